@@ -1,0 +1,1 @@
+"""Tenant to running control plane: observe, plan (pure), apply, status (pure)."""

@@ -1,0 +1,1 @@
+"""Virtual objects to host objects and back, one process per tenant."""
