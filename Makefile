@@ -1,0 +1,102 @@
+# Bulkhead's ways in. `make help` lists them; every target may be interrupted and run again.
+# Stamps are written last, by rename, so that an interrupted step is done anew and a finished one is not.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+VENV ?= .venv
+STAMPS ?= build/stamps
+PYTHON ?= python3
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+# What the tests that need no root use: checked processes, one thread each.
+PYTEST_ARGS ?=
+IDLE_SECONDS ?= 300
+
+# The embedded host's needs: CNI plugins, packet filter, socket tools, image building, and a C compiler for runc's seccomp.
+DEBIAN_PACKAGES := busybox-static ca-certificates conntrack containernetworking-plugins gcc iproute2 ipset iptables \
+	kmod libc6-dev libseccomp-dev mmdebstrap nftables pkg-config procps socat util-linux
+
+VENV_STAMP := $(VENV)/.bulkhead-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-16)
+PACKAGES_STAMP := $(STAMPS)/packages-$(shell echo '$(DEBIAN_PACKAGES)' | sha256sum | cut -c1-16)
+
+.PHONY: help setup packages venv demo down test binaries-for-tests e2e scenarios chaos bench-provision check fmt crds docs clean
+
+help: ## this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
+
+setup: venv packages ## Python environment and Debian packages (root), each once
+
+venv: $(VENV_STAMP)
+
+# Debian's python3 may come without ensurepip (package python3-venv); a venv left half made is made anew.
+$(VENV_STAMP):
+	@echo "==> Python environment in $(VENV), from requirements.lock"
+	@if ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
+		echo "Python too old: $$($(PYTHON) -V); install Python 3.11 or newer, or give one: make PYTHON=python3.12"; exit 1; fi
+	@if ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then \
+		echo "    python3-venv is missing: installing it by apt"; \
+		$(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv; fi
+	@if ! $(PY) -m pip --version >/dev/null 2>&1; then $(PYTHON) -m venv --clear $(VENV); fi
+	@$(PY) -m pip install --disable-pip-version-check --progress-bar off --require-hashes -r requirements.lock \
+		| { grep --line-buffered -E '^(Collecting|Installing|Successfully)' || true; } | cut -c1-120
+	@$(PY) -m pip install --disable-pip-version-check -q --no-build-isolation --no-deps -e .
+	@rm -f $(VENV)/.bulkhead-*; touch $@
+
+packages: $(PACKAGES_STAMP)
+
+$(PACKAGES_STAMP):
+	@missing=""; for package in $(DEBIAN_PACKAGES); do \
+		dpkg-query -W -f '$${Status}' $$package 2>/dev/null | grep -q 'install ok installed' || missing="$$missing $$package"; done; \
+	if [ -n "$$missing" ]; then \
+		echo "==> Debian packages:$$missing"; \
+		$(SUDO) apt-get update -qq; \
+		$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
+	@mkdir -p $(STAMPS); touch $@
+
+demo: setup ## from an empty machine to two tenants with GPU work; the second run is quick
+	@$(PY) -u -m e2e.demo
+
+down: venv ## stop the embedded host; leaves no process, mount, device, rule, cgroup or namespace
+	@$(BIN)/bulkhead host down
+
+binaries-for-tests: venv
+	@echo "==> etcd and kube-apiserver for the tests"
+	@$(PY) -c 'from bulkhead.hostcluster.binaries import ensure; [print("   ", path) for name in ("etcd", "kubernetes") for path in ensure(name).values()]'
+
+test: binaries-for-tests ## the tests that need no root
+	@$(PY) -m pytest -m "not host" $(PYTEST_ARGS)
+
+e2e: setup ## the end-to-end tests and the chaos experiments, on the embedded host (root)
+	@$(PY) -u -m pytest e2e/scenarios -m host -p no:cacheprovider $(PYTEST_ARGS)
+	@$(PY) -u -m e2e.chaos
+
+scenarios: setup ## the end-to-end tests alone
+	@$(PY) -u -m pytest e2e/scenarios -m host -p no:cacheprovider $(PYTEST_ARGS)
+
+chaos: setup ## the six chaos experiments alone -> build/results/chaos.json
+	@$(PY) -u -m e2e.chaos
+
+bench-provision: setup ## time to Ready and idle cost of planes -> build/results/provision.json
+	@$(PY) -u -m e2e.performance --idle-seconds $(IDLE_SECONDS)
+
+check: venv ## linters, types, import contracts, generated files
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy --strict
+	@$(BIN)/lint-imports
+	@$(PY) -m bulkhead.api.generate --check
+
+crds: venv ## write crds/ and the API reference from bulkhead/api
+	@$(PY) -m bulkhead.api.generate
+
+docs: crds
+
+fmt: venv ## format and fix what can be fixed
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+clean: ## forget results and stamps (binaries and the host's data stay)
+	rm -rf build
