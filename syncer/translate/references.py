@@ -1,0 +1,105 @@
+"""Which other objects an object needs on the host: the ConfigMaps, Secrets and claims that a pod names.
+
+Only what is referenced is mirrored, so this decides what leaves a plane. It is lenient where translation is strict: it takes
+what it can read and never raises, because the runtime also asks about objects that turn out to be refused.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from syncer.translate.view import Obj
+
+CONFIG_MAP: Final = "ConfigMap"
+SECRET: Final = "Secret"  # noqa: S105  # a kind, not a secret
+CLAIM: Final = "PersistentVolumeClaim"
+
+_CONTAINER_LISTS: Final = ("initContainers", "containers", "ephemeralContainers")
+_MOST: Final = 5000
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Reference:
+    """One object that is needed; `optional` when the pod starts without it."""
+
+    kind: str
+    namespace: str
+    name: str
+    optional: bool = False
+
+
+def none(_virtual: Obj) -> frozenset[Reference]:
+    """For kinds that refer to nothing."""
+    return frozenset()
+
+
+def of_pod(virtual: Obj) -> frozenset[Reference]:
+    """What a pod refers to; an object named both as optional and as required is required."""
+    namespace = _text(_mapping(virtual.get("metadata")).get("namespace"))
+    pod = _text(_mapping(virtual.get("metadata")).get("name"))
+    spec = _mapping(virtual.get("spec"))
+    wanted: dict[tuple[str, str], bool] = {}
+    for kind, name, optional in (*_of_volumes(spec, pod), *_of_containers(spec), *_of_pull_secrets(spec)):
+        if name and len(wanted) < _MOST:
+            wanted[kind, name] = optional and wanted.get((kind, name), True)
+    return frozenset(Reference(kind, namespace, name, optional) for (kind, name), optional in wanted.items())
+
+
+_Found = tuple[str, str, bool]
+
+
+def _of_pull_secrets(spec: Mapping[str, Any]) -> Iterator[_Found]:
+    # the kubelet pulls without a pull secret that does not exist
+    for entry in _mappings(spec.get("imagePullSecrets")):
+        yield SECRET, _text(entry.get("name")), True
+
+
+def _of_volumes(spec: Mapping[str, Any], pod: str) -> Iterator[_Found]:
+    for volume in _mappings(spec.get("volumes")):
+        if "configMap" in volume:
+            yield _named(CONFIG_MAP, volume["configMap"])
+        if "secret" in volume:
+            yield _named(SECRET, volume["secret"], "secretName")
+        if "persistentVolumeClaim" in volume:
+            yield CLAIM, _text(_mapping(volume["persistentVolumeClaim"]).get("claimName")), False
+        if _mapping(volume.get("ephemeral")):
+            yield CLAIM, f"{pod}-{_text(volume.get('name'))}", False
+        for source in _mappings(_mapping(volume.get("projected")).get("sources")):
+            if "configMap" in source:
+                yield _named(CONFIG_MAP, source["configMap"])
+            if "secret" in source:
+                yield _named(SECRET, source["secret"])
+
+
+def _of_containers(spec: Mapping[str, Any]) -> Iterator[_Found]:
+    for list_name in _CONTAINER_LISTS:
+        for container in _mappings(spec.get(list_name)):
+            for entry in _mappings(container.get("envFrom")):
+                if "configMapRef" in entry:
+                    yield _named(CONFIG_MAP, entry["configMapRef"])
+                if "secretRef" in entry:
+                    yield _named(SECRET, entry["secretRef"])
+            for entry in _mappings(container.get("env")):
+                source = _mapping(entry.get("valueFrom"))
+                if "configMapKeyRef" in source:
+                    yield _named(CONFIG_MAP, source["configMapKeyRef"])
+                if "secretKeyRef" in source:
+                    yield _named(SECRET, source["secretKeyRef"])
+
+
+def _named(kind: str, source: Any, key: str = "name") -> _Found:
+    plain = _mapping(source)
+    return kind, _text(plain.get(key)), plain.get("optional") is True
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _mappings(value: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(value, list):
+        yield from (item for item in value[:_MOST] if isinstance(item, Mapping))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,44 @@
+"""The kinds that are mirrored from the plane to the host. Adding one is one file, one entry here, one folder of cases.
+
+Nodes and events go the other way and are not listed: see `node.py` and `event.py`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from syncer.translate import configmap, endpointslice, pod, references, secret, service, status
+from syncer.translate.references import Reference
+from syncer.translate.view import Obj, TenantView
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """One kind: its resource and its pure functions."""
+
+    kind: str
+    group: str
+    version: str
+    plural: str
+    to_host: Callable[[Obj, TenantView], Obj]
+    references: Callable[[Obj], frozenset[Reference]] = references.none
+    status_to_virtual: Callable[[Obj, Obj, TenantView], Obj] | None = None
+    on_reference: bool = False  # mirrored only while something mirrored refers to it
+
+    @property
+    def api_version(self) -> str:
+        """`v1`, `discovery.k8s.io/v1`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+_ALL: Final = (
+    Translation("Pod", "", "v1", "pods", pod.to_host, references.of_pod, status.status_to_virtual),
+    Translation("ConfigMap", "", "v1", "configmaps", configmap.to_host, on_reference=True),
+    Translation("Secret", "", "v1", "secrets", secret.to_host, on_reference=True),
+    Translation("Service", "", "v1", "services", service.to_host),
+    # The set of the tenant's own pod addresses is a second input: `endpointslice.to_host(virtual, view, own_addresses)`.
+    Translation("EndpointSlice", "discovery.k8s.io", "v1", "endpointslices", endpointslice.to_host),
+)
+
+KINDS: Final[Mapping[str, Translation]] = MappingProxyType({entry.kind: entry for entry in _ALL})

@@ -1,0 +1,111 @@
+"""What the translation of one tenant may know: settings and a snapshot of the tenant's and the host's state.
+
+The runtime builds a new view when something in it changes (`dataclasses.replace`) and hands it to every pure function. The
+mappings are never changed in place, here or there. Nothing here reads a cluster.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from bulkhead.api import names
+
+Obj: TypeAlias = dict[str, Any]
+
+BASELINE: Final = "baseline"
+RESTRICTED: Final = "restricted"
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+WORKLOAD_SERVICE_ACCOUNT: Final = "workload"
+
+_EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+def _empty() -> Mapping[str, Any]:
+    return _EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePort:
+    """A port of a tenant Service, as the service environment variables need it."""
+
+    name: str
+    port: int
+    protocol: str = "TCP"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceEnv:
+    """A tenant Service with a ClusterIP, as the service environment variables need it."""
+
+    name: str
+    cluster_ip: str
+    ports: tuple[ServicePort, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A toleration that every host pod of the tenant carries."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+    def to_obj(self) -> Obj:
+        """The Kubernetes form; empty fields are left out."""
+        plain: Obj = {"key": self.key, "operator": self.operator, "value": self.value, "effect": self.effect}
+        plain = {key: value for key, value in plain.items() if value}
+        if self.toleration_seconds is not None:
+            plain["tolerationSeconds"] = self.toleration_seconds
+        return plain
+
+
+@dataclass(frozen=True, slots=True)
+class TenantView:
+    """One tenant as the translation sees it."""
+
+    tenant: str
+    tenant_uid: str
+    # addresses
+    cluster_domain: str = "cluster.local"
+    dns_address: str = ""  # slice.10; empty: pods wait
+    api_address: str = ""  # slice.1, the address of the tenant's default/kubernetes
+    api_port: int = 443
+    shim_address: str = ""
+    shim_port: int = 10250
+    service_slice: str = ""  # CIDR; empty: every address is accepted
+    # policy
+    pod_security: str = BASELINE
+    enforced_node_selector: Mapping[str, str] = field(default_factory=_empty)
+    enforced_tolerations: tuple[Toleration, ...] = ()
+    runtime_class: str = ""  # forced on every pod when set
+    allowed_runtime_classes: frozenset[str] = frozenset()
+    priority_class: str = ""  # for pods that name none
+    allowed_priority_classes: frozenset[str] = frozenset()
+    gpu_resources: frozenset[str] = frozenset({"nvidia.com/gpu"})
+    allowed_resources: frozenset[str] = frozenset()  # extended resources beside the GPUs, hugepages-… too
+    user_namespaces: bool = False  # True: every host pod runs with hostUsers: false
+    max_grace_seconds: int = 3600
+    max_token_seconds: int = 86400
+    accelerator_gate: str = ""  # a scheduling gate for pods that ask for GPUs, which the ledger removes
+    # snapshot of the tenant's plane
+    services: Mapping[str, tuple[ServiceEnv, ...]] = field(default_factory=_empty)  # by virtual namespace
+    namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=_empty)  # by virtual namespace
+    # snapshot of the host
+    nodes: frozenset[str] = frozenset()  # names of the nodes that the tenant may see
+
+    @property
+    def work_namespace(self) -> str:
+        """The host namespace of everything mirrored."""
+        return names.work_namespace(self.tenant)
+
+    @property
+    def plane_namespace(self) -> str:
+        """The host namespace of the plane, known here only so that its name can be kept out of texts."""
+        return names.plane_namespace(self.tenant)
+
+    def host_name(self, kind: str, namespace: str, name: str) -> str:
+        """The host name of one of the tenant's objects."""
+        return names.host_name(self.tenant_uid, kind, namespace, name)
