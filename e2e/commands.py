@@ -1,0 +1,71 @@
+"""Running the tools a user has: kubectl, helm, ctr and bulkhead. Every call has a deadline and its failure says all.
+
+Results are plain values; nothing is retried here.
+"""
+
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bulkhead.hostcluster.binaries import ensure
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def text(self) -> str:
+        return (self.out + self.err).strip()
+
+
+class CommandError(AssertionError):
+    """A command failed; the text holds the command and the end of what it said."""
+
+
+@functools.cache
+def tool(component: str, name: str) -> str:
+    """The path of a pinned binary, from the cache."""
+    return str(ensure(component)[name])
+
+
+def run(
+    arguments: Sequence[str],
+    *,
+    seconds: float = 60.0,
+    check: bool = True,
+    given: str | None = None,
+    environment: dict[str, str] | None = None,
+) -> Outcome:
+    """Run a command to its end; raises `CommandError` when it fails (unless `check=False`) or exceeds its deadline."""
+    env = {**os.environ, **(environment or {})}
+    try:
+        done = subprocess.run(arguments, input=given, capture_output=True, text=True, timeout=seconds, env=env, check=False)
+    except subprocess.TimeoutExpired as exc:
+        raise CommandError(f"{' '.join(arguments)}: no end within {seconds:.0f} s") from exc
+    if check and done.returncode != 0:
+        tail = (done.stdout + done.stderr).strip()[-2000:]
+        raise CommandError(f"{' '.join(arguments)}: exit code {done.returncode}: {tail}")
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def kubectl(kubeconfig: Path, *arguments: str, seconds: float = 60.0, check: bool = True, given: str | None = None) -> Outcome:
+    command = [tool("kubernetes", "kubectl"), f"--kubeconfig={kubeconfig}", *arguments]
+    return run(command, seconds=seconds, check=check, given=given)
+
+
+def helm(kubeconfig: Path, *arguments: str, seconds: float = 180.0, check: bool = True) -> Outcome:
+    return run([tool("helm", "helm"), f"--kubeconfig={kubeconfig}", *arguments], seconds=seconds, check=check)
+
+
+def bulkhead(*arguments: str, seconds: float = 120.0, check: bool = True, kubeconfig: Path | None = None) -> Outcome:
+    environment = {"KUBECONFIG": str(kubeconfig)} if kubeconfig else None
+    return run([sys.executable, "-m", "bulkhead.cli.main", *arguments], seconds=seconds, check=check, environment=environment)

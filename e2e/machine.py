@@ -1,0 +1,142 @@
+"""The embedded host as seen from the machine it runs on: whether it is up, its files, and the processes of a pod.
+
+Processes are found through `/proc/*/cgroup`: the path of a pod's control group holds the pod's UID, so neither the container
+runtime nor the kubelet has to be asked, and an experiment can prove for itself that a process died or stands still.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e.api import Api
+
+DATA = Path(os.environ.get("BULKHEAD_DATA_DIR", "/var/lib/bulkhead"))
+KUBECONFIG = DATA / "kubeconfig"
+NODE = "bulkhead-host"
+RESULTS = Path("build/results")
+
+
+class HostDownError(RuntimeError):
+    """The embedded host is not there; the text says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process of a pod, on this machine."""
+
+    pid: int
+    program: str
+    started: int  # clock ticks since boot: tells a process from a later one with the same number
+
+    @property
+    def state(self) -> str:
+        """R, S, D, T (stopped), Z; empty when it is gone or another process has its number."""
+        fields = _stat(self.pid)
+        return fields[0] if fields and int(fields[19]) == self.started else ""
+
+    def send(self, number: signal.Signals) -> bool:
+        """Signal the process; False when it is gone already."""
+        if not self.state:
+            return False
+        try:
+            os.kill(self.pid, number)
+        except ProcessLookupError:
+            return False
+        return True
+
+
+def host_api(*, timeout: float = 15.0) -> Api:
+    """The host's API server with the admin's kubeconfig."""
+    if not KUBECONFIG.exists():
+        raise HostDownError(f"no embedded host: {KUBECONFIG} is missing; start one with `bulkhead host up`")
+    return Api(KUBECONFIG, timeout=timeout)
+
+
+def is_up() -> bool:
+    return KUBECONFIG.exists() and host_api(timeout=3.0).ready()
+
+
+def bring_up(report: Callable[[str], None]) -> bool:
+    """Start the embedded host unless it runs; its own progress goes line by line to `report`. True when it was started."""
+    if is_up():
+        return False
+    command = [sys.executable, "-u", "-m", "bulkhead.cli.main", "host", "up"]
+    last: list[str] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        for line in process.stdout or ():
+            report(line.rstrip())
+            last = [*last[-20:], line.rstrip()]
+        code = process.wait(timeout=30)
+    if code != 0:
+        raise HostDownError("`bulkhead host up` failed: " + " | ".join(last[-5:]))
+    return True
+
+
+def processes_of_pod(pod_uid: str, program: str | None = None) -> list[Process]:
+    """The running processes whose control group belongs to the pod; `program` filters by the name of the executable."""
+    found = []
+    for pid in _pids():
+        with contextlib.suppress(OSError):
+            groups = Path(f"/proc/{pid}/cgroup").read_text()
+            if pod_uid not in groups and pod_uid.replace("-", "_") not in groups:
+                continue
+            process = process_at(pid)
+            if process and process.state not in {"Z", ""} and (program is None or program in process.program.split(" ")[-1]):
+                found.append(process)
+    return found
+
+
+def process_at(pid: int) -> Process | None:
+    """The process with this number, if there is one."""
+    fields = _stat(pid)
+    if not fields:
+        return None
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    # A Python program is named by what it runs: `python3.11 -m syncer` and `python3.11 /usr/local/bin/bulkhead-syncer`.
+    words = [word.decode("utf-8", "replace").rsplit("/", 1)[-1] for word in command[:4] if word and not word.startswith(b"-")]
+    program = " ".join(words if words and words[0].startswith("python") else words[:1])
+    return Process(pid, program, int(fields[19]))
+
+
+def pss_kib(pid: int) -> int:
+    """The proportional set size of a process; 0 when it is gone."""
+    return _rollup(pid, "Pss:")
+
+
+def rss_kib(pid: int) -> int:
+    """The resident set size of a process; 0 when it is gone."""
+    return _rollup(pid, "Rss:")
+
+
+def cpu_ticks(pid: int) -> int:
+    """User and system time of a process so far, in clock ticks; 0 when it is gone."""
+    fields = _stat(pid)
+    return int(fields[11]) + int(fields[12]) if fields else 0
+
+
+def _rollup(pid: int, key: str) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith(key))
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat after the name, which may hold spaces: state is first."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except (OSError, IndexError):
+        return []
+
+
+def _pids() -> Iterator[int]:
+    return (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())

@@ -1,0 +1,58 @@
+"""Waiting for something with a deadline, remembering the last thing seen, so that a timeout explains itself.
+
+A probe returns a value when it is satisfied, or raises `NotYetError` with what it saw instead. Errors of an API server that
+is away count as "not yet"; anything else passes through.
+"""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from e2e.api import ApiError, UnreachableError
+
+T = TypeVar("T")
+
+
+class NotYetError(Exception):
+    """What was seen instead of what is awaited."""
+
+
+class WaitTimeoutError(AssertionError):
+    """The deadline passed; the text says what was awaited and what was seen last."""
+
+
+Note = Callable[[str], None]
+
+
+def until(what: str, probe: Callable[[], T], *, seconds: float, interval: float = 0.25, note: Note | None = None) -> T:
+    """Call `probe` until it returns, for at most `seconds`; `note` gets each new thing seen (progress for people)."""
+    deadline = time.monotonic() + seconds
+    seen = "nothing"
+    while True:
+        try:
+            return probe()
+        except NotYetError as exc:
+            current = str(exc)
+        except UnreachableError as exc:
+            current = str(exc)
+        except ApiError as exc:
+            if exc.status not in {404, 409, 429, 500, 502, 503, 504} and not exc.is_startup_refusal:
+                raise
+            current = str(exc)
+        if current != seen and note is not None:
+            note(current)
+        seen = current
+        if time.monotonic() >= deadline:
+            raise WaitTimeoutError(f"waited {seconds:.0f} s for {what}; last seen: {seen}")
+        time.sleep(interval)
+
+
+def holds(what: str, probe: Callable[[], object], *, seconds: float, interval: float = 0.25) -> None:
+    """Call `probe` for `seconds`; it must never raise `NotYetError` (used to show that something stays as it is)."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            probe()
+        except NotYetError as exc:
+            raise AssertionError(f"{what} did not hold for {seconds:.0f} s: {exc}") from exc
+        time.sleep(interval)

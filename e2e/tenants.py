@@ -1,0 +1,164 @@
+"""Tenants as an admin handles them: create, wait until Ready, fetch the kubeconfig, delete, wait until nothing is left.
+
+Host API in, plain values out. A kubeconfig comes from the `bulkhead kubeconfig` command, as a newcomer gets it.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bulkhead.api import names
+from e2e import commands, machine
+from e2e.api import Api, Obj
+from e2e.poll import Note, NotYetError, until
+
+GPU = "nvidia.com/gpu"
+KUBECONFIGS = Path("build/e2e/kubeconfigs")
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A Ready tenant: its name and the way into its plane."""
+
+    name: str
+    api: Api
+
+    @property
+    def plane(self) -> str:
+        return names.plane_namespace(self.name)
+
+    @property
+    def work(self) -> str:
+        return names.work_namespace(self.name)
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.api.kubeconfig
+
+
+def manifest(name: str, *, gpus: int = 8, tenant_class: str = "standard", **spec: Any) -> Obj:
+    """A Tenant of the example class with a nominal quota of `gpus`."""
+    quota = {"resources": {GPU: {"nominal": gpus}}}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "Tenant",
+        "metadata": {"name": name},
+        "spec": {"class": tenant_class, "quota": quota, **spec},
+    }
+
+
+def conditions(tenant: Obj) -> dict[str, Obj]:
+    return {item["type"]: item for item in tenant.get("status", {}).get("conditions") or []}
+
+
+def explain(tenant: Obj) -> str:
+    """One line: which conditions are not True, and why."""
+    waiting = [
+        f"{kind}={item['status']} {item.get('reason', '')}: {item.get('message', '')}"
+        for kind, item in conditions(tenant).items()
+        if item["status"] != "True" and kind != "Ready"
+    ]
+    return "; ".join(waiting) or "no conditions yet"
+
+
+def is_ready(tenant: Obj) -> bool:
+    """Ready, and for the spec as it is now."""
+    ready = conditions(tenant).get("Ready", {})
+    observed = ready.get("observedGeneration", tenant["metadata"].get("generation"))
+    return ready.get("status") == "True" and observed == tenant["metadata"].get("generation")
+
+
+def wait_ready(host: Api, wanted: Sequence[str], *, seconds: float = 120.0, note: Note | None = None) -> dict[str, float]:
+    """Wait until all are Ready; returns seconds from now to the moment each was first seen Ready."""
+    begin = time.monotonic()
+    ready_after: dict[str, float] = {}
+
+    def probe() -> dict[str, float]:
+        missing = []
+        for name in wanted:
+            if name in ready_after:
+                continue
+            tenant = host.get("Tenant", name)
+            if is_ready(tenant):
+                ready_after[name] = time.monotonic() - begin
+            else:
+                missing.append(f"{name}: {explain(tenant)}")
+        if missing:
+            raise NotYetError(" | ".join(missing)[:600])
+        return ready_after
+
+    return until(f"{', '.join(wanted)} to be Ready", probe, seconds=seconds, interval=0.1, note=note)
+
+
+def wait_condition(host: Api, name: str, kind: str, *, status: str, reason: str | None = None, seconds: float = 60.0) -> Obj:
+    """Wait for one condition of a tenant to have this status (and reason)."""
+
+    def probe() -> Obj:
+        tenant = host.get("Tenant", name)
+        item = conditions(tenant).get(kind)
+        if item is None or item["status"] != status or (reason is not None and item.get("reason") != reason):
+            raise NotYetError(f"{kind} is {item}; others: {explain(tenant)}")
+        return item
+
+    return until(f"{name}: {kind}={status} {reason or ''}", probe, seconds=seconds)
+
+
+def open_tenant(name: str, *, timeout: float = 15.0) -> Tenant:
+    """Fetch the kubeconfig by the command line and open the tenant's API."""
+    KUBECONFIGS.mkdir(parents=True, exist_ok=True)
+    path = KUBECONFIGS / f"{name}.yaml"
+    outcome = commands.bulkhead("kubeconfig", name, kubeconfig=machine.KUBECONFIG)
+    path.touch(mode=0o600)
+    path.write_text(outcome.out)
+    tenant = Tenant(name, Api(path, timeout=timeout))
+    until(f"the API of tenant {name}", lambda: _answers(tenant.api), seconds=30)
+    return tenant
+
+
+def create(host: Api, name: str, *, gpus: int = 8, seconds: float = 120.0, **spec: Any) -> Tenant:
+    """Create a tenant, or take the one that is there, and wait until it is Ready."""
+    if host.find("Tenant", name) is None:
+        host.create(manifest(name, gpus=gpus, **spec))
+    wait_ready(host, [name], seconds=seconds)
+    return open_tenant(name)
+
+
+def remove(host: Api, name: str, *, seconds: float = 120.0) -> None:
+    """Delete a tenant and wait until nothing of it is left on the host."""
+    host.delete("Tenant", name)
+    wait_gone(host, name, seconds=seconds)
+
+
+def wait_gone(host: Api, name: str, *, seconds: float = 120.0) -> None:
+    def probe() -> None:
+        if rest := leftovers(host, name):
+            raise NotYetError(", ".join(rest))
+
+    until(f"nothing of tenant {name} to be left", probe, seconds=seconds)
+
+
+def leftovers(host: Api, name: str) -> list[str]:
+    """What still exists on the host for this tenant."""
+    rest = []
+    if host.find("Tenant", name) is not None:
+        rest.append(f"Tenant {name}")
+    namespaces = (names.plane_namespace(name), names.work_namespace(name))
+    rest += [f"Namespace {space}" for space in namespaces if host.find("Namespace", space) is not None]
+    selector = f"bulkhead.dev/tenant={name}"
+    for kind in ("ServiceCIDR", "ClusterRole", "ClusterRoleBinding", "PersistentVolume"):
+        rest += [f"{kind} {item['metadata']['name']}" for item in host.list(kind, labels=selector)]
+    for volume in host.list("PersistentVolume"):
+        claim = volume["spec"].get("claimRef") or {}
+        if claim.get("namespace") in namespaces:
+            rest.append(f"PersistentVolume {volume['metadata']['name']}")
+    if host.find("ServiceCIDR", namespaces[0]) is not None:
+        rest.append(f"ServiceCIDR {namespaces[0]}")
+    return rest
+
+
+def _answers(api: Api) -> bool:
+    if not api.ready():
+        raise NotYetError(f"https://{api.host}:{api.port}/readyz does not say ok")
+    return True

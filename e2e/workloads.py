@@ -1,0 +1,193 @@
+"""Plain manifests of tenant work, used by the demo, the scenarios and the chaos experiments, and waits for pods.
+
+Real work goes to the real node and simulated work to the simulated nodes by a node selector; nothing here knows the host.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from e2e.api import Api, Obj
+from e2e.machine import NODE
+from e2e.poll import NotYetError, until
+
+BUSYBOX = "docker.io/library/busybox:1.36"
+GPU = "nvidia.com/gpu"
+REAL: Mapping[str, str] = {"kubernetes.io/hostname": NODE}
+SIMULATED: Mapping[str, str] = {"bulkhead.dev/simulated": "true"}
+TOLERATION: Obj = {"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSchedule"}
+SLEEP: Sequence[str] = ("sleep", "3600")
+
+
+def pod_spec(
+    command: Sequence[str] = SLEEP,
+    *,
+    gpus: int = 0,
+    where: Mapping[str, str] | None = None,
+    restart: str = "Always",
+    ports: Sequence[int] = (),
+    **more: object,
+) -> Obj:
+    """The spec of a pod with one busybox container that stops at once when told to."""
+    resources: Obj = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}}
+    if gpus:
+        resources["limits"] |= {GPU: str(gpus)}
+    container: Obj = {"name": "main", "image": BUSYBOX, "command": list(command), "resources": resources}
+    if ports:
+        container["ports"] = [{"containerPort": port} for port in ports]
+    place = dict(REAL if where is None else where)
+    spec: Obj = {"containers": [container], "restartPolicy": restart, "nodeSelector": place, "terminationGracePeriodSeconds": 1}
+    if place == SIMULATED:
+        spec["tolerations"] = [TOLERATION]
+    return spec | more
+
+
+def pod(name: str, spec: Obj | None = None, *, namespace: str = "default", labels: Mapping[str, str] | None = None) -> Obj:
+    metadata = {"name": name, "namespace": namespace, "labels": dict(labels or {"app": name})}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec or pod_spec()}
+
+
+def deployment(name: str, replicas: int, spec: Obj, *, namespace: str = "default") -> Obj:
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template},
+    }
+
+
+def job(name: str, spec: Obj, *, namespace: str = "default") -> Obj:
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"backoffLimit": 0, "template": {"metadata": {"labels": {"app": name}}, "spec": spec}},
+    }
+
+
+def service(name: str, app: str, port: int, *, namespace: str = "default") -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"selector": {"app": app}, "ports": [{"name": "main", "port": port, "targetPort": port}]},
+    }
+
+
+def web_server(text: str, port: int = 8080) -> Sequence[str]:
+    """A command that serves one page."""
+    return ("sh", "-c", f"mkdir -p /tmp/www && echo '{text}' > /tmp/www/index.html && exec httpd -f -p {port} -h /tmp/www")
+
+
+def custom_resource(plural: str, group: str, kind: str) -> Obj:
+    """A CRD with no opinion about its objects."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": plural, "singular": kind.lower(), "kind": kind},
+            "versions": [version],
+        },
+    }
+
+
+def wait_phase(api: Api, name: str, phases: Sequence[str], *, namespace: str = "default", seconds: float = 60.0) -> Obj:
+    """Wait until the pod is in one of the phases; Running means Ready too."""
+
+    def probe() -> Obj:
+        current = api.get("Pod", name, namespace)
+        phase = current.get("status", {}).get("phase", "")
+        if phase not in phases or (phase == "Running" and not pod_ready(current)):
+            raise NotYetError(describe(current))
+        return current
+
+    return until(f"pod {namespace}/{name} to be {' or '.join(phases)}", probe, seconds=seconds)
+
+
+def wait_running(api: Api, name: str, *, namespace: str = "default", seconds: float = 60.0) -> Obj:
+    return wait_phase(api, name, ("Running",), namespace=namespace, seconds=seconds)
+
+
+def wait_refused(api: Api, name: str, reason: str, *, namespace: str = "default", seconds: float = 30.0) -> Obj:
+    """Wait until the pod is Pending with PodScheduled=False for this reason; returns the condition."""
+
+    def probe() -> Obj:
+        current = api.get("Pod", name, namespace)
+        item = condition(current, "PodScheduled")
+        if item is None or item.get("status") != "False" or item.get("reason") != reason:
+            raise NotYetError(describe(current))
+        return item
+
+    return until(f"pod {namespace}/{name} to be refused with {reason}", probe, seconds=seconds)
+
+
+def wait_job(api: Api, name: str, *, namespace: str = "default", seconds: float = 60.0) -> Obj:
+    def probe() -> Obj:
+        current = api.get("Job", name, namespace)
+        if current.get("status", {}).get("failed"):
+            raise AssertionError(f"job {name} failed: {pods_of(api, name, namespace)}")
+        if not current.get("status", {}).get("succeeded"):
+            raise NotYetError(f"{current.get('status')}; {pods_of(api, name, namespace)}")
+        return current
+
+    return until(f"job {namespace}/{name} to complete", probe, seconds=seconds)
+
+
+def wait_available(api: Api, name: str, replicas: int, *, namespace: str = "default", seconds: float = 60.0) -> Obj:
+    def probe() -> Obj:
+        current = api.get("Deployment", name, namespace)
+        if current.get("status", {}).get("availableReplicas", 0) < replicas:
+            raise NotYetError(f"{current.get('status')}; {pods_of(api, name, namespace)}")
+        return current
+
+    return until(f"deployment {namespace}/{name} to have {replicas} pods available", probe, seconds=seconds)
+
+
+def wait_pod_gone(api: Api, name: str, *, namespace: str = "default", seconds: float = 60.0) -> None:
+    def probe() -> None:
+        if current := api.find("Pod", name, namespace):
+            raise NotYetError(describe(current))
+
+    until(f"pod {namespace}/{name} to be gone", probe, seconds=seconds)
+
+
+def pods_of(api: Api, app: str, namespace: str) -> str:
+    return "; ".join(describe(item) for item in api.list("Pod", namespace, labels=f"app={app}"))[:800]
+
+
+def condition(obj: Obj, kind: str) -> Obj | None:
+    return next((item for item in obj.get("status", {}).get("conditions") or [] if item.get("type") == kind), None)
+
+
+def pod_ready(current: Obj) -> bool:
+    return (condition(current, "Ready") or {}).get("status") == "True"
+
+
+def describe(current: Obj) -> str:
+    """One line about a pod: phase, node, and what it waits for."""
+    status = current.get("status", {})
+    words = [current["metadata"]["name"], status.get("phase", "no phase"), current.get("spec", {}).get("nodeName", "no node")]
+    scheduled = condition(current, "PodScheduled")
+    if scheduled and scheduled.get("status") != "True":
+        words.append(f"{scheduled.get('reason')}: {scheduled.get('message')}")
+    for container in status.get("containerStatuses") or []:
+        state = container.get("state", {})
+        waiting = state.get("waiting") or state.get("terminated")
+        if waiting:
+            words.append(f"{waiting.get('reason')}: {waiting.get('message', '')}".rstrip(": "))
+    if current["metadata"].get("deletionTimestamp"):
+        words.append("being deleted")
+    return " ".join(str(word) for word in words if word)
+
+
+def host_pod_of(host: Api, virtual: Obj, work: str) -> Obj:
+    """The one host pod that mirrors a virtual pod; an assertion when there is none, or more than one."""
+    found = host.list("Pod", work, labels=f"bulkhead.dev/virtual-uid={virtual['metadata']['uid']}")
+    if len(found) != 1:
+        raise NotYetError(f"{len(found)} host pods for virtual pod {virtual['metadata']['name']}")
+    return found[0]
