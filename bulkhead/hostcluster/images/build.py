@@ -1,0 +1,185 @@
+"""Makes every image of the embedded host, or finds it in the cache.
+
+What goes into each image stands here, one function per image; how bytes are written stands in `oci`, how inputs are
+remembered in `layercache`. Called when the host starts and when the code changed. It imports nothing into containerd.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import bulkhead
+from bulkhead.hostcluster import binaries
+from bulkhead.hostcluster.images import python_root
+from bulkhead.hostcluster.images.layercache import cached_layer, drop_older, drop_unused_blobs, file_key, key_of
+from bulkhead.hostcluster.images.oci import Entry, ImageSpec, Layer, image_key, write_image
+from bulkhead.hostcluster.images.pause import pause_entries
+from bulkhead.hostcluster.images.python_root import ImageError
+
+BULKHEAD = f"docker.io/bulkhead/bulkhead:{bulkhead.__version__}"
+KUBERNETES = "docker.io/bulkhead/kubernetes:v1.36.3"
+ETCD = "docker.io/bulkhead/etcd:v3.6.16"
+COREDNS = "docker.io/bulkhead/coredns:v1.15.0"
+PAUSE = "registry.k8s.io/pause:3.10"
+BUSYBOX = "docker.io/library/busybox:1.36"
+
+PROJECT = Path(bulkhead.__file__).resolve().parent.parent
+
+FindBinaries = Callable[[str], Mapping[str, Path]]
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """Where images are made and where their parts come from."""
+
+    cache: Path
+    binaries: FindBinaries
+    project: Path
+
+
+def _skeleton() -> list[Entry]:
+    """What programs expect of any file system: users, a place for temporary files."""
+    passwd = b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\nbulkhead:x:65532:65532::/:/bin/false\n"
+    group = b"root:x:0:\nnogroup:x:65534:\nbulkhead:x:65532:\n"
+    return [
+        Entry("etc/passwd", "file", passwd),
+        Entry("etc/group", "file", group),
+        Entry("etc/nsswitch.conf", "file", b"hosts: files dns\n"),
+        Entry("tmp", "dir", mode=0o1777),
+        Entry("run", "dir", mode=0o755),
+        Entry("var/run", "link", "/run"),
+        Entry("proc", "dir", mode=0o755),
+        Entry("sys", "dir", mode=0o755),
+        Entry("dev", "dir", mode=0o755),
+    ]
+
+
+def _program_layer(shop: Workshop, component: str, names: Iterable[str]) -> Layer:
+    files = shop.binaries(component)
+    chosen = {name: files[name] for name in names}
+
+    def entries() -> Iterator[Entry]:
+        yield from _skeleton()
+        for name, path in chosen.items():
+            yield Entry(f"usr/local/bin/{name}", "file", path, 0o755)
+
+    return cached_layer(shop.cache, component, key_of([file_key(path) for path in chosen.values()]), entries)
+
+
+def _busybox() -> Path:
+    found = shutil.which("busybox")
+    if found is None:
+        raise ImageError("busybox image: busybox is not installed (apt-get install busybox-static)")
+    path = Path(found).resolve()
+    with path.open("rb") as stream:
+        if b"/ld-" in stream.read(4096):
+            raise ImageError(f"busybox image: {path} is not linked statically (apt-get install busybox-static)")
+    return path
+
+
+def busybox(shop: Workshop) -> ImageSpec:
+    """A shell and its applets, for demos and tests."""
+    program = _busybox()
+
+    def entries() -> Iterator[Entry]:
+        yield from _skeleton()
+        yield Entry("bin/busybox", "file", program, 0o755)
+        yield Entry("usr/bin", "link", "../bin")
+        yield Entry("root", "dir", mode=0o700)
+        for applet in python_root.run("busybox image", [str(program), "--list"]).split():
+            if applet != "busybox":
+                yield Entry(f"bin/{applet}", "link", "busybox")
+
+    layer = cached_layer(shop.cache, "busybox", key_of([file_key(program)]), entries)
+    return ImageSpec(BUSYBOX, (layer,), command=("sh",), user="", environment={"PATH": "/bin:/usr/bin"})
+
+
+def pause(shop: Workshop) -> ImageSpec:
+    """The process that holds a pod's namespaces."""
+    program = _busybox()
+    entries = pause_entries(Entry("bin/busybox", "file", program, 0o755))
+    contents = [entry.content for entry in entries if isinstance(entry.content, bytes)]
+    layer = cached_layer(shop.cache, "pause", key_of(contents), lambda: entries)
+    return ImageSpec(PAUSE, (layer,), entrypoint=("/pause",), user="65535:65535")
+
+
+def etcd(shop: Workshop) -> ImageSpec:
+    """The store of a tenant's plane."""
+    return ImageSpec(ETCD, (_program_layer(shop, "etcd", ["etcd"]),), command=("etcd",), environment=_PATH)
+
+
+def kubernetes(shop: Workshop) -> ImageSpec:
+    """API server and controller manager of a tenant's plane."""
+    names = ["kube-apiserver", "kube-controller-manager"]
+    return ImageSpec(KUBERNETES, (_program_layer(shop, "kubernetes", names),), command=("kube-apiserver",), environment=_PATH)
+
+
+def coredns(shop: Workshop) -> ImageSpec:
+    """Name service of the host and of each tenant."""
+    return ImageSpec(COREDNS, (_program_layer(shop, "coredns", ["coredns"]),), entrypoint=("coredns",), environment=_PATH)
+
+
+_PATH = {"PATH": "/usr/local/bin"}
+
+
+def bulkhead_image(shop: Workshop) -> ImageSpec:
+    """Controller and syncer; the pod's command says which."""
+    root = python_root.debian_root(shop.cache)
+    site = python_root.site_packages(shop.cache, shop.project / "requirements.lock", root)
+    own = python_root.own_tree(shop.cache, shop.project, root)
+    layers = (
+        cached_layer(shop.cache, "debian", root.name, lambda: [*_skeleton(), *python_root.root_entries(root)]),
+        cached_layer(shop.cache, "site", site.name, lambda: python_root.site_entries(site)),
+        cached_layer(shop.cache, "own", own.name, lambda: python_root.tree_entries(own, f"{python_root.APP}/")),
+    )
+    environment = {
+        "PATH": "/usr/bin",
+        "PYTHONPATH": f"/{python_root.APP}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONSAFEPATH": "1",
+    }
+    return ImageSpec(BULKHEAD, layers, command=("python3",), environment=environment, working_dir=f"/{python_root.APP}")
+
+
+RECIPES: Mapping[str, Callable[[Workshop], ImageSpec]] = {
+    PAUSE: pause,
+    BUSYBOX: busybox,
+    ETCD: etcd,
+    KUBERNETES: kubernetes,
+    COREDNS: coredns,
+    BULKHEAD: bulkhead_image,
+}
+
+
+def image_file(shop: Workshop, spec: ImageSpec) -> Path:
+    """The image's tar, written if the cache has none."""
+    name = spec.name.replace("/", "_").replace(":", "_")
+    path = shop.cache / "tars" / f"{name}-{image_key(spec)}.tar"
+    if path.is_file():
+        path.touch()
+        return path
+    write_image(shop.cache, spec, path)
+    drop_older(path.parent, f"{name}-{'?' * 16}.tar")
+    return path
+
+
+def ensure_images(
+    cache_dir: Path,
+    report: Callable[[str], None],
+    *,
+    find_binaries: FindBinaries = binaries.ensure,
+    project: Path = PROJECT,
+) -> list[Path]:
+    """Every image as a tar that `ctr images import` reads; builds only what changed."""
+    shop = Workshop(cache_dir / "images", find_binaries, project)
+    made = []
+    for name, recipe in RECIPES.items():
+        started = time.monotonic()
+        made.append(image_file(shop, recipe(shop)))
+        took = time.monotonic() - started
+        report(f"image {name} {f'built in {took:.1f} s' if took > 0.5 else 'ready'}")
+    drop_unused_blobs(shop.cache)
+    return made
