@@ -1,0 +1,182 @@
+# ruff: noqa: N818 -- the tree reads as sentences: except NotFound
+"""Everything that this package raises.
+
+    KubeError
+    ├── ApiError(status, reason, message, causes)   the server answered, or could not be reached
+    │   ├── Unauthorized      401
+    │   ├── Forbidden         403
+    │   ├── NotFound          404
+    │   ├── AlreadyExists     409, reason AlreadyExists
+    │   ├── Conflict          409, any other reason
+    │   ├── Gone              410, list or watch again from the start
+    │   ├── Unprocessable     422, `causes` name the fields
+    │   ├── Throttled         429, `retry_after` in seconds
+    │   └── Unavailable       502, 503, 504, and 0 when no connection could be made or it broke
+    ├── ConfigError           a kubeconfig that is broken or asks for something we refuse
+    ├── ProtocolError         an answer that is no Kubernetes answer: redirect, garbage, wrong shape
+    ├── TooLarge              an answer, a line or a list above its bound
+    └── Timeout               our own deadline passed
+
+A 400, 405, 415 or 500 is a bare ApiError. Bodies that are not a Status object are never quoted: they may hold secrets.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+_MESSAGE_LIMIT = 2000
+_CAUSES_LIMIT = 20
+_RETRY_AFTER_LIMIT = 300.0
+
+
+class KubeError(Exception):
+    """Root of the tree."""
+
+
+class ConfigError(KubeError):
+    """The kubeconfig cannot be used."""
+
+
+class ProtocolError(KubeError):
+    """The answer is not what a Kubernetes API server sends."""
+
+
+class TooLarge(KubeError):
+    """A bound on size was passed."""
+
+
+class Timeout(KubeError):
+    """A deadline of ours passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One field that the server complained about."""
+
+    field: str
+    reason: str
+    message: str
+
+
+class ApiError(KubeError):
+    """The API server refused, or could not be reached (status 0)."""
+
+    def __init__(
+        self,
+        status: int,
+        reason: str,
+        message: str,
+        causes: tuple[Cause, ...] = (),
+        *,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(f"{reason or status}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.causes = causes
+        self.retry_after = retry_after
+
+
+class Unauthorized(ApiError):
+    """The credentials are not known."""
+
+
+class Forbidden(ApiError):
+    """RBAC or admission said no."""
+
+
+class NotFound(ApiError):
+    """The object, or its kind, is not there."""
+
+
+class AlreadyExists(ApiError):
+    """The name is taken."""
+
+
+class Conflict(ApiError):
+    """The object changed in between, a precondition failed, or another manager owns the field."""
+
+
+class Gone(ApiError):
+    """The resource version is too old: list again."""
+
+
+class Unprocessable(ApiError):
+    """Validation failed; `causes` name the fields."""
+
+
+class Throttled(ApiError):
+    """The server asks to slow down; nothing is retried behind the caller's back."""
+
+
+class Unavailable(ApiError):
+    """The server cannot be reached, or says that it cannot serve now."""
+
+
+_BY_STATUS: dict[int, type[ApiError]] = {
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    422: Unprocessable,
+    429: Throttled,
+    502: Unavailable,
+    503: Unavailable,
+    504: Unavailable,
+}
+
+
+def unreachable(message: str) -> Unavailable:
+    """Build the error for a connection that could not be made or broke."""
+    return Unavailable(0, "Unreachable", message)
+
+
+def from_response(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> ApiError:
+    """Build the error for an answer with an error status."""
+    retry_after = _seconds((headers or {}).get("Retry-After"))
+    try:
+        decoded: Any = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        decoded = None
+    if not isinstance(decoded, dict) or decoded.get("kind") != "Status":
+        return _BY_STATUS.get(status, ApiError)(status, "", f"HTTP {status} without a Status body", retry_after=retry_after)
+    return from_status(decoded, http_status=status, retry_after=retry_after)
+
+
+def from_status(status: Mapping[str, Any], *, http_status: int = 0, retry_after: float | None = None) -> ApiError:
+    """Build the error for a Status object, be it a response body or an ERROR event of a watch."""
+    code = http_status or (status["code"] if isinstance(status.get("code"), int) else 500)
+    reason = _text(status.get("reason"), 100)
+    details = status.get("details")
+    details = details if isinstance(details, dict) else {}
+    listed = details.get("causes")
+    causes = (
+        tuple(_cause(each) for each in listed[:_CAUSES_LIMIT] if isinstance(each, dict)) if isinstance(listed, list) else ()
+    )
+    kind = AlreadyExists if code == 409 and reason == "AlreadyExists" else _BY_STATUS.get(code, ApiError)
+    wait = retry_after if retry_after is not None else _seconds(details.get("retryAfterSeconds"))
+    return kind(code, reason, _text(status.get("message"), _MESSAGE_LIMIT), causes, retry_after=wait)
+
+
+def _cause(each: Mapping[str, Any]) -> Cause:
+    return Cause(_text(each.get("field"), 500), _text(each.get("reason"), 100), _text(each.get("message"), 500))
+
+
+def _text(value: Any, limit: int) -> str:
+    text = value if isinstance(value, str) else ""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _seconds(value: Any) -> float | None:
+    # Only the seconds form is used by API servers; a hostile value must not park us for a day.
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        return None
+    return min(seconds, _RETRY_AFTER_LIMIT) if seconds > 0 else None

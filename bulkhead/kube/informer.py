@@ -1,0 +1,230 @@
+"""A kept-up copy of one kind: list, watch, list again when the server forgot where we were.
+
+Never decodes a body by itself and never changes anything on the server. Objects lie in the store as encoded bytes with
+decoded metadata; `managedFields` are dropped on arrival.
+
+    list ──> store ──> watch from there ──┬─ event ──────────> store ──> on_change
+      ^                                   ├─ stream ended ───> watch again from the last version
+      └── Gone, too new, repeated errors ─┴─ anything else ──> wait, watch again
+
+A list tells only what is there now. What vanished in between is reported as `deleted` with `relist=True`: an absence that
+was seen, not a deletion that was told. A DELETED event of a watch has `relist=False`.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NoReturn
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.codec import compact
+from bulkhead.kube.errors import ApiError, Gone, KubeError, ProtocolError
+from bulkhead.kube.objects import Key, Meta, Resource
+from bulkhead.kube.store import Entry, Indexer, Store
+from bulkhead.kube.watch import INACTIVITY_SECONDS, WatchEvent
+
+_log = logging.getLogger(__name__)
+
+_FIRST_DELAY = 0.8
+_MAX_DELAY = 30.0
+_FAILURES_BEFORE_RELIST = 3
+_YIELD_EVERY = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happened to one object. `relist`: found out by comparing lists, not told by an event."""
+
+    kind: Literal["added", "modified", "deleted"]
+    key: Key
+    meta: Meta
+    relist: bool = False
+
+
+class Informer:
+    """List + watch of one resource into a store."""
+
+    def __init__(
+        self,
+        client: Client,
+        r: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        on_change: Callable[[Change], None] | None = None,
+        indexers: Mapping[str, Indexer] | None = None,
+        metadata_only: bool = False,
+        inactivity: float = INACTIVITY_SECONDS,
+        max_bytes: int = 256 * 1024 * 1024,
+    ) -> None:
+        self.resource = r
+        self.store = Store(r, indexers or {}, max_bytes=max_bytes)
+        self.resource_version = ""
+        self.relists = 0
+        self.last_error: KubeError | None = None
+        self._client = client
+        self._namespace = namespace
+        self._label_selector = label_selector
+        self._field_selector = field_selector
+        self._on_change = on_change
+        self._metadata_only = metadata_only
+        self._inactivity = inactivity
+        self._synced = asyncio.Event()
+        self._heard = 0.0
+        self._failures = 0
+
+    async def synced(self) -> None:
+        """Wait for the first whole list."""
+        await self._synced.wait()
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the first list was read."""
+        return self._synced.is_set()
+
+    def silence(self) -> float:
+        """Seconds since the server was last heard of; infinite before the first time."""
+        return asyncio.get_running_loop().time() - self._heard if self._heard else float("inf")
+
+    async def run(self) -> NoReturn:
+        """Keep the store up to date until cancelled."""
+        while True:
+            try:
+                if not self.resource_version:
+                    await self._list()
+                await self._watch()
+                self._failures = 0
+            except Gone as error:
+                self._forget(error, "too old a version")
+            except KubeError as error:
+                await self._pause(error)
+
+    # -- listing
+
+    async def _list(self) -> None:
+        seen: set[Key] = set()
+        version = ""
+        pages = self._client.pages(
+            self.resource,
+            self._namespace,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            metadata_only=self._metadata_only,
+        )
+        async for page in pages:
+            self._hear()
+            for position, raw in enumerate(page.items):
+                meta, body = compact(raw)
+                seen.add(meta.key)
+                self._put(meta, body, relist=True)
+                if position % _YIELD_EVERY == _YIELD_EVERY - 1:
+                    await asyncio.sleep(0)
+            version = page.resource_version
+        if not version:
+            raise ProtocolError(f"list of {self.resource}: no resource version")
+        for key in set(self.store.keys()) - seen:
+            self._drop(key, relist=True)
+        self.resource_version = version
+        self.relists += 1
+        self._synced.set()
+
+    # -- watching
+
+    async def _watch(self) -> None:
+        events = self._client.watch(
+            self.resource,
+            self._namespace,
+            resource_version=self.resource_version,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            metadata_only=self._metadata_only,
+            inactivity=self._inactivity,
+        )
+        async with contextlib.aclosing(events):
+            async for event in events:
+                self._take(event)
+
+    def _take(self, event: WatchEvent) -> None:
+        self._hear()
+        self._failures = 0
+        self.last_error = None
+        if not event.meta.resource_version:
+            raise ProtocolError(f"watch of {self.resource}: event without resource version")
+        if event.type == "DELETED":
+            self._drop(event.key, relist=False, final=event.meta)
+        elif event.type != "BOOKMARK":
+            meta, body = compact(event.raw)
+            if not self._outdated(meta):
+                self._put(meta, body, relist=False)
+        self.resource_version = event.meta.resource_version
+
+    def _outdated(self, meta: Meta) -> bool:
+        held = self.store.meta(meta.key)
+        return held is not None and held.uid == meta.uid and _older(meta.resource_version, held.resource_version)
+
+    # -- the store and the caller
+
+    def _put(self, meta: Meta, body: bytes, *, relist: bool) -> None:
+        held = self.store.meta(meta.key)
+        if held is not None and held.uid != meta.uid:
+            self._drop(meta.key, relist=relist)
+            held = None
+        if held is not None and held.resource_version == meta.resource_version:
+            return
+        self.store.put(Entry(meta, body))
+        self._tell(Change("added" if held is None else "modified", meta.key, meta, relist))
+
+    def _drop(self, key: Key, *, relist: bool, final: Meta | None = None) -> None:
+        held = self.store.meta(key)
+        if held is None:
+            return
+        if final is not None and final.uid != held.uid:
+            # The end of an object that was replaced by another of its name: ours lives on.
+            return
+        self.store.drop(key)
+        self._tell(Change("deleted", key, final or held, relist))
+
+    def _tell(self, change: Change) -> None:
+        if self._on_change is None:
+            return
+        try:
+            self._on_change(change)
+        except Exception:  # noqa: BLE001 -- logged with its trace
+            # A bug in one callback must not stop the copy that everybody else reads.
+            _log.exception("change not handled", extra={"resource": str(self.resource), "object": str(change.key)})
+
+    # -- trouble
+
+    def _hear(self) -> None:
+        self._heard = asyncio.get_running_loop().time()
+
+    def _forget(self, error: KubeError, why: str) -> None:
+        self.last_error = error
+        self.resource_version = ""
+        _log.info("listing again: %s", why, extra={"resource": str(self.resource)})
+
+    async def _pause(self, error: KubeError) -> None:
+        self.last_error = error
+        self._failures += 1
+        if self._failures % _FAILURES_BEFORE_RELIST == 0 or _too_new(error):
+            # A plane that was restored counts versions from an earlier point: only a fresh list finds out.
+            self._forget(error, "repeated errors")
+        delay: float = min(_MAX_DELAY, _FIRST_DELAY * 2 ** min(self._failures - 1, 10))
+        delay *= random.uniform(0.5, 1.5)  # noqa: S311 -- spreading load, not secrets
+        if isinstance(error, ApiError) and error.retry_after is not None:
+            delay = max(delay, error.retry_after)
+        _log.warning("watch failed: %s", error, extra={"resource": str(self.resource), "retry_in": round(delay, 1)})
+        await asyncio.sleep(delay)
+
+
+def _too_new(error: KubeError) -> bool:
+    return isinstance(error, ApiError) and any(cause.reason == "ResourceVersionTooLarge" for cause in error.causes)
+
+
+def _older(left: str, right: str) -> bool:
+    # Resource versions are numbers by contract since Kubernetes 1.35; anything else is taken as news.
+    return left.isdigit() and right.isdigit() and int(left) < int(right)

@@ -1,0 +1,238 @@
+"""Bytes between a caller and the API server: followed logs, and upgraded connections for exec, attach, port-forward.
+
+Never looks into the bytes and never buffers more than one chunk per direction. Upgrades (websocket `v5.channel.k8s.io`,
+SPDY/3.1) use a connection of their own, so that not one byte passes through an HTTP parser after the switch.
+
+    open_stream(path)  ──> ByteStream      status 2xx, async for chunk
+    open_upgrade(path) ──> RawConnection   101 head + reader + writer ──> splice() with the caller's own pair
+"""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode, urlsplit
+
+import aiohttp
+
+from bulkhead.kube.errors import ApiError, ProtocolError, Timeout, TooLarge, from_response, unreachable
+from bulkhead.kube.transport import Transport
+
+CHUNK = 64 * 1024
+_HEAD_LIMIT = 64 * 1024
+_ERROR_BODY = 64 * 1024
+_ERROR_SECONDS = 5.0
+LINGER_SECONDS = 5.0
+# Only what negotiates the upgrade is passed on; credentials of the caller never are.
+_PASSED = frozenset(
+    {
+        "upgrade",
+        "sec-websocket-key",
+        "sec-websocket-version",
+        "sec-websocket-protocol",
+        "sec-websocket-extensions",
+        "x-stream-protocol-version",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ByteStream:
+    """A long answer: its status, its headers, and its bytes as they arrive."""
+
+    status: int
+    headers: Mapping[str, str]
+    response: aiohttp.ClientResponse
+
+    async def chunks(self, *, idle: float | None = None) -> AsyncIterator[bytes]:
+        """Yield chunks; with `idle`, a stream that is silent for so long is a Timeout."""
+        while True:
+            try:
+                async with asyncio.timeout(idle):
+                    chunk = await self.response.content.readany()
+            except TimeoutError as error:
+                raise Timeout(f"stream silent for {idle:g} s") from error
+            except aiohttp.ClientError as error:
+                raise unreachable(f"stream broke: {type(error).__name__}") from error
+            if not chunk:
+                return
+            yield chunk
+
+
+@dataclass(frozen=True, slots=True)
+class RawConnection:
+    """A connection after `101 Switching Protocols`."""
+
+    status: int
+    reason: str
+    headers: tuple[tuple[str, str], ...]
+    head: bytes
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def close(self) -> None:
+        """Close at once; what was not flushed is lost."""
+        await _shut(self.writer)
+
+
+@contextlib.asynccontextmanager
+async def open_stream(transport: Transport, path: str, params: Mapping[str, str] | None) -> AsyncIterator[ByteStream]:
+    """Open a long answer; an error status is raised as the ApiError that it is."""
+    async with transport.stream(path, params, accept="*/*") as response:
+        yield ByteStream(response.status, response.headers, response)
+
+
+async def open_upgrade(
+    transport: Transport,
+    path: str,
+    params: Iterable[tuple[str, str]],
+    headers: Iterable[tuple[str, str]],
+    *,
+    method: str,
+) -> RawConnection:
+    """Ask for an upgrade with the transport's own credentials.
+
+    Any answer but 101 closes the connection and raises an ApiError with the server's status and message.
+    """
+    request = _request(transport, path, params, headers, method)
+    try:
+        async with asyncio.timeout(transport.timeout):
+            reader, writer = await _connect(transport)
+            try:
+                writer.write(request)
+                await writer.drain()
+                connection = await _answer(reader, writer)
+            except BaseException:
+                writer.transport.abort()
+                raise
+    except TimeoutError as error:
+        raise Timeout(f"upgrade {path}: no answer within {transport.timeout:g} s") from error
+    except (OSError, ssl.SSLError, EOFError) as error:
+        raise unreachable(f"upgrade {path}: {type(error).__name__}: {error}"[:500]) from error
+    return connection
+
+
+async def _connect(transport: Transport) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    parts = urlsplit(transport.config.server)
+    host = parts.hostname or ""
+    secure = transport.tls is not None
+    return await asyncio.open_connection(
+        host,
+        parts.port or (443 if secure else 80),
+        ssl=transport.tls,
+        server_hostname=(transport.config.tls_server_name or host) if secure else None,
+        limit=_HEAD_LIMIT,
+    )
+
+
+def _request(
+    transport: Transport, path: str, params: Iterable[tuple[str, str]], headers: Iterable[tuple[str, str]], method: str
+) -> bytes:
+    parts = urlsplit(transport.config.server)
+    query = urlencode(list(params))
+    target = f"{parts.path}{path}{'?' + query if query else ''}"
+    ours = transport.headers()
+    ours.pop("Accept-Encoding", None)
+    lines = [f"{method} {target} HTTP/1.1", f"Host: {parts.netloc}", "Connection: Upgrade"]
+    lines += [f"{name}: {value}" for name, value in ours.items()]
+    lines += [f"{name}: {value}" for name, value in headers if name.lower() in _PASSED]
+    if method != "GET":
+        lines.append("Content-Length: 0")
+    if any(set("\r\n\0") & set(line) for line in lines) or " " in target:
+        raise ProtocolError("upgrade refused: control characters in the request")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "strict")
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> RawConnection:
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.LimitOverrunError as error:
+        raise TooLarge(f"upgrade answer: head longer than {_HEAD_LIMIT} bytes") from error
+    status, reason, headers = _parse(head)
+    if status == 101:
+        return RawConnection(status, reason, headers, head, reader, writer)
+    raise await _refusal(reader, status, headers)
+
+
+def _parse(head: bytes) -> tuple[int, str, tuple[tuple[str, str], ...]]:
+    lines = head.decode("latin-1").split("\r\n")
+    start = lines[0].split(" ", 2)
+    if len(start) < 2 or not start[0].startswith("HTTP/1.") or not start[1].isdigit():
+        raise ProtocolError("upgrade answer: no HTTP/1 status line")
+    pairs = (line.partition(":") for line in lines[1:] if line)
+    return int(start[1]), start[2] if len(start) > 2 else "", tuple((name.strip(), value.strip()) for name, _, value in pairs)
+
+
+async def _refusal(reader: asyncio.StreamReader, status: int, headers: tuple[tuple[str, str], ...]) -> ApiError:
+    """Read as much of the refusal as is worth telling, and no longer than a few seconds."""
+    named = {name.title(): value for name, value in headers}
+    length = named.get("Content-Length", "")
+    body = b""
+    with contextlib.suppress(TimeoutError, asyncio.IncompleteReadError):
+        async with asyncio.timeout(_ERROR_SECONDS):
+            if length.isdigit():
+                body = await reader.readexactly(min(int(length), _ERROR_BODY))
+            elif "chunked" in named.get("Transfer-Encoding", ""):
+                size = int((await reader.readuntil(b"\n")).split(b";")[0].strip() or b"0", 16)
+                body = await reader.readexactly(min(size, _ERROR_BODY))
+    return from_response(status, body, named)
+
+
+async def splice(
+    left: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    right: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    *,
+    idle: float | None = None,
+    linger: float = LINGER_SECONDS,
+) -> None:
+    """Copy both ways until both are done, then close both.
+
+    When one side ends, its end is passed on where the transport can half-close (TLS cannot); the other direction then has
+    `linger` seconds to finish. With `idle`, both are closed when nothing moved for so long. Writers are drained after
+    every chunk, so a slow reader slows its writer down and nothing piles up here.
+    """
+    activity = asyncio.Event()
+    pumps = [
+        asyncio.ensure_future(_pump(left[0], right[1], activity)),
+        asyncio.ensure_future(_pump(right[0], left[1], activity)),
+    ]
+    try:
+        await _until_done(pumps, activity, idle)
+        await asyncio.wait(pumps, timeout=linger)
+    finally:
+        for pump in pumps:
+            pump.cancel()
+        await asyncio.wait(pumps)
+        await asyncio.wait([asyncio.ensure_future(_shut(left[1])), asyncio.ensure_future(_shut(right[1]))])
+
+
+async def _until_done(pumps: "list[asyncio.Future[None]]", activity: asyncio.Event, idle: float | None) -> None:
+    """Return when one direction ended, or when nothing moved for `idle` seconds."""
+    while True:
+        activity.clear()
+        done, _ = await asyncio.wait(pumps, timeout=idle, return_when=asyncio.FIRST_COMPLETED)
+        if done or not activity.is_set():
+            return
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, activity: asyncio.Event) -> None:
+    try:
+        while chunk := await reader.read(CHUNK):
+            activity.set()
+            writer.write(chunk)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
+    except (ConnectionError, ssl.SSLError, TimeoutError, OSError):
+        # A peer that vanished ends its direction, no more; the other side is closed by `splice`.
+        return
+
+
+async def _shut(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    try:
+        async with asyncio.timeout(_ERROR_SECONDS):
+            await writer.wait_closed()
+    except (TimeoutError, OSError, ssl.SSLError):
+        writer.transport.abort()
