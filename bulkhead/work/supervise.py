@@ -1,0 +1,40 @@
+"""Keep a task alive: when it fails, say so, wait, start it again.
+
+Meant for a TaskGroup, so that one part's crash is not everybody's. Cancellation goes through; a normal return ends it.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from bulkhead.work.backoff import Backoff
+from bulkhead.work.clock import Clock, SystemClock
+
+_log = logging.getLogger(__name__)
+
+
+async def supervise(
+    name: str,
+    factory: Callable[[], Awaitable[None]],
+    *,
+    backoff: Backoff | None = None,
+    clock: Clock | None = None,
+    healthy_after: float = 120.0,
+    on_failure: Callable[[Exception], None] | None = None,
+) -> None:
+    """Run `factory()` until it returns; after a run of `healthy_after` seconds the delays start over."""
+    clock = clock or SystemClock()
+    backoff = backoff or Backoff()
+    while True:
+        started = clock.monotonic()
+        try:
+            await factory()
+        except Exception as error:
+            if clock.monotonic() - started >= healthy_after:
+                backoff.reset()
+            delay = backoff.next()
+            _log.exception("task failed", extra={"task": name, "retry_in": round(delay, 2)})
+            if on_failure is not None:
+                on_failure(error)
+            await clock.sleep(delay)
+        else:
+            return
