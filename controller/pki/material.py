@@ -1,0 +1,115 @@
+"""From the Secrets that are there to the complete key material of a plane: keep what serves, issue what does not.
+
+The service account key and the encryption key have a copy in the API server's Secret: losing the key that the stored Secrets
+are encrypted with would lose the data, so it is taken from wherever it still is before a new one is drawn.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from bulkhead.api import names
+from controller.pki import issue
+from controller.plane import pki
+from controller.plane.pki import CertFacts, Pair
+from controller.plane.secrets import SERVICE_ACCOUNT_SECRET, KeyMaterial
+from controller.plane.spec import Obj, PlaneSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """The material, what was issued for it and why, and what the leaves say."""
+
+    keys: KeyMaterial
+    issued: tuple[tuple[str, str], ...]
+    facts: Mapping[str, CertFacts]
+
+
+def assemble(spec: PlaneSpec, secrets: Mapping[str, Obj], now: datetime) -> Assembled:
+    """Complete the key material of a plane."""
+    issued: list[tuple[str, str]] = []
+    authorities = {name: _authority(spec, secrets, name, now, issued) for name in pki.AUTHORITIES}
+    account, encryption = _plane_keys(secrets, issued)
+    leaves: dict[str, Pair] = {}
+    facts: dict[str, CertFacts] = {}
+    for name, wanted in pki.leaves(spec).items():
+        authority = authorities[wanted.authority]
+        pair = _stored_leaf(secrets, name)
+        there = issue.facts(pair, authority.certificate) if pair else None
+        why = pki.due(wanted, there, issue.fingerprint(authority.certificate), now)
+        if why is not None or pair is None or there is None:
+            pair = issue.issue(wanted, authority, now)
+            there = issue.facts(pair, authority.certificate)
+            issued.append((name, why or "missing"))
+        leaves[name] = pair
+        if there is not None:
+            facts[name] = there
+    return Assembled(KeyMaterial(authorities, leaves, account, encryption), tuple(issued), facts)
+
+
+def _authority(spec: PlaneSpec, secrets: Mapping[str, Obj], name: str, now: datetime, issued: list[tuple[str, str]]) -> Pair:
+    files = _files(secrets.get(pki.authority_secret(name)))
+    pair = Pair(files.get("tls.crt", b""), files.get("tls.key", b""))
+    end = issue.authority_end(pair)
+    # A CA must outlive every leaf that it may still sign.
+    if end is not None and now + pki.LEAF_LIFE < end:
+        return pair
+    issued.append((pki.authority_secret(name), "missing" if end is None else "at the end of its life"))
+    return issue.new_authority(f"bulkhead:{spec.tenant}:{name}", now)
+
+
+def _plane_keys(secrets: Mapping[str, Obj], issued: list[tuple[str, str]]) -> tuple[Pair, str]:
+    own, copy = _files(secrets.get(SERVICE_ACCOUNT_SECRET)), _files(secrets.get("pki-apiserver"))
+    account = issue.service_account_pair(own.get("sa.key", b"")) or issue.service_account_pair(copy.get("sa.key", b""))
+    if account is None:
+        issued.append((SERVICE_ACCOUNT_SECRET, "missing"))
+        account = issue.new_service_account_pair()
+    for key in (own.get("encryption.key", b"").decode("ascii", "replace"), _encryption_copy(copy.get("encryption.json", b""))):
+        if issue.usable_encryption_key(key):
+            return account, key
+    issued.append((f"{SERVICE_ACCOUNT_SECRET}/encryption.key", "missing"))
+    return account, issue.new_encryption_key()
+
+
+def _encryption_copy(config: bytes) -> str:
+    document = _json(config)
+    try:
+        return str(document["resources"][0]["providers"][0]["secretbox"]["keys"][0]["secret"])
+    except (KeyError, IndexError, TypeError):
+        return ""
+
+
+def _stored_leaf(secrets: Mapping[str, Obj], name: str) -> Pair | None:
+    secret, stem = name.split("/")
+    files = _files(secrets.get(secret))
+    if f"{stem}.crt" in files and f"{stem}.key" in files:
+        return Pair(files[f"{stem}.crt"], files[f"{stem}.key"])
+    document = _json(files.get("kubeconfig") or files.get(names.KUBECONFIG_KEY) or b"")
+    try:
+        user = document["users"][0]["user"]
+        return Pair(base64.b64decode(user["client-certificate-data"]), base64.b64decode(user["client-key-data"]))
+    except (KeyError, IndexError, TypeError, ValueError):
+        return None
+
+
+def _files(secret: Obj | None) -> dict[str, bytes]:
+    if secret is None:
+        return {}
+    files: dict[str, bytes] = {}
+    for key, value in (secret.get("data") or {}).items():
+        try:
+            files[key] = base64.b64decode(value, validate=True)
+        except (ValueError, TypeError, binascii.Error):
+            continue
+    return files
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError:
+        return None

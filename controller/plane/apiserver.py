@@ -1,0 +1,171 @@
+"""The kube-apiserver container and its configuration files.
+
+Hardened as docs/decisions/0009-plane.md lists: Node and RBAC authorization, anonymous requests for health paths alone, a CA
+per purpose, Secrets encrypted in etcd under the tenant's own key, an audit trail in a bounded volume, bounded requests, and
+an own service account issuer. It reaches etcd over loopback and kubelets through the syncer's shim only.
+"""
+
+import json
+from typing import Final
+
+from controller.plane.parts import CONTAINER_SECURITY, mount, probe
+from controller.plane.spec import API_PORT, CONFIG_PATH, PKI_PATH, Obj, PlaneSpec
+
+AUDIT_PATH: Final = "/var/log/audit"
+HEALTH_PATHS: Final = ("/livez", "/readyz", "/healthz")
+CIPHERS: Final = (
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+)
+
+
+def container(spec: PlaneSpec) -> Obj:
+    """The API server container of the plane's pod."""
+    return {
+        "name": "kube-apiserver",
+        "image": spec.images.kubernetes,
+        "imagePullPolicy": spec.image_pull_policy,
+        "command": ["/usr/local/bin/kube-apiserver", *_flags(spec)],
+        "env": [
+            {"name": "POD_IP", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}},
+            *spec.apiserver.go_env(30),
+        ],
+        "ports": [{"name": "api", "containerPort": API_PORT, "protocol": "TCP"}],
+        "resources": spec.apiserver.resources(),
+        "securityContext": CONTAINER_SECURITY,
+        "volumeMounts": [
+            mount("pki-apiserver", PKI_PATH),
+            mount("config", CONFIG_PATH),
+            mount("audit", AUDIT_PATH, read_only=False),
+        ],
+        "startupProbe": probe("/livez", API_PORT, scheme="HTTPS", period=1, failures=180),
+        "livenessProbe": probe("/livez", API_PORT, scheme="HTTPS", period=10, failures=6, timeout=10),
+        "readinessProbe": probe("/readyz", API_PORT, scheme="HTTPS", period=2, failures=3, timeout=10),
+    }
+
+
+def config_files() -> dict[str, str]:
+    """The files of ConfigMap `plane-config`; the same for every tenant, and none of them is secret."""
+    return {
+        "authentication.json": _text(
+            {
+                "apiVersion": "apiserver.config.k8s.io/v1",
+                "kind": "AuthenticationConfiguration",
+                "anonymous": {"enabled": True, "conditions": [{"path": path} for path in HEALTH_PATHS]},
+            }
+        ),
+        "audit-policy.json": _text(
+            {
+                "apiVersion": "audit.k8s.io/v1",
+                "kind": "Policy",
+                "omitStages": ["RequestReceived"],
+                "rules": [
+                    {"level": "None", "nonResourceURLs": ["/livez*", "/readyz*", "/healthz*", "/version", "/openapi/*"]},
+                    {"level": "None", "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}]},
+                    {"level": "None", "resources": [{"group": "", "resources": ["events"]}]},
+                    {"level": "None", "verbs": ["get", "list", "watch"], "users": ["bulkhead:syncer", "bulkhead:dns"]},
+                    {"level": "None", "verbs": ["get", "list", "watch"], "userGroups": ["system:serviceaccounts:kube-system"]},
+                    {"level": "Metadata"},
+                ],
+            }
+        ),
+    }
+
+
+def encryption_config(key_base64: str) -> str:
+    """Encrypt Secrets with the tenant's own key; `identity` comes second so that nothing written earlier is lost."""
+    return _text(
+        {
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "EncryptionConfiguration",
+            "resources": [
+                {
+                    "resources": ["secrets"],
+                    "providers": [{"secretbox": {"keys": [{"name": "key1", "secret": key_base64}]}}, {"identity": {}}],
+                }
+            ],
+        }
+    )
+
+
+def _text(document: Obj) -> str:
+    return json.dumps(document, indent=1, sort_keys=True) + "\n"
+
+
+def _flags(spec: PlaneSpec) -> list[str]:
+    return [*_serving(), *_identity(spec), *_storage(), *_limits(spec), *_audit()]
+
+
+def _serving() -> list[str]:
+    return [
+        "--advertise-address=$(POD_IP)",
+        "--bind-address=0.0.0.0",
+        f"--secure-port={API_PORT}",
+        f"--tls-cert-file={PKI_PATH}/server.crt",
+        f"--tls-private-key-file={PKI_PATH}/server.key",
+        "--tls-min-version=VersionTLS12",
+        f"--tls-cipher-suites={','.join(CIPHERS)}",
+        "--profiling=false",
+        "--v=1",
+    ]
+
+
+def _identity(spec: PlaneSpec) -> list[str]:
+    return [
+        "--authorization-mode=Node,RBAC",
+        f"--authentication-config={CONFIG_PATH}/authentication.json",
+        f"--client-ca-file={PKI_PATH}/client-ca.crt",
+        f"--requestheader-client-ca-file={PKI_PATH}/front-proxy-ca.crt",
+        "--requestheader-allowed-names=bulkhead:front-proxy",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={PKI_PATH}/front-proxy.crt",
+        f"--proxy-client-key-file={PKI_PATH}/front-proxy.key",
+        f"--kubelet-client-certificate={PKI_PATH}/kubelet-client.crt",
+        f"--kubelet-client-key={PKI_PATH}/kubelet-client.key",
+        f"--kubelet-certificate-authority={PKI_PATH}/kubelet-ca.crt",
+        "--kubelet-preferred-address-types=InternalIP",
+        f"--service-account-issuer={spec.issuer}",
+        f"--api-audiences={spec.issuer},https://kubernetes.default.svc",
+        f"--service-account-key-file={PKI_PATH}/sa.pub",
+        f"--service-account-signing-key-file={PKI_PATH}/sa.key",
+        "--service-account-lookup=true",
+        "--service-account-extend-token-expiration=false",
+        "--service-account-max-token-expiration=24h",
+        "--enable-admission-plugins=NodeRestriction,PodSecurity,DenyServiceExternalIPs",
+    ]
+
+
+def _storage() -> list[str]:
+    return [
+        "--etcd-servers=https://127.0.0.1:2379",
+        f"--etcd-cafile={PKI_PATH}/etcd-ca.crt",
+        f"--etcd-certfile={PKI_PATH}/etcd-client.crt",
+        f"--etcd-keyfile={PKI_PATH}/etcd-client.key",
+        f"--encryption-provider-config={PKI_PATH}/encryption.json",
+    ]
+
+
+def _limits(spec: PlaneSpec) -> list[str]:
+    return [
+        f"--service-cluster-ip-range={spec.service_slice}",
+        f"--allow-privileged={'true' if spec.pod_security == 'privileged' else 'false'}",
+        "--request-timeout=60s",
+        "--max-requests-inflight=200",
+        "--max-mutating-requests-inflight=100",
+        "--event-ttl=1h",
+        "--default-watch-cache-size=20",
+        "--shutdown-delay-duration=0s",
+    ]
+
+
+def _audit() -> list[str]:
+    return [
+        f"--audit-policy-file={CONFIG_PATH}/audit-policy.json",
+        f"--audit-log-path={AUDIT_PATH}/audit.log",
+        "--audit-log-maxage=30",
+        "--audit-log-maxbackup=2",
+        "--audit-log-maxsize=32",
+    ]

@@ -1,0 +1,78 @@
+"""The kube-controller-manager container: an explicit list of controllers, and nothing that acts on machines.
+
+Left out on purpose: everything about nodes and their addresses, cloud, routes and load balancers, attaching and
+provisioning volumes (its URLs would let a tenant aim requests at the host network), signing of certificates, and the
+autoscaler, which needs metrics that a plane does not have.
+"""
+
+from typing import Final
+
+from controller.plane.parts import CONTAINER_SECURITY, mount, probe
+from controller.plane.spec import KCM_PORT, PKI_PATH, Obj, PlaneSpec
+
+CONTROLLERS: Final = (
+    "clusterrole-aggregation-controller",
+    "cronjob-controller",
+    "daemonset-controller",
+    "deployment-controller",
+    "disruption-controller",
+    "endpoints-controller",
+    "endpointslice-controller",
+    "endpointslice-mirroring-controller",
+    "ephemeral-volume-controller",
+    "garbage-collector-controller",
+    "job-controller",
+    "legacy-serviceaccount-token-cleaner-controller",
+    "namespace-controller",
+    "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller",
+    "pod-garbage-collector-controller",
+    "replicaset-controller",
+    "replicationcontroller-controller",
+    "resourcequota-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-controller",
+    "serviceaccount-token-controller",
+    "statefulset-controller",
+    "ttl-after-finished-controller",
+    "validatingadmissionpolicy-status-controller",
+)
+
+
+def container(spec: PlaneSpec) -> Obj:
+    """The controller manager container of the plane's pod."""
+    return {
+        "name": "kube-controller-manager",
+        "image": spec.images.kubernetes,
+        "imagePullPolicy": spec.image_pull_policy,
+        "command": ["/usr/local/bin/kube-controller-manager", *_flags(spec)],
+        "env": spec.controller_manager.go_env(30),
+        "ports": [{"name": "kcm-health", "containerPort": KCM_PORT, "protocol": "TCP"}],
+        "resources": spec.controller_manager.resources(),
+        "securityContext": CONTAINER_SECURITY,
+        "volumeMounts": [mount("pki-controller-manager", PKI_PATH)],
+        "startupProbe": probe("/healthz", KCM_PORT, scheme="HTTPS", period=1, failures=180),
+        "livenessProbe": probe("/healthz", KCM_PORT, scheme="HTTPS", period=10, failures=6, timeout=10),
+        "readinessProbe": probe("/healthz", KCM_PORT, scheme="HTTPS", period=5, failures=3),
+    }
+
+
+def _flags(spec: PlaneSpec) -> list[str]:
+    return [
+        f"--kubeconfig={PKI_PATH}/kubeconfig",
+        "--bind-address=0.0.0.0",
+        f"--secure-port={KCM_PORT}",
+        f"--tls-cert-file={PKI_PATH}/server.crt",
+        f"--tls-private-key-file={PKI_PATH}/server.key",
+        "--tls-min-version=VersionTLS12",
+        f"--controllers={','.join(CONTROLLERS)}",
+        f"--leader-elect={'true' if spec.replicas > 1 else 'false'}",
+        "--use-service-account-credentials=true",
+        f"--service-account-private-key-file={PKI_PATH}/sa.key",
+        f"--root-ca-file={PKI_PATH}/serving-ca.crt",
+        "--profiling=false",
+        "--terminated-pod-gc-threshold=500",
+        "--kube-api-qps=100",
+        "--kube-api-burst=200",
+        "--v=1",
+    ]

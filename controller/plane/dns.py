@@ -1,0 +1,104 @@
+"""The tenant's DNS: one CoreDNS that sees the tenant's plane and nothing of the host.
+
+Names outside the cluster go to the upstream resolvers of the settings, by default those of the node, never to the host
+cluster's DNS, which knows the names of everybody's Services.
+"""
+
+from controller.plane.parts import CONTAINER_SECURITY, metadata, mount, pod_spec, probe, secret_volume
+from controller.plane.spec import (
+    CONFIG_ANNOTATION,
+    CONFIG_PATH,
+    DNS,
+    DNS_HEALTH_PORT,
+    DNS_PORT,
+    DNS_READY_PORT,
+    LEAF_ANNOTATION,
+    PKI_PATH,
+    Obj,
+    PlaneSpec,
+)
+
+
+def corefile(spec: PlaneSpec) -> str:
+    """The Corefile."""
+    upstreams = " ".join(spec.dns_upstreams)
+    forward = [f"    forward . {upstreams} {{", "        max_concurrent 500", "    }"] if upstreams else []
+    lines = [
+        f".:{DNS_PORT} {{",
+        "    errors",
+        f"    health :{DNS_HEALTH_PORT}",
+        f"    ready :{DNS_READY_PORT}",
+        f"    kubernetes {spec.cluster_domain} in-addr.arpa ip6.arpa {{",
+        f"        kubeconfig {PKI_PATH}/kubeconfig",
+        "        pods verified",
+        "        ttl 5",
+        "        fallthrough in-addr.arpa ip6.arpa",
+        "    }",
+        *forward,
+        "    cache 30 {",
+        f"        disable success {spec.cluster_domain}",
+        f"        disable denial {spec.cluster_domain}",
+        "    }",
+        "    loadbalance",
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def config_map(spec: PlaneSpec) -> Obj:
+    """ConfigMap `dns` with the Corefile."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(spec, DNS, namespace=spec.namespace, component=DNS),
+        "data": {"Corefile": corefile(spec)},
+    }
+
+
+def deployment(spec: PlaneSpec, *, leaf: str, config: str) -> Obj:
+    """Deployment `dns`; `leaf` and `config` are digests of what the process reads once."""
+    annotations = {LEAF_ANNOTATION: leaf, CONFIG_ANNOTATION: config}
+    template_meta = metadata(spec, DNS, component=DNS, annotations=annotations)
+    del template_meta["name"]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(spec, DNS, namespace=spec.namespace, component=DNS),
+        "spec": {
+            "replicas": 1,
+            "revisionHistoryLimit": 1,
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "selector": {"matchLabels": metadata(spec, DNS, component=DNS)["labels"]},
+            "template": {
+                "metadata": template_meta,
+                "spec": pod_spec(
+                    spec,
+                    [_container(spec)],
+                    [secret_volume("pki", "pki-dns"), {"name": "config", "configMap": {"name": DNS, "defaultMode": 0o444}}],
+                    # The node's resolvers: the host cluster's DNS knows every tenant's Services.
+                    dnsPolicy="Default",
+                    terminationGracePeriodSeconds=5,
+                ),
+            },
+        },
+    }
+
+
+def _container(spec: PlaneSpec) -> Obj:
+    return {
+        "name": "coredns",
+        "image": spec.images.coredns,
+        "imagePullPolicy": spec.image_pull_policy,
+        "args": ["-conf", f"{CONFIG_PATH}/Corefile"],
+        "env": spec.dns.go_env(40),
+        "ports": [
+            {"name": "dns", "containerPort": DNS_PORT, "protocol": "UDP"},
+            {"name": "dns-tcp", "containerPort": DNS_PORT, "protocol": "TCP"},
+        ],
+        "resources": spec.dns.resources(),
+        "securityContext": CONTAINER_SECURITY,
+        "volumeMounts": [mount("pki", PKI_PATH), mount("config", CONFIG_PATH)],
+        "startupProbe": probe("/ready", DNS_READY_PORT, period=1, failures=180),
+        "livenessProbe": probe("/health", DNS_HEALTH_PORT, period=10, failures=6),
+        "readinessProbe": probe("/ready", DNS_READY_PORT, period=5, failures=3),
+    }

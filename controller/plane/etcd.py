@@ -1,0 +1,81 @@
+"""The etcd container: TLS on every listener, its data on the plane's volume, a quota well below the volume's size.
+
+With one replica, clients and peers speak over the pod's own loopback and nothing of etcd can be reached from elsewhere;
+with three, peers find each other by the StatefulSet's DNS names. The kubelet probes the metrics listener, which serves
+health and metrics only; the namespace's default-deny policy leaves it to the node.
+"""
+
+from controller.plane.parts import CONTAINER_SECURITY, mount, probe
+from controller.plane.spec import (
+    ETCD_METRICS_PORT,
+    ETCD_PEER_PORT,
+    PEERS,
+    PKI_PATH,
+    PLANE,
+    Obj,
+    PlaneSpec,
+)
+
+DATA_PATH = "/var/lib/etcd"
+
+
+def container(spec: PlaneSpec) -> Obj:
+    """The etcd container of the plane's pod."""
+    return {
+        "name": "etcd",
+        "image": spec.images.etcd,
+        "imagePullPolicy": spec.image_pull_policy,
+        "command": ["/usr/local/bin/etcd", *_flags(spec)],
+        "env": [
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}},
+            *spec.etcd.go_env(40),
+        ],
+        "ports": [{"name": "etcd-metrics", "containerPort": ETCD_METRICS_PORT, "protocol": "TCP"}],
+        "resources": spec.etcd.resources(),
+        "securityContext": CONTAINER_SECURITY,
+        "volumeMounts": [mount("data", DATA_PATH, read_only=False), mount("pki-etcd", PKI_PATH)],
+        "startupProbe": probe("/livez", ETCD_METRICS_PORT, period=1, failures=120),
+        "livenessProbe": probe("/livez", ETCD_METRICS_PORT, period=10, failures=6),
+        "readinessProbe": probe("/readyz", ETCD_METRICS_PORT, period=5, failures=3),
+    }
+
+
+def _flags(spec: PlaneSpec) -> list[str]:
+    peer = _peer_url(spec, "$(POD_NAME)")
+    listen = "127.0.0.1" if spec.replicas == 1 else "0.0.0.0"  # noqa: S104 - peers come from other pods, over mutual TLS
+    members = ",".join(f"{PLANE}-{i}={_peer_url(spec, f'{PLANE}-{i}')}" for i in range(spec.replicas))
+    return [
+        "--name=$(POD_NAME)",
+        f"--data-dir={DATA_PATH}/data",
+        "--listen-client-urls=https://127.0.0.1:2379",
+        "--advertise-client-urls=https://127.0.0.1:2379",
+        f"--listen-peer-urls=https://{listen}:{ETCD_PEER_PORT}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster={members}",
+        f"--initial-cluster-token={spec.uid}",
+        "--initial-cluster-state=new",
+        f"--listen-metrics-urls=http://0.0.0.0:{ETCD_METRICS_PORT}",
+        "--client-cert-auth=true",
+        f"--trusted-ca-file={PKI_PATH}/ca.crt",
+        f"--cert-file={PKI_PATH}/server.crt",
+        f"--key-file={PKI_PATH}/server.key",
+        "--peer-client-cert-auth=true",
+        f"--peer-trusted-ca-file={PKI_PATH}/ca.crt",
+        f"--peer-cert-file={PKI_PATH}/server.crt",
+        f"--peer-key-file={PKI_PATH}/server.key",
+        "--tls-min-version=TLS1.2",
+        f"--quota-backend-bytes={spec.etcd_quota_mib * 1024 * 1024}",
+        "--auto-compaction-mode=periodic",
+        "--auto-compaction-retention=10m",
+        "--feature-gates=InitialCorruptCheck=true",
+        "--snapshot-count=5000",
+        "--max-wals=3",
+        "--max-snapshots=3",
+        "--log-level=warn",
+    ]
+
+
+def _peer_url(spec: PlaneSpec, member: str) -> str:
+    if spec.replicas == 1:
+        return f"https://127.0.0.1:{ETCD_PEER_PORT}"
+    return f"https://{member}.{PEERS}.{spec.namespace}.svc:{ETCD_PEER_PORT}"

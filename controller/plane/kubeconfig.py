@@ -1,0 +1,36 @@
+"""Kubeconfig files as text (JSON, which is YAML): who connects where, with which certificate."""
+
+import json
+from base64 import b64encode
+from dataclasses import dataclass
+
+from controller.plane.spec import Obj
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A client certificate and its key, either as bytes or as paths of files that are reloaded when they change."""
+
+    certificate: bytes | str
+    key: bytes | str
+
+
+def kubeconfig(*, name: str, server: str, ca: bytes | str, user: str, credential: Credential) -> str:
+    """One cluster, one user, one context."""
+    cluster: Obj = {"server": server, **_entry("certificate-authority", ca)}
+    client: Obj = {**_entry("client-certificate", credential.certificate), **_entry("client-key", credential.key)}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": user, "user": client}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": user, "namespace": "default"}}],
+        "current-context": name,
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _entry(field: str, value: bytes | str) -> dict[str, str]:
+    if isinstance(value, bytes):
+        return {f"{field}-data": b64encode(value).decode()}
+    return {field: value}

@@ -1,0 +1,33 @@
+"""The tenant's two host namespaces: the plane's, where no workload ever runs, and the workloads'.
+
+Both carry the tenant's UID, by which a namespace of a deleted tenant of the same name is told from this one's.
+"""
+
+from bulkhead.api import labels
+from controller.plane.parts import metadata
+from controller.plane.spec import Obj, PlaneSpec
+
+# Pinned: a new version of the host must not change by itself what a tenant may run.
+POD_SECURITY_VERSION = "v1.36"
+
+
+def namespaces(spec: PlaneSpec) -> list[Obj]:
+    """Both namespaces with their Pod Security labels."""
+    return [
+        _namespace(spec, spec.namespace, "restricted", "plane"),
+        _namespace(spec, spec.work_namespace, spec.pod_security, "work"),
+    ]
+
+
+def _namespace(spec: PlaneSpec, name: str, level: str, role: str) -> Obj:
+    meta = metadata(
+        spec,
+        name,
+        annotations={labels.TENANT_UID: spec.uid},
+        extra_labels={
+            "bulkhead.dev/namespace": role,
+            "pod-security.kubernetes.io/enforce": level,
+            "pod-security.kubernetes.io/enforce-version": POD_SECURITY_VERSION,
+        },
+    )
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}

@@ -1,0 +1,125 @@
+"""Network policies of a plane and its work namespace: everything is denied, then each component gets what it needs.
+
+The plane may reach its own workloads (webhooks, aggregated APIs) and the kubelet shim, and nothing of the host; a tenant's
+API server would otherwise be a tool to send requests into the host's network. Workloads reach each other, their own API
+server and their own DNS.
+"""
+
+from controller.plane.parts import metadata
+from controller.plane.spec import (
+    API_PORT,
+    DNS,
+    DNS_PORT,
+    ETCD_PEER_PORT,
+    PLANE,
+    SHIM_PORT,
+    SYNCER,
+    SYNCER_HTTP_PORT,
+    Obj,
+    PlaneSpec,
+)
+
+NAMESPACE_LABEL = "kubernetes.io/metadata.name"
+
+
+def policies(spec: PlaneSpec) -> list[Obj]:
+    """Every NetworkPolicy of a tenant, plane namespace first."""
+    return [
+        _deny(spec, spec.namespace),
+        _plane(spec),
+        _syncer(spec),
+        _dns(spec),
+        _deny(spec, spec.work_namespace),
+        _workloads(spec),
+    ]
+
+
+def _plane(spec: PlaneSpec) -> Obj:
+    callers = [
+        _pods(spec, SYNCER),
+        _pods(spec, DNS),
+        _namespace(spec.work_namespace),
+        _namespace(spec.system_namespace),
+        *({"ipBlock": {"cidr": cidr}} for cidr in spec.plane_client_cidrs),
+    ]
+    ingress: list[Obj] = [{"from": callers, "ports": [_tcp(API_PORT)]}]
+    egress: list[Obj] = [{"to": [_pods(spec, SYNCER)], "ports": [_tcp(SHIM_PORT)]}, {"to": [_namespace(spec.work_namespace)]}]
+    if spec.replicas > 1:
+        ingress.append({"from": [_pods(spec, PLANE)], "ports": [_tcp(ETCD_PEER_PORT)]})
+        egress.append({"to": [_pods(spec, PLANE)], "ports": [_tcp(ETCD_PEER_PORT), _tcp(API_PORT)]})
+        egress.append({"to": [_cluster_dns()], "ports": [_udp(53), _tcp(53)]})
+    return _policy(spec, spec.namespace, "allow-plane", _component(spec, PLANE), ingress, egress)
+
+
+def _syncer(spec: PlaneSpec) -> Obj:
+    ingress = [
+        {"from": [_pods(spec, PLANE)], "ports": [_tcp(SHIM_PORT)]},
+        {"from": [_namespace(spec.system_namespace)], "ports": [_tcp(SYNCER_HTTP_PORT)]},
+    ]
+    egress: list[Obj] = [{"to": [_pods(spec, PLANE)], "ports": [_tcp(API_PORT)]}]
+    egress += [{"to": [{"ipBlock": {"cidr": f"{address}/32"}}], "ports": [_tcp(port)]} for address, port in spec.host_api]
+    return _policy(spec, spec.namespace, "allow-syncer", _component(spec, SYNCER), ingress, egress)
+
+
+def _dns(spec: PlaneSpec) -> Obj:
+    ports = [_udp(DNS_PORT), _tcp(DNS_PORT)]
+    ingress: list[Obj] = [{"from": [_namespace(spec.work_namespace)], "ports": ports}]
+    egress: list[Obj] = [{"to": [_pods(spec, PLANE)], "ports": [_tcp(API_PORT)]}]
+    if spec.dns_upstreams:
+        anywhere = {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}}
+        egress.append({"to": [anywhere], "ports": [_udp(53), _tcp(53)]})
+    return _policy(spec, spec.namespace, "allow-dns", _component(spec, DNS), ingress, egress)
+
+
+def _workloads(spec: PlaneSpec) -> Obj:
+    own: Obj = {"podSelector": {}}
+    plane = _namespace(spec.namespace) | _pods(spec, PLANE)
+    dns = _namespace(spec.namespace) | _pods(spec, DNS)
+    egress = [
+        {"to": [own]},
+        {"to": [plane], "ports": [_tcp(API_PORT)]},
+        {"to": [dns], "ports": [_udp(DNS_PORT), _tcp(DNS_PORT)]},
+    ]
+    return _policy(spec, spec.work_namespace, "allow-tenant", {}, [{"from": [own, plane]}], egress)
+
+
+def _deny(spec: PlaneSpec, namespace: str) -> Obj:
+    return _policy(spec, namespace, "default-deny", {}, [], [])
+
+
+def _policy(spec: PlaneSpec, namespace: str, name: str, selector: Obj, ingress: list[Obj], egress: list[Obj]) -> Obj:
+    rules: Obj = {"podSelector": selector, "policyTypes": ["Ingress", "Egress"]}
+    if ingress:
+        rules["ingress"] = ingress
+    if egress:
+        rules["egress"] = egress
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": metadata(spec, name, namespace=namespace),
+        "spec": rules,
+    }
+
+
+def _component(spec: PlaneSpec, component: str) -> Obj:
+    return {"matchLabels": metadata(spec, component, component=component)["labels"]}
+
+
+def _pods(spec: PlaneSpec, component: str) -> Obj:
+    return {"podSelector": _component(spec, component)}
+
+
+def _namespace(name: str) -> Obj:
+    return {"namespaceSelector": {"matchLabels": {NAMESPACE_LABEL: name}}}
+
+
+def _cluster_dns() -> Obj:
+    return _namespace("kube-system") | {"podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}}
+
+
+def _tcp(port: int) -> Obj:
+    return {"protocol": "TCP", "port": port}
+
+
+def _udp(port: int) -> Obj:
+    return {"protocol": "UDP", "port": port}

@@ -1,0 +1,148 @@
+"""What certificates a plane needs, which of the existing ones still serve, and how they become Secrets.
+
+Decisions only: this module names certificates and judges facts about them; `controller.pki` draws keys, signs and parses.
+
+    authorities + leaves (wanted) ─┐
+    CertFacts (there)  ────────────┴─> due() ─> what to issue ─> controller.pki ─> bundles ─> secrets()
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from bulkhead.api import names
+from controller.plane.spec import PEERS, PLANE, SHIM, PlaneSpec
+
+AUTHORITY_LIFE: Final = timedelta(days=5 * 365)
+LEAF_LIFE: Final = timedelta(days=90)
+BACKDATE: Final = timedelta(minutes=5)
+AUTHORITIES: Final = ("etcd", "client", "serving", "front-proxy", "kubelet")
+CONTROLLER_USER: Final = "bulkhead:controller"
+SYNCER_USER: Final = "bulkhead:syncer"
+DNS_USER: Final = "bulkhead:dns"
+ADMIN_USER: Final = "bulkhead:admin"
+# Only the API server's own rules grant anything before the first ClusterRoleBinding exists; see decision 0010.
+BOOTSTRAP_GROUP: Final = "system:masters"
+
+
+class Usage(StrEnum):
+    """The one extended key usage of a leaf; etcd's members are both ends of one connection."""
+
+    SERVER = "server"
+    CLIENT = "client"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True)
+class CertSpec:
+    """A leaf certificate as it ought to be."""
+
+    authority: str
+    user: str
+    usage: Usage
+    groups: tuple[str, ...] = ()
+    dns: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    life: timedelta = LEAF_LIFE
+
+
+@dataclass(frozen=True, slots=True)
+class CertFacts:
+    """What an existing certificate says and whether its key and its issuer fit; parsed by `controller.pki`."""
+
+    user: str
+    groups: tuple[str, ...]
+    usage: Usage
+    dns: tuple[str, ...]
+    addresses: tuple[str, ...]
+    not_before: datetime
+    not_after: datetime
+    authority: str
+    key_fits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A certificate and its private key, both PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+def authority_secret(authority: str) -> str:
+    """The Secret that holds a CA's key; no pod mounts it."""
+    return f"pki-ca-{authority}"
+
+
+def leaves(spec: PlaneSpec) -> dict[str, CertSpec]:
+    """Every leaf certificate of a plane, by `<secret>/<name>`."""
+    members = tuple(f"{PLANE}-{i}.{PEERS}.{spec.namespace}.svc" for i in range(spec.replicas))
+    local = ("127.0.0.1",)
+    api_names = (
+        "localhost",
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        f"kubernetes.default.svc.{spec.cluster_domain}",
+        *spec.service_names(PLANE),
+    )
+    return {
+        "pki-etcd/server": CertSpec("etcd", "bulkhead:etcd", Usage.BOTH, dns=("localhost", *members), addresses=local),
+        "pki-apiserver/server": CertSpec(
+            "serving", "bulkhead:apiserver", Usage.SERVER, dns=api_names, addresses=(*local, spec.api_address)
+        ),
+        "pki-apiserver/etcd-client": CertSpec("etcd", "bulkhead:apiserver", Usage.CLIENT),
+        "pki-apiserver/kubelet-client": CertSpec("kubelet", "bulkhead:apiserver", Usage.CLIENT),
+        "pki-apiserver/front-proxy": CertSpec("front-proxy", "bulkhead:front-proxy", Usage.CLIENT),
+        "pki-controller-manager/server": CertSpec(
+            "serving", "bulkhead:controller-manager", Usage.SERVER, dns=("localhost",), addresses=local
+        ),
+        "pki-controller-manager/client": CertSpec("client", "system:kube-controller-manager", Usage.CLIENT),
+        "pki-syncer/client": CertSpec("client", SYNCER_USER, Usage.CLIENT),
+        "pki-syncer/shim": CertSpec(
+            "kubelet", "bulkhead:kubelet-shim", Usage.SERVER, dns=spec.service_names(SHIM), addresses=(spec.shim_address,)
+        ),
+        "pki-dns/client": CertSpec("client", DNS_USER, Usage.CLIENT),
+        f"{names.KUBECONFIG_SECRET}/client": CertSpec("client", ADMIN_USER, Usage.CLIENT, groups=(names.ADMIN_GROUP,)),
+    }
+
+
+def controller_credential() -> CertSpec:
+    """The controller's own client certificate: minted in memory, short-lived, stored nowhere."""
+    return CertSpec("client", CONTROLLER_USER, Usage.CLIENT, groups=(BOOTSTRAP_GROUP,), life=timedelta(hours=1))
+
+
+def due(wanted: CertSpec, there: CertFacts | None, authority: str, now: datetime) -> str | None:
+    """Why the certificate has to be issued (again), or None when the one that is there still serves."""
+    if there is None:
+        return "missing"
+    faults = (
+        (not there.key_fits, "broken"),
+        (there.authority != authority, "signed by another CA"),
+        (not _says(there, wanted), "does not say what it should"),
+        (now < there.not_before, "not valid yet"),
+        (now >= renewal(there), "at two thirds of its life"),
+    )
+    return next((why for found, why in faults if found), None)
+
+
+def _says(there: CertFacts, wanted: CertSpec) -> bool:
+    return (
+        there.user == wanted.user
+        and sorted(there.groups) == sorted(wanted.groups)
+        and there.usage == wanted.usage
+        and sorted(there.dns) == sorted(wanted.dns)
+        and sorted(there.addresses) == sorted(wanted.addresses)
+    )
+
+
+def renewal(facts: CertFacts) -> datetime:
+    """The moment from which a certificate is renewed: two thirds of its life."""
+    return facts.not_before + (facts.not_after - facts.not_before) * 2 / 3
+
+
+def next_renewal(facts: Mapping[str, CertFacts]) -> datetime | None:
+    """When the first of these certificates wants renewal."""
+    return min((renewal(each) for each in facts.values()), default=None)

@@ -1,0 +1,57 @@
+"""All host objects of a plane, in the stages in which they are applied.
+
+Within a stage the order means nothing and the applies run side by side; a stage begins when the one before is in. The last
+stages start pods, so that a kubelet never finds a Secret or ConfigMap missing and waits.
+"""
+
+import json
+from dataclasses import dataclass
+
+from controller.plane import dns, namespaces, network, quota, secrets, services, statefulset, syncer
+from controller.plane.secrets import KeyMaterial, digest
+from controller.plane.spec import Obj, PlaneSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """The stages of one plane."""
+
+    namespaces: tuple[Obj, ...]
+    authorities: tuple[Obj, ...]
+    parts: tuple[Obj, ...]
+    workloads: tuple[Obj, ...]
+
+    def everything(self) -> tuple[Obj, ...]:
+        """Every object, in order."""
+        return (*self.namespaces, *self.authorities, *self.parts, *self.workloads)
+
+
+def render(spec: PlaneSpec, keys: KeyMaterial) -> Rendered:
+    """The whole plane."""
+    plane_config, dns_config, syncer_config = statefulset.config_map(spec), dns.config_map(spec), syncer.config_map(spec)
+    return Rendered(
+        namespaces=(services.service_cidr(spec), *namespaces.namespaces(spec)),
+        authorities=tuple(secrets.authority_secrets(spec, keys)),
+        parts=(
+            *secrets.leaf_secrets(spec, keys),
+            plane_config,
+            dns_config,
+            syncer_config,
+            *services.services(spec),
+            *syncer.accounts(spec),
+            *syncer.access(spec),
+            *network.policies(spec),
+            quota.resource_quota(spec),
+            quota.limit_range(spec),
+            statefulset.disruption_budget(spec),
+        ),
+        workloads=(
+            statefulset.stateful_set(spec, trust=keys.trust, config=_digest(plane_config)),
+            syncer.deployment(spec, leaf=keys.leaf("pki-syncer/client"), config=_digest(syncer_config)),
+            dns.deployment(spec, leaf=keys.leaf("pki-dns/client"), config=_digest(dns_config)),
+        ),
+    )
+
+
+def _digest(config_map: Obj) -> str:
+    return digest(json.dumps(config_map["data"], sort_keys=True).encode())

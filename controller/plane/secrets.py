@@ -1,0 +1,160 @@
+"""The Secrets of a plane: which container gets which file.
+
+CA keys and the service account key have Secrets of their own that no pod mounts; every container's Secret holds only what
+that container needs. Secrets get their content as data; nothing is generated here.
+"""
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bulkhead.api import names
+from controller.plane import apiserver
+from controller.plane.kubeconfig import Credential, kubeconfig
+from controller.plane.parts import metadata
+from controller.plane.pki import ADMIN_USER, DNS_USER, SYNCER_USER, Pair, authority_secret
+from controller.plane.spec import API_PORT, DNS, PKI_PATH, PLANE, SYNCER, Obj, PlaneSpec
+
+SERVICE_ACCOUNT_SECRET = "pki-service-account"  # noqa: S105 - the name of a Secret
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class KeyMaterial:
+    """All keys and certificates of one plane. It has no text form, so that it cannot end up in a log."""
+
+    authorities: Mapping[str, Pair]
+    leaves: Mapping[str, Pair]
+    service_account: Pair
+    encryption_key: str
+
+    @property
+    def trust(self) -> str:
+        """A digest of what running processes take over only by a restart."""
+        parts = [self.authorities[name].certificate for name in sorted(self.authorities)]
+        return digest(*parts, self.service_account.certificate, self.encryption_key.encode())
+
+    def leaf(self, name: str) -> str:
+        """A digest of one leaf and the CAs beside it."""
+        pair = self.leaves[name]
+        return digest(pair.certificate, self.authorities["serving"].certificate)
+
+
+def digest(*parts: bytes) -> str:
+    """A short digest for annotations on pod templates."""
+    total = hashlib.sha256()
+    for part in parts:
+        total.update(len(part).to_bytes(8, "big") + part)
+    return total.hexdigest()[:16]
+
+
+def authority_secrets(spec: PlaneSpec, keys: KeyMaterial) -> list[Obj]:
+    """The Secrets with the keys from which everything else can be made again."""
+    made = [
+        _secret(spec, authority_secret(name), PLANE, {"tls.crt": pair.certificate, "tls.key": pair.key})
+        for name, pair in sorted(keys.authorities.items())
+    ]
+    account = {
+        "sa.pub": keys.service_account.certificate,
+        "sa.key": keys.service_account.key,
+        "encryption.key": keys.encryption_key.encode(),
+    }
+    return [*made, _secret(spec, SERVICE_ACCOUNT_SECRET, PLANE, account)]
+
+
+def leaf_secrets(spec: PlaneSpec, keys: KeyMaterial) -> list[Obj]:
+    """The Secrets that containers mount, and the admin's kubeconfig."""
+    return [
+        _etcd(spec, keys),
+        _apiserver(spec, keys),
+        _controller_manager(spec, keys),
+        _syncer(spec, keys),
+        _dns(spec, keys),
+        _admin(spec, keys),
+    ]
+
+
+def _etcd(spec: PlaneSpec, keys: KeyMaterial) -> Obj:
+    return _secret(spec, "pki-etcd", PLANE, _ca(keys, "etcd", "ca.crt") | _pair(keys, "pki-etcd/server", "server"))
+
+
+def _apiserver(spec: PlaneSpec, keys: KeyMaterial) -> Obj:
+    files = {
+        **_ca(keys, "client", "client-ca.crt"),
+        **_ca(keys, "etcd", "etcd-ca.crt"),
+        **_ca(keys, "front-proxy", "front-proxy-ca.crt"),
+        **_ca(keys, "kubelet", "kubelet-ca.crt"),
+        **_ca(keys, "serving", "serving-ca.crt"),
+        "sa.pub": keys.service_account.certificate,
+        "sa.key": keys.service_account.key,
+        "encryption.json": apiserver.encryption_config(keys.encryption_key).encode(),
+    }
+    for name in ("server", "etcd-client", "kubelet-client", "front-proxy"):
+        files |= _pair(keys, f"pki-apiserver/{name}", name)
+    return _secret(spec, "pki-apiserver", PLANE, files)
+
+
+def _controller_manager(spec: PlaneSpec, keys: KeyMaterial) -> Obj:
+    config = kubeconfig(
+        name=spec.tenant,
+        server=f"https://127.0.0.1:{API_PORT}",
+        ca=f"{PKI_PATH}/serving-ca.crt",
+        user="system:kube-controller-manager",
+        credential=Credential(f"{PKI_PATH}/client.crt", f"{PKI_PATH}/client.key"),
+    )
+    files = {
+        **_ca(keys, "serving", "serving-ca.crt"),
+        **_pair(keys, "pki-controller-manager/server", "server"),
+        **_pair(keys, "pki-controller-manager/client", "client"),
+        "sa.key": keys.service_account.key,
+        "kubeconfig": config.encode(),
+    }
+    return _secret(spec, "pki-controller-manager", PLANE, files)
+
+
+def _syncer(spec: PlaneSpec, keys: KeyMaterial) -> Obj:
+    files = {
+        "kubeconfig": _client_config(spec, keys, "pki-syncer/client", SYNCER_USER),
+        **_pair(keys, "pki-syncer/shim", "shim"),
+        **_ca(keys, "kubelet", "shim-client-ca.crt"),
+    }
+    return _secret(spec, "pki-syncer", SYNCER, files)
+
+
+def _dns(spec: PlaneSpec, keys: KeyMaterial) -> Obj:
+    return _secret(spec, "pki-dns", DNS, {"kubeconfig": _client_config(spec, keys, "pki-dns/client", DNS_USER)})
+
+
+def _admin(spec: PlaneSpec, keys: KeyMaterial) -> Obj:
+    config = _client_config(spec, keys, f"{names.KUBECONFIG_SECRET}/client", ADMIN_USER)
+    return _secret(spec, names.KUBECONFIG_SECRET, PLANE, {names.KUBECONFIG_KEY: config})
+
+
+def _client_config(spec: PlaneSpec, keys: KeyMaterial, leaf: str, user: str) -> bytes:
+    pair = keys.leaves[leaf]
+    return kubeconfig(
+        name=spec.tenant,
+        server=f"https://{spec.api_address}:443",
+        ca=keys.authorities["serving"].certificate,
+        user=user,
+        credential=Credential(pair.certificate, pair.key),
+    ).encode()
+
+
+def _ca(keys: KeyMaterial, authority: str, file: str) -> dict[str, bytes]:
+    return {file: keys.authorities[authority].certificate}
+
+
+def _pair(keys: KeyMaterial, leaf: str, stem: str) -> dict[str, bytes]:
+    pair = keys.leaves[leaf]
+    return {f"{stem}.crt": pair.certificate, f"{stem}.key": pair.key}
+
+
+def _secret(spec: PlaneSpec, name: str, component: str, files: Mapping[str, bytes]) -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata(spec, name, namespace=spec.namespace, component=component),
+        "type": "Opaque",
+        "data": {key: b64encode(value).decode() for key, value in sorted(files.items())},
+    }

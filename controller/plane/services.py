@@ -1,0 +1,72 @@
+"""The host Services of a plane, each at a fixed address of the tenant's slice, and the ServiceCIDR that makes it one.
+
+The API server's Service publishes pods before they are ready: a plane that starts is then reachable the moment it listens,
+and a plane that is down refuses connections instead of swallowing them.
+"""
+
+from controller.plane.parts import metadata
+from controller.plane.spec import (
+    API_PORT,
+    DNS,
+    DNS_PORT,
+    ETCD_PEER_PORT,
+    PEERS,
+    PLANE,
+    SHIM,
+    SHIM_PORT,
+    SYNCER,
+    Obj,
+    PlaneSpec,
+)
+
+
+def service_cidr(spec: PlaneSpec) -> Obj:
+    """The host object that gives the tenant's slice to Services; named like the plane's namespace."""
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "ServiceCIDR",
+        "metadata": metadata(spec, spec.namespace),
+        "spec": {"cidrs": [spec.service_slice]},
+    }
+
+
+def services(spec: PlaneSpec) -> list[Obj]:
+    """The API server, DNS and kubelet shim Services, and the headless one that names the StatefulSet's pods."""
+    return [
+        _service(spec, PLANE, PLANE, spec.api_address, [_port("https", "TCP", 443, API_PORT)], publishNotReadyAddresses=True),
+        _service(
+            spec,
+            DNS,
+            DNS,
+            spec.dns_address,
+            [_port("dns", "UDP", 53, DNS_PORT), _port("dns-tcp", "TCP", 53, DNS_PORT)],
+        ),
+        _service(spec, SHIM, SYNCER, spec.shim_address, [_port("https", "TCP", SHIM_PORT, SHIM_PORT)]),
+        _service(
+            spec,
+            PEERS,
+            PLANE,
+            "None",
+            [_port("peer", "TCP", ETCD_PEER_PORT, ETCD_PEER_PORT)],
+            publishNotReadyAddresses=True,
+        ),
+    ]
+
+
+def _service(spec: PlaneSpec, name: str, component: str, address: str, ports: list[Obj], **more: bool) -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(spec, name, namespace=spec.namespace, component=component),
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": address,
+            "selector": metadata(spec, name, component=component)["labels"],
+            "ports": ports,
+            **more,
+        },
+    }
+
+
+def _port(name: str, protocol: str, port: int, target: int) -> Obj:
+    return {"name": name, "protocol": protocol, "port": port, "targetPort": target}

@@ -1,0 +1,148 @@
+"""The input of every builder: one tenant's plane, with the class's and the chart's defaults already merged in.
+
+Frozen data and the few addresses and names that follow from it. What a field may hold was checked before it got here
+(`controller.admit`); the builders trust it.
+"""
+
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Network
+from typing import Any, Final, TypeAlias
+
+from bulkhead.api import names
+
+Obj: TypeAlias = dict[str, Any]
+
+PLANE: Final = "plane"
+DNS: Final = "dns"
+SYNCER: Final = "syncer"
+SHIM: Final = "kubelet-shim"
+PEERS: Final = "plane-peers"
+
+API_PORT: Final = 6443
+ETCD_METRICS_PORT: Final = 2381
+ETCD_PEER_PORT: Final = 2380
+KCM_PORT: Final = 10257
+DNS_PORT: Final = 10053
+DNS_HEALTH_PORT: Final = 8081
+DNS_READY_PORT: Final = 8181
+SHIM_PORT: Final = 10250
+SYNCER_HTTP_PORT: Final = 8080
+
+USER: Final = 65532
+PKI_PATH: Final = "/etc/bulkhead/pki"
+CONFIG_PATH: Final = "/etc/bulkhead/config"
+TRUST_ANNOTATION: Final = "bulkhead.dev/trust"
+LEAF_ANNOTATION: Final = "bulkhead.dev/leaf"
+CONFIG_ANNOTATION: Final = "bulkhead.dev/config"
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """The image of each container, as the chart gives them."""
+
+    bulkhead: str
+    kubernetes: str
+    etcd: str
+    coredns: str
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one container asks for and may use at most."""
+
+    cpu: str
+    memory: str
+    memory_limit_mib: int
+
+    def resources(self) -> Obj:
+        """The container's `resources`; memory is limited, CPU is not, because throttling an API server helps nobody."""
+        return {"requests": {"cpu": self.cpu, "memory": self.memory}, "limits": {"memory": f"{self.memory_limit_mib}Mi"}}
+
+    def go_env(self, gogc: int) -> list[Obj]:
+        """Garbage collector settings: a small heap when idle, and a soft limit below the hard one under load."""
+        return [
+            {"name": "GOGC", "value": str(gogc)},
+            {"name": "GOMEMLIMIT", "value": f"{self.memory_limit_mib * 9 // 10}MiB"},
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneSpec:
+    """Everything that the builders need to know about one tenant."""
+
+    tenant: str
+    uid: str
+    version: str
+    service_slice: str
+    images: Images
+    image_pull_policy: str = "IfNotPresent"
+    image_pull_secrets: tuple[str, ...] = ()
+    replicas: int = 1
+    storage_size: str = "2Gi"
+    storage_class: str | None = None
+    etcd_quota_mib: int = 512
+    etcd: Budget = Budget("20m", "40Mi", 512)
+    apiserver: Budget = Budget("50m", "180Mi", 1024)
+    controller_manager: Budget = Budget("10m", "48Mi", 320)
+    syncer: Budget = Budget("20m", "56Mi", 256)
+    dns: Budget = Budget("5m", "24Mi", 128)
+    gpu_resources: tuple[str, ...] = ("nvidia.com/gpu",)
+    limits: tuple[tuple[str, str], ...] = ()
+    object_limits: tuple[tuple[str, str], ...] = ()
+    container_defaults: tuple[tuple[str, str, str], ...] = ()
+    node_selector: tuple[tuple[str, str], ...] = ()
+    node_tolerations: tuple[Obj, ...] = ()
+    pod_security: str = "baseline"
+    runtime_class: str | None = None
+    allowed_runtime_classes: tuple[str, ...] = ()
+    workload_priority_class: str | None = None
+    allowed_priority_classes: tuple[str, ...] = ()
+    plane_priority_class: str | None = None
+    cluster_domain: str = "cluster.local"
+    dns_upstreams: tuple[str, ...] = ("/etc/resolv.conf",)
+    plane_client_cidrs: tuple[str, ...] = ()
+    host_api: tuple[tuple[str, int], ...] = ()
+    system_namespace: str = names.SYSTEM_NAMESPACE
+    patrol_seconds: int = 60
+    mass_delete_limit: int = 50
+    token_seconds: int = 3600
+    admins: tuple[Obj, ...] = field(default=())
+
+    @property
+    def namespace(self) -> str:
+        """The host namespace of the plane."""
+        return names.plane_namespace(self.tenant)
+
+    @property
+    def work_namespace(self) -> str:
+        """The host namespace of the tenant's workloads."""
+        return names.work_namespace(self.tenant)
+
+    def address(self, index: int) -> str:
+        """The index-th address of the tenant's service slice."""
+        return str(IPv4Address(int(IPv4Network(self.service_slice).network_address) + index))
+
+    @property
+    def api_address(self) -> str:
+        """The ClusterIP under which the plane's API server is found, from inside and from the host."""
+        return self.address(1)
+
+    @property
+    def dns_address(self) -> str:
+        """The ClusterIP of the tenant's DNS."""
+        return self.address(10)
+
+    @property
+    def shim_address(self) -> str:
+        """The ClusterIP of the kubelet shim."""
+        return self.address(11)
+
+    @property
+    def issuer(self) -> str:
+        """The service account issuer, different for every tenant ever created."""
+        return f"https://kubernetes.default.svc/bulkhead/{self.uid}"
+
+    def service_names(self, service: str) -> tuple[str, ...]:
+        """Every DNS name of a host Service in the plane's namespace."""
+        stem = f"{service}.{self.namespace}"
+        return (service, stem, f"{stem}.svc", f"{stem}.svc.{self.cluster_domain}")

@@ -1,0 +1,91 @@
+"""The StatefulSet `plane`: etcd, API server and controller manager in one pod, with etcd's data on a volume claim.
+
+The annotations on the pod template carry digests of what the running processes read only once (CA certificates, the service
+account key, configuration files), so that a change of those restarts the pod; leaf certificates are reloaded from the
+mounted Secrets by the processes themselves and restart nothing.
+"""
+
+from controller.plane import apiserver, controller_manager, etcd
+from controller.plane.parts import metadata, pod_spec, secret_volume
+from controller.plane.spec import CONFIG_ANNOTATION, PEERS, PLANE, TRUST_ANNOTATION, Obj, PlaneSpec
+
+CONFIG_MAP = "plane-config"
+
+
+def stateful_set(spec: PlaneSpec, *, trust: str, config: str) -> Obj:
+    """The StatefulSet; `trust` and `config` are digests of what only a restart takes over."""
+    template_meta = metadata(spec, PLANE, component=PLANE, annotations={TRUST_ANNOTATION: trust, CONFIG_ANNOTATION: config})
+    del template_meta["name"]
+    claim_spec: Obj = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": spec.storage_size}}}
+    if spec.storage_class is not None:
+        claim_spec["storageClassName"] = spec.storage_class
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": metadata(spec, "data", component=PLANE),
+        "spec": claim_spec,
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": metadata(spec, PLANE, namespace=spec.namespace, component=PLANE),
+        "spec": {
+            "replicas": spec.replicas,
+            "serviceName": PEERS,
+            "podManagementPolicy": "Parallel",
+            "revisionHistoryLimit": 2,
+            "selector": {"matchLabels": _selector(spec)},
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+            "template": {"metadata": template_meta, "spec": _pod(spec)},
+            "volumeClaimTemplates": [claim],
+        },
+    }
+
+
+def config_map(spec: PlaneSpec) -> Obj:
+    """The API server's configuration files."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(spec, CONFIG_MAP, namespace=spec.namespace, component=PLANE),
+        "data": apiserver.config_files(),
+    }
+
+
+def disruption_budget(spec: PlaneSpec) -> Obj:
+    """With one replica a drain is allowed to move the plane; with three, one pod at a time."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata(spec, PLANE, namespace=spec.namespace, component=PLANE),
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": _selector(spec)}},
+    }
+
+
+def _selector(spec: PlaneSpec) -> Obj:
+    return metadata(spec, PLANE, component=PLANE)["labels"]  # type: ignore[no-any-return]
+
+
+def _pod(spec: PlaneSpec) -> Obj:
+    more: Obj = {"terminationGracePeriodSeconds": 20}
+    if spec.replicas > 1:
+        more["topologySpreadConstraints"] = [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": _selector(spec)},
+            }
+        ]
+    return pod_spec(
+        spec,
+        [etcd.container(spec), apiserver.container(spec), controller_manager.container(spec)],
+        [
+            secret_volume("pki-etcd", "pki-etcd"),
+            secret_volume("pki-apiserver", "pki-apiserver"),
+            secret_volume("pki-controller-manager", "pki-controller-manager"),
+            {"name": "config", "configMap": {"name": CONFIG_MAP, "defaultMode": 0o444}},
+            {"name": "audit", "emptyDir": {"sizeLimit": "128Mi"}},
+        ],
+        **more,
+    )

@@ -1,0 +1,203 @@
+"""The syncer of a tenant: Deployment, settings, and what its ServiceAccount may do on the host.
+
+Its rights end at the tenant's two namespaces: Roles there, read access to nodes, and nothing else cluster-wide. It may not
+read nodes through the kubelet proxy, and in the plane's namespace it sees its own identity record and pods only.
+"""
+
+import json
+
+from controller.plane.parts import CONTAINER_SECURITY, metadata, mount, pod_spec, probe, secret_volume
+from controller.plane.spec import (
+    CONFIG_ANNOTATION,
+    LEAF_ANNOTATION,
+    PKI_PATH,
+    SHIM_PORT,
+    SYNCER,
+    SYNCER_HTTP_PORT,
+    Obj,
+    PlaneSpec,
+)
+
+IDENTITY = "plane-identity"
+WORKLOAD = "workload"
+NODE_READER = "bulkhead-syncer-nodes"
+_RBAC = "rbac.authorization.k8s.io"
+
+
+def settings(spec: PlaneSpec) -> Obj:
+    """The content of settings.json, as docs/contracts.md lists it."""
+    return {
+        "tenant": spec.tenant,
+        "tenantUID": spec.uid,
+        "planeNamespace": spec.namespace,
+        "workNamespace": spec.work_namespace,
+        "clusterDomain": spec.cluster_domain,
+        "dnsAddress": spec.dns_address,
+        "apiAddress": spec.api_address,
+        "shimAddress": spec.shim_address,
+        "shimPort": SHIM_PORT,
+        "serviceSlice": spec.service_slice,
+        "nodes": {"selector": dict(spec.node_selector)},
+        "gpuResources": list(spec.gpu_resources),
+        "limits": {name: int(value) for name, value in spec.limits if name in spec.gpu_resources},
+        "enforcedNodeSelector": dict(spec.node_selector),
+        "enforcedTolerations": list(spec.node_tolerations),
+        "podSecurity": spec.pod_security,
+        "runtimeClassName": spec.runtime_class,
+        "priorityClassName": spec.workload_priority_class,
+        "allowedPriorityClasses": list(spec.allowed_priority_classes),
+        "allowedRuntimeClasses": list(spec.allowed_runtime_classes),
+        "patrolSeconds": spec.patrol_seconds,
+        "massDeleteLimit": spec.mass_delete_limit,
+        "tokenSeconds": spec.token_seconds,
+    }
+
+
+def config_map(spec: PlaneSpec) -> Obj:
+    """ConfigMap `syncer` with settings.json."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(spec, SYNCER, namespace=spec.namespace, component=SYNCER),
+        "data": {"settings.json": json.dumps(settings(spec), indent=1, sort_keys=True) + "\n"},
+    }
+
+
+def accounts(spec: PlaneSpec) -> list[Obj]:
+    """The syncer's account and the powerless one under which every mirrored pod runs."""
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": metadata(spec, SYNCER, namespace=spec.namespace, component=SYNCER),
+            "automountServiceAccountToken": False,
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": metadata(spec, WORKLOAD, namespace=spec.work_namespace),
+            "automountServiceAccountToken": False,
+        },
+    ]
+
+
+def access(spec: PlaneSpec) -> list[Obj]:
+    """Roles and bindings on the host."""
+    work = [
+        _rule("", ["pods"], "get list watch create update patch delete"),
+        _rule("", ["pods/status"], "get"),
+        _rule("", ["pods/log"], "get"),
+        _rule("", ["pods/exec", "pods/attach", "pods/portforward"], "get create"),
+        _rule("", ["pods/ephemeralcontainers", "pods/resize"], "update patch"),
+        _rule("", ["configmaps", "secrets", "services", "persistentvolumeclaims"], "get list watch create update patch delete"),
+        _rule("discovery.k8s.io", ["endpointslices"], "get list watch create update patch delete"),
+        _rule("networking.k8s.io", ["networkpolicies"], "get list watch"),
+        _rule("", ["events", "resourcequotas", "limitranges"], "get list watch"),
+        _rule("policy", ["poddisruptionbudgets"], "get list watch create update patch delete"),
+        _rule("scheduling.k8s.io", ["podgroups"], "get list watch create update patch delete"),
+    ]
+    plane = [
+        # `create` cannot be limited to a name; the admission policy of the chart limits it to this one.
+        _rule("", ["configmaps"], "create"),
+        _rule("", ["configmaps"], "get update patch", names=[IDENTITY]),
+        _rule("", ["pods"], "get list watch"),
+    ]
+    return [
+        _role(spec, spec.work_namespace, SYNCER, work),
+        _binding(spec, spec.work_namespace, SYNCER),
+        _role(spec, spec.namespace, SYNCER, plane),
+        _binding(spec, spec.namespace, SYNCER),
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": metadata(spec, f"{spec.namespace}-syncer-nodes"),
+            # The role itself (nodes: get, list, watch) comes with the chart.
+            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": NODE_READER},
+            "subjects": [_subject(spec)],
+        },
+    ]
+
+
+def deployment(spec: PlaneSpec, *, leaf: str, config: str) -> Obj:
+    """Deployment `syncer`; `leaf` and `config` are digests of what the process reads once."""
+    annotations = {LEAF_ANNOTATION: leaf, CONFIG_ANNOTATION: config}
+    template_meta = metadata(spec, SYNCER, component=SYNCER, annotations=annotations)
+    del template_meta["name"]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(spec, SYNCER, namespace=spec.namespace, component=SYNCER),
+        "spec": {
+            "replicas": 1,
+            "revisionHistoryLimit": 1,
+            # Never two at once: both would mirror the same objects.
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": metadata(spec, SYNCER, component=SYNCER)["labels"]},
+            "template": {"metadata": template_meta, "spec": _pod(spec)},
+        },
+    }
+
+
+def _pod(spec: PlaneSpec) -> Obj:
+    container: Obj = {
+        "name": SYNCER,
+        "image": spec.images.bulkhead,
+        "imagePullPolicy": spec.image_pull_policy,
+        "command": ["bulkhead-syncer"],
+        "env": [
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}},
+            # Two arenas instead of eight per core: glibc otherwise keeps what the threads of one burst freed.
+            {"name": "MALLOC_ARENA_MAX", "value": "2"},
+            {"name": "PYTHONDONTWRITEBYTECODE", "value": "1"},
+        ],
+        "ports": [
+            {"name": "http", "containerPort": SYNCER_HTTP_PORT, "protocol": "TCP"},
+            {"name": "shim", "containerPort": SHIM_PORT, "protocol": "TCP"},
+        ],
+        "resources": spec.syncer.resources(),
+        "securityContext": CONTAINER_SECURITY,
+        "volumeMounts": [
+            mount("pki", PKI_PATH),
+            {"name": "settings", "mountPath": "/etc/bulkhead/settings.json", "subPath": "settings.json", "readOnly": True},
+            mount("tmp", "/tmp", read_only=False),  # noqa: S108 - a volume of the pod's own
+        ],
+        "startupProbe": probe("/readyz", SYNCER_HTTP_PORT, period=1, failures=300),
+        "livenessProbe": probe("/livez", SYNCER_HTTP_PORT, period=10, failures=6),
+        "readinessProbe": probe("/readyz", SYNCER_HTTP_PORT, period=5, failures=3),
+    }
+    return pod_spec(
+        spec,
+        [container],
+        [
+            secret_volume("pki", "pki-syncer"),
+            {"name": "settings", "configMap": {"name": SYNCER, "defaultMode": 0o444}},
+            {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "8Mi"}},
+        ],
+        serviceAccountName=SYNCER,
+        automountServiceAccountToken=True,
+        terminationGracePeriodSeconds=10,
+    )
+
+
+def _rule(group: str, resources: list[str], verbs: str, *, names: list[str] | None = None) -> Obj:
+    rule: Obj = {"apiGroups": [group], "resources": resources, "verbs": verbs.split()}
+    return rule | {"resourceNames": names} if names else rule
+
+
+def _role(spec: PlaneSpec, namespace: str, name: str, rules: list[Obj]) -> Obj:
+    meta = metadata(spec, name, namespace=namespace, component=SYNCER)
+    return {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": meta, "rules": rules}
+
+
+def _binding(spec: PlaneSpec, namespace: str, name: str) -> Obj:
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "RoleBinding",
+        "metadata": metadata(spec, name, namespace=namespace, component=SYNCER),
+        "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name},
+        "subjects": [_subject(spec)],
+    }
+
+
+def _subject(spec: PlaneSpec) -> Obj:
+    return {"kind": "ServiceAccount", "name": SYNCER, "namespace": spec.namespace}
