@@ -10,7 +10,7 @@ SPDY/3.1) use a connection of their own, so that not one byte passes through an 
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
 
@@ -207,7 +207,7 @@ async def splice(
         await asyncio.wait([asyncio.ensure_future(_shut(left[1])), asyncio.ensure_future(_shut(right[1]))])
 
 
-async def _until_done(pumps: "list[asyncio.Future[None]]", activity: asyncio.Event, idle: float | None) -> None:
+async def _until_done(pumps: "Sequence[asyncio.Future[None]]", activity: asyncio.Event, idle: float | None) -> None:
     """Return when one direction ended, or when nothing moved for `idle` seconds."""
     while True:
         activity.clear()

@@ -6,6 +6,7 @@ Never sleeps itself. `PerKeyBackoff` keeps one row per failing key, bounded, so 
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -57,7 +58,7 @@ class PerKeyBackoff(Generic[K]):
         max_keys: int = 100_000,
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
-        self._make = lambda: Backoff(initial, maximum, factor=factor, jitter=jitter, uniform=uniform)
+        self._make = partial(Backoff, initial, maximum, factor=factor, jitter=jitter, uniform=uniform)
         self._rows: OrderedDict[K, Backoff] = OrderedDict()
         self._max_keys = max_keys
 

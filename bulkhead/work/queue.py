@@ -136,20 +136,24 @@ class KeyedQueue(Generic[K]):
                 # Superseded by an earlier time, or taken back.
                 continue
             del self._due[key]
-            self.add(key, held[1])
+            if key in self._processing:
+                self.add(key, held[1])
+            else:
+                # It has held a place since `add_after`: the bound was checked then.
+                self._enqueue(key, held[1], bounded=False)
         self._set_alarm()
 
     def _full(self) -> bool:
         return len(self) + len(self._due) >= self._max_keys
 
-    def _enqueue(self, key: K, lane: Lane) -> bool:
+    def _enqueue(self, key: K, lane: Lane, *, bounded: bool = True) -> bool:
         for held in Lane:
             if key in self._lanes[held]:
                 if held is Lane.BACKFILL and lane is Lane.FRESH:
                     self._lanes[Lane.FRESH][key] = self._lanes[held].pop(key)
                 self.added += 1
                 return True
-        if self._full():
+        if bounded and self._full():
             self.refused += 1
             return False
         self._lanes[lane][key] = self._clock.monotonic()

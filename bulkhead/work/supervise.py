@@ -28,7 +28,7 @@ async def supervise(
         started = clock.monotonic()
         try:
             await factory()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 -- logged with its trace, and the reason for this function
             if clock.monotonic() - started >= healthy_after:
                 backoff.reset()
             delay = backoff.next()

@@ -1,0 +1,1 @@
+"""Tests mirror the tree; golden cases are data beside them."""

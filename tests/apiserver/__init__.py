@@ -1,0 +1,1 @@
+"""Two real API servers for the tests: see `servers`."""

@@ -1,0 +1,91 @@
+"""Fixtures for every test: two real API servers, started once a session, and clients of them.
+
+`apiservers` is the pair; a test that uses it, even through another fixture, carries the marker `apiserver` by itself.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+import pytest
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.resources import NAMESPACES
+from tests.apiserver.servers import ApiServer, Pair, start_pair
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need API servers, so that `-m 'not apiserver'` leaves them out."""
+    for item in items:
+        if {"apiservers", "own_server"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.apiserver)
+
+
+@pytest.fixture(scope="session")
+def apiservers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """The host's and the plane's API server; shared, so tests use namespaces of their own and kill nothing."""
+    pair = start_pair(tmp_path_factory.mktemp("apiservers"))
+    yield pair
+    pair.stop()
+
+
+@pytest.fixture
+def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    """One API server for one test, which may kill, freeze and restart it."""
+    server = ApiServer("own", tmp_path_factory.mktemp("own"))
+    try:
+        server.start()
+        server.wait()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def host_config(apiservers: Pair) -> KubeConfig:
+    """Admin of the host."""
+    return apiservers.host.admin
+
+
+@pytest.fixture
+def plane_config(apiservers: Pair) -> KubeConfig:
+    """Admin of the plane."""
+    return apiservers.plane.admin
+
+
+@pytest.fixture
+async def host_client(host_config: KubeConfig) -> AsyncIterator[Client]:
+    """Client of the host as admin."""
+    async with Client(host_config, user_agent="tests", field_manager="tests") as client:
+        yield client
+
+
+@pytest.fixture
+async def plane_client(plane_config: KubeConfig) -> AsyncIterator[Client]:
+    """Client of the plane as admin."""
+    async with Client(plane_config, user_agent="tests", field_manager="tests") as client:
+        yield client
+
+
+@pytest.fixture
+async def namespace(host_client: Client, plane_client: Client) -> str:
+    """A fresh namespace of one name on both sides."""
+    name = f"test-{secrets.token_hex(4)}"
+    for client in (host_client, plane_client):
+        await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    return name
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], object]], Awaitable[None]]:
+    """Poll a condition until it holds; fail after half a minute."""
+
+    async def poll(condition: Callable[[], object], seconds: float = 30.0) -> None:
+        deadline = asyncio.get_running_loop().time() + seconds
+        while not condition():
+            if asyncio.get_running_loop().time() > deadline:
+                raise AssertionError("condition did not come true in time")
+            await asyncio.sleep(0.02)
+
+    return poll

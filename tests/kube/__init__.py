@@ -1,0 +1,1 @@
+"""Tests of bulkhead.kube: against two real API servers, and against a hostile small one."""

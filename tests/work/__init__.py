@@ -1,0 +1,1 @@
+"""Tests of bulkhead.work: laws by Hypothesis, time by FakeClock."""
