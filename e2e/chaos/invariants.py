@@ -1,0 +1,226 @@
+"""The design's invariants I1, I4, I6, I8 and I11 as checks over a recorded history. Pure: no clock, no network.
+
+Each check returns violations, in words; none means that the invariant held.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from e2e.chaos.history import HOST, Evidence, History, LeaderSeen, PartSeen, PodGone, PodSeen, Side, Span
+from e2e.chaos.percentiles import percentile
+
+QUIET_SECONDS = 30.0  # I1: how long after the last disturbance mirrors may still differ
+SLACK_SECONDS = 2.0  # two watches on two API servers are not one clock
+LATENCY_FACTOR = 1.25
+LATENCY_ALLOWANCE = 0.050
+CONTROLLER = "controller"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One invariant that did not hold."""
+
+    invariant: str
+    experiment: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Life:
+    uid: str
+    virtual_uid: str
+    tenant: str
+    name: str
+    begin: float
+    end: float
+
+
+def one_to_one(history: History) -> list[Violation]:
+    """I1: never two host pods for one virtual UID; after 30 s of quiet each virtual pod has one and no host pod is left over."""
+    virtual, host = _lives(history, "virtual"), _lives(history, "host")
+    refused = {item.virtual_uid for item in history.records if isinstance(item, PodSeen) and item.refused}
+    found = _twins(history, host)
+    for life in virtual:
+        if life.virtual_uid in refused:
+            continue
+        mirrors = [item for item in host if item.virtual_uid == life.virtual_uid]
+        for moment in _uncovered(history, life, mirrors):
+            text = f"tenant {life.tenant}: virtual pod {life.name} had no host pod at {moment:.1f}, after 30 s of quiet"
+            found.append(Violation("I1", _experiment_at(history, moment), text))
+    for life in host:
+        originals = [item for item in virtual if item.virtual_uid == life.virtual_uid]
+        for moment in _uncovered(history, life, originals):
+            text = f"tenant {life.tenant}: host pod {life.name} had no virtual pod at {moment:.1f}, after 30 s of quiet"
+            found.append(Violation("I1", _experiment_at(history, moment), text))
+    return found
+
+
+def neighbours_unharmed(history: History, baseline: Mapping[str, float]) -> list[Violation]:
+    """I4: while one tenant burns, the others see no error and their p99 stays within 1.25 x their baseline + 50 ms."""
+    found = []
+    for span in history.spans:
+        for tenant in history.tenants:
+            if tenant == span.target:
+                continue
+            probes = history.probes(tenant, span.begin, span.end)
+            if not probes:
+                found.append(Violation("I4", span.experiment, f"tenant {tenant}: not observed"))
+                continue
+            errors = [probe for probe in probes if probe.error]
+            if errors:
+                text = f"tenant {tenant}: {len(errors)} of {len(probes)} requests failed, first: {errors[0].error}"
+                found.append(Violation("I4", span.experiment, text))
+            p99, bound = percentile([probe.seconds for probe in probes], 99), latency_bound(baseline[tenant])
+            if p99 > bound:
+                text = f"tenant {tenant}: p99 {p99 * 1000:.0f} ms, more than {bound * 1000:.0f} ms"
+                found.append(Violation("I4", span.experiment, text))
+    return found
+
+
+def latency_bound(baseline: float) -> float:
+    return LATENCY_FACTOR * baseline + LATENCY_ALLOWANCE
+
+
+def no_restart_elsewhere(history: History) -> list[Violation]:
+    """I6: outside the target no container restarts, is replaced or runs out of memory, and the leader stays."""
+    found = []
+    last: dict[tuple[str, str], PartSeen] = {}
+    leader = ""
+    for record in history.records:
+        if isinstance(record, PartSeen):
+            key = (record.tenant, record.part)
+            before, last[key] = last.get(key), record
+            change = _change(before, record)
+            if change and not _is_target(history, record.tenant or CONTROLLER, record.at):
+                owner = f"tenant {record.tenant}" if record.tenant else "platform"
+                found.append(Violation("I6", _experiment_at(history, record.at), f"{owner}: {record.part} {change}"))
+        elif isinstance(record, LeaderSeen):
+            if leader and record.holder != leader and not _is_target(history, CONTROLLER, record.at):
+                text = f"leader changed from {leader} to {record.holder or 'nobody'}"
+                found.append(Violation("I6", _experiment_at(history, record.at), text))
+            leader = record.holder
+    return found
+
+
+def only_wanted_deletions(history: History) -> list[Violation]:
+    """I8: no host pod is deleted while its virtual pod lives."""
+    ended: dict[str, tuple[float, PodSeen]] = {}
+    seen: dict[str, PodSeen] = {}
+    alive: dict[str, float] = {}
+    virtual_ended: set[str] = set()
+    for record in history.records:
+        if isinstance(record, PodSeen) and record.side == "host":
+            seen[record.uid] = record
+            if record.deleting:
+                ended.setdefault(record.uid, (record.at, record))
+        elif isinstance(record, PodGone) and record.side == "host" and record.uid in seen:
+            ended.setdefault(record.uid, (record.at, seen[record.uid]))
+        elif isinstance(record, PodSeen) and record.side == "virtual":
+            if record.deleting:
+                virtual_ended.add(record.virtual_uid)
+            else:
+                alive[record.virtual_uid] = record.at
+        elif isinstance(record, PodGone) and record.side == "virtual":
+            virtual_ended.add(record.uid)
+    found = []
+    for at, pod in ended.values():
+        still = alive.get(pod.virtual_uid, 0.0) > at + SLACK_SECONDS
+        never_deleted = pod.virtual_uid in alive and pod.virtual_uid not in virtual_ended
+        if still or never_deleted:
+            text = f"tenant {pod.tenant}: host pod {pod.name} was deleted at {at:.1f} while its virtual pod lived"
+            found.append(Violation("I8", _experiment_at(history, at), text))
+    return found
+
+
+def faults_proven(history: History, experiments: Sequence[str]) -> list[Violation]:
+    """I11: every experiment ran and shows that its fault happened."""
+    evidence = [record for record in history.records if isinstance(record, Evidence)]
+    ran = {span.experiment for span in history.spans}
+    found = []
+    for name in experiments:
+        own = [item for item in evidence if item.experiment == name]
+        if name not in ran:
+            found.append(Violation("I11", name, "the experiment did not run to its end"))
+        elif not own:
+            found.append(Violation("I11", name, "no evidence that the fault happened"))
+        found += [Violation("I11", name, f"not proven: {item.text}") for item in own if not item.proven]
+    return found
+
+
+def check_all(history: History, baseline: Mapping[str, float], experiments: Sequence[str]) -> list[Violation]:
+    """All five, in the order of their numbers."""
+    checks: tuple[Callable[[History], list[Violation]], ...] = (one_to_one, no_restart_elsewhere, only_wanted_deletions)
+    found = [violation for check in checks for violation in check(history)]
+    found += neighbours_unharmed(history, baseline) + faults_proven(history, experiments)
+    return sorted(found, key=lambda item: int(item.invariant[1:]))
+
+
+def baseline_p99(history: History, begin: float, end: float) -> dict[str, float]:
+    """Each tenant's own p99 (and the host's) in a window without faults."""
+    result = {}
+    for tenant in (*history.tenants, HOST):
+        probes = history.probes(tenant, begin, end)
+        if probes:
+            result[tenant] = percentile([probe.seconds for probe in probes], 99)
+    return result
+
+
+def _lives(history: History, side: Side) -> list[_Life]:
+    first: dict[str, PodSeen] = {}
+    gone: dict[str, float] = {}
+    for record in history.records:
+        if isinstance(record, PodSeen) and record.side == side:
+            first.setdefault(record.uid, record)
+        elif isinstance(record, PodGone) and record.side == side:
+            gone.setdefault(record.uid, record.at)
+    return [_Life(uid, pod.virtual_uid, pod.tenant, pod.name, pod.at, gone.get(uid, history.end)) for uid, pod in first.items()]
+
+
+def _twins(history: History, host: Sequence[_Life]) -> list[Violation]:
+    found = []
+    by_virtual: dict[str, list[_Life]] = {}
+    for life in sorted(host, key=lambda item: item.begin):
+        for other in by_virtual.setdefault(life.virtual_uid, []):
+            if other.end > life.begin:
+                text = f"tenant {life.tenant}: two host pods, {other.name} and {life.name}, for one virtual pod"
+                found.append(Violation("I1", _experiment_at(history, life.begin), text))
+        by_virtual[life.virtual_uid].append(life)
+    return found
+
+
+def _uncovered(history: History, life: _Life, others: Sequence[_Life]) -> list[float]:
+    """Moments in the life of one at which, long after every disturbance, no counterpart existed; at most one is returned.
+
+    A counterpart may be seen first up to 30 s late, and may be seen to end up to 30 s early.
+    """
+    disturbed = [(span.begin, span.end + QUIET_SECONDS) for span in history.spans if span.target == life.tenant]
+    edges = [life.begin + QUIET_SECONDS, life.end]
+    edges += [edge for begin, end in disturbed for edge in (begin, end)] + [item.end + QUIET_SECONDS for item in others]
+    for moment in sorted(edges):
+        if not life.begin + QUIET_SECONDS <= moment < life.end:
+            continue
+        if any(begin <= moment < end for begin, end in disturbed):
+            continue
+        if not any(item.begin <= moment <= item.end + QUIET_SECONDS - 0.001 for item in others):
+            return [moment]
+    return []
+
+
+def _change(before: PartSeen | None, now: PartSeen) -> str:
+    if before is None:
+        return "ran out of memory" if now.out_of_memory else ""
+    if now.pod_uid != before.pod_uid:
+        return "was replaced"
+    if now.out_of_memory and not before.out_of_memory:
+        return "ran out of memory"
+    return f"restarted ({before.restarts} -> {now.restarts})" if now.restarts > before.restarts else ""
+
+
+def _is_target(history: History, owner: str, at: float) -> bool:
+    """Whether the owner was the target of an experiment then, or shortly before: restarts are reported late."""
+    return any(span.target == owner and span.begin <= at < span.end + QUIET_SECONDS for span in history.spans)
+
+
+def _experiment_at(history: History, at: float) -> str:
+    current: list[Span] = [span for span in history.spans if span.begin <= at]
+    return current[-1].experiment if current else "baseline"

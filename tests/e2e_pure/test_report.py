@@ -1,0 +1,102 @@
+"""Percentiles, the history file, and the report of a chaos run."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from e2e.chaos import report
+from e2e.chaos.history import Evidence, History, LeaderSeen, Probe, Record, Span, from_line, from_lines, to_line
+from e2e.chaos.invariants import Violation, baseline_p99
+from e2e.chaos.percentiles import percentile
+
+VALUES = st.lists(st.floats(min_value=0, max_value=1e6), min_size=1, max_size=200)
+
+
+@given(VALUES, st.floats(min_value=0.5, max_value=100))
+def test_a_percentile_is_a_measured_value_with_enough_below_it(values: list[float], percent: float) -> None:
+    result = percentile(values, percent)
+    assert result in values
+    assert sum(value <= result for value in values) >= len(values) * percent / 100 - 1e-6
+
+
+@pytest.mark.parametrize(
+    ("values", "percent", "expected"),
+    [
+        ([1.0], 50, 1.0),
+        ([1, 2, 3, 4], 50, 2),
+        ([1, 2, 3, 4], 100, 4),
+        (list(range(1, 101)), 99, 99),
+        (list(range(1, 11)), 95, 10),
+    ],
+)
+def test_percentiles_by_nearest_rank(values: list[float], percent: float, expected: float) -> None:
+    assert percentile(values, percent) == expected
+
+
+@pytest.mark.parametrize(("values", "percent"), [([], 50), ([1.0], 0), ([1.0], 101)])
+def test_a_percentile_of_nothing_is_an_error(values: list[float], percent: float) -> None:
+    with pytest.raises(ValueError, match="percentile"):
+        percentile(values, percent)
+
+
+RECORDS: list[Record] = [
+    Probe(1.0, "b", "read", 0.010),
+    Probe(11.0, "b", "read", 0.020),
+    Probe(12.0, "b", "write", 0.500, "timeout"),
+    LeaderSeen(2.0, "x"),
+    Evidence("kill", 11.0, True, "process 7 is gone"),
+    Span("kill", "a", 10.0, 20.0),
+]
+
+
+def test_records_survive_the_file() -> None:
+    assert [from_line(to_line(record)) for record in RECORDS] == RECORDS
+
+
+def test_a_line_cut_short_is_left_out() -> None:
+    lines = [to_line(record) + "\n" for record in RECORDS]
+    assert from_lines([*lines, lines[0][:20]]) == RECORDS
+
+
+def finding(**change: object) -> report.Finding:
+    fields: dict[str, object] = {"experiment": "kill", "title": "API server killed", "recovered_s": 3.0, "pods_went_on": True}
+    return report.Finding(**(fields | change))  # type: ignore[arg-type]
+
+
+def test_the_report_says_what_happened() -> None:
+    history = History.of(RECORDS, ["a", "b"])
+    baseline = baseline_p99(history, 0.0, 10.0)
+    table = report.rows(history, baseline, [finding()], [])
+    text = report.as_text(table, [])
+    assert table[0].passed
+    assert table[0].neighbours == {"b": {"requests": 2.0, "errors": 1.0, "p50_ms": 20.0, "p99_ms": 500.0, "bound_ms": 62.5}}
+    assert "API server killed" in text
+    assert "process 7 is gone" in text
+    assert json.loads(json.dumps(report.as_json(table, [], baseline)))["passed"]
+
+
+@pytest.mark.parametrize(
+    ("change", "violations"),
+    [
+        ({"recovered_s": None}, []),
+        ({"pods_went_on": False}, []),
+        ({"note": "cause: detail"}, []),
+        ({}, [Violation("I4", "kill", "tenant b: slow")]),
+    ],
+    ids=["not recovered", "pods stopped", "broke off", "violation"],
+)
+def test_a_bad_experiment_fails_the_report(change: dict[str, object], violations: list[Violation]) -> None:
+    history = History.of(RECORDS, ["a", "b"])
+    table = report.rows(history, {"b": 0.010}, [finding(**change)], violations)
+    assert not report.as_json(table, violations, {})["passed"]
+    assert "FAILED" in report.as_text(table, violations)
+
+
+def test_a_violation_outside_every_experiment_fails_the_report_too() -> None:
+    history = History.of(RECORDS, ["a", "b"])
+    violations = [Violation("I8", "baseline", "host pod x was deleted")]
+    table = report.rows(history, {"b": 0.010}, [finding()], violations)
+    assert not report.as_json(table, violations, {})["passed"]
+    assert "host pod x was deleted" in report.as_text(table, violations)
