@@ -1,0 +1,144 @@
+"""The conditions of a Tenant: their types, their fixed reasons, and how one is set.
+
+Pure: time is passed in. A condition's `lastTransitionTime` moves only when its status does, and setting what is already
+there returns an equal list, so that a status that did not change is not written.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Final, Literal, Self
+
+Status = Literal["True", "False", "Unknown"]
+MESSAGE_LIMIT: Final = 2048
+
+
+class _Explained(StrEnum):
+    """A string enum whose members carry the sentence that documents them."""
+
+    explanation: str
+
+    def __new__(cls, value: str, explanation: str) -> Self:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.explanation = explanation
+        member.__doc__ = explanation
+        return member
+
+
+class ConditionType(_Explained):
+    """What a Tenant reports about itself, one aspect each."""
+
+    READY = "Ready", "The summary: the tenant can be used."
+    NAMESPACES_READY = "NamespacesReady", "Both host namespaces exist, with their labels, policies and accounts."
+    PKI_READY = "PKIReady", "Every CA, certificate and kubeconfig of the tenant exists and is fresh."
+    PLANE_READY = "PlaneReady", "The tenant's API server answers and its bootstrap objects are there."
+    SYNCER_READY = "SyncerReady", "The syncer and the tenant's DNS run and report themselves ready."
+    QUOTA_APPLIED = "QuotaApplied", "The host enforces the quota that the spec asks for."
+
+
+class Reason(_Explained):
+    """Every reason a Tenant's condition can carry. Machines may rely on them; messages are for people."""
+
+    # Good
+    READY = "Ready", "Everything that this condition covers is in place and answers."
+    APPLIED = "Applied", "The objects exist on the host as the spec asks for them."
+
+    # On the way
+    PENDING = "Pending", "Not looked at yet; an earlier step comes first."
+    PROVISIONING = "Provisioning", "Objects are being made; nothing is wrong so far."
+    UPDATING = "Updating", "A change to the spec is being rolled out."
+    WAITING_FOR_PLANE = "WaitingForPlane", "The plane's pod runs but its API server does not answer yet."
+    WAITING_FOR_SYNCER = "WaitingForSyncer", "The syncer or the tenant's DNS is not ready yet."
+    WAITING_FOR_STORAGE = "WaitingForStorage", "The plane's volume is not bound yet."
+    RESTARTING = "Restarting", "A part that was ready is starting again, by itself or after a repair."
+    TERMINATING = "Terminating", "The tenant is being deleted."
+
+    # Asked for
+    HIBERNATED = "Hibernated", "The spec asks for hibernation; the plane is scaled to nothing and its data is kept."
+    PAUSED = "Paused", "The spec pauses reconciliation until a given time; nothing is changed meanwhile."
+
+    # Needs a person: the spec cannot be satisfied, and nothing else was changed
+    UNKNOWN_CLASS = "UnknownClass", "No TenantClass has the name in spec.class."
+    INVALID_NAME = "InvalidName", "The tenant's name is reserved or would collide with a namespace that is not its own."
+    VERSION_UNAVAILABLE = "VersionUnavailable", "The class does not offer the Kubernetes version in spec.kubernetesVersion."
+    OUT_OF_BOUNDS = "OutOfBounds", "The spec asks for more than its class allows."
+    IMPOSSIBLE_QUOTA = "ImpossibleQuota", "The host can never satisfy the quota, or the class does not know the resource."
+    NOT_SUPPORTED = "NotSupported", "The spec asks for something that this version or this host cannot do."
+    NAMESPACE_TAKEN = "NamespaceTaken", "A namespace of the tenant's name exists and is not Bulkhead's."
+    ADDRESSES_EXHAUSTED = "AddressesExhausted", "No free slice is left in the range that service addresses come from."
+    POD_NOT_STARTING = "PodNotStarting", "A pod of the plane cannot start: its image, its node or its volume is missing."
+    CRASHING = "Crashing", "A container of the plane or the syncer exits again and again."
+
+    # Needs patience or an admin
+    HOST_REFUSED = "HostRefused", "The host's API refused an object, by policy, quota or permission."
+    HOST_UNAVAILABLE = "HostUnavailable", "The host's API did not answer; the controller tries again."
+    PLANE_UNREACHABLE = "PlaneUnreachable", "The plane was ready and does not answer now."
+    CERTIFICATE_EXPIRING = "CertificateExpiring", "A certificate is due and its renewal has not succeeded yet."
+    TEARDOWN_BLOCKED = "TeardownBlocked", "An object of the tenant does not go away; the message names it."
+    INTERNAL_ERROR = "InternalError", "The controller met an error it has no name for; its log has the details."
+
+
+def condition(
+    type_: ConditionType,
+    status: Status,
+    reason: Reason,
+    message: str,
+    *,
+    now: datetime,
+    observed_generation: int,
+) -> dict[str, Any]:
+    """One condition in the shape that Kubernetes gives conditions."""
+    return {
+        "type": str(type_),
+        "status": status,
+        "reason": str(reason),
+        "message": message[:MESSAGE_LIMIT],
+        "lastTransitionTime": timestamp(now),
+        "observedGeneration": observed_generation,
+    }
+
+
+def set_condition(
+    conditions: Sequence[Mapping[str, Any]],
+    type_: ConditionType,
+    status: Status,
+    reason: Reason,
+    message: str,
+    *,
+    now: datetime,
+    observed_generation: int,
+) -> list[dict[str, Any]]:
+    """The conditions with this one set, in the fixed order of `ConditionType`; conditions of other makers come last."""
+    wanted = condition(type_, status, reason, message, now=now, observed_generation=observed_generation)
+    before = find_condition(conditions, type_)
+    if before is not None and before.get("status") == status and before.get("lastTransitionTime"):
+        wanted["lastTransitionTime"] = before["lastTransitionTime"]
+    others = [dict(item) for item in conditions if item.get("type") != wanted["type"]]
+    return sorted([*others, wanted], key=lambda item: _rank(str(item.get("type"))))
+
+
+def find_condition(conditions: Sequence[Mapping[str, Any]], type_: str) -> Mapping[str, Any] | None:
+    """The condition of this type, if it is there."""
+    return next((item for item in conditions if item.get("type") == str(type_)), None)
+
+
+def is_true(conditions: Sequence[Mapping[str, Any]], type_: str) -> bool:
+    """Whether the condition of this type is there and true."""
+    found = find_condition(conditions, type_)
+    return found is not None and found.get("status") == "True"
+
+
+def timestamp(now: datetime) -> str:
+    """A moment as the API writes it: UTC, whole seconds."""
+    if now.tzinfo is None:
+        raise ValueError("timestamp: a time without a time zone")
+    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+_RANKS: Final = {str(member): rank for rank, member in enumerate(ConditionType)}
+
+
+def _rank(type_: str) -> int:
+    """Where a condition stands in the list; sorting is stable, so unknown ones keep their order behind ours."""
+    return _RANKS.get(type_, len(_RANKS))

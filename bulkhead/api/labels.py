@@ -1,0 +1,56 @@
+"""Labels, annotations and markers that Bulkhead puts on objects, exactly as docs/contracts.md names them.
+
+Constants and three pure functions. What is ours and whose it is gets decided by these and never by an object's name.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+MANAGED_BY_BULKHEAD: Final = "bulkhead"
+TENANT: Final = "bulkhead.dev/tenant"
+COMPONENT: Final = "bulkhead.dev/component"
+
+COMPONENT_PLANE: Final = "plane"
+COMPONENT_SYNCER: Final = "syncer"
+COMPONENT_DNS: Final = "dns"
+
+# The marker on every mirrored object; admission policy lets only the syncer write it.
+SYNCED: Final = "bulkhead.dev/managed-by"
+SYNCED_BY_SYNCER: Final = "syncer"
+VIRTUAL_UID: Final = "bulkhead.dev/virtual-uid"  # label and annotation
+TENANT_UID: Final = "bulkhead.dev/tenant-uid"
+VIRTUAL_KIND: Final = "bulkhead.dev/virtual-kind"
+VIRTUAL_NAMESPACE: Final = "bulkhead.dev/virtual-namespace"
+VIRTUAL_NAME: Final = "bulkhead.dev/virtual-name"
+
+# On objects that the controller makes inside a plane; the syncer never mirrors them.
+PLATFORM: Final = "bulkhead.dev/platform"
+
+# On nodes.
+SIMULATED: Final = "bulkhead.dev/simulated"
+RACK: Final = "bulkhead.dev/rack"
+NVLINK_DOMAIN: Final = "bulkhead.dev/nvlink-domain"
+GPU_PRODUCT: Final = "nvidia.com/gpu.product"
+GPU_COUNT: Final = "nvidia.com/gpu.count"
+GPU_CLIQUE: Final = "nvidia.com/gpu.clique"
+ZONE: Final = "topology.kubernetes.io/zone"
+
+GPU: Final = "nvidia.com/gpu"  # the resource name, unless the class names others
+
+
+def made_for(tenant: str, component: str | None = None) -> dict[str, str]:
+    """The labels on everything that Bulkhead makes on the host for a tenant."""
+    labels = {MANAGED_BY: MANAGED_BY_BULKHEAD, TENANT: tenant}
+    return labels if component is None else labels | {COMPONENT: component}
+
+
+def tenant_selector(tenant: str, component: str | None = None) -> str:
+    """The label selector that finds what `made_for` marked."""
+    return ",".join(f"{key}={value}" for key, value in made_for(tenant, component).items())
+
+
+def is_mirrored(obj: Mapping[str, Any]) -> bool:
+    """Whether a host object carries the syncer's marker; an unmarked object is never adopted."""
+    labels = (obj.get("metadata") or {}).get("labels") or {}
+    return isinstance(labels, Mapping) and labels.get(SYNCED) == SYNCED_BY_SYNCER

@@ -1,0 +1,83 @@
+"""Every name that Bulkhead gives to something on the host, in one place.
+
+Pure functions over strings. A name is part of the isolation between tenants: two different virtual objects must never meet
+under one host name, and no tenant may be named so that its namespaces meet somebody else's. Nothing here asks a cluster.
+"""
+
+import hashlib
+import re
+from typing import Final
+
+GROUP: Final = "bulkhead.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+SYSTEM_NAMESPACE: Final = "bulkhead-system"
+TEARDOWN_FINALIZER: Final = "bulkhead.dev/teardown"
+ADMIN_GROUP: Final = "bulkhead:tenant-admins"
+KUBECONFIG_SECRET: Final = "kubeconfig"  # noqa: S105 - the name of a Secret
+KUBECONFIG_KEY: Final = "value"
+
+TENANT_NAME_LIMIT: Final = 40
+TENANT_NAME_PATTERN: Final = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
+RESERVED_TENANT_NAMES: Final = ("system", "bulkhead-system")
+RESERVED_TENANT_PREFIX: Final = "kube-"
+WORK_SUFFIX: Final = "-work"
+
+HOST_NAME_LIMIT: Final = 63
+_READABLE_LIMIT: Final = 30
+_DIGEST_HEX: Final = 32  # 128 bits
+_TENANT_NAME = re.compile(TENANT_NAME_PATTERN)
+_NOT_IN_LABEL = re.compile(r"[^a-z0-9]+")
+
+
+class InvalidTenantNameError(ValueError):
+    """A tenant may not be called this; the text says why."""
+
+
+def check_tenant_name(name: str) -> str:
+    """Return `name` if a tenant may be called so; the API server holds the same rules in the CRD."""
+    if len(name) > TENANT_NAME_LIMIT:
+        raise InvalidTenantNameError(f"tenant name: {len(name)} characters, at most {TENANT_NAME_LIMIT} are allowed")
+    if not _TENANT_NAME.fullmatch(name):
+        raise InvalidTenantNameError(
+            f"tenant name: {name!r} must be lower-case letters, digits and '-', beginning with a letter and not ending with '-'"
+        )
+    if name in RESERVED_TENANT_NAMES or name.startswith(RESERVED_TENANT_PREFIX):
+        raise InvalidTenantNameError(f"tenant name: {name!r} is reserved")
+    if name.endswith(WORK_SUFFIX):
+        raise InvalidTenantNameError(f"tenant name: {name!r} must not end in {WORK_SUFFIX!r}, which marks work namespaces")
+    return name
+
+
+def plane_namespace(tenant: str) -> str:
+    """The host namespace of the tenant's plane and syncer."""
+    return f"bh-{check_tenant_name(tenant)}"
+
+
+def work_namespace(tenant: str) -> str:
+    """The host namespace of the tenant's mirrored objects."""
+    return f"bh-{check_tenant_name(tenant)}{WORK_SUFFIX}"
+
+
+def host_name(tenant_uid: str, kind: str, namespace: str, name: str) -> str:
+    """The host name of a virtual object: a readable prefix and 128 bits of digest over all four parts.
+
+    Each part is preceded by its length in bytes, so that no two different quadruples hash the same text. The result is a
+    DNS label that begins with a letter, which every kind accepts, and names that would already fit are treated alike: a
+    tenant cannot pick a name that another object's translation yields.
+    """
+    digest = hashlib.sha256()
+    for part in (tenant_uid, kind, namespace, name):
+        raw = part.encode()
+        digest.update(len(raw).to_bytes(8, "big"))
+        digest.update(raw)
+    return f"{_readable(name)}-{digest.hexdigest()[:_DIGEST_HEX]}"
+
+
+def _readable(name: str) -> str:
+    """The part of `name` that a person may recognise, as the beginning of a DNS label."""
+    plain = _NOT_IN_LABEL.sub("-", name.lower()).strip("-")
+    if not plain[:1].isalpha():
+        plain = f"x-{plain}"
+    return plain[:_READABLE_LIMIT].strip("-")
