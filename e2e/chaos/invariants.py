@@ -36,7 +36,7 @@ class _Life:
 
 
 def one_to_one(history: History) -> list[Violation]:
-    """I1: never two host pods for one virtual UID; after 30 s of quiet each virtual pod has one and no host pod is left over."""
+    """I1: never two host pods for one virtual UID; after 30 s of quiet every virtual pod has one, and no more exist."""
     virtual, host = _lives(history, "virtual"), _lives(history, "host")
     refused = {item.virtual_uid for item in history.records if isinstance(item, PodSeen) and item.refused}
     found = _twins(history, host)

@@ -1,0 +1,33 @@
+"""`python -m e2e.chaos [EXPERIMENT…]`: run the chaos experiments on the embedded host and report."""
+
+import argparse
+import sys
+import time
+
+from e2e import install
+from e2e.chaos.experiments import EXPERIMENTS, named
+from e2e.chaos.runner import Runner
+from e2e.machine import RESULTS, host_api
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="e2e.chaos", description="Break one tenant on purpose and see what the others notice."
+    )
+    parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help=", ".join(item.name for item in EXPERIMENTS))
+    parser.add_argument("--baseline-seconds", type=float, default=30.0)
+    chosen = parser.parse_args()
+    begin = time.monotonic()
+
+    def note(text: str) -> None:
+        print(f"[{time.monotonic() - begin:6.1f} s] {text}", flush=True)
+
+    experiments = named(chosen.experiments)
+    install.ensure_installed(note)
+    passed = Runner(host_api(), note, chosen.baseline_seconds).run(experiments)
+    print(f"{'passed' if passed else 'FAILED'}; {RESULTS / 'chaos.json'}")
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""Runs the experiments one by one under steady load and observation, and judges the history that results.
+
+tenants up -> loads on -> observer on -> baseline -> for each: fault, proof, lift, recovery -> observer off -> judge
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from e2e import tenants
+from e2e.api import Api, ApiError, UnreachableError
+from e2e.chaos import invariants, report
+from e2e.chaos.experiments import Experiment
+from e2e.chaos.faults import Scene
+from e2e.chaos.history import Evidence, History, Record, Span, from_lines
+from e2e.chaos.invariants import CONTROLLER, Violation
+from e2e.chaos.load import Load, stayers
+from e2e.commands import CommandError
+from e2e.machine import RESULTS
+from e2e.poll import WaitTimeoutError, until
+from e2e.tenants import Tenant
+
+NAMES = ("chaos-a", "chaos-b", "chaos-c")
+NEWCOMER = "chaos-d"
+OBSERVATIONS = Path("build/e2e/chaos-history.jsonl")
+SETTLE_SECONDS = 4.0
+LONGEST_RUN = 1500.0
+
+Note = Callable[[str], None]
+_BROKE_OFF = (ApiError, UnreachableError, WaitTimeoutError, CommandError, AssertionError, OSError)
+
+
+@dataclass(slots=True)
+class Runner:
+    """One chaos run."""
+
+    host: Api
+    note: Note
+    baseline_seconds: float = 30.0
+    records: list[Record] = field(default_factory=list)
+    findings: list[report.Finding] = field(default_factory=list)
+
+    def run(self, experiments: Sequence[Experiment]) -> bool:
+        """Run all, write chaos.json, print the table; True when everything held."""
+        opened = self._prepare()
+        loads = [Load(tenant) for tenant in opened]
+        OBSERVATIONS.parent.mkdir(parents=True, exist_ok=True)
+        observer = self._observe(opened)
+        try:
+            for load in loads:
+                load.start()
+            window = self._baseline()
+            for experiment in experiments:
+                self._experiment(experiment, opened[0])
+                time.sleep(SETTLE_SECONDS)
+        finally:
+            for load in loads:
+                load.stop()
+            observer.terminate()
+            code = observer.wait(timeout=30)
+            tenants.remove(self.host, NEWCOMER)
+        if code != 0:
+            raise RuntimeError(f"observer: it ended with code {code} before the run was over")
+        return self._judge(experiments, loads, window)
+
+    def _prepare(self) -> list[Tenant]:
+        self.note(f"three tenants under steady load: {', '.join(NAMES)}")
+        tenants.remove(self.host, NEWCOMER)
+        for name in NAMES:
+            if self.host.find("Tenant", name) is None:
+                self.host.create(tenants.manifest(name, gpus=2))
+        tenants.wait_ready(self.host, NAMES, seconds=180, note=self.note)
+        return [tenants.open_tenant(name) for name in NAMES]
+
+    def _observe(self, opened: Sequence[Tenant]) -> subprocess.Popen[bytes]:
+        pairs = [f"{tenant.name}={tenant.kubeconfig}" for tenant in opened]
+        seconds = ["--seconds", str(LONGEST_RUN)]
+        return subprocess.Popen([sys.executable, "-m", "e2e.chaos.observer", "--out", str(OBSERVATIONS), *seconds, *pairs])
+
+    def _baseline(self) -> tuple[float, float]:
+        self.note(f"baseline: {self.baseline_seconds:.0f} s without a fault")
+        time.sleep(SETTLE_SECONDS)
+        begin = time.monotonic()
+        time.sleep(self.baseline_seconds)
+        return begin, time.monotonic()
+
+    def _experiment(self, experiment: Experiment, target: Tenant) -> None:
+        scene = Scene(self.host, target, NEWCOMER, self.note)
+        owner = CONTROLLER if experiment.target == "controller" else target.name
+        begin = time.monotonic()
+        recovered: float | None = None
+        went_on, problem = False, ""
+        self.note(f"{experiment.title}: the fault begins")
+        try:
+            before = stayers(target)
+            try:
+                for proven, text in experiment.fault.inject(scene):
+                    self.records.append(Evidence(experiment.name, time.monotonic(), proven, text))
+                    self.note(f"    {'proof' if proven else 'NOT PROVEN'}: {text}")
+            finally:
+                experiment.fault.lift(scene)
+            lifted = time.monotonic()
+            within = experiment.recover_within
+            until("the target to recover", lambda: experiment.fault.recovered(scene), seconds=within, note=self._detail)
+            recovered = time.monotonic() - lifted
+            went_on = stayers(target) == before
+        except _BROKE_OFF as exc:
+            problem = f"{type(exc).__name__}: {exc}"
+            self.note(f"    FAILED: {problem[:400]}")
+        self.records.append(Span(experiment.name, owner, begin, time.monotonic()))
+        self.findings.append(report.Finding(experiment.name, experiment.title, recovered, went_on, problem))
+        if recovered is not None:
+            self.note(f"    recovered after {recovered:.1f} s; running pods {'went on' if went_on else 'DID NOT go on'}")
+
+    def _detail(self, text: str) -> None:
+        self.note(f"    waiting: {text[:160]}")
+
+    def _judge(self, experiments: Sequence[Experiment], loads: Sequence[Load], window: tuple[float, float]) -> bool:
+        with OBSERVATIONS.open() as lines:
+            observed = from_lines(lines)
+        history = History.of([*observed, *self.records], NAMES)
+        baseline = invariants.baseline_p99(history, *window)
+        violations = invariants.check_all(history, baseline, [item.name for item in experiments])
+        violations += self._broken_turns(history, loads)
+        table = report.rows(history, baseline, self.findings, violations)
+        result = report.as_json(table, violations, baseline)
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        (RESULTS / "chaos.json").write_text(json.dumps(result, indent=2) + "\n")
+        print(report.as_text(table, violations))
+        return bool(result["passed"])
+
+    @staticmethod
+    def _broken_turns(history: History, loads: Sequence[Load]) -> list[Violation]:
+        """I4 for whole pods: while one tenant burns, the pods of the others still come and go."""
+        return [
+            Violation("I4", span.experiment, text)
+            for span in history.spans
+            for load in loads
+            if load.tenant.name != span.target
+            for text in load.errors(span.begin, span.end)
+        ]
