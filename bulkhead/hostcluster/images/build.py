@@ -12,6 +12,7 @@ from pathlib import Path
 
 import bulkhead
 from bulkhead.hostcluster import binaries
+from bulkhead.hostcluster.component import Progress
 from bulkhead.hostcluster.images import python_root
 from bulkhead.hostcluster.images.layercache import cached_layer, drop_older, drop_unused_blobs, file_key, key_of
 from bulkhead.hostcluster.images.oci import Entry, ImageSpec, Layer, image_key, write_image
@@ -168,7 +169,7 @@ def image_file(shop: Workshop, spec: ImageSpec) -> Path:
 
 def ensure_images(
     cache_dir: Path,
-    report: Callable[[str], None],
+    report: Progress,
     *,
     find_binaries: FindBinaries = binaries.ensure,
     project: Path = PROJECT,
@@ -177,9 +178,10 @@ def ensure_images(
     shop = Workshop(cache_dir / "images", find_binaries, project)
     made = []
     for name, recipe in RECIPES.items():
+        report.detail(f"image {name}")
         started = time.monotonic()
         made.append(image_file(shop, recipe(shop)))
         took = time.monotonic() - started
-        report(f"image {name} {f'built in {took:.1f} s' if took > 0.5 else 'ready'}")
+        report.detail(f"image {name} {f'made in {took:.1f} s' if took > 0.5 else 'ready'}")
     drop_unused_blobs(shop.cache)
     return made

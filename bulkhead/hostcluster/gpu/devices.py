@@ -1,0 +1,83 @@
+"""The fake GPUs themselves: character device nodes, their health, and what a container is given. No gRPC, no kubelet.
+
+A device is healthy while its node is there and is the right character device; removing the file makes that GPU fail, which is
+how experiments break one.
+"""
+
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+MAJOR = 195  # NVIDIA's character device number; nothing answers behind it here
+RESOURCE = "nvidia.com/gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One fake GPU."""
+
+    index: int
+    node: Path
+
+    @property
+    def identity(self) -> str:
+        """Its name towards the kubelet."""
+        return f"bulkhead-gpu-{self.index}"
+
+    @property
+    def container_path(self) -> str:
+        """Where a container finds it."""
+        return f"/dev/nvidia{self.index}"
+
+    def healthy(self) -> bool:
+        """Whether its node is what it should be."""
+        try:
+            facts = self.node.lstat()
+        except OSError:
+            return False
+        return stat.S_ISCHR(facts.st_mode) and facts.st_rdev == os.makedev(MAJOR, self.index)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a container with GPUs is given."""
+
+    environment: dict[str, str]
+    gpus: tuple[Gpu, ...]
+
+
+def make_nodes(folder: Path, count: int) -> tuple[Gpu, ...]:
+    """Create the device nodes; ones left by a crash are taken over."""
+    folder.mkdir(parents=True, exist_ok=True)
+    gpus = tuple(Gpu(index, folder / f"nvidia{index}") for index in range(count))
+    for gpu in gpus:
+        if not gpu.healthy():
+            gpu.node.unlink(missing_ok=True)
+            os.mknod(gpu.node, stat.S_IFCHR | 0o666, os.makedev(MAJOR, gpu.index))
+            gpu.node.chmod(0o666)  # mknod is subject to the umask
+    return gpus
+
+
+def remove_nodes(gpus: Iterable[Gpu]) -> None:
+    """Take the nodes away."""
+    for gpu in gpus:
+        gpu.node.unlink(missing_ok=True)
+
+
+def grant(gpus: Iterable[Gpu], identities: Iterable[str]) -> Grant:
+    """The environment and devices for these identities; an unknown one raises KeyError."""
+    known = {gpu.identity: gpu for gpu in gpus}
+    chosen = tuple(sorted((known[identity] for identity in identities), key=lambda gpu: gpu.index))
+    return Grant({"NVIDIA_VISIBLE_DEVICES": ",".join(str(gpu.index) for gpu in chosen)}, chosen)
+
+
+def prefer(gpus: Iterable[Gpu], available: Iterable[str], required: Iterable[str], size: int) -> list[str]:
+    """Which devices to take: the required ones, then the lowest numbers, so that neighbours stay together."""
+    order = {gpu.identity: gpu.index for gpu in gpus}
+    chosen = list(required)
+    rest = sorted(
+        (identity for identity in available if identity not in chosen), key=lambda identity: order.get(identity, size)
+    )
+    return (chosen + rest)[:size]
