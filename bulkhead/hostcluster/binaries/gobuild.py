@@ -1,0 +1,59 @@
+"""Build a component from its `go.mod` beside this file: upstream's sources through the Go module proxy, pinned by go.sum."""
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from bulkhead.hostcluster.binaries.versions import Recipe
+from bulkhead.hostcluster.component import Progress
+from bulkhead.hostcluster.debian import ensure_packages
+
+_DEADLINE = 3600.0
+
+
+def _last_lines(path: Path, count: int = 15) -> str:
+    return "\n".join(path.read_text(errors="replace").splitlines()[-count:])
+
+
+def command(wanted: Recipe, into: Path) -> list[str]:
+    """The `go build` command line."""
+    target = f"{into}/" if wanted.package == "tool" else str(into / wanted.files[0])
+    tags = ["-tags", wanted.tags] if wanted.tags else []
+    flags = ["-mod=readonly", "-trimpath", *tags, "-ldflags", f"-s -w {wanted.ldflags}".strip()]
+    return ["go", "build", *flags, "-o", target, wanted.package]
+
+
+def build(wanted: Recipe, into: Path, report: Progress) -> None:
+    """Build into a folder; raises with the compiler's last lines when it fails."""
+    if shutil.which("go") is None:
+        raise RuntimeError(
+            f"binaries of {wanted.component}: no release download could be reached and there is no `go` to build them; "
+            "install Go 1.26 or newer (or one that fetches its toolchain), or open the way to the release downloads"
+        )
+    ensure_packages(wanted.needs, report)
+    log = into.parent / "build.log"
+    environment = {**os.environ, "CGO_ENABLED": "1" if wanted.cgo else "0", "GOFLAGS": "", "GOWORK": "off"}
+    started = time.monotonic()
+    with log.open("w") as stream:
+        process = subprocess.Popen(
+            command(wanted, into), cwd=Path(__file__).parent / wanted.component, env=environment,
+            stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            while True:
+                took = time.monotonic() - started
+                report.detail(f"building {wanted.component} {wanted.version}: {took:.0f} s")
+                try:
+                    status = process.wait(timeout=2)
+                    break
+                except subprocess.TimeoutExpired:
+                    if took > _DEADLINE:
+                        raise RuntimeError(f"binaries of {wanted.component}: the build took over {_DEADLINE:.0f} s") from None
+        except BaseException:
+            process.terminate()
+            process.wait(timeout=10)
+            raise
+    if status != 0:
+        raise RuntimeError(f"binaries of {wanted.component}: `go build` failed:\n{_last_lines(log)}")

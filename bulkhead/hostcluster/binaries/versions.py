@@ -1,0 +1,124 @@
+"""Every binary of the embedded host: its version, the official release file, and how it is built from its Go module.
+
+The versions here and in the `go.mod` beside this file are the same; a test holds them together.
+"""
+
+import platform
+from dataclasses import dataclass
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def architecture() -> str:
+    """This machine's architecture in Go's words."""
+    machine = platform.machine()
+    if machine not in _ARCHITECTURES:
+        raise RuntimeError(f"unsupported machine: {machine}; the embedded host runs on x86_64 and aarch64")
+    return _ARCHITECTURES[machine]
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """One file of an official release. `members` maps a path inside the archive to a binary's name; empty: the file is it.
+
+    `checksums` is the release's own list of SHA-256 sums: either one bare digest or lines of `digest  file`.
+    """
+
+    url: str
+    checksums: str
+    members: tuple[tuple[str, str], ...] = ()
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a component is had."""
+
+    component: str
+    version: str
+    files: tuple[str, ...]
+    downloads: tuple[Download, ...]
+    package: str = "tool"  # what `go build` builds: the module's `tool` lines, or one package
+    ldflags: str = ""
+    tags: str = ""
+    cgo: bool = False
+    needs: tuple[str, ...] = ()  # Debian packages that the build needs
+
+
+def _kubernetes(arch: str) -> Recipe:
+    version = "v1.36.3"
+    names = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl")
+    at = f"https://dl.k8s.io/release/{version}/bin/linux/{arch}"
+    stamp = "k8s.io/component-base/version"
+    _, minor, _ = version.removeprefix("v").split(".")
+    ldflags = (
+        f"-X {stamp}.gitVersion={version} -X {stamp}.gitMajor=1 -X {stamp}.gitMinor={minor} -X {stamp}.gitTreeState=clean"
+    )
+    downloads = tuple(Download(f"{at}/{name}", f"{at}/{name}.sha256", name=name) for name in names)
+    return Recipe("kubernetes", version, names, downloads, ldflags=ldflags)
+
+
+def _etcd(arch: str) -> Recipe:
+    version = "v3.6.16"
+    at = f"https://github.com/etcd-io/etcd/releases/download/{version}"
+    folder = f"etcd-{version}-linux-{arch}"
+    download = Download(f"{at}/{folder}.tar.gz", f"{at}/SHA256SUMS", ((f"{folder}/etcd", "etcd"),))
+    return Recipe("etcd", version, ("etcd",), (download,), package="go.etcd.io/etcd/server/v3")
+
+
+def _containerd(arch: str) -> Recipe:
+    version = "v2.4.2"
+    names = ("containerd", "containerd-shim-runc-v2", "ctr")
+    file = f"https://github.com/containerd/containerd/releases/download/{version}/containerd-{version[1:]}-linux-{arch}.tar.gz"
+    download = Download(file, f"{file}.sha256sum", tuple((f"bin/{name}", name) for name in names))
+    ldflags = f"-X github.com/containerd/containerd/v2/version.Version={version}"
+    return Recipe("containerd", version, names, (download,), ldflags=ldflags, tags="no_btrfs,no_devmapper,no_zfs")
+
+
+def _runc(arch: str) -> Recipe:
+    version = "v1.5.2"
+    at = f"https://github.com/opencontainers/runc/releases/download/{version}"
+    download = Download(f"{at}/runc.{arch}", f"{at}/runc.sha256sum", name="runc")
+    needs = ("gcc", "libc6-dev", "libseccomp-dev", "pkg-config")
+    return Recipe(
+        "runc", version, ("runc",), (download,), ldflags=f"-X main.version={version[1:]}", tags="seccomp", cgo=True, needs=needs
+    )
+
+
+def _coredns(arch: str) -> Recipe:
+    version = "v1.15.0"
+    file = f"https://github.com/coredns/coredns/releases/download/{version}/coredns_{version[1:]}_linux_{arch}.tgz"
+    return Recipe("coredns", version, ("coredns",), (Download(file, f"{file}.sha256", (("coredns", "coredns"),)),))
+
+
+def _kwok(arch: str) -> Recipe:
+    version = "v0.8.0"
+    at = f"https://github.com/kubernetes-sigs/kwok/releases/download/{version}/kwok-linux-{arch}"
+    ldflags = f"-X sigs.k8s.io/kwok/pkg/consts.Version={version}"
+    return Recipe("kwok", version, ("kwok",), (Download(at, f"{at}.sha256", name="kwok"),), ldflags=ldflags)
+
+
+def _helm(arch: str) -> Recipe:
+    version = "v4.3.1"
+    file = f"https://get.helm.sh/helm-{version}-linux-{arch}.tar.gz"
+    download = Download(file, f"{file}.sha256sum", ((f"linux-{arch}/helm", "helm"),))
+    return Recipe("helm", version, ("helm",), (download,), ldflags=f"-X helm.sh/helm/v4/internal/version.version={version}")
+
+
+_RECIPES = {
+    "kubernetes": _kubernetes,
+    "etcd": _etcd,
+    "containerd": _containerd,
+    "runc": _runc,
+    "coredns": _coredns,
+    "kwok": _kwok,
+    "helm": _helm,
+}
+COMPONENTS = tuple(_RECIPES)
+
+
+def recipe(component: str) -> Recipe:
+    """How a component is had on this machine."""
+    if component not in _RECIPES:
+        raise ValueError(f"unknown component: {component}; there are {', '.join(_RECIPES)}")
+    return _RECIPES[component](architecture())
