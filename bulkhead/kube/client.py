@@ -5,7 +5,7 @@ caller's queue decides. Every call has a deadline; every answer and every list a
 """
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -104,7 +104,7 @@ class Client:
         field_selector: str | None = None,
         limit: int = 500,
         metadata_only: bool = False,
-    ) -> AsyncIterator[codec.Page]:
+    ) -> AsyncGenerator[codec.Page, None]:
         """Yield the pages of a list with their items still encoded.
 
         When the continue token expires on the way, Gone is raised: the pages so far belong to an older version.

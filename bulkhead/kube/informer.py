@@ -4,8 +4,8 @@ Never decodes a body by itself and never changes anything on the server. Objects
 decoded metadata; `managedFields` are dropped on arrival.
 
     list ──> store ──> watch from there ──┬─ event ──────────> store ──> on_change
-      ^                                   ├─ stream ended ───> watch again from the last version
-      └── Gone, too new, repeated errors ─┴─ anything else ──> wait, watch again
+      ^                                   ├─ stream ended ───> same version or newer there? watch on
+      └── Gone, rolled back, errors ──────┴─ anything else ──> wait, watch on
 
 A list tells only what is there now. What vanished in between is reported as `deleted` with `relist=True`: an absence that
 was seen, not a deletion that was told. A DELETED event of a watch has `relist=False`.
@@ -96,6 +96,9 @@ class Informer:
             try:
                 if not self.resource_version:
                     await self._list()
+                elif await self._rolled_back():
+                    self._forget(ProtocolError(f"{self.resource}: the server's version is behind ours"), "rolled back")
+                    continue
                 await self._watch()
                 self._failures = 0
             except Gone as error:
@@ -131,6 +134,18 @@ class Informer:
         self.resource_version = version
         self.relists += 1
         self._synced.set()
+
+    async def _rolled_back(self) -> bool:
+        """Whether the server counts from an earlier point than we: a restored or replaced plane.
+
+        A watch from a version in the future is accepted and then silent about everything that happens below it, so this
+        is asked before each watch that does not follow a list.
+        """
+        pages = self._client.pages(self.resource, self._namespace, limit=1, metadata_only=True)
+        async with contextlib.aclosing(pages):
+            async for page in pages:
+                return _older(page.resource_version, self.resource_version)
+        return False
 
     # -- watching
 
@@ -210,8 +225,7 @@ class Informer:
     async def _pause(self, error: KubeError) -> None:
         self.last_error = error
         self._failures += 1
-        if self._failures % _FAILURES_BEFORE_RELIST == 0 or _too_new(error):
-            # A plane that was restored counts versions from an earlier point: only a fresh list finds out.
+        if self._failures % _FAILURES_BEFORE_RELIST == 0:
             self._forget(error, "repeated errors")
         delay: float = min(_MAX_DELAY, _FIRST_DELAY * 2 ** min(self._failures - 1, 10))
         delay *= random.uniform(0.5, 1.5)  # noqa: S311 -- spreading load, not secrets
@@ -219,10 +233,6 @@ class Informer:
             delay = max(delay, error.retry_after)
         _log.warning("watch failed: %s", error, extra={"resource": str(self.resource), "retry_in": round(delay, 1)})
         await asyncio.sleep(delay)
-
-
-def _too_new(error: KubeError) -> bool:
-    return isinstance(error, ApiError) and any(cause.reason == "ResourceVersionTooLarge" for cause in error.causes)
 
 
 def _older(left: str, right: str) -> bool:

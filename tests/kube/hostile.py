@@ -1,0 +1,72 @@
+"""A small server that answers as no API server should; plain HTTP on loopback, one behaviour per path prefix."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from bulkhead.kube.kubeconfig import KubeConfig
+
+Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter, bytes], Awaitable[None]]
+
+
+def fixed(data: bytes, *, times: int = 1) -> Answer:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        for _ in range(times):
+            writer.write(data)
+            await writer.drain()
+
+    return answer
+
+
+def http(status: str, body: bytes, *headers: str) -> bytes:
+    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def endless(first: bytes, more: bytes) -> Answer:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        writer.write(first)
+        while True:
+            writer.write(more)
+            await writer.drain()
+
+    return answer
+
+
+def slow(data: bytes, gap: float = 0.05) -> Answer:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        for position in range(len(data)):
+            writer.write(data[position : position + 1])
+            await writer.drain()
+            await asyncio.sleep(gap)
+
+    return answer
+
+
+def silent(data: bytes = b"") -> Answer:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        writer.write(data)
+        await writer.drain()
+        await reader.read()
+
+    return answer
+
+
+@contextlib.asynccontextmanager
+async def serving(answer: Answer) -> AsyncIterator[KubeConfig]:
+    """Serve one behaviour on every path."""
+    heads: list[bytes] = []
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                heads.append(head)
+                await answer(reader, writer, head)
+        writer.transport.abort()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    try:
+        yield KubeConfig(server=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", token="secret")
+    finally:
+        server.close()

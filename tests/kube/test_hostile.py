@@ -1,0 +1,147 @@
+"""What a hostile plane may answer, and the error that comes of it: bounded in time and memory, never a crash."""
+
+import asyncio
+import contextlib
+import gzip
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import ApiError, Forbidden, KubeError, ProtocolError, Throttled, Timeout, TooLarge, Unavailable
+from bulkhead.kube.informer import Informer
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.resources import PODS
+from tests.kube.hostile import Answer, endless, fixed, http, serving, silent, slow
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+PAGE = b'{"metadata":{"resourceVersion":"1","continue":"more"},"items":[{"metadata":{"name":"p"}}]}'
+STATUS = b'{"kind":"Status","code":%d,"reason":"%s","message":"m"}'
+
+
+def client_of(config: KubeConfig) -> Client:
+    return Client(config, user_agent="tests", field_manager="tests", timeout=0.5, max_body=100_000, max_list=200_000)
+
+
+CALLS: list[tuple[str, Answer, type[KubeError]]] = [
+    ("redirect", fixed(http("302 Found", b"", "Location: http://127.0.0.1:1/steal")), ProtocolError),
+    ("garbage json", fixed(http("200 OK", b"{'no'")), ProtocolError),
+    ("not utf-8", fixed(http("200 OK", b'"\xff\xfe"')), ProtocolError),
+    ("a list for an object", fixed(http("200 OK", b"[]")), ProtocolError),
+    ("null", fixed(http("200 OK", b"null")), ProtocolError),
+    ("nothing", fixed(http("200 OK", b"")), ProtocolError),
+    ("deep nesting", fixed(http("200 OK", b'{"a":' * 15_000)), ProtocolError),
+    ("a huge number", fixed(http("200 OK", b"1" * 90_000)), ProtocolError),
+    ("declared size", fixed(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n"), TooLarge),
+    ("endless body", endless(CHUNKED, b"1000\r\n" + b"x" * 4096 + b"\r\n"), TooLarge),
+    ("gzip", fixed(http("200 OK", gzip.compress(b"0" * 10_000_000), "Content-Encoding: gzip")), ProtocolError),
+    ("no http", fixed(b"SSH-2.0-OpenSSH\r\n\r\n"), ProtocolError),
+    ("endless head", endless(b"HTTP/1.1 200 OK\r\n", b"X-Pad: " + b"y" * 4096 + b"\r\n"), ProtocolError),
+    ("head line without end", endless(b"HTTP/1.1 200 OK\r\nX: ", b"y" * 4096), ProtocolError),
+    ("slow loris", slow(http("200 OK", b"{}" + b" " * 1000)), Timeout),
+    ("silence", silent(), Timeout),
+    ("silence in the body", silent(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{"), Timeout),
+    ("closed in the body", fixed(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\nConnection: close\r\n\r\n{"), Timeout),
+    ("throttled", fixed(http("429 Too Many Requests", b"", "Retry-After: 7")), Throttled),
+    ("unavailable", fixed(http("503 Service Unavailable", b"<html>", "Retry-After: 1e99")), Unavailable),
+    ("forbidden", fixed(http("403 Forbidden", STATUS % (403, b"Forbidden"))), Forbidden),
+    ("status of odd shape", fixed(http("500 Error", b'{"kind":"Status","code":"x","details":[1]}')), ApiError),
+]
+
+
+@pytest.mark.parametrize(("answer", "error"), [case[1:] for case in CALLS], ids=[case[0] for case in CALLS])
+async def test_a_call(answer: Answer, error: type[KubeError]) -> None:
+    async with serving(answer) as config, client_of(config) as client:
+        with pytest.raises(KubeError) as caught:
+            await client.get(PODS, "p", "n")
+    assert type(caught.value) is error
+    assert "secret" not in str(caught.value)
+
+
+async def test_retry_after_is_told_and_capped() -> None:
+    for header, expected in (("7", 7.0), ("1e99", 300.0), ("-1", None), ("soon", None), ("nan", None), ("inf", 300.0)):
+        answer = fixed(http("429 Too Many Requests", b"", f"Retry-After: {header}"))
+        async with serving(answer) as config, client_of(config) as client:
+            with pytest.raises(Throttled) as caught:
+                await client.get(PODS, "p", "n")
+        assert caught.value.retry_after == expected
+
+
+LISTS: list[tuple[str, Answer, type[KubeError]]] = [
+    ("endless pages", fixed(http("200 OK", PAGE)), TooLarge),
+    ("endless empty pages", fixed(http("200 OK", b'{"metadata":{"continue":"more"},"items":null}')), TooLarge),
+    ("big pages", fixed(http("200 OK", PAGE + b" " * 90_000)), TooLarge),
+    ("items of odd shape", fixed(http("200 OK", b'{"metadata":{},"items":{"a":1}}')), ProtocolError),
+    ("an item that is no object", fixed(http("200 OK", b'{"metadata":{},"items":[1]}')), ProtocolError),
+]
+
+
+@pytest.mark.parametrize(("answer", "error"), [case[1:] for case in LISTS], ids=[case[0] for case in LISTS])
+async def test_a_list(answer: Answer, error: type[KubeError]) -> None:
+    async with serving(answer) as config, client_of(config) as client:
+        with pytest.raises(error):
+            await client.list(PODS)
+
+
+LINE = b'{"type":"ADDED","object":{"metadata":{"name":"p","resourceVersion":"2"}}}\n'
+WATCHES: list[tuple[str, Answer, type[KubeError]]] = [
+    ("line without end", endless(CHUNKED, b"1000\r\n" + b"x" * 4096 + b"\r\n"), TooLarge),
+    ("silence", silent(CHUNKED), Timeout),
+    ("garbage", fixed(CHUNKED + b"5\r\n{}{}\n\r\n"), ProtocolError),
+    ("redirect", fixed(http("307 Temporary Redirect", b"", "Location: http://127.0.0.1:1/")), ProtocolError),
+    ("broken chunks", fixed(CHUNKED + b"zz\r\n"), ProtocolError),
+    ("refused", fixed(http("403 Forbidden", STATUS % (403, b"Forbidden"))), Forbidden),
+    ("compressed", fixed(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nxx"), ProtocolError),
+]
+
+
+@pytest.mark.parametrize(("answer", "error"), [case[1:] for case in WATCHES], ids=[case[0] for case in WATCHES])
+async def test_a_watch(answer: Answer, error: type[KubeError]) -> None:
+    async with serving(answer) as config, client_of(config) as client:
+        with pytest.raises(KubeError) as caught:
+            async for _ in client.watch(PODS, resource_version="1", max_line=100_000, inactivity=0.3):
+                pass
+    assert type(caught.value) is error, caught.value
+
+
+async def test_an_informer_survives_them_all(eventually: Callable[..., Awaitable[None]]) -> None:
+    for _, answer, _ in [*CALLS, *LISTS, *WATCHES]:
+        async with serving(answer) as config, client_of(config) as client:
+            informer = Informer(client, PODS, max_bytes=50_000, inactivity=0.2)
+            task = asyncio.create_task(informer.run())
+            await eventually(lambda informer=informer: informer.last_error is not None)
+            assert not task.done()
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+async def test_proxies_of_the_environment_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    async with serving(fixed(http("200 OK", b'{"major":"1"}'))) as config, client_of(config) as client:
+        assert await client.version() == {"major": "1"}
+
+
+async def test_cookies_are_not_kept() -> None:
+    seen: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        seen.append(head)
+        writer.write(http("200 OK", b"{}", "Set-Cookie: a=b"))
+
+    async with serving(answer) as config, client_of(config) as client:
+        await client.version()
+        await client.version()
+    assert b"cookie" not in seen[1].lower()
+    assert b"accept-encoding: identity" in seen[1].lower()
+
+
+async def test_calls_are_paced() -> None:
+    async with serving(fixed(http("200 OK", b"{}"))) as config:
+        fast = Client(config, user_agent="t", field_manager="t", qps=5, burst=2, timeout=0.3)
+        async with fast as client:
+            results = [asyncio.create_task(client.version()) for _ in range(8)]
+            await asyncio.wait(results)
+    # The two of the burst and those whose turn came went through; the rest waited past their deadline.
+    assert 2 <= sum(result.exception() is None for result in results) < 8

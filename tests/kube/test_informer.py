@@ -1,0 +1,155 @@
+"""The informer against real API servers: relists, killed servers, forgotten history."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.informer import Change, Informer
+from bulkhead.kube.objects import Key, Obj, uid_of
+from bulkhead.kube.resources import CONFIG_MAPS
+from tests.apiserver.servers import ApiServer
+
+Eventually = Callable[..., Awaitable[None]]
+
+
+@contextlib.asynccontextmanager
+async def running(informer: Informer) -> AsyncIterator[Informer]:
+    task = asyncio.create_task(informer.run())
+    try:
+        await asyncio.wait_for(informer.synced(), 30)
+        yield informer
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def config_map(name: str, **labels: str) -> Obj:
+    return {"metadata": {"name": name, "labels": labels}, "data": {"x": "1"}}
+
+
+def told(changes: list[Change]) -> list[tuple[str, str, bool]]:
+    return [(change.kind, change.key.name, change.relist) for change in changes]
+
+
+async def test_the_store_follows_the_server(host_client: Client, namespace: str, eventually: Eventually) -> None:
+    changes: list[Change] = []
+    made = await host_client.create(CONFIG_MAPS, config_map("a"), namespace)
+    informer = Informer(host_client, CONFIG_MAPS, namespace=namespace, on_change=changes.append)
+    async with running(informer):
+        assert told(changes) == [("added", "a", True)]
+        await host_client.create(CONFIG_MAPS, config_map("b"), namespace)
+        await host_client.patch(CONFIG_MAPS, "a", {"data": {"x": "2"}}, namespace)
+        await host_client.delete(CONFIG_MAPS, "b", namespace)
+        await eventually(lambda: len(changes) == 4)
+    assert told(changes[1:]) == [("added", "b", False), ("modified", "a", False), ("deleted", "b", False)]
+    stored = informer.store.get(Key(namespace, "a"))
+    assert stored is not None
+    assert (stored["kind"], stored["data"], uid_of(stored)) == ("ConfigMap", {"x": "2"}, uid_of(made))
+    assert "managedFields" not in stored["metadata"]
+    assert informer.store.keys() == [Key(namespace, "a")]
+
+
+async def test_indexes_and_selectors(host_client: Client, namespace: str, eventually: Eventually) -> None:
+    informer = Informer(
+        host_client,
+        CONFIG_MAPS,
+        label_selector="team",
+        indexers={"team": lambda entry: [entry.meta.label("team") or ""], "x": lambda entry: [entry.object()["data"]["x"]]},
+    )
+    async with running(informer):
+        await host_client.create(CONFIG_MAPS, config_map("a", team=namespace), namespace)
+        await host_client.create(CONFIG_MAPS, config_map("b", team=namespace), namespace)
+        await host_client.create(CONFIG_MAPS, config_map("c"), namespace)
+        await eventually(lambda: len(informer.store.by_index("team", namespace)) == 2)
+        assert informer.store.by_index("team", namespace) == [Key(namespace, "a"), Key(namespace, "b")]
+        await host_client.patch(CONFIG_MAPS, "a", {"metadata": {"labels": {"team": f"{namespace}-2"}}}, namespace)
+        await eventually(lambda: informer.store.by_index("team", f"{namespace}-2"))
+        assert informer.store.by_index("team", namespace) == [Key(namespace, "b")]
+
+
+async def test_metadata_only_keeps_no_bodies(host_client: Client, namespace: str) -> None:
+    await host_client.create(CONFIG_MAPS, config_map("a"), namespace)
+    async with running(Informer(host_client, CONFIG_MAPS, namespace=namespace, metadata_only=True)) as informer:
+        stored = informer.store.get(Key(namespace, "a"))
+        assert stored is not None
+        assert "data" not in stored
+
+
+async def test_what_happened_while_the_server_was_away_is_told_as_relist(own_server: ApiServer, eventually: Eventually) -> None:
+    changes: list[Change] = []
+    async with Client(own_server.admin, user_agent="tests", field_manager="tests") as client:
+        for name in ("stays", "goes", "returns"):
+            await client.create(CONFIG_MAPS, config_map(name), "default")
+        informer = Informer(client, CONFIG_MAPS, namespace="default", on_change=changes.append)
+        async with running(informer), Client(own_server.admin, user_agent="t", field_manager="tests") as writer:
+            changes.clear()
+            # Cut off from the informer's point of view: its version is forgotten while things happen.
+            own_server.kill("kube-apiserver")
+            informer_version = informer.resource_version
+            own_server.start()
+            await asyncio.to_thread(own_server.wait)
+            await writer.delete(CONFIG_MAPS, "goes", "default")
+            await writer.delete(CONFIG_MAPS, "returns", "default")
+            await writer.create(CONFIG_MAPS, config_map("returns"), "default")
+            await eventually(lambda: len([each for each in changes if each.kind == "deleted"]) == 2, seconds=60)
+            await eventually(lambda: Key("default", "returns") in informer.store, seconds=60)
+            assert int(informer.resource_version) > int(informer_version)
+            assert Key("default", "goes") not in informer.store
+    assert {change.key.name for change in changes} == {"goes", "returns"}
+
+
+async def test_compaction_leads_to_a_relist(own_server: ApiServer, eventually: Eventually) -> None:
+    changes: list[Change] = []
+    async with Client(own_server.admin, user_agent="tests", field_manager="tests") as client:
+        for name in ("stays", "goes", "is-replaced"):
+            await client.create(CONFIG_MAPS, config_map(name), "default")
+        old = (await client.list(CONFIG_MAPS, "default")).resource_version
+        informer = Informer(client, CONFIG_MAPS, namespace="default", on_change=changes.append)
+        async with running(informer):
+            pass
+        relists = informer.relists
+        changes.clear()
+        await client.delete(CONFIG_MAPS, "goes", "default")
+        await client.delete(CONFIG_MAPS, "is-replaced", "default")
+        await client.create(CONFIG_MAPS, config_map("is-replaced"), "default")
+        own_server.compact()
+        own_server.kill("kube-apiserver")
+        own_server.start()
+        await asyncio.to_thread(own_server.wait)
+        informer.resource_version = old
+        task = asyncio.create_task(informer.run())
+        await eventually(lambda: informer.relists > relists, seconds=60)
+        task.cancel()
+    assert sorted(told(changes)) == [
+        ("added", "is-replaced", True),
+        ("deleted", "goes", True),
+        ("deleted", "is-replaced", True),
+    ]
+
+
+async def test_a_restored_plane_is_listed_again(host_client: Client, namespace: str, eventually: Eventually) -> None:
+    await host_client.create(CONFIG_MAPS, config_map("a"), namespace)
+    informer = Informer(host_client, CONFIG_MAPS, namespace=namespace)
+    # As after a restore: the version that we know lies in the server's future.
+    informer.resource_version = "999999999"
+    task = asyncio.create_task(informer.run())
+    await eventually(lambda: informer.has_synced, seconds=60)
+    task.cancel()
+    assert informer.store.keys() == [Key(namespace, "a")]
+
+
+async def test_a_failing_callback_stops_nothing(
+    host_client: Client, namespace: str, eventually: Eventually, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(change: Change) -> None:
+        raise RuntimeError("bug")
+
+    async with running(Informer(host_client, CONFIG_MAPS, namespace=namespace, on_change=broken)) as informer:
+        await host_client.create(CONFIG_MAPS, config_map("a"), namespace)
+        await host_client.create(CONFIG_MAPS, config_map("b"), namespace)
+        await eventually(lambda: len(informer.store) == 2)
+    assert "change not handled" in caplog.text

@@ -1,0 +1,75 @@
+"""Leader election against a real API server."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.lease import LeaderLease
+from bulkhead.kube.resources import LEASES
+from tests.apiserver.servers import ApiServer
+
+Eventually = Callable[..., Awaitable[None]]
+
+
+def lease(client: Client, namespace: str, identity: str) -> LeaderLease:
+    return LeaderLease(client, namespace, "leader", identity, duration=2.0, renew_deadline=1.5, retry=0.1)
+
+
+@contextlib.asynccontextmanager
+async def waiting(claim: LeaderLease) -> AsyncIterator["asyncio.Task[None]"]:
+    task = asyncio.create_task(claim.acquire())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_one_leads_and_hands_over(host_client: Client, namespace: str, eventually: Eventually) -> None:
+    first, second = lease(host_client, namespace, "first"), lease(host_client, namespace, "second")
+    async with contextlib.AsyncExitStack() as stack:
+        async with first.leading():
+            task = await stack.enter_async_context(waiting(second))
+            await eventually(lambda: second.holder == "first")
+            assert first.held
+            assert not second.held
+        await eventually(task.done)
+    assert (first.held, second.held) == (False, True)
+    spec = (await host_client.get(LEASES, "leader", namespace))["spec"]
+    assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("second", 1)
+
+
+async def test_a_dead_leader_is_followed(host_client: Client, namespace: str, eventually: Eventually) -> None:
+    dead, heir = lease(host_client, namespace, "dead"), lease(host_client, namespace, "heir")
+    await dead.acquire()
+    async with waiting(heir) as task:
+        await eventually(task.done)
+    assert heir.held
+    await asyncio.wait_for(dead.renew(), 30)
+    assert dead.lost.is_set()
+    assert not dead.held
+
+
+async def test_a_leader_who_cannot_renew_steps_down(own_server: ApiServer) -> None:
+    async with Client(own_server.admin, user_agent="t", field_manager="t", timeout=1.0) as client:
+        claim = lease(client, "default", "cut-off")
+        async with claim.leading():
+            assert claim.held
+            own_server.kill("kube-apiserver")
+            await asyncio.wait_for(claim.lost.wait(), 30)
+            assert not claim.held
+
+
+async def test_many_claim_and_one_gets_it(host_config: KubeConfig, namespace: str) -> None:
+    async with Client(host_config, user_agent="t", field_manager="t") as client:
+        claims = [lease(client, namespace, f"c{number}") for number in range(5)]
+        tasks = [asyncio.create_task(claim.acquire()) for claim in claims]
+        await asyncio.wait(tasks, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+        held = sum(claim.held for claim in claims)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    assert held == 1
