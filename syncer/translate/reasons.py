@@ -27,13 +27,15 @@ class Reason(StrEnum):
 
 
 # These pass by themselves: the runtime waits for a change instead of calling the object refused.
-RETRIABLE: Final = frozenset({
-    Reason.REFERENCE_MISSING,
-    Reason.WAITING_FOR_DNS,
-    Reason.WAITING_FOR_SCHEDULER,
-    Reason.NODE_NOT_VISIBLE,
-    Reason.QUOTA_EXCEEDED,
-})
+RETRIABLE: Final = frozenset(
+    {
+        Reason.REFERENCE_MISSING,
+        Reason.WAITING_FOR_DNS,
+        Reason.WAITING_FOR_SCHEDULER,
+        Reason.NODE_NOT_VISIBLE,
+        Reason.QUOTA_EXCEEDED,
+    }
+)
 
 _MESSAGE_LIMIT: Final = 512
 

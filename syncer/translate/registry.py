@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from syncer.translate import configmap, endpointslice, pod, references, secret, service, status
+from syncer.translate import configmap, endpointslice, mirrored, pod, references, secret, service, status
 from syncer.translate.references import Reference
 from syncer.translate.view import Obj, TenantView
 
@@ -24,6 +24,7 @@ class Translation:
     to_host: Callable[[Obj, TenantView], Obj]
     references: Callable[[Obj], frozenset[Reference]] = references.none
     status_to_virtual: Callable[[Obj, Obj, TenantView], Obj] | None = None
+    mirrored: Callable[[Obj], bool] = mirrored.always  # what is not mirrored is no error
     on_reference: bool = False  # mirrored only while something mirrored refers to it
 
     @property
@@ -36,9 +37,11 @@ _ALL: Final = (
     Translation("Pod", "", "v1", "pods", pod.to_host, references.of_pod, status.status_to_virtual),
     Translation("ConfigMap", "", "v1", "configmaps", configmap.to_host, on_reference=True),
     Translation("Secret", "", "v1", "secrets", secret.to_host, on_reference=True),
-    Translation("Service", "", "v1", "services", service.to_host),
+    Translation("Service", "", "v1", "services", service.to_host, mirrored=mirrored.service),
     # The set of the tenant's own pod addresses is a second input: `endpointslice.to_host(virtual, view, own_addresses)`.
-    Translation("EndpointSlice", "discovery.k8s.io", "v1", "endpointslices", endpointslice.to_host),
+    Translation(
+        "EndpointSlice", "discovery.k8s.io", "v1", "endpointslices", endpointslice.to_host, mirrored=mirrored.endpoint_slice
+    ),
 )
 
 KINDS: Final[Mapping[str, Translation]] = MappingProxyType({entry.kind: entry for entry in _ALL})

@@ -1,0 +1,242 @@
+"""What to change on a host object that exists: the desired state against the actual one and against what we set last time.
+
+Only fields that we set are compared, so that what webhooks and controllers of the host add stays and never causes a storm of
+updates. What was set last time stands on the object itself (`bulkhead.dev/applied`), so that a restarted syncer still knows
+which labels and annotations it has to take away. On a running pod only the few fields that Kubernetes lets change are
+patched; any other difference is the business of a new pod. Every patch carries the UID of the object that was looked at.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from syncer.translate.metadata import APPLIED
+from syncer.translate.quantity import same as same_quantity
+from syncer.translate.view import Obj
+
+STRATEGIC: Final = "application/strategic-merge-patch+json"
+MERGE: Final = "application/merge-patch+json"
+_RESIZABLE: Final = ("cpu", "memory")
+_CONTENT: Final[Mapping[str, tuple[str, ...]]] = {
+    "ConfigMap": ("data", "binaryData"),
+    "Secret": ("data",),
+    "Service": ("spec",),
+    "EndpointSlice": ("endpoints", "ports"),
+}
+# A field of these that differs cannot be patched.
+_FIXED: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
+    "Secret": (("type",),),
+    "Service": (("spec", "clusterIP"),),
+    "EndpointSlice": (("addressType",),),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """One request: PATCH of the object or of one of its subresources."""
+
+    body: Obj
+    subresource: str | None = None
+    content_type: str = STRATEGIC
+
+
+class Recreate(Exception):  # noqa: N818  # an instruction, not a fault
+    """The object cannot become what is desired: delete it (by UID) and create it anew."""
+
+
+def pod_patches(desired: Obj, actual: Obj, ephemeral: Sequence[Obj] = ()) -> tuple[Patch, ...]:
+    """The patches that bring a host pod as near to `desired` as Kubernetes allows; none where nothing is to be done."""
+    body = _metadata_patch(desired, actual)
+    spec = _spec_patch(_mapping(desired.get("spec")), _mapping(actual.get("spec")))
+    if spec:
+        body["spec"] = spec
+    patches = [_patch(body, actual)] if body else []
+    resize = _resize(_mapping(desired.get("spec")), _mapping(actual.get("spec")))
+    if resize:
+        patches.append(_patch({"spec": resize}, actual, "resize"))
+    have = {entry.get("name") for entry in _list(_mapping(actual.get("spec")).get("ephemeralContainers"))}
+    added = [entry for entry in ephemeral if entry["name"] not in have]
+    if added:
+        patches.append(_patch({"spec": {"ephemeralContainers": added}}, actual, "ephemeralcontainers"))
+    return tuple(patches)
+
+
+def object_patch(desired: Obj, actual: Obj) -> Patch | None:
+    """A merge patch for a ConfigMap, Secret, Service or EndpointSlice; None where it is as desired; may raise Recreate."""
+    kind = str(desired.get("kind"))
+    for path in _FIXED.get(kind, ()):
+        if _at(desired, path) != _at(actual, path):
+            raise Recreate(f"{kind}: {'.'.join(path)} cannot be changed")
+    body = _metadata_patch(desired, actual)
+    for field in _CONTENT.get(kind, ()):
+        change = _service_spec(desired, actual) if kind == "Service" else _content(desired.get(field), actual.get(field))
+        if change is not None:
+            body[field] = change
+    return _patch(body, actual, content_type=MERGE) if body else None
+
+
+def _patch(body: Obj, actual: Obj, subresource: str | None = None, content_type: str = STRATEGIC) -> Patch:
+    uid = _mapping(actual.get("metadata")).get("uid")
+    meta = dict(body.get("metadata", {})) | ({"uid": uid} if uid else {})
+    return Patch({**body, "metadata": meta}, subresource, content_type)
+
+
+def _metadata_patch(desired: Obj, actual: Obj) -> Obj:
+    """Labels and annotations: ours set right, those that we set before and no longer want taken away."""
+    want, have = _mapping(desired.get("metadata")), _mapping(actual.get("metadata"))
+    before = _applied(have)
+    changes: Obj = {}
+    for field in ("labels", "annotations"):
+        wanted, there = _mapping(want.get(field)), _mapping(have.get(field))
+        change: Obj = {key: value for key, value in wanted.items() if there.get(key) != value}
+        change |= {key: None for key in before.get(field, ()) if key in there and key not in wanted}
+        if change:
+            changes[field] = change
+    return {"metadata": changes} if changes else {}
+
+
+def _applied(meta: Mapping[str, Any]) -> Mapping[str, list[str]]:
+    text = _mapping(meta.get("annotations")).get(APPLIED)
+    try:
+        found = json.loads(text) if isinstance(text, str) else {}
+    except ValueError:
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {field: [key for key in keys if isinstance(key, str)] for field, keys in found.items() if isinstance(keys, list)}
+
+
+def _spec_patch(desired: Mapping[str, Any], actual: Mapping[str, Any]) -> Obj:
+    spec: Obj = {}
+    for field in ("initContainers", "containers"):
+        images = {entry.get("name"): entry.get("image") for entry in _list(actual.get(field))}
+        changed = [
+            {"name": entry["name"], "image": entry["image"]}
+            for entry in _list(desired.get(field))
+            if entry.get("image") and entry["name"] in images and images[entry["name"]] != entry["image"]
+        ]
+        if changed:
+            spec[field] = changed
+    deadline = desired.get("activeDeadlineSeconds")
+    current = actual.get("activeDeadlineSeconds")
+    if deadline is not None and (current is None or deadline < current):  # it may only be set or shortened
+        spec["activeDeadlineSeconds"] = deadline
+    have = _list(actual.get("tolerations"))
+    missing = [entry for entry in _list(desired.get("tolerations")) if not any(_same_toleration(entry, old) for old in have)]
+    if missing:
+        spec["tolerations"] = [*have, *missing]
+    gone = _removed_gates(desired, actual)
+    if gone:
+        spec["schedulingGates"] = [{"name": name, "$patch": "delete"} for name in gone]
+    return spec
+
+
+def _removed_gates(desired: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
+    """The tenant's gates that the tenant removed; gates of the platform go when their owner lifts them."""
+    wanted = {gate.get("name") for gate in _list(desired.get("schedulingGates"))}
+    names = [str(gate.get("name")) for gate in _list(actual.get("schedulingGates"))]
+    return [name for name in names if name not in wanted and not name.startswith("bulkhead.dev/")]
+
+
+def _same_toleration(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return _toleration(one) == _toleration(other)
+
+
+def _toleration(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    return (
+        entry.get("key") or "", entry.get("operator") or "Equal", entry.get("value") or "", entry.get("effect") or "",
+        entry.get("tolerationSeconds"),
+    )  # fmt: skip
+
+
+def _resize(desired: Mapping[str, Any], actual: Mapping[str, Any]) -> Obj:
+    """CPU and memory that were asked for anew; values that the host defaulted are left alone."""
+    found: Obj = {}
+    for field in ("initContainers", "containers"):
+        there = {entry.get("name"): _mapping(entry.get("resources")) for entry in _list(actual.get(field))}
+        changed = []
+        for entry in _list(desired.get(field)):
+            if entry["name"] not in there:
+                continue
+            news = _changed_resources(_mapping(entry.get("resources")), there[entry["name"]])
+            if news:
+                changed.append({"name": entry["name"], "resources": news})
+        if changed:
+            found[field] = changed
+    return found
+
+
+def _changed_resources(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> Obj:
+    news: Obj = {}
+    for part in ("requests", "limits"):
+        want, have = _mapping(wanted.get(part)), _mapping(there.get(part))
+        change = {
+            key: want[key] for key in _RESIZABLE if key in want and key in have and not same_quantity(want[key], have[key])
+        }
+        if change:
+            news[part] = change
+    return news
+
+
+def _content(desired: Any, actual: Any) -> Any:
+    """The merge patch of one content field: mappings by key, anything else as a whole; None where nothing changes."""
+    if isinstance(desired, list):
+        return desired if _without_null(desired) != _without_null(actual or []) else None
+    wanted, there = _mapping(desired), _mapping(actual)
+    change: Obj = {key: value for key, value in wanted.items() if there.get(key) != value}
+    change |= {key: None for key in there if key not in wanted}
+    return change or None
+
+
+def _service_spec(desired: Obj, actual: Obj) -> Obj | None:
+    """The fields of a Service's spec that we set; the rest is the host's defaulting."""
+    wanted, there = _mapping(desired.get("spec")), _mapping(actual.get("spec"))
+    change: Obj = {}
+    for key in sorted(wanted):
+        if key == "ports":
+            ports = [_port(entry) for entry in _list(there.get("ports"))]
+            if [_port(entry) for entry in wanted["ports"]] != ports:
+                change["ports"] = wanted["ports"]
+        elif key == "selector":
+            selector = _content(wanted["selector"], there.get("selector"))
+            if selector is not None:
+                change["selector"] = selector
+        elif there.get(key) != wanted[key]:
+            change[key] = wanted[key]
+    if "selector" not in wanted and there.get("selector"):
+        change["selector"] = None
+    return change or None
+
+
+def _port(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    """A port with the API server's defaults filled in."""
+    return (
+        entry.get("name") or "",
+        entry.get("protocol") or "TCP",
+        entry.get("port"),
+        entry.get("targetPort") or entry.get("port"),
+        entry.get("appProtocol"),
+    )
+
+
+def _without_null(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_null(item) for key, item in value.items() if item not in (None, {}, [])}
+    if isinstance(value, list):
+        return [_without_null(item) for item in value]
+    return value
+
+
+def _at(obj: Any, path: tuple[str, ...]) -> Any:
+    for key in path:
+        obj = _mapping(obj).get(key)
+    return obj
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

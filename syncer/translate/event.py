@@ -1,0 +1,77 @@
+"""Events of host objects for the tenant: about its own object, in its own words.
+
+The name is a digest of the host event's, so that the same event updated on the host updates the same virtual event, and a
+tenant learns no host name from it.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from syncer.translate import metadata, sanitise
+from syncer.translate.metadata import Identity
+from syncer.translate.view import Obj, TenantView
+
+_COPIED: Final = ("type", "firstTimestamp", "lastTimestamp", "count", "eventTime", "action", "series")
+_TEXT_LIMIT: Final = 128
+_NAME_LIMIT: Final = 253 - 33
+KINDS: Final = frozenset({"Pod", "Service", "PersistentVolumeClaim"})
+# What the host says about its own doings, not the tenant's.
+_KEPT_REASONS: Final = frozenset({"FailedToUpdateEndpointSlices", "FailedToCreateEndpoint"})
+
+
+def involved(host_event: Obj) -> tuple[str, str]:
+    """Kind and host name of the object that an event is about; empty texts where it is about nothing of a tenant's."""
+    about = _mapping(host_event.get("involvedObject"))
+    kind, name = about.get("kind"), about.get("name")
+    if kind not in KINDS or not isinstance(name, str) or host_event.get("reason") in _KEPT_REASONS:
+        return "", ""
+    return kind, name
+
+
+def to_virtual(host_event: Obj, virtual: Obj, view: TenantView) -> Obj:
+    """The event for the tenant; `virtual` is the object whose mirror it is about."""
+    who = metadata.identity(str(virtual.get("kind") or "Pod"), virtual)
+    host_meta = _mapping(host_event.get("metadata"))
+    about = _mapping(host_event.get("involvedObject"))
+    source = _mapping(host_event.get("source"))
+    component = _short(source.get("component") or host_event.get("reportingComponent"))
+    event: Obj = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"{who.name[:_NAME_LIMIT].rstrip('.-')}.{metadata.digest(str(host_meta.get('name')))}",
+            "namespace": who.namespace,
+        },
+        "involvedObject": _reference(who, virtual, about),
+        "reason": _short(host_event.get("reason")),
+        "message": sanitise.text(str(host_event.get("message") or ""), virtual | {"kind": who.kind}, view),
+        "source": {"component": component},
+        "reportingComponent": component,
+        "reportingInstance": "",
+    }
+    if source.get("host") in view.nodes:
+        event["source"]["host"] = source["host"]
+    if host_event.get("eventTime"):
+        event["reportingInstance"] = component  # needed beside eventTime; the host's own would name a host
+    return event | {key: host_event[key] for key in _COPIED if host_event.get(key) is not None}
+
+
+def _reference(who: Identity, virtual: Obj, about: Mapping[str, Any]) -> Obj:
+    reference: Obj = {
+        "apiVersion": str(virtual.get("apiVersion") or "v1"),
+        "kind": who.kind,
+        "namespace": who.namespace,
+        "name": who.name,
+        "uid": who.uid,
+    }
+    if isinstance(about.get("fieldPath"), str):
+        reference["fieldPath"] = about["fieldPath"][:_TEXT_LIMIT]
+    return reference
+
+
+def _short(value: Any) -> str:
+    return value[:_TEXT_LIMIT] if isinstance(value, str) else ""
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

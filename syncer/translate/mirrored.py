@@ -1,0 +1,42 @@
+"""Which virtual objects have a mirror at all. What is not mirrored is no error and is not reported to the tenant."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bulkhead.api import labels as marks
+from syncer.translate.view import Obj
+
+MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
+SERVICE_NAME: Final = "kubernetes.io/service-name"
+_BY_SELECTOR: Final = "endpointslice-controller.k8s.io"
+
+
+def always(virtual: Obj) -> bool:
+    """Every object but those that the platform itself put into the plane."""
+    return _labels(virtual).get(marks.PLATFORM) != "true"
+
+
+def service(virtual: Obj) -> bool:
+    """Not ExternalName, which the tenant's DNS answers by itself, not `default/kubernetes`, not without an address yet."""
+    spec = _mapping(virtual.get("spec"))
+    meta = _mapping(virtual.get("metadata"))
+    if (meta.get("namespace"), meta.get("name")) == ("default", "kubernetes") or spec.get("type") == "ExternalName":
+        return False
+    return always(virtual) and bool(spec.get("clusterIP"))
+
+
+def endpoint_slice(virtual: Obj) -> bool:
+    """Only slices of Services without a selector: for the others the host's own controller makes them."""
+    meta = _mapping(virtual.get("metadata"))
+    labels = _labels(virtual)
+    if (meta.get("namespace"), labels.get(SERVICE_NAME)) == ("default", "kubernetes"):
+        return False
+    return always(virtual) and bool(labels.get(SERVICE_NAME)) and labels.get(MANAGED_BY) != _BY_SELECTOR
+
+
+def _labels(virtual: Obj) -> Mapping[str, Any]:
+    return _mapping(_mapping(virtual.get("metadata")).get("labels"))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,26 @@
+"""Back from a host object to the virtual one: believed only where the object's own name proves it.
+
+Annotations can be copied from one object to another, names cannot: an object is ours when its marker label is there, its
+tenant UID is ours, and the name computed from its annotations is the name it has.
+"""
+
+from collections.abc import Mapping
+
+from bulkhead.api import labels as marks
+from syncer.translate.metadata import Identity
+from syncer.translate.view import Obj, TenantView
+
+
+def of_host(host: Obj, view: TenantView) -> Identity | None:
+    """The virtual object that `host` mirrors, or None where it mirrors none of this tenant's."""
+    meta = host.get("metadata")
+    if not isinstance(meta, Mapping) or not marks.is_mirrored(host):
+        return None
+    notes = meta.get("annotations")
+    if not isinstance(notes, Mapping) or notes.get(marks.TENANT_UID) != view.tenant_uid:
+        return None
+    parts = [notes.get(key) for key in (marks.VIRTUAL_KIND, marks.VIRTUAL_NAMESPACE, marks.VIRTUAL_NAME, marks.VIRTUAL_UID)]
+    kind, namespace, name, uid = (part if isinstance(part, str) else "" for part in parts)
+    if not (kind and name and uid) or meta.get("name") != view.host_name(kind, namespace, name):
+        return None
+    return Identity(kind, namespace, name, uid)

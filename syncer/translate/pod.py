@@ -1,0 +1,226 @@
+"""A tenant's pod on the host, built field by field.
+
+`POD_SPEC` names every field of Kubernetes 1.36 and what becomes of it: copied, translated by a sibling module, refused, or
+dropped with the reason why that is safe. A field that is not in it is refused. At the end the host object itself is held
+against Pod Security. Ephemeral containers cannot be part of a create and have their own function.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from syncer.translate import (
+    affinity,
+    containers,
+    dns,
+    downward,
+    environment,
+    metadata,
+    podsecurity,
+    scheduling,
+    schema,
+    volumes,
+)
+from syncer.translate import security as security_contexts
+from syncer.translate.metadata import Identity
+from syncer.translate.reasons import Reason, Untranslatable
+from syncer.translate.references import SECRET
+from syncer.translate.schema import FLAG, NAME, Dropped, ListOf, Number, OneOf, Refused, Struct, Text, Translated
+from syncer.translate.view import WORKLOAD_SERVICE_ACCOUNT, Obj, TenantView
+
+_SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+_DAEMON_SET_POD: Final = "cluster-autoscaler.kubernetes.io/daemonset-pod"
+OWNERS: Final = "bulkhead.dev/virtual-owners"
+GENERATION: Final = "bulkhead.dev/virtual-generation"
+_APPARMOR_NOTE: Final = "container.apparmor.security.beta.kubernetes.io/"
+_MOST_OWNERS: Final = 16
+# Conditions that the host's own components write; a tenant's readiness gate may not go by their names.
+NATIVE_CONDITIONS: Final = frozenset({
+    "AllContainersRestarting", "ContainersReady", "DisruptionTarget", "Initialized", "PodReadyToStartContainers",
+    "PodResizeInProgress", "PodResizePending", "PodScheduled", "Ready",
+})  # fmt: skip
+
+_HOST_NAMESPACE: Final = Refused("a pod may not share the host's namespaces", Reason.POD_SECURITY)
+
+# Every field of a pod's spec of Kubernetes 1.36.
+POD_SPEC: Final = Struct(
+    {
+        "volumes": Translated("volumes"),
+        "initContainers": Translated("containers"),
+        "containers": Translated("containers"),
+        "ephemeralContainers": Translated("ephemeral_containers"),
+        "restartPolicy": OneOf(("", "Always", "OnFailure", "Never")),
+        "terminationGracePeriodSeconds": Translated("_grace"),
+        "activeDeadlineSeconds": Number(1, (1 << 31) - 1),
+        "dnsPolicy": Translated("dns"),
+        "nodeSelector": Translated("scheduling"),
+        "serviceAccountName": Translated("_fixed: the host's powerless service account"),
+        "serviceAccount": Dropped("the old name of serviceAccountName"),
+        "automountServiceAccountToken": Translated("_fixed: always false"),
+        "nodeName": Translated("scheduling"),
+        "hostNetwork": _HOST_NAMESPACE,
+        "hostPID": _HOST_NAMESPACE,
+        "hostIPC": _HOST_NAMESPACE,
+        "shareProcessNamespace": FLAG,
+        "securityContext": Translated("security"),
+        "imagePullSecrets": Translated("_pull_secrets"),
+        "hostname": Translated("dns"),
+        "subdomain": Translated("dns"),
+        "affinity": Translated("affinity"),
+        "schedulerName": Translated("scheduling"),
+        "tolerations": Translated("scheduling"),
+        "hostAliases": Translated("dns"),
+        "priorityClassName": Translated("scheduling"),
+        "priority": Dropped("the host computes it from the class"),
+        "dnsConfig": Translated("dns"),
+        "readinessGates": ListOf(Struct({"conditionType": Text(317)}), 64),
+        "runtimeClassName": Translated("scheduling"),
+        "enableServiceLinks": Translated("environment"),
+        "preemptionPolicy": Dropped("the host computes it from the class and refuses any other"),
+        "overhead": Dropped("the host computes it from the runtime class"),
+        "topologySpreadConstraints": Translated("affinity"),
+        "setHostnameAsFQDN": Translated("dns"),
+        "os": Struct({"name": OneOf(("linux",), Reason.NOT_SUPPORTED)}),
+        "hostUsers": FLAG,
+        "schedulingGates": Translated("scheduling"),
+        "resourceClaims": Refused("resource claims are not offered; ask for GPUs by resources.limits", Reason.NOT_SUPPORTED),
+        "resources": containers.RESOURCES,
+        "hostnameOverride": Translated("dns"),
+        "schedulingGroup": Refused("pod groups are not offered", Reason.NOT_SUPPORTED),
+    }
+)
+_PULL_SECRETS: Final = ListOf(Struct({"name": NAME}), 100)
+
+
+def to_host(virtual: Obj, view: TenantView) -> Obj:
+    """The host pod to create for `virtual`."""
+    who = metadata.identity("Pod", virtual)
+    own = schema.mapping(virtual.get("spec"), "spec")
+    spec = schema.struct(own, POD_SPEC, "spec")
+    built = _built_containers(virtual, who, view)
+    labels = schema.text_map(schema.mapping(virtual.get("metadata"), "metadata").get("labels"), "metadata.labels")
+    gpu = _wants_gpu(built, view) or containers.wants_gpu(spec.get("resources", {}), view)
+    containers.check_resources(spec.get("resources", {}), "spec.resources", view)
+    _check_readiness_gates(spec)
+    spec |= _fixed(spec, view) | built | dns.resolver(own, who, view) | dns.hostname(own, who, view)
+    spec |= scheduling.classes(own, view)
+    spec["terminationGracePeriodSeconds"] = _grace(own, view)
+    optional = {
+        "volumes": volumes.volumes(virtual, who, view),
+        "securityContext": security_contexts.of_pod(own),
+        "imagePullSecrets": _pull_secrets(own, who, view),
+        "hostAliases": dns.host_aliases(own, view),
+        "nodeSelector": scheduling.node_selector(own, view),
+        "tolerations": scheduling.tolerations(own, view),
+        "schedulingGates": scheduling.gates(own, gpu, view),
+        "affinity": affinity.affinity(own, labels, who, view, scheduling.pinned_node(own, view)),
+        "topologySpreadConstraints": affinity.spread(own, labels, who, view),
+    }
+    spec |= {key: value for key, value in optional.items() if value}
+    podsecurity.check(spec, view.pod_security)
+    meta = metadata.host_metadata(
+        who, virtual, view, labels=metadata.namespace_labels(who.namespace, view), annotations=_annotations(virtual)
+    )
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def ephemeral_containers(virtual: Obj, view: TenantView) -> list[Obj]:
+    """The pod's ephemeral containers on the host, checked as part of the whole pod."""
+    who = metadata.identity("Pod", virtual)
+    own = schema.mapping(virtual.get("spec"), "spec")
+    place = _place(own, who, view)
+    found = containers.containers(own, "ephemeralContainers", place, containers.EPHEMERAL_CONTAINER)
+    context = security_contexts.of_pod(own)
+    podsecurity.check({"ephemeralContainers": found, "securityContext": context}, view.pod_security)
+    return found
+
+
+def wants_gpu(virtual: Obj, view: TenantView) -> bool:
+    """Whether a pod asks for an accelerator; False for what no pod can be."""
+    try:
+        return _wants_gpu(_built_containers(virtual, metadata.identity("Pod", virtual), view), view)
+    except Untranslatable:
+        return False
+
+
+def _place(spec: Mapping[str, Any], who: Identity, view: TenantView) -> containers.Place:
+    links = schema.flag(spec.get("enableServiceLinks"), "spec.enableServiceLinks") is not False
+    return containers.Place(who.namespace, environment.injected(who.namespace, links, view), view)
+
+
+def _built_containers(virtual: Obj, who: Identity, view: TenantView) -> Obj:
+    own = schema.mapping(virtual.get("spec"), "spec")
+    place = _place(own, who, view)
+    built = {field: containers.containers(own, field, place) for field in ("initContainers", "containers")}
+    if not built["containers"]:
+        raise Untranslatable(Reason.MALFORMED, "a pod needs a container", "spec.containers")
+    return {field: found for field, found in built.items() if found}
+
+
+def _wants_gpu(built: Mapping[str, Any], view: TenantView) -> bool:
+    return any(containers.wants_gpu(entry.get("resources", {}), view) for found in built.values() for entry in found)
+
+
+def _fixed(spec: Mapping[str, Any], view: TenantView) -> Obj:
+    """What is the same on every host pod."""
+    fixed: Obj = {
+        "serviceAccountName": WORKLOAD_SERVICE_ACCOUNT,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+    }
+    if view.user_namespaces or spec.get("hostUsers") is False:
+        fixed["hostUsers"] = False
+    return fixed
+
+
+def _grace(spec: Mapping[str, Any], view: TenantView) -> int:
+    field = "spec.terminationGracePeriodSeconds"
+    wanted = schema.number(spec.get("terminationGracePeriodSeconds"), field)
+    # negative values were accepted once and mean one second
+    return 30 if wanted is None else min(max(wanted, 1 if wanted < 0 else 0), view.max_grace_seconds)
+
+
+def _pull_secrets(spec: Mapping[str, Any], who: Identity, view: TenantView) -> list[Obj]:
+    path = "spec.imagePullSecrets"
+    named = schema.copy(spec.get("imagePullSecrets") or [], _PULL_SECRETS, path)
+    return [environment.renamed(entry, SECRET, path, who.namespace, view) for entry in named if entry.get("name")]
+
+
+def _check_readiness_gates(spec: Mapping[str, Any]) -> None:
+    for index, gate in enumerate(spec.get("readinessGates", [])):
+        if gate.get("conditionType", "") in NATIVE_CONDITIONS:
+            raise Untranslatable(
+                Reason.NOT_ALLOWED, "the kubelet writes this condition itself", f"spec.readinessGates[{index}].conditionType"
+            )
+
+
+def _annotations(virtual: Obj) -> dict[str, str]:
+    meta = schema.mapping(virtual.get("metadata"), "metadata")
+    _check_apparmor_notes(meta)
+    found = downward.annotations(virtual)
+    owners = [
+        {key: schema.text(owner.get(key), at, 253) for key in ("apiVersion", "kind", "name", "uid")}
+        | {"controller": owner.get("controller") is True}
+        for at, owner in schema.items(meta.get("ownerReferences"), "metadata.ownerReferences")[:_MOST_OWNERS]
+    ]
+    if owners:
+        found[OWNERS] = json.dumps(owners, separators=(",", ":"), sort_keys=True)
+    controllers = [owner["kind"] for owner in owners if owner["controller"]]
+    generation = schema.number(meta.get("generation"), "metadata.generation")
+    if generation is not None:
+        found[GENERATION] = str(generation)
+    found[_SAFE_TO_EVICT] = "true" if controllers else "false"
+    if "DaemonSet" in controllers:
+        found[_DAEMON_SET_POD] = "true"
+    return found
+
+
+def _check_apparmor_notes(meta: Mapping[str, Any]) -> None:
+    """The old form of appArmorProfile: nothing but the default may be asked for; it is not copied."""
+    for key, value in schema.mapping(meta.get("annotations"), "metadata.annotations").items():
+        if isinstance(key, str) and key.startswith(_APPARMOR_NOTE) and value not in ("", "runtime/default"):
+            raise Untranslatable(
+                Reason.POD_SECURITY,
+                "only the profile runtime/default may be set here",
+                schema.key_path("metadata.annotations", key),
+            )

@@ -1,0 +1,38 @@
+"""Texts from the host as a tenant may read them: host names replaced by the virtual ones, leftovers hidden."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from syncer.translate import references, tokens
+from syncer.translate.metadata import identity
+from syncer.translate.reasons import Untranslatable
+from syncer.translate.view import Obj, TenantView
+
+_HOST_NAME: Final = re.compile(r"\b[a-z0-9](?:[-a-z0-9]{0,29})-[0-9a-f]{32}\b")
+_LIMIT: Final = 4096
+_HIDDEN: Final = "(hidden)"
+
+
+def text(message: str, virtual: Obj, view: TenantView) -> str:
+    """`message` about `virtual` (or its host object) in the tenant's words."""
+    plain = message[:_LIMIT]
+    for host, own in _pairs(virtual, view):
+        plain = plain.replace(host, own)
+    return _HOST_NAME.sub(_HIDDEN, plain)
+
+
+def _pairs(virtual: Obj, view: TenantView) -> Iterator[tuple[str, str]]:
+    """Host texts and what they are for the tenant, longer ones first: the work namespace begins like the plane's."""
+    kind = str(virtual.get("kind") or "Pod")
+    try:
+        who = identity(kind, virtual)
+    except Untranslatable:
+        return
+    yield view.host_name(kind, who.namespace, who.name), who.name
+    for needed in sorted(references.of_pod(virtual) if kind == "Pod" else ()):
+        yield view.host_name(needed.kind, needed.namespace, needed.name), needed.name
+    if kind == "Pod":
+        yield tokens.secret_name(virtual, view), "(service account token)"
+    yield view.work_namespace, who.namespace
+    yield view.plane_namespace, _HIDDEN

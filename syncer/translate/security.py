@@ -1,0 +1,55 @@
+"""Security contexts on the host, from an allowlist. What level of Pod Security they meet is judged in `podsecurity.py`."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from syncer.translate import schema
+from syncer.translate.reasons import Reason
+from syncer.translate.schema import FLAG, ListOf, Number, OneOf, Refused, Struct, Text
+from syncer.translate.view import Obj
+
+_ID: Final = Number(0, (1 << 31) - 1)
+_SELINUX: Final = Struct({"user": Text(253), "role": Text(253), "type": Text(253), "level": Text(253)})
+_SECCOMP: Final = Struct({"type": OneOf(("RuntimeDefault", "Localhost", "Unconfined")), "localhostProfile": Text(4096)})
+_APPARMOR: Final = Struct({"type": OneOf(("RuntimeDefault", "Localhost", "Unconfined")), "localhostProfile": Text(4096)})
+_WINDOWS: Final = Refused("the nodes run Linux", Reason.POD_SECURITY)
+
+POD_SECURITY_CONTEXT: Final = Struct(
+    {
+        "seLinuxOptions": _SELINUX,
+        "windowsOptions": _WINDOWS,
+        "runAsUser": _ID,
+        "runAsGroup": _ID,
+        "runAsNonRoot": FLAG,
+        "supplementalGroups": ListOf(_ID),
+        "supplementalGroupsPolicy": OneOf(("Merge", "Strict")),
+        "fsGroup": _ID,
+        "fsGroupChangePolicy": OneOf(("OnRootMismatch", "Always")),
+        "sysctls": ListOf(Struct({"name": Text(253), "value": Text(1024)})),
+        "seccompProfile": _SECCOMP,
+        "appArmorProfile": _APPARMOR,
+        "seLinuxChangePolicy": OneOf(("Recursive", "MountOption")),
+    }
+)
+
+SECURITY_CONTEXT: Final = Struct(
+    {
+        "capabilities": Struct({"add": ListOf(Text(64), 64), "drop": ListOf(Text(64), 64)}),
+        "privileged": FLAG,
+        "seLinuxOptions": _SELINUX,
+        "windowsOptions": _WINDOWS,
+        "runAsUser": _ID,
+        "runAsGroup": _ID,
+        "runAsNonRoot": FLAG,
+        "readOnlyRootFilesystem": FLAG,
+        "allowPrivilegeEscalation": FLAG,
+        "procMount": OneOf(("Default", "Unmasked")),
+        "seccompProfile": _SECCOMP,
+        "appArmorProfile": _APPARMOR,
+    }
+)
+
+
+def of_pod(spec: Mapping[str, Any]) -> Obj:
+    """The pod's security context on the host."""
+    return schema.struct(spec.get("securityContext"), POD_SECURITY_CONTEXT, "spec.securityContext")
