@@ -1,0 +1,82 @@
+"""Applies the objects of the embedded host: name service, storage class, GPU labels, simulated nodes.
+
+Level-triggered: server-side apply of everything each time, so it may run at any moment and as often as one likes. Waits for
+the real node, as its labels belong on the object that the kubelet makes.
+"""
+
+import hashlib
+import json
+import subprocess
+from typing import Any
+
+from bulkhead.hostcluster.addons.dns import COREFILE, dns_objects
+from bulkhead.hostcluster.component import NODE_NAME, HostContext, HostOptions, Progress
+from bulkhead.hostcluster.images.build import COREDNS
+from bulkhead.hostcluster.kwok.nodes import SIMULATED_LABEL, gpu_labels, node_name, node_status, simulated_node
+from bulkhead.hostcluster.storage.volumes import CLASS, PROVISIONER
+
+_NODE_DEADLINE = 60
+_CALL_DEADLINE = 90
+
+
+class AddonError(Exception):
+    """The objects of the host could not be applied; the text says what refused."""
+
+
+def _kubectl(ctx: HostContext, *arguments: str, given: str | None = None) -> str:
+    command = [str(ctx.binaries["kubectl"]), f"--kubeconfig={ctx.kubeconfig}", "--request-timeout=30s", *arguments]
+    try:
+        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=_CALL_DEADLINE, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise AddonError(
+            f"kubectl {arguments[0]}: no answer within {_CALL_DEADLINE} s (log: {ctx.log('kube-apiserver')})"
+        ) from error
+    if done.returncode != 0:
+        raise AddonError(f"kubectl {' '.join(arguments[:4])}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def _apply(ctx: HostContext, objects: list[dict[str, Any]], *options: str) -> None:
+    document = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+    _kubectl(
+        ctx, "apply", "--server-side", "--force-conflicts", "--field-manager=bulkhead-host", *options, "-f", "-", given=document
+    )
+
+
+def storage_class() -> dict[str, Any]:
+    """The default class: volumes are made once a pod that uses them has a node."""
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": CLASS, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "provisioner": PROVISIONER,
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+
+
+def _real_node(options: HostOptions) -> dict[str, Any]:
+    labels = gpu_labels(options.gpus_per_node, 0) if options.gpus_per_node else {}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE_NAME, "labels": labels}}
+
+
+def _drop_surplus_nodes(ctx: HostContext, wanted: set[str]) -> None:
+    listed = _kubectl(ctx, "get", "nodes", "-l", f"{SIMULATED_LABEL}=true", "-o", "jsonpath={.items[*].metadata.name}")
+    surplus = sorted(set(listed.split()) - wanted)
+    if surplus:
+        _kubectl(ctx, "delete", "node", "--wait=false", *surplus)
+
+
+def apply(ctx: HostContext, report: Progress) -> None:
+    """Bring the host's objects to where the options want them."""
+    options = ctx.options
+    report.detail(f"node {NODE_NAME}")
+    _kubectl(ctx, "wait", "--for=create", f"node/{NODE_NAME}", f"--timeout={_NODE_DEADLINE}s")
+    digest = hashlib.sha256(COREFILE.encode()).hexdigest()[:16]
+    indices = range(options.simulated_nodes)
+    report.detail(f"name service, storage class, {len(indices)} simulated nodes")
+    nodes = [simulated_node(index, options.gpus_per_node, options.nvlink_domain_size) for index in indices]
+    _apply(ctx, [storage_class(), *dns_objects(COREDNS, digest), _real_node(options), *nodes])
+    if nodes:
+        _apply(ctx, [node_status(index, options.gpus_per_node) for index in indices], "--subresource=status")
+    _drop_surplus_nodes(ctx, {node_name(index) for index in indices})

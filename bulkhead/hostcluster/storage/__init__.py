@@ -1,0 +1,1 @@
+"""Dynamic local volumes of the embedded host: a folder and a `local` PersistentVolume for each claim."""

@@ -1,0 +1,76 @@
+"""Decides what a claim or a volume needs. Pure: looks at objects, touches neither disk nor API.
+
+A claim is served once the scheduler has chosen a node (WaitForFirstConsumer). A volume is removed only when it is Released,
+its policy is Delete, and its path is the one that this provisioner would have given it: an annotation alone, which anybody
+who may create volumes can write, never leads to the removal of a folder.
+"""
+
+from pathlib import Path
+from typing import Any
+
+PROVISIONER = "bulkhead.dev/local"
+CLASS = "local"
+_SELECTED_NODE = "volume.kubernetes.io/selected-node"
+_PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
+
+
+def volume_name(claim_uid: str) -> str:
+    """The volume of a claim."""
+    return f"pvc-{claim_uid}"
+
+
+def _wanted_provisioner(claim: dict[str, Any]) -> str:
+    notes = claim["metadata"].get("annotations") or {}
+    return str(notes.get("volume.kubernetes.io/storage-provisioner") or "")
+
+
+def volume_for(claim: dict[str, Any], reclaim_policy: str, folder: Path) -> dict[str, Any] | None:
+    """The volume to create for a claim, or None while there is nothing to do."""
+    spec, metadata = claim["spec"], claim["metadata"]
+    node = (metadata.get("annotations") or {}).get(_SELECTED_NODE)
+    if spec.get("volumeName") or metadata.get("deletionTimestamp") or not node or _wanted_provisioner(claim) != PROVISIONER:
+        return None
+    if spec.get("selector") or spec.get("volumeMode", "Filesystem") != "Filesystem":
+        return None
+    name = volume_name(metadata["uid"])
+    expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name, "annotations": {_PROVISIONED_BY: PROVISIONER}},
+        "spec": {
+            "capacity": {"storage": spec["resources"]["requests"]["storage"]},
+            "accessModes": spec["accessModes"],
+            "volumeMode": "Filesystem",
+            "storageClassName": spec.get("storageClassName", ""),
+            "persistentVolumeReclaimPolicy": reclaim_policy,
+            "local": {"path": str(folder / name)},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}},
+            "claimRef": {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "namespace": metadata["namespace"],
+                "name": metadata["name"],
+                "uid": metadata["uid"],
+            },
+        },
+    }
+
+
+def volume_node(volume: dict[str, Any]) -> str:
+    """The node that a volume of ours is bound to."""
+    terms = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    return str(terms[0]["matchExpressions"][0]["values"][0])
+
+
+def folder_to_remove(volume: dict[str, Any], folder: Path) -> Path | None:
+    """The folder of a volume whose time has come, or None."""
+    spec, metadata = volume["spec"], volume["metadata"]
+    if (metadata.get("annotations") or {}).get(_PROVISIONED_BY) != PROVISIONER:
+        return None
+    if spec.get("persistentVolumeReclaimPolicy") != "Delete" or (volume.get("status") or {}).get("phase") != "Released":
+        return None
+    expected = folder / volume_name((spec.get("claimRef") or {}).get("uid", ""))
+    if expected.name != metadata["name"] or (spec.get("local") or {}).get("path") != str(expected):
+        return None
+    return expected
