@@ -169,13 +169,14 @@ async def _refusal(reader: asyncio.StreamReader, status: int, headers: tuple[tup
     named = {name.title(): value for name, value in headers}
     length = named.get("Content-Length", "")
     body = b""
-    with contextlib.suppress(TimeoutError, asyncio.IncompleteReadError):
+    with contextlib.suppress(TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
         async with asyncio.timeout(_ERROR_SECONDS):
             if length.isdigit():
                 body = await reader.readexactly(min(int(length), _ERROR_BODY))
             elif "chunked" in named.get("Transfer-Encoding", ""):
-                size = int((await reader.readuntil(b"\n")).split(b";")[0].strip() or b"0", 16)
-                body = await reader.readexactly(min(size, _ERROR_BODY))
+                # The first chunk is enough: a Status that is longer is not worth reading.
+                size = int((await reader.readuntil(b"\n")).split(b";")[0].strip(), 16)
+                body = await reader.readexactly(max(0, min(size, _ERROR_BODY)))
     return from_response(status, body, named)
 
 

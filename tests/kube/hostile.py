@@ -52,17 +52,22 @@ def silent(data: bytes = b"") -> Answer:
     return answer
 
 
+def closing(data: bytes) -> Answer:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        writer.write(data)
+        writer.close()
+
+    return answer
+
+
 @contextlib.asynccontextmanager
 async def serving(answer: Answer) -> AsyncIterator[KubeConfig]:
     """Serve one behaviour on every path."""
-    heads: list[bytes] = []
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                heads.append(head)
-                await answer(reader, writer, head)
+                await answer(reader, writer, await reader.readuntil(b"\r\n\r\n"))
         writer.transport.abort()
 
     server = await asyncio.start_server(handle, "127.0.0.1", 0)

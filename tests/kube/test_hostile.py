@@ -12,7 +12,7 @@ from bulkhead.kube.errors import ApiError, Forbidden, KubeError, ProtocolError, 
 from bulkhead.kube.informer import Informer
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import PODS
-from tests.kube.hostile import Answer, endless, fixed, http, serving, silent, slow
+from tests.kube.hostile import Answer, closing, endless, fixed, http, serving, silent, slow
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 PAGE = b'{"metadata":{"resourceVersion":"1","continue":"more"},"items":[{"metadata":{"name":"p"}}]}'
@@ -41,7 +41,8 @@ CALLS: list[tuple[str, Answer, type[KubeError]]] = [
     ("slow loris", slow(http("200 OK", b"{}" + b" " * 1000)), Timeout),
     ("silence", silent(), Timeout),
     ("silence in the body", silent(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{"), Timeout),
-    ("closed in the body", fixed(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\nConnection: close\r\n\r\n{"), Timeout),
+    ("closed in the body", closing(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{"), Unavailable),
+    ("closed at once", closing(b""), Unavailable),
     ("throttled", fixed(http("429 Too Many Requests", b"", "Retry-After: 7")), Throttled),
     ("unavailable", fixed(http("503 Service Unavailable", b"<html>", "Retry-After: 1e99")), Unavailable),
     ("forbidden", fixed(http("403 Forbidden", STATUS % (403, b"Forbidden"))), Forbidden),

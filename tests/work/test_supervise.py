@@ -1,0 +1,90 @@
+"""A supervised task under a fake clock."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from bulkhead.work.backoff import Backoff
+from bulkhead.work.clock import FakeClock, SystemClock
+from bulkhead.work.supervise import supervise
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_it_restarts_with_growing_delays_and_ends_with_the_task(caplog: pytest.LogCaptureFixture) -> None:
+    clock, starts, failures = FakeClock(), [], []
+
+    async def task() -> None:
+        starts.append(clock.monotonic())
+        if len(starts) < 4:
+            raise RuntimeError("boom")
+
+    running = asyncio.create_task(
+        supervise("t", task, backoff=Backoff(1, 8, jitter=0), clock=clock, on_failure=failures.append)
+    )
+    for delay in (1, 2, 4):
+        await settle()
+        assert clock.sleepers == 1
+        clock.advance(delay)
+    await asyncio.wait_for(running, 30)
+    assert starts == [0, 1, 3, 7]
+    assert [str(error) for error in failures] == ["boom"] * 3
+    assert caplog.text.count("task failed") == 3
+
+
+async def test_health_makes_the_delays_start_over() -> None:
+    clock, starts = FakeClock(), []
+
+    async def task() -> None:
+        starts.append(clock.monotonic())
+        await clock.sleep(200)
+        raise RuntimeError("boom")
+
+    running = asyncio.create_task(supervise("t", task, backoff=Backoff(1, 8, jitter=0), clock=clock))
+    for _ in range(3):
+        await settle()
+        clock.advance(200)
+        await settle()
+        clock.advance(1)
+    await settle()
+    assert starts == [0, 201, 402, 603]
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+async def test_cancellation_goes_through() -> None:
+    running = asyncio.create_task(supervise("t", lambda: asyncio.sleep(3600), clock=FakeClock()))
+    await settle()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_the_system_clock_runs() -> None:
+    clock = SystemClock()
+    before = clock.monotonic()
+    await clock.sleep(0)
+    assert clock.monotonic() >= before
+    assert clock.now().utcoffset() is not None
+
+
+async def test_the_fake_clock_wakes_in_order() -> None:
+    clock, woken = FakeClock(), []
+
+    async def sleeper(seconds: float) -> None:
+        await clock.sleep(seconds)
+        woken.append(seconds)
+
+    tasks = [asyncio.create_task(sleeper(seconds)) for seconds in (3, 1, 2, 0)]
+    await settle()
+    clock.advance(2)
+    await settle()
+    assert woken == [0, 1, 2]
+    clock.advance(1)
+    await asyncio.gather(*tasks)
+    assert woken == [0, 1, 2, 3]
