@@ -162,3 +162,14 @@ def _answers(api: Api) -> bool:
     if not api.ready():
         raise NotYetError(f"https://{api.host}:{api.port}/readyz does not say ok")
     return True
+
+
+def make_namespace(api: Api, name: str) -> None:
+    """A namespace in a plane, waited for until pods can be created in it."""
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+    def probe() -> None:
+        if api.find("ServiceAccount", "default", name) is None:
+            raise NotYetError("no default ServiceAccount")
+
+    until(f"namespace {name} to be usable", probe, seconds=20)

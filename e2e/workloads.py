@@ -191,3 +191,9 @@ def host_pod_of(host: Api, virtual: Obj, work: str) -> Obj:
     if len(found) != 1:
         raise NotYetError(f"{len(found)} host pods for virtual pod {virtual['metadata']['name']}")
     return found[0]
+
+
+def expect(holds: bool, seen: str) -> None:
+    """Inside a wait: go on waiting, with what was seen, until it holds."""
+    if not holds:
+        raise NotYetError(seen)

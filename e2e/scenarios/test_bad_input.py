@@ -1,0 +1,160 @@
+"""Bad input: refused at the door with the field and the reason, or answered by a condition; nothing else changes."""
+
+from typing import Any
+
+import pytest
+
+from e2e import machine, tenants, workloads
+from e2e.api import Api, ApiError, Obj
+from e2e.poll import until
+from e2e.tenants import GPU, Tenant
+
+REFUSED_NAMES = (
+    "system",
+    "bulkhead-system",
+    "kube-system",
+    "team-work",
+    "E2E-ALICE",
+    "a" * 253,
+    "a" * 41,
+    "-a",
+    "1a",
+    "a.b",
+    "a_b",
+    "",
+)
+
+REFUSED_SPECS: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("negative quota", {"quota": {"resources": {GPU: {"nominal": -1}}}}, "nominal"),
+    ("quota of the wrong type", {"quota": {"resources": {GPU: {"nominal": ["many"]}}}}, "nominal"),
+    ("unknown mode", {"scheduling": {"mode": "Magic"}}, "mode"),
+    ("version that is no version", {"kubernetesVersion": "latest; rm -rf /"}, "kubernetesVersion"),
+    ("replicas out of range", {"controlPlane": {"replicas": 2}}, "replicas"),
+    ("unknown Pod Security level", {"isolation": {"podSecurity": "open"}}, "podSecurity"),
+)
+
+UNSATISFIABLE: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("unknown class", {"tenant_class": "no-such-class"}, "UnknownClass"),
+    ("impossible quota", {"quota": {"resources": {"example.com/unobtainium": {"nominal": 1}}}}, "ImpossibleQuota"),
+    ("version that cannot be had", {"kubernetesVersion": "v1.99.0"}, "VersionUnavailable"),
+)
+
+
+@pytest.mark.parametrize("name", REFUSED_NAMES)
+def test_a_bad_name_is_refused_by_the_api_server(host: Api, name: str) -> None:
+    with pytest.raises(ApiError) as refusal:
+        host.create(tenants.manifest(name))
+    assert refusal.value.status in {400, 422}
+    assert "name" in refusal.value.message
+
+
+@pytest.mark.parametrize(("title", "spec", "field"), REFUSED_SPECS, ids=[item[0] for item in REFUSED_SPECS])
+def test_a_bad_spec_is_refused_with_its_field(host: Api, title: str, spec: dict[str, Any], field: str) -> None:
+    manifest = tenants.manifest("e2e-refused")
+    manifest["spec"] |= spec
+    with pytest.raises(ApiError) as refusal:
+        host.create(manifest)
+    assert refusal.value.status in {400, 422}, title
+    assert field in refusal.value.message
+
+
+@pytest.mark.parametrize(("title", "spec", "reason"), UNSATISFIABLE, ids=[item[0] for item in UNSATISFIABLE])
+def test_what_cannot_be_had_gives_a_fixed_reason_and_changes_nothing(
+    host: Api, fresh_name: str, title: str, spec: dict[str, Any], reason: str
+) -> None:
+    manifest = tenants.manifest(fresh_name, tenant_class=spec.get("tenant_class", "standard"))
+    manifest["spec"] |= {key: value for key, value in spec.items() if key != "tenant_class"}
+    host.create(manifest)
+    item = tenants.wait_condition(host, fresh_name, "Ready", status="False", reason=reason)
+    assert item["message"], title
+    assert [rest for rest in tenants.leftovers(host, fresh_name) if not rest.startswith("Tenant")] == []
+
+
+def test_an_unsatisfiable_change_leaves_a_running_tenant_alone(host: Api, fresh_name: str) -> None:
+    tenant = tenants.create(host, fresh_name, gpus=1)
+    before = host.get("Pod", "plane-0", tenant.plane)["metadata"]["uid"]
+    host.patch("Tenant", fresh_name, {"spec": {"quota": {"resources": {"example.com/unobtainium": {"nominal": 1}}}}})
+    tenants.wait_condition(host, fresh_name, "Ready", status="False", reason="ImpossibleQuota")
+    assert host.get("Pod", "plane-0", tenant.plane)["metadata"]["uid"] == before
+    assert tenant.api.ready()
+
+
+def test_a_namespace_of_somebody_else_is_never_adopted(host: Api, fresh_name: str) -> None:
+    host.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"bh-{fresh_name}"}})
+    try:
+        host.create(tenants.manifest(fresh_name))
+        tenants.wait_condition(host, fresh_name, "Ready", status="False", reason="NamespaceTaken")
+        assert not host.list("Secret", f"bh-{fresh_name}")
+        host.delete("Tenant", fresh_name)
+        until("the tenant to go", lambda: workloads.expect(host.find("Tenant", fresh_name) is None, "there"), seconds=30)
+        assert host.find("Namespace", f"bh-{fresh_name}") is not None
+    finally:
+        host.delete("Namespace", f"bh-{fresh_name}")
+
+
+def odd_pods() -> list[Obj]:
+    """Pods that no honest tenant writes."""
+    container = {"name": "main", "image": workloads.BUSYBOX, "command": ["sleep", "60"]}
+
+    def made(name: str, **spec: Any) -> Obj:
+        body = {"containers": [container], **spec}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": body}
+
+    long = made("a" * 253)
+    dotted = made("a.b.c")
+    annotated = made("annotated")
+    annotated["metadata"]["annotations"] = {
+        "bulkhead.dev/virtual-uid": "x",
+        "bulkhead.dev/tenant-uid": "y",
+        "big": "z" * 200_000,
+    }
+    annotated["metadata"]["labels"] = {"bulkhead.dev/managed-by": "syncer", "bulkhead.dev/virtual-uid": "x"}
+    return [
+        long,
+        dotted,
+        annotated,
+        made("host-network", hostNetwork=True),
+        made("host-pid", hostPID=True),
+        made("host-path", volumes=[{"name": "root", "hostPath": {"path": "/"}}]),
+        made("privileged", containers=[container | {"securityContext": {"privileged": True}}]),
+        made("pinned", nodeName="no-such-node"),
+        made("pinned-real", nodeName=machine.NODE),
+        made("no-such-image", containers=[container | {"image": "docker.io/library/none:0"}]),
+        made("missing-secret", containers=[container | {"envFrom": [{"secretRef": {"name": "missing"}}]}]),
+        made("class", runtimeClassName="no-such-class"),
+        made("many", containers=[container | {"name": f"c{number}"} for number in range(60)]),
+    ]
+
+
+def test_nothing_a_tenant_submits_crashes_the_syncer(host: Api, alice: Tenant) -> None:
+    before = syncer_restarts(host, alice)
+    names = []
+    for pod in odd_pods():
+        names.append(pod["metadata"]["name"])
+        try:
+            alice.api.create(pod)
+        except ApiError as exc:
+            assert exc.status in {400, 403, 422}  # the tenant's own API server may refuse first
+    alice.api.create(workloads.pod("plain"))
+    workloads.wait_running(alice.api, "plain", seconds=60)
+    for name in ("host-network", "host-pid", "host-path", "privileged"):
+        pod = alice.api.find("Pod", name, "default")
+        if pod is not None:
+            until(f"{name} to be refused", lambda name=name: refused(alice, name), seconds=30)  # type: ignore[misc]
+            assert host.list("Pod", alice.work, labels=f"bulkhead.dev/virtual-uid={pod['metadata']['uid']}") == []
+    assert syncer_restarts(host, alice) == before
+    for name in [*names, "plain"]:
+        alice.api.delete("Pod", name, "default", grace=0)
+
+
+def refused(tenant: Tenant, name: str) -> None:
+    item = workloads.condition(tenant.api.get("Pod", name, "default"), "PodScheduled") or {}
+    workloads.expect(item.get("status") == "False" and bool(item.get("message")), str(item))
+
+
+def syncer_restarts(host: Api, tenant: Tenant) -> list[tuple[str, int]]:
+    pods = host.list("Pod", tenant.plane, labels="bulkhead.dev/component=syncer")
+    return [
+        (pod["metadata"]["uid"], sum(int(item["restartCount"]) for item in pod["status"].get("containerStatuses") or []))
+        for pod in pods
+    ]

@@ -1,0 +1,80 @@
+"""Deletion leaves nothing: of a healthy tenant, of one with a broken plane, in mid-provisioning, and with the controller killed."""
+
+import signal
+
+from bulkhead.api import names
+from e2e import machine, tenants, workloads
+from e2e.api import Api
+from e2e.chaos.faults import component_processes, kill
+from e2e.poll import until
+
+
+def test_a_tenant_with_work_goes_without_a_trace(host: Api, fresh_name: str) -> None:
+    tenant = tenants.create(host, fresh_name, gpus=2)
+    tenant.api.create(workloads.pod("busy", workloads.pod_spec(gpus=1)))
+    workloads.wait_running(tenant.api, "busy")
+    volumes = [item["spec"]["volumeName"] for item in host.list("PersistentVolumeClaim", tenant.plane)]
+    assert volumes
+    tenants.remove(host, fresh_name)
+    for volume in volumes:
+        until(f"volume {volume} to go", lambda volume=volume: gone(host, volume), seconds=30)  # type: ignore[misc]
+
+
+def test_a_tenant_with_a_broken_plane_goes_without_a_trace(host: Api, fresh_name: str) -> None:
+    tenant = tenants.create(host, fresh_name, gpus=2)
+    tenant.api.create(workloads.pod("busy"))
+    workloads.wait_running(tenant.api, "busy")
+    uid = host.get("Pod", "plane-0", tenant.plane)["metadata"]["uid"]
+    stopped = machine.processes_of_pod(uid, "etcd") + machine.processes_of_pod(uid, "kube-apiserver")
+    assert stopped
+    for process in stopped:
+        process.send(signal.SIGSTOP)
+    tenants.remove(host, fresh_name, seconds=150)
+
+
+def test_deletion_in_mid_provisioning_leaves_nothing(host: Api, fresh_name: str) -> None:
+    host.create(tenants.manifest(fresh_name, gpus=1))
+    space = names.plane_namespace(fresh_name)
+    until("provisioning to begin", lambda: host.get("Namespace", space), seconds=30, interval=0.05)
+    assert not tenants.is_ready(host.get("Tenant", fresh_name))
+    tenants.remove(host, fresh_name)
+
+
+def test_deletion_at_once_leaves_nothing(host: Api, fresh_name: str) -> None:
+    host.create(tenants.manifest(fresh_name, gpus=1))
+    tenants.remove(host, fresh_name)
+
+
+def test_deletion_goes_on_after_the_controller_was_killed(host: Api, fresh_name: str) -> None:
+    tenants.create(host, fresh_name, gpus=1)
+    host.delete("Tenant", fresh_name)
+    proven, text = kill(component_processes(host, names.SYSTEM_NAMESPACE, "bulkhead-controller", "controller"), "controller")
+    assert proven, text
+    tenants.wait_gone(host, fresh_name, seconds=150)
+
+
+def test_a_deleted_virtual_pod_takes_its_host_pod_along_and_the_other_way_round(host: Api, alice: tenants.Tenant) -> None:
+    alice.api.create(workloads.pod("short"))
+    virtual = workloads.wait_running(alice.api, "short")
+    mirror = workloads.host_pod_of(host, virtual, alice.work)
+    alice.api.delete("Pod", "short", "default")
+    workloads.wait_pod_gone(host, mirror["metadata"]["name"], namespace=alice.work)
+    workloads.wait_pod_gone(alice.api, "short")
+
+    alice.api.create(workloads.pod("evicted"))
+    virtual = workloads.wait_running(alice.api, "evicted")
+    mirror = workloads.host_pod_of(host, virtual, alice.work)
+    host.delete("Pod", mirror["metadata"]["name"], alice.work)
+
+    def ended() -> None:
+        current = alice.api.find("Pod", "evicted", "default")
+        same = current is not None and current["metadata"]["uid"] == virtual["metadata"]["uid"]
+        running = same and current is not None and current["status"].get("phase") == "Running"
+        workloads.expect(not running, "the virtual pod still says Running")
+
+    until("the virtual pod to show that its host pod ended", ended, seconds=60)
+    alice.api.delete("Pod", "evicted", "default", grace=0)
+
+
+def gone(host: Api, volume: str) -> None:
+    workloads.expect(host.find("PersistentVolume", volume) is None, "still there")

@@ -1,0 +1,97 @@
+"""Drift: whatever the controller made and somebody deletes comes back, and the tenant works as before."""
+
+import pytest
+
+from e2e import tenants, workloads
+from e2e.api import Api, Obj
+from e2e.poll import until
+from e2e.tenants import Tenant
+
+# Everything of a tenant but its CAs' keys, whose loss renews all certificates and is tested last.
+KINDS = (
+    "ConfigMap",
+    "ServiceAccount",
+    "Role",
+    "RoleBinding",
+    "NetworkPolicy",
+    "ResourceQuota",
+    "LimitRange",
+    "Service",
+    "Deployment",
+    "StatefulSet",
+    "Secret",
+)
+
+
+@pytest.fixture(scope="module")
+def drifting(host: Api) -> tenants.Tenant:
+    tenants.remove(host, "e2e-drift")
+    return tenants.create(host, "e2e-drift", gpus=2)
+
+
+def owned(host: Api, tenant: Tenant, kind: str) -> list[Obj]:
+    """What the controller made: labelled as Bulkhead's for this tenant, and not a mirror of the syncer's."""
+    labels = f"app.kubernetes.io/managed-by=bulkhead,bulkhead.dev/tenant={tenant.name},!bulkhead.dev/managed-by"
+    return [item for space in (tenant.plane, tenant.work) for item in host.list(kind, space, labels=labels)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_deleted_objects_return(host: Api, drifting: Tenant, kind: str) -> None:
+    before = [item for item in owned(host, drifting, kind) if not item["metadata"]["name"].startswith("pki-ca-")]
+    assert before, f"the controller made no {kind}"
+    for item in before:
+        host.delete(kind, item["metadata"]["name"], item["metadata"]["namespace"])
+    for item in before:
+        until(f"{kind} {item['metadata']['name']} to return", lambda item=item: returned(host, kind, item), seconds=60)  # type: ignore[misc]
+    tenants.wait_ready(host, [drifting.name], seconds=120)
+
+
+def test_a_deleted_service_range_returns(host: Api, drifting: Tenant) -> None:
+    before = host.get("ServiceCIDR", drifting.plane)
+    host.delete("ServiceCIDR", drifting.plane)
+    # A range in use stays until it is empty; either way the tenant's own range is there and usable.
+    current = until("the range to be there", lambda: host.get("ServiceCIDR", drifting.plane), seconds=60)
+    assert current["spec"] == before["spec"]
+
+
+def test_a_deleted_work_namespace_returns_with_its_pods(host: Api, drifting: Tenant) -> None:
+    drifting.api.create(workloads.pod("survivor"))
+    workloads.wait_running(drifting.api, "survivor")
+    before = host.get("Namespace", drifting.work)["metadata"]["uid"]
+    host.delete("Namespace", drifting.work)
+
+    def probe() -> None:
+        current = host.get("Namespace", drifting.work)
+        workloads.expect(current["metadata"]["uid"] != before, "the former namespace is still there")
+        workloads.expect(bool(host.list("ResourceQuota", drifting.work)), "no quota yet")
+        workloads.expect(bool(host.list("NetworkPolicy", drifting.work)), "no policies yet")
+
+    until("the work namespace to return", probe, seconds=90)
+    tenants.wait_ready(host, [drifting.name], seconds=120)
+    drifting.api.create(workloads.pod("after"))
+    workloads.wait_running(drifting.api, "after", seconds=60)
+
+
+def test_a_killed_plane_comes_back_with_its_data(host: Api, drifting: Tenant) -> None:
+    kept = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept", "namespace": "default"}, "data": {"a": "b"}}
+    drifting.api.apply(kept)
+    before = host.get("Pod", "plane-0", drifting.plane)["metadata"]["uid"]
+    host.delete("Pod", "plane-0", drifting.plane, grace=0)
+
+    def probe() -> None:
+        pod = host.get("Pod", "plane-0", drifting.plane)
+        workloads.expect(pod["metadata"]["uid"] != before and workloads.pod_ready(pod), workloads.describe(pod))
+
+    until("a new plane pod", probe, seconds=90)
+    until("the ConfigMap to be readable", lambda: drifting.api.get("ConfigMap", "kept", "default"), seconds=30)
+    tenants.wait_ready(host, [drifting.name], seconds=60)
+
+
+def test_the_drifting_tenant_goes_without_a_trace(host: Api, drifting: Tenant) -> None:
+    tenants.remove(host, drifting.name)
+
+
+def returned(host: Api, kind: str, before: Obj) -> None:
+    current = host.get(kind, before["metadata"]["name"], before["metadata"]["namespace"])
+    fresh = current["metadata"]["uid"] != before["metadata"]["uid"]
+    workloads.expect(fresh and not current["metadata"].get("deletionTimestamp"), "the deleted object is still there")
