@@ -1,0 +1,53 @@
+"""Starts the syncer: `python -m syncer`, in a pod without any argument, elsewhere with the paths given."""
+
+import argparse
+import asyncio
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvloop
+
+from bulkhead.kube.errors import ConfigError
+from bulkhead.kube.kubeconfig import KubeConfig
+from syncer import logs
+from syncer.session import Places, run_until_signal
+from syncer.settings import DEFAULT_PATH, SettingsError, load
+
+_log = logging.getLogger("syncer")
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bulkhead-syncer", description="Mirror one tenant's plane onto the host cluster.")
+    parser.add_argument("--settings", type=Path, default=DEFAULT_PATH, help="settings file (default: %(default)s)")
+    parser.add_argument(
+        "--pki", type=Path, default=Path("/etc/bulkhead/pki"), help="folder with kubeconfig and shim certificates"
+    )
+    parser.add_argument("--host-kubeconfig", type=Path, default=None, help="default: the pod's service account")
+    parser.add_argument("--listen", default="0.0.0.0", help="address of shim and probes (default: all)")  # noqa: S104 -- in a pod
+    parser.add_argument("--probe-port", type=int, default=8080, help="port of /livez, /readyz and /metrics")
+    parser.add_argument("--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until told to stop; the exit code says how it went."""
+    options = _options(arguments)
+    try:
+        settings = load(options.settings)
+        logs.configure(settings.tenant, options.log_level)
+        plane = KubeConfig.from_file(options.pki / "kubeconfig", hostile=True)
+        host = KubeConfig.from_file(options.host_kubeconfig) if options.host_kubeconfig else KubeConfig.in_cluster()
+    except (SettingsError, ConfigError) as error:
+        sys.stderr.write(f"bulkhead-syncer: {error}\n")
+        return 2
+    places = Places(options.pki, options.listen, options.listen, options.probe_port)
+    _log.info("starting", extra={"detail": {"work_namespace": settings.work_namespace}})
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run_until_signal(settings, plane, host, places))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

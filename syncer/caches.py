@@ -1,0 +1,273 @@
+"""The watched copies of both sides, and how a change on either becomes a key in the queue.
+
+Nothing is decided here. Virtual ConfigMaps and Secrets are watched as metadata only, and so are their host copies: bodies are
+read when a pod needs them, so a tenant's flood of ConfigMaps is not a flood of memory here.
+
+    virtual: pods services namespaces* configmaps* secrets* nodes     (* metadata only)
+    host:    pods services configmaps* secrets* of the work namespace, marked; nodes of the pool; events; quota
+    change ──> Item(kind, virtual key) ──> queue, fresh when told by an event, backfill when found by a list
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from bulkhead.api import labels as marks
+from bulkhead.kube.client import Client
+from bulkhead.kube.informer import Change, Informer
+from bulkhead.kube.objects import Key, Meta, Obj, Resource
+from bulkhead.kube.resources import (
+    CONFIG_MAPS,
+    ENDPOINT_SLICES,
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    RESOURCE_QUOTAS,
+    SECRETS,
+    SERVICES,
+)
+from bulkhead.work.queue import KeyedQueue, Lane
+from syncer import metrics
+from syncer.settings import Settings
+from syncer.translate import origin, tokens
+from syncer.translate.metadata import Identity
+from syncer.translate.view import ServiceEnv, ServicePort, TenantView, Toleration
+
+_MIB: Final = 1024 * 1024
+SILENT_SECONDS: Final = 150.0
+MIRRORED: Final[Mapping[str, Resource]] = {
+    "Pod": PODS,
+    "Service": SERVICES,
+    "ConfigMap": CONFIG_MAPS,
+    "Secret": SECRETS,
+    "EndpointSlice": ENDPOINT_SLICES,
+}
+
+
+class Item(NamedTuple):
+    """One unit of work: a kind of work and the virtual key that it is about."""
+
+    kind: str
+    key: Key
+
+
+Queue = KeyedQueue[Item]
+Listener = Callable[[Change], None]
+
+
+class Caches:
+    """Informers of both sides and what is derived from them."""
+
+    def __init__(self, settings: Settings, virtual: Client, host: Client, queue: Queue) -> None:
+        self.settings = settings
+        self._queue = queue
+        self._static = _static_view(settings)
+        self._view: TenantView | None = None
+        # Others who want to hear of raw changes: (side, kind) -> listeners.
+        self.listeners: dict[tuple[str, str], list[Listener]] = {}
+        self._refers: Callable[[str, Key], bool] = lambda _kind, _key: True
+        self.virtual = self._virtual_side(virtual)
+        self.host = self._host_side(host)
+
+    def _virtual_side(self, client: Client) -> dict[str, Informer]:
+        def make(r: Resource, on_change: Listener, *, lean: bool = False, mib: int = 64) -> Informer:
+            return Informer(client, r, on_change=on_change, metadata_only=lean, max_bytes=mib * _MIB)
+
+        return {
+            "Pod": make(PODS, self._told("Pod"), mib=128),
+            "Service": make(SERVICES, self._told("Service")),
+            "EndpointSlice": make(ENDPOINT_SLICES, self._told("EndpointSlice")),
+            "Namespace": make(NAMESPACES, self._namespace_changed, lean=True),
+            "ConfigMap": make(CONFIG_MAPS, self._told("ConfigMap", referenced=True), lean=True),
+            "Secret": make(SECRETS, self._told("Secret", referenced=True), lean=True),
+            "Node": make(NODES, self._told("Node")),
+        }
+
+    def _host_side(self, client: Client) -> dict[str, Informer]:
+        work = self.settings.work_namespace
+        marked = f"{marks.SYNCED}={marks.SYNCED_BY_SYNCER}"
+        pool = ",".join(f"{key}={value}" for key, value in sorted(self.settings.nodes.selector.items())) or None
+
+        def make(r: Resource, *, lean: bool = False) -> Informer:
+            changed = self._mirror_changed(r.kind)
+            return Informer(client, r, namespace=work, label_selector=marked, on_change=changed, metadata_only=lean)
+
+        return {
+            "Pod": make(PODS),
+            "Service": make(SERVICES),
+            "EndpointSlice": make(ENDPOINT_SLICES),
+            "ConfigMap": make(CONFIG_MAPS, lean=True),
+            "Secret": make(SECRETS, lean=True),
+            "Node": Informer(client, NODES, label_selector=pool, on_change=self._host_node_changed),
+            "ResourceQuota": Informer(client, RESOURCE_QUOTAS, namespace=work, on_change=self._plain("ResourceQuota")),
+            "Event": Informer(
+                client, EVENTS, namespace=work, field_selector="involvedObject.kind=Pod", on_change=self._plain("Event"),
+                max_bytes=16 * _MIB,
+            ),
+        }  # fmt: skip
+
+    def refers(self, predicate: Callable[[str, Key], bool]) -> None:
+        """Tell which ConfigMaps and Secrets matter: only their changes become work."""
+        self._refers = predicate
+
+    def listen(self, side: str, kind: str, listener: Listener) -> None:
+        """Hear every change of one kind on one side."""
+        self.listeners.setdefault((side, kind), []).append(listener)
+
+    # -- readiness
+
+    async def synced(self) -> None:
+        """Wait until everything was listed once."""
+        for informer in (*self.virtual.values(), *self.host.values()):
+            await informer.synced()
+
+    def unready(self) -> list[str]:
+        """What is not synced or has been silent for too long; also sets the metric per side."""
+        missing: list[str] = []
+        for side, informers in (("virtual", self.virtual), ("host", self.host)):
+            late = [kind for kind, each in informers.items() if not each.has_synced or each.silence() > SILENT_SECONDS]
+            metrics.SYNCED.labels(side).set(0 if late else 1)
+            missing += [f"{side} {kind}" for kind in late]
+        return missing
+
+    # -- looking up
+
+    def host_key(self, kind: str, key: Key) -> Key:
+        """The key on the host of a virtual object."""
+        return Key(self.settings.work_namespace, self._static.host_name(kind, key.namespace, key.name))
+
+    def virtual_pod(self, key: Key) -> Obj | None:
+        """The virtual pod as last seen."""
+        return self.virtual["Pod"].store.get(key)
+
+    def host_pod(self, key: Key) -> Obj | None:
+        """The marked host pod of a virtual key as last seen."""
+        return self.host["Pod"].store.get(self.host_key("Pod", key))
+
+    def origin(self, meta: Meta) -> Identity | None:
+        """Whose mirror a host object is; None for one that only looks like ours."""
+        return origin.of_host(
+            {"metadata": {"name": meta.name, "labels": meta.labels, "annotations": meta.annotations}}, self._static
+        )
+
+    def namespace_ending(self, namespace: str) -> bool:
+        """Whether the virtual namespace is being deleted or gone."""
+        meta = self.virtual["Namespace"].store.meta(Key("", namespace))
+        return meta is None or meta.deleting
+
+    def view(self) -> TenantView:
+        """What translation may know now; built again only after something in it changed."""
+        if self._view is None:
+            self._view = self._build_view()
+        return self._view
+
+    def _build_view(self) -> TenantView:
+        services: dict[str, list[ServiceEnv]] = {}
+        for service in self.virtual["Service"].store.objects():
+            env = _service_env(service)
+            if env is not None:
+                services.setdefault(str(service["metadata"].get("namespace", "")), []).append(env)
+        spaces = self.virtual["Namespace"].store.metas()
+        return replace(
+            self._static,
+            services={name: tuple(sorted(found, key=lambda each: each.name)) for name, found in services.items()},
+            namespace_labels={meta.name: dict(meta.labels or {}) for meta in spaces},
+            nodes=frozenset(key.name for key in self.host["Node"].store.keys()),
+        )
+
+    # -- changes
+
+    def _tell(self, side: str, kind: str, change: Change) -> None:
+        for listener in self.listeners.get((side, kind), ()):
+            listener(change)
+
+    def _told(self, kind: str, *, referenced: bool = False) -> Listener:
+        def changed(change: Change) -> None:
+            if kind == "Service":
+                self._view = None
+            self._tell("virtual", kind, change)
+            if not referenced or self._refers(kind, change.key):
+                self._queue.add(Item(kind, change.key), _lane(change))
+
+        return changed
+
+    def _plain(self, kind: str) -> Listener:
+        return lambda change: self._tell("host", kind, change)
+
+    def _mirror_changed(self, kind: str) -> Listener:
+        def changed(change: Change) -> None:
+            self._tell("host", kind, change)
+            who = self.origin(change.meta)
+            if who is None:
+                return
+            if who.kind == tokens.KIND:
+                self._queue.add(Item("Pod", Key(who.namespace, who.name.rpartition(".")[0])), _lane(change))
+            elif who.kind == kind:
+                self._queue.add(Item(kind, Key(who.namespace, who.name)), _lane(change))
+
+        return changed
+
+    def _namespace_changed(self, change: Change) -> None:
+        self._view = None
+        self._tell("virtual", "Namespace", change)
+        if change.kind == "modified":
+            for key in self.virtual["Pod"].store.keys():
+                if key.namespace == change.key.name:
+                    self._queue.add(Item("Pod", key), Lane.BACKFILL)
+
+    def _host_node_changed(self, change: Change) -> None:
+        if change.kind != "modified":
+            self._view = None
+        self._tell("host", "Node", change)
+        self._queue.add(Item("Node", change.key), _lane(change))
+
+
+def _lane(change: Change) -> Lane:
+    return Lane.BACKFILL if change.relist else Lane.FRESH
+
+
+def _static_view(settings: Settings) -> TenantView:
+    return TenantView(
+        tenant=settings.tenant,
+        tenant_uid=settings.tenant_uid,
+        cluster_domain=settings.cluster_domain,
+        dns_address=settings.dns_address,
+        api_address=settings.api_address,
+        shim_address=settings.shim_address,
+        shim_port=settings.shim_port,
+        service_slice=settings.service_slice,
+        pod_security=settings.pod_security,
+        enforced_node_selector=settings.enforced_node_selector,
+        enforced_tolerations=tuple(_toleration(each) for each in settings.enforced_tolerations),
+        runtime_class=settings.runtime_class_name or "",
+        allowed_runtime_classes=frozenset(settings.allowed_runtime_classes),
+        priority_class=settings.priority_class_name or "",
+        allowed_priority_classes=frozenset(settings.allowed_priority_classes),
+        gpu_resources=frozenset(settings.gpu_resources),
+        max_token_seconds=settings.token_seconds,
+    )
+
+
+def _toleration(plain: dict[str, object]) -> Toleration:
+    seconds = plain.get("tolerationSeconds")
+    return Toleration(
+        key=str(plain.get("key", "")),
+        operator=str(plain.get("operator", "Equal")),
+        value=str(plain.get("value", "")),
+        effect=str(plain.get("effect", "")),
+        toleration_seconds=seconds if isinstance(seconds, int) else None,
+    )
+
+
+def _service_env(service: Obj) -> ServiceEnv | None:
+    spec = service.get("spec")
+    address = spec.get("clusterIP") if isinstance(spec, dict) else None
+    if not isinstance(spec, dict) or not isinstance(address, str) or address in {"", "None"}:
+        return None
+    ports = tuple(
+        ServicePort(str(port.get("name") or ""), int(port["port"]), str(port.get("protocol") or "TCP"))
+        for port in spec.get("ports") or ()
+        if isinstance(port, dict) and isinstance(port.get("port"), int)
+    )
+    return ServiceEnv(str(service["metadata"].get("name", "")), address, ports)

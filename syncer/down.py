@@ -1,0 +1,141 @@
+"""Writes to the host: create, update, delete of mirrored objects. Every one passes the write budget.
+
+Never adopts an object without our markers, never deletes without a UID precondition, and never deletes while the plane is
+quarantined. All of it may be repeated after a crash: a create that meets our own object of the same virtual UID is done.
+
+Of ConfigMaps and Secrets the hash of what was last wanted stands in an annotation: their host bodies are not kept here, and an
+object that did not change costs neither a write nor a read, not even after a restart.
+"""
+
+import hashlib
+import logging
+from typing import Any, Final
+
+import msgspec
+
+from bulkhead.api import labels as marks
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound
+from bulkhead.kube.objects import Key, Meta, Obj, Resource, key_of
+from syncer import metrics
+from syncer.budget import WriteBudget
+from syncer.identity import PlaneIdentity
+from syncer.logs import about
+from syncer.translate import Reason, TenantView, Untranslatable, origin
+
+_log = logging.getLogger(__name__)
+
+WANTED: Final = "bulkhead.dev/wanted"
+_encode: Final = msgspec.json.Encoder(order="sorted").encode
+
+
+class Again(Exception):  # noqa: N818 -- a request, not a failure
+    """The world has to move first: look at the key again in so many seconds."""
+
+    def __init__(self, seconds: float, why: str) -> None:
+        super().__init__(why)
+        self.seconds = seconds
+
+
+class Stale(Exception):  # noqa: N818 -- reads as a state
+    """The host object of this name belongs to an earlier virtual object; it has to go first."""
+
+    def __init__(self, host: Obj) -> None:
+        super().__init__("host object of an earlier virtual object")
+        self.host = host
+
+
+def digest(desired: Obj) -> str:
+    """What `WANTED` holds for an object."""
+    return hashlib.sha256(_encode(desired)).hexdigest()[:32]
+
+
+def stamped(desired: Obj) -> Obj:
+    """`desired` with the hash of itself."""
+    meta = desired["metadata"]
+    return desired | {"metadata": meta | {"annotations": (meta.get("annotations") or {}) | {WANTED: digest(desired)}}}
+
+
+def up_to_date(desired: Obj, host: Meta) -> bool:
+    """Whether the host object was made of the same wish."""
+    return host.annotation(WANTED) == digest(desired)
+
+
+class HostWriter:
+    """The only place that writes mirrored objects on the host."""
+
+    def __init__(self, client: Client, budget: WriteBudget, identity: PlaneIdentity) -> None:
+        self._client = client
+        self._budget = budget
+        self._identity = identity
+
+    async def create(self, r: Resource, desired: Obj, view: TenantView) -> Obj:
+        """Create, or find that it was created before; `Stale` when an older one is in the way."""
+        await self._count(r, "create")
+        try:
+            made = await self._client.create(r, desired)
+        except AlreadyExists:
+            return await self._adopt(r, desired, view)
+        _log.info("host object created", extra=about(r.kind, _origin_key(desired), host=made["metadata"]["name"]))
+        return made
+
+    async def _adopt(self, r: Resource, desired: Obj, view: TenantView) -> Obj:
+        key = key_of(desired)
+        try:
+            found = await self._client.get(r, key.name, key.namespace)
+        except NotFound as error:
+            raise Again(0.1, "host object went while it was looked at") from error
+        who = origin.of_host(found, view)
+        if who is None:
+            raise Untranslatable(
+                Reason.NAME_TAKEN, "an object that the platform did not make has this object's place on the host"
+            )
+        if who.uid != desired["metadata"]["labels"][marks.VIRTUAL_UID]:
+            raise Stale(found)
+        if found["metadata"].get("deletionTimestamp"):
+            raise Again(0.5, "host object is still being deleted")
+        return found
+
+    async def replace(self, r: Resource, desired: Obj, uid: str) -> Obj:
+        """Write an object whole, if it is still the one with this UID."""
+        await self._count(r, "update")
+        return await self._client.replace(r, desired | {"metadata": desired["metadata"] | {"uid": uid}})
+
+    async def patch(
+        self, r: Resource, key: Key, body: Any, *, subresource: str | None = None, content_type: str | None = None
+    ) -> Obj:
+        """Patch an object; the body carries the UID where that matters."""
+        await self._count(r, "patch")
+        if content_type is None:
+            return await self._client.patch(r, key.name, body, key.namespace, subresource=subresource)
+        return await self._client.patch(r, key.name, body, key.namespace, subresource=subresource, content_type=content_type)
+
+    async def delete(self, r: Resource, key: Key, uid: str, *, grace: int | None, why: str) -> bool:
+        """Delete one exact object. False when the plane cannot be trusted and so nothing was done."""
+        if not await self._identity.trusted():
+            _log.warning("host object kept: plane not trusted", extra=about(r.kind, key, why=why))
+            return False
+        await self._count(r, "delete")
+        try:
+            await self._client.delete(r, key.name, key.namespace, grace_seconds=grace, uid=uid)
+        except Conflict:
+            # Another object has the name by now; the one that was meant is gone.
+            return True
+        _log.info("host object deleted", extra=about(r.kind, key, why=why, grace=grace))
+        return True
+
+    async def look(self, r: Resource, key: Key) -> Obj | None:
+        """Read past the cache."""
+        try:
+            return await self._client.get(r, key.name, key.namespace)
+        except NotFound:
+            return None
+
+    async def _count(self, r: Resource, verb: str) -> None:
+        await self._budget.take()
+        metrics.HOST_WRITES.labels(r.kind, verb).inc()
+
+
+def _origin_key(desired: Obj) -> Key:
+    notes = desired["metadata"].get("annotations") or {}
+    return Key(notes.get(marks.VIRTUAL_NAMESPACE, ""), notes.get(marks.VIRTUAL_NAME, ""))

@@ -1,0 +1,150 @@
+"""Events in the plane: our own warnings, and the host's events about mirrored pods, in the tenant's words.
+
+Bounded in rate and in memory: a tenant that makes errors by the thousand gets some of them as events and all of them as a
+metric. An event that repeats is one event whose count grows, at most once a minute. A failing plane drops events, nothing
+else; they are never retried for ever.
+"""
+
+import hashlib
+import logging
+from collections import OrderedDict
+from typing import Final
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists, KubeError
+from bulkhead.kube.informer import Change
+from bulkhead.kube.objects import Key, Obj, key_of, uid_of
+from bulkhead.kube.resources import EVENTS
+from bulkhead.work.clock import Clock
+from bulkhead.work.queue import KeyedQueue, Lane, QueueClosed
+from syncer import metrics
+from syncer.caches import Caches
+from syncer.logs import about
+from syncer.translate import event as pure
+
+_log = logging.getLogger(__name__)
+
+RATE: Final = 10.0
+_QUEUED: Final = 1000
+_REMEMBERED: Final = 5000
+_REPEAT_SECONDS: Final = 60.0
+
+
+class Recorder:
+    """Writes events into the plane, one after the other."""
+
+    def __init__(self, caches: Caches, plane: Client, clock: Clock) -> None:
+        self._caches = caches
+        self._plane = plane
+        self._clock = clock
+        self._queue: KeyedQueue[Key] = KeyedQueue(max_keys=_QUEUED, clock=clock)
+        self._ours: dict[Key, Obj] = {}
+        self._repeats: OrderedDict[Key, tuple[float, int]] = OrderedDict()
+        self._passed: OrderedDict[Key, str] = OrderedDict()
+
+    # -- our own
+
+    def warn(self, obj: Obj, reason: str, message: str) -> None:
+        """Tell the tenant about one of its objects."""
+        about_key = key_of(obj)
+        text = hashlib.sha256(f"{uid_of(obj)}\0{reason}\0{message}".encode("utf-8", "replace")).hexdigest()[:16]
+        key = Key(about_key.namespace, f"{about_key.name[:230].rstrip('.-')}.{text}")
+        now = self._clock.monotonic()
+        last, count = self._repeats.pop(key, (float("-inf"), 0))
+        quiet = now - last < _REPEAT_SECONDS
+        self._repeats[key] = (last if quiet else now, count + 1)
+        if len(self._repeats) > _REMEMBERED:
+            self._repeats.popitem(last=False)
+        if quiet or self._caches.namespace_ending(about_key.namespace):
+            return
+        self._ours[key] = self._event(key, obj, reason, message, count + 1)
+        if not self._queue.add(key):
+            self._ours.pop(key, None)
+            metrics.EVENTS_DROPPED.inc()
+
+    def _event(self, key: Key, obj: Obj, reason: str, message: str, count: int) -> Obj:
+        stamp = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        meta = obj["metadata"]
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": key.name, "namespace": key.namespace},
+            "involvedObject": {
+                "apiVersion": obj.get("apiVersion", "v1"),
+                "kind": obj.get("kind", ""),
+                "namespace": key.namespace,
+                "name": meta.get("name", ""),
+                "uid": meta.get("uid", ""),
+            },
+            "reason": reason,
+            "message": message[:1024],
+            "type": "Warning",
+            "source": {"component": "bulkhead"},
+            "reportingComponent": "bulkhead",
+            "reportingInstance": "",
+            "firstTimestamp": stamp,
+            "lastTimestamp": stamp,
+            "count": count,
+        }
+
+    # -- the host's
+
+    def heard(self, change: Change) -> None:
+        """A host event came or was repeated."""
+        if change.kind == "deleted":
+            self._passed.pop(change.key, None)
+            return
+        if not self._queue.add(change.key, Lane.BACKFILL if change.relist else Lane.FRESH):
+            metrics.EVENTS_DROPPED.inc()
+
+    async def run(self) -> None:
+        """Write what waits, within the rate, for ever."""
+        while True:
+            try:
+                key = await self._queue.get()
+            except QueueClosed:
+                return
+            try:
+                event = self._ours.pop(key, None) or self._from_host(key)
+                if event is not None:
+                    await self._write(event)
+                    await self._clock.sleep(1 / RATE)
+            except KubeError as error:
+                metrics.EVENTS_DROPPED.inc()
+                _log.debug("event not written: %s", error, extra=about("Event", key))
+            except Exception:
+                # A hostile object must not end the recorder.
+                _log.exception("event not understood", extra=about("Event", key))
+            finally:
+                self._queue.done(key)
+
+    def _from_host(self, key: Key) -> Obj | None:
+        event = self._caches.host["Event"].store.get(key)
+        if event is None:
+            return None
+        version = str(event["metadata"].get("resourceVersion", ""))
+        if self._passed.get(key) == version:
+            return None
+        kind, name = pure.involved(event)
+        meta = self._caches.host["Pod"].store.meta(Key(key.namespace, name)) if kind == "Pod" else None
+        who = self._caches.origin(meta) if meta is not None else None
+        virtual = self._caches.virtual_pod(Key(who.namespace, who.name)) if who is not None else None
+        if who is None or virtual is None or uid_of(virtual) != who.uid or self._caches.namespace_ending(who.namespace):
+            return None
+        if (event.get("involvedObject") or {}).get("uid") not in {None, "", meta.uid if meta else ""}:
+            return None
+        self._passed[key] = version
+        if len(self._passed) > _REMEMBERED:
+            self._passed.popitem(last=False)
+        return pure.to_virtual(event, virtual, self._caches.view())
+
+    async def _write(self, event: Obj) -> None:
+        key = key_of(event)
+        metrics.VIRTUAL_WRITES.labels("Event", "create").inc()
+        try:
+            await self._plane.create(EVENTS, event)
+        except AlreadyExists:
+            news = {
+                name: event[name] for name in ("count", "lastTimestamp", "message", "series") if event.get(name) is not None
+            }
+            await self._plane.patch(EVENTS, key.name, news, key.namespace)

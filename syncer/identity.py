@@ -1,0 +1,205 @@
+"""Is this the plane that the host objects were made for, and not an older copy of it?
+
+The UID of the tenant's kube-system namespace and the highest revision seen are kept on the host, in the ConfigMap
+`plane-identity`. A plane with another UID, or one whose revision went back (restored, or etcd data lost), is quarantined:
+from then on nothing is deleted on the host, and an alarm is raised. The quarantine stays through restarts of the syncer,
+because the revision of a rolled-back plane grows past the recorded one in time. An operator ends it by deleting the
+ConfigMap; the plane as it then is becomes the one that counts.
+
+    before a host delete ──> trusted() ──> fresh read of kube-system ──> same UID? revision not behind? ──> go
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists, Forbidden, KubeError, NotFound
+from bulkhead.kube.objects import Obj
+from bulkhead.kube.resources import CONFIG_MAPS, EVENTS, NAMESPACES
+from bulkhead.work.clock import Clock
+from syncer import metrics
+
+_log = logging.getLogger(__name__)
+
+NAME: Final = "plane-identity"
+UID_KEY: Final = "clusterUID"
+REVISION_KEY: Final = "highestRevision"
+QUARANTINE_KEY: Final = "quarantine"
+FRESH_SECONDS: Final = 2.0
+RECORD_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """The plane as it answers now."""
+
+    uid: str
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The plane as the host remembers it."""
+
+    uid: str = ""
+    revision: int = 0
+    quarantine: str = ""
+
+
+def judge(recorded: Recorded, seen: Sighting) -> str:
+    """Why the plane cannot be trusted, or an empty text. Pure."""
+    if recorded.quarantine:
+        return recorded.quarantine
+    if recorded.uid and recorded.uid != seen.uid:
+        return f"plane changed identity: cluster UID was {recorded.uid}, is {seen.uid}"
+    if recorded.revision > seen.revision:
+        return f"plane went back in time: revision was {recorded.revision}, is {seen.revision}"
+    return ""
+
+
+class PlaneIdentity:
+    """Keeps the record and answers whether the plane may be believed about absences."""
+
+    def __init__(self, virtual: Client, host: Client, plane_namespace: str, clock: Clock) -> None:
+        self._virtual = virtual
+        self._host = host
+        self._namespace = plane_namespace
+        self._clock = clock
+        self._recorded = Recorded()
+        self._established = False
+        self._highest = 0
+        self._written = 0
+        self._checked = float("-inf")
+        self._turn = asyncio.Lock()
+
+    @property
+    def quarantine(self) -> str:
+        """Why nothing is deleted on the host, or an empty text."""
+        return self._recorded.quarantine
+
+    @property
+    def established(self) -> bool:
+        """Whether the plane was seen and compared with the record."""
+        return self._established
+
+    def saw(self, resource_version: str) -> None:
+        """Note the version of an object that the plane told of."""
+        if resource_version.isdigit():
+            self._highest = max(self._highest, int(resource_version))
+
+    async def trusted(self) -> bool:
+        """Whether the plane that answers right now is the one that the host objects belong to."""
+        async with self._turn:
+            if self._clock.monotonic() - self._checked > FRESH_SECONDS:
+                await self._check()
+            return self._established and not self._recorded.quarantine
+
+    async def establish(self) -> None:
+        """First look: read the record and compare, or make the record."""
+        async with self._turn:
+            await self._check()
+
+    async def keep(self) -> None:
+        """Write the highest revision from time to time, when it moved; and see an operator's all-clear. Runs for ever."""
+        while True:
+            await self._clock.sleep(RECORD_SECONDS)
+            try:
+                async with self._turn:
+                    await self._refresh()
+            except KubeError as error:
+                _log.warning("plane identity not recorded: %s", error)
+
+    async def flush(self) -> None:
+        """Write what is not written yet, before the process ends."""
+        async with self._turn:
+            if self._established and self._highest > self._written:
+                await self._write(Recorded(self._recorded.uid, self._highest, self._recorded.quarantine))
+
+    async def _refresh(self) -> None:
+        if self._recorded.quarantine:
+            await self._check()
+        elif self._established and self._highest > self._written:
+            await self._write(Recorded(self._recorded.uid, self._highest))
+
+    async def _check(self) -> None:
+        seen = await self._look()
+        if seen is None:
+            self._established = False
+            return
+        if not self._established or self._recorded.quarantine:
+            self._recorded = await self._read()
+        if not self._recorded.uid:
+            self._highest = seen.revision
+            await self._write(Recorded(seen.uid, seen.revision))
+            _log.info("plane identity recorded: %s at revision %d", seen.uid, seen.revision)
+        floor = Recorded(self._recorded.uid, max(self._highest, self._recorded.revision), self._recorded.quarantine)
+        reason = judge(floor, seen)
+        if reason and not self._recorded.quarantine:
+            await self._alarm(Recorded(self._recorded.uid, floor.revision, reason))
+        metrics.QUARANTINED.set(1 if reason else 0)
+        self._established = True
+        self._checked = self._clock.monotonic()
+
+    async def _look(self) -> Sighting | None:
+        found = await self._virtual.list(NAMESPACES, field_selector="metadata.name=kube-system")
+        if not found.items or not found.resource_version.isdigit():
+            # A plane that has only just been born makes the namespace in a moment; an odd answer proves nothing.
+            return None
+        uid = str(found.items[0].get("metadata", {}).get("uid", ""))
+        return Sighting(uid, int(found.resource_version)) if uid else None
+
+    async def _read(self) -> Recorded:
+        try:
+            data = (await self._host.get(CONFIG_MAPS, NAME, self._namespace)).get("data") or {}
+        except NotFound:
+            self._highest = self._written = 0
+            return Recorded()
+        revision = str(data.get(REVISION_KEY, ""))
+        self._written = int(revision) if revision.isdigit() else 0
+        return Recorded(str(data.get(UID_KEY, "")), self._written, str(data.get(QUARANTINE_KEY, "")))
+
+    async def _write(self, record: Recorded) -> None:
+        data = {UID_KEY: record.uid, REVISION_KEY: str(record.revision), QUARANTINE_KEY: record.quarantine or None}
+        try:
+            await self._host.patch(CONFIG_MAPS, NAME, {"data": data}, self._namespace)
+        except NotFound:
+            if self._recorded.uid and record.quarantine == "" and self._recorded.quarantine == "":
+                # Somebody removed it under us: that is an operator's all-clear or an accident; either way write it again.
+                _log.info("plane identity was removed: recording it again")
+            await self._create({key: value for key, value in data.items() if value is not None})
+        self._recorded = record
+        self._written = record.revision
+
+    async def _create(self, data: dict[str, str]) -> None:
+        body: Obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME}, "data": data}
+        try:
+            await self._host.create(CONFIG_MAPS, body, self._namespace)
+        except AlreadyExists:
+            await self._host.patch(CONFIG_MAPS, NAME, {"data": data}, self._namespace)
+
+    async def _alarm(self, record: Recorded) -> None:
+        metrics.QUARANTINED.set(1)
+        # In memory first: even if the record cannot be written now, nothing is deleted from here on.
+        self._recorded = record
+        _log.error("plane quarantined, nothing is deleted on the host: %s", record.quarantine)
+        await self._write(record)
+        stamp = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        event: Obj = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{NAME}-"},
+            "involvedObject": {"apiVersion": "v1", "kind": "ConfigMap", "name": NAME, "namespace": self._namespace},
+            "reason": "PlaneQuarantined",
+            "message": f"{record.quarantine}; host objects are kept. Delete ConfigMap {NAME} to accept the plane as it is.",
+            "type": "Warning",
+            "source": {"component": "bulkhead-syncer"},
+            "firstTimestamp": stamp,
+            "lastTimestamp": stamp,
+            "count": 1,
+        }
+        try:
+            await self._host.create(EVENTS, event, self._namespace)
+        except Forbidden as error:
+            _log.warning("quarantine event not written: %s", error)

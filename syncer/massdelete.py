@@ -1,0 +1,55 @@
+"""A breaker for deletions that follow from absence.
+
+A virtual object that vanished without a deletion being told of is deleted on the host only within a limit per window. More
+than that smells of a plane that lost its data, so everything stops and an alarm is raised. It stays open until the
+operator clears it (the ConfigMap `plane-identity` is deleted, or the syncer restarted), never by itself.
+"""
+
+import logging
+from collections import deque
+from typing import Final
+
+from bulkhead.work.clock import Clock
+from syncer import metrics
+
+_log = logging.getLogger(__name__)
+
+WINDOW_SECONDS: Final = 60.0
+
+
+class MassDeleteBreaker:
+    """Counts deletions by absence over a sliding window."""
+
+    def __init__(self, limit: int, clock: Clock) -> None:
+        self._limit = limit
+        self._clock = clock
+        self._times: deque[float] = deque()
+        self.open = False
+
+    def allow(self) -> bool:
+        """Whether one more object may be deleted because it is absent; counts it if so."""
+        if self.open:
+            return False
+        now = self._clock.monotonic()
+        while self._times and now - self._times[0] > WINDOW_SECONDS:
+            self._times.popleft()
+        if len(self._times) >= self._limit:
+            self._trip()
+            return False
+        self._times.append(now)
+        return True
+
+    def reset(self) -> None:
+        """An operator says that it is all right."""
+        self.open = False
+        self._times.clear()
+        metrics.MASS_DELETE.set(0)
+
+    def _trip(self) -> None:
+        self.open = True
+        metrics.MASS_DELETE.set(1)
+        _log.error(
+            "mass-delete breaker open: more than %d virtual objects vanished within %d s; their host objects are kept",
+            self._limit,
+            int(WINDOW_SECONDS),
+        )

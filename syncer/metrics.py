@@ -1,0 +1,73 @@
+"""What the syncer counts. The tenant is not a label: the process is the tenant's, and the scrape adds it.
+
+Every result label is created at zero, so that a rate over a counter that never moved is zero and not absent.
+"""
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+REGISTRY: Final = CollectorRegistry()
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_KINDS: Final = ("Pod", "Service", "ConfigMap", "Secret", "Node")
+
+RECONCILES: Final = Counter(
+    "bulkhead_syncer_reconcile", "Reconciles by kind and result.", ("kind", "result"), registry=REGISTRY
+)
+RECONCILE_SECONDS: Final = Histogram(
+    "bulkhead_syncer_reconcile_seconds",
+    "Time of one reconcile.",
+    ("kind",),
+    buckets=(0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 30),
+    registry=REGISTRY,
+)
+SYNC_LAG: Final = Histogram(
+    "bulkhead_syncer_sync_lag_seconds",
+    "From the change that queued a key to the end of its reconcile.",
+    ("kind",),
+    buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 15, 60),
+    registry=REGISTRY,
+)
+QUEUE_DEPTH: Final = Gauge("bulkhead_syncer_queue_depth", "Keys that wait.", registry=REGISTRY)
+HOST_WRITES: Final = Counter("bulkhead_syncer_host_writes", "Writes to the host API.", ("kind", "verb"), registry=REGISTRY)
+VIRTUAL_WRITES: Final = Counter(
+    "bulkhead_syncer_virtual_writes", "Writes to the tenant API.", ("kind", "verb"), registry=REGISTRY
+)
+BUDGET_WAIT: Final = Counter(
+    "bulkhead_syncer_host_budget_wait_seconds", "Time spent waiting for the write budget.", registry=REGISTRY
+)
+REFUSED: Final = Counter("bulkhead_syncer_refused", "Objects refused, by reason.", ("reason",), registry=REGISTRY)
+PATROL_REPAIRS: Final = Counter(
+    "bulkhead_syncer_patrol_repairs", "Differences that only the patrol found.", ("kind",), registry=REGISTRY
+)
+QUARANTINED: Final = Gauge("bulkhead_syncer_quarantined", "1 while nothing may be deleted on the host.", registry=REGISTRY)
+MASS_DELETE: Final = Gauge(
+    "bulkhead_syncer_mass_delete_breaker_open", "1 while the mass-delete breaker is open.", registry=REGISTRY
+)
+SYNCED: Final = Gauge(
+    "bulkhead_syncer_synced", "1 when the caches of a side are complete and live.", ("side",), registry=REGISTRY
+)
+SHIM_STREAMS: Final = Gauge("bulkhead_syncer_shim_streams", "Streams open through the kubelet shim.", registry=REGISTRY)
+SHIM_REQUESTS: Final = Counter(
+    "bulkhead_syncer_shim_requests", "Shim requests by verb and status.", ("verb", "status"), registry=REGISTRY
+)
+EVENTS_DROPPED: Final = Counter(
+    "bulkhead_syncer_events_dropped", "Host events not passed up because of the rate.", registry=REGISTRY
+)
+TOKENS: Final = Counter(
+    "bulkhead_syncer_tokens", "Service account tokens asked of the tenant API.", ("result",), registry=REGISTRY
+)
+
+for _kind in _KINDS:
+    for _result in ("done", "refused", "error", "conflict"):
+        RECONCILES.labels(_kind, _result)
+    PATROL_REPAIRS.labels(_kind)
+for _side in ("host", "virtual"):
+    SYNCED.labels(_side)
+for _outcome in ("issued", "failed"):
+    TOKENS.labels(_outcome)
+
+
+def render() -> bytes:
+    """The text that /metrics serves."""
+    return generate_latest(REGISTRY)

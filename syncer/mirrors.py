@@ -1,0 +1,238 @@
+"""ConfigMaps, Secrets, Services and EndpointSlices on their way to the host.
+
+ConfigMaps and Secrets are mirrored while a pod refers to them: the first reference makes the copy, before the pod; the last
+one takes it away. Services ask the host for the very ClusterIP that the plane gave them; when the host has given it away, the
+tenant reads so and it is tried again. Deletion by absence needs the plane's own word, and passes the mass-delete breaker.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from bulkhead.kube.errors import ApiError, Conflict, Unprocessable
+from bulkhead.kube.informer import Change
+from bulkhead.kube.objects import Key, Meta, Obj, Resource, key_of, uid_of
+from syncer import down, refusals
+from syncer.caches import MIRRORED, Caches, Item, Queue
+from syncer.down import HostWriter, Stale
+from syncer.events import Recorder
+from syncer.massdelete import MassDeleteBreaker
+from syncer.references import ReferenceIndex
+from syncer.translate import Reason, Untranslatable, diff, endpointslice
+from syncer.translate.registry import KINDS, Translation
+from syncer.up import VirtualWriter
+
+_log = logging.getLogger(__name__)
+
+_RETRY_SECONDS: Final = 30.0
+_ADDRESS_RETRY_SECONDS: Final = 15.0
+_TOLD_LIMIT: Final = 10_000
+
+
+class Mirrors:
+    """Reconciles everything that is mirrored and is not a pod."""
+
+    def __init__(
+        self,
+        caches: Caches,
+        queue: Queue,
+        host: HostWriter,
+        virtual: VirtualWriter,
+        *,
+        references: ReferenceIndex,
+        breaker: MassDeleteBreaker,
+        recorder: Recorder,
+    ) -> None:
+        self._caches = caches
+        self._queue = queue
+        self._host = host
+        self._virtual = virtual
+        self._references = references
+        self._breaker = breaker
+        self._recorder = recorder
+        # Virtual and host version of ConfigMaps and Secrets when they were last found equal.
+        self._equal: dict[Item, tuple[str, str]] = {}
+        # Objects whose deletion a watch event told of, as against those a list merely lacked.
+        self._told: dict[Item, None] = {}
+
+    def heard(self, kind: str) -> Callable[[Change], None]:
+        """A listener that remembers which deletions were told by an event."""
+
+        def changed(change: Change) -> None:
+            item = Item(kind, change.key)
+            if change.kind != "deleted":
+                self._told.pop(item, None)
+            elif not change.relist:
+                self._told[item] = None
+                if len(self._told) > _TOLD_LIMIT:
+                    del self._told[next(iter(self._told))]
+
+        return changed
+
+    def may_vanish(self, kind: str, key: Key) -> bool:
+        """Whether the host object of a virtual object that is gone may be deleted now; the caller has proven the absence."""
+        if self._told.pop(Item(kind, key), "untold") is None:
+            return True
+        return self._breaker.allow()
+
+    def queue(self, item: Item) -> None:
+        """Look at an object soon."""
+        if item.kind in KINDS:
+            self._queue.add(item)
+
+    async def ensure(self, item: Item) -> None:
+        """Have a ConfigMap or Secret on the host before the pod that needs it; one that does not exist is no obstacle."""
+        if item.kind in MIRRORED:
+            await self._referenced(item)
+
+    async def reconcile(self, item: Item) -> float | None:
+        """Bring one object forward; returns seconds after which to look again."""
+        if not KINDS[item.kind].on_reference:
+            return await self._watched(item)
+        if self._references.refers(item.kind, item.key):
+            return await self._referenced(item)
+        self._equal.pop(item, None)
+        held = self._held(item)
+        if held is None or held.deleting or self._pods_unknown():
+            return None
+        done = await self._host.delete(MIRRORED[item.kind], held.key, held.uid, grace=None, why="no pod refers to it")
+        return None if done else _RETRY_SECONDS
+
+    def _held(self, item: Item) -> Meta | None:
+        return self._caches.host[item.kind].store.meta(self._caches.host_key(item.kind, item.key))
+
+    def _pods_unknown(self) -> bool:
+        """Whether a host pod has no virtual pod: what it refers to cannot be known, so nothing is taken from under it."""
+        for meta in self._caches.host["Pod"].store.metas():
+            who = self._caches.origin(meta)
+            if who is not None and Key(who.namespace, who.name) not in self._caches.virtual["Pod"].store:
+                return True
+        return False
+
+    # -- ConfigMaps and Secrets
+
+    async def _referenced(self, item: Item) -> float | None:
+        r = MIRRORED[item.kind]
+        held, meta = self._held(item), self._caches.virtual[item.kind].store.meta(item.key)
+        if held is not None and meta is not None and self._equal.get(item) == (meta.resource_version, held.resource_version):
+            return None
+        virtual = await self._virtual.look(r, item.key)
+        if virtual is None or virtual["metadata"].get("deletionTimestamp"):
+            return await self._gone(item, held) if virtual is None else None
+        try:
+            desired = down.stamped(KINDS[item.kind].to_host(virtual, self._caches.view()))
+            made = await self._write(item, desired, held)
+        except Untranslatable as refused:
+            self._recorder.warn(virtual, str(refused.reason), str(refused))
+            return _RETRY_SECONDS * 10
+        if made is not None:
+            self._equal[item] = (str(virtual["metadata"].get("resourceVersion")), str(made["metadata"].get("resourceVersion")))
+        elif held is not None:
+            self._equal[item] = (str(virtual["metadata"].get("resourceVersion")), held.resource_version)
+        return None
+
+    async def _write(self, item: Item, desired: Obj, held: Meta | None) -> Obj | None:
+        r = MIRRORED[item.kind]
+        if held is not None and held.annotation(down.WANTED) == desired["metadata"]["annotations"][down.WANTED]:
+            return None
+        if held is None:
+            try:
+                made = await self._host.create(r, desired, self._caches.view())
+            except Stale as stale:
+                made = stale.host
+            if (made["metadata"].get("annotations") or {}).get(down.WANTED) == desired["metadata"]["annotations"][down.WANTED]:
+                return made
+            held_uid = uid_of(made)
+        else:
+            held_uid = held.uid
+        try:
+            return await self._host.replace(r, desired, held_uid)
+        except Unprocessable:
+            # An immutable field: the copy is made anew, its readers keep what they have mounted until they restart.
+            await self._host.delete(r, key_of(desired), held_uid, grace=None, why="cannot be changed in place")
+            return await self._host.create(r, desired, self._caches.view())
+
+    async def _gone(self, item: Item, held: Meta | None) -> float | None:
+        """The virtual object is proven absent."""
+        self._equal.pop(item, None)
+        if held is None or held.deleting:
+            return None
+        if not self.may_vanish(item.kind, item.key):
+            return _RETRY_SECONDS
+        r = KINDS[item.kind]
+        done = await self._host.delete(_resource(r), held.key, held.uid, grace=None, why="virtual object is gone")
+        return None if done else _RETRY_SECONDS
+
+    # -- Services and EndpointSlices
+
+    async def _watched(self, item: Item) -> float | None:
+        kind = KINDS[item.kind]
+        r = _resource(kind)
+        virtual = self._caches.virtual[item.kind].store.get(item.key)
+        host = self._caches.host[item.kind].store.get(self._caches.host_key(item.kind, item.key))
+        if virtual is None or virtual["metadata"].get("deletionTimestamp"):
+            if host is None or await self._virtual.look(r, item.key) is not None:
+                return None if host is None else 1.0
+            return await self._gone(item, self._held(item))
+        if not kind.mirrored(virtual):
+            return await self._unwanted(item, host)
+        try:
+            return await self._follow(item, virtual, host)
+        except Untranslatable as refused:
+            self._recorder.warn(virtual, str(refused.reason), str(refused))
+            return _ADDRESS_RETRY_SECONDS if refused.reason in {Reason.NAME_TAKEN, Reason.HOST_REFUSED} else _RETRY_SECONDS * 10
+
+    async def _follow(self, item: Item, virtual: Obj, host: Obj | None) -> float | None:
+        kind, view = KINDS[item.kind], self._caches.view()
+        r = _resource(kind)
+        desired = (
+            endpointslice.to_host(virtual, view, self._own_addresses())
+            if item.kind == "EndpointSlice"
+            else kind.to_host(virtual, view)
+        )
+        try:
+            if host is None:
+                await self._host.create(r, desired, view)
+                return None
+            patch = diff.object_patch(desired, host)
+            if patch is not None:
+                await self._host.patch(r, key_of(host), patch.body, content_type=patch.content_type)
+        except (Stale, diff.Recreate) as instead:
+            old = instead.host if isinstance(instead, Stale) else host
+            if old is not None:
+                await self._host.delete(r, key_of(old), uid_of(old), grace=None, why="made anew for its virtual object")
+            return 0.2
+        except Conflict:
+            return 0.2
+        except ApiError as error:
+            raise _service_refusal(error, virtual) from error
+        return None
+
+    async def _unwanted(self, item: Item, host: Obj | None) -> float | None:
+        if host is None:
+            return None
+        r = _resource(KINDS[item.kind])
+        done = await self._host.delete(r, key_of(host), uid_of(host), grace=None, why="is not mirrored any more")
+        return None if done else _RETRY_SECONDS
+
+    def _own_addresses(self) -> frozenset[str]:
+        pods = self._caches.host["Pod"].store.objects()
+        return frozenset(
+            str(each["ip"]) for pod in pods for each in (pod.get("status") or {}).get("podIPs") or () if each.get("ip")
+        )
+
+
+def _resource(kind: Translation) -> Resource:
+    return MIRRORED[kind.kind]
+
+
+def _service_refusal(error: ApiError, virtual: Obj) -> Exception:
+    """The host's no to a Service in the tenant's words; anything that is only trouble stays as it is."""
+    if isinstance(error, Unprocessable) and "already allocated" in error.message:
+        address = (virtual.get("spec") or {}).get("clusterIP", "")
+        return Untranslatable(
+            Reason.HOST_REFUSED,
+            f"address {address} is in use on the host; it is tried again, or delete and create the Service to get another",
+            "spec.clusterIP",
+        )
+    return refusals.explain(error, str(virtual["metadata"].get("name", ""))) or error

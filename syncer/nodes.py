@@ -1,0 +1,165 @@
+"""The tenant's nodes: one virtual Node per host node of the pool, kept as the host's, cut to the tenant's GPUs.
+
+A virtual Node is made before a pod is bound to it, repaired when the tenant edits it, and removed when the host node leaves
+the pool. Nodes that somebody else made in the plane (without our platform label) are never touched.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from bulkhead.api import labels as marks
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists, NotFound
+from bulkhead.kube.informer import Change
+from bulkhead.kube.objects import Key, Obj, uid_of
+from bulkhead.kube.resources import NODES
+from bulkhead.work.queue import Lane
+from syncer import mergepatch, metrics
+from syncer.caches import Caches, Item, Queue
+from syncer.identity import PlaneIdentity
+from syncer.logs import about
+from syncer.translate import node as pure
+from syncer.translate import status as statuses
+
+_log = logging.getLogger(__name__)
+
+_SHARE_DELAY: Final = 0.5
+
+
+class Nodes:
+    """Reconciles virtual nodes."""
+
+    def __init__(self, caches: Caches, queue: Queue, plane: Client, identity: PlaneIdentity) -> None:
+        self._caches = caches
+        self._queue = queue
+        self._plane = plane
+        self._identity = identity
+        self._shares: pure.Shares | None = None
+        self._made: set[str] = set()
+        self._turn = asyncio.Lock()
+
+    def changed(self, change: Change) -> None:
+        """A host node came, went or changed: every share may be another."""
+        self._shares = None
+        if change.kind != "modified":
+            self._all(Lane.BACKFILL)
+
+    def pod_changed(self, change: Change) -> None:
+        """A host pod came or went: what its node shows follows, not at once."""
+        if self._caches.settings.limits and change.kind != "modified":
+            self._shares = None
+            self._queue.add_after(Item("Node", Key("", "")), _SHARE_DELAY, Lane.BACKFILL)
+
+    def _all(self, lane: Lane) -> None:
+        for key in self._caches.host["Node"].store.keys():
+            self._queue.add(Item("Node", key), lane)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring one node forward; the empty key stands for all."""
+        if not key.name:
+            self._all(Lane.BACKFILL)
+            return None
+        host = self._caches.host["Node"].store.get(key)
+        virtual = self._caches.virtual["Node"].store.get(key)
+        if host is None:
+            await self._remove(key, virtual)
+            return None
+        desired = pure.to_virtual(host, self._caches.view(), self._share(key.name))
+        if virtual is None:
+            await self._make(desired)
+            return None
+        if _ours(virtual) or key.name in self._made:
+            await self._repair(virtual, desired)
+        return None
+
+    async def ensure(self, name: str) -> bool:
+        """Make sure that a node exists before a pod is bound to it; False when the host does not show it to us."""
+        key = Key("", name)
+        if key in self._caches.virtual["Node"].store or name in self._made:
+            return True
+        async with self._turn:
+            host = self._caches.host["Node"].store.get(key)
+            if host is None:
+                return False
+            await self._make(pure.to_virtual(host, self._caches.view(), self._share(name)))
+            return True
+
+    def _share(self, name: str) -> dict[str, int]:
+        if self._shares is None:
+            limits = self._caches.settings.limits
+            shown = {each: limits.get(each, 0) for each in self._caches.settings.gpu_resources}
+            used = pure.used_by(list(self._caches.host["Pod"].store.objects()), list(shown))
+            self._shares = pure.gpu_shares(self._caches.host["Node"].store.objects(), shown, used)
+        return self._shares.get(name, {})
+
+    async def _make(self, desired: Obj) -> None:
+        name = desired["metadata"]["name"]
+        metrics.VIRTUAL_WRITES.labels("Node", "create").inc()
+        try:
+            made = await self._plane.create(NODES, {key: value for key, value in desired.items() if key != "status"})
+        except AlreadyExists:
+            made = await self._plane.get(NODES, name)
+            if not _ours(made):
+                return
+        self._made.add(name)
+        await self._plane.patch(
+            NODES, name, {"metadata": {"uid": uid_of(made)}, "status": desired["status"]}, subresource="status"
+        )
+        # The API server marks every new node not-ready; there is no node controller here that would take it away.
+        await self._plane.patch(NODES, name, {"spec": {"taints": (desired.get("spec") or {}).get("taints")}})
+        _log.info("virtual node made", extra=about("Node", name))
+
+    async def _repair(self, virtual: Obj, desired: Obj) -> None:
+        name = desired["metadata"]["name"]
+        labels = mergepatch.between((virtual["metadata"].get("labels") or {}), desired["metadata"]["labels"])
+        # Labels that the tenant added stay; ours are set right.
+        body: Obj = (
+            {"metadata": {"labels": {key: value for key, value in labels.items() if value is not None}}}
+            if any(labels.values())
+            else {}
+        )
+        wanted, held = desired.get("spec") or {}, virtual.get("spec") or {}
+        spec = {
+            key: wanted.get(key)
+            for key in ("taints", "unschedulable")
+            if (wanted.get(key) or None) != (_plain(held.get(key)) or None)
+        }
+        if spec:
+            body["spec"] = spec
+        if body:
+            metrics.VIRTUAL_WRITES.labels("Node", "patch").inc()
+            await self._plane.patch(NODES, name, body)
+        status = mergepatch.between(
+            {key: (virtual.get("status") or {}).get(key) for key in desired["status"]}, desired["status"]
+        )
+        if status and not statuses.same(virtual.get("status"), (virtual.get("status") or {}) | desired["status"]):
+            metrics.VIRTUAL_WRITES.labels("Node", "status").inc()
+            await self._plane.patch(NODES, name, {"status": status}, subresource="status")
+
+    async def _remove(self, key: Key, virtual: Obj | None) -> None:
+        if virtual is None or not _ours(virtual):
+            return
+        if not self._caches.host["Node"].has_synced:
+            return
+        self._made.discard(key.name)
+        metrics.VIRTUAL_WRITES.labels("Node", "delete").inc()
+        try:
+            await self._plane.delete(NODES, key.name, uid=uid_of(virtual))
+        except NotFound:
+            return
+        _log.info("virtual node removed", extra=about("Node", key))
+
+
+def _ours(virtual: Obj) -> bool:
+    return (virtual["metadata"].get("labels") or {}).get(marks.PLATFORM) == "true"
+
+
+def _plain(value: object) -> object:
+    """Taints without the time at which they were added."""
+    if not isinstance(value, list):
+        return value
+    plain = [
+        {part: each[part] for part in ("key", "value", "effect") if each.get(part)} for each in value if isinstance(each, dict)
+    ]
+    return sorted(plain, key=lambda taint: (taint.get("key", ""), taint.get("effect", "")))

@@ -1,0 +1,73 @@
+"""A round now and then over everything: what no event told of is found here, and counted.
+
+Every virtual object that is mirrored and every host object that is marked is queued in the backfill lane, so that a round never
+delays news. The round itself does no I/O. In health it changes nothing: `bulkhead_syncer_patrol_repairs_total` stays at zero,
+and whatever it counts is a bug or an outside hand.
+"""
+
+import logging
+from typing import Final
+
+from bulkhead.kube.objects import Key
+from bulkhead.work.clock import Clock
+from bulkhead.work.queue import Lane
+from syncer.caches import MIRRORED, Caches, Item, Queue
+from syncer.references import ReferenceIndex
+from syncer.translate import tokens
+
+_log = logging.getLogger(__name__)
+
+_ON_REFERENCE: Final = frozenset({"ConfigMap", "Secret"})
+
+
+class Patrol:
+    """Queues every key once in a while."""
+
+    def __init__(self, caches: Caches, queue: Queue, references: ReferenceIndex, clock: Clock, seconds: float) -> None:
+        self._caches = caches
+        self._queue = queue
+        self._references = references
+        self._clock = clock
+        self._seconds = seconds
+        # Keys of the running round: what is written for one of them, and not for an event, is a repair.
+        self.pending: set[Item] = set()
+
+    async def run(self) -> None:
+        """Walk for ever."""
+        while True:
+            await self._clock.sleep(self._seconds)
+            if not self._caches.unready():
+                self.round()
+
+    def round(self) -> int:
+        """Queue everything; returns how many keys that are."""
+        items = set(self._virtual()) | set(self._host())
+        self.pending = {item for item in items if self._queue.add(item, Lane.BACKFILL)}
+        _log.info("patrol: %d objects", len(items))
+        return len(items)
+
+    def _virtual(self) -> list[Item]:
+        found = [
+            Item(kind, key) for kind in ("Pod", "Service", "EndpointSlice") for key in self._caches.virtual[kind].store.keys()
+        ]
+        found += [Item("Node", key) for key in self._caches.virtual["Node"].store.keys()]
+        found += [
+            Item(kind, key)
+            for kind in _ON_REFERENCE
+            for key in self._caches.virtual[kind].store.keys()
+            if self._references.refers(kind, key)
+        ]
+        return found
+
+    def _host(self) -> list[Item]:
+        found = [Item("Node", key) for key in self._caches.host["Node"].store.keys()]
+        for kind in MIRRORED:
+            for meta in self._caches.host[kind].store.metas():
+                who = self._caches.origin(meta)
+                if who is None:
+                    continue
+                if who.kind == tokens.KIND:
+                    found.append(Item("Pod", Key(who.namespace, who.name.rpartition(".")[0])))
+                elif who.kind == kind:
+                    found.append(Item(kind, Key(who.namespace, who.name)))
+        return found

@@ -1,0 +1,290 @@
+"""One virtual pod and its host pod, from what both are to what both should be. Level-triggered: a key in, an outcome out.
+
+    virtual gone                  -> host pod deleted, once the plane itself proves the absence
+    virtual is another UID        -> old host pod deleted; the new one waits until it is gone
+    virtual deleting              -> host deleted with the same grace; virtual ended when the host pod is gone
+    virtual started, host gone    -> virtual deleted: a pod never runs twice
+    virtual new, host missing     -> references and tokens first, then the host pod; a refusal is told on the pod
+    both there                    -> binding and status up, changes down; host deleting -> virtual deleted with its grace
+
+Decides from the caches, but every step that cannot be undone reads past them first.
+"""
+
+import logging
+from typing import Any, Final
+
+from bulkhead.api import labels as marks
+from bulkhead.kube.errors import ApiError, Conflict
+from bulkhead.kube.objects import Key, Obj, key_of, uid_of
+from bulkhead.kube.resources import PODS
+from syncer import metrics, refusals
+from syncer.caches import Caches, Item
+from syncer.down import Again, HostWriter, Stale
+from syncer.events import Recorder
+from syncer.logs import about
+from syncer.mirrors import Mirrors
+from syncer.nodes import Nodes
+from syncer.quota import Starved
+from syncer.references import ReferenceIndex
+from syncer.tokens import Tokens
+from syncer.translate import Untranslatable, diff, pod
+from syncer.translate import status as statuses
+from syncer.translate.registry import KINDS
+from syncer.up import VirtualWriter
+
+_log = logging.getLogger(__name__)
+
+_POD: Final = KINDS["Pod"]
+_FINAL: Final = frozenset({"Succeeded", "Failed"})
+_RETRY_QUOTA: Final = 30.0
+_RETRY_REFUSED: Final = 60.0
+_MIRRORED_REFERENCES: Final = frozenset({"ConfigMap", "Secret"})
+
+
+class Pods:
+    """Reconciles pods."""
+
+    def __init__(
+        self,
+        caches: Caches,
+        host: HostWriter,
+        virtual: VirtualWriter,
+        *,
+        mirrors: Mirrors,
+        references: ReferenceIndex,
+        tokens: Tokens,
+        nodes: Nodes,
+        starved: Starved,
+        recorder: Recorder,
+    ) -> None:
+        self._caches = caches
+        self._host = host
+        self._virtual = virtual
+        self._mirrors = mirrors
+        self._references = references
+        self._tokens = tokens
+        self._nodes = nodes
+        self._starved = starved
+        self._recorder = recorder
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring one pod forward; returns seconds after which to look again."""
+        virtual, host = self._caches.virtual_pod(key), self._caches.host_pod(key)
+        if virtual is None:
+            return await self._vanished(key, host)
+        await self._refer(key, virtual, host)
+        if host is not None and _virtual_uid(host) != uid_of(virtual):
+            return await self._replace_old(key, host, virtual)
+        if virtual["metadata"].get("deletionTimestamp"):
+            return await self._deleting(key, virtual, host)
+        if host is None:
+            return await self._missing(key, virtual)
+        return await self._both(virtual, host)
+
+    # -- the virtual pod is not there
+
+    async def _vanished(self, key: Key, host: Obj | None) -> float | None:
+        self._starved.forget(key)
+        if host is None:
+            await self._release(self._references.forget(key))
+            await self._tokens.clean(key)
+            return None
+        if host["metadata"].get("deletionTimestamp"):
+            return None
+        found = await self._virtual.look(PODS, key)
+        if found is not None and uid_of(found) == _virtual_uid(host):
+            # The cache is behind: its event comes.
+            return 1.0
+        if not self._mirrors.may_vanish("Pod", key):
+            return _RETRY_REFUSED
+        done = await self._host.delete(PODS, key_of(host), uid_of(host), grace=None, why="virtual pod is gone")
+        return None if done else _RETRY_REFUSED
+
+    async def _replace_old(self, key: Key, host: Obj, virtual: Obj) -> float | None:
+        if host["metadata"].get("deletionTimestamp"):
+            return None
+        found = await self._virtual.look(PODS, key)
+        if found is not None and uid_of(found) == _virtual_uid(host):
+            return 1.0
+        done = await self._host.delete(PODS, key_of(host), uid_of(host), grace=None, why="virtual pod was replaced")
+        return None if done else _RETRY_REFUSED
+
+    # -- deletion from above
+
+    async def _deleting(self, key: Key, virtual: Obj, host: Obj | None) -> float | None:
+        self._starved.forget(key)
+        meta = virtual["metadata"]
+        if host is None:
+            host = await self._live_mirror(key, uid_of(virtual))
+        if host is None:
+            # Nothing of it is left on the host, so there is nothing to wait for.
+            await self._virtual.delete_pod(virtual, grace=0, why="host pod is gone")
+            return None
+        grace = meta.get("deletionGracePeriodSeconds")
+        grace = grace if isinstance(grace, int) and grace >= 0 else None
+        await self._report(virtual, host)
+        host_meta = host["metadata"]
+        left = host_meta.get("deletionGracePeriodSeconds")
+        if host_meta.get("deletionTimestamp") and (grace is None or (isinstance(left, int) and left <= grace)):
+            return None
+        done = await self._host.delete(PODS, key_of(host), uid_of(host), grace=grace, why="virtual pod is being deleted")
+        return None if done else _RETRY_REFUSED
+
+    async def _live_mirror(self, key: Key, uid: str) -> Obj | None:
+        """The host pod of a virtual UID, asked of the host itself."""
+        found = await self._host.look(PODS, self._caches.host_key("Pod", key))
+        return found if found is not None and marks.is_mirrored(found) and _virtual_uid(found) == uid else None
+
+    # -- the host pod is not there
+
+    async def _missing(self, key: Key, virtual: Obj) -> float | None:
+        status = virtual.get("status") if isinstance(virtual.get("status"), dict) else {}
+        if status.get("phase") in _FINAL:
+            await self._release(self._references.forget(key))
+            return None
+        if _started(virtual):
+            if await self._live_mirror(key, uid_of(virtual)) is not None:
+                return 1.0
+            await self._virtual.delete_pod(virtual, grace=0, why="host pod is gone after it had been placed")
+            return None
+        if self._caches.namespace_ending(key.namespace):
+            return 5.0
+        try:
+            await self._create(key, virtual)
+        except Untranslatable as refused:
+            return await self._refuse(virtual, refused)
+        except Stale as stale:
+            return await self._replace_old(key, stale.host, virtual)
+        self._starved.forget(key)
+        return None
+
+    async def _create(self, key: Key, virtual: Obj) -> None:
+        view = self._caches.view()
+        desired = _POD.to_host(virtual, view)
+        for item in sorted(self._references.of(key)):
+            await self._mirrors.ensure(item)
+        await self._tokens.ensure(virtual, None)
+        try:
+            made = await self._host.create(PODS, desired, view)
+        except ApiError as error:
+            refused = refusals.explain(error, key.name)
+            if refused is None:
+                raise
+            raise refused from error
+        await self._tokens.ensure(virtual, made)
+
+    async def _refuse(self, virtual: Obj, refused: Untranslatable) -> float:
+        key = key_of(virtual)
+        if refusals.is_quota(refused):
+            self._starved.add(key)
+        if await self._virtual.refusal(virtual, refused):
+            metrics.REFUSED.labels(str(refused.reason)).inc()
+            _log.info("pod refused", extra=about("Pod", key, reason=refused.reason))
+        self._recorder.warn(virtual, str(refused.reason), str(refused))
+        return _RETRY_QUOTA if refused.retriable else _RETRY_REFUSED * 10
+
+    # -- both are there
+
+    async def _both(self, virtual: Obj, host: Obj) -> float | None:
+        meta = host["metadata"]
+        if meta.get("deletionTimestamp"):
+            await self._report(virtual, host)
+            await self._virtual.delete_pod(
+                virtual, grace=meta.get("deletionGracePeriodSeconds"), why="host pod is being deleted by the host"
+            )
+            return None
+        if not await self._placed(virtual, host):
+            return None
+        await self._report(virtual, host)
+        rotate = await self._tokens.ensure(virtual, host)
+        await self._push(virtual, host)
+        return rotate
+
+    async def _placed(self, virtual: Obj, host: Obj) -> bool:
+        """Carry the host's choice of node up; False when the two disagree and the virtual pod has to go."""
+        chosen = (host.get("spec") or {}).get("nodeName")
+        if not chosen:
+            return True
+        held = (virtual.get("spec") or {}).get("nodeName")
+        if held and held != chosen:
+            await self._virtual.delete_pod(virtual, grace=0, why="bound to another node than the host pod")
+            return False
+        if not await self._nodes.ensure(chosen):
+            raise Again(1.0, "the node of the host pod is not known yet")
+        if not held:
+            await self._virtual.bind(virtual, chosen)
+        return True
+
+    async def _report(self, virtual: Obj, host: Obj) -> None:
+        if _POD.status_to_virtual is None:
+            return
+        desired = _POD.status_to_virtual(host, virtual, self._caches.view())
+        try:
+            await self._virtual.status(PODS, virtual, desired)
+        except Conflict:
+            # Somebody wrote in between, or our own binding did: once more on what is there now.
+            fresh = await self._virtual.look(PODS, key_of(virtual))
+            if fresh is None or uid_of(fresh) != uid_of(virtual):
+                return
+            await self._virtual.status(PODS, fresh, _POD.status_to_virtual(host, fresh, self._caches.view()))
+
+    async def _push(self, virtual: Obj, host: Obj) -> None:
+        """Carry what may still change on a pod down."""
+        view = self._caches.view()
+        try:
+            desired = _POD.to_host(virtual, view)
+            late = pod.ephemeral_containers(virtual, view) if (virtual.get("spec") or {}).get("ephemeralContainers") else []
+        except Untranslatable as refused:
+            self._recorder.warn(virtual, str(refused.reason), str(refused))
+            return
+        for change in diff.pod_patches(desired, host, late):
+            await self._patch(virtual, host, change)
+        gates = statuses.readiness_to_host(virtual, host)
+        if gates is not None:
+            await self._patch(virtual, host, diff.Patch(gates, "status"))
+
+    async def _patch(self, virtual: Obj, host: Obj, change: diff.Patch) -> None:
+        try:
+            await self._host.patch(
+                PODS, key_of(host), change.body, subresource=change.subresource, content_type=change.content_type
+            )
+        except ApiError as error:
+            refused = refusals.explain(error, key_of(virtual).name)
+            if refused is None:
+                raise
+            self._recorder.warn(virtual, str(refused.reason), str(refused))
+
+    # -- references
+
+    async def _refer(self, key: Key, virtual: Obj, host: Obj | None) -> None:
+        status = virtual.get("status")
+        if isinstance(status, dict) and status.get("phase") in _FINAL:
+            return
+        wanted = [each for each in _POD.references(virtual) if each.kind in _MIRRORED_REFERENCES]
+        first, last = self._references.set(key, wanted)
+        if host is not None:
+            for item in sorted(first):
+                self._mirrors.queue(item)
+        await self._release(last)
+
+    async def _release(self, items: frozenset[Item]) -> None:
+        for item in items:
+            self._mirrors.queue(item)
+
+
+def _virtual_uid(host: Obj) -> str:
+    return str((host["metadata"].get("annotations") or {}).get(marks.VIRTUAL_UID, ""))
+
+
+def _started(virtual: Obj) -> bool:
+    """Whether the pod ran, or was placed by the host, at any time before."""
+    status: Any = virtual.get("status")
+    if not isinstance(status, dict):
+        return False
+    if status.get("startTime"):
+        return True
+    bound = bool((virtual.get("spec") or {}).get("nodeName"))
+    conditions = status.get("conditions") or ()
+    return bound and any(
+        isinstance(each, dict) and each.get("type") == "PodScheduled" and each.get("status") == "True" for each in conditions
+    )

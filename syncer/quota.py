@@ -1,0 +1,44 @@
+"""Pods that the host's quota has no room for, and when to try them again.
+
+A pod that was refused waits here. When a host pod goes or the quota's numbers change, those that waited longest are tried
+again, a bounded number at once; the slow retry of each key is the fallback. Only memory, no I/O.
+"""
+
+from typing import Final
+
+from bulkhead.kube.informer import Change
+from bulkhead.kube.objects import Key
+from syncer.caches import Item, Queue
+
+_AT_ONCE: Final = 64
+
+
+class Starved:
+    """Keys that wait for quota, longest waiting first."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._waiting: dict[Key, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, key: Key) -> None:
+        """The host had no room for this pod."""
+        self._waiting.setdefault(key)
+
+    def forget(self, key: Key) -> None:
+        """The pod runs, or is gone."""
+        self._waiting.pop(key, None)
+
+    def room(self, change: Change) -> None:
+        """Something on the host changed that may have made room."""
+        if not self._waiting:
+            return
+        for key in list(self._waiting)[:_AT_ONCE]:
+            self._queue.add(Item("Pod", key))
+
+    def gone(self, change: Change) -> None:
+        """A host pod changed: only its end makes room."""
+        if change.kind == "deleted":
+            self.room(change)

@@ -1,0 +1,86 @@
+"""What the host's refusal of a pod means to the tenant. Pure.
+
+The host says `pods "x-1f…" is forbidden: exceeded quota: tenant-quota, requested: …`; the tenant must read which quota, how
+much of it is used and what was asked, in its own words, and nothing of host names.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from bulkhead.kube.errors import ApiError, Forbidden, Unprocessable
+from syncer.translate import Reason, Untranslatable
+
+_EXCEEDED: Final = re.compile(
+    r"exceeded quota: (?P<quota>[^,]+), requested: (?P<asked>.+), used: (?P<used>.+), limited: (?P<hard>.+)$"
+)
+_PAIR: Final = re.compile(r"(?P<name>[^=,\s]+)=(?P<amount>[^,\s]+)")
+_MUST_SPECIFY: Final = re.compile(r"failed quota: (?P<quota>[^:]+): must specify (?P<what>.+)$")
+_SECURITY: Final = re.compile(r"violates PodSecurity \"(?P<level>[a-z]+):[^\"]*\": (?P<what>.+)$")
+_HASHED: Final = re.compile(r"\b[a-z0-9][-a-z0-9]{0,30}-[0-9a-f]{32}\b")
+_WORK: Final = re.compile(r"\bbh-[-a-z0-9]+\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """One resource of the quota that does not suffice."""
+
+    resource: str
+    asked: str
+    used: str
+    hard: str
+
+
+def explain(error: ApiError, pod: str) -> Untranslatable | None:
+    """The refusal as the tenant reads it; None when the error is trouble and no refusal."""
+    if not isinstance(error, (Forbidden, Unprocessable)):
+        return None
+    exceeded = _EXCEEDED.search(error.message)
+    if exceeded:
+        return Untranslatable(Reason.QUOTA_EXCEEDED, _quota_text(exceeded), "")
+    unspecified = _MUST_SPECIFY.search(error.message)
+    if unspecified:
+        text = f"quota {unspecified['quota'].strip()} counts resources that every container must name: {unspecified['what']}"
+        return Untranslatable(Reason.NOT_ALLOWED, text, "spec.containers")
+    security = _SECURITY.search(error.message)
+    if security:
+        return Untranslatable(Reason.POD_SECURITY, f"Pod Security level {security['level']}: {security['what']}", "")
+    return Untranslatable(Reason.HOST_REFUSED, plain(error.message, pod), "")
+
+
+def plain(message: str, name: str) -> str:
+    """A host's text without host names."""
+    return _WORK.sub("the tenant", _HASHED.sub(name, message))[:500]
+
+
+def shortages(message: str) -> tuple[Shortage, ...]:
+    """What the quota lacks, out of the API server's message."""
+    found = _EXCEEDED.search(message)
+    if found is None:
+        return ()
+    asked, used, hard = (_pairs(found[part]) for part in ("asked", "used", "hard"))
+    return tuple(
+        Shortage(_tenant_word(name), amount, used.get(name, "?"), hard.get(name, "?")) for name, amount in asked.items()
+    )
+
+
+def _quota_text(found: "re.Match[str]") -> str:
+    asked, used, hard = (_pairs(found[part]) for part in ("asked", "used", "hard"))
+    parts = [
+        f"asked for {amount} {_tenant_word(name)}, {used.get(name, '?')} of {hard.get(name, '?')} are in use"
+        for name, amount in asked.items()
+    ]
+    return f"quota {found['quota'].strip()} exceeded: {'; '.join(parts)}. The pod starts when enough is free."
+
+
+def _pairs(text: str) -> dict[str, str]:
+    return {pair["name"]: pair["amount"] for pair in _PAIR.finditer(text)}
+
+
+def _tenant_word(name: str) -> str:
+    return name.removeprefix("requests.")
+
+
+def is_quota(refused: Untranslatable) -> bool:
+    """Whether more room on the host would help."""
+    return refused.reason is Reason.QUOTA_EXCEEDED

@@ -1,0 +1,279 @@
+"""The syncer of one tenant, put together and kept running: clients, caches, queue, workers, shim, probes, in one TaskGroup.
+
+    settings ──> clients of both sides ──> poll the plane until it answers ──> identity ──> informers ──> all synced
+             ──> reference index ──> workers ── Item ──> Pods | Mirrors | Nodes ──> host and plane
+
+One bad key is one bad key: its error is logged, counted, backed off. A side that does not answer leaves everything on the
+other as it is. SIGTERM: not ready, no new keys, what is in work gets a few seconds, the identity is written, the end.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import Conflict, KubeError, Throttled, Unavailable
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.objects import Key, uid_of
+from bulkhead.work.backoff import PerKeyBackoff
+from bulkhead.work.clock import Clock, SystemClock
+from bulkhead.work.queue import KeyedQueue, QueueClosed
+from bulkhead.work.supervise import supervise
+from syncer import metrics
+from syncer.budget import WriteBudget
+from syncer.caches import Caches, Item
+from syncer.down import Again, HostWriter
+from syncer.events import Recorder
+from syncer.identity import PlaneIdentity
+from syncer.logs import about
+from syncer.massdelete import MassDeleteBreaker
+from syncer.mirrors import Mirrors
+from syncer.nodes import Nodes
+from syncer.patrol import Patrol
+from syncer.pods import Pods
+from syncer.probes import Heart, Probes
+from syncer.quota import Starved
+from syncer.references import ReferenceIndex
+from syncer.settings import Settings
+from syncer.shim import Shim, Target, tls_context
+from syncer.tokens import Tokens
+from syncer.translate.registry import KINDS
+from syncer.up import VirtualWriter
+
+_log = logging.getLogger(__name__)
+
+WORKERS: Final = 8
+POLL_SECONDS: Final = 0.15
+DRAIN_SECONDS: Final = 8.0
+RECONCILE_SECONDS: Final = 60.0
+_USER_AGENT: Final = "bulkhead-syncer"
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where things are: credentials and addresses to listen on."""
+
+    pki: Path | None = Path("/etc/bulkhead/pki")
+    shim_host: str = "0.0.0.0"  # noqa: S104 -- inside a pod, and only certificates of the plane's CA get in
+    probe_host: str = "0.0.0.0"  # noqa: S104 -- inside a pod
+    probe_port: int = 8080
+
+
+class Session:
+    """Everything of one tenant."""
+
+    def __init__(self, settings: Settings, plane: Client, host: Client, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self._clock = clock or SystemClock()
+        self._plane = plane
+        self._host = host
+        self.queue: KeyedQueue[Item] = KeyedQueue(clock=self._clock)
+        self.backoff: PerKeyBackoff[Item] = PerKeyBackoff(0.05, 60.0)
+        self.caches = Caches(settings, plane, host, self.queue)
+        self.identity = PlaneIdentity(plane, host, settings.plane_namespace, self._clock)
+        self.breaker = MassDeleteBreaker(settings.mass_delete_limit, self._clock)
+        self.references = ReferenceIndex()
+        self.recorder = Recorder(self.caches, plane, self._clock)
+        self.heart = Heart(self._clock)
+        self.probes = Probes(self.heart, self._unready)
+        self.shim = Shim(host, self.find)
+        self.patrol = Patrol(self.caches, self.queue, self.references, self._clock, settings.patrol_seconds)
+        self.nodes = Nodes(self.caches, self.queue, plane, self.identity)
+        self.starved = Starved(self.queue)
+        writer, virtual = HostWriter(host, WriteBudget(self._clock), self.identity), VirtualWriter(plane, self._clock)
+        self.mirrors = Mirrors(
+            self.caches, self.queue, writer, virtual, references=self.references, breaker=self.breaker, recorder=self.recorder
+        )
+        self.pods = Pods(
+            self.caches,
+            writer,
+            virtual,
+            mirrors=self.mirrors,
+            references=self.references,
+            tokens=Tokens(self.caches, writer, plane, self._clock),
+            nodes=self.nodes,
+            starved=self.starved,
+            recorder=self.recorder,
+        )
+        self._started = False
+        self._connect()
+
+    def _connect(self) -> None:
+        listen = self.caches.listen
+        self.caches.refers(self.references.refers)
+        for kind in self.caches.virtual:
+            listen("virtual", kind, lambda change: self.identity.saw(change.meta.resource_version))
+        for kind in KINDS:
+            listen("virtual", kind, self.mirrors.heard(kind))
+        listen("host", "Pod", self.starved.gone)
+        listen("host", "Pod", self.nodes.pod_changed)
+        listen("host", "Node", self.nodes.changed)
+        listen("host", "ResourceQuota", self.starved.room)
+        listen("host", "Event", self.recorder.heard)
+
+    def _unready(self) -> list[str]:
+        return self.caches.unready() or ([] if self._started else ["starting"])
+
+    def find(self, key: Key) -> Target | None:
+        """The shim's question: which host pod is this virtual pod?"""
+        virtual, host = self.caches.virtual_pod(key), self.caches.host_pod(key)
+        if virtual is None or host is None:
+            return None
+        meta = self.caches.host["Pod"].store.meta(self.caches.host_key("Pod", key))
+        who = self.caches.origin(meta) if meta is not None else None
+        if who is None or who.uid != uid_of(virtual) or not (host.get("spec") or {}).get("nodeName"):
+            return None
+        return Target(virtual, self.caches.host_key("Pod", key))
+
+    # -- running
+
+    async def run(self) -> None:
+        """Sync until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            await self._until_answering()
+            for side in (self.caches.host, self.caches.virtual):
+                for kind, informer in side.items():
+                    group.create_task(supervise(f"informer {kind}", informer.run, clock=self._clock))
+            await self.caches.synced()
+            self._index_references()
+            self._started = True
+            _log.info("synced: %d keys to look at", len(self.queue))
+            for number in range(WORKERS):
+                group.create_task(self._work(), name=f"worker-{number}")
+            group.create_task(supervise("identity", self.identity.keep, clock=self._clock))
+            group.create_task(supervise("events", self.recorder.run, clock=self._clock))
+            group.create_task(supervise("patrol", self.patrol.run, clock=self._clock))
+
+    async def _until_answering(self) -> None:
+        """The plane starts at the same time: ask often, it is asked for by somebody who waits."""
+        told = 0.0
+        while True:
+            try:
+                await self.identity.establish()
+                if self.identity.established:
+                    return
+            except KubeError as error:
+                if self._clock.monotonic() - told > 10:
+                    told = self._clock.monotonic()
+                    _log.info("waiting for both API servers: %s", error)
+            await self._clock.sleep(POLL_SECONDS)
+
+    def _index_references(self) -> None:
+        """Know every reference before the first key is worked on."""
+        for virtual in self.caches.virtual["Pod"].store.objects():
+            status = virtual.get("status")
+            if isinstance(status, dict) and status.get("phase") in {"Succeeded", "Failed"}:
+                continue
+            key = Key(virtual["metadata"].get("namespace", ""), virtual["metadata"]["name"])
+            first, _ = self.references.set(
+                key, [each for each in KINDS["Pod"].references(virtual) if each.kind in {"ConfigMap", "Secret"}]
+            )
+            for item in first:
+                self.queue.add(item)
+        for kind in ("ConfigMap", "Secret"):
+            for meta in self.caches.host[kind].store.metas():
+                who = self.caches.origin(meta)
+                if who is not None and who.kind == kind:
+                    self.queue.add(Item(kind, Key(who.namespace, who.name)))
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                item = await self.queue.get()
+            except QueueClosed:
+                return
+            try:
+                await self._one(item)
+            finally:
+                self.queue.done(item)
+                metrics.QUEUE_DEPTH.set(len(self.queue))
+
+    async def _one(self, item: Item) -> None:
+        result = "done"
+        with metrics.RECONCILE_SECONDS.labels(item.kind).time():
+            try:
+                async with asyncio.timeout(RECONCILE_SECONDS):
+                    after = await self._reconcile(item)
+                self.backoff.forget(item)
+                if after is not None:
+                    self.queue.add_after(item, after)
+            except Again as again:
+                result = "again"
+                self.queue.add_after(item, again.seconds)
+            except Conflict:
+                result = "conflict"
+                self.queue.add_after(item, max(0.02, self.backoff.next(item)))
+            except (KubeError, TimeoutError) as error:
+                result = "error"
+                self._retry(item, error)
+            except Exception as error:
+                # Whatever a hostile object brings about stays with its key.
+                result = "error"
+                _log.exception("reconcile failed", extra=about(item.kind, item.key))
+                self._retry(item, error, quiet=True)
+        metrics.RECONCILES.labels(item.kind, result).inc()
+
+    def _retry(self, item: Item, error: Exception, *, quiet: bool = False) -> None:
+        delay = max(0.05, self.backoff.next(item))
+        if isinstance(error, (Throttled, Unavailable)) and error.retry_after is not None:
+            delay = max(delay, error.retry_after)
+        if not quiet:
+            _log.warning("reconcile failed: %s", error, extra=about(item.kind, item.key, retry_in=round(delay, 2)))
+        self.queue.add_after(item, delay)
+
+    async def _reconcile(self, item: Item) -> float | None:
+        if item.kind == "Pod":
+            return await self.pods.reconcile(item.key)
+        if item.kind == "Node":
+            return await self.nodes.reconcile(item.key)
+        return await self.mirrors.reconcile(item)
+
+    async def serve(self, places: Places) -> None:
+        """Sync, and serve probes and the shim, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.heart.beat())
+            group.create_task(self.probes.serve(places.probe_host, places.probe_port))
+            if places.pki is not None:
+                group.create_task(self.shim.serve(places.shim_host, self.settings.shim_port, tls_context(places.pki)))
+            group.create_task(self.run())
+
+    async def drain(self) -> None:
+        """Let what is in work end, and write down what must not be forgotten."""
+        self.probes.stopping = True
+        self.queue.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while self.queue.processing:
+                    await self._clock.sleep(0.05)
+        with contextlib.suppress(KubeError, TimeoutError):
+            async with asyncio.timeout(3):
+                await self.identity.flush()
+
+
+async def run_until_signal(settings: Settings, plane: KubeConfig, host: KubeConfig, places: Places) -> None:
+    """The whole process: until SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with (
+        Client(
+            plane, user_agent=_USER_AGENT, field_manager=_USER_AGENT, timeout=15.0, max_body=8 << 20, max_list=96 << 20
+        ) as up,
+        Client(host, user_agent=f"{_USER_AGENT}/{settings.tenant}", field_manager=_USER_AGENT, timeout=15.0) as down,
+    ):
+        session = Session(settings, up, down)
+        serving = asyncio.create_task(session.serve(places))
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not serving.done():
+            _log.info("stopping")
+            await session.drain()
+            serving.cancel()
+        stopping.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving

@@ -1,0 +1,103 @@
+"""What the syncer is told by the controller: one JSON file, read once at the start.
+
+Unknown fields are refused, so a typo never becomes a silent default, and every number has bounds. Nothing here comes from
+the tenant. A file that does not fit raises `SettingsError`, whose text names the field.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+
+DEFAULT_PATH: Final = Path("/etc/bulkhead/settings.json")
+_SIZE_LIMIT: Final = 1 << 20
+
+_Label = Annotated[str, msgspec.Meta(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
+_Address = Annotated[str, msgspec.Meta(max_length=45, pattern=r"^[0-9a-fA-F.:]*$")]
+_Text = Annotated[str, msgspec.Meta(max_length=253)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
+_Map = dict[Annotated[str, msgspec.Meta(max_length=317)], _Text]
+
+
+class SettingsError(Exception):
+    """The settings file cannot be used."""
+
+
+class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which host nodes the tenant sees; an empty selector means all."""
+
+    selector: _Map = {}
+
+
+class Settings(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    rename={
+        "tenant_uid": "tenantUID",
+        "plane_namespace": "planeNamespace",
+        "work_namespace": "workNamespace",
+        "cluster_domain": "clusterDomain",
+        "dns_address": "dnsAddress",
+        "api_address": "apiAddress",
+        "shim_address": "shimAddress",
+        "shim_port": "shimPort",
+        "service_slice": "serviceSlice",
+        "gpu_resources": "gpuResources",
+        "enforced_node_selector": "enforcedNodeSelector",
+        "enforced_tolerations": "enforcedTolerations",
+        "pod_security": "podSecurity",
+        "runtime_class_name": "runtimeClassName",
+        "priority_class_name": "priorityClassName",
+        "allowed_priority_classes": "allowedPriorityClasses",
+        "allowed_runtime_classes": "allowedRuntimeClasses",
+        "patrol_seconds": "patrolSeconds",
+        "mass_delete_limit": "massDeleteLimit",
+        "token_seconds": "tokenSeconds",
+    },
+):
+    """The whole file; field by field in docs/contracts.md under "Syncer"."""
+
+    tenant: _Label
+    tenant_uid: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+    plane_namespace: _Label
+    work_namespace: _Label
+    cluster_domain: _Text = "cluster.local"
+    dns_address: _Address = ""
+    api_address: _Address = ""
+    shim_address: _Address = ""
+    shim_port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = 10250
+    service_slice: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    nodes: NodeSettings = NodeSettings()
+    gpu_resources: tuple[_Text, ...] = ("nvidia.com/gpu",)
+    limits: dict[_Text, _Count] = {}
+    enforced_node_selector: _Map = {}
+    enforced_tolerations: tuple[dict[str, Any], ...] = ()
+    pod_security: Annotated[str, msgspec.Meta(pattern=r"^(privileged|baseline|restricted)$")] = "baseline"
+    runtime_class_name: _Text | None = None
+    priority_class_name: _Text | None = None
+    allowed_priority_classes: tuple[_Text, ...] = ()
+    allowed_runtime_classes: tuple[_Text, ...] = ()
+    patrol_seconds: Annotated[float, msgspec.Meta(ge=1, le=86_400)] = 300.0
+    mass_delete_limit: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 100
+    token_seconds: Annotated[int, msgspec.Meta(ge=600, le=86_400)] = 3600
+
+
+def load(path: Path) -> Settings:
+    """Read the settings file."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"settings file {path}: {error.strerror or error}") from error
+    return parse(raw)
+
+
+def parse(raw: bytes) -> Settings:
+    """Decode and check settings."""
+    if len(raw) > _SIZE_LIMIT:
+        raise SettingsError(f"settings: {len(raw)} bytes, at most {_SIZE_LIMIT} are read")
+    try:
+        return msgspec.json.decode(raw, type=Settings)
+    except msgspec.MsgspecError as error:
+        raise SettingsError(f"settings: {error}") from error

@@ -1,0 +1,120 @@
+"""Writes to the tenant's plane: status, binding, conditions, and the end of pods whose host pod is gone.
+
+The plane is hostile: a webhook may refuse or rewrite what is written. So a status that was written and did not stick is
+written again only after a growing pause, never in a hot loop, and every write names the UID or version that it is for.
+"""
+
+import logging
+from collections import OrderedDict
+from typing import Final
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import Conflict, NotFound
+from bulkhead.kube.objects import Key, Obj, Resource, key_of, uid_of, version_of
+from bulkhead.kube.resources import PODS
+from bulkhead.work.clock import Clock
+from syncer import mergepatch, metrics
+from syncer.down import Again, digest
+from syncer.logs import about
+from syncer.translate import Untranslatable
+from syncer.translate import status as pure
+
+_log = logging.getLogger(__name__)
+
+_REMEMBERED: Final = 20_000
+_FREE_TRIES: Final = 3
+_LONGEST_PAUSE: Final = 30.0
+
+
+class _Echo:
+    """Remembers what was last wanted of an object and how often it was written."""
+
+    __slots__ = ("tries", "wanted", "written")
+
+    def __init__(self, wanted: str) -> None:
+        self.wanted = wanted
+        self.tries = 0
+        self.written = float("-inf")
+
+
+class VirtualWriter:
+    """The only place that writes pods and services in the plane."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._echoes: OrderedDict[str, _Echo] = OrderedDict()
+
+    async def status(self, r: Resource, virtual: Obj, desired: Obj) -> bool:
+        """Make the status of a virtual object `desired`; False when it was so already."""
+        current = virtual.get("status")
+        current = current if isinstance(current, dict) else {}
+        patch = mergepatch.between(current, desired)
+        if not patch or pure.same(current, desired):
+            return False
+        self._pace(uid_of(virtual), digest(desired))
+        key = key_of(virtual)
+        body = {"metadata": {"uid": uid_of(virtual), "resourceVersion": version_of(virtual)}, "status": patch}
+        self._count(r, "status")
+        await self._client.patch(r, key.name, body, key.namespace, subresource="status")
+        return True
+
+    def _pace(self, uid: str, wanted: str) -> None:
+        echo = self._echoes.pop(uid, None)
+        if echo is None or echo.wanted != wanted:
+            echo = _Echo(wanted)
+        self._echoes[uid] = echo
+        if len(self._echoes) > _REMEMBERED:
+            self._echoes.popitem(last=False)
+        pause = 0.0 if echo.tries < _FREE_TRIES else min(_LONGEST_PAUSE, 2.0 ** (echo.tries - _FREE_TRIES))
+        left = echo.written + pause - self._clock.monotonic()
+        if left > 0:
+            raise Again(left, "the plane did not keep the status that was written")
+        echo.tries += 1
+        echo.written = self._clock.monotonic()
+
+    async def refusal(self, virtual: Obj, refused: Untranslatable) -> bool:
+        """Tell on the pod why it does not run; False when it says so already."""
+        now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        return await self.status(PODS, virtual, pure.blocked(virtual, refused.reason, str(refused), now))
+
+    async def bind(self, virtual: Obj, node: str) -> None:
+        """Bind a virtual pod to the node that the host chose."""
+        key = key_of(virtual)
+        body: Obj = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid_of(virtual)},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        self._count(PODS, "bind")
+        try:
+            await self._client.create_subresource(PODS, key.name, "binding", body, key.namespace)
+        except Conflict:
+            # Bound before: the cache has not heard of it yet.
+            return
+        _log.info("virtual pod bound", extra=about("Pod", key, node=node))
+
+    async def delete_pod(self, virtual: Obj, *, grace: int | None, why: str) -> None:
+        """Delete one exact virtual pod."""
+        key = key_of(virtual)
+        self._count(PODS, "delete")
+        try:
+            await self._client.delete(PODS, key.name, key.namespace, grace_seconds=grace, uid=uid_of(virtual))
+        except Conflict:
+            return
+        _log.info("virtual pod deleted", extra=about("Pod", key, why=why, grace=grace))
+
+    async def absent(self, r: Resource, key: Key) -> bool:
+        """Whether the plane itself says, now, that there is no such object."""
+        return await self.look(r, key) is None
+
+    async def look(self, r: Resource, key: Key) -> Obj | None:
+        """Read past the cache."""
+        try:
+            return await self._client.get(r, key.name, key.namespace)
+        except NotFound:
+            return None
+
+    def _count(self, r: Resource, verb: str) -> None:
+        metrics.VIRTUAL_WRITES.labels(r.kind, verb).inc()
