@@ -1,0 +1,105 @@
+"""Building blocks of the API types: the model that all of them share, bounded strings, and CEL rules.
+
+What is declared here ends up in the CRD schema, so every string, list and map carries its bound where it is defined. Nothing
+here reads a cluster or a file.
+"""
+
+from datetime import datetime
+from typing import Annotated, Any, Final, TypedDict
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+RULES: Final = "x-kubernetes-validations"
+
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_QUANTITY = r"^[0-9]{1,12}(\.[0-9]{1,3})?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
+
+
+class ApiModel(BaseModel):
+    """An immutable object of the API; fields are camelCase on the wire and unknown ones are refused."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+
+
+class Rule(TypedDict, total=False):
+    """One CEL rule as the CRD carries it."""
+
+    rule: str
+    message: str
+    messageExpression: str
+    fieldPath: str
+    reason: str
+
+
+def rules(*items: Rule) -> dict[str, Any]:
+    """CEL rules, to be put on a field or a model as `json_schema_extra`."""
+    return {RULES: [dict(item) for item in items]}
+
+
+def model_rules(*items: Rule) -> ConfigDict:
+    """The configuration of an `ApiModel` that carries rules of its own."""
+    return ConfigDict(json_schema_extra=rules(*items))
+
+
+def text(limit: int, pattern: str | None = None) -> Any:
+    """The bounds of a string."""
+    return Field(min_length=1, max_length=limit, pattern=pattern)
+
+
+DnsLabel = Annotated[str, text(63, rf"^{_LABEL}$")]
+DnsName = Annotated[str, text(253, rf"^{_LABEL}(\.{_LABEL})*$")]
+KubernetesVersion = Annotated[str, text(16, r"^v1\.[0-9]{1,2}\.[0-9]{1,3}$")]
+ResourceName = Annotated[str, text(253)]
+LabelKey = Annotated[str, text(317)]
+LabelValue = Annotated[str, Field(max_length=63, pattern=r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$")]
+Cidr = Annotated[str, text(43)]
+Subject = Annotated[str, text(253)]
+StorageSize = Annotated[str, text(20, r"^[1-9][0-9]{0,5}(Mi|Gi|Ti)$")]
+Moment = Annotated[datetime, WithJsonSchema({"type": "string", "format": "date-time"})]
+Count = Annotated[int, Field(ge=0, le=1_000_000)]
+Quantity = Annotated[
+    int | str,
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "x-kubernetes-int-or-string": True,
+            "maxLength": 20,
+            "pattern": _QUANTITY,
+        }
+    ),
+]
+
+# Keys of maps are out of reach of a structural schema; a rule on the map says what they may be.
+RESOURCE_KEYS: Final[Rule] = {
+    "rule": "self.all(key, size(key) <= 253 && key.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[a-z0-9]([-a-zA-Z0-9_.]*[a-zA-Z0-9])?$'))",
+    "message": "every key must be a resource name such as nvidia.com/gpu",
+}
+LABEL_KEYS: Final[Rule] = {
+    "rule": "self.all(key, size(key) <= 317 && key.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$'))",
+    "message": "every key must be a label key",
+}
+CIDRS: Final[Rule] = {"rule": "self.all(item, isCIDR(item))", "message": "every item must be a CIDR such as 203.0.113.0/24"}
+
+
+class Component(ApiModel):
+    """What one component of the plane asks for and may use."""
+
+    requests: Annotated[
+        dict[ResourceName, Quantity],
+        Field(default_factory=dict, max_length=8, description="Requests of the container, for example cpu: 50m."),
+    ]
+    limits: Annotated[
+        dict[ResourceName, Quantity],
+        Field(default_factory=dict, max_length=8, description="Limits of the container, for example memory: 1Gi."),
+    ]
+
+
+class Components(ApiModel):
+    """Resources of the plane's components."""
+
+    etcd: Component | None = Field(None, description="Resources of the tenant's etcd.")
+    api_server: Component | None = Field(None, description="Resources of the tenant's API server.")
+    controller_manager: Component | None = Field(None, description="Resources of the tenant's controller manager.")
+    syncer: Component | None = Field(None, description="Resources of the tenant's syncer.")
+    dns: Component | None = Field(None, description="Resources of the tenant's DNS server.")

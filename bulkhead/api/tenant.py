@@ -1,0 +1,298 @@
+"""The Tenant: what an admin asks for one tenant, and what the controller reports about it.
+
+Types only. Fields that a class may set have no default here: an unset field means "as the class says", and a default would
+hide that. CEL rules stand beside the fields they guard; what needs a second object is checked by the controller.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from bulkhead.api import names
+from bulkhead.api.fields import (
+    CIDRS,
+    LABEL_KEYS,
+    RESOURCE_KEYS,
+    ApiModel,
+    Cidr,
+    Components,
+    Count,
+    DnsLabel,
+    DnsName,
+    KubernetesVersion,
+    LabelKey,
+    LabelValue,
+    Moment,
+    ResourceName,
+    StorageSize,
+    Subject,
+    model_rules,
+    rules,
+    text,
+)
+from bulkhead.api.tenantstatus import TenantStatus
+
+_SAME_REPLICAS = (
+    "(has(self.controlPlane) && has(self.controlPlane.replicas) ? self.controlPlane.replicas : 0) == "
+    "(has(oldSelf.controlPlane) && has(oldSelf.controlPlane.replicas) ? oldSelf.controlPlane.replicas : 0)"
+)
+_OLD_STORAGE_CLASS = (
+    "(has(oldSelf.controlPlane) && has(oldSelf.controlPlane.storage) && has(oldSelf.controlPlane.storage.className) "
+    "? oldSelf.controlPlane.storage.className : '')"
+)
+_SAME_STORAGE_CLASS = f"{_OLD_STORAGE_CLASS.replace('oldSelf', 'self')} == {_OLD_STORAGE_CLASS}"
+
+
+class Storage(ApiModel):
+    """The volume under the plane's etcd."""
+
+    size: StorageSize | None = Field(
+        None,
+        description="Size of each etcd volume, for example 2Gi. It may grow but never shrink.",
+        json_schema_extra=rules(
+            {
+                "rule": "quantity(self).compareTo(quantity(oldSelf)) >= 0",
+                "message": "the volume may grow but never shrink",
+            }
+        ),
+    )
+    class_name: DnsName | None = Field(None, description="StorageClass of the etcd volumes. Cannot change after creation.")
+
+
+class ControlPlane(ApiModel):
+    """The tenant's plane: etcd, API server and controller manager."""
+
+    replicas: Literal[1, 3] | None = Field(
+        None, description="Number of plane pods, each with its etcd member: 1, or 3. Cannot change after creation."
+    )
+    resources: Components | None = Field(None, description="Requests and limits for each component of the plane.")
+    storage: Storage | None = Field(None, description="The volume under the plane's etcd.")
+
+
+class Slurm(ApiModel):
+    """Options of the Slurm mode."""
+
+    cluster_name: DnsLabel | None = Field(None, description="Name of the Slurm cluster; the tenant's name unless given.")
+    version: Annotated[str, text(16, r"^[0-9]{2}\.[0-9]{2}(\.[0-9]{1,3})?$")] | None = Field(
+        None, description="Slurm version, for example 26.05.5."
+    )
+
+
+class Scheduling(ApiModel):
+    """How work is scheduled inside the tenant."""
+
+    model_config = model_rules(
+        {
+            "rule": "!has(self.slurm) || self.mode == 'Slurm'",
+            "message": "slurm is only possible with mode Slurm",
+            "fieldPath": ".slurm",
+        }
+    )
+    mode: Literal["Kubernetes", "Slurm"] = Field(
+        "Kubernetes",
+        description="Who schedules the tenant's work: Kubernetes, or a Slurm cluster inside the tenant. Cannot change after creation.",
+        json_schema_extra=rules({"rule": "self == oldSelf", "message": "the mode cannot change after creation"}),
+    )
+    slurm: Slurm | None = Field(None, description="Options of the Slurm mode.")
+
+
+class ResourceQuota(ApiModel):
+    """The tenant's share of one resource."""
+
+    model_config = model_rules(
+        {
+            "rule": "!has(self.lendingLimit) || self.lendingLimit <= self.nominal",
+            "message": "lendingLimit cannot be more than nominal: only own quota can be lent",
+            "fieldPath": ".lendingLimit",
+        }
+    )
+    nominal: Count = Field(description="Units the tenant may use at any time, for example 16 GPUs.")
+    borrowing_limit: Count | None = Field(
+        None, description="Units it may use beyond nominal while others of its cohort leave them idle."
+    )
+    lending_limit: Count | None = Field(None, description="Units of its nominal quota that others of its cohort may borrow.")
+
+
+class Quota(ApiModel):
+    """What the tenant may use of the shared cluster."""
+
+    model_config = model_rules(
+        {
+            "rule": "!has(self.resources) || has(self.cohort) || self.resources.all(key, !has(self.resources[key].borrowingLimit))",
+            "message": "borrowingLimit needs a cohort to borrow from: set spec.quota.cohort",
+            "fieldPath": ".resources",
+        },
+        {
+            "rule": "!has(self.resources) || has(self.cohort) || self.resources.all(key, !has(self.resources[key].lendingLimit))",
+            "message": "lendingLimit needs a cohort to lend to: set spec.quota.cohort",
+            "fieldPath": ".resources",
+        },
+    )
+    cohort: DnsLabel | None = Field(None, description="Tenants of one cohort lend each other idle quota.")
+    weight: Annotated[int, Field(ge=1, le=1000)] = Field(
+        1, description="Share of what the cohort has idle, relative to the other borrowers."
+    )
+    resources: dict[ResourceName, ResourceQuota] | None = Field(
+        None,
+        max_length=16,
+        description="Quota of each resource by its name, for example nvidia.com/gpu.",
+        json_schema_extra=rules(RESOURCE_KEYS),
+    )
+    objects: dict[ResourceName, Count] | None = Field(
+        None,
+        max_length=32,
+        description="Highest number of mirrored objects of each kind on the host, for example pods: 1000.",
+        json_schema_extra=rules(RESOURCE_KEYS),
+    )
+
+
+class Nodes(ApiModel):
+    """Which of the host's nodes the tenant sees and uses."""
+
+    selector: dict[LabelKey, LabelValue] | None = Field(
+        None,
+        max_length=16,
+        description="Labels a host node must carry to belong to the tenant's pool.",
+        json_schema_extra=rules(LABEL_KEYS),
+    )
+    dedicated: bool | None = Field(None, description="Whether the pool is this tenant's alone.")
+
+
+class Network(ApiModel):
+    """What the tenant's pods may reach beyond their own tenant."""
+
+    egress_cidrs: Annotated[list[Cidr], Field(max_length=32)] | None = Field(
+        None,
+        alias="egressCIDRs",
+        description="Addresses outside the cluster that the tenant's pods may reach; none unless listed.",
+        json_schema_extra=rules(CIDRS) | {"x-kubernetes-list-type": "set"},
+    )
+
+
+class Isolation(ApiModel):
+    """How hard the tenant's pods are kept apart from the host and from others."""
+
+    pod_security: Literal["baseline", "restricted"] | None = Field(
+        None, description="Pod Security level that the host enforces on the tenant's pods."
+    )
+    user_namespaces: bool | None = Field(None, description="Whether every pod runs in a user namespace of its own.")
+    runtime_class_name: DnsName | None = Field(None, description="RuntimeClass that every pod of the tenant runs with.")
+    network: Network | None = Field(None, description="What the tenant's pods may reach beyond their own tenant.")
+
+
+class Admin(ApiModel):
+    """A user or group with full rights inside the tenant, and none on the host."""
+
+    kind: Literal["User", "Group"] = Field("User", description="Whether the name is a user's or a group's.")
+    name: Subject = Field(
+        description="Name of the user or group as the tenant's API server sees it; system: names are refused.",
+        json_schema_extra=rules(
+            {
+                "rule": "!self.startsWith('system:') && !self.startsWith('bulkhead:')",
+                "message": "names that begin with system: or bulkhead: belong to the platform",
+            }
+        ),
+    )
+
+
+class Oidc(ApiModel):
+    """The identity provider that the tenant's API server trusts."""
+
+    issuer_url: Annotated[str, text(512, r"^https://[^\s?#]+$")] = Field(
+        alias="issuerURL", description="Address of the provider; it must begin with https."
+    )
+    client_id: Annotated[str, text(253)] = Field(alias="clientID", description="Audience that its tokens must name.")
+    username_claim: Annotated[str, text(63)] = Field("sub", description="Claim that holds the user's name.")
+    username_prefix: Annotated[str, text(63)] | None = Field(None, description="Put before every user name.")
+    groups_claim: Annotated[str, text(63)] | None = Field(None, description="Claim that holds the user's groups.")
+    groups_prefix: Annotated[str, text(63)] | None = Field(None, description="Put before every group name.")
+
+
+class Access(ApiModel):
+    """Who may use the tenant's API."""
+
+    admins: Annotated[list[Admin], Field(max_length=64)] | None = Field(
+        None,
+        description="Users and groups with full rights inside the tenant.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["kind", "name"]},
+    )
+    oidc: Oidc | None = Field(None, description="The identity provider that the tenant's API server trusts.")
+
+
+class Hibernation(ApiModel):
+    """Sleep on request."""
+
+    enabled: bool = Field(False, description="Scale the plane to nothing and keep its data.")
+
+
+class TenantSpec(ApiModel):
+    """What is asked for."""
+
+    model_config = model_rules(
+        {
+            "rule": _SAME_REPLICAS,
+            "message": "controlPlane.replicas cannot change after creation: the etcd members are fixed",
+            "fieldPath": ".controlPlane",
+        },
+        {
+            "rule": _SAME_STORAGE_CLASS,
+            "message": "controlPlane.storage.className cannot change after creation: the volume exists",
+            "fieldPath": ".controlPlane",
+        },
+    )
+    class_: DnsName = Field(
+        alias="class",
+        description="Name of the TenantClass that gives defaults and bounds. Cannot change after creation.",
+        json_schema_extra=rules({"rule": "self == oldSelf", "message": "the class cannot change after creation"}),
+    )
+    kubernetes_version: KubernetesVersion | None = Field(
+        None,
+        description="Version of the tenant's control plane, for example v1.36.3; the class's default unless given. Never goes back a minor.",
+        json_schema_extra=rules(
+            {
+                "rule": "int(self.split('.')[1]) >= int(oldSelf.split('.')[1])",
+                "message": "the minor version cannot go back: etcd holds what the newer one wrote",
+            }
+        ),
+    )
+    control_plane: ControlPlane | None = Field(None, description="Size of the tenant's plane.")
+    scheduling: Scheduling = Field(Scheduling(mode="Kubernetes"), description="How work is scheduled inside the tenant.")
+    quota: Quota | None = Field(None, description="What the tenant may use of the shared cluster; no GPUs unless given.")
+    nodes: Nodes | None = Field(None, description="Which of the host's nodes the tenant sees and uses.")
+    isolation: Isolation | None = Field(None, description="How hard the tenant's pods are kept apart from everything else.")
+    access: Access | None = Field(None, description="Who may use the tenant's API.")
+    hibernation: Hibernation | None = Field(None, description="Sleep on request.")
+    paused_until: Moment | None = Field(
+        None, description="Until this moment the controller changes nothing of the tenant; for repairs by hand."
+    )
+    deletion_policy: Literal["Delete"] = Field(
+        "Delete", description="What becomes of the tenant's data when the Tenant is deleted. Delete: nothing is left."
+    )
+
+
+class Tenant(ApiModel):
+    """A tenant of the cluster: an own Kubernetes control plane whose pods run on the shared nodes under a quota."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            {
+                "rule": f"size(self.metadata.name) <= {names.TENANT_NAME_LIMIT}",
+                "message": f"metadata.name: at most {names.TENANT_NAME_LIMIT} characters",
+            },
+            {
+                "rule": f"self.metadata.name.matches('{names.TENANT_NAME_PATTERN}')",
+                "message": "metadata.name: lower-case letters, digits and '-', beginning with a letter, no dots",
+            },
+            {
+                "rule": f"!(self.metadata.name in {list(names.RESERVED_TENANT_NAMES)}) && "
+                f"!self.metadata.name.startsWith('{names.RESERVED_TENANT_PREFIX}')",
+                "message": "metadata.name: this name is reserved for the system",
+            },
+            {
+                "rule": f"!self.metadata.name.endsWith('{names.WORK_SUFFIX}')",
+                "message": f"metadata.name: must not end in {names.WORK_SUFFIX}, which marks work namespaces",
+            },
+        )
+    )
+    spec: TenantSpec = Field(description="What is asked for.")
+    status: TenantStatus | None = Field(None, description="What the controller reports.")

@@ -1,0 +1,172 @@
+"""The TenantClass: an admin's template for tenants and the bounds they stay inside. Types only.
+
+A section of a Tenant lies over the section of the same name here. Images are chosen by the installation and by nobody else.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bulkhead.api import labels
+from bulkhead.api.fields import (
+    LABEL_KEYS,
+    RESOURCE_KEYS,
+    ApiModel,
+    Components,
+    Count,
+    DnsName,
+    KubernetesVersion,
+    LabelKey,
+    LabelValue,
+    Quantity,
+    ResourceName,
+    StorageSize,
+    model_rules,
+    rules,
+    text,
+)
+from bulkhead.api.tenant import Network
+
+
+class ClassStorage(ApiModel):
+    """The volume under a plane's etcd."""
+
+    size: StorageSize = Field("2Gi", description="Size of each etcd volume.")
+    class_name: DnsName | None = Field(None, description="StorageClass of the etcd volumes; the host's default unless given.")
+
+
+class ClassControlPlane(ApiModel):
+    """Size of the planes."""
+
+    replicas: Literal[1, 3] = Field(1, description="Number of plane pods: 1, or 3.")
+    resources: Components | None = Field(None, description="Requests and limits for each component of the plane.")
+    storage: ClassStorage | None = Field(None, description="The volume under a plane's etcd.")
+
+
+class Bound(ApiModel):
+    """The bound on one resource of one tenant."""
+
+    max_nominal: Count | None = Field(None, description="Highest nominal quota that a tenant of this class may have.")
+
+
+class ClassQuota(ApiModel):
+    """Bounds on the quota of a tenant."""
+
+    resources: dict[ResourceName, Bound] | None = Field(
+        None,
+        max_length=16,
+        description="Resources that a tenant may have quota of besides the GPU resources, and how much at most.",
+        json_schema_extra=rules(RESOURCE_KEYS),
+    )
+    objects: dict[ResourceName, Count] | None = Field(
+        None,
+        max_length=32,
+        description="Highest number of mirrored objects of each kind on the host, unless the tenant says otherwise.",
+        json_schema_extra=rules(RESOURCE_KEYS),
+    )
+
+
+class Toleration(ApiModel):
+    """A taint that pods of the class endure, as Kubernetes writes it."""
+
+    key: Annotated[str, text(317)] | None = Field(None, description="Key of the taint; every taint unless given.")
+    operator: Literal["Exists", "Equal"] | None = Field(None, description="How the key's value is compared.")
+    value: Annotated[str, Field(max_length=63)] | None = Field(None, description="Value of the taint.")
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(None, description="Effect of the taint.")
+    toleration_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = Field(
+        None, description="How long a NoExecute taint is endured."
+    )
+
+
+class ClassNodes(ApiModel):
+    """The pool of nodes that tenants of this class use."""
+
+    selector: dict[LabelKey, LabelValue] | None = Field(
+        None,
+        max_length=16,
+        description="Labels a host node must carry to belong to the pool.",
+        json_schema_extra=rules(LABEL_KEYS),
+    )
+    tolerations: Annotated[list[Toleration], Field(max_length=16)] | None = Field(
+        None,
+        description="Tolerations put on every pod, so that it may run on tainted nodes of the pool.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+    dedicated: bool | None = Field(None, description="Whether a pool is one tenant's alone.")
+
+
+class ClassIsolation(ApiModel):
+    """How hard tenants are kept apart."""
+
+    pod_security: Literal["baseline", "restricted"] = Field(
+        "baseline", description="Pod Security level that the host enforces on pods."
+    )
+    user_namespaces: bool | None = Field(None, description="Whether every pod runs in a user namespace of its own.")
+    runtime_class_name: DnsName | None = Field(None, description="RuntimeClass that every pod runs with.")
+    allowed_runtime_classes: Annotated[list[DnsName], Field(max_length=16)] | None = Field(
+        None,
+        description="RuntimeClasses of the host that pods may ask for.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+    network: Network | None = Field(None, description="What the pods may reach beyond their own tenant.")
+
+
+class Exposure(ApiModel):
+    """How a tenant's API server is reached."""
+
+    type: Literal["ClusterIP"] = Field("ClusterIP", description="Kind of Service in front of it. ClusterIP: by its service address.")
+
+
+class ContainerDefaults(ApiModel):
+    """What a container gets that does not say."""
+
+    requests: dict[ResourceName, Quantity] | None = Field(
+        None, max_length=8, description="Default requests.", json_schema_extra=rules(RESOURCE_KEYS)
+    )
+    limits: dict[ResourceName, Quantity] | None = Field(
+        None, max_length=8, description="Default limits.", json_schema_extra=rules(RESOURCE_KEYS)
+    )
+
+
+class TenantClassSpec(ApiModel):
+    """Defaults and bounds."""
+
+    model_config = model_rules(
+        {
+            "rule": "!has(self.kubernetesVersion) || !has(self.kubernetesVersions) || self.kubernetesVersion in self.kubernetesVersions",
+            "message": "the default version must be one of kubernetesVersions",
+            "fieldPath": ".kubernetesVersion",
+        }
+    )
+    description: Annotated[str, Field(max_length=512)] | None = Field(None, description="What the class is for, for people.")
+    kubernetes_version: KubernetesVersion | None = Field(
+        None, description="Version of a tenant that names none; the installation's unless given."
+    )
+    kubernetes_versions: Annotated[list[KubernetesVersion], Field(min_length=1, max_length=16)] | None = Field(
+        None,
+        description="Versions that tenants may choose; all that the installation offers unless given.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+    control_plane: ClassControlPlane | None = Field(None, description="Size of the planes.")
+    quota: ClassQuota | None = Field(None, description="Bounds on the quota of a tenant.")
+    gpu_resources: Annotated[list[Annotated[str, text(253)]], Field(min_length=1, max_length=8)] = Field(
+        [labels.GPU],
+        description="Names of the resources that count as GPUs.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+    exposure: Exposure | None = Field(None, description="How a tenant's API server is reached.")
+    nodes: ClassNodes | None = Field(None, description="The pool of nodes that tenants use.")
+    isolation: ClassIsolation | None = Field(None, description="How hard tenants are kept apart.")
+    priority_class_name: DnsName | None = Field(None, description="PriorityClass of the host that every pod gets.")
+    allowed_priority_classes: Annotated[list[DnsName], Field(max_length=16)] | None = Field(
+        None,
+        description="PriorityClasses of the host that pods may ask for.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+    container_defaults: ContainerDefaults | None = Field(None, description="What a container gets that does not say.")
+
+
+class TenantClass(ApiModel):
+    """A template for tenants, with the bounds they stay inside."""
+
+    spec: TenantClassSpec = Field(description="Defaults and bounds.")

@@ -1,0 +1,76 @@
+"""The status of a Tenant, as the controller writes it and the command line reads it. Types only."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bulkhead.api.fields import ApiModel, Count, DnsName, Moment, text
+
+
+class Condition(ApiModel):
+    """One aspect of the tenant's state."""
+
+    type: Annotated[str, text(64)] = Field(description="What the condition is about; Ready is the summary.")
+    status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
+    reason: Annotated[str, text(64)] = Field(description="Why, as one of a fixed set of words that programs may rely on.")
+    message: Annotated[str, Field(max_length=4096)] = Field("", description="Why, for people.")
+    last_transition_time: Moment = Field(description="When the status last changed.")
+    observed_generation: Annotated[int, Field(ge=0)] = Field(
+        0, description="Generation of the spec that this condition speaks of."
+    )
+
+
+class Versions(ApiModel):
+    """What runs."""
+
+    kubernetes: Annotated[str, text(32)] | None = Field(None, description="Version of the tenant's API server.")
+    etcd: Annotated[str, text(32)] | None = Field(None, description="Version of the tenant's etcd.")
+    bulkhead: Annotated[str, text(32)] | None = Field(None, description="Version of the syncer.")
+
+
+class AppliedClass(ApiModel):
+    """The class as it was when it was last applied."""
+
+    name: DnsName = Field(description="Name of the TenantClass.")
+    uid: Annotated[str, text(64)] | None = Field(None, description="UID of the TenantClass.")
+    generation: Annotated[int, Field(ge=0)] | None = Field(None, description="Its generation when it was applied.")
+    spec: dict[str, object] | None = Field(
+        None,
+        description="Its spec when it was applied.",
+        json_schema_extra={"x-kubernetes-preserve-unknown-fields": True},
+    )
+
+
+class Gpus(ApiModel):
+    """GPUs of the tenant, all GPU resources of its class together."""
+
+    used: Count = Field(0, description="GPUs that its pods hold now.")
+    borrowed: Count = Field(0, description="Those of them beyond its nominal quota.")
+    limit: Count = Field(0, description="GPUs that it may hold: nominal, and what it may borrow.")
+    summary: Annotated[str, text(32)] | None = Field(None, description="Used and limit in one text, for tables: 3/8.")
+
+
+class TenantStatus(ApiModel):
+    """What the controller reports."""
+
+    observed_generation: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="Generation of the spec that the controller last acted on."
+    )
+    conditions: Annotated[list[Condition], Field(max_length=32)] | None = Field(
+        None,
+        description="The tenant's state, one entry for each aspect; Ready summarises them.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
+    endpoint: Annotated[str, text(512)] | None = Field(None, description="Address of the tenant's API server.")
+    kubeconfig_secret: DnsName | None = Field(
+        None, description="Secret with the admin kubeconfig, in the plane's namespace; `bulkhead kubeconfig` reads it."
+    )
+    versions: Versions | None = Field(None, description="What runs.")
+    class_: AppliedClass | None = Field(None, alias="class", description="The class as it was last applied.")
+    gpus: Gpus | None = Field(None, description="GPUs of the tenant: used, borrowed, limit.")
+    service_slice: Annotated[str, text(43)] | None = Field(
+        None, description="Range that the addresses of the tenant's Services come from."
+    )
+    plane_cluster_uid: Annotated[str, text(64)] | None = Field(
+        None, alias="planeClusterUID", description="UID of the tenant's kube-system namespace: the identity of its data."
+    )
