@@ -132,7 +132,9 @@ def _scope(term: Mapping[str, Any], path: str, who: Identity, view: TenantView) 
 
 def _pin(translated: Obj, node: str) -> None:
     """AND the node into every required term: terms are alternatives of each other."""
-    only = {"key": "metadata.name", "operator": "In", "values": [node]}
     required = translated.setdefault("nodeAffinity", {}).setdefault(_REQUIRED, {})
     terms = required.get("nodeSelectorTerms") or [{}]
-    required["nodeSelectorTerms"] = [{**term, "matchFields": [*term.get("matchFields", []), only]} for term in terms]
+    required["nodeSelectorTerms"] = [
+        {**term, "matchFields": [*term.get("matchFields", []), {"key": "metadata.name", "operator": "In", "values": [node]}]}
+        for term in terms
+    ]

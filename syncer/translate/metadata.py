@@ -103,11 +103,13 @@ def host_metadata(
 ) -> Obj:
     """The complete metadata of the host object; `labels` and `annotations` are the kind's own additions."""
     meta = schema.mapping(virtual.get("metadata"), "metadata")
-    all_labels = tenant_labels(meta) | dict(labels or {}) | markers(who, view)
-    all_annotations = _passing_annotations(meta) | dict(annotations or {}) | _origin(who, view)
-    all_annotations[APPLIED] = json.dumps(
-        {"labels": sorted(all_labels), "annotations": sorted([*all_annotations, APPLIED])}, separators=(",", ":")
-    )
+    own_labels = tenant_labels(meta) | dict(labels or {})
+    own_annotations = _passing_annotations(meta) | dict(annotations or {})
+    all_labels = own_labels | markers(who, view)
+    all_annotations = own_annotations | _origin(who, view)
+    # the markers are always wanted, so only the others can be ones to take away some day
+    applied = {"labels": sorted(own_labels), "annotations": sorted(own_annotations)}
+    all_annotations[APPLIED] = json.dumps(applied, separators=(",", ":"))
     size = sum(len(key.encode()) + len(value.encode()) for key, value in all_annotations.items())
     if size > _ANNOTATIONS_LIMIT:
         raise Untranslatable(Reason.TOO_LARGE, "labels and annotations are beyond what the host can carry", "metadata")

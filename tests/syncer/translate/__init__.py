@@ -1,0 +1,1 @@
+"""Tests of the pure translation: golden pairs, adversarial rows, laws, and the real API server's opinion."""
