@@ -7,7 +7,6 @@ from importlib import resources
 from pathlib import Path
 
 from bulkhead.hostcluster.component import SIMULATED_POD_RANGE, AliveHealth, Component, HostContext, HttpHealth
-from bulkhead.hostcluster.gpu.devices import RESOURCE as GPU_RESOURCE
 from bulkhead.hostcluster.gpu.plugin import PLUGIN_FOLDER
 from bulkhead.hostcluster.kwok.nodes import TAINT_KEY
 
@@ -27,8 +26,8 @@ def volume_folder(ctx: HostContext) -> Path:
 
 def _gpu(ctx: HostContext) -> Component:
     argv = (ctx.python, "-m", "bulkhead.hostcluster.gpu.plugin", f"--count={ctx.options.gpus_per_node}")
-    argv += (f"--nodes={gpu_folder(ctx)}", f"--plugin-folder={PLUGIN_FOLDER}")
-    return Component("gpu", argv, AliveHealth(), depends_on=("kubelet",))
+    folders = (f"--nodes={gpu_folder(ctx)}", f"--plugin-folder={PLUGIN_FOLDER}")
+    return Component("gpu", argv + folders, AliveHealth(), depends_on=("kubelet",))
 
 
 def _kwok(ctx: HostContext) -> Component:
@@ -63,6 +62,3 @@ def components(ctx: HostContext) -> list[Component]:
     if ctx.options.simulated_nodes > 0:
         chosen.append(_kwok(ctx))
     return chosen
-
-
-__all__ = ["GPU_RESOURCE", "components", "gpu_folder", "volume_folder"]

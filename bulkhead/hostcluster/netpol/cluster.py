@@ -1,0 +1,96 @@
+"""What the compiler knows of the cluster: pods with addresses, namespaces' labels, policies. Pure.
+
+Turns API objects into small frozen values and drops what can send or receive no packet of its own: pods without an address,
+pods that ended, pods on the host's network.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from typing import Any
+
+Labels = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPort:
+    """A container port that has a name."""
+
+    name: str
+    protocol: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod as far as its packets go."""
+
+    namespace: str
+    name: str
+    address: IPv4Address
+    labels: Labels
+    ports: tuple[NamedPort, ...]
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Everything that rules are made from."""
+
+    pods: tuple[Pod, ...]
+    namespaces: Mapping[str, Labels]
+    policies: tuple[Mapping[str, Any], ...]
+
+
+def _container_ports(spec: Mapping[str, Any]) -> tuple[NamedPort, ...]:
+    sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
+    return tuple(
+        NamedPort(port["name"], port.get("protocol") or "TCP", port["containerPort"])
+        for container in [*(spec.get("containers") or ()), *sidecars]
+        for port in container.get("ports") or ()
+        if port.get("name")
+    )
+
+
+def pod_from(obj: Mapping[str, Any]) -> Pod | None:
+    """The pod, or None when no packet is its own."""
+    spec, status, metadata = obj["spec"], obj.get("status") or {}, obj["metadata"]
+    if spec.get("hostNetwork") or status.get("phase") in {"Succeeded", "Failed"} or not status.get("podIP"):
+        return None
+    try:
+        address = IPv4Address(status["podIP"])
+    except ValueError:
+        return None
+    labels = metadata.get("labels") or {}
+    return Pod(metadata["namespace"], metadata["name"], address, labels, _container_ports(spec), spec.get("nodeName") or "")
+
+
+def cluster_from(
+    pods: Iterable[Mapping[str, Any]], namespaces: Iterable[Mapping[str, Any]], policies: Iterable[Mapping[str, Any]]
+) -> Cluster:
+    """The compiler's view of API objects, in an order that does not depend on theirs."""
+    known = sorted((pod for pod in map(pod_from, pods) if pod is not None), key=lambda pod: (pod.namespace, pod.name))
+    labels = {one["metadata"]["name"]: one["metadata"].get("labels") or {} for one in namespaces}
+    ordered = sorted(policies, key=lambda one: (one["metadata"]["namespace"], one["metadata"]["name"]))
+    return Cluster(tuple(known), labels, tuple(ordered))
+
+
+def selects(selector: Mapping[str, Any], labels: Labels) -> bool:
+    """Whether a label selector matches; the empty one matches everything."""
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_expression_holds(expression, labels) for expression in selector.get("matchExpressions") or ())
+
+
+def _expression_holds(expression: Mapping[str, Any], labels: Labels) -> bool:
+    key, values = expression["key"], expression.get("values") or ()
+    match expression["operator"]:
+        case "In":
+            return labels.get(key) in values
+        case "NotIn":
+            return labels.get(key) not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+    return False  # an operator of a later API: nothing is let through by what is not understood

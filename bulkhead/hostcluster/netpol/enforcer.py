@@ -1,0 +1,115 @@
+"""The enforcer process: keeps the packet filter in line with the host's network policies.
+
+Flow: three watches (pods, namespaces, policies) -> wait until the burst is over -> compile -> `nft -f -` in one transaction.
+Nothing is applied before all three lists are whole, and nothing is removed on exit: rules stay in the kernel, so a crash or
+a restart never opens what was closed. Only `bulkhead host down` removes the table.
+"""
+
+import argparse
+import asyncio
+import logging
+from pathlib import Path
+
+from bulkhead.hostcluster.component import NODE_NAME
+from bulkhead.hostcluster.netpol.cluster import cluster_from
+from bulkhead.hostcluster.netpol.compiler import compile_rules
+from bulkhead.hostcluster.netpol.render import TABLE, render
+from bulkhead.kube.client import Client
+from bulkhead.kube.informer import Change, Informer
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.resources import NAMESPACES, NETWORK_POLICIES, PODS
+
+log = logging.getLogger("bulkhead.netpol")
+
+_QUIET = 0.02  # a burst of changes is one transaction
+_RETRY = 1.0
+_DEADLINE = 30.0
+
+
+class FilterError(Exception):
+    """The kernel or the nft program refused the rules."""
+
+
+async def load(text: str) -> None:
+    """Apply a ruleset in one transaction."""
+    process = await asyncio.create_subprocess_exec(
+        "nft", "-f", "-", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(_DEADLINE):
+            _, complaint = await process.communicate(text.encode())
+    except TimeoutError as error:
+        process.kill()
+        await process.wait()
+        raise FilterError(f"nft: no end within {_DEADLINE:.0f} s") from error
+    if process.returncode != 0:
+        raise FilterError(f"nft: {complaint.decode(errors='replace').strip()[:2000]}")
+
+
+class Enforcer:
+    """Watches, compiles, applies."""
+
+    def __init__(self, client: Client, node: str) -> None:
+        self._node = node
+        self._dirty = asyncio.Event()
+        self._applied = ""
+        # Addresses of pods elsewhere are peers too; simulated pods send nothing but cost little.
+        self._pods = Informer(client, PODS, on_change=self._notice)
+        self._namespaces = Informer(client, NAMESPACES, on_change=self._notice)
+        self._policies = Informer(client, NETWORK_POLICIES, on_change=self._notice)
+
+    def _notice(self, _change: Change) -> None:
+        self._dirty.set()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for informer in (self._pods, self._namespaces, self._policies):
+                group.create_task(informer.run())
+            group.create_task(self._enforce())
+
+    async def _enforce(self) -> None:
+        for informer in (self._pods, self._namespaces, self._policies):
+            await informer.synced()
+        self._dirty.set()
+        while True:
+            await self._dirty.wait()
+            await asyncio.sleep(_QUIET)
+            self._dirty.clear()
+            try:
+                await self._apply()
+            except (FilterError, OSError) as error:
+                # The rules of before stay in force meanwhile.
+                log.error("not applied: %s", error)  # noqa: TRY400  the cause is in the text
+                await asyncio.sleep(_RETRY)
+                self._dirty.set()
+
+    async def _apply(self) -> None:
+        cluster = cluster_from(self._pods.store.objects(), self._namespaces.store.objects(), self._policies.store.objects())
+        rules = compile_rules(cluster, self._node)
+        text = render(rules)
+        if text == self._applied:
+            return
+        await load(text)
+        self._applied = text
+        log.info("applied table=%r isolated_pods=%d policies=%d", TABLE, len(rules), len(cluster.policies))
+
+
+async def _main(kubeconfig: Path, node: str) -> None:
+    config = KubeConfig.from_file(kubeconfig)
+    async with Client(config, user_agent="bulkhead-netpol", field_manager="bulkhead-netpol") as client:
+        await Enforcer(client, node).run()
+
+
+def main() -> None:
+    """Read the options and run."""
+    parser = argparse.ArgumentParser(description="Network policy enforcer of the embedded host")
+    parser.add_argument("--kubeconfig", type=Path, required=True)
+    parser.add_argument("--node", default=NODE_NAME)
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    asyncio.run(_main(options.kubeconfig, options.node))
+
+
+if __name__ == "__main__":
+    main()

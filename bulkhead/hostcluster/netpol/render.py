@@ -1,0 +1,110 @@
+"""Writes compiled rules as text for `nft -f`: one table, replaced in one transaction. Pure.
+
+A packet costs one connection-tracking check, and for a new connection two map look-ups by address, then only the rules of
+the pods concerned, whose peers are sets. Text is the same for the same rules, so an unchanged state is not applied again.
+
+    forward: known connection? -> to itself? -> sender's chain (egress) -> receiver's chain (ingress)
+    input:   known connection? -> sender's chain (egress), for packets to the node's own addresses
+
+A chain ends in drop; what is allowed returns to where it was called. Traffic from the node's own processes passes neither hook.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from ipaddress import IPv4Network
+
+from bulkhead.hostcluster.netpol.compiler import PodRules, PortRange, Profile, Rule
+
+TABLE = "inet bulkhead-netpol"
+_WIDE = PortRange("any")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _network(network: IPv4Network) -> str:
+    return str(network.network_address) if network.prefixlen == 32 else str(network)
+
+
+def _elements(items: Iterable[str]) -> str:
+    listed = list(items)
+    return f" elements = {{ {', '.join(listed)} }};" if listed else ""
+
+
+class _Writer:
+    """Collects named sets and chains while rules are written."""
+
+    def __init__(self) -> None:
+        self.sets: dict[str, str] = {}
+        self.chains: dict[str, str] = {}
+
+    def _peer_set(self, peers: frozenset[IPv4Network]) -> str:
+        members = ", ".join(_network(network) for network in sorted(peers))
+        name = f"peers-{_digest(members)}"
+        self.sets[name] = f"set {name} {{ type ipv4_addr; flags interval; elements = {{ {members} }}; }}"
+        return name
+
+    def _rule(self, rule: Rule, field: str) -> list[str]:
+        peers = "" if rule.peers is None else f"ip {field} @{self._peer_set(rule.peers)} "
+        if rule.ports is None:
+            return [f"{peers}return"]
+        lines = []
+        for protocol in sorted({port.protocol for port in rule.ports}):
+            ranges = sorted(port for port in rule.ports if port.protocol == protocol)
+            match = f"meta l4proto {protocol.lower()} "
+            if not any((port.first, port.last) == (_WIDE.first, _WIDE.last) for port in ranges):
+                match += f"th dport {{ {', '.join(_merged(ranges))} }} "
+            lines.append(f"{peers}{match}return")
+        return lines
+
+    def chain(self, direction: str, profile: Profile) -> str:
+        """The chain of a profile, written once."""
+        field = "saddr" if direction == "in" else "daddr"
+        lines = sorted(line for rule in profile for line in self._rule(rule, field))
+        body = "; ".join([*lines, "drop"])
+        name = f"{direction}-{_digest(body)}"
+        self.chains[name] = f"chain {name} {{ {body}; }}"
+        return name
+
+
+def _merged(ranges: Iterable[PortRange]) -> list[str]:
+    """Ranges as nft writes them; touching and overlapping ones become one."""
+    merged: list[list[int]] = []
+    for one in sorted(ranges):
+        if merged and one.first <= merged[-1][1] + 1:
+            merged[-1][1] = max(merged[-1][1], one.last)
+        else:
+            merged.append([one.first, one.last])
+    return [str(first) if first == last else f"{first}-{last}" for first, last in merged]
+
+
+def render(rules: Iterable[PodRules]) -> str:
+    """The whole table, as one transaction."""
+    writer = _Writer()
+    listed = list(rules)
+    senders = [f"{one.address} : jump {writer.chain('out', one.egress)}" for one in listed if one.egress is not None]
+    receivers = [f"{one.address} : jump {writer.chain('in', one.ingress)}" for one in listed if one.ingress is not None]
+    selves = [f"{one.address} . {one.address}" for one in listed]
+    lines = [
+        f"table {TABLE} {{}}",
+        f"delete table {TABLE}",
+        f"table {TABLE} {{",
+        *(writer.sets[name] for name in sorted(writer.sets)),
+        f"set selves {{ type ipv4_addr . ipv4_addr;{_elements(selves)} }}",
+        *(writer.chains[name] for name in sorted(writer.chains)),
+        f"map senders {{ type ipv4_addr : verdict;{_elements(senders)} }}",
+        f"map receivers {{ type ipv4_addr : verdict;{_elements(receivers)} }}",
+        "chain forward { type filter hook forward priority filter; policy accept;",
+        "ct state established,related accept",
+        "ip saddr . ip daddr @selves accept",
+        "ip saddr vmap @senders",
+        "ip daddr vmap @receivers",
+        "}",
+        "chain input { type filter hook input priority filter; policy accept;",
+        "ct state established,related accept",
+        "ip saddr vmap @senders",
+        "}",
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
