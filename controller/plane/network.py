@@ -48,7 +48,7 @@ def _plane(spec: PlaneSpec) -> Obj:
         ingress.append({"from": [_pods(spec, PLANE)], "ports": [_tcp(ETCD_PEER_PORT)]})
         egress.append({"to": [_pods(spec, PLANE)], "ports": [_tcp(ETCD_PEER_PORT), _tcp(API_PORT)]})
         egress.append({"to": [_cluster_dns()], "ports": [_udp(53), _tcp(53)]})
-    return _policy(spec, spec.namespace, "allow-plane", _component(spec, PLANE), ingress, egress)
+    return _policy(spec, (spec.namespace, "allow-plane"), _component(spec, PLANE), ingress, egress)
 
 
 def _syncer(spec: PlaneSpec) -> Obj:
@@ -58,7 +58,7 @@ def _syncer(spec: PlaneSpec) -> Obj:
     ]
     egress: list[Obj] = [{"to": [_pods(spec, PLANE)], "ports": [_tcp(API_PORT)]}]
     egress += [{"to": [{"ipBlock": {"cidr": f"{address}/32"}}], "ports": [_tcp(port)]} for address, port in spec.host_api]
-    return _policy(spec, spec.namespace, "allow-syncer", _component(spec, SYNCER), ingress, egress)
+    return _policy(spec, (spec.namespace, "allow-syncer"), _component(spec, SYNCER), ingress, egress)
 
 
 def _dns(spec: PlaneSpec) -> Obj:
@@ -68,7 +68,7 @@ def _dns(spec: PlaneSpec) -> Obj:
     if spec.dns_upstreams:
         anywhere = {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}}
         egress.append({"to": [anywhere], "ports": [_udp(53), _tcp(53)]})
-    return _policy(spec, spec.namespace, "allow-dns", _component(spec, DNS), ingress, egress)
+    return _policy(spec, (spec.namespace, "allow-dns"), _component(spec, DNS), ingress, egress)
 
 
 def _workloads(spec: PlaneSpec) -> Obj:
@@ -79,15 +79,17 @@ def _workloads(spec: PlaneSpec) -> Obj:
         {"to": [own]},
         {"to": [plane], "ports": [_tcp(API_PORT)]},
         {"to": [dns], "ports": [_udp(DNS_PORT), _tcp(DNS_PORT)]},
+        *({"to": [{"ipBlock": {"cidr": cidr}}]} for cidr in spec.egress_cidrs),
     ]
-    return _policy(spec, spec.work_namespace, "allow-tenant", {}, [{"from": [own, plane]}], egress)
+    return _policy(spec, (spec.work_namespace, "allow-tenant"), {}, [{"from": [own, plane]}], egress)
 
 
 def _deny(spec: PlaneSpec, namespace: str) -> Obj:
-    return _policy(spec, namespace, "default-deny", {}, [], [])
+    return _policy(spec, (namespace, "default-deny"), {}, [], [])
 
 
-def _policy(spec: PlaneSpec, namespace: str, name: str, selector: Obj, ingress: list[Obj], egress: list[Obj]) -> Obj:
+def _policy(spec: PlaneSpec, where: tuple[str, str], selector: Obj, ingress: list[Obj], egress: list[Obj]) -> Obj:
+    namespace, name = where
     rules: Obj = {"podSelector": selector, "policyTypes": ["Ingress", "Egress"]}
     if ingress:
         rules["ingress"] = ingress

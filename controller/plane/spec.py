@@ -92,6 +92,7 @@ class PlaneSpec:
     container_defaults: tuple[tuple[str, str, str], ...] = ()
     node_selector: tuple[tuple[str, str], ...] = ()
     node_tolerations: tuple[Obj, ...] = ()
+    egress_cidrs: tuple[str, ...] = ()
     pod_security: str = "baseline"
     runtime_class: str | None = None
     allowed_runtime_classes: tuple[str, ...] = ()

@@ -143,7 +143,7 @@ def _pod(spec: PlaneSpec) -> Obj:
         "name": SYNCER,
         "image": spec.images.bulkhead,
         "imagePullPolicy": spec.image_pull_policy,
-        "command": ["bulkhead-syncer"],
+        "command": ["python3", "-m", "syncer"],
         "env": [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}},
             # Two arenas instead of eight per core: glibc otherwise keeps what the threads of one burst freed.

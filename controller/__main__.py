@@ -1,0 +1,175 @@
+"""`python -m controller`: in a cluster by its ServiceAccount, outside of one by KUBECONFIG.
+
+    kopf + informers ──> queue ──> workers (only while the lease is held) ──> passes
+
+Everyone watches, so that a standby is warm; only the holder of the lease works the queue.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from typing import Any
+
+import uvloop
+from aiohttp import web
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import ConfigError, KubeError
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.lease import LeaderLease
+from bulkhead.work.clock import SystemClock
+from bulkhead.work.queue import KeyedQueue
+from bulkhead.work.supervise import supervise
+from controller import handlers, metrics, probes
+from controller.owned import Owned
+from controller.planeaccess import PlaneAccess
+from controller.reconcile import Reconciler
+from controller.settings import Settings, SettingsError, load
+from controller.worker import Workers
+
+_log = logging.getLogger("controller")
+LEASE = "bulkhead-controller"
+_PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_STUCK_SECONDS = 300.0
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line; what a call gave as `extra` becomes fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write one record."""
+        line: dict[str, Any] = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line |= {
+            key: value for key, value in vars(record).items() if key not in _PLAIN and isinstance(value, str | int | float)
+        }
+        if record.exc_info:
+            line["trace"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def main() -> None:
+    """Run until a signal ends it."""
+    try:
+        settings = load()
+        config = _config()
+    except (SettingsError, ConfigError) as error:
+        sys.exit(f"bulkhead-controller cannot start: {error}")
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
+    uvloop.run(run(settings, config))
+
+
+async def run(settings: Settings, config: KubeConfig) -> None:
+    """The whole controller."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with Client(config, user_agent="bulkhead-controller", field_manager="bulkhead-controller") as client:
+        controller = Controller(client, config, settings)
+        running = asyncio.create_task(controller.run(stop), name="controller")
+        stopping = asyncio.create_task(stop.wait(), name="signal")
+        await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+
+class Controller:
+    """The parts and their lives."""
+
+    def __init__(self, client: Client, config: KubeConfig, settings: Settings) -> None:
+        self._clock = SystemClock()
+        self._client = client
+        self._config = config
+        self._settings = settings
+        self._queue: KeyedQueue[str] = KeyedQueue(max_keys=10_000)
+        self._owned = Owned(client, self._queue.add)
+        self._planes = PlaneAccess(self._clock, self._queue.add)
+        reconciler = Reconciler(client, self._owned, self._planes, settings, self._clock)
+        self._workers = Workers(self._queue, reconciler, self._clock, count=settings.workers)
+        self._synced = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until cancelled."""
+        server = await self._serve()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(supervise("informers", self._owned.run))
+                group.create_task(supervise("kopf", lambda: self._watch(stop)))
+                group.create_task(supervise("leader", self._lead))
+        finally:
+            await self._planes.close()
+            await server.cleanup()
+
+    async def _watch(self, stop: asyncio.Event) -> None:
+        await handlers.run(handlers.Events(self._queue.add), self._config, stop)
+        if not stop.is_set():
+            raise RuntimeError("kopf ended by itself")
+
+    async def _lead(self) -> None:
+        """Work while the lease is held; come back to wait for it when it is lost."""
+        await self._owned.synced()
+        self._synced = True
+        identity = self._settings.identity or f"{socket.gethostname()}-{os.getpid()}"
+        while True:
+            lease = LeaderLease(self._client, self._settings.system_namespace, LEASE, identity)
+            async with lease.leading():
+                metrics.leading.set(1)
+                await self._enqueue_all()
+                work = asyncio.create_task(self._workers.run(), name="workers")
+                lost = asyncio.create_task(lease.lost.wait(), name="lease lost")
+                try:
+                    await asyncio.wait({work, lost}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    metrics.leading.set(0)
+                    for task in (work, lost):
+                        task.cancel()
+                    await asyncio.wait({work, lost})
+
+    async def _enqueue_all(self) -> None:
+        """Every tenant there is, and every name of which something is left."""
+        for name in self._owned.tenants():
+            self._queue.add(name)
+        try:
+            listed = await self._client.list(kinds.TENANTS)
+        except KubeError as error:
+            _log.warning("tenants not listed: %s", error)
+            return
+        for tenant in listed.items:
+            self._queue.add(str(tenant["metadata"]["name"]))
+
+    async def _serve(self) -> web.AppRunner:
+        runner = web.AppRunner(probes.application(self._alive, self._ready), access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, port=self._settings.http_port).start()
+        return runner
+
+    def _alive(self) -> str | None:
+        stuck = self._queue.longest_running()
+        return f"a pass has been running for {stuck:.0f} s" if stuck > _STUCK_SECONDS else None
+
+    def _ready(self) -> str | None:
+        return None if self._synced else "the host's objects were not listed yet"
+
+
+def _config() -> KubeConfig:
+    path = os.environ.get("KUBECONFIG")
+    return KubeConfig.from_file(path) if path else KubeConfig.in_cluster()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+"""From a Tenant and its class to what is to be built, or to the reason why nothing is.
+
+Pure. A refusal names the condition's fixed reason and the field, and the caller then changes nothing of what exists. The API
+server has checked the shapes already (CRD schema and CEL); here stands what needs a second object or the settings.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from bulkhead.api import labels, names
+from bulkhead.api.conditions import Reason
+from controller.plane.spec import Images, Obj, PlaneSpec
+from controller.settings import Settings
+
+_PLAIN = re.compile(r"^[0-9]{1,9}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the tenant cannot be built as it is asked for."""
+
+    reason: Reason
+    message: str
+
+
+def admit(
+    tenant: Obj,
+    tenant_class: Obj | None,
+    settings: Settings,
+    *,
+    service_slice: str,
+    host_api: tuple[tuple[str, int], ...] = (),
+) -> PlaneSpec | Refusal:
+    """The plane to build, or why not."""
+    refusal = refuse(tenant, tenant_class, settings)
+    if refusal is not None or tenant_class is None:
+        return refusal or Refusal(Reason.UNKNOWN_CLASS, "spec.class: no such TenantClass")
+    spec, bounds = _map(tenant, "spec"), _map(tenant_class, "spec")
+    isolation, control = _merged(bounds, spec, "isolation"), _merged(bounds, spec, "controlPlane")
+    storage = _map(control, "storage")
+    nodes = _merged(bounds, spec, "nodes")
+    version = _version(spec, bounds, settings)
+    gpus = tuple(gpu_resources(bounds))
+    return PlaneSpec(
+        tenant=str(tenant["metadata"]["name"]),
+        uid=str(tenant["metadata"]["uid"]),
+        version=version,
+        service_slice=service_slice,
+        images=Images(
+            bulkhead=settings.image_bulkhead,
+            kubernetes=settings.image_kubernetes.replace("{version}", version),
+            etcd=settings.image_etcd,
+            coredns=settings.image_coredns,
+        ),
+        image_pull_policy=settings.image_pull_policy,
+        replicas=int(control.get("replicas") or 1),
+        storage_size=str(storage.get("size") or "2Gi"),
+        storage_class=str(storage.get("className") or settings.storage_class) or None,
+        gpu_resources=gpus,
+        limits=tuple((name, str(value)) for name, value in sorted(nominals(spec).items())),
+        object_limits=tuple(sorted(_object_limits(bounds, spec).items())),
+        container_defaults=_container_defaults(bounds),
+        node_selector=tuple(sorted((str(k), str(v)) for k, v in _map(nodes, "selector").items())),
+        node_tolerations=tuple(nodes.get("tolerations") or ()),
+        egress_cidrs=tuple(_map(isolation, "network").get("egressCIDRs") or ()),
+        pod_security=str(isolation.get("podSecurity") or "baseline"),
+        runtime_class=_text(isolation, "runtimeClassName"),
+        allowed_runtime_classes=tuple(isolation.get("allowedRuntimeClasses") or ()),
+        workload_priority_class=_text(bounds, "priorityClassName") or settings.workload_priority_class or None,
+        allowed_priority_classes=tuple(bounds.get("allowedPriorityClasses") or ()),
+        plane_priority_class=settings.plane_priority_class or None,
+        cluster_domain=settings.cluster_domain,
+        dns_upstreams=settings.dns_upstreams,
+        plane_client_cidrs=settings.plane_client_cidrs,
+        host_api=host_api,
+        system_namespace=settings.system_namespace,
+        admins=tuple(_map(spec, "access").get("admins") or ()),
+    )
+
+
+def refuse(tenant: Obj, tenant_class: Obj | None, settings: Settings) -> Refusal | None:
+    """Why the tenant cannot be built, looking at no existing object but its class."""
+    try:
+        names.check_tenant_name(str(tenant["metadata"]["name"]))
+    except names.InvalidTenantNameError as error:
+        return Refusal(Reason.INVALID_NAME, str(error))
+    spec = _map(tenant, "spec")
+    if tenant_class is None:
+        return Refusal(Reason.UNKNOWN_CLASS, f"spec.class: no TenantClass is named {spec.get('class')!r}")
+    bounds = _map(tenant_class, "spec")
+    version = _version(spec, bounds, settings)
+    offered = offered_versions(bounds, settings)
+    if version not in offered:
+        return Refusal(
+            Reason.VERSION_UNAVAILABLE,
+            f"spec.kubernetesVersion: {version} cannot be had; available: {', '.join(offered) or 'none'}",
+        )
+    return _refuse_quota(spec, bounds) or _refuse_shape(spec, bounds)
+
+
+def gpu_resources(bounds: Mapping[str, Any]) -> list[str]:
+    """The resources that count as GPUs in this class."""
+    return list(bounds.get("gpuResources") or [labels.GPU])
+
+
+def nominals(spec: Mapping[str, Any]) -> dict[str, int]:
+    """The nominal quota of each resource."""
+    resources = _map(_map(spec, "quota"), "resources")
+    return {str(name): int(str(_map(resources, name).get("nominal", 0))) for name in resources}
+
+
+def offered_versions(bounds: Mapping[str, Any], settings: Settings) -> tuple[str, ...]:
+    """The versions that both the class and the installation offer."""
+    listed = bounds.get("kubernetesVersions")
+    if not listed:
+        return settings.kubernetes_versions
+    return tuple(version for version in settings.kubernetes_versions if version in listed)
+
+
+def _refuse_quota(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Refusal | None:
+    resources = _map(_map(spec, "quota"), "resources")
+    highest = _map(_map(bounds, "quota"), "resources")
+    known = set(gpu_resources(bounds)) | set(highest)
+    for name in sorted(resources):
+        value = str(_map(resources, name).get("nominal", 0))
+        field = f"spec.quota.resources[{name}].nominal"
+        if name not in known:
+            return Refusal(
+                Reason.IMPOSSIBLE_QUOTA, f"{field}: the class knows no resource {name}, only {', '.join(sorted(known))}"
+            )
+        if not _PLAIN.fullmatch(value):
+            return Refusal(Reason.IMPOSSIBLE_QUOTA, f"{field}: {value!r} is not a whole number of at most nine digits")
+        limit = highest.get(name)
+        if isinstance(limit, Mapping):
+            limit = limit.get("maxNominal")
+        if limit is not None and int(value) > int(str(limit)):
+            return Refusal(Reason.OUT_OF_BOUNDS, f"{field}: {value} is more than the {limit} that the class allows")
+    return None
+
+
+def _refuse_shape(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Refusal | None:
+    mode = _map(spec, "scheduling").get("mode", "Kubernetes")
+    if mode != "Kubernetes":
+        return Refusal(Reason.NOT_SUPPORTED, f"spec.scheduling.mode: {mode} is not available in this version")
+    replicas = int(_merged(bounds, spec, "controlPlane").get("replicas") or 1)
+    if replicas not in {1, 3}:
+        return Refusal(Reason.OUT_OF_BOUNDS, f"spec.controlPlane.replicas: {replicas}; 1 and 3 are possible")
+    isolation, nodes = _merged(bounds, spec, "isolation"), _merged(bounds, spec, "nodes")
+    asked = {
+        "spec.isolation.userNamespaces": isolation.get("userNamespaces"),
+        "spec.nodes.dedicated": nodes.get("dedicated"),
+        "spec.access.oidc": _map(spec, "access").get("oidc"),
+        "spec.hibernation.enabled": _map(spec, "hibernation").get("enabled"),
+    }
+    missing = next((field for field, value in asked.items() if value), None)
+    # Saying no is honest; taking the field and doing nothing about it would be a promise broken in silence.
+    return Refusal(Reason.NOT_SUPPORTED, f"{missing}: not available in this version") if missing else None
+
+
+def paused(tenant: Obj, now: datetime) -> Refusal | None:
+    """Whether the controller is asked to keep its hands off for now."""
+    until = _map(tenant, "spec").get("pausedUntil")
+    if not until or now >= datetime.fromisoformat(str(until)):
+        return None
+    return Refusal(Reason.PAUSED, f"spec.pausedUntil: nothing is changed until {until}")
+
+
+def _version(spec: Mapping[str, Any], bounds: Mapping[str, Any], settings: Settings) -> str:
+    chosen = spec.get("kubernetesVersion") or bounds.get("kubernetesVersion")
+    if chosen:
+        return str(chosen)
+    offered = offered_versions(bounds, settings)
+    return offered[0] if offered else "none"
+
+
+def _object_limits(bounds: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, str]:
+    """Object counts: what the tenant asks for, else the class's, else limits that keep one tenant from filling the host."""
+    default = {
+        "pods": "1000",
+        "services": "200",
+        "configmaps": "1000",
+        "secrets": "1000",
+        "persistentvolumeclaims": "100",
+        "services.nodeports": "0",
+        "services.loadbalancers": "0",
+    }
+    wanted = _map(_map(bounds, "quota"), "objects") | _map(_map(spec, "quota"), "objects")
+    return default | {str(name): str(value) for name, value in wanted.items()}
+
+
+def _container_defaults(bounds: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
+    given = _map(bounds, "containerDefaults")
+    if not given:
+        return (("cpu", "10m", ""), ("ephemeral-storage", "", "10Gi"), ("memory", "32Mi", "4Gi"))
+    requests, limits = _map(given, "requests"), _map(given, "limits")
+    return tuple((n, str(requests.get(n, "")), str(limits.get(n, ""))) for n in sorted({*requests, *limits}))
+
+
+def _merged(bounds: Mapping[str, Any], spec: Mapping[str, Any], field: str) -> dict[str, Any]:
+    """A section of the tenant's spec over the same section of its class."""
+    return _map(bounds, field) | {key: value for key, value in _map(spec, field).items() if value not in (None, {}, [])}
+
+
+def _map(value: Mapping[str, Any], field: str) -> dict[str, Any]:
+    found = value.get(field)
+    return dict(found) if isinstance(found, Mapping) else {}
+
+
+def _text(value: Mapping[str, Any], field: str) -> str | None:
+    found = value.get(field)
+    return str(found) if found else None

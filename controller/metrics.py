@@ -1,0 +1,52 @@
+"""What the controller counts, for Prometheus. Names and labels are part of the interface; tenants are the only label."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from prometheus_client import Counter, Gauge, Histogram
+
+passes = Counter("bulkhead_controller_passes_total", "Passes over tenants, by result.", ["result"])
+pass_seconds = Histogram(
+    "bulkhead_controller_pass_seconds", "Duration of a pass.", buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15)
+)
+queue_depth = Gauge("bulkhead_controller_queue_depth", "Tenants that wait for a pass.")
+leading = Gauge("bulkhead_controller_leading", "1 while this process holds the lease.")
+certificates_issued = Counter("bulkhead_controller_certificates_issued_total", "CAs, keys and certificates issued.")
+tenant_ready = Gauge("bulkhead_tenant_ready", "1 while the tenant is Ready.", ["tenant"])
+tenant_gpus = Gauge("bulkhead_tenant_gpus", "GPUs of a tenant: used and limit.", ["tenant", "what"])
+ready_seconds = Histogram(
+    "bulkhead_tenant_ready_seconds",
+    "From the creation of a Tenant to its first Ready.",
+    buckets=(1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60, 120, 300),
+)
+_seen_ready: set[str] = set()
+
+
+def tell(tenant: str, status: dict[str, Any]) -> None:
+    """Take a tenant's new status over."""
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or [])
+    tenant_ready.labels(tenant).set(ready)
+    gpus = status.get("gpus") or {}
+    for what in ("used", "limit"):
+        if what in gpus:
+            tenant_gpus.labels(tenant, what).set(gpus[what])
+
+
+def first_ready(uid: str, created: str, now: datetime) -> float | None:
+    """Count a tenant's first Ready; returns the seconds, or None when it was counted before."""
+    if uid in _seen_ready:
+        return None
+    _seen_ready.add(uid)
+    seconds = (now - datetime.fromisoformat(created).astimezone(UTC)).total_seconds()
+    ready_seconds.observe(max(0.0, seconds))
+    return seconds
+
+
+def forget(tenant: str) -> None:
+    """Drop the series of a tenant that is gone."""
+    for gauge, names in ((tenant_ready, [(tenant,)]), (tenant_gpus, [(tenant, "used"), (tenant, "limit")])):
+        for each in names:
+            try:
+                gauge.remove(*each)
+            except KeyError:
+                continue

@@ -1,0 +1,111 @@
+"""The informers over everything that the controller owns on the host, one per kind, and who is told of a change.
+
+    label selector ──> informer per kind ──> change ──> tenant's name from the label ──> queue
+
+Objects lose their owner with their label, so a deleted label counts as a deletion of the object: the informer reports it,
+the tenant's pass applies the object again and with it the label.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from bulkhead.api import labels
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.informer import Change, Informer
+from bulkhead.kube.objects import Key, Obj, Resource
+from bulkhead.kube.store import Entry
+
+OWNED = (
+    kinds.NAMESPACES,
+    kinds.SECRETS,
+    kinds.CONFIG_MAPS,
+    kinds.SERVICES,
+    kinds.SERVICE_ACCOUNTS,
+    kinds.STATEFUL_SETS,
+    kinds.DEPLOYMENTS,
+    kinds.ROLES,
+    kinds.ROLE_BINDINGS,
+    kinds.CLUSTER_ROLE_BINDINGS,
+    kinds.NETWORK_POLICIES,
+    kinds.RESOURCE_QUOTAS,
+    kinds.LIMIT_RANGES,
+    kinds.POD_DISRUPTION_BUDGETS,
+    kinds.SERVICE_CIDRS,
+    kinds.PERSISTENT_VOLUME_CLAIMS,
+    kinds.PODS,
+)
+# Mirrored objects carry the tenant's label too; they are the syncer's and would fill the memory.
+SELECTOR = f"{labels.MANAGED_BY}={labels.MANAGED_BY_BULKHEAD},{labels.TENANT},!{labels.SYNCED}"
+
+
+class Owned:
+    """The informers of one controller."""
+
+    def __init__(self, client: Client, on_tenant: Callable[[str], object]) -> None:
+        self._on_tenant = on_tenant
+        self._informers = {
+            resource: Informer(
+                client,
+                resource,
+                label_selector=SELECTOR,
+                on_change=partial(self._changed, resource),
+                indexers={"tenant": _tenant},
+            )
+            for resource in OWNED
+        }
+        self._kubernetes = Informer(
+            client,
+            kinds.ENDPOINT_SLICES,
+            namespace="default",
+            label_selector="kubernetes.io/service-name=kubernetes",
+        )
+
+    async def run(self) -> None:
+        """Keep every informer running until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for informer in (*self._informers.values(), self._kubernetes):
+                group.create_task(informer.run(), name=f"informer {informer.resource}")
+
+    async def synced(self) -> None:
+        """Wait until every kind was listed once."""
+        for informer in (*self._informers.values(), self._kubernetes):
+            await informer.synced()
+
+    def of_tenant(self, tenant: str) -> Iterator[tuple[Resource, Obj]]:
+        """Every object of a tenant, as last seen."""
+        for resource, informer in self._informers.items():
+            for key in informer.store.by_index("tenant", tenant):
+                obj = informer.store.get(key)
+                if obj is not None:
+                    yield resource, obj
+
+    def get(self, resource: Resource, key: Key) -> Obj | None:
+        """One object, as last seen."""
+        return self._informers[resource].store.get(key)
+
+    def tenants(self) -> set[str]:
+        """The names of all tenants of whom anything is left."""
+        return {name for informer in self._informers.values() for name in informer.store.index_values("tenant")}
+
+    def host_api(self) -> tuple[tuple[str, int], ...]:
+        """Where the host's API server really listens, for network policies, which see addresses after translation."""
+        found: set[tuple[str, int]] = set()
+        for each in self._kubernetes.store.objects():
+            ports = [int(port["port"]) for port in each.get("ports") or [] if port.get("port")]
+            for endpoint in each.get("endpoints") or []:
+                found |= {(address, port) for address in endpoint.get("addresses") or [] for port in ports}
+        return tuple(sorted(found))
+
+    def _changed(self, resource: Resource, change: Change) -> None:
+        del resource
+        tenant = change.meta.label(labels.TENANT)
+        if tenant:
+            self._on_tenant(tenant)
+
+
+def _tenant(entry: Entry) -> list[str]:
+    value: Any = entry.meta.label(labels.TENANT)
+    return [value] if value else []

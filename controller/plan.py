@@ -1,0 +1,73 @@
+"""What a tenant's host objects should be: from what was observed to an ordered plan. Pure; nothing is done here.
+
+Observed ──> decide() ─┬─> Refusal: change nothing, tell why
+                       └─> Plan: stages to apply in order, left-overs to delete, what the plane's own API gets
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bulkhead.api import labels
+from controller import bootstrap
+from controller.plane.render import Rendered, render
+from controller.plane.secrets import KeyMaterial
+from controller.plane.spec import Obj, PlaneSpec
+
+# Kinds of which nothing may stay that the plan does not name: what an older version made would widen rights or open ports.
+# Others hold data, or belong to somebody who only wears our label.
+PRUNED = ("NetworkPolicy", "Role", "RoleBinding", "ClusterRoleBinding", "Service", "Deployment", "PodDisruptionBudget")
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """One host object."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One pass: stages in order, deletions after them, then what the plane's own API gets."""
+
+    spec: PlaneSpec
+    rendered: Rendered
+    deletions: tuple[Ref, ...]
+    bootstrap: tuple[Obj, ...]
+
+    @property
+    def stages(self) -> tuple[tuple[Obj, ...], ...]:
+        """The stages in the order of their application."""
+        parts = self.rendered
+        return (parts.namespaces, parts.authorities, parts.parts, parts.workloads)
+
+
+def plan(spec: PlaneSpec, keys: KeyMaterial, existing: Mapping[Ref, Obj]) -> Plan:
+    """The plan for a tenant that may be built."""
+    rendered = render(spec, keys)
+    wanted = {(ref.kind, ref.namespace, ref.name) for ref in map(ref_of, rendered.everything())}
+    deletions = tuple(
+        sorted(
+            (
+                ref_of(obj)
+                for ref, obj in existing.items()
+                if ref.kind in PRUNED and (ref.kind, ref.namespace, ref.name) not in wanted and _prunable(obj, spec)
+            ),
+            key=lambda ref: (ref.kind, ref.namespace, ref.name),
+        )
+    )
+    return Plan(spec, rendered, deletions, bootstrap.objects(spec))
+
+
+def ref_of(obj: Obj) -> Ref:
+    """Which object this is."""
+    meta = obj["metadata"]
+    return Ref(str(obj["kind"]), str(meta.get("namespace") or ""), str(meta["name"]), str(meta.get("uid") or ""))
+
+
+def _prunable(obj: Obj, spec: PlaneSpec) -> bool:
+    own = obj["metadata"].get("labels") or {}
+    marked = own.get(labels.MANAGED_BY) == labels.MANAGED_BY_BULKHEAD and own.get(labels.TENANT) == spec.tenant
+    return marked and labels.SYNCED not in own and not obj["metadata"].get("deletionTimestamp")

@@ -1,0 +1,250 @@
+"""One pass over one tenant: observe, decide, apply, tell. The same pass whatever it was that changed.
+
+    read Tenant ─┬─ gone ──────> forget
+                 ├─ deleting ──> teardown pass
+                 └─ else ──> finalizer ─> observe ─> admit ─┬─ refused ──> status
+                                                            └─ slice ─> keys ─> plan ─> apply ─> plane ─> status
+
+A pass never waits for something that takes long; whoever sees it happen (an informer, the waiter for a plane) brings the
+tenant's name back into the queue. There is one status write at the end, and none when it would say nothing new.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from bulkhead.api import names
+from bulkhead.api.conditions import Reason
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import ApiError, Conflict, Forbidden, KubeError, NotFound, Unavailable, Unprocessable
+from bulkhead.kube.objects import Key, Obj, Resource
+from bulkhead.work.clock import Clock
+from controller import metrics, status
+from controller.admit import Refusal, admit, paused, refuse
+from controller.apply import Applier, Stale
+from controller.dismantle import Dismantler
+from controller.observe import Observed, PlaneHealth, observe, read_tenant
+from controller.owned import Owned
+from controller.pki.material import Assembled, assemble
+from controller.plan import Plan, plan, ref_of
+from controller.plane.secrets import SERVICE_ACCOUNT_SECRET
+from controller.plane.spec import PLANE, PlaneSpec
+from controller.planeaccess import PlaneAccess
+from controller.settings import Settings
+from controller.slicing import Slicer
+
+_log = logging.getLogger(__name__)
+_PATIENCE = timedelta(minutes=5)
+
+
+class PassFailed(Exception):  # noqa: N818 - what happened, told to the queue's worker
+    """A pass could not be finished; the status says so already, and the worker tries again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """When to look again, at the latest; None: only when something happens."""
+
+    again: float | None
+
+
+class Reconciler:
+    """Does passes; one tenant is never in two at once (the queue sees to that)."""
+
+    def __init__(self, client: Client, owned: Owned, planes: PlaneAccess, settings: Settings, clock: Clock) -> None:
+        self._client = client
+        self._owned = owned
+        self._planes = planes
+        self._settings = settings
+        self._clock = clock
+        self._applier = Applier(client)
+        self._slicer = Slicer(client, settings)
+        self._dismantler = Dismantler(client)
+        self._bootstrapped: dict[str, tuple[tuple[Obj, ...], float]] = {}
+
+    async def reconcile(self, name: str) -> Outcome:
+        """One pass."""
+        tenant = await read_tenant(self._client, name)
+        if tenant is None:
+            await self._forget(name)
+            return Outcome(None)
+        if tenant["metadata"].get("deletionTimestamp"):
+            return await self._teardown(tenant)
+        observed = await observe(self._client, self._owned, tenant, self._clock.now())
+        refusal = self._refuse(observed)
+        if refusal is not None:
+            return await self._tell(tenant, status.refused(tenant, refusal, observed.now))
+        tenant = await self._hold(tenant)
+        return await self._build(replace(observed, tenant=tenant))
+
+    def _refuse(self, observed: Observed) -> Refusal | None:
+        refusal = paused(observed.tenant, observed.now) or refuse(observed.tenant, observed.tenant_class, self._settings)
+        if refusal is None and observed.foreign_namespaces:
+            taken = ", ".join(observed.foreign_namespaces)
+            return Refusal(Reason.NAMESPACE_TAKEN, f"namespace {taken} exists and is not this tenant's; choose another name")
+        return refusal
+
+    async def _hold(self, tenant: Obj) -> Obj:
+        """Put the finalizer on before anything is made."""
+        finalizers = list(tenant["metadata"].get("finalizers") or [])
+        if names.TEARDOWN_FINALIZER in finalizers:
+            return tenant
+        meta = {
+            "finalizers": [*finalizers, names.TEARDOWN_FINALIZER],
+            "resourceVersion": tenant["metadata"]["resourceVersion"],
+        }
+        return await self._client.patch(kinds.TENANTS, tenant["metadata"]["name"], {"metadata": meta})
+
+    async def _build(self, observed: Observed) -> Outcome:
+        tenant, now = observed.tenant, observed.now
+        service_slice = await self._slicer.slice_of(observed)
+        if isinstance(service_slice, Refusal):
+            return await self._tell(tenant, status.refused(tenant, service_slice, now))
+        spec = admit(tenant, observed.tenant_class, self._settings, service_slice=service_slice, host_api=observed.host_api)
+        if isinstance(spec, Refusal):
+            return await self._tell(tenant, status.refused(tenant, spec, now))
+        failure: Refusal | None = None
+        assembled: Assembled | None = None
+        health = PlaneHealth()
+        try:
+            assembled = await self._keys(spec, observed)
+            made = plan(spec, assembled.keys, {ref_of(obj): obj for obj in observed.objects.values()})
+            await self._apply(made, observed)
+            health = await self._plane(made, assembled)
+        except Stale as error:
+            _log.info("looking again: %s", error, extra={"tenant": spec.tenant})
+            return Outcome(0.05)
+        except (KubeError, TimeoutError) as error:
+            failure = _failure(error)
+            _log.warning("pass failed: %s", error, extra={"tenant": spec.tenant})
+        findings = self._findings(spec, assembled, health, failure, observed.tenant_class)
+        outcome = await self._tell(tenant, status.compute(tenant, spec, findings, self._clock.now()))
+        if failure is not None:
+            raise PassFailed(failure.message)
+        return outcome
+
+    async def _keys(self, spec: PlaneSpec, observed: Observed) -> Assembled:
+        secrets = observed.in_plane(kinds.SECRETS)
+        assembled = assemble(spec, secrets, observed.now)
+        if assembled.issued:
+            # Before anything is made in place of a key that an informer has merely not shown yet: ask.
+            fresh = await self._fresh_secrets(spec)
+            if fresh.keys() - secrets.keys() or any(fresh[name] != secrets.get(name) for name in fresh):
+                assembled = assemble(spec, fresh, observed.now)
+        for name, why in assembled.issued:
+            _log.info("issuing", extra={"tenant": spec.tenant, "certificate": name, "why": why})
+            metrics.certificates_issued.inc()
+        return assembled
+
+    async def _fresh_secrets(self, spec: PlaneSpec) -> dict[str, Obj]:
+        listed = await self._client.list(kinds.SECRETS, spec.namespace)
+        return {str(obj["metadata"]["name"]): obj for obj in listed.items}
+
+    async def _apply(self, made: Plan, observed: Observed) -> None:
+        namespaces, authorities, *rest = made.stages
+        seen: Mapping[tuple[Resource, Key], Obj] = observed.objects
+        await self._applier.stage(namespaces, seen)
+        await self._applier.create_only(authorities, seen)
+        for stage in rest:
+            await self._applier.stage(stage, seen)
+        await self._applier.delete(made.deletions, seen)
+
+    async def _plane(self, made: Plan, assembled: Assembled) -> PlaneHealth:
+        spec = made.spec
+        pod = self._owned.get(kinds.PODS, Key(spec.namespace, f"{PLANE}-0"))
+        if pod is None or pod["metadata"].get("deletionTimestamp"):
+            return PlaneHealth(message="the plane's pod is not there")
+        health = await self._planes.health(spec, assembled.keys, (pod.get("status") or {}).get("podIP"))
+        if not health.ready:
+            self._bootstrapped.pop(spec.tenant, None)
+            return health
+        done, at = self._bootstrapped.get(spec.tenant, ((), 0.0))
+        if done != made.bootstrap or self._clock.monotonic() - at > self._settings.resync_seconds:
+            try:
+                async with asyncio.timeout(10):
+                    await self._planes.bootstrap(spec, made.bootstrap)
+            except (KubeError, TimeoutError) as error:
+                # The tenant may have put a webhook in the way; that is his loss and no reason to stop the pass.
+                _log.warning("bootstrap failed: %s", error, extra={"tenant": spec.tenant})
+                return PlaneHealth(ready=True, message=f"the plane refuses its bootstrap objects: {error}")
+            self._bootstrapped[spec.tenant] = (made.bootstrap, self._clock.monotonic())
+        return PlaneHealth(ready=True, bootstrapped=True, message=health.message)
+
+    def _findings(
+        self,
+        spec: PlaneSpec,
+        assembled: Assembled | None,
+        health: PlaneHealth,
+        failure: Refusal | None,
+        tenant_class: Obj | None,
+    ) -> status.Findings:
+        after = {(resource, obj["metadata"]["name"]): obj for resource, obj in self._owned.of_tenant(spec.tenant)}
+        there = {name for resource, name in after if resource is kinds.SECRETS}
+        pods = tuple(obj for (resource, _), obj in after.items() if resource is kinds.PODS)
+        return status.Findings(
+            namespaces=tuple(obj for (resource, _), obj in after.items() if resource is kinds.NAMESPACES),
+            pki=assembled is not None and {SERVICE_ACCOUNT_SECRET, names.KUBECONFIG_SECRET} <= there,
+            plane_ready=health.ready and health.bootstrapped,
+            plane_message=health.message,
+            deployments={name: obj for (resource, name), obj in after.items() if resource is kinds.DEPLOYMENTS},
+            pods=pods,
+            quota=next((obj for (resource, _), obj in after.items() if resource is kinds.RESOURCE_QUOTAS), None),
+            tenant_class=tenant_class,
+            failure=failure,
+        )
+
+    async def _teardown(self, tenant: Obj) -> Outcome:
+        name = str(tenant["metadata"]["name"])
+        if names.TEARDOWN_FINALIZER not in (tenant["metadata"].get("finalizers") or []):
+            return Outcome(None)
+        await self._planes.forget(name)
+        progress = await self._dismantler.step(tenant)
+        if progress.done:
+            await self._release(tenant)
+            await self._forget(name)
+            return Outcome(None)
+        blocked = self._clock.now() - _asked_at(tenant) > _PATIENCE
+        now = self._clock.now()
+        await self._tell(tenant, status.terminating(tenant, progress.message, blocked=blocked, now=now))
+        return Outcome(progress.again)
+
+    async def _release(self, tenant: Obj) -> None:
+        finalizers = [each for each in tenant["metadata"]["finalizers"] if each != names.TEARDOWN_FINALIZER]
+        meta = {"finalizers": finalizers, "resourceVersion": tenant["metadata"]["resourceVersion"]}
+        try:
+            await self._client.patch(kinds.TENANTS, tenant["metadata"]["name"], {"metadata": meta})
+        except NotFound:
+            return
+
+    async def _forget(self, name: str) -> None:
+        await self._planes.forget(name)
+        self._bootstrapped.pop(name, None)
+        self._applier.forget((f"bh-{name}", f"bh-{name}-work", f"bh-{name}-syncer-nodes"))
+        metrics.forget(name)
+
+    async def _tell(self, tenant: Obj, wanted: Obj) -> Outcome:
+        metrics.tell(str(tenant["metadata"]["name"]), wanted)
+        if status.changed(tenant, wanted):
+            try:
+                await self._client.patch(kinds.TENANTS, tenant["metadata"]["name"], {"status": wanted}, subresource="status")
+            except NotFound:
+                return Outcome(None)
+        return Outcome(float(self._settings.resync_seconds))
+
+
+def _failure(error: KubeError | TimeoutError) -> Refusal:
+    if isinstance(error, Forbidden | Unprocessable | Conflict):
+        return Refusal(Reason.HOST_REFUSED, f"the host refused an object: {error}")
+    if isinstance(error, Unavailable | TimeoutError):
+        return Refusal(Reason.HOST_UNAVAILABLE, f"the host's API did not answer: {error}")
+    if isinstance(error, ApiError):
+        return Refusal(Reason.HOST_REFUSED, f"the host's API: {error}")
+    return Refusal(Reason.HOST_UNAVAILABLE, f"the host's API: {error}")
+
+
+def _asked_at(tenant: Obj) -> datetime:
+    """When deletion was asked for."""
+    return datetime.fromisoformat(str(tenant["metadata"]["deletionTimestamp"]))

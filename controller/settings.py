@@ -1,0 +1,78 @@
+"""The controller's settings: read once from `BULKHEAD_*` environment variables, which the chart sets from its values.
+
+Nothing else in the controller looks at the environment. A value that makes no sense stops the controller at its start, with
+the variable's name; it never runs on a guess.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from ipaddress import IPv4Network
+from typing import TypeVar
+
+import bulkhead
+from bulkhead.api import names
+
+T = TypeVar("T")
+
+
+class SettingsError(ValueError):
+    """A setting cannot be used; the text names its environment variable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that an admin may choose for the whole installation."""
+
+    system_namespace: str = names.SYSTEM_NAMESPACE
+    service_range: str = "10.112.0.0/12"
+    slice_prefix: int = 22
+    kubernetes_versions: tuple[str, ...] = ("v1.36.3",)
+    image_bulkhead: str = f"docker.io/bulkhead/bulkhead:{bulkhead.__version__}"
+    image_kubernetes: str = "docker.io/bulkhead/kubernetes:{version}"
+    image_etcd: str = "docker.io/bulkhead/etcd:v3.6.16"
+    image_coredns: str = "docker.io/bulkhead/coredns:v1.15.0"
+    image_pull_policy: str = "IfNotPresent"
+    plane_priority_class: str = ""
+    workload_priority_class: str = ""
+    cluster_domain: str = "cluster.local"
+    dns_upstreams: tuple[str, ...] = ("/etc/resolv.conf",)
+    plane_client_cidrs: tuple[str, ...] = ()
+    storage_class: str = ""
+    workers: int = 8
+    resync_seconds: int = 120
+    http_port: int = 8080
+    log_level: str = "INFO"
+    identity: str = ""
+
+
+def load(environment: Mapping[str, str] = os.environ) -> Settings:
+    """Read the settings; unset variables keep their defaults."""
+    chosen: dict[str, object] = {}
+    for field in fields(Settings):
+        variable = f"BULKHEAD_{field.name.upper()}"
+        text = environment.get(variable)
+        if text is None:
+            continue
+        if isinstance(field.default, int):
+            chosen[field.name] = _parse(variable, text, int)
+        elif isinstance(field.default, tuple):
+            chosen[field.name] = tuple(part for part in text.replace(",", " ").split() if part)
+        else:
+            chosen[field.name] = text
+    settings = Settings(**chosen)  # type: ignore[arg-type]
+    network = _parse("BULKHEAD_SERVICE_RANGE", settings.service_range, IPv4Network)
+    if not network.prefixlen <= settings.slice_prefix <= 27:
+        raise SettingsError(f"BULKHEAD_SLICE_PREFIX: /{settings.slice_prefix} does not fit between {network} and /27")
+    for cidr in settings.plane_client_cidrs:
+        _parse("BULKHEAD_PLANE_CLIENT_CIDRS", cidr, IPv4Network)
+    if settings.workers < 1 or settings.resync_seconds < 1:
+        raise SettingsError("BULKHEAD_WORKERS, BULKHEAD_RESYNC_SECONDS: must be at least 1")
+    return settings
+
+
+def _parse(variable: str, text: str, kind: Callable[[str], T]) -> T:
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise SettingsError(f"{variable}: {error}") from error

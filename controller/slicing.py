@@ -1,0 +1,95 @@
+"""Gives each tenant its slice of the service range, once, and finds it again from the host's own ServiceCIDR object.
+
+One allocation at a time: two tenants that arrive together must not be given the same slice, so choosing and claiming happen
+under one lock, on lists read afresh. A slice of which the host has meanwhile given a needed address to somebody else's Service
+is given back for another, as long as no plane was built on it.
+"""
+
+import asyncio
+import logging
+
+from bulkhead.api import labels, names
+from bulkhead.api.conditions import Reason
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists
+from bulkhead.kube.objects import Obj
+from controller import slices
+from controller.admit import Refusal
+from controller.observe import Observed
+from controller.plane.spec import PLANE
+from controller.settings import Settings
+
+_log = logging.getLogger(__name__)
+_NEEDED = (1, 10, 11)
+
+
+class Slicer:
+    """Allocates slices."""
+
+    def __init__(self, client: Client, settings: Settings) -> None:
+        self._client = client
+        self._settings = settings
+        self._lock = asyncio.Lock()
+
+    async def slice_of(self, observed: Observed) -> str | Refusal:
+        """The tenant's slice: the one it has, or a new one."""
+        name = names.plane_namespace(observed.name)
+        there = observed.get(kinds.SERVICE_CIDRS, name)
+        built = observed.get(kinds.STATEFUL_SETS, PLANE, name) is not None
+        if there is not None and built:
+            return cidr_of(there)
+        async with self._lock:
+            return await self._claim(observed, name)
+
+    async def _claim(self, observed: Observed, name: str) -> str | Refusal:
+        listed = (await self._client.list(kinds.SERVICE_CIDRS)).items
+        used = await self._used_by_others(observed.name)
+        own = next((each for each in listed if each["metadata"]["name"] == name), None)
+        if own is not None and (own["metadata"].get("labels") or {}).get(labels.TENANT) != observed.name:
+            return Refusal(Reason.NAMESPACE_TAKEN, f"ServiceCIDR {name} exists and is not this tenant's")
+        if own is not None:
+            clash = slices.clash(cidr_of(own), _NEEDED, used)
+            if clash is None:
+                return cidr_of(own)
+            _log.warning("slice given back", extra={"tenant": observed.name, "slice": cidr_of(own), "address": clash})
+            await self._client.delete(kinds.SERVICE_CIDRS, name, uid=own["metadata"]["uid"])
+            return Refusal(Reason.PROVISIONING, f"address {clash} was given to another Service; choosing another slice")
+        wished = (observed.tenant.get("status") or {}).get("serviceSlice")
+        chosen = slices.allocate(
+            self._settings.service_range,
+            self._settings.slice_prefix,
+            taken=[cidr for each in listed for cidr in each["spec"].get("cidrs") or []],
+            used=used,
+            wished=str(wished) if wished else None,
+        )
+        if chosen is None:
+            whole = self._settings.service_range
+            return Refusal(Reason.ADDRESSES_EXHAUSTED, f"no free /{self._settings.slice_prefix} is left in {whole}")
+        try:
+            await self._client.create(kinds.SERVICE_CIDRS, _cidr_object(observed.name, name, chosen))
+        except AlreadyExists:
+            return Refusal(Reason.PROVISIONING, f"ServiceCIDR {name} is just being made")
+        _log.info("slice given", extra={"tenant": observed.name, "slice": chosen})
+        return chosen
+
+    async def _used_by_others(self, tenant: str) -> list[str]:
+        """Addresses that Services outside this tenant's namespaces have."""
+        own = {names.plane_namespace(tenant), names.work_namespace(tenant)}
+        addresses = (await self._client.list(kinds.IP_ADDRESSES)).items
+        parents = ((each, (each.get("spec") or {}).get("parentRef") or {}) for each in addresses)
+        return [str(each["metadata"]["name"]) for each, parent in parents if parent.get("namespace") not in own]
+
+
+def cidr_of(service_cidr: Obj) -> str:
+    """The network of a ServiceCIDR object of ours."""
+    return str(service_cidr["spec"]["cidrs"][0])
+
+
+def _cidr_object(tenant: str, name: str, chosen: str) -> Obj:
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "ServiceCIDR",
+        "metadata": {"name": name, "labels": labels.made_for(tenant)},
+        "spec": {"cidrs": [chosen]},
+    }

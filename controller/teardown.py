@@ -1,0 +1,97 @@
+"""Taking a tenant down: from what is left to what is to be done next. Pure, and the same at every restart.
+
+The order matters. The syncer goes first, or it would put back what is deleted. Pods go before the policies that confine them.
+The plane goes after its workloads, namespaces after their pods, the address slice after the Services in it, the finalizer last.
+Each pass looks at what exists and takes the first step that still has something to do, so it makes no difference where an
+earlier pass stopped, whether the plane still answers, or whether it was ever finished.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bulkhead.api import labels
+from controller.plane.spec import DNS, PLANE, SYNCER, Obj
+
+
+class Step(StrEnum):
+    """The steps in their order."""
+
+    SYNCER = "stopping the syncer"
+    WORKLOADS = "removing workloads"
+    PLANE = "stopping the plane"
+    VOLUMES = "keeping volumes"
+    NAMESPACES = "removing namespaces"
+    CLUSTER_SCOPED = "removing rights and the address slice"
+    FINALIZER = "releasing the tenant"
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is still there of a tenant, read afresh; only objects in namespaces that are marked as its own."""
+
+    plane_namespace: Obj | None = None
+    work_namespace: Obj | None = None
+    deployments: tuple[Obj, ...] = ()
+    stateful_sets: tuple[Obj, ...] = ()
+    plane_pods: tuple[Obj, ...] = ()
+    work_pods: tuple[Obj, ...] = ()
+    volumes: tuple[Obj, ...] = ()
+    cluster_scoped: tuple[Obj, ...] = ()
+    keep_volumes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One call: delete an object, or keep a volume."""
+
+    verb: str
+    obj: Obj
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """The step that is on, what to call for it, and what it still waits for."""
+
+    step: Step
+    actions: tuple[Action, ...]
+    waiting_for: tuple[str, ...]
+
+
+def next_step(left: Left) -> Next:
+    """The first step that has something left to do; the finalizer when there is none."""
+    for step, targets in _targets(left):
+        actions = tuple(Action("delete", obj) for obj in targets if not obj["metadata"].get("deletionTimestamp"))
+        if step is Step.VOLUMES:
+            actions = tuple(Action("retain", obj) for obj in targets)
+        if targets:
+            return Next(step, actions, tuple(_name(obj) for obj in targets))
+    return Next(Step.FINALIZER, (), ())
+
+
+def _targets(left: Left) -> Iterable[tuple[Step, tuple[Obj, ...]]]:
+    yield Step.SYNCER, (*_component(left.deployments, SYNCER), *_component(left.plane_pods, SYNCER))
+    yield Step.WORKLOADS, left.work_pods
+    yield Step.PLANE, (*left.stateful_sets, *_component(left.deployments, DNS, PLANE), *left.plane_pods)
+    yield Step.VOLUMES, tuple(volume for volume in left.volumes if left.keep_volumes and not _kept(volume))
+    yield Step.NAMESPACES, tuple(each for each in (left.work_namespace, left.plane_namespace) if each is not None)
+    yield Step.CLUSTER_SCOPED, left.cluster_scoped
+
+
+def _component(objects: Iterable[Obj], *components: str) -> tuple[Obj, ...]:
+    return tuple(obj for obj in objects if _labels(obj).get(labels.COMPONENT) in components)
+
+
+def _labels(obj: Obj) -> Mapping[str, str]:
+    found: Mapping[str, str] = obj["metadata"].get("labels") or {}
+    return found
+
+
+def _kept(volume: Obj) -> bool:
+    return bool(volume["spec"].get("persistentVolumeReclaimPolicy") == "Retain")
+
+
+def _name(obj: Obj) -> str:
+    meta = obj["metadata"]
+    where = f"{meta['namespace']}/" if meta.get("namespace") else ""
+    return f"{obj.get('kind', 'object')} {where}{meta['name']}"

@@ -1,0 +1,64 @@
+"""Takes tenants' names from the queue and does passes, several at a time, with backoff per tenant; only while leading."""
+
+import asyncio
+import logging
+from random import uniform
+
+from bulkhead.work.backoff import PerKeyBackoff
+from bulkhead.work.clock import Clock
+from bulkhead.work.queue import KeyedQueue, Lane
+from controller import metrics
+from controller.reconcile import PassFailed, Reconciler
+
+_log = logging.getLogger(__name__)
+_PASS_DEADLINE = 90.0
+
+
+class Workers:
+    """The loop around the reconciler."""
+
+    def __init__(self, queue: KeyedQueue[str], reconciler: Reconciler, clock: Clock, *, count: int) -> None:
+        self._queue = queue
+        self._reconciler = reconciler
+        self._clock = clock
+        self._count = count
+        self._backoff: PerKeyBackoff[str] = PerKeyBackoff(0.1, 30.0, jitter=0.5)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(self._count):
+                group.create_task(self._work(), name=f"worker {number}")
+
+    async def _work(self) -> None:
+        while True:
+            tenant = await self._queue.get()
+            metrics.queue_depth.set(len(self._queue))
+            started = self._clock.monotonic()
+            try:
+                await self._pass(tenant)
+            finally:
+                metrics.pass_seconds.observe(self._clock.monotonic() - started)
+                self._queue.done(tenant)
+
+    async def _pass(self, tenant: str) -> None:
+        try:
+            async with asyncio.timeout(_PASS_DEADLINE):
+                outcome = await self._reconciler.reconcile(tenant)
+        except PassFailed as error:
+            self._retry(tenant, str(error))
+        except Exception as error:  # noqa: BLE001 - logged with its trace; one tenant's surprise must not stop the others
+            _log.exception("pass ended in an error", extra={"tenant": tenant})
+            self._retry(tenant, str(error))
+        else:
+            metrics.passes.labels("ok").inc()
+            self._backoff.forget(tenant)
+            if outcome.again is not None:
+                lane = Lane.FRESH if outcome.again < 10 else Lane.BACKFILL
+                self._queue.add_after(tenant, outcome.again * uniform(0.9, 1.1), lane)  # noqa: S311 - spreads load
+
+    def _retry(self, tenant: str, why: str) -> None:
+        metrics.passes.labels("failed").inc()
+        delay = self._backoff.next(tenant)
+        _log.warning("trying again: %s", why, extra={"tenant": tenant, "retry_in": round(delay, 2)})
+        self._queue.add_after(tenant, delay)
