@@ -1,0 +1,176 @@
+"""The CRDs on a real API server: what it takes, what it refuses and in which words, and what it tells about the fields."""
+
+import asyncio
+import copy
+import json
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bulkhead.api import crd
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import ApiError
+from bulkhead.kube.objects import Obj, Resource
+from tests.crds import install
+
+DATA = Path(__file__).parent.parent / "api" / "data"
+TENANT_CASES = yaml.safe_load((DATA / "tenants.yaml").read_text())
+CLASS_CASES = yaml.safe_load((DATA / "tenantclasses.yaml").read_text())
+
+
+@pytest.fixture
+async def client(host_client: Client) -> AsyncIterator[Client]:
+    await install(host_client)
+    yield host_client
+
+
+async def strict(client: Client, method: str, r: Resource, obj: Obj) -> Obj:
+    """Write as kubectl does: unknown fields are errors."""
+    path = r.path() if method == "POST" else r.path(None, obj["metadata"]["name"])
+    body = json.dumps({"apiVersion": r.api_version, "kind": r.kind} | obj).encode()
+    params = {"fieldValidation": "Strict", "fieldManager": "tests"}
+    data = await client.transport.request(method, path, params=params, body=body, content_type="application/json")
+    return json.loads(data)
+
+
+async def attempt(client: Client, r: Resource, case: dict[str, Any], base: dict[str, Any]) -> str | None:
+    """Run one case; the text of the refusal, or None. What was accepted is deleted again."""
+    name = case.get("name") or ("a" * case["name_length"] if "name_length" in case else f"t-{secrets.token_hex(4)}")
+    spec = {key: value for key, value in (base | case.get("spec", {})).items() if value is not None}
+    try:
+        made = await strict(client, "POST", r, {"metadata": {"name": name}, "spec": spec})
+    except ApiError as error:
+        assert "update" not in case, f"the create was already refused: {error}"
+        return str(error)
+    try:
+        if "update" in case:
+            changed = copy.deepcopy(made)
+            changed["spec"] |= case["update"]
+            await strict(client, "PUT", r, changed)
+    except ApiError as error:
+        return str(error)
+    finally:
+        await client.delete(r, name)
+    return None
+
+
+def judge(case: dict[str, Any], refusal: str | None) -> None:
+    """Hold the answer against the case."""
+    if "refused" not in case:
+        assert refusal is None
+        return
+    assert refusal is not None, "accepted"
+    for text in case["refused"]:
+        assert text in refusal
+
+
+@pytest.mark.parametrize("case", TENANT_CASES, ids=lambda case: case["case"])
+async def test_tenant(client: Client, case: dict[str, Any]) -> None:
+    judge(case, await attempt(client, kinds.TENANTS, case, {"class": "standard"}))
+
+
+@pytest.mark.parametrize("case", CLASS_CASES, ids=lambda case: case["case"])
+async def test_tenant_class(client: Client, case: dict[str, Any]) -> None:
+    judge(case, await attempt(client, kinds.TENANT_CLASSES, case, {}))
+
+
+async def test_defaults_are_filled_in_and_the_class_is_left_to_speak(client: Client) -> None:
+    obj = {"metadata": {"name": "defaults"}, "spec": {"class": "standard", "quota": {}}}
+    made = await strict(client, "POST", kinds.TENANTS, obj)
+    await client.delete(kinds.TENANTS, "defaults")
+    assert made["spec"] == {
+        "class": "standard",
+        "scheduling": {"mode": "Kubernetes"},
+        "quota": {"weight": 1},
+        "deletionPolicy": "Delete",
+    }
+
+
+async def test_status_is_a_subresource_and_keeps_every_field_we_write(client: Client) -> None:
+    made = await strict(
+        client, "POST", kinds.TENANTS, {"metadata": {"name": "status"}, "spec": {"class": "a"}, "status": {"endpoint": "https://x"}}
+    )
+    assert "status" not in made
+    status = {
+        "observedGeneration": 1,
+        "conditions": [
+            {
+                "type": "Ready",
+                "status": "True",
+                "reason": "Ready",
+                "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+                "observedGeneration": 1,
+            }
+        ],
+        "endpoint": "https://10.112.0.1:443",
+        "kubeconfigSecret": "kubeconfig",
+        "versions": {"kubernetes": "v1.36.3", "etcd": "v3.6.16", "bulkhead": "0.1.0"},
+        "class": {"name": "a", "generation": 3, "uid": "x", "spec": {"anything": {"at": ["all"]}}},
+        "gpus": {"used": 3, "borrowed": 1, "limit": 8, "summary": "3/8"},
+        "serviceSlice": "10.112.0.0/22",
+        "planeClusterUID": "y",
+    }
+    written = await strict(client, "PUT", Resource("bulkhead.dev", "v1alpha1", "tenants", "Tenant", False), made | {"status": status})
+    assert "status" not in written
+    path = kinds.TENANTS.path(None, "status", "status")
+    data = await client.transport.request(
+        "PUT",
+        path,
+        params={"fieldValidation": "Strict"},
+        body=json.dumps(made | {"status": status}).encode(),
+        content_type="application/json",
+    )
+    assert json.loads(data)["status"] == status
+    table = json.loads(
+        await client.transport.request(
+            "GET", kinds.TENANTS.path(None, "status"), accept="application/json;as=Table;v=v1;g=meta.k8s.io"
+        )
+    )
+    await client.delete(kinds.TENANTS, "status")
+    columns = [column["name"] for column in table["columnDefinitions"] if not column["priority"]]
+    assert columns == ["Name", "Ready", "Mode", "Version", "GPUs", "Endpoint", "Age"]
+    assert table["rows"][0]["cells"][:6] == ["status", "True", "Kubernetes", "v1.36.3", "3/8", "https://10.112.0.1:443"]
+
+
+async def test_names_that_differ_in_case_only_never_stand_side_by_side(client: Client) -> None:
+    made = await asyncio.gather(
+        *(
+            strict(client, "POST", kinds.TENANTS, {"metadata": {"name": name}, "spec": {"class": "standard"}})
+            for name in ("twin", "Twin", "TWIN")
+        ),
+        return_exceptions=True,
+    )
+    await client.delete(kinds.TENANTS, "twin")
+    assert [isinstance(item, ApiError) for item in made] == [False, True, True]
+
+
+async def test_the_api_server_finds_the_schemas_structural_and_the_rules_cheap_enough(client: Client) -> None:
+    for each in crd.CRDS:
+        found = await client.get(kinds.CUSTOM_RESOURCE_DEFINITIONS, f"{each.plural}.bulkhead.dev")
+        conditions = {item["type"]: item["status"] for item in found["status"]["conditions"]}
+        assert conditions["Established"] == "True"
+        assert "NonStructuralSchema" not in conditions
+
+
+async def test_every_field_is_explained_where_kubectl_explain_looks(client: Client) -> None:
+    async def explained() -> dict[str, Any]:
+        document = json.loads(await client.get_raw("/openapi/v3/apis/bulkhead.dev/v1alpha1"))
+        return document["components"]["schemas"]["dev.bulkhead.v1alpha1.Tenant"]["properties"]["spec"]
+
+    deadline = asyncio.get_running_loop().time() + 30
+    while True:
+        try:
+            spec = await explained()
+            break
+        except (ApiError, KeyError):
+            assert asyncio.get_running_loop().time() < deadline, "the schema was never published"
+            await asyncio.sleep(0.1)
+    assert spec["description"] == "What is asked for."
+    assert all(item.get("description") for item in spec["properties"].values())
+    assert "Who schedules" in spec["properties"]["scheduling"]["properties"]["mode"]["description"]
