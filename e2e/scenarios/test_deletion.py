@@ -1,4 +1,4 @@
-"""Deletion leaves nothing: of a healthy tenant, of one with a broken plane, in mid-provisioning, and with the controller killed."""
+"""Deletion leaves nothing: of a healthy tenant, of a broken plane, in mid-provisioning, with the controller killed."""
 
 import signal
 

@@ -76,7 +76,7 @@ def test_a_pod_over_the_quota_stays_pending_and_says_why(host: Api, alice: Tenan
     uid = alice.api.get("Pod", "too-much", space)["metadata"]["uid"]
     assert host.list("Pod", alice.work, labels=f"bulkhead.dev/virtual-uid={uid}") == []
     events = until("an event that tells the reason", lambda: refusal_events(alice, space, "too-much"), seconds=20)
-    assert any("QuotaExceeded" == event.get("reason") for event in events)
+    assert any(event.get("reason") == "QuotaExceeded" for event in events)
 
 
 def test_the_nodes_never_show_more_gpus_than_the_tenant_may_use(alice: Tenant) -> None:

@@ -1,0 +1,71 @@
+"""The GPU limit holds: under concurrent creates, after pods go, and when the limit itself is changed."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+from e2e import tenants, workloads
+from e2e.api import Api, Obj
+from e2e.poll import holds, until
+from e2e.tenants import GPU, Tenant
+
+LIMIT = 4
+
+
+def test_ten_concurrent_creates_never_exceed_the_limit(host: Api, fresh_name: str) -> None:
+    tenant = tenants.create(host, fresh_name, gpus=LIMIT)
+    wanted = [f"one-{number}" for number in range(10)]
+    spec = workloads.pod_spec(gpus=1, where=workloads.SIMULATED)
+    with ThreadPoolExecutor(10) as pool:
+        list(pool.map(lambda name: tenant.api.create(workloads.pod(name, spec)), wanted))
+
+    def settled() -> None:
+        pods = tenant.api.list("Pod", "default")
+        running = [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
+        refused = [pod for pod in pods if (workloads.condition(pod, "PodScheduled") or {}).get("reason") == "QuotaExceeded"]
+        workloads.expect(len(running) == LIMIT and len(refused) == 10 - LIMIT, f"{len(running)} run, {len(refused)} refused")
+
+    until("as many pods to run as the limit allows", settled, seconds=90)
+    holds("the limit", lambda: within_limit(host, tenant, LIMIT), seconds=3)
+
+    running = next(pod for pod in tenant.api.list("Pod", "default") if pod["status"].get("phase") == "Running")
+    tenant.api.delete("Pod", running["metadata"]["name"], "default", grace=0)
+    until("a waiting pod to take the place of the one that went", lambda: counted(tenant, LIMIT), seconds=60)
+    holds("the limit", lambda: within_limit(host, tenant, LIMIT), seconds=2)
+
+    host.patch("Tenant", fresh_name, {"spec": {"quota": {"resources": {GPU: {"nominal": LIMIT + 2}}}}})
+    until("more pods to run under a raised limit", lambda: counted(tenant, LIMIT + 2), seconds=60)
+    until("the status to show it", lambda: status_shows(host, fresh_name, LIMIT + 2), seconds=60)
+
+
+def test_a_pod_larger_than_what_is_left_waits_and_a_smaller_one_runs(host: Api, bob: Tenant) -> None:
+    sizes = {"first": 4, "too-big": 4, "fits": 2}
+    for name, gpus in sizes.items():
+        bob.api.create(workloads.pod(name, workloads.pod_spec(gpus=gpus, where=workloads.SIMULATED)))
+        if name == "too-big":
+            workloads.wait_refused(bob.api, name, "QuotaExceeded")
+        else:
+            workloads.wait_running(bob.api, name)
+    within_limit(host, bob, 6)
+    bob.api.delete("Pod", "first", "default", grace=0)
+    workloads.wait_running(bob.api, "too-big")
+    for name in sizes:
+        bob.api.delete("Pod", name, "default", grace=0)
+
+
+def within_limit(host: Api, tenant: Tenant, limit: int) -> None:
+    used = sum(gpus(pod) for pod in host.list("Pod", tenant.work) if pod["status"].get("phase") in {"Pending", "Running"})
+    workloads.expect(used <= limit, f"{used} GPUs on the host, the limit is {limit}")
+
+
+def counted(tenant: Tenant, wanted: int) -> None:
+    phases = [pod["status"].get("phase") for pod in tenant.api.list("Pod", "default")]
+    workloads.expect(phases.count("Running") == wanted, str(phases))
+
+
+def status_shows(host: Api, name: str, limit: int) -> None:
+    status = host.get("Tenant", name).get("status", {})
+    workloads.expect(str(limit) in str(status.get("gpus") or status.get("resources") or status), str(status.get("gpus")))
+
+
+def gpus(pod: Obj) -> int:
+    limits = [container.get("resources", {}).get("limits") or {} for container in pod["spec"]["containers"]]
+    return sum(int(item.get(GPU, 0)) for item in limits)
