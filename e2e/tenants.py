@@ -3,15 +3,18 @@
 Host API in, plain values out. A kubeconfig comes from the `bulkhead kubeconfig` command, as a newcomer gets it.
 """
 
+import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from bulkhead.api import names
 from e2e import commands, machine
-from e2e.api import Api, Obj
+from e2e.api import Api, ApiError, Obj
 from e2e.poll import Note, NotYetError, until
 
 GPU = "nvidia.com/gpu"
@@ -173,3 +176,25 @@ def make_namespace(api: Api, name: str) -> None:
             raise NotYetError("no default ServiceAccount")
 
     until(f"namespace {name} to be usable", probe, seconds=20)
+
+
+def with_token(api: Api, token: str) -> Api:
+    """The same API server, spoken to with a bearer token instead of the certificate."""
+    config = yaml.safe_load(api.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": token}
+    path = KUBECONFIGS / f"token-{hashlib.sha256(token.encode()).hexdigest()[:12]}.yaml"
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(config))
+    return Api(path)
+
+
+def who(api: Api) -> str:
+    """The user name that the API server sees; empty when it accepts nobody."""
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    try:
+        answer = api.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body=body)
+    except ApiError as exc:
+        if exc.status in {401, 403}:
+            return ""
+        raise
+    return str(answer["status"]["userInfo"]["username"]) if isinstance(answer, dict) else ""

@@ -38,9 +38,8 @@ def test_only_what_pods_refer_to_is_mirrored(host: Api, alice: Tenant, space: st
     alice.api.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"key": "unused-by-all"}})
     alice.api.create(workloads.pod("plain", namespace=space))
     workloads.wait_running(alice.api, "plain", namespace=space)
-    origins = [
-        item["metadata"].get("annotations", {}).get("bulkhead.dev/virtual-name") for item in host.list("Secret", alice.work)
-    ]
+    notes = [item["metadata"].get("annotations", {}) for item in host.list("Secret", alice.work)]
+    origins = [note.get("bulkhead.dev/virtual-name") for note in notes]
     assert "unused" not in origins
 
 
@@ -81,7 +80,10 @@ def test_the_kubernetes_service_works_unchanged_in_a_pod(alice: Tenant, space: s
     workloads.wait_running(alice.api, "plain", namespace=space)
     address = alice.api.get("Service", "kubernetes", "default")["spec"]["clusterIP"]
     assert run(alice, space, "plain", "echo $KUBERNETES_SERVICE_HOST") == address
-    assert run(alice, space, "plain", "nc -z -w 3 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT && echo open") == "open"
+    assert (
+        run(alice, space, "plain", "nc -w 3 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null && echo open")
+        == "open"
+    )
     assert address in run(alice, space, "plain", "nslookup kubernetes.default.svc.cluster.local || true")
 
 
