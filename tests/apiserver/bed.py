@@ -1,0 +1,229 @@
+"""One tenant on two real API servers: the real session of the syncer, and a test that plays kubelet and scheduler.
+
+    async with Bed.open(host, plane) as bed: ...      both namespaces, one node, the session running
+
+Nothing runs on the host but API server and etcd, so a test does by hand what scheduler, kubelet and controllers would.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from bulkhead.api import labels as marks
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists, KubeError, NotFound
+from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.resources import EVENTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SERVICE_ACCOUNTS, SERVICES
+from syncer.session import Session
+from syncer.settings import Settings, parse
+
+SECONDS = 20.0
+
+
+def settings_for(tenant: str, **more: Any) -> Settings:
+    import msgspec
+
+    plain = {
+        "tenant": tenant,
+        "tenantUID": f"uid-{tenant}",
+        "planeNamespace": f"bh-{tenant}",
+        "workNamespace": f"bh-{tenant}-work",
+        "dnsAddress": "10.0.0.10",
+        "apiAddress": "10.0.0.1",
+        "shimAddress": "10.0.0.11",
+        "nodes": {"selector": {"pool": tenant}},
+        "limits": {"nvidia.com/gpu": 4},
+    }
+    return parse(msgspec.json.encode(plain | more))
+
+
+async def until(check: Callable[[], Awaitable[Any]], what: str, seconds: float = SECONDS) -> Any:
+    """Poll until `check` gives something true."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = await check()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"not in time: {what}"
+        await asyncio.sleep(0.03)
+
+
+class Bed:
+    """One tenant; see the module."""
+
+    def __init__(self, host: Client, plane: Client, **more: Any) -> None:
+        self.host = host
+        self.plane = plane
+        self.tenant = f"t{secrets.token_hex(4)}"
+        self.settings = settings_for(self.tenant, **more)
+        self.work = self.settings.work_namespace
+        self.space = f"space-{self.tenant}"
+        self.session: Session | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, host: Client, plane: Client, *, start: bool = True, **more: Any) -> AsyncIterator["Bed"]:
+        bed = cls(host, plane, **more)
+        await bed.prepare()
+        try:
+            if start:
+                await bed.start()
+            yield bed
+        finally:
+            await bed.stop()
+            await bed.clean()
+
+    async def prepare(self) -> None:
+        for client, name in (
+            (self.host, self.settings.plane_namespace), (self.host, self.work), (self.plane, self.space),
+        ):  # fmt: skip
+            await client.create(NAMESPACES, {"metadata": {"name": name}})
+        with contextlib.suppress(AlreadyExists):
+            await self.plane.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, self.space)
+        self.node = f"node-{self.tenant}"
+        await self.make_node(self.node)
+
+    async def make_node(self, name: str, gpus: int = 8) -> None:
+        await self.host.create(NODES, {"metadata": {"name": name, "labels": {"pool": self.tenant}}})
+        resources = {"cpu": "16", "memory": "64Gi", "pods": "110", "nvidia.com/gpu": str(gpus)}
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        status = {"capacity": resources, "allocatable": resources, "conditions": [ready]}
+        await self.host.patch(NODES, name, {"status": status}, subresource="status")
+        await self.host.patch(NODES, name, {"spec": {"taints": None}})
+
+    async def start(self) -> Session:
+        self.session = Session(self.settings, self.plane, self.host)
+        self._task = asyncio.create_task(self.session.run())
+
+        async def ready() -> bool:
+            assert self._task is not None
+            if self._task.done():
+                self._task.result()
+            return self.session is not None and not self.session._unready()
+
+        await until(ready, "session ready")
+        return self.session
+
+    async def stop(self) -> None:
+        """End the session the hard way, as a kill would."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    async def clean(self) -> None:
+        for r in (PODS, SERVICES):
+            for client, space in ((self.plane, self.space), (self.host, self.work)):
+                for each in (await client.list(r, space)).items:
+                    with contextlib.suppress(KubeError):
+                        await client.delete(r, each["metadata"]["name"], space, grace_seconds=0)
+        for client in (self.host, self.plane):
+            for each in (await client.list(NODES)).items:
+                if self.tenant in each["metadata"]["name"]:
+                    await client.delete(NODES, each["metadata"]["name"])
+
+    # -- the tenant
+
+    def pod(self, name: str, **spec: Any) -> Obj:
+        body = {"containers": [{"name": "main", "image": "busybox:1.36"}]} | spec
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": self.space}, "spec": body}
+
+    def gpu_pod(self, name: str, gpus: int = 1) -> Obj:
+        limits = {"nvidia.com/gpu": str(gpus)}
+        return self.pod(name, containers=[{"name": "main", "image": "busybox:1.36", "resources": {"limits": limits}}])
+
+    async def create(self, pod: Obj) -> Obj:
+        return await self.plane.create(PODS, pod)
+
+    async def virtual(self, name: str) -> Obj | None:
+        with contextlib.suppress(NotFound):
+            return await self.plane.get(PODS, name, self.space)
+        return None
+
+    async def condition(self, name: str) -> Obj | None:
+        pod = await self.virtual(name)
+        conditions = ((pod or {}).get("status") or {}).get("conditions") or ()
+        return next((each for each in conditions if each["type"] == "PodScheduled"), None)
+
+    async def events(self, name: str) -> list[Obj]:
+        return [each for each in (await self.plane.list(EVENTS, self.space)).items if each["involvedObject"].get("name") == name]
+
+    # -- the host
+
+    def host_name(self, kind: str, name: str) -> str:
+        assert self.session is not None
+        return self.session.caches.host_key(kind, Key(self.space, name)).name
+
+    async def mirror(self, name: str) -> Obj | None:
+        with contextlib.suppress(NotFound):
+            return await self.host.get(PODS, self.host_name("Pod", name), self.work)
+        return None
+
+    async def mirrored(self, name: str) -> Obj:
+        return await until(lambda: self.mirror(name), f"host pod of {name}")
+
+    async def host_pods(self) -> list[Obj]:
+        return (await self.host.list(PODS, self.work)).items
+
+    async def bind(self, host: Obj, node: str | None = None) -> None:
+        target = {"apiVersion": "v1", "kind": "Node", "name": node or self.node}
+        name = host["metadata"]["name"]
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+        await self.host.create_subresource(PODS, name, "binding", body, self.work)
+
+    async def run(self, host: Obj, phase: str = "Running") -> None:
+        now = "2026-01-01T00:00:00Z"
+        ready = "True" if phase == "Running" else "False"
+        running = {"running": {"startedAt": now}} if phase == "Running" else {"terminated": {"exitCode": 0, "startedAt": now, "finishedAt": now}}
+        status = {
+            "phase": phase,
+            "startTime": now,
+            "podIP": "10.244.0.5",
+            "podIPs": [{"ip": "10.244.0.5"}],
+            "hostIP": "172.31.255.1",
+            "hostIPs": [{"ip": "172.31.255.1"}],
+            "conditions": [
+                {"type": "PodScheduled", "status": "True", "lastTransitionTime": now},
+                {"type": "Ready", "status": ready, "lastTransitionTime": now},
+            ],
+            "containerStatuses": [
+                {"name": "main", "image": "busybox:1.36", "imageID": "x", "ready": phase == "Running", "restartCount": 0, "state": running}
+            ],
+        }
+        await self.host.patch(PODS, host["metadata"]["name"], {"status": status}, self.work, subresource="status")
+
+    async def running(self, name: str, pod: Obj | None = None) -> Obj:
+        """Create a pod and bring it to Running on both sides; returns its host pod."""
+        await self.create(pod or self.pod(name))
+        host = await self.mirrored(name)
+        await self.bind(host)
+        await self.run(host)
+
+        async def up() -> bool:
+            return (((await self.virtual(name)) or {}).get("status") or {}).get("phase") == "Running"
+
+        await until(up, f"{name} running above")
+        return host
+
+    async def kubelet_ends(self, host: Obj) -> None:
+        """The kubelet's last word about a pod that is being deleted."""
+        await self.host.delete(PODS, host["metadata"]["name"], self.work, grace_seconds=0)
+
+    async def quota(self, hard: int, used: int = 0) -> None:
+        key = "requests.nvidia.com/gpu"
+        await self.host.create(RESOURCE_QUOTAS, {"metadata": {"name": "tenant-quota"}, "spec": {"hard": {key: str(hard)}}}, self.work)
+        await self.set_used(used, hard)
+
+    async def set_used(self, used: int, hard: int) -> None:
+        key = "requests.nvidia.com/gpu"
+        status = {"hard": {key: str(hard)}, "used": {key: str(used)}}
+        await self.host.patch(RESOURCE_QUOTAS, "tenant-quota", {"status": status}, self.work, subresource="status")
+
+
+def virtual_uid(host: Obj) -> str:
+    return str(host["metadata"]["annotations"][marks.VIRTUAL_UID])

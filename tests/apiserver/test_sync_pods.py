@@ -1,0 +1,178 @@
+"""Pods between two real API servers: created, bound, reported, deleted, from either side, and after crashes."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bulkhead.api import labels as marks
+from bulkhead.kube.client import Client
+from bulkhead.kube.resources import NODES, PODS
+from tests.apiserver.bed import Bed, until, virtual_uid
+
+
+@pytest.fixture
+async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
+    async with Bed.open(host_client, plane_client) as opened:
+        yield opened
+
+
+async def gone(bed: Bed, name: str) -> bool:
+    return await bed.virtual(name) is None
+
+
+async def test_a_pod_is_made_bound_and_reported(bed: Bed) -> None:
+    await bed.create(bed.pod("web"))
+    host = await bed.mirrored("web")
+    virtual = await bed.virtual("web")
+    assert virtual is not None
+    assert virtual_uid(host) == virtual["metadata"]["uid"]
+    assert host["metadata"]["labels"][marks.SYNCED] == marks.SYNCED_BY_SYNCER
+    assert host["spec"]["automountServiceAccountToken"] is False
+    await bed.bind(host)
+
+    async def bound() -> bool:
+        return ((await bed.virtual("web")) or {})["spec"].get("nodeName") == bed.node
+
+    await until(bound, "binding above")
+    assert (await bed.plane.get(NODES, bed.node))["metadata"]["labels"][marks.PLATFORM] == "true"
+    await bed.run(host)
+
+    async def running() -> bool:
+        status = ((await bed.virtual("web")) or {})["status"]
+        return status.get("phase") == "Running" and status.get("podIP") == "10.244.0.5" and status["containerStatuses"][0]["ready"]
+
+    await until(running, "status above")
+
+
+async def test_deletion_from_above_waits_for_the_kubelet(bed: Bed) -> None:
+    host = await bed.running("web")
+    await bed.plane.delete(PODS, "web", bed.space, grace_seconds=7)
+
+    async def deleting() -> bool:
+        return ((await bed.mirror("web")) or {"metadata": {}})["metadata"].get("deletionGracePeriodSeconds") == 7
+
+    await until(deleting, "host pod deleting with the same grace")
+    assert await bed.virtual("web") is not None
+    await bed.kubelet_ends(host)
+    await until(lambda: gone(bed, "web"), "virtual pod gone")
+
+
+async def test_force_deletion_from_above(bed: Bed) -> None:
+    await bed.running("web")
+    await bed.plane.delete(PODS, "web", bed.space, grace_seconds=0)
+
+    async def host_deleting() -> bool:
+        found = await bed.mirror("web")
+        return found is None or "deletionTimestamp" in found["metadata"]
+
+    await until(host_deleting, "host pod deleted")
+
+
+async def test_an_unbound_pod_goes_at_once_on_both_sides(bed: Bed) -> None:
+    await bed.create(bed.pod("pending"))
+    await bed.mirrored("pending")
+    await bed.plane.delete(PODS, "pending", bed.space)
+
+    async def host_gone() -> bool:
+        return await bed.mirror("pending") is None
+
+    await until(host_gone, "host pod gone")
+
+
+async def test_eviction_on_the_host_goes_up(bed: Bed) -> None:
+    host = await bed.running("web")
+    await bed.host.delete(PODS, host["metadata"]["name"], bed.work, grace_seconds=9)
+
+    async def deleting() -> bool:
+        return ((await bed.virtual("web")) or {"metadata": {}})["metadata"].get("deletionGracePeriodSeconds") == 9
+
+    await until(deleting, "virtual pod deleting with the host's grace")
+    await bed.kubelet_ends(host)
+    await until(lambda: gone(bed, "web"), "virtual pod gone")
+
+
+async def test_a_pod_that_ran_is_never_started_twice(bed: Bed) -> None:
+    host = await bed.running("web")
+    await bed.stop()
+    await bed.kubelet_ends(host)
+    await bed.start()
+    await until(lambda: gone(bed, "web"), "virtual pod gone")
+    assert await bed.host_pods() == []
+
+
+async def test_a_pod_of_the_same_name_waits_for_the_old_one(bed: Bed) -> None:
+    old = await bed.running("db-0")
+    await bed.plane.delete(PODS, "db-0", bed.space, grace_seconds=0)
+    await bed.create(bed.pod("db-0"))
+
+    async def deleting() -> bool:
+        return "deletionTimestamp" in ((await bed.mirror("db-0")) or {"metadata": {}})["metadata"]
+
+    await until(deleting, "old host pod deleting")
+    await bed.kubelet_ends(old)
+
+    async def replaced() -> bool:
+        virtual, host = await bed.virtual("db-0"), await bed.mirror("db-0")
+        return host is not None and virtual is not None and virtual_uid(host) == virtual["metadata"]["uid"]
+
+    await until(replaced, "new host pod")
+    assert len(await bed.host_pods()) == 1
+
+
+async def test_a_crash_between_create_and_status_makes_no_second_pod(bed: Bed) -> None:
+    await bed.create(bed.pod("web"))
+    host = await bed.mirrored("web")
+    await bed.stop()
+    await bed.bind(host)
+    await bed.run(host)
+    await bed.start()
+
+    async def running() -> bool:
+        return (((await bed.virtual("web")) or {}).get("status") or {}).get("phase") == "Running"
+
+    await until(running, "status caught up")
+    assert [each["metadata"]["uid"] for each in await bed.host_pods()] == [host["metadata"]["uid"]]
+
+
+async def test_an_unmarked_object_is_never_adopted(bed: Bed) -> None:
+    name = bed.host_name("Pod", "web")
+    foreign = {"metadata": {"name": name}, "spec": {"containers": [{"name": "x", "image": "x"}]}}
+    made = await bed.host.create(PODS, foreign, bed.work)
+    await bed.create(bed.pod("web"))
+
+    async def refused() -> bool:
+        return ((await bed.condition("web")) or {}).get("reason") == "NameTaken"
+
+    await until(refused, "refusal on the pod")
+    assert (await bed.host.get(PODS, name, bed.work))["metadata"]["uid"] == made["metadata"]["uid"]
+
+
+async def test_a_refused_pod_says_why(bed: Bed) -> None:
+    await bed.create(bed.pod("bad", hostNetwork=True))
+
+    async def refused() -> bool:
+        return ((await bed.condition("bad")) or {}).get("reason") == "PodSecurityViolation"
+
+    await until(refused, "condition")
+    condition = await bed.condition("bad")
+    assert condition is not None
+    assert "spec.hostNetwork" in condition["message"]
+
+    async def told() -> bool:
+        return any(each["reason"] == "PodSecurityViolation" for each in await bed.events("bad"))
+
+    await until(told, "event")
+    assert await bed.host_pods() == []
+
+
+async def test_labels_follow_and_a_storm_is_coalesced(bed: Bed) -> None:
+    host = await bed.running("web")
+    before = int(host["metadata"]["resourceVersion"])
+    for number in range(300):
+        await bed.plane.patch(PODS, "web", {"metadata": {"labels": {"flap": str(number)}}}, bed.space)
+
+    async def last() -> bool:
+        return ((await bed.mirror("web")) or {})["metadata"]["labels"].get("flap") == "299"
+
+    await until(last, "last label below")
+    assert before > 0
