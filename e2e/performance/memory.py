@@ -1,0 +1,62 @@
+"""What a tenant's processes use, read from /proc: proportional and resident memory, and CPU time over a window.
+
+The proportional set size divides shared pages among those who share them, so the sum over tenants is what they use together.
+"""
+
+import os
+from collections import defaultdict
+from dataclasses import dataclass
+
+from bulkhead.api import names
+from e2e import machine
+from e2e.api import Api
+from e2e.chaos.faults import component_processes
+from e2e.machine import Process
+
+MIB = 1024.0
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """One tenant's processes and what they held at one moment."""
+
+    tenant: str
+    processes: tuple[Process, ...]
+    pss_mib: float
+    parts_mib: dict[str, float]  # by program
+    syncer_rss_mib: float
+    cpu_s: float
+
+
+def footprint(host: Api, tenant: str) -> Footprint:
+    """Everything in the pods of the tenant's plane namespace."""
+    processes: list[Process] = []
+    parts: dict[str, float] = defaultdict(float)
+    syncer_rss = 0.0
+    for pod in host.list("Pod", names.plane_namespace(tenant)):
+        for process in machine.processes_of_pod(pod["metadata"]["uid"]):
+            processes.append(process)
+            part = "syncer" if pod["metadata"]["name"].startswith("syncer") else process.program.split(" ")[0]
+            parts[part] += machine.pss_kib(process.pid) / MIB
+            if part == "syncer" and process.program.startswith("python"):
+                syncer_rss = max(syncer_rss, machine.rss_kib(process.pid) / MIB)
+    if not processes:
+        raise RuntimeError(f"tenant {tenant}: no process found in its plane's pods")
+    cpu = sum(machine.cpu_ticks(process.pid) for process in processes) / _TICKS
+    rounded = {name: round(value, 1) for name, value in sorted(parts.items())}
+    return Footprint(tenant, tuple(processes), sum(parts.values()), rounded, syncer_rss, cpu)
+
+
+def controller_rss_mib(host: Api) -> float:
+    found = component_processes(host, names.SYSTEM_NAMESPACE, "bulkhead-controller", "controller")
+    if not found:
+        raise RuntimeError("controller: no process found")
+    return max(machine.rss_kib(process.pid) for process in found) / MIB
+
+
+def idle_percent(before: Footprint, after: Footprint, seconds: float) -> float:
+    """CPU time between two moments, in percent of one core; processes that were replaced would falsify it."""
+    if {process.pid for process in before.processes} != {process.pid for process in after.processes}:
+        raise RuntimeError(f"tenant {before.tenant}: a process of its plane was replaced while it should idle")
+    return 100.0 * (after.cpu_s - before.cpu_s) / seconds
