@@ -3,8 +3,8 @@
 A packet costs one connection-tracking check, and for a new connection two map look-ups by address, then only the rules of
 the pods concerned, whose peers are sets. Text is the same for the same rules, so an unchanged state is not applied again.
 
-    forward: known connection? -> to itself? -> sender's chain (egress) -> receiver's chain (ingress)
-    input:   known connection? -> sender's chain (egress), for packets to the node's own addresses
+    forward: own address? -> known connection? -> to itself? -> sender's chain (egress) -> receiver's chain (ingress)
+    input:   own address? -> known connection? -> sender's chain (egress), for packets to the node's own addresses
 
 A chain ends in drop; what is allowed returns to where it was called. Traffic from the node's own processes passes neither hook.
 """
@@ -17,6 +17,8 @@ from bulkhead.hostcluster.netpol.compiler import PodRules, PortRange, Profile, R
 
 TABLE = "inet bulkhead-netpol"
 _WIDE = PortRange("any")
+# Rules go by IPv4 address, so a pod may use no address but its own, and no IPv6 (which it has for its own link alone).
+_HONEST = ('iifname "veth*" meta nfproto ipv6 drop', 'iifname "veth*" fib saddr . iif oif missing drop')
 
 
 def _digest(text: str) -> str:
@@ -96,12 +98,14 @@ def render(rules: Iterable[PodRules]) -> str:
         f"map senders {{ type ipv4_addr : verdict;{_elements(senders)} }}",
         f"map receivers {{ type ipv4_addr : verdict;{_elements(receivers)} }}",
         "chain forward { type filter hook forward priority filter; policy accept;",
+        *_HONEST,
         "ct state established,related accept",
         "ip saddr . ip daddr @selves accept",
         "ip saddr vmap @senders",
         "ip daddr vmap @receivers",
         "}",
         "chain input { type filter hook input priority filter; policy accept;",
+        *_HONEST,
         "ct state established,related accept",
         "ip saddr vmap @senders",
         "}",
