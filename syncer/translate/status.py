@@ -106,7 +106,8 @@ def same(one: Any, other: Any) -> bool:
 def _statuses(value: Any, virtual: Obj, field: str, view: TenantView) -> list[Obj]:
     """The statuses of containers that the tenant knows, not of those that something on the host added."""
     own = _mapping(virtual.get("spec")).get(field)
-    known = {entry.get("name") for entry in own if isinstance(entry, Mapping)} if isinstance(own, list) else set()
+    entries = [entry for entry in own if isinstance(entry, Mapping)] if isinstance(own, list) else []
+    known = {entry["name"] for entry in entries if isinstance(entry.get("name"), str)}
     statuses = [copy.deepcopy(entry) for entry in value or () if entry.get("name") in known]
     for entry in statuses:
         entry.pop("allocatedResourcesStatus", None)  # names devices of the host
@@ -146,7 +147,8 @@ def _conditions(
 
 def _conditions_of(status: Any) -> list[Mapping[str, Any]]:
     value = _mapping(status).get("conditions")
-    return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []
+    found = [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []
+    return [entry for entry in found if isinstance(entry.get("type"), str)]
 
 
 def _without_empty(value: Any) -> Any:

@@ -1,0 +1,82 @@
+"""What hostile tenants submit, as data: every row is refused with its reason or neutralised, and its honest twin passes."""
+
+from typing import Any
+
+import pytest
+
+from syncer.translate import Obj, Untranslatable
+from syncer.translate.pod import ephemeral_containers
+from syncer.translate.registry import KINDS
+from tests.syncer.translate import samples
+
+ROWS: dict[str, Any] = {row["id"]: row for row in samples.load(samples.HERE / "adversarial.yaml")}
+REFUSED = [name for name, row in ROWS.items() if "refused" in row]
+NEUTRALISED = [name for name, row in ROWS.items() if "refused" not in row]
+TWINS = [name for name, row in ROWS.items() if "twin" in row]
+
+
+def virtual(row: Any) -> Obj:
+    if "object" in row:
+        return samples.merged(row["object"], {})
+    base = samples.container(**row["container"]) if "container" in row else samples.pod()
+    return samples.merged(base, {"spec": row.get("spec", {}), "metadata": row.get("metadata", {})})
+
+
+def translate(row: Any) -> Obj:
+    obj = virtual(row)
+    return KINDS[obj["kind"]].to_host(obj, samples.view(row.get("view")))
+
+
+def at(obj: Any, path: str) -> Any:
+    """The value at a path of the rows: parts by '.', a '~' stands for a dot inside a key."""
+    for part in path.split("."):
+        key = part.replace("~", ".")
+        if isinstance(obj, list):
+            obj = obj[int(key)]
+        else:
+            obj = obj.get(key) if isinstance(obj, dict) else None
+    return obj
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str) -> None:
+    with pytest.raises(Untranslatable) as refused:
+        translate(ROWS[name])
+    assert {"reason": str(refused.value.reason), "field": refused.value.field} == ROWS[name]["refused"]
+    assert refused.value.message
+
+
+@pytest.mark.parametrize("name", NEUTRALISED)
+def test_neutralised(name: str) -> None:
+    row = ROWS[name]
+    host = translate(row)
+    for path, expected in row.get("host", {}).items():
+        assert at(host, path) == expected, path
+    env = {entry["name"]: entry.get("value") for entry in at(host, "spec.containers.0.env") or []} if "host_env" in row else {}
+    for key, expected in row.get("host_env", {}).items():
+        assert env.get(key) == expected
+    for part in row.get("host_label_keys_without", []):
+        assert not [key for key in host["metadata"]["labels"] if part in key]
+    for part in row.get("host_annotations_without", []):
+        assert part not in str(host["metadata"]["annotations"])
+    for gate in at(host, "spec.schedulingGates") or []:
+        assert gate["name"].startswith(row.get("host_gate_prefix", ""))
+    if "renamed" in row:
+        assert f"'{row['renamed']}'" not in str(host["spec"])
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_honest_twin(name: str) -> None:
+    assert translate(ROWS[name]["twin"])
+
+
+@pytest.mark.parametrize("name", [name for name in REFUSED if "container" in ROWS[name] and "resources" not in ROWS[name]["container"]])
+def test_refused_as_ephemeral_container_too(name: str) -> None:
+    """A running pod cannot gain by an ephemeral container what it was refused at creation."""
+    row = ROWS[name]
+    debug = {"name": "debug", "image": "a", "targetContainerName": "main", **row["container"]}
+    obj = samples.pod({"ephemeralContainers": [debug]})
+    assert KINDS["Pod"].to_host(obj, samples.VIEW)
+    with pytest.raises(Untranslatable) as refused:
+        ephemeral_containers(obj, samples.view(row.get("view")))
+    assert refused.value.field == row["refused"]["field"].replace("spec.containers", "spec.ephemeralContainers")

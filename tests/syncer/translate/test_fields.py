@@ -1,0 +1,68 @@
+"""The allowlist knows every field of Kubernetes 1.36, and the real API server has none beside them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from bulkhead.kube.client import Client
+from syncer.translate import affinity, configmap, containers, endpointslice, environment, pod, secret, security, service, status
+from syncer.translate import volumes as volume_rules
+from syncer.translate.schema import ListOf, Struct
+from tests.syncer.translate.samples import HERE, load
+
+FIELDS: dict[str, list[str]] = load(HERE / "fields-1.36.yaml")
+
+
+def _inside(rule: Any, *path: str) -> Struct:
+    for key in path:
+        rule = rule.fields[key]
+        rule = rule.item if isinstance(rule, ListOf) else rule
+    return rule
+
+
+SCHEMAS: dict[str, Struct] = {
+    "PodSpec": pod.POD_SPEC,
+    "Container": containers.CONTAINER,
+    "EphemeralContainer": containers.EPHEMERAL_CONTAINER,
+    "Volume": volume_rules.VOLUME,
+    "VolumeProjection": volume_rules.PROJECTION,
+    "PodSecurityContext": security.POD_SECURITY_CONTEXT,
+    "SecurityContext": security.SECURITY_CONTEXT,
+    "Probe": containers.PROBE,
+    "LifecycleHandler": _inside(containers.CONTAINER, "lifecycle", "postStart"),
+    "Lifecycle": _inside(containers.CONTAINER, "lifecycle"),
+    "ResourceRequirements": containers.RESOURCES,
+    "ContainerPort": _inside(containers.CONTAINER, "ports"),
+    "VolumeMount": _inside(containers.CONTAINER, "volumeMounts"),
+    "EnvVarSource": environment._VALUE_FROM,
+    "EnvFromSource": environment._ENV_FROM,
+    "Affinity": affinity.AFFINITY,
+    "PodAffinityTerm": affinity.POD_TERM,
+    "TopologySpreadConstraint": affinity.SPREAD,
+    "ServiceSpec": service.SERVICE_SPEC,
+    "ServicePort": _inside(service.SERVICE_SPEC, "ports"),
+    "EndpointSlice": endpointslice.ENDPOINT_SLICE,
+    "Endpoint": _inside(endpointslice.ENDPOINT_SLICE, "endpoints"),
+    "ConfigMap": configmap.CONFIG_MAP,
+    "Secret": secret.SECRET,
+}
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_every_field_is_decided(name: str) -> None:
+    assert set(SCHEMAS[name].fields) == set(FIELDS[name])
+
+
+def test_every_status_field_is_decided() -> None:
+    decided = [*status.COPIED, *status.TRANSLATED, *status.DROPPED]
+    assert sorted(decided) == FIELDS["PodStatus"]
+
+
+@pytest.mark.parametrize(("path", "prefix"), [("api/v1", "io.k8s.api.core.v1"), ("apis/discovery.k8s.io/v1", "io.k8s.api.discovery.v1")])
+async def test_the_api_server_has_no_other_fields(host_client: Client, path: str, prefix: str) -> None:
+    """The list is what a real kube-apiserver serves: a new version that adds a field is noticed here."""
+    schemas = json.loads(await host_client.get_raw(f"/openapi/v3/{path}"))["components"]["schemas"]
+    served = {name: sorted(schemas[f"{prefix}.{name}"]["properties"]) for name in FIELDS if f"{prefix}.{name}" in schemas}
+    assert served
+    assert served == {name: FIELDS[name] for name in served}
