@@ -1,0 +1,114 @@
+"""The way into a tenant: its kubeconfig, and a command or shell that uses it.
+
+The kubeconfig of `connect` lies in a folder that only its owner can enter and is removed however the command ends.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+
+from bulkhead.cli import connection
+from bulkhead.cli.failures import CliError, Exit
+
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP)
+
+
+def print_kubeconfig(options: argparse.Namespace) -> int:
+    """`bulkhead kubeconfig TENANT [-o FILE|-]`."""
+    data = asyncio.run(_fetch(options))
+    if options.output == "-":
+        sys.stdout.write(data.decode())
+        sys.stdout.flush()
+        return Exit.DONE
+    path = Path(options.output)
+    _write_private(path, data)
+    sys.stderr.write(f"wrote {path}\nnext:  KUBECONFIG={path} kubectl get nodes\n")
+    return Exit.DONE
+
+
+def connect(options: argparse.Namespace) -> int:
+    """`bulkhead connect TENANT [-- COMMAND…]`; the exit code is the command's."""
+    command = list(options.command)
+    if command[:1] == ["--"]:
+        command = command[1:]
+    data = asyncio.run(_fetch(options))
+    with tempfile.TemporaryDirectory(prefix="bulkhead-") as folder, contextlib.ExitStack() as stack:
+        path = Path(folder) / f"{options.tenant}.kubeconfig"
+        _write_private(path, data)
+        environment = _environment(options.tenant, path)
+        if not command:
+            command = [os.environ.get("SHELL") or "/bin/sh"]
+            sys.stderr.write(
+                f"tenant {options.tenant}: KUBECONFIG is set in this shell; try kubectl get nodes; leave with exit\n"
+            )
+        return _run(command, environment, stack)
+
+
+async def _fetch(options: argparse.Namespace) -> bytes:
+    async with connection.host_client(options) as client:
+        tenant = await connection.get_tenant(client, options.tenant)
+        return await connection.tenant_kubeconfig(client, tenant)
+
+
+def _write_private(path: Path, data: bytes) -> None:
+    """Write a file for its owner's eyes; whole or not at all."""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with mode 0600
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        Path(temporary).replace(path)
+    except OSError as error:
+        raise CliError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _environment(tenant: str, kubeconfig: Path) -> dict[str, str]:
+    environment = dict(os.environ) | {"KUBECONFIG": str(kubeconfig), "BULKHEAD_TENANT": tenant}
+    if shutil.which("kubectl") is None:
+        found = _cached_kubectl(environment)
+        if found is not None:
+            environment["PATH"] = f"{environment.get('PATH', os.defpath)}{os.pathsep}{found.parent}"
+    return environment
+
+
+def _cached_kubectl(environment: Mapping[str, str]) -> Path | None:
+    """The kubectl that the embedded host fetched, for machines that have no other."""
+    cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return max(cache.glob("bulkhead/binaries/kubernetes/*/kubectl"), default=None)
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str], stack: contextlib.ExitStack) -> int:
+    program = shutil.which(command[0], path=environment.get("PATH"))
+    if program is None:
+        raise CliError(f"{command[0]}: no such program on PATH", code=Exit.FAILED)
+    try:
+        child = subprocess.Popen([program, *command[1:]], env=environment)
+    except OSError as error:
+        raise CliError(f"{command[0]}: cannot be started: {error.strerror}") from error
+    stack.enter_context(_forwarding(child))
+    code = child.wait()
+    return code if code >= 0 else 128 - code
+
+
+@contextlib.contextmanager
+def _forwarding(child: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """Leave Ctrl-C to the child, which gets it from the terminal too, and pass on what only we are told."""
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        child.send_signal(number)
+
+    before = {number: signal.signal(number, forward) for number in _FORWARDED}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,100 @@
+"""Where the host's kubeconfig lies, and clients for the host and for a tenant.
+
+Looked at in this order: --kubeconfig, $KUBECONFIG (its first file that exists), ~/.kube/config, the embedded host's. Says
+which one was used when it does not work.
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+from bulkhead.api import names
+from bulkhead.cli.failures import CliError, Exit
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import ConfigError, NotFound
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.objects import Obj
+
+EMBEDDED = Path("/var/lib/bulkhead/kubeconfig")
+
+
+def find_kubeconfig(given: str | None) -> Path:
+    """The host's kubeconfig file."""
+    if given:
+        return _existing(Path(given).expanduser(), "--kubeconfig")
+    variable = [Path(part).expanduser() for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    if variable:
+        return next((path for path in variable if path.is_file()), None) or _existing(variable[0], "$KUBECONFIG")
+    for path in (Path.home() / ".kube" / "config", EMBEDDED):
+        if path.is_file():
+            return path
+    raise CliError(
+        f"no kubeconfig of the host cluster: looked at --kubeconfig, $KUBECONFIG, ~/.kube/config and {EMBEDDED}",
+        next_step="give --kubeconfig FILE, or start the embedded host with: bulkhead host up",
+    )
+
+
+def _existing(path: Path, source: str) -> Path:
+    if not path.is_file():
+        raise CliError(f"kubeconfig from {source}: {path} does not exist", code=Exit.USAGE)
+    return path
+
+
+def host_client(options: argparse.Namespace) -> Client:
+    """A client of the host cluster."""
+    path = find_kubeconfig(getattr(options, "kubeconfig", None))
+    try:
+        config = KubeConfig.from_file(path, context=getattr(options, "context", None))
+    except ConfigError as error:
+        raise CliError(
+            f"kubeconfig {path}: {error}", next_step="give another file with --kubeconfig, or another --context of this one"
+        ) from error
+    return Client(config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=15.0)
+
+
+async def get_tenant(client: Client, name: str) -> Obj:
+    """The Tenant, or an error that says how to find the right name."""
+    try:
+        names.check_tenant_name(name)
+    except names.InvalidTenantNameError as error:
+        raise CliError(str(error), code=Exit.USAGE) from error
+    try:
+        return await client.get(kinds.TENANTS, name)
+    except NotFound as error:
+        if error.reason != "NotFound":
+            raise not_installed() from error
+        raise CliError(
+            f"tenant {name}: not found", next_step="see which there are: bulkhead tenant list", code=Exit.NOT_FOUND
+        ) from error
+
+
+def not_installed() -> CliError:
+    """The host does not know our kinds."""
+    return CliError(
+        "this cluster does not know Tenants: Bulkhead is not installed in it",
+        next_step="install the chart: helm install bulkhead charts/bulkhead -n bulkhead-system --create-namespace",
+    )
+
+
+async def tenant_kubeconfig(client: Client, tenant: Obj) -> bytes:
+    """The tenant's admin kubeconfig, from its Secret in the plane's namespace."""
+    import base64  # noqa: PLC0415
+    import binascii  # noqa: PLC0415
+
+    name = str(tenant["metadata"]["name"])
+    secret = str((tenant.get("status") or {}).get("kubeconfigSecret") or names.KUBECONFIG_SECRET)
+    try:
+        found = await client.get(kinds.SECRETS, secret, names.plane_namespace(name))
+        return base64.b64decode(found["data"][names.KUBECONFIG_KEY], validate=True)
+    except NotFound as error:
+        raise CliError(
+            f"tenant {name}: its kubeconfig does not exist yet",
+            next_step=f"see how far it is: bulkhead tenant describe {name}",
+            code=Exit.NOT_FOUND,
+        ) from error
+    except (KeyError, TypeError, binascii.Error) as error:
+        raise CliError(
+            f"tenant {name}: Secret {secret} holds no kubeconfig",
+            next_step=f"delete the Secret {secret} in {names.plane_namespace(name)}; the controller makes it again",
+        ) from error

@@ -1,0 +1,120 @@
+"""The entry point: the parser, and expected errors turned into one line with a next step.
+
+Builds the parser from light modules only; what talks to a cluster or draws tables is loaded by the subcommand that runs.
+Never shows a traceback for an error that a person can act upon.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from bulkhead.cli.failures import CliError, Exit
+
+_DESCRIPTION = "Own Kubernetes control planes for the tenants of a shared GPU cluster."
+_EPILOG = """\
+examples:
+  bulkhead host up                                    a whole cluster on this machine, with simulated GPU nodes
+  bulkhead tenant create red --gpus 8                 a tenant with its own API server and 8 GPUs, ready when it returns
+  bulkhead tenant list                                every tenant, ready or not, and its GPUs
+  bulkhead tenant describe red                        what it waits for, what was refused and why
+  bulkhead connect red -- kubectl get nodes           one command inside the tenant
+  bulkhead connect red                                a shell inside the tenant
+  bulkhead kubeconfig red -o red.yaml                 the kubeconfig to hand out
+  bulkhead tenant delete red                          the tenant and everything in it
+
+The host cluster is found through --kubeconfig, $KUBECONFIG, ~/.kube/config, or the embedded host, in this order.
+The same command is found as `kubectl bulkhead`.
+
+exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 a wait ran out of time, 130 interrupted;
+            `connect` passes on the exit code of its command
+"""
+
+
+def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+    """The whole parser; the embedded host's part is loaded only when `argv` asks for it."""
+    program = "kubectl bulkhead" if os.path.basename(sys.argv[0]) == "kubectl-bulkhead" else "bulkhead"  # noqa: PTH119 - pathlib is slow to load
+    parser = argparse.ArgumentParser(
+        prog=program, description=_DESCRIPTION, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    _add_connection(parser, default=None)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    if "host" in argv:
+        from bulkhead.cli import host  # noqa: PLC0415 - loads the embedded host's machinery
+
+        host.add_parser(commands)
+    else:
+        commands.add_parser("host", help="start, stop and look at a cluster on this machine")
+    shared = argparse.ArgumentParser(add_help=False)
+    _add_connection(shared, default=argparse.SUPPRESS)
+    from bulkhead.cli import parsers  # noqa: PLC0415
+
+    parsers.add_tenant(commands, shared)
+    parsers.add_kubeconfig(commands, shared)
+    parsers.add_connect(commands, shared)
+    parsers.add_version(commands, shared)
+    return parser
+
+
+def _add_connection(parser: argparse.ArgumentParser, *, default: str | None) -> None:
+    group = parser.add_argument_group("host cluster")
+    group.add_argument("--kubeconfig", metavar="FILE", default=default, help="kubeconfig of the host cluster")
+    group.add_argument("--context", metavar="NAME", default=default, help="context in it, instead of its current one")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = build_parser(arguments)
+    options = parser.parse_args(arguments)
+    try:
+        return int(options.run(options) or 0)
+    except CliError as error:
+        return _fail(error)
+    except KeyboardInterrupt:
+        sys.stderr.write("\ninterrupted\n")
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        # The reader went away (`| head`); Python would complain once more while flushing at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.DONE
+    except Exception as error:
+        expected = _expected(error)
+        if expected is None:
+            raise
+        return _fail(expected)
+
+
+def _fail(error: CliError) -> int:
+    from bulkhead.cli.output import plain  # noqa: PLC0415
+
+    sys.stderr.write(f"error: {plain(error.cause, 2000)}\n")
+    if error.next_step:
+        sys.stderr.write(f"next:  {error.next_step}\n")
+    return error.code
+
+
+def _expected(error: Exception) -> CliError | None:
+    """An error of the host's API in words that say what to do; None for what should never happen."""
+    from bulkhead.kube import errors  # noqa: PLC0415
+
+    if isinstance(error, errors.Unauthorized):
+        return CliError(f"the host's API does not know these credentials: {error}", next_step="give another --kubeconfig")
+    if isinstance(error, errors.Forbidden):
+        return CliError(f"not allowed: {error}", next_step="ask an admin of the host cluster for the right")
+    if isinstance(error, errors.Unavailable):
+        return CliError(
+            f"the host's API cannot be reached: {error.message}",
+            next_step="check the server in the kubeconfig; for the embedded host: bulkhead host status",
+        )
+    if isinstance(error, errors.Timeout):
+        return CliError(f"the host's API did not answer in time: {error}", next_step="try again")
+    if isinstance(error, errors.KubeError):
+        return CliError(f"the host's API: {error}")
+    if isinstance(error, OSError):
+        return CliError(str(error))
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""What the command prints: tables, and progress of waits.
+
+Results go to stdout, progress and warnings to stderr. Text that comes from a cluster may have been written by a tenant, so
+control characters never reach the terminal. Decoration appears on a terminal only; pipes get plain columns.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+_LINE_LIMIT = 400
+
+
+def plain(text: object, limit: int = _LINE_LIMIT) -> str:
+    """One line of printable text: no control characters, no endless messages."""
+    clean = " ".join("".join(char if char.isprintable() else " " for char in str(text)).split())
+    return clean if len(clean) <= limit else f"{clean[: limit - 1]}…"
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a person looks at this stream."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, stream: TextIO | None = None, indent: int = 0) -> None:
+    """Print rows under headers: with rich on a terminal, as plain columns otherwise."""
+    stream = stream or sys.stdout
+    cells = [[plain(cell) if cell not in (None, "") else "-" for cell in row] for row in rows]
+    if is_terminal(stream):
+        _rich_table(headers, cells, stream, indent)
+        return
+    widths = [max(len(row[i]) for row in [list(headers), *cells]) for i in range(len(headers))]
+    for row in [list(headers), *cells]:
+        line = "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        stream.write(f"{' ' * indent}{line}\n")
+
+
+def _rich_table(headers: Sequence[str], cells: Sequence[Sequence[str]], stream: TextIO, indent: int) -> None:
+    from rich.console import Console  # noqa: PLC0415 - slow to load, needed on a terminal only
+    from rich.padding import Padding  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 3, 0, 0))
+    for header in headers:
+        drawn.add_column(header, overflow="fold")
+    for row in cells:
+        drawn.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
+    Console(file=stream, highlight=False).print(Padding(drawn, (0, 0, 0, indent)))
+
+
+_STYLES = {"True": "green", "False": "red", "Unknown": "yellow", "Running": "green"}
+
+
+def heading(text: str) -> None:
+    """A section's title on stdout."""
+    sys.stdout.write(f"\n{text}\n")
+
+
+def document(value: Any, form: str) -> None:
+    """Print a value as JSON or YAML."""
+    if form == "json":
+        import json  # noqa: PLC0415
+
+        sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=True) + "\n")
+        return
+    import yaml  # noqa: PLC0415
+
+    sys.stdout.write(yaml.safe_dump(value, sort_keys=False))
+
+
+def age(stamp: str | None, *, now: datetime | None = None) -> str:
+    """How long ago a timestamp of the API was, in one or two units as kubectl writes it."""
+    try:
+        then = datetime.fromisoformat(str(stamp).replace("Z", "+00:00"))
+    except ValueError:
+        return "-"
+    seconds = max(0, int(((now or datetime.now(UTC)) - then).total_seconds()))
+    for unit, size, below in (("s", 1, 120), ("m", 60, 7200), ("h", 3600, 172_800)):
+        if seconds < below:
+            return f"{seconds // size}{unit}"
+    return f"{seconds // 86_400}d"
+
+
+class Progress:
+    """The state of a wait on stderr: one line rewritten on a terminal, one line for each change otherwise."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._live = is_terminal(self._stream)
+        self._begin = time.monotonic()
+        self._last = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._live:
+            self._write("\r\x1b[K")
+
+    def show(self, text: str) -> None:
+        """Say what is being waited for now."""
+        text = plain(text)
+        if self._live:
+            width = os.get_terminal_size(self._stream.fileno()).columns
+            self._write(f"\r\x1b[K{self._clock()} {text}"[: width + 3])
+        elif text != self._last:
+            self._write(f"{self._clock()} {text}\n")
+        self._last = text
+
+    def note(self, text: str) -> None:
+        """Say something that stays on the screen."""
+        self._write(("\r\x1b[K" if self._live else "") + f"{self._clock()} {plain(text)}\n")
+
+    def _clock(self) -> str:
+        return f"[{time.monotonic() - self._begin:5.1f}s]"
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()

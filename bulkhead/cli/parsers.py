@@ -1,0 +1,149 @@
+"""The parsers of the tenant commands. Light on purpose: each names its function, and loads its module when it runs."""
+
+import argparse
+import importlib
+from collections.abc import Callable
+from typing import TypeAlias
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+_RAW = argparse.RawDescriptionHelpFormatter
+
+
+def _later(module: str, function: str) -> Callable[[argparse.Namespace], int]:
+    """A function that is imported when it is called."""
+
+    def run(options: argparse.Namespace) -> int:
+        return int(getattr(importlib.import_module(f"bulkhead.cli.{module}"), function)(options))
+
+    return run
+
+
+def _seconds(text: str) -> float:
+    """A duration: 90, 90s, 5m or 1h."""
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
+    try:
+        value = float(number) * unit
+    except ValueError:
+        value = -1.0
+    if not 0 < value <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90s, 5m or 1h")
+    return value
+
+
+def _gpus(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 7:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of GPUs")
+    return int(text)
+
+
+def add_tenant(commands: Commands, shared: argparse.ArgumentParser) -> None:
+    """`tenant create | list | describe | delete`."""
+    tenant = commands.add_parser(
+        "tenant", help="create, list, describe and delete tenants", description="Tenants of this cluster."
+    )
+    actions = tenant.add_subparsers(metavar="ACTION", required=True)
+    _add_create(actions, shared)
+
+    listing = actions.add_parser("list", aliases=["ls"], parents=[shared], help="list tenants", description="List tenants.")
+    listing.add_argument("-o", "--output", choices=["table", "wide", "json", "yaml"], default="table", help="form of the list")
+    listing.set_defaults(run=_later("tenants", "list_tenants"))
+
+    describe = actions.add_parser(
+        "describe",
+        parents=[shared],
+        help="show a tenant: conditions, pods, what was refused and why",
+        description="Show one tenant: its conditions, the pods of its plane, recent events, and which of its own pods may not run and why.",
+    )
+    describe.add_argument("name", metavar="NAME", help="the tenant")
+    describe.set_defaults(run=_later("description", "describe_tenant"))
+
+    delete = actions.add_parser(
+        "delete",
+        parents=[shared],
+        help="delete a tenant and everything in it",
+        description="Delete a tenant with its plane, its data and its pods. It cannot be undone.",
+    )
+    delete.add_argument("name", metavar="NAME", help="the tenant")
+    delete.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    _add_wait(delete, "until it is gone")
+    delete.set_defaults(run=_later("tenants", "delete_tenant"))
+
+
+def _add_create(actions: Commands, shared: argparse.ArgumentParser) -> None:
+    create = actions.add_parser(
+        "create",
+        parents=[shared],
+        help="create a tenant and wait until it is ready",
+        description="Create a tenant: an own Kubernetes API server and etcd, and a quota of the shared GPUs.",
+        epilog="examples:\n"
+        "  bulkhead tenant create red --gpus 8\n"
+        "  bulkhead tenant create blue --class large --admin alice@example.org --admin group:ml-team\n"
+        "  bulkhead tenant create -f green.yaml --no-wait\n",
+        formatter_class=_RAW,
+    )
+    create.add_argument("name", metavar="NAME", nargs="?", help="name of the tenant; may be left out with -f")
+    create.add_argument("-f", "--file", metavar="FILE", help="a Tenant as YAML or JSON, - for stdin; options lie over it")
+    create.add_argument(
+        "--class", dest="class_name", metavar="CLASS", help="its TenantClass; the only one, or `standard`, unless given"
+    )
+    create.add_argument("--mode", choices=["Kubernetes", "Slurm"], help="who schedules inside the tenant")
+    create.add_argument("--gpus", metavar="N", type=_gpus, help="quota of nvidia.com/gpu")
+    create.add_argument(
+        "--admin",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a user, or group:NAME, with full rights inside; may be repeated",
+    )
+    _add_wait(create, "until it is ready")
+    create.set_defaults(run=_later("tenants", "create_tenant"))
+
+
+def _add_wait(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("--wait", action=argparse.BooleanOptionalAction, default=True, help=f"wait {what} (default: yes)")
+    parser.add_argument("--timeout", metavar="TIME", type=_seconds, default=300.0, help="for the wait: 90s, 5m; default 5m")
+
+
+def add_kubeconfig(commands: Commands, shared: argparse.ArgumentParser) -> None:
+    """`kubeconfig TENANT`."""
+    parser = commands.add_parser(
+        "kubeconfig",
+        parents=[shared],
+        help="print or write a tenant's admin kubeconfig",
+        description="Print a tenant's admin kubeconfig, or write it to a file that only you can read.",
+    )
+    parser.add_argument("tenant", metavar="TENANT", help="the tenant")
+    parser.add_argument("-o", "--output", metavar="FILE", default="-", help="where to write it; - is stdout, the default")
+    parser.set_defaults(run=_later("access", "print_kubeconfig"))
+
+
+def add_connect(commands: Commands, shared: argparse.ArgumentParser) -> None:
+    """`connect TENANT [-- COMMAND…]`."""
+    parser = commands.add_parser(
+        "connect",
+        parents=[shared],
+        help="a shell or one command inside a tenant",
+        usage="%(prog)s [options] TENANT [-- COMMAND ...]",
+        description="Run a command, or your shell, with KUBECONFIG pointing at a tenant. The kubeconfig is removed at the end.",
+        epilog="examples:\n  bulkhead connect red -- kubectl get pods -A\n  bulkhead connect red\n",
+        formatter_class=_RAW,
+    )
+    parser.add_argument("tenant", metavar="TENANT", help="the tenant")
+    parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="what to run; your shell unless given")
+    parser.set_defaults(run=_later("access", "connect"))
+
+
+def add_version(commands: Commands, shared: argparse.ArgumentParser) -> None:
+    """`version`."""
+    parser = commands.add_parser(
+        "version", parents=[shared], help="print the versions", description="Print this command's version."
+    )
+    parser.set_defaults(run=_version)
+
+
+def _version(_options: argparse.Namespace) -> int:
+    import bulkhead  # noqa: PLC0415
+
+    print(f"bulkhead {bulkhead.__version__}")
+    return 0

@@ -1,0 +1,95 @@
+"""Warnings about pods that do not start, out of pods and events. Pure; used by waits and by `tenant describe`."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from bulkhead.kube.objects import Obj
+
+WAITING = frozenset(
+    {
+        "CrashLoopBackOff",
+        "ImagePullBackOff",
+        "ErrImagePull",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "RunContainerError",
+    }
+)
+EVENTS = frozenset(
+    {"FailedScheduling", "FailedCreate", "FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "ProvisioningFailed"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One thing that keeps one object from working."""
+
+    subject: str
+    reason: str
+    message: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What makes two warnings the same to a person: the numbers in messages change, the matter does not."""
+        return (self.subject, self.reason)
+
+    def __str__(self) -> str:
+        """One line."""
+        return f"{self.subject}: {self.reason}" + (f": {self.message}" if self.message else "")
+
+
+def troubles(pods: Iterable[Obj], events: Iterable[Obj]) -> list[Trouble]:
+    """Every matter once, pods before events."""
+    found: dict[tuple[str, str], Trouble] = {}
+    for trouble in [item for pod in pods for item in _of_pod(pod)] + list(_of_events(events)):
+        found.setdefault(trouble.key, trouble)
+    return list(found.values())
+
+
+def unscheduled(pods: Iterable[Obj]) -> list[tuple[Obj, dict[str, Any]]]:
+    """Pods that may not or cannot run yet, with the condition that says why."""
+    found = []
+    for pod in pods:
+        condition = _condition(pod, "PodScheduled")
+        if condition is not None and condition.get("status") == "False":
+            found.append((pod, condition))
+    return found
+
+
+def _of_pod(pod: Obj) -> Iterator[Trouble]:
+    name = f"pod {_name(pod)}"
+    status = pod.get("status") or {}
+    scheduled = _condition(pod, "PodScheduled")
+    if scheduled is not None and scheduled.get("status") == "False":
+        # The same words as the scheduler's event, so that the two count as one.
+        reason = "FailedScheduling" if scheduled.get("reason") == "Unschedulable" else str(scheduled.get("reason") or "Pending")
+        yield Trouble(name, reason, str(scheduled.get("message") or ""))
+    for container in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") not in WAITING:
+            continue
+        ended = (container.get("lastState") or {}).get("terminated") or {}
+        exit_note = f" (last exit code {ended['exitCode']})" if "exitCode" in ended else ""
+        subject = f"{name}, container {container.get('name')}"
+        yield Trouble(subject, str(waiting["reason"]), f"{waiting.get('message') or ''}{exit_note}".strip())
+
+
+def _of_events(events: Iterable[Obj]) -> Iterator[Trouble]:
+    for event in events:
+        if event.get("type") != "Warning" or event.get("reason") not in EVENTS:
+            continue
+        subject = event.get("involvedObject") or {}
+        name = f"{str(subject.get('kind') or 'object').lower()} {subject.get('name')}"
+        yield Trouble(name, str(event["reason"]), str(event.get("message") or ""))
+
+
+def _condition(obj: Obj, type_: str) -> dict[str, Any] | None:
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return next((item for item in conditions if item.get("type") == type_), None)
+
+
+def _name(obj: Obj) -> str:
+    return str((obj.get("metadata") or {}).get("name"))
