@@ -62,9 +62,11 @@ def is_up() -> bool:
 
 
 def bring_up(report: Callable[[str], None]) -> bool:
-    """Start the embedded host unless it runs; its own progress goes line by line to `report`. True when it was started."""
-    if is_up():
-        return False
+    """Start the embedded host or make sure that it is up, with the images as they are now in the tree.
+
+    Its own progress goes line by line to `report`. True when it was started.
+    """
+    was_up = is_up()
     command = [sys.executable, "-u", "-m", "bulkhead.cli.main", "host", "up"]
     last: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
@@ -74,7 +76,7 @@ def bring_up(report: Callable[[str], None]) -> bool:
         code = process.wait(timeout=30)
     if code != 0:
         raise HostDownError("`bulkhead host up` failed: " + " | ".join(last[-5:]))
-    return True
+    return not was_up
 
 
 def processes_of_pod(pod_uid: str, program: str | None = None) -> list[Process]:

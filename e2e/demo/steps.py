@@ -20,11 +20,6 @@ def start_host(context: Context) -> None:
     context.show("host", f"{'started' if started else 'was up'}: {len(nodes)} nodes, {gpus} GPUs")
 
 
-def make_images(context: Context) -> None:
-    if install.import_images(context.note):
-        context.note("the images are in the node's store")
-
-
 def install_chart(context: Context) -> None:
     install.install_chart(context.note)
     install.replace_outdated(context.host, context.note)
@@ -60,8 +55,7 @@ def _seconds_to_ready(tenant: Obj) -> float:
 
 
 STEPS: tuple[Step, ...] = (
-    Step("start the embedded host", start_host, LOGS),
-    Step("build the images without a registry", make_images, LOGS),
+    Step("start the embedded host, its images included", start_host, LOGS),
     Step("install Bulkhead's chart by helm", install_chart, "kubectl -n bulkhead-system get pods,events"),
     Step("apply the example class and tenants", apply_examples, "kubectl apply -f examples/"),
     Step("wait for both planes", wait_for_planes, CONTROLLER_LOG),
