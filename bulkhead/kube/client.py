@@ -4,13 +4,14 @@ Objects go in and out as plain dicts. Nothing is retried here: Throttled and Una
 caller's queue decides. Every call has a deadline; every answer and every list a bound.
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from bulkhead.kube import codec, proxy
-from bulkhead.kube.errors import Gone, NotFound, TooLarge
+from bulkhead.kube.errors import Gone, NotFound, Timeout, TooLarge
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Obj, ObjList, Resource
 from bulkhead.kube.transport import JSON, Pace, Transport
@@ -30,6 +31,7 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 _MIB = 1024 * 1024
 _MAX_PAGES = 2000
+_LIST_SECONDS = 300.0
 
 
 class Client:
@@ -112,7 +114,10 @@ class Client:
         params = _selectors(label_selector, field_selector) | {"limit": str(limit)}
         accept = METADATA_LIST_ONLY if metadata_only else JSON
         size = 0
+        deadline = asyncio.get_running_loop().time() + _LIST_SECONDS
         for _ in range(_MAX_PAGES):
+            if asyncio.get_running_loop().time() > deadline:
+                raise Timeout(f"list of {r}: not read within {_LIST_SECONDS:g} s")
             body = await self.transport.request("GET", r.path(namespace), params=params, accept=accept)
             size += len(body)
             if size > self._max_list:

@@ -21,7 +21,7 @@ from typing import Literal, NoReturn
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import compact
-from bulkhead.kube.errors import ApiError, Gone, KubeError, ProtocolError
+from bulkhead.kube.errors import ApiError, Gone, KubeError, ProtocolError, Throttled, Timeout, Unavailable
 from bulkhead.kube.objects import Key, Meta, Resource
 from bulkhead.kube.store import Entry, Indexer, Store
 from bulkhead.kube.watch import INACTIVITY_SECONDS, WatchEvent
@@ -32,6 +32,7 @@ _FIRST_DELAY = 0.8
 _MAX_DELAY = 30.0
 _FAILURES_BEFORE_RELIST = 3
 _YIELD_EVERY = 100
+_SHORT_WATCH = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +101,12 @@ class Informer:
                     self._forget(ProtocolError(f"{self.resource}: the server's version is behind ours"), "rolled back")
                     continue
                 await self._watch()
-                self._failures = 0
             except Gone as error:
                 self._forget(error, "too old a version")
+                if self._failures:
+                    # Gone again at once: not compaction but a server that plays with us.
+                    await self._pause(error)
+                self._failures += 1
             except KubeError as error:
                 await self._pause(error)
 
@@ -159,13 +163,19 @@ class Informer:
             metadata_only=self._metadata_only,
             inactivity=self._inactivity,
         )
+        started = asyncio.get_running_loop().time()
         async with contextlib.aclosing(events):
             async for event in events:
                 self._take(event)
+                if self._heard - started > _SHORT_WATCH:
+                    self._failures = 0
+        if asyncio.get_running_loop().time() - started < _SHORT_WATCH:
+            # Watching on at once would be a loop as fast as the server can close.
+            raise ProtocolError(f"watch of {self.resource}: ended at once")
+        self._failures = 0
 
     def _take(self, event: WatchEvent) -> None:
         self._hear()
-        self._failures = 0
         self.last_error = None
         if not event.meta.resource_version:
             raise ProtocolError(f"watch of {self.resource}: event without resource version")
@@ -225,7 +235,9 @@ class Informer:
     async def _pause(self, error: KubeError) -> None:
         self.last_error = error
         self._failures += 1
-        if self._failures % _FAILURES_BEFORE_RELIST == 0:
+        away = isinstance(error, Unavailable | Timeout | Throttled)
+        if not away and self._failures % _FAILURES_BEFORE_RELIST == 0:
+            # A server that is merely away tells by watch what happened meanwhile, deletions included; a list cannot.
             self._forget(error, "repeated errors")
         delay: float = min(_MAX_DELAY, _FIRST_DELAY * 2 ** min(self._failures - 1, 10))
         delay *= random.uniform(0.5, 1.5)  # noqa: S311 -- spreading load, not secrets

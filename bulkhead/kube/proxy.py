@@ -17,7 +17,7 @@ from urllib.parse import urlencode, urlsplit
 import aiohttp
 
 from bulkhead.kube.errors import ApiError, ProtocolError, Timeout, TooLarge, from_response, unreachable
-from bulkhead.kube.transport import Transport
+from bulkhead.kube.transport import Transport, mapped
 
 CHUNK = 64 * 1024
 _HEAD_LIMIT = 64 * 1024
@@ -48,13 +48,9 @@ class ByteStream:
     async def chunks(self, *, idle: float | None = None) -> AsyncIterator[bytes]:
         """Yield chunks; with `idle`, a stream that is silent for so long is a Timeout."""
         while True:
-            try:
+            with mapped("stream", idle or 0):
                 async with asyncio.timeout(idle):
                     chunk = await self.response.content.readany()
-            except TimeoutError as error:
-                raise Timeout(f"stream silent for {idle:g} s") from error
-            except aiohttp.ClientError as error:
-                raise unreachable(f"stream broke: {type(error).__name__}") from error
             if not chunk:
                 return
             yield chunk

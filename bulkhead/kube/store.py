@@ -3,6 +3,7 @@
 Never talks to a server. Bounded by bytes: a hostile plane can fill its own quota of our memory and no more.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -10,6 +11,8 @@ from typing import TypeAlias
 from bulkhead.kube.codec import decode_obj
 from bulkhead.kube.errors import TooLarge
 from bulkhead.kube.objects import Key, Meta, Obj, Resource
+
+_log = logging.getLogger(__name__)
 
 # What an object weighs beside its body: metadata, key, dict slots.
 _ENTRY_OVERHEAD = 1024
@@ -104,7 +107,7 @@ class Store:
         if not self._indexers:
             return
         before = self._values.pop(key, {})
-        after = {name: frozenset(call(entry)) for name, call in self._indexers.items()} if entry else {}
+        after = {name: _values(name, call, entry) for name, call in self._indexers.items()} if entry else {}
         if after:
             self._values[key] = after
         for name, index in self._indexes.items():
@@ -115,6 +118,14 @@ class Store:
                     del index[value]
             for value in new - old:
                 index.setdefault(value, set()).add(key)
+
+
+def _values(name: str, indexer: Indexer, entry: Entry) -> frozenset[str]:
+    try:
+        return frozenset(indexer(entry))
+    except Exception:  # noqa: BLE001 -- an object of odd shape is found by its key only, and stops nothing
+        _log.warning("object not indexed", extra={"index": name, "object": str(entry.meta.key)}, exc_info=True)
+        return frozenset()
 
 
 def _weight(entry: Entry) -> int:

@@ -118,7 +118,7 @@ class Transport:
         headers = self.headers() | {"Accept": accept}
         if body is not None:
             headers["Content-Type"] = content_type
-        with _mapped(f"{method} {path}", limit):
+        with mapped(f"{method} {path}", limit):
             async with asyncio.timeout(limit):
                 if self._pace is not None:
                     await self._pace.wait()
@@ -143,7 +143,7 @@ class Transport:
         if self._streams is None:
             raise ConfigError("client not open: use it as an async context manager")
         headers = self.headers() | {"Accept": accept}
-        with _mapped(f"GET {path}", self.timeout):
+        with mapped(f"GET {path}", self.timeout):
             async with asyncio.timeout(self.timeout):
                 response = await self._streams.get(
                     self.url(path, params),
@@ -158,8 +158,8 @@ class Transport:
                     response.close()
                     raise
         try:
-            with _mapped(f"GET {path}", self.timeout):
-                yield response
+            # Not mapped: errors of the body are the caller's own.
+            yield response
         finally:
             # close, not release: the rest of a stream is of no use and must not be waited for.
             response.close()
@@ -189,7 +189,8 @@ def _check(response: aiohttp.ClientResponse, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def _mapped(call: str, limit: float) -> Iterator[None]:
+def mapped(call: str, limit: float) -> Iterator[None]:
+    """Turn whatever a network call raises into this package's errors."""
     try:
         yield
     except KubeError:

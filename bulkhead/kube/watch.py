@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import msgspec
 
 from bulkhead.kube.codec import decode_meta, decode_obj, decode_with
-from bulkhead.kube.errors import ProtocolError, Timeout, TooLarge, from_status
+from bulkhead.kube.errors import ProtocolError, TooLarge, from_status
 from bulkhead.kube.objects import Key, Meta, Obj
-from bulkhead.kube.transport import JSON, Transport
+from bulkhead.kube.transport import JSON, Transport, mapped
 
 MAX_LINE = 8 * 1024 * 1024
 # Servers send a bookmark about every minute, so a silent stream is a dead one.
@@ -100,11 +100,9 @@ async def watch_events(
     async with transport.stream(path, params, accept=accept) as response:
         content = response.content
         while True:
-            try:
+            with mapped(f"watch {path}", inactivity):
                 async with asyncio.timeout(inactivity):
                     chunk = await content.readany()
-            except TimeoutError as error:
-                raise Timeout(f"watch {path}: silent for {inactivity:g} s") from error
             if not chunk:
                 return
             for line in splitter.feed(chunk):

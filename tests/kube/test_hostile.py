@@ -117,6 +117,26 @@ async def test_an_informer_survives_them_all(eventually: Callable[..., Awaitable
                 await task
 
 
+GONE = http("410 Gone", STATUS % (410, b"Expired"))
+CUT = CHUNKED + b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize("watch", [GONE, CUT, CHUNKED + b"%x\r\n%s\r\n0\r\n\r\n" % (len(LINE), LINE)])
+async def test_a_server_that_ends_every_watch_at_once_does_not_keep_us_busy(watch: bytes) -> None:
+    requests: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        requests.append(head)
+        listing = b'{"metadata":{"resourceVersion":"1"},"items":[]}'
+        writer.write(watch if b"watch=true" in head else http("200 OK", listing))
+
+    async with serving(answer) as config, client_of(config) as client:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(Informer(client, PODS).run(), 1.0)
+    # A loop without a pause makes hundreds.
+    assert 2 <= len(requests) <= 12
+
+
 async def test_proxies_of_the_environment_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")

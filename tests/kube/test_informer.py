@@ -153,3 +153,29 @@ async def test_a_failing_callback_stops_nothing(
         await host_client.create(CONFIG_MAPS, config_map("b"), namespace)
         await eventually(lambda: len(informer.store) == 2)
     assert "change not handled" in caplog.text
+
+
+async def test_an_index_survives_objects_of_odd_shape(host_client: Client, namespace: str) -> None:
+    await host_client.create(CONFIG_MAPS, {"metadata": {"name": "no-data"}}, namespace)
+    await host_client.create(CONFIG_MAPS, config_map("with-data"), namespace)
+    indexers = {"x": lambda entry: [entry.object()["data"]["x"]]}
+    async with running(Informer(host_client, CONFIG_MAPS, namespace=namespace, indexers=indexers)) as informer:
+        assert len(informer.store) == 2
+        assert informer.store.by_index("x", "1") == [Key(namespace, "with-data")]
+
+
+async def test_deletions_while_the_server_is_away_are_told_by_the_watch(own_server: ApiServer, eventually: Eventually) -> None:
+    changes: list[Change] = []
+    async with Client(own_server.admin, user_agent="tests", field_manager="tests") as client:
+        await client.create(CONFIG_MAPS, config_map("goes"), "default")
+        informer = Informer(client, CONFIG_MAPS, namespace="default", on_change=changes.append)
+        async with running(informer):
+            changes.clear()
+            own_server.kill("kube-apiserver")
+            await eventually(lambda: informer.last_error is not None)
+            own_server.start()
+            await asyncio.to_thread(own_server.wait)
+            await client.delete(CONFIG_MAPS, "goes", "default")
+            await eventually(lambda: changes, seconds=60)
+    assert told(changes) == [("deleted", "goes", False)]
+    assert informer.relists == 1

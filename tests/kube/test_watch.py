@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Gone, KubeError, ProtocolError, TooLarge, Unavailable
-from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES
+from bulkhead.kube.resources import CONFIG_MAPS
 from bulkhead.kube.watch import LineSplitter, WatchEvent, parse_line
 from tests.apiserver.servers import ApiServer
 
@@ -35,10 +35,11 @@ async def test_events_in_order_with_lazy_bodies(host_client: Client, namespace: 
 
 async def test_the_end_of_a_watch_is_told_by_a_bookmark(host_client: Client, namespace: str) -> None:
     version = (await host_client.list(CONFIG_MAPS, namespace)).resource_version
-    await host_client.create(NAMESPACES, {"metadata": {"name": f"{namespace}-x"}})
-    events = await collect(host_client, namespace, version, seconds=5)
+    # News of the same kind that this watch does not select.
+    await host_client.create(CONFIG_MAPS, {"metadata": {"name": namespace}}, "default")
+    events = await collect(host_client, namespace, version, seconds=6)
     assert {event.type for event in events} == {"BOOKMARK"}
-    assert int(events[-1].meta.resource_version) >= int(version)
+    assert int(events[-1].meta.resource_version) > int(version)
 
 
 async def test_metadata_only(host_client: Client, namespace: str) -> None:
