@@ -25,7 +25,7 @@ from syncer.logs import about
 from syncer.mirrors import Mirrors
 from syncer.nodes import Nodes
 from syncer.quota import Starved
-from syncer.references import ReferenceIndex
+from syncer.references import ReferenceIndex, mirrored_references
 from syncer.tokens import Tokens
 from syncer.translate import Untranslatable, diff, pod
 from syncer.translate import status as statuses
@@ -38,7 +38,6 @@ _POD: Final = KINDS["Pod"]
 _FINAL: Final = frozenset({"Succeeded", "Failed"})
 _RETRY_QUOTA: Final = 30.0
 _RETRY_REFUSED: Final = 60.0
-_MIRRORED_REFERENCES: Final = frozenset({"ConfigMap", "Secret"})
 
 
 class Pods:
@@ -260,8 +259,7 @@ class Pods:
         status = virtual.get("status")
         if isinstance(status, dict) and status.get("phase") in _FINAL:
             return
-        wanted = [each for each in _POD.references(virtual) if each.kind in _MIRRORED_REFERENCES]
-        first, last = self._references.set(key, wanted)
+        first, last = self._references.set(key, mirrored_references(virtual))
         if host is not None:
             for item in sorted(first):
                 self._mirrors.queue(item)

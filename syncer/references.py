@@ -9,7 +9,8 @@ from collections.abc import Iterable
 
 from bulkhead.kube.objects import Key
 from syncer.caches import Item
-from syncer.translate import Reference
+from syncer.translate import Obj, Reference
+from syncer.translate.registry import KINDS
 
 
 class ReferenceIndex:
@@ -59,3 +60,8 @@ class ReferenceIndex:
     def pods(self, kind: str, key: Key) -> frozenset[Key]:
         """The pods that need the object."""
         return frozenset(self._pods.get(Item(kind, key), ()))
+
+
+def mirrored_references(virtual: Obj) -> list[Reference]:
+    """What a virtual pod needs of the kinds that are mirrored on reference."""
+    return [each for each in KINDS["Pod"].references(virtual) if each.kind in KINDS and KINDS[each.kind].on_reference]

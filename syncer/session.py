@@ -37,7 +37,7 @@ from syncer.patrol import Patrol
 from syncer.pods import Pods
 from syncer.probes import Heart, Probes
 from syncer.quota import Starved
-from syncer.references import ReferenceIndex
+from syncer.references import ReferenceIndex, mirrored_references
 from syncer.settings import Settings
 from syncer.shim import Shim, Target, tls_context
 from syncer.tokens import Tokens
@@ -169,9 +169,7 @@ class Session:
             if isinstance(status, dict) and status.get("phase") in {"Succeeded", "Failed"}:
                 continue
             key = Key(virtual["metadata"].get("namespace", ""), virtual["metadata"]["name"])
-            first, _ = self.references.set(
-                key, [each for each in KINDS["Pod"].references(virtual) if each.kind in {"ConfigMap", "Secret"}]
-            )
+            first, _ = self.references.set(key, mirrored_references(virtual))
             for item in first:
                 self.queue.add(item)
         for kind in ("ConfigMap", "Secret"):

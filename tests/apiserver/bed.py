@@ -16,7 +16,7 @@ from bulkhead.api import labels as marks
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, KubeError, NotFound
 from bulkhead.kube.objects import Key, Obj
-from bulkhead.kube.resources import EVENTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SERVICE_ACCOUNTS, SERVICES
+from bulkhead.kube.resources import EVENTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SERVICE_ACCOUNTS, SERVICE_CIDRS, SERVICES
 from syncer.session import Session
 from syncer.settings import Settings, parse
 
@@ -31,9 +31,10 @@ def settings_for(tenant: str, **more: Any) -> Settings:
         "tenantUID": f"uid-{tenant}",
         "planeNamespace": f"bh-{tenant}",
         "workNamespace": f"bh-{tenant}-work",
-        "dnsAddress": "10.0.0.10",
-        "apiAddress": "10.0.0.1",
-        "shimAddress": "10.0.0.11",
+        "dnsAddress": "10.112.0.10",
+        "apiAddress": "10.112.0.1",
+        "shimAddress": "10.112.0.11",
+        "serviceSlice": "10.112.0.0/22",
         "nodes": {"selector": {"pool": tenant}},
         "limits": {"nvidia.com/gpu": 4},
     }
@@ -84,6 +85,8 @@ class Bed:
             await client.create(NAMESPACES, {"metadata": {"name": name}})
         with contextlib.suppress(AlreadyExists):
             await self.plane.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, self.space)
+        with contextlib.suppress(AlreadyExists):
+            await self.host.create(SERVICE_CIDRS, {"metadata": {"name": "plane"}, "spec": {"cidrs": ["10.112.0.0/22"]}})
         self.node = f"node-{self.tenant}"
         await self.make_node(self.node)
 

@@ -1,0 +1,255 @@
+"""What pods need beside themselves: references, tokens, Services, nodes, events, and the quota, between two real API servers."""
+
+import asyncio
+import base64
+import json
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from bulkhead.api import labels as marks
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import NotFound, Unprocessable
+from bulkhead.kube.objects import Obj
+from bulkhead.kube.resources import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, SECRETS, SERVICES
+from tests.apiserver.bed import Bed, until
+
+
+@pytest.fixture
+async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
+    async with Bed.open(host_client, plane_client) as opened:
+        yield opened
+
+
+def uses(bed: Bed, name: str, config_map: str) -> Obj:
+    source = [{"configMapRef": {"name": config_map}}]
+    return bed.pod(name, containers=[{"name": "main", "image": "busybox:1.36", "envFrom": source}])
+
+
+async def host_copy(bed: Bed, r: Any, name: str) -> Obj | None:
+    try:
+        return await bed.host.get(r, bed.host_name(r.kind, name), bed.work)
+    except NotFound:
+        return None
+
+
+async def test_only_what_pods_refer_to_leaves_the_plane(bed: Bed) -> None:
+    for name in ("wanted", "unwanted"):
+        await bed.plane.create(CONFIG_MAPS, {"metadata": {"name": name}, "data": {"a": "1"}}, bed.space)
+    await bed.create(uses(bed, "one", "wanted"))
+    await bed.create(uses(bed, "two", "wanted"))
+    await bed.mirrored("one")
+    await bed.mirrored("two")
+    assert (await host_copy(bed, CONFIG_MAPS, "wanted") or {})["data"] == {"a": "1"}
+    assert await host_copy(bed, CONFIG_MAPS, "unwanted") is None
+
+    await bed.plane.patch(CONFIG_MAPS, "wanted", {"data": {"a": "2"}}, bed.space)
+
+    async def updated() -> bool:
+        return (await host_copy(bed, CONFIG_MAPS, "wanted") or {})["data"] == {"a": "2"}
+
+    await until(updated, "update below")
+    await bed.plane.delete(PODS, "one", bed.space, grace_seconds=0)
+
+    async def first_gone() -> bool:
+        return await bed.mirror("one") is None
+
+    await until(first_gone, "first pod gone")
+    assert await host_copy(bed, CONFIG_MAPS, "wanted") is not None
+    await bed.plane.delete(PODS, "two", bed.space, grace_seconds=0)
+
+    async def dropped() -> bool:
+        return await host_copy(bed, CONFIG_MAPS, "wanted") is None
+
+    await until(dropped, "copy goes with the last reference")
+
+
+async def test_a_secret_that_comes_after_its_pod_is_mirrored(bed: Bed) -> None:
+    volume = {"name": "s", "secret": {"secretName": "late"}}
+    await bed.create(bed.pod("waits", volumes=[volume]))
+    await bed.mirrored("waits")
+    data = base64.b64encode(b"x").decode()
+    await bed.plane.create(SECRETS, {"metadata": {"name": "late"}, "data": {"k": data}}, bed.space)
+
+    async def there() -> bool:
+        return (await host_copy(bed, SECRETS, "late") or {}).get("data") == {"k": data}
+
+    await until(there, "late secret")
+
+
+async def test_tokens_are_bound_short_lived_and_owned_by_the_pod(bed: Bed) -> None:
+    source = {"serviceAccountToken": {"path": "token", "expirationSeconds": 1200, "audience": "vault"}}
+    await bed.create(bed.pod("web", serviceAccountName="default", volumes=[{"name": "t", "projected": {"sources": [source]}}]))
+    host = await bed.mirrored("web")
+    virtual = await bed.virtual("web")
+    assert virtual is not None
+    assert "eyJ" not in json.dumps(host)
+    projected = next(each for each in host["spec"]["volumes"] if each["name"] == "t")["projected"]["sources"][0]["secret"]
+    secret = await bed.host.get(SECRETS, projected["name"], bed.work)
+    token = base64.b64decode(next(iter(secret["data"].values())))
+    claims = json.loads(base64.urlsafe_b64decode(token.split(b".")[1] + b"=="))
+    assert claims["aud"] == ["vault"]
+    assert claims["exp"] - claims["iat"] == 1200
+    assert claims["kubernetes.io"]["pod"]["uid"] == virtual["metadata"]["uid"]
+
+    async def owned() -> bool:
+        found = await bed.host.get(SECRETS, projected["name"], bed.work)
+        return [each["uid"] for each in found["metadata"].get("ownerReferences", ())] == [host["metadata"]["uid"]]
+
+    await until(owned, "secret owned by the host pod")
+
+
+async def test_a_service_keeps_its_address(bed: Bed) -> None:
+    body = {"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}
+    virtual = await bed.plane.create(SERVICES, body, bed.space)
+
+    async def there() -> Obj | None:
+        return await host_copy(bed, SERVICES, "web")
+
+    host = await until(there, "host service")
+    assert host["spec"]["clusterIP"] == virtual["spec"]["clusterIP"]
+    assert host["spec"]["selector"]["app"] == "web"
+    assert host["spec"]["selector"][marks.TENANT] == bed.tenant
+    await bed.plane.delete(SERVICES, "web", bed.space)
+
+    async def gone() -> bool:
+        return await there() is None
+
+    await until(gone, "host service gone")
+
+
+async def test_an_address_that_the_host_gave_away_is_told_and_tried_again(bed: Bed) -> None:
+    ports = {"ports": [{"port": 80}]}
+    address = f"10.112.2.{secrets.randbelow(250) + 1}"
+    taken = {"metadata": {"name": f"other-{bed.tenant}"}, "spec": {"clusterIP": address} | ports}
+
+    async def reserved() -> bool:
+        try:
+            return bool(await bed.host.create(SERVICES, taken, bed.work))
+        except Unprocessable:
+            return False  # the host has not seen the new range yet
+
+    await until(reserved, "address taken on the host")
+    await bed.plane.create(SERVICES, {"metadata": {"name": "web"}, "spec": {"clusterIP": address} | ports}, bed.space)
+
+    async def told() -> bool:
+        return any(address in each["message"] for each in await bed.events("web"))
+
+    await until(told, "event about the address")
+    assert await host_copy(bed, SERVICES, "web") is None
+
+
+async def test_the_platforms_services_are_not_mirrored(bed: Bed) -> None:
+    labels = {marks.PLATFORM: "true"}
+    await bed.plane.create(SERVICES, {"metadata": {"name": "dns", "labels": labels}, "spec": {"ports": [{"port": 53}]}}, bed.space)
+    await bed.plane.create(SERVICES, {"metadata": {"name": "own"}, "spec": {"ports": [{"port": 53}]}}, bed.space)
+
+    async def there() -> Obj | None:
+        return await host_copy(bed, SERVICES, "own")
+
+    await until(there, "the tenant's own service")
+    names = [each["metadata"]["annotations"][marks.VIRTUAL_NAME] for each in (await bed.host.list(SERVICES, bed.work)).items]
+    assert "dns" not in names
+    assert "kubernetes" not in names
+
+
+async def test_nodes_show_no_more_gpus_than_the_tenant_may_use(bed: Bed) -> None:
+    async def shown() -> str | None:
+        try:
+            node = await bed.plane.get(NODES, bed.node)
+        except NotFound:
+            return None
+        return (node.get("status", {}).get("allocatable") or {}).get("nvidia.com/gpu")
+
+    assert await until(shown, "virtual node") == "4"
+    await bed.plane.patch(NODES, bed.node, {"status": {"allocatable": {"nvidia.com/gpu": "64"}}}, subresource="status")
+
+    async def repaired() -> bool:
+        return await shown() == "4"
+
+    await until(repaired, "node repaired")
+    await bed.host.patch(NODES, bed.node, {"spec": {"unschedulable": True}})
+
+    async def cordoned() -> bool:
+        return bool((await bed.plane.get(NODES, bed.node))["spec"].get("unschedulable"))
+
+    await until(cordoned, "cordon follows")
+
+
+async def test_a_node_that_leaves_the_pool_goes_and_a_foreign_one_stays(bed: Bed) -> None:
+    foreign = f"foreign-{bed.tenant}"
+    await bed.plane.create(NODES, {"metadata": {"name": foreign}})
+
+    async def there() -> bool:
+        return bed.node in [each["metadata"]["name"] for each in (await bed.plane.list(NODES)).items]
+
+    await until(there, "virtual node")
+    await bed.host.patch(NODES, bed.node, {"metadata": {"labels": {"pool": None}}})
+
+    async def gone() -> bool:
+        return not await there()
+
+    await until(gone, "virtual node gone")
+    assert (await bed.plane.get(NODES, foreign))["metadata"]["name"] == foreign
+
+
+async def test_host_events_go_up_in_the_tenants_words(bed: Bed) -> None:
+    await bed.create(bed.pod("web"))
+    host = await bed.mirrored("web")
+    meta = host["metadata"]
+    event = {
+        "metadata": {"name": f"{meta['name']}.1"},
+        "involvedObject": {"kind": "Pod", "namespace": bed.work, "name": meta["name"], "uid": meta["uid"]},
+        "reason": "FailedScheduling",
+        "message": f"no node for {bed.work}/{meta['name']}",
+        "type": "Warning",
+        "source": {"component": "default-scheduler"},
+        "count": 1,
+    }
+    await bed.host.create(EVENTS, event, bed.work)
+
+    async def told() -> Obj | None:
+        return next((each for each in await bed.events("web") if each["reason"] == "FailedScheduling"), None)
+
+    found = await until(told, "event above")
+    assert bed.work not in json.dumps(found)
+    assert meta["name"] not in json.dumps(found)
+
+
+async def test_ten_at_once_never_pass_the_quota_and_the_rest_say_why(bed: Bed) -> None:
+    await bed.quota(hard=4)
+    await asyncio.gather(*(bed.create(bed.gpu_pod(f"gpu-{number}")) for number in range(10)))
+
+    async def settled() -> bool:
+        reasons = [((await bed.condition(f"gpu-{number}")) or {}).get("reason") for number in range(10)]
+        return reasons.count("QuotaExceeded") == 6
+
+    await until(settled, "six refused")
+    assert len(await bed.host_pods()) == 4
+    refused = [name for name in (f"gpu-{number}" for number in range(10)) if await bed.condition(name)]
+    condition = await bed.condition(refused[0])
+    assert condition is not None
+    assert all(text in condition["message"] for text in ("tenant-quota", "asked for 1 nvidia.com/gpu", "4 of 4"))
+
+    running = next(name for name in (f"gpu-{number}" for number in range(10)) if name not in refused)
+    await bed.set_used(3, 4)
+    await bed.plane.delete(PODS, running, bed.space, grace_seconds=0)
+
+    async def next_one() -> bool:
+        return len([each for each in await bed.host_pods() if "deletionTimestamp" not in each["metadata"]]) == 4
+
+    await until(next_one, "a waiting pod takes the room")
+
+
+async def test_namespace_labels_reach_running_pods(bed: Bed) -> None:
+    host = await bed.running("web")
+    before = host["metadata"]["labels"]
+    await bed.plane.patch(NAMESPACES, bed.space, {"metadata": {"labels": {"team": "red"}}})
+
+    async def followed() -> bool:
+        labels = ((await bed.mirror("web")) or host)["metadata"]["labels"]
+        return "red" in (set(labels.values()) - set(before.values()))
+
+    await until(followed, "label of the namespace on the host pod")
