@@ -1,0 +1,125 @@
+"""The host's own subtree in every cgroup hierarchy of the machine: v1, v2 and the mix of both.
+
+Everything that the host starts lives below `/bulkhead`: components in `/bulkhead/system`, pods in `/bulkhead/kubepods`.
+So whatever belongs to the host can be found and ended, also when the supervisor is gone.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from bulkhead.hostcluster.component import CGROUP
+
+_MOUNTS = Path("/proc/self/mounts")
+
+
+def hierarchies() -> list[Path]:
+    """Mount points of all cgroup hierarchies."""
+    found = []
+    for line in _MOUNTS.read_text().splitlines():
+        _, where, kind, *_ = line.split()
+        if kind in ("cgroup", "cgroup2") and Path(where) not in found:
+            found.append(Path(where))
+    return found
+
+
+def _quiet_write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError:
+        return  # a controller that this hierarchy does not have
+
+
+def _inherit_cpuset(folder: Path) -> None:
+    """A new v1 cpuset group is empty, and no process may enter an empty one."""
+    for name in ("cpuset.cpus", "cpuset.mems"):
+        own, above = folder / name, folder.parent / name
+        if own.exists() and not own.read_text().strip():
+            own.write_text(above.read_text())
+
+
+def create() -> None:
+    """Make the subtree in every hierarchy."""
+    for top in hierarchies():
+        if (top / "cgroup.subtree_control").exists():
+            for controller in ("cpu", "memory", "pids", "cpuset", "io"):
+                _quiet_write(top / "cgroup.subtree_control", f"+{controller}")
+        own = top / CGROUP
+        for folder in (own, own / "system"):
+            folder.mkdir(exist_ok=True)
+            _inherit_cpuset(folder)
+        if (own / "cgroup.subtree_control").exists():
+            for controller in ("cpu", "memory", "pids", "cpuset", "io"):
+                _quiet_write(own / "cgroup.subtree_control", f"+{controller}")
+
+
+def join() -> None:
+    """Move this process into `/bulkhead/system`; its children are born there."""
+    for top in hierarchies():
+        (top / CGROUP / "system" / "cgroup.procs").write_text(str(os.getpid()))
+
+
+def groups(part: str = "") -> Iterator[Path]:
+    """Every group of the subtree, deepest first."""
+    for top in hierarchies():
+        own = top / CGROUP / part
+        if own.is_dir():
+            for folder, _, _ in os.walk(own, topdown=False):
+                yield Path(folder)
+
+
+def processes(part: str = "") -> set[int]:
+    """The processes below the subtree (or one part of it), this one left out."""
+    found: set[int] = set()
+    for group in groups(part):
+        try:
+            found.update(int(line) for line in (group / "cgroup.procs").read_text().split())
+        except (FileNotFoundError, OSError):
+            continue  # the group went away meanwhile
+    return found - {os.getpid(), 0}
+
+
+def _signal(pids: set[int], number: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def end(part: str = "", *, grace: float, deadline: float = 20.0) -> set[int]:
+    """Ask the processes to end, then make them. Returns those that outlived even that."""
+    if grace > 0:
+        _signal(processes(part), signal.SIGTERM)
+        until = time.monotonic() + grace
+        while processes(part) and time.monotonic() < until:
+            time.sleep(0.05)
+    until = time.monotonic() + deadline
+    while (left := processes(part)) and time.monotonic() < until:
+        for group in groups(part):
+            if (group / "freezer.state").exists():  # a frozen group does not die before it thaws
+                _quiet_write(group / "freezer.state", "THAWED")
+            elif (group / "cgroup.freeze").exists():
+                _quiet_write(group / "cgroup.freeze", "0")
+        _signal(left, signal.SIGKILL)
+        time.sleep(0.05)
+    return processes(part)
+
+
+def remove(deadline: float = 10.0) -> list[Path]:
+    """Remove the subtree everywhere. Returns what stays."""
+    until = time.monotonic() + deadline
+    while True:
+        left = []
+        for group in groups():
+            try:
+                group.rmdir()
+            except FileNotFoundError:
+                continue
+            except OSError:
+                left.append(group)
+        if not left or time.monotonic() > until:
+            return left
+        time.sleep(0.1)

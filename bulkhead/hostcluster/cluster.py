@@ -1,0 +1,222 @@
+"""Bring the embedded host up, take it down, and say how it is.
+
+`up` prepares the machine and the files, starts the supervisor as a process of its own, waits until every component is
+well, imports the images and applies the add-ons. It may be repeated at any time. `down` leaves nothing behind.
+"""
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bulkhead.hostcluster import addons, binaries, cgroups, configuration, imports, machine, pki, remains, state
+from bulkhead.hostcluster.component import NODE_NAME, RUN_DIR, HostContext, HostOptions, Progress
+from bulkhead.hostcluster.debian import HOST_PACKAGES, ensure_packages
+from bulkhead.hostcluster.files import write_file
+from bulkhead.hostcluster.images import build
+
+_START_SECONDS = 240.0
+_NODE_SECONDS = 60.0
+_STOP_SECONDS = 60.0
+_LOCK = Path("/run/bulkhead-host.lock")
+
+
+class HostError(Exception):
+    """The host cannot do what was asked; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostHandle:
+    """A host that is up."""
+
+    kubeconfig: Path
+    context: HostContext
+
+
+@contextmanager
+def _exclusive(report: Progress) -> Iterator[None]:
+    """One `up` or `down` at a time."""
+    if os.geteuid() != 0:
+        raise HostError("not root: the embedded host runs containers, networks and mounts; run it as root")
+    with _LOCK.open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report.detail("another `bulkhead host` command is at work: waiting for it")
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def _context(options: HostOptions, report: Progress) -> HostContext:
+    return HostContext(
+        options=options, binaries=binaries.ensure_all(report), cache_dir=binaries.cache_dir(), python=sys.executable
+    )
+
+
+def _bare_context(options: HostOptions) -> HostContext:
+    """Enough of a context to take things away: needs no binaries."""
+    return HostContext(options=options, binaries={}, cache_dir=binaries.cache_dir(), python=sys.executable)
+
+
+def alive(run_dir: Path = RUN_DIR) -> state.HostState | None:
+    """The state of a living supervisor."""
+    found = state.read(run_dir)
+    return found if found is not None and state.is_supervisor(found.pid) else None
+
+
+def status(run_dir: Path = RUN_DIR) -> state.HostState | None:
+    """The state as last written; every component is shown as stopped when the supervisor is gone."""
+    found = state.read(run_dir)
+    if found is None or state.is_supervisor(found.pid):
+        return found
+    for component in found.components:
+        component.phase, component.pid = "stopped", 0
+    found.phase = "failed"
+    found.error = found.error or f"supervisor {found.pid} is gone; see {HostContext(state.options_from_json(found.options), {}, Path()).log('supervisor')}"
+    return found
+
+
+def _spawn(ctx: HostContext) -> subprocess.Popen[bytes]:
+    """Start the supervisor in a session of its own; it outlives this process and its terminal."""
+    values = {
+        "options": state.options_to_json(ctx.options),
+        "binaries": {name: str(path) for name, path in ctx.binaries.items()},
+        "cache_dir": str(ctx.cache_dir),
+    }
+    write_file(ctx.run_dir / "host.json", json.dumps(values, indent=1).encode())
+    log = ctx.log("supervisor")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as stream:
+        return subprocess.Popen(
+            [ctx.python, "-m", "bulkhead.hostcluster.supervisor", str(ctx.run_dir)], cwd="/", start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
+        )  # fmt: skip
+
+
+def _await_running(ctx: HostContext, process: subprocess.Popen[bytes], report: Progress) -> None:
+    until = time.monotonic() + _START_SECONDS
+    while time.monotonic() < until:
+        found = state.read(ctx.run_dir)
+        if found is not None and found.pid == process.pid:
+            if found.phase == "running":
+                return
+            if found.phase == "failed":
+                raise HostError(f"start failed: {found.error}")
+            waiting = [f"{item.name} {item.phase}" for item in found.components if item.phase != "ready"]
+            report.detail(", ".join(waiting[:4]))
+        if process.poll() is not None:
+            text = Path(ctx.log("supervisor")).read_text(errors="replace")[-2000:]
+            raise HostError(f"start failed: the supervisor ended with status {process.returncode}:\n{text}")
+        time.sleep(0.1)
+    raise HostError(f"start failed: not all components are ready in {_START_SECONDS:.0f} s; see `bulkhead host status`")
+
+
+def _await_node(ctx: HostContext, report: Progress) -> None:
+    until = time.monotonic() + _NODE_SECONDS
+    path = "{.status.conditions[?(@.type=='Ready')]['status','message']}"
+    said = ""
+    while time.monotonic() < until:
+        argv = [str(ctx.binaries["kubectl"]), f"--kubeconfig={ctx.kubeconfig}", "--request-timeout=5s", "get", "node", NODE_NAME]
+        done = subprocess.run([*argv, f"-o=jsonpath={path}"], capture_output=True, text=True, check=False, timeout=20)
+        said = (done.stdout or done.stderr).strip()
+        if said.startswith("True"):
+            return
+        report.detail(said)
+        time.sleep(0.3)
+    raise HostError(f"node {NODE_NAME} is not ready in {_NODE_SECONDS:.0f} s: {said}; see {ctx.log('kubelet')}")
+
+
+def _refuse_other_data(options: HostOptions, living: state.HostState) -> None:
+    running = state.options_from_json(living.options)
+    if running.data_dir != options.data_dir:
+        raise HostError(
+            f"a host with its data in {running.data_dir} is up; run `bulkhead host down` first to use {options.data_dir}"
+        )
+
+
+def _start(ctx: HostContext, report: Progress) -> None:
+    if any(cgroups.groups()) or ctx.run_dir.exists():
+        report.step("Clearing what an earlier host left")
+        remains.clear(ctx, report)
+    report.step("Preparing the machine")
+    ctx.run_dir.mkdir(parents=True, exist_ok=True)
+    ctx.data_dir.mkdir(parents=True, exist_ok=True, mode=0o755)
+    cgroups.create()
+    machine.prepare(ctx)
+    pki.ensure_pki(ctx)
+    configuration.write_configuration(ctx)
+    report.step("Starting the components")
+    _await_running(ctx, _spawn(ctx), report)
+
+
+def _stop_supervisor(report: Progress) -> None:
+    living = alive()
+    if living is None:
+        return
+    report.detail("stopping the components")
+    os.kill(living.pid, 15)
+    until = time.monotonic() + _STOP_SECONDS
+    while state.is_supervisor(living.pid) and time.monotonic() < until:
+        time.sleep(0.05)
+
+
+def _bring_up(ctx: HostContext, report: Progress) -> None:
+    report.step("Making the images")
+    images = build.ensure_images(ctx.cache_dir, report)
+    living = alive()
+    if living is not None:
+        _refuse_other_data(ctx.options, living)
+    if living is not None and living.phase == "running" and living.options == state.options_to_json(ctx.options):
+        report.step("Checking the components")
+    else:
+        if living is not None:
+            report.step("Restarting the components with the new options" if living.phase == "running" else "Stopping a failed start")
+            _stop_supervisor(report)
+        _start(ctx, report)
+    report.step("Importing the images")
+    imports.import_images(ctx, images, report)
+    report.step(f"Waiting for the node {NODE_NAME}")
+    _await_node(ctx, report)
+    report.step("Applying the add-ons")
+    addons.apply(ctx, report)
+
+
+def up(options: HostOptions, report: Progress) -> HostHandle:
+    """Bring the host up, or make sure that it is."""
+    with _exclusive(report):
+        report.step("Getting what the host needs")
+        ensure_packages(HOST_PACKAGES, report)
+        ctx = _context(options, report)
+        _bring_up(ctx, report)
+        return HostHandle(ctx.kubeconfig, ctx)
+
+
+def _options_of_remains(data_dir: Path | None) -> HostOptions:
+    found = state.read()
+    if data_dir is not None or found is None:
+        return HostOptions(**({} if data_dir is None else {"data_dir": data_dir}))
+    return state.options_from_json(found.options)
+
+
+def down(report: Progress, *, data_dir: Path | None = None, keep_data: bool = False) -> None:
+    """Take the host down and leave nothing; raises with a list when something stays."""
+    with _exclusive(report):
+        ctx = _bare_context(_options_of_remains(data_dir))
+        report.step("Stopping the host")
+        _stop_supervisor(report)
+        report.step("Removing what it used")
+        remains.clear(ctx, report)
+        if ctx.data_dir.exists():
+            machine.restore(ctx)
+        remains.remove_files(ctx, data=not keep_data)
+        report.step("Looking for leftovers")
+        left = remains.leftovers(ctx, data_kept=keep_data)
+        if left:
+            raise HostError("leftovers: something of the host is still there:\n  " + "\n  ".join(left))
+        _LOCK.unlink(missing_ok=True)

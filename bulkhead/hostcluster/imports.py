@@ -1,0 +1,39 @@
+"""Put image files into the host's containerd; files that are there already are skipped.
+
+What was imported is remembered beside containerd's own data, by file name: the name of a file says its content.
+"""
+
+import json
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from bulkhead.hostcluster.component import HostContext, Progress
+from bulkhead.hostcluster.files import write_file
+
+_SECONDS = 300
+
+
+def _key(path: Path) -> str:
+    about = path.stat()
+    return f"{path.name} {about.st_size} {about.st_mtime_ns if '-' not in path.name else 0}"
+
+
+def import_images(ctx: HostContext, images: Iterable[Path], report: Progress) -> list[Path]:
+    """Import what is new. Returns the files that were."""
+    record = ctx.data_dir / "containerd" / "imported.json"
+    known: list[str] = json.loads(record.read_text()) if record.exists() else []
+    done = []
+    for path in images:
+        key = _key(path)
+        if key in known:
+            continue
+        report.detail(f"importing {path.name}")
+        ctr = [str(ctx.binaries["ctr"]), "-a", str(ctx.containerd_socket), "-n", "k8s.io", "images", "import", str(path)]
+        result = subprocess.run(ctr, capture_output=True, text=True, check=False, timeout=_SECONDS)
+        if result.returncode != 0:
+            raise RuntimeError(f"image {path}: import failed: {result.stderr.strip()[-500:]}")
+        known.append(key)
+        done.append(path)
+        write_file(record, json.dumps(known, indent=1).encode())
+    return done

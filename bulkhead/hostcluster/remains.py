@@ -1,0 +1,171 @@
+"""Everything an embedded host can leave on a machine: found, removed, and looked for again.
+
+`clear` works without any help from the supervisor or containerd, so it also follows a host that died. `leftovers` is the
+independent look afterwards: it lists what is still there, one line each.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+
+from bulkhead.hostcluster import cgroups, machine
+from bulkhead.hostcluster.component import BRIDGE, REAL_POD_RANGE, HostContext, Progress
+
+_MNT_DETACH = 2
+_GATEWAY = REAL_POD_RANGE.split("/")[0].rsplit(".", 1)[0] + ".1"  # every host end of a pod's device has it
+_CNI_CACHE = Path("/var/lib/cni")  # libcni's own cache, at a fixed place
+_FIXED_FOLDERS = (_CNI_CACHE / "results", _CNI_CACHE, Path("/var/log/containers"), Path("/var/lib/kubelet"), Path("/run/containerd/s"))
+_TABLE = re.compile(r"^table (\w+) (bulkhead\S*|kube-proxy)$", re.MULTILINE)
+_OUR_CHAIN = re.compile(r"^-N ((?:CNI|KUBE)-\S+)$", re.MULTILINE)
+_OUR_RULE = re.compile(r"^-A (\S+) (.*-j (?:CNI|KUBE)-\S+.*)$", re.MULTILINE)
+
+
+def mounts(ctx: HostContext) -> list[str]:
+    """Mount points below the host's folders, deepest first."""
+    tops = (str(ctx.run_dir), str(ctx.data_dir))
+    found = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        where = line.split()[4].encode().decode("unicode_escape")
+        if any(where == top or where.startswith(f"{top}/") for top in tops):
+            found.append(where)
+    return sorted(found, key=len, reverse=True)
+
+
+def _unmount(ctx: HostContext) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    for _ in range(3):  # mounts stacked on one another need another round
+        found = mounts(ctx)
+        if not found:
+            return
+        for where in found:
+            libc.umount2(where.encode(), _MNT_DETACH)
+
+
+def devices() -> list[str]:
+    """Our bridge, and the host ends of pods' devices."""
+    found = []
+    for link in json.loads(machine.run("ip", "-j", "addr") or "[]"):
+        addresses = {item.get("local") for item in link.get("addr_info", [])}
+        name = link["ifname"]
+        if name == BRIDGE or (name.startswith("veth") and _GATEWAY in addresses):
+            found.append(name)
+    return found
+
+
+def tables() -> list[tuple[str, str]]:
+    """nftables tables of the host and of kube-proxy."""
+    if shutil.which("nft") is None:
+        return []
+    return _TABLE.findall(machine.run("nft", "list", "tables"))
+
+
+def chains() -> list[tuple[str, str, str]]:
+    """Chains that CNI plugins made through iptables, as (program, table, chain)."""
+    found = []
+    for program in ("iptables", "ip6tables"):
+        if shutil.which(program) is None:
+            continue
+        for table in ("filter", "nat", "mangle"):
+            try:
+                rules = machine.run(program, "-w", "5", "-t", table, "-S")
+            except RuntimeError:
+                continue  # this kernel has no such table
+            found += [(program, table, chain) for chain in _OUR_CHAIN.findall(rules)]
+    return found
+
+
+def _remove_chains() -> None:
+    found = chains()
+    for program, table in {(program, table) for program, table, _ in found}:
+        for chain, rule in _OUR_RULE.findall(machine.run(program, "-w", "5", "-t", table, "-S")):
+            with contextlib.suppress(RuntimeError):
+                machine.run("sh", "-c", f"{program} -w 5 -t {table} -D {chain} {rule}")
+    for flag in ("-F", "-X"):
+        for program, table, chain in found:
+            with contextlib.suppress(RuntimeError):
+                machine.run(program, "-w", "5", "-t", table, flag, chain)
+
+
+def processes(ctx: HostContext) -> dict[int, str]:
+    """Processes of the host: in its cgroups, or running for its data wherever they are."""
+    found: dict[int, str] = {}
+    below = cgroups.processes()
+    marks = (f"{ctx.data_dir}/", f"{ctx.run_dir}/")
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            program = os.readlink(entry / "exe")
+        except OSError:
+            continue  # it ended, or it is a thread of the kernel
+        ours = program.startswith(str(ctx.cache_dir)) or "bulkhead.hostcluster." in command
+        if int(entry.name) in below or (ours and any(mark in command for mark in marks)):
+            found[int(entry.name)] = command.strip()[:160]
+    return found
+
+
+def leftovers(ctx: HostContext, *, data_kept: bool) -> list[str]:
+    """What a host left behind, one line each; empty when the machine is clean."""
+    found = [f"process {pid}: {command}" for pid, command in processes(ctx).items()]
+    found += [f"mount {where}" for where in mounts(ctx)]
+    found += [f"network device {name}" for name in devices()]
+    found += [f"nftables table {family} {name}" for family, name in tables()]
+    found += [f"{program} chain {chain} in {table}" for program, table, chain in chains()]
+    found += [f"cgroup {group}" for group in cgroups.groups()]
+    folders = [ctx.run_dir, machine.DEVICE_PLUGINS, *([] if data_kept else [ctx.data_dir])]
+    found += [f"folder {folder}" for folder in folders if folder.exists() or folder.is_symlink()]
+    return found
+
+
+def _end_processes(ctx: HostContext, report: Progress) -> None:
+    report.detail("ending the pods' processes")
+    cgroups.end("kubepods", grace=3)
+    report.detail("ending the components' processes")
+    cgroups.end(grace=2)
+    for pid in processes(ctx):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, 9)
+
+
+def _remove_devices() -> None:
+    # Devices of pods go with their namespaces; the kernel does that in its own time.
+    until = time.monotonic() + 3
+    while [name for name in devices() if name != BRIDGE] and time.monotonic() < until:
+        time.sleep(0.05)
+    for name in devices():
+        with contextlib.suppress(RuntimeError):
+            machine.run("ip", "link", "delete", name)
+
+
+def clear(ctx: HostContext, report: Progress) -> None:
+    """End and remove everything but the data folder."""
+    _end_processes(ctx, report)
+    report.detail("removing mounts and network devices")
+    _unmount(ctx)
+    _remove_devices()
+    for family, name in tables():
+        machine.run("nft", "delete", "table", family, name)
+    _remove_chains()
+    cgroups.remove()
+    if ctx.run_dir.exists():
+        shutil.rmtree(ctx.run_dir, ignore_errors=True)
+
+
+def remove_files(ctx: HostContext, *, data: bool) -> None:
+    """Remove files that components put at fixed places, and the data folder when asked."""
+    for entry in (_CNI_CACHE / "results").glob("bulkhead-*"):
+        entry.unlink(missing_ok=True)
+    for entry in Path("/var/log/containers").glob("*.log"):
+        if entry.is_symlink() and str(entry.readlink()).startswith(str(ctx.data_dir)):
+            entry.unlink(missing_ok=True)
+    for folder in _FIXED_FOLDERS:
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # only when nobody else has anything there
+    if data and ctx.data_dir.exists():
+        shutil.rmtree(ctx.data_dir)

@@ -1,0 +1,72 @@
+"""What the supervisor writes down about itself and its components, and how others read it."""
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from bulkhead.hostcluster.component import RUN_DIR, HostOptions
+from bulkhead.hostcluster.files import write_file
+
+ComponentPhase = Literal["waiting", "starting", "ready", "unhealthy", "restarting", "stopped", "failed"]
+HostPhase = Literal["starting", "running", "failed", "stopping"]
+
+
+@dataclass(slots=True)
+class ComponentState:
+    """One line of `bulkhead host status`."""
+
+    name: str
+    phase: ComponentPhase = "waiting"
+    pid: int = 0
+    restarts: int = 0
+    since: float = 0.0  # seconds since the epoch
+    detail: str = ""
+    log: str = ""
+
+
+@dataclass(slots=True)
+class HostState:
+    """The whole of it."""
+
+    pid: int
+    phase: HostPhase
+    started: float
+    options: dict[str, Any]
+    error: str = ""
+    components: list[ComponentState] = field(default_factory=list)
+
+
+def options_to_json(options: HostOptions) -> dict[str, Any]:
+    """Plain values of the options."""
+    return {**asdict(options), "data_dir": str(options.data_dir)}
+
+
+def options_from_json(values: dict[str, Any]) -> HostOptions:
+    """The reverse of `options_to_json`."""
+    return HostOptions(**{**values, "data_dir": Path(values["data_dir"])})
+
+
+def write(state: HostState, run_dir: Path = RUN_DIR) -> None:
+    """Replace the state file."""
+    write_file(run_dir / "state.json", json.dumps(asdict(state), indent=1).encode())
+
+
+def read(run_dir: Path = RUN_DIR) -> HostState | None:
+    """The state as last written; None when no host was started."""
+    try:
+        values = json.loads((run_dir / "state.json").read_text())
+    except FileNotFoundError:
+        return None
+    components = [ComponentState(**item) for item in values.pop("components")]
+    return HostState(**values, components=components)
+
+
+def is_supervisor(pid: int) -> bool:
+    """Whether the process is there and is a supervisor: ids are reused."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return b"bulkhead.hostcluster.supervisor" in command and pid != os.getpid()

@@ -1,0 +1,251 @@
+"""The process behind the embedded host: starts the components in order, asks after them, restarts those that die.
+
+It never changes the cluster's objects and never decides what to run: that is in the plan it is given. The flow: read the
+context, join the cgroup, one task per component (wait for what it depends on → start → wait until healthy → watch →
+restart with backoff), write `state.json` on every change; on SIGTERM stop all in reverse order.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from bulkhead.hostcluster import addons, cgroups, components, health, state
+from bulkhead.hostcluster.component import RUN_DIR, Component, HostContext
+
+_LOG = logging.getLogger("bulkhead.hostcluster.supervisor")
+_POLL_STARTING = 0.1
+_POLL_READY = 5.0
+_FAILURES_BEFORE_RESTART = 6
+_BACKOFF = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+_STEADY_SECONDS = 60.0  # a component that lived this long starts over with the shortest backoff
+_MAX_LOG = 64 << 20
+
+
+class StartFailed(Exception):  # noqa: N818 - reads as what happened
+    """A component did not become healthy in its time."""
+
+
+def tail(path: Path, lines: int = 12) -> str:
+    """The last lines of a log."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(max(0, path.stat().st_size - 16384))
+            text = stream.read().decode(errors="replace")
+    except FileNotFoundError:
+        return "(no log)"
+    return "\n".join(line[:500] for line in text.splitlines()[-lines:])
+
+
+def _open_log(path: Path) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and path.stat().st_size > _MAX_LOG:
+        path.replace(path.with_suffix(".log.1"))
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+
+class Keeper:
+    """Keeps one component running."""
+
+    def __init__(self, component: Component, log: Path, board: "Board") -> None:
+        self.component = component
+        self.ready = asyncio.Event()
+        self.ever_ready = False
+        self._log = log
+        self._board = board
+        self._process: asyncio.subprocess.Process | None = None
+        self._born = 0.0
+        self._state = board.state_of(component.name)
+        self._state.log = str(log)
+
+    def _set(self, phase: state.ComponentPhase, detail: str = "") -> None:
+        if (self._state.phase, self._state.detail) == (phase, detail):
+            return
+        if self._state.phase != phase:
+            self._state.since = time.time()
+        self._state.phase, self._state.detail = phase, detail
+        self._board.publish()
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": os.environ.get("HOME", "/root"), **self.component.env}
+        log = _open_log(self._log)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self.component.argv, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
+                env=environment, cwd="/", start_new_session=True,
+            )  # fmt: skip
+        finally:
+            os.close(log)
+        self._process, self._born = process, time.monotonic()
+        self._state.pid = process.pid
+        self._set("starting")
+        return process
+
+    async def _until_healthy(self, process: asyncio.subprocess.Process) -> bool:
+        """True when healthy; False when it ended first or took too long."""
+        until = time.monotonic() + self.component.start_deadline
+        wrong = "not asked yet"
+        while time.monotonic() < until:
+            if process.returncode is not None:
+                self._set("restarting", f"ended with status {process.returncode} while starting")
+                return False
+            wrong = await health.ask(self.component, time.monotonic() - self._born)
+            if not wrong:
+                return True
+            self._set("starting", wrong)
+            await asyncio.sleep(_POLL_STARTING)
+        self._set("restarting", f"not healthy in {self.component.start_deadline:.0f} s: {wrong}")
+        return False
+
+    async def _until_ill(self, process: asyncio.subprocess.Process) -> None:
+        """Returns when the process ended, or answered badly so often that it must be restarted."""
+        failures = 0
+        ended = asyncio.ensure_future(process.wait())
+        try:
+            while failures < _FAILURES_BEFORE_RESTART:
+                await asyncio.wait({ended}, timeout=_POLL_READY)
+                if ended.done():
+                    self._set("restarting", f"ended with status {process.returncode}")
+                    return
+                wrong = await health.ask(self.component, time.monotonic() - self._born)
+                failures = failures + 1 if wrong else 0
+                self._set("unhealthy" if wrong else "ready", wrong)
+            _LOG.warning("%s: unhealthy, restarting: %s", self.component.name, self._state.detail)
+        finally:
+            ended.cancel()
+
+    async def _life(self) -> None:
+        """One life of the process, from its start to its end."""
+        process = await self._start()
+        if await self._until_healthy(process):
+            self.ready.set()
+            self.ever_ready = True
+            self._set("ready")
+            await self._until_ill(process)
+            self.ready.clear()
+        await self.stop(keep_phase=True)
+
+    async def run(self) -> None:
+        """Keep it running until cancelled; raises `StartFailed` when it never became healthy."""
+        for other in self.component.depends_on:
+            await self._board.keepers[other].ready.wait()
+        first, attempt = time.monotonic(), 0
+        while True:
+            try:
+                await self._life()
+            except OSError as error:
+                raise StartFailed(f"{self.component.name} cannot be started: {error}") from error
+            if not self.ever_ready and time.monotonic() - first > self.component.start_deadline:
+                self._set("failed", self._state.detail)
+                raise StartFailed(f"{self.component.name}: {self._state.detail}\nlog {self._log} ends with:\n{tail(self._log)}")
+            attempt = 0 if time.monotonic() - self._born > _STEADY_SECONDS else min(attempt + 1, len(_BACKOFF) - 1)
+            _LOG.warning("%s: %s; starting it again in %.1f s", self.component.name, self._state.detail, _BACKOFF[attempt])
+            await asyncio.sleep(_BACKOFF[attempt])
+            self._state.restarts += 1
+
+    async def stop(self, *, keep_phase: bool = False) -> None:
+        """End the process: ask, wait, kill."""
+        process = self._process
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            try:
+                await asyncio.wait_for(process.wait(), self.component.grace)
+            except TimeoutError:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+        self._state.pid = 0
+        if not keep_phase:
+            self._set("stopped")
+
+
+class Board:
+    """All keepers and the published state."""
+
+    def __init__(self, ctx: HostContext, plan: tuple[Component, ...]) -> None:
+        self._ctx = ctx
+        self.state = state.HostState(
+            pid=os.getpid(), phase="starting", started=time.time(), options=state.options_to_json(ctx.options),
+            components=[state.ComponentState(component.name) for component in plan],
+        )  # fmt: skip
+        self.keepers: Mapping[str, Keeper] = {component.name: Keeper(component, ctx.log(component.name), self) for component in plan}
+
+    def state_of(self, name: str) -> state.ComponentState:
+        """The published line of a component."""
+        return next(item for item in self.state.components if item.name == name)
+
+    def publish(self) -> None:
+        """Write the state file."""
+        state.write(self.state, self._ctx.run_dir)
+
+    async def _announce(self) -> None:
+        for keeper in self.keepers.values():
+            await keeper.ready.wait()
+        self.state.phase = "running"
+        self.publish()
+
+    async def run(self) -> None:
+        """Run everything until cancelled or a start failed."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for keeper in self.keepers.values():
+                    tasks.create_task(keeper.run(), name=keeper.component.name)
+                tasks.create_task(self._announce(), name="announce")
+        except* StartFailed as failures:
+            self.state.phase = "failed"
+            self.state.error = "\n".join(str(error) for error in failures.exceptions)
+            _LOG.error("start failed: %s", self.state.error)
+        finally:
+            if self.state.phase != "failed":
+                self.state.phase = "stopping"
+            self.publish()
+            for keeper in reversed(list(self.keepers.values())):
+                await keeper.stop(keep_phase=self.state.phase == "failed" and not keeper.ever_ready)
+
+
+def load_context(run_dir: Path = RUN_DIR) -> HostContext:
+    """The context that `up` wrote for the supervisor."""
+    values = json.loads((run_dir / "host.json").read_text())
+    return HostContext(
+        options=state.options_from_json(values["options"]),
+        binaries={name: Path(path) for name, path in values["binaries"].items()},
+        cache_dir=Path(values["cache_dir"]),
+        run_dir=run_dir,
+        python=sys.executable,
+    )
+
+
+def plan_of(ctx: HostContext) -> tuple[Component, ...]:
+    """Upstream components, then the add-ons."""
+    return (*components.upstream(ctx), *addons.components(ctx))
+
+
+async def supervise(ctx: HostContext) -> int:
+    """Run until SIGTERM or a failed start."""
+    board = Board(ctx, plan_of(ctx))
+    board.publish()
+    work = asyncio.ensure_future(board.run())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, work.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await work
+    return 1 if board.state.phase == "failed" else 0
+
+
+def main() -> int:
+    """Entry point of the detached process."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    cgroups.join()
+    return asyncio.run(supervise(load_context(Path(sys.argv[1]))))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
