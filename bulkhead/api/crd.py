@@ -30,7 +30,7 @@ _DROPPED = frozenset({"title", "$defs", "propertyNames"})
 class _Plain(yaml.SafeDumper):
     """YAML without anchors: people review these files."""
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML fixes the signature
         """Write everything out."""
         return True
 

@@ -13,6 +13,7 @@ from pydantic.alias_generators import to_camel
 RULES: Final = "x-kubernetes-validations"
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_PREFIX = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 _QUANTITY = r"^[0-9]{1,12}(\.[0-9]{1,3})?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
 
 
@@ -72,11 +73,11 @@ Quantity = Annotated[
 
 # Keys of maps are out of reach of a structural schema; a rule on the map says what they may be.
 RESOURCE_KEYS: Final[Rule] = {
-    "rule": "self.all(key, size(key) <= 253 && key.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[a-z0-9]([-a-zA-Z0-9_.]*[a-zA-Z0-9])?$'))",
+    "rule": f"self.all(key, size(key) <= 253 && key.matches('^({_PREFIX}/)?[a-z0-9]([-a-zA-Z0-9_.]*[a-zA-Z0-9])?$'))",
     "message": "every key must be a resource name such as nvidia.com/gpu",
 }
 LABEL_KEYS: Final[Rule] = {
-    "rule": "self.all(key, size(key) <= 317 && key.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$'))",
+    "rule": f"self.all(key, size(key) <= 317 && key.matches('^({_PREFIX}/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$'))",
     "message": "every key must be a label key",
 }
 CIDRS: Final[Rule] = {"rule": "self.all(item, isCIDR(item))", "message": "every item must be a CIDR such as 203.0.113.0/24"}

@@ -90,7 +90,8 @@ class Scheduling(ApiModel):
     )
     mode: Literal["Kubernetes", "Slurm"] = Field(
         "Kubernetes",
-        description="Who schedules the tenant's work: Kubernetes, or a Slurm cluster inside the tenant. Cannot change after creation.",
+        description="Who schedules the tenant's work: Kubernetes, or a Slurm cluster inside the tenant. "
+        "Cannot change after creation.",
         json_schema_extra=rules({"rule": "self == oldSelf", "message": "the mode cannot change after creation"}),
     )
     slurm: Slurm | None = Field(None, description="Options of the Slurm mode.")
@@ -118,12 +119,14 @@ class Quota(ApiModel):
 
     model_config = model_rules(
         {
-            "rule": "!has(self.resources) || has(self.cohort) || self.resources.all(key, !has(self.resources[key].borrowingLimit))",
+            "rule": "!has(self.resources) || has(self.cohort) || "
+            "self.resources.all(key, !has(self.resources[key].borrowingLimit))",
             "message": "borrowingLimit needs a cohort to borrow from: set spec.quota.cohort",
             "fieldPath": ".resources",
         },
         {
-            "rule": "!has(self.resources) || has(self.cohort) || self.resources.all(key, !has(self.resources[key].lendingLimit))",
+            "rule": "!has(self.resources) || has(self.cohort) || "
+            "self.resources.all(key, !has(self.resources[key].lendingLimit))",
             "message": "lendingLimit needs a cohort to lend to: set spec.quota.cohort",
             "fieldPath": ".resources",
         },
@@ -247,7 +250,8 @@ class TenantSpec(ApiModel):
     )
     kubernetes_version: KubernetesVersion | None = Field(
         None,
-        description="Version of the tenant's control plane, for example v1.36.3; the class's default unless given. Never goes back a minor.",
+        description="Version of the tenant's control plane, for example v1.36.3; the class's default unless given. "
+        "Never goes back a minor.",
         json_schema_extra=rules(
             {
                 "rule": "int(self.split('.')[1]) >= int(oldSelf.split('.')[1])",
@@ -256,7 +260,9 @@ class TenantSpec(ApiModel):
         ),
     )
     control_plane: ControlPlane | None = Field(None, description="Size of the tenant's plane.")
-    scheduling: Scheduling = Field(Scheduling(mode="Kubernetes"), description="How work is scheduled inside the tenant.")
+    scheduling: Scheduling = Field(
+        Scheduling(mode="Kubernetes", slurm=None), description="How work is scheduled inside the tenant."
+    )
     quota: Quota | None = Field(None, description="What the tenant may use of the shared cluster; no GPUs unless given.")
     nodes: Nodes | None = Field(None, description="Which of the host's nodes the tenant sees and uses.")
     isolation: Isolation | None = Field(None, description="How hard the tenant's pods are kept apart from everything else.")

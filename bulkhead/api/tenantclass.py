@@ -114,7 +114,9 @@ class ClassIsolation(ApiModel):
 class Exposure(ApiModel):
     """How a tenant's API server is reached."""
 
-    type: Literal["ClusterIP"] = Field("ClusterIP", description="Kind of Service in front of it. ClusterIP: by its service address.")
+    type: Literal["ClusterIP"] = Field(
+        "ClusterIP", description="Kind of Service in front of it. ClusterIP: by its service address."
+    )
 
 
 class ContainerDefaults(ApiModel):
@@ -133,7 +135,8 @@ class TenantClassSpec(ApiModel):
 
     model_config = model_rules(
         {
-            "rule": "!has(self.kubernetesVersion) || !has(self.kubernetesVersions) || self.kubernetesVersion in self.kubernetesVersions",
+            "rule": "!has(self.kubernetesVersion) || !has(self.kubernetesVersions) || "
+            "self.kubernetesVersion in self.kubernetesVersions",
             "message": "the default version must be one of kubernetesVersions",
             "fieldPath": ".kubernetesVersion",
         }

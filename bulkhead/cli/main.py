@@ -39,7 +39,7 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     )
     _add_connection(parser, default=None)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    if "host" in argv:
+    if _command(argv) == "host":
         from bulkhead.cli import host  # noqa: PLC0415 - loads the embedded host's machinery
 
         host.add_parser(commands)
@@ -54,6 +54,17 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parsers.add_connect(commands, shared)
     parsers.add_version(commands, shared)
     return parser
+
+
+def _command(argv: Sequence[str]) -> str:
+    """The first word that is neither an option nor the value of one."""
+    words = iter(argv)
+    for word in words:
+        if word in {"--kubeconfig", "--context"}:
+            next(words, None)
+        elif not word.startswith("-"):
+            return word
+    return ""
 
 
 def _add_connection(parser: argparse.ArgumentParser, *, default: str | None) -> None:
@@ -98,21 +109,16 @@ def _expected(error: Exception) -> CliError | None:
     """An error of the host's API in words that say what to do; None for what should never happen."""
     from bulkhead.kube import errors  # noqa: PLC0415
 
-    if isinstance(error, errors.Unauthorized):
-        return CliError(f"the host's API does not know these credentials: {error}", next_step="give another --kubeconfig")
-    if isinstance(error, errors.Forbidden):
-        return CliError(f"not allowed: {error}", next_step="ask an admin of the host cluster for the right")
-    if isinstance(error, errors.Unavailable):
-        return CliError(
-            f"the host's API cannot be reached: {error.message}",
-            next_step="check the server in the kubeconfig; for the embedded host: bulkhead host status",
-        )
-    if isinstance(error, errors.Timeout):
-        return CliError(f"the host's API did not answer in time: {error}", next_step="try again")
-    if isinstance(error, errors.KubeError):
-        return CliError(f"the host's API: {error}")
-    if isinstance(error, OSError):
-        return CliError(str(error))
+    for kind, cause, next_step in (
+        (errors.Unauthorized, "the host's API does not know these credentials", "give another --kubeconfig"),
+        (errors.Forbidden, "not allowed", "ask an admin of the host cluster for the right"),
+        (errors.Unavailable, "the host's API cannot be reached", "check the server in the kubeconfig: bulkhead host status"),
+        (errors.Timeout, "the host's API did not answer in time", "try again"),
+        (errors.KubeError, "the host's API", ""),
+        (OSError, "this machine", ""),
+    ):
+        if isinstance(error, kind):
+            return CliError(f"{cause}: {error}", next_step=next_step)
     return None
 
 

@@ -76,7 +76,7 @@ def document(value: Any, form: str) -> None:
 def age(stamp: str | None, *, now: datetime | None = None) -> str:
     """How long ago a timestamp of the API was, in one or two units as kubectl writes it."""
     try:
-        then = datetime.fromisoformat(str(stamp).replace("Z", "+00:00"))
+        then = datetime.fromisoformat(str(stamp))
     except ValueError:
         return "-"
     seconds = max(0, int(((now or datetime.now(UTC)) - then).total_seconds()))

@@ -5,7 +5,7 @@ import importlib
 from collections.abc import Callable
 from typing import TypeAlias
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - argparse has no public name for it
 _RAW = argparse.RawDescriptionHelpFormatter
 
 
@@ -53,7 +53,8 @@ def add_tenant(commands: Commands, shared: argparse.ArgumentParser) -> None:
         "describe",
         parents=[shared],
         help="show a tenant: conditions, pods, what was refused and why",
-        description="Show one tenant: its conditions, the pods of its plane, recent events, and which of its own pods may not run and why.",
+        description="Show one tenant: its conditions, the pods of its plane, recent events, "
+        "and which of its own pods may not run and why.",
     )
     describe.add_argument("name", metavar="NAME", help="the tenant")
     describe.set_defaults(run=_later("description", "describe_tenant"))

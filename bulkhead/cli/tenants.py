@@ -194,7 +194,7 @@ async def _list(options: argparse.Namespace) -> int:
 
 def _row(tenant: Obj, *, wide: bool) -> list[object]:
     spec, status = tenant.get("spec") or {}, tenant.get("status") or {}
-    ready = next((item for item in status.get("conditions") or () if item.get("type") == "Ready"), {})
+    ready: dict[str, Any] = next((item for item in status.get("conditions") or () if item.get("type") == "Ready"), {})
     row: list[object] = [
         tenant["metadata"]["name"],
         ready.get("status", "Unknown"),
@@ -204,7 +204,9 @@ def _row(tenant: Obj, *, wide: bool) -> list[object]:
         status.get("endpoint"),
         age(tenant["metadata"].get("creationTimestamp")),
     ]
-    return row + [spec.get("class"), status.get("serviceSlice"), ready.get("reason"), ready.get("message")] if wide else row
+    if wide:
+        row += [spec.get("class"), status.get("serviceSlice"), ready.get("reason"), ready.get("message")]
+    return row
 
 
 def gpus_of(tenant: Obj) -> str:

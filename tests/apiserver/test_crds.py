@@ -4,7 +4,6 @@ import asyncio
 import copy
 import json
 import secrets
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,9 @@ CLASS_CASES = yaml.safe_load((DATA / "tenantclasses.yaml").read_text())
 
 
 @pytest.fixture
-async def client(host_client: Client) -> AsyncIterator[Client]:
+async def client(host_client: Client) -> Client:
     await install(host_client)
-    yield host_client
+    return host_client
 
 
 async def strict(client: Client, method: str, r: Resource, obj: Obj) -> Obj:
@@ -45,7 +44,8 @@ async def attempt(client: Client, r: Resource, case: dict[str, Any], base: dict[
     try:
         made = await strict(client, "POST", r, {"metadata": {"name": name}, "spec": spec})
     except ApiError as error:
-        assert "update" not in case, f"the create was already refused: {error}"
+        if "update" in case:
+            raise
         return str(error)
     try:
         if "update" in case:
@@ -93,7 +93,10 @@ async def test_defaults_are_filled_in_and_the_class_is_left_to_speak(client: Cli
 
 async def test_status_is_a_subresource_and_keeps_every_field_we_write(client: Client) -> None:
     made = await strict(
-        client, "POST", kinds.TENANTS, {"metadata": {"name": "status"}, "spec": {"class": "a"}, "status": {"endpoint": "https://x"}}
+        client,
+        "POST",
+        kinds.TENANTS,
+        {"metadata": {"name": "status"}, "spec": {"class": "a"}, "status": {"endpoint": "https://x"}},
     )
     assert "status" not in made
     status = {
@@ -116,7 +119,9 @@ async def test_status_is_a_subresource_and_keeps_every_field_we_write(client: Cl
         "serviceSlice": "10.112.0.0/22",
         "planeClusterUID": "y",
     }
-    written = await strict(client, "PUT", Resource("bulkhead.dev", "v1alpha1", "tenants", "Tenant", False), made | {"status": status})
+    written = await strict(
+        client, "PUT", Resource("bulkhead.dev", "v1alpha1", "tenants", "Tenant", False), made | {"status": status}
+    )
     assert "status" not in written
     path = kinds.TENANTS.path(None, "status", "status")
     data = await client.transport.request(
