@@ -26,7 +26,6 @@ OWNED = (
     kinds.SERVICE_ACCOUNTS,
     kinds.STATEFUL_SETS,
     kinds.DEPLOYMENTS,
-    kinds.ROLES,
     kinds.ROLE_BINDINGS,
     kinds.CLUSTER_ROLE_BINDINGS,
     kinds.NETWORK_POLICIES,

@@ -15,7 +15,7 @@ from controller.plane.spec import Obj, PlaneSpec
 
 # Kinds of which nothing may stay that the plan does not name: what an older version made would widen rights or open ports.
 # Others hold data, or belong to somebody who only wears our label.
-PRUNED = ("NetworkPolicy", "Role", "RoleBinding", "ClusterRoleBinding", "Service", "Deployment", "PodDisruptionBudget")
+PRUNED = ("NetworkPolicy", "RoleBinding", "ClusterRoleBinding", "Service", "Deployment", "PodDisruptionBudget")
 
 
 @dataclass(frozen=True, slots=True)

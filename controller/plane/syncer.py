@@ -1,6 +1,6 @@
 """The syncer of a tenant: Deployment, settings, and what its ServiceAccount may do on the host.
 
-Its rights end at the tenant's two namespaces: Roles there, read access to nodes, and nothing else cluster-wide. It may not
+Its rights end at the tenant's two namespaces: bindings there, read access to nodes, and nothing else cluster-wide. It may not
 read nodes through the kubelet proxy, and in the plane's namespace it sees its own identity record and pods only.
 """
 
@@ -18,8 +18,9 @@ from controller.plane.spec import (
     PlaneSpec,
 )
 
-IDENTITY = "plane-identity"
 WORKLOAD = "workload"
+WORK_ROLE = "bulkhead-syncer-work"
+PLANE_ROLE = "bulkhead-syncer-plane"
 NODE_READER = "bulkhead-syncer-nodes"
 _RBAC = "rbac.authorization.k8s.io"
 
@@ -82,36 +83,17 @@ def accounts(spec: PlaneSpec) -> list[Obj]:
 
 
 def access(spec: PlaneSpec) -> list[Obj]:
-    """Roles and bindings on the host."""
-    work = [
-        _rule("", ["pods"], "get list watch create update patch delete"),
-        _rule("", ["pods/status"], "get"),
-        _rule("", ["pods/log"], "get"),
-        _rule("", ["pods/exec", "pods/attach", "pods/portforward"], "get create"),
-        _rule("", ["pods/ephemeralcontainers", "pods/resize"], "update patch"),
-        _rule("", ["configmaps", "secrets", "services", "persistentvolumeclaims"], "get list watch create update patch delete"),
-        _rule("discovery.k8s.io", ["endpointslices"], "get list watch create update patch delete"),
-        _rule("networking.k8s.io", ["networkpolicies"], "get list watch"),
-        _rule("", ["events", "resourcequotas", "limitranges"], "get list watch"),
-        _rule("policy", ["poddisruptionbudgets"], "get list watch create update patch delete"),
-        _rule("scheduling.k8s.io", ["podgroups"], "get list watch create update patch delete"),
-    ]
-    plane = [
-        # `create` cannot be limited to a name; the admission policy of the chart limits it to this one.
-        _rule("", ["configmaps"], "create"),
-        _rule("", ["configmaps"], "get update patch", names=[IDENTITY]),
-        _rule("", ["pods"], "get list watch"),
-    ]
+    """Bindings on the host to roles that come with the chart.
+
+    The controller binds them and holds none of their rights itself: it could not exec into a tenant's pod.
+    """
     return [
-        _role(spec, spec.work_namespace, SYNCER, work),
-        _binding(spec, spec.work_namespace, SYNCER),
-        _role(spec, spec.namespace, SYNCER, plane),
-        _binding(spec, spec.namespace, SYNCER),
+        _binding(spec, spec.work_namespace, WORK_ROLE),
+        _binding(spec, spec.namespace, PLANE_ROLE),
         {
             "apiVersion": f"{_RBAC}/v1",
             "kind": "ClusterRoleBinding",
             "metadata": metadata(spec, f"{spec.namespace}-syncer-nodes"),
-            # The role itself (nodes: get, list, watch) comes with the chart.
             "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": NODE_READER},
             "subjects": [_subject(spec)],
         },
@@ -179,22 +161,12 @@ def _pod(spec: PlaneSpec) -> Obj:
     )
 
 
-def _rule(group: str, resources: list[str], verbs: str, *, names: list[str] | None = None) -> Obj:
-    rule: Obj = {"apiGroups": [group], "resources": resources, "verbs": verbs.split()}
-    return rule | {"resourceNames": names} if names else rule
-
-
-def _role(spec: PlaneSpec, namespace: str, name: str, rules: list[Obj]) -> Obj:
-    meta = metadata(spec, name, namespace=namespace, component=SYNCER)
-    return {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": meta, "rules": rules}
-
-
-def _binding(spec: PlaneSpec, namespace: str, name: str) -> Obj:
+def _binding(spec: PlaneSpec, namespace: str, role: str) -> Obj:
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": "RoleBinding",
-        "metadata": metadata(spec, name, namespace=namespace, component=SYNCER),
-        "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name},
+        "metadata": metadata(spec, SYNCER, namespace=namespace, component=SYNCER),
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
         "subjects": [_subject(spec)],
     }
 

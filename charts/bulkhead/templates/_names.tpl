@@ -1,0 +1,10 @@
+{{- define "bulkhead.labels" -}}
+app.kubernetes.io/name: bulkhead
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+{{- define "bulkhead.selector" -}}
+app.kubernetes.io/name: bulkhead
+app.kubernetes.io/component: controller
+{{- end }}
