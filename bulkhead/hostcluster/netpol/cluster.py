@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Any
 
+from bulkhead.kube.objects import Key, key_of
+
 Labels = Mapping[str, str]
 
 
@@ -52,13 +54,13 @@ def _container_ports(spec: Mapping[str, Any]) -> tuple[NamedPort, ...]:
     )
 
 
-def pod_from(obj: Mapping[str, Any]) -> Pod | None:
-    """The pod, or None when no packet is its own."""
+def pod_from(obj: Mapping[str, Any], attached: IPv4Address | None = None) -> Pod | None:
+    """The pod, or None when no packet is its own; the address it was attached with counts before the one in its status."""
     spec, status, metadata = obj["spec"], obj.get("status") or {}, obj["metadata"]
-    if spec.get("hostNetwork") or status.get("phase") in {"Succeeded", "Failed"} or not status.get("podIP"):
+    if spec.get("hostNetwork") or status.get("phase") in {"Succeeded", "Failed"}:
         return None
     try:
-        address = IPv4Address(status["podIP"])
+        address = attached or IPv4Address(status.get("podIP") or "")
     except ValueError:
         return None
     labels = metadata.get("labels") or {}
@@ -66,10 +68,24 @@ def pod_from(obj: Mapping[str, Any]) -> Pod | None:
 
 
 def cluster_from(
-    pods: Iterable[Mapping[str, Any]], namespaces: Iterable[Mapping[str, Any]], policies: Iterable[Mapping[str, Any]]
+    pods: Iterable[Mapping[str, Any]],
+    namespaces: Iterable[Mapping[str, Any]],
+    policies: Iterable[Mapping[str, Any]],
+    attached: Mapping[Key, IPv4Address] | None = None,
 ) -> Cluster:
-    """The compiler's view of API objects, in an order that does not depend on theirs."""
-    known = sorted((pod for pod in map(pod_from, pods) if pod is not None), key=lambda pod: (pod.namespace, pod.name))
+    """The compiler's view of API objects, in an order that does not depend on theirs.
+
+    An address that is attached to one pod belongs to no other, whatever an old status says.
+    """
+    attached = attached or {}
+    owners = {address: key for key, address in attached.items()}
+    known = []
+    for obj in pods:
+        key = key_of(obj)
+        pod = pod_from(obj, attached.get(key))
+        if pod is not None and owners.get(pod.address, key) == key:
+            known.append(pod)
+    known.sort(key=lambda pod: (pod.namespace, pod.name))
     labels = {one["metadata"]["name"]: one["metadata"].get("labels") or {} for one in namespaces}
     ordered = sorted(policies, key=lambda one: (one["metadata"]["namespace"], one["metadata"]["name"]))
     return Cluster(tuple(known), labels, tuple(ordered))

@@ -169,13 +169,11 @@ def _ports(given: Iterable[Mapping[str, Any]], named_at: Pod | None) -> frozense
 
 
 def compile_rules(cluster: Cluster, node: str) -> tuple[PodRules, ...]:
-    """The rules of every isolated pod on this node, in the order of their addresses."""
+    """The rules of every pod on this node, isolated or not, in the order of their addresses."""
     compiler = _Compiler(cluster)
     made = []
     for pod in cluster.pods:
         if pod.node != node:
             continue
-        rules = PodRules(pod.address, compiler.profile(pod, "Ingress"), compiler.profile(pod, "Egress"))
-        if rules.ingress is not None or rules.egress is not None:
-            made.append(rules)
+        made.append(PodRules(pod.address, compiler.profile(pod, "Ingress"), compiler.profile(pod, "Egress")))
     return tuple(sorted(made, key=lambda rules: rules.address))

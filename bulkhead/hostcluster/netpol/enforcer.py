@@ -1,7 +1,7 @@
 """The enforcer process: keeps the packet filter in line with the host's network policies.
 
-Flow: three watches (pods, namespaces, policies) -> wait until the burst is over -> compile -> `nft -f -` in one transaction.
-Nothing is applied before all three lists are whole, and nothing is removed on exit: rules stay in the kernel, so a crash or
+Flow: three watches (pods, namespaces, policies) and the folder of attachments -> wait until the burst is over -> compile
+-> `nft -f -` in one transaction. Nothing is applied before all three lists are whole, and nothing is removed on exit: rules stay in the kernel, so a crash or
 a restart never opens what was closed. Only `bulkhead host down` removes the table.
 """
 
@@ -11,6 +11,7 @@ import logging
 from pathlib import Path
 
 from bulkhead.hostcluster.component import NODE_NAME
+from bulkhead.hostcluster.netpol.attachments import Attachments
 from bulkhead.hostcluster.netpol.cluster import cluster_from
 from bulkhead.hostcluster.netpol.compiler import compile_rules
 from bulkhead.hostcluster.netpol.render import TABLE, render
@@ -21,7 +22,7 @@ from bulkhead.kube.resources import NAMESPACES, NETWORK_POLICIES, PODS
 
 log = logging.getLogger("bulkhead.netpol")
 
-_QUIET = 0.02  # a burst of changes is one transaction
+_QUIET = 0.01  # a burst of changes is one transaction
 _RETRY = 1.0
 _DEADLINE = 30.0
 
@@ -49,12 +50,13 @@ async def load(text: str) -> None:
 class Enforcer:
     """Watches, compiles, applies."""
 
-    def __init__(self, client: Client, node: str) -> None:
+    def __init__(self, client: Client, node: str, attachments: Attachments) -> None:
         self._node = node
+        self._attachments = attachments
         self._dirty = asyncio.Event()
         self._applied = ""
-        # Addresses of pods elsewhere are peers too; simulated pods send nothing but cost little.
-        self._pods = Informer(client, PODS, on_change=self._notice)
+        # The other nodes are simulated: their pods neither send nor receive.
+        self._pods = Informer(client, PODS, field_selector=f"spec.nodeName={node}", on_change=self._notice)
         self._namespaces = Informer(client, NAMESPACES, on_change=self._notice)
         self._policies = Informer(client, NETWORK_POLICIES, on_change=self._notice)
 
@@ -63,6 +65,13 @@ class Enforcer:
 
     async def run(self) -> None:
         """Work until cancelled."""
+        stop_watching = self._attachments.watch(self._dirty.set)
+        try:
+            await self._run()
+        finally:
+            stop_watching()
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             for informer in (self._pods, self._namespaces, self._policies):
                 group.create_task(informer.run())
@@ -85,20 +94,21 @@ class Enforcer:
                 self._dirty.set()
 
     async def _apply(self) -> None:
-        cluster = cluster_from(self._pods.store.objects(), self._namespaces.store.objects(), self._policies.store.objects())
+        pods, namespaces, policies = (one.store.objects() for one in (self._pods, self._namespaces, self._policies))
+        cluster = cluster_from(pods, namespaces, policies, self._attachments.addresses())
         rules = compile_rules(cluster, self._node)
         text = render(rules)
         if text == self._applied:
             return
         await load(text)
         self._applied = text
-        log.info("applied table=%r isolated_pods=%d policies=%d", TABLE, len(rules), len(cluster.policies))
+        log.info("applied table=%r pods=%d policies=%d", TABLE, len(rules), len(cluster.policies))
 
 
 async def _main(kubeconfig: Path, node: str) -> None:
     config = KubeConfig.from_file(kubeconfig)
     async with Client(config, user_agent="bulkhead-netpol", field_manager="bulkhead-netpol") as client:
-        await Enforcer(client, node).run()
+        await Enforcer(client, node, Attachments()).run()
 
 
 def main() -> None:

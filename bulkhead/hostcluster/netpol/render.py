@@ -1,18 +1,21 @@
 """Writes compiled rules as text for `nft -f`: one table, replaced in one transaction. Pure.
 
-A packet costs one connection-tracking check, and for a new connection two map look-ups by address, then only the rules of
-the pods concerned, whose peers are sets. Text is the same for the same rules, so an unchanged state is not applied again.
+A packet costs one connection-tracking check, and for a new connection a few look-ups by address, then only the rules of the
+pods concerned, whose peers are sets. Text is the same for the same rules, so an unchanged state is not applied again.
 
-    forward: own address? -> known connection? -> to itself? -> sender's chain (egress) -> receiver's chain (ingress)
-    input:   own address? -> known connection? -> sender's chain (egress), for packets to the node's own addresses
+    forward: own address? -> known connection? -> both pods known? -> to itself? -> sender's chain -> receiver's chain
+    input:   own address? -> known connection? -> pod known? -> sender's chain, for packets to the node's own addresses
 
-A chain ends in drop; what is allowed returns to where it was called. Traffic from the node's own processes passes neither hook.
+An address of the pods' range that no known pod has is closed: a pod that was just attached waits until its rules are here,
+some milliseconds, and one that the API forgot is cut off. A chain ends in drop; what is allowed returns to where it was
+called. Traffic from the node's own processes passes neither hook.
 """
 
 import hashlib
 from collections.abc import Iterable
 from ipaddress import IPv4Network
 
+from bulkhead.hostcluster.component import REAL_POD_RANGE
 from bulkhead.hostcluster.netpol.compiler import PodRules, PortRange, Profile, Rule
 
 TABLE = "inet bulkhead-netpol"
@@ -81,18 +84,20 @@ def _merged(ranges: Iterable[PortRange]) -> list[str]:
     return [str(first) if first == last else f"{first}-{last}" for first, last in merged]
 
 
-def render(rules: Iterable[PodRules]) -> str:
+def render(rules: Iterable[PodRules], pod_range: str = REAL_POD_RANGE) -> str:
     """The whole table, as one transaction."""
     writer = _Writer()
     listed = list(rules)
     senders = [f"{one.address} : jump {writer.chain('out', one.egress)}" for one in listed if one.egress is not None]
     receivers = [f"{one.address} : jump {writer.chain('in', one.ingress)}" for one in listed if one.ingress is not None]
-    selves = [f"{one.address} . {one.address}" for one in listed]
+    selves = [f"{one.address} . {one.address}" for one in listed if not (one.ingress is None and one.egress is None)]
+    unknown_sender, unknown_receiver = (f"ip {field} {pod_range} ip {field} != @known drop" for field in ("saddr", "daddr"))
     lines = [
         f"table {TABLE} {{}}",
         f"delete table {TABLE}",
         f"table {TABLE} {{",
         *(writer.sets[name] for name in sorted(writer.sets)),
+        f"set known {{ type ipv4_addr;{_elements(str(one.address) for one in listed)} }}",
         f"set selves {{ type ipv4_addr . ipv4_addr;{_elements(selves)} }}",
         *(writer.chains[name] for name in sorted(writer.chains)),
         f"map senders {{ type ipv4_addr : verdict;{_elements(senders)} }}",
@@ -100,6 +105,8 @@ def render(rules: Iterable[PodRules]) -> str:
         "chain forward { type filter hook forward priority filter; policy accept;",
         *_HONEST,
         "ct state established,related accept",
+        unknown_sender,
+        unknown_receiver,
         "ip saddr . ip daddr @selves accept",
         "ip saddr vmap @senders",
         "ip daddr vmap @receivers",
@@ -107,6 +114,7 @@ def render(rules: Iterable[PodRules]) -> str:
         "chain input { type filter hook input priority filter; policy accept;",
         *_HONEST,
         "ct state established,related accept",
+        unknown_sender,
         "ip saddr vmap @senders",
         "}",
         "}",
