@@ -98,9 +98,13 @@ def custom_kind(context: Context) -> None:
 
 
 def exceed_quota(context: Context) -> None:
-    team = _apply(context, "too-much.yaml")
+    fits, one_more = documents("too-much.yaml")
+    team = context.teams[TEAMS[0]]
+    team.api.apply(fits)
+    workloads.wait_running(team.api, fits["metadata"]["name"], seconds=60)
+    team.api.apply(one_more)
     refusal = workloads.wait_refused(team.api, "too-much", "QuotaExceeded", seconds=30)
-    context.refusals.append(Refusal(team.name, "pod too-much (8 GPUs)", refusal["reason"], refusal["message"]))
+    context.refusals.append(Refusal(team.name, "pod too-much (1 GPU)", refusal["reason"], refusal["message"]))
     context.show("over the quota", f"too-much stays Pending: {refusal['message']}")
     tenant = context.host.get("Tenant", team.name)
     nodes = sum(int(node["status"].get("allocatable", {}).get(GPU, 0)) for node in team.api.list("Node"))
