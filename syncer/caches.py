@@ -173,7 +173,7 @@ class Caches:
             self._static,
             services={name: tuple(sorted(found, key=lambda each: each.name)) for name, found in services.items()},
             namespace_labels={meta.name: dict(meta.labels or {}) for meta in spaces},
-            nodes=frozenset(key.name for key in self.host["Node"].store.keys()),
+            nodes=frozenset(key.name for key in self.host["Node"].store.keys()),  # noqa: SIM118 -- a store, not a dict
         )
 
     # -- changes
@@ -212,7 +212,7 @@ class Caches:
         self._view = None
         self._tell("virtual", "Namespace", change)
         if change.kind == "modified":
-            for key in self.virtual["Pod"].store.keys():
+            for key in self.virtual["Pod"].store.keys():  # noqa: SIM118 -- a store, not a dict
                 if key.namespace == change.key.name:
                     self._queue.add(Item("Pod", key), Lane.BACKFILL)
 

@@ -112,8 +112,7 @@ class Recorder:
             except KubeError as error:
                 metrics.EVENTS_DROPPED.inc()
                 _log.debug("event not written: %s", error, extra=about("Event", key))
-            except Exception:
-                # A hostile object must not end the recorder.
+            except Exception:  # noqa: BLE001 -- a hostile object must not end the recorder
                 _log.exception("event not understood", extra=about("Event", key))
             finally:
                 self._queue.done(key)

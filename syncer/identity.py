@@ -1,4 +1,4 @@
-"""Is this the plane that the host objects were made for, and not an older copy of it?
+"""Tells whether this is the plane that the host objects were made for, and not an older copy of it.
 
 The UID of the tenant's kube-system namespace and the highest revision seen are kept on the host, in the ConfigMap
 `plane-identity`. A plane with another UID, or one whose revision went back (restored, or etcd data lost), is quarantined:

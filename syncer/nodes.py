@@ -52,7 +52,7 @@ class Nodes:
             self._queue.add_after(Item("Node", Key("", "")), _SHARE_DELAY, Lane.BACKFILL)
 
     def _all(self, lane: Lane) -> None:
-        for key in self._caches.host["Node"].store.keys():
+        for key in self._caches.host["Node"].store.keys():  # noqa: SIM118 -- a store, not a dict
             self._queue.add(Item("Node", key), lane)
 
     async def reconcile(self, key: Key) -> float | None:

@@ -48,19 +48,21 @@ class Patrol:
 
     def _virtual(self) -> list[Item]:
         found = [
-            Item(kind, key) for kind in ("Pod", "Service", "EndpointSlice") for key in self._caches.virtual[kind].store.keys()
+            Item(kind, key)
+            for kind in ("Pod", "Service", "EndpointSlice")
+            for key in self._caches.virtual[kind].store.keys()  # noqa: SIM118 -- a store, not a dict
         ]
-        found += [Item("Node", key) for key in self._caches.virtual["Node"].store.keys()]
+        found += [Item("Node", key) for key in self._caches.virtual["Node"].store.keys()]  # noqa: SIM118 -- a store, not a dict
         found += [
             Item(kind, key)
             for kind in _ON_REFERENCE
-            for key in self._caches.virtual[kind].store.keys()
+            for key in self._caches.virtual[kind].store.keys()  # noqa: SIM118 -- a store, not a dict
             if self._references.refers(kind, key)
         ]
         return found
 
     def _host(self) -> list[Item]:
-        found = [Item("Node", key) for key in self._caches.host["Node"].store.keys()]
+        found = [Item("Node", key) for key in self._caches.host["Node"].store.keys()]  # noqa: SIM118 -- a store, not a dict
         for kind in MIRRORED:
             for meta in self._caches.host[kind].store.metas():
                 who = self._caches.origin(meta)

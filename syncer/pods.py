@@ -73,7 +73,7 @@ class Pods:
             return await self._vanished(key, host)
         await self._refer(key, virtual, host)
         if host is not None and _virtual_uid(host) != uid_of(virtual):
-            return await self._replace_old(key, host, virtual)
+            return await self._replace_old(key, host)
         if virtual["metadata"].get("deletionTimestamp"):
             return await self._deleting(key, virtual, host)
         if host is None:
@@ -99,7 +99,7 @@ class Pods:
         done = await self._host.delete(PODS, key_of(host), uid_of(host), grace=None, why="virtual pod is gone")
         return None if done else _RETRY_REFUSED
 
-    async def _replace_old(self, key: Key, host: Obj, virtual: Obj) -> float | None:
+    async def _replace_old(self, key: Key, host: Obj) -> float | None:
         if host["metadata"].get("deletionTimestamp"):
             return None
         found = await self._virtual.look(PODS, key)
@@ -137,8 +137,7 @@ class Pods:
     # -- the host pod is not there
 
     async def _missing(self, key: Key, virtual: Obj) -> float | None:
-        status = virtual.get("status") if isinstance(virtual.get("status"), dict) else {}
-        if status.get("phase") in _FINAL:
+        if _ended(virtual):
             await self._release(self._references.forget(key))
             return None
         if _started(virtual):
@@ -146,14 +145,15 @@ class Pods:
                 return 1.0
             await self._virtual.delete_pod(virtual, grace=0, why="host pod is gone after it had been placed")
             return None
-        if self._caches.namespace_ending(key.namespace):
-            return 5.0
+        return 5.0 if self._caches.namespace_ending(key.namespace) else await self._begin(key, virtual)
+
+    async def _begin(self, key: Key, virtual: Obj) -> float | None:
         try:
             await self._create(key, virtual)
         except Untranslatable as refused:
             return await self._refuse(virtual, refused)
         except Stale as stale:
-            return await self._replace_old(key, stale.host, virtual)
+            return await self._replace_old(key, stale.host)
         self._starved.forget(key)
         return None
 
@@ -256,8 +256,7 @@ class Pods:
     # -- references
 
     async def _refer(self, key: Key, virtual: Obj, host: Obj | None) -> None:
-        status = virtual.get("status")
-        if isinstance(status, dict) and status.get("phase") in _FINAL:
+        if _ended(virtual):
             return
         first, last = self._references.set(key, mirrored_references(virtual))
         if host is not None:
@@ -272,6 +271,11 @@ class Pods:
 
 def _virtual_uid(host: Obj) -> str:
     return str((host["metadata"].get("annotations") or {}).get(marks.VIRTUAL_UID, ""))
+
+
+def _ended(virtual: Obj) -> bool:
+    status = virtual.get("status")
+    return isinstance(status, dict) and status.get("phase") in _FINAL
 
 
 def _started(virtual: Obj) -> bool:

@@ -31,7 +31,7 @@ class Starved:
         """The pod runs, or is gone."""
         self._waiting.pop(key, None)
 
-    def room(self, change: Change) -> None:
+    def room(self, _change: Change) -> None:
         """Something on the host changed that may have made room."""
         if not self._waiting:
             return

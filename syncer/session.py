@@ -119,7 +119,7 @@ class Session:
         return self.caches.unready() or ([] if self._started else ["starting"])
 
     def find(self, key: Key) -> Target | None:
-        """The shim's question: which host pod is this virtual pod?"""
+        """Answer the shim: which host pod is this virtual pod."""
         virtual, host = self.caches.virtual_pod(key), self.caches.host_pod(key)
         if virtual is None or host is None:
             return None
@@ -208,8 +208,7 @@ class Session:
             except (KubeError, TimeoutError) as error:
                 result = "error"
                 self._retry(item, error)
-            except Exception as error:
-                # Whatever a hostile object brings about stays with its key.
+            except Exception as error:  # noqa: BLE001 -- whatever a hostile object brings about stays with its key
                 result = "error"
                 _log.exception("reconcile failed", extra=about(item.kind, item.key))
                 self._retry(item, error, quiet=True)

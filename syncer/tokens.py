@@ -137,7 +137,7 @@ class Tokens:
     async def clean(self, pod: Key) -> None:
         """Delete token Secrets of a pod that is gone on both sides; owned ones go by themselves."""
         store = self._caches.host["Secret"].store
-        for key in store.keys():
+        for key in store.keys():  # noqa: SIM118 -- a store, not a dict
             meta = store.meta(key)
             who = self._caches.origin(meta) if meta is not None and not meta.owner_references else None
             if meta is None or who is None or who.kind != pure.KIND:

@@ -93,7 +93,13 @@ class Bed:
     async def make_node(self, name: str, gpus: int = 8) -> None:
         await self.host.create(NODES, {"metadata": {"name": name, "labels": {"pool": self.tenant}}})
         resources = {"cpu": "16", "memory": "64Gi", "pods": "110", "nvidia.com/gpu": str(gpus)}
-        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "reason": "KubeletReady",
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
         status = {"capacity": resources, "allocatable": resources, "conditions": [ready]}
         await self.host.patch(NODES, name, {"status": status}, subresource="status")
         await self.host.patch(NODES, name, {"spec": {"taints": None}})
@@ -154,7 +160,9 @@ class Bed:
         return next((each for each in conditions if each["type"] == "PodScheduled"), None)
 
     async def events(self, name: str) -> list[Obj]:
-        return [each for each in (await self.plane.list(EVENTS, self.space)).items if each["involvedObject"].get("name") == name]
+        return [
+            each for each in (await self.plane.list(EVENTS, self.space)).items if each["involvedObject"].get("name") == name
+        ]
 
     # -- the host
 
@@ -182,7 +190,11 @@ class Bed:
     async def run(self, host: Obj, phase: str = "Running") -> None:
         now = "2026-01-01T00:00:00Z"
         ready = "True" if phase == "Running" else "False"
-        running = {"running": {"startedAt": now}} if phase == "Running" else {"terminated": {"exitCode": 0, "startedAt": now, "finishedAt": now}}
+        running = (
+            {"running": {"startedAt": now}}
+            if phase == "Running"
+            else {"terminated": {"exitCode": 0, "startedAt": now, "finishedAt": now}}
+        )
         status = {
             "phase": phase,
             "startTime": now,
@@ -195,7 +207,14 @@ class Bed:
                 {"type": "Ready", "status": ready, "lastTransitionTime": now},
             ],
             "containerStatuses": [
-                {"name": "main", "image": "busybox:1.36", "imageID": "x", "ready": phase == "Running", "restartCount": 0, "state": running}
+                {
+                    "name": "main",
+                    "image": "busybox:1.36",
+                    "imageID": "x",
+                    "ready": phase == "Running",
+                    "restartCount": 0,
+                    "state": running,
+                }
             ],
         }
         await self.host.patch(PODS, host["metadata"]["name"], {"status": status}, self.work, subresource="status")
@@ -219,7 +238,9 @@ class Bed:
 
     async def quota(self, hard: int, used: int = 0) -> None:
         key = "requests.nvidia.com/gpu"
-        await self.host.create(RESOURCE_QUOTAS, {"metadata": {"name": "tenant-quota"}, "spec": {"hard": {key: str(hard)}}}, self.work)
+        await self.host.create(
+            RESOURCE_QUOTAS, {"metadata": {"name": "tenant-quota"}, "spec": {"hard": {key: str(hard)}}}, self.work
+        )
         await self.set_used(used, hard)
 
     async def set_used(self, used: int, hard: int) -> None:

@@ -1,4 +1,4 @@
-"""What pods need beside themselves: references, tokens, Services, nodes, events, and the quota, between two real API servers."""
+"""What pods need beside themselves, from references to the quota, between two real API servers."""
 
 import asyncio
 import base64
@@ -143,7 +143,9 @@ async def test_an_address_that_the_host_gave_away_is_told_and_tried_again(bed: B
 
 async def test_the_platforms_services_are_not_mirrored(bed: Bed) -> None:
     labels = {marks.PLATFORM: "true"}
-    await bed.plane.create(SERVICES, {"metadata": {"name": "dns", "labels": labels}, "spec": {"ports": [{"port": 53}]}}, bed.space)
+    await bed.plane.create(
+        SERVICES, {"metadata": {"name": "dns", "labels": labels}, "spec": {"ports": [{"port": 53}]}}, bed.space
+    )
     await bed.plane.create(SERVICES, {"metadata": {"name": "own"}, "spec": {"ports": [{"port": 53}]}}, bed.space)
 
     async def there() -> Obj | None:

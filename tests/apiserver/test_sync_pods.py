@@ -39,7 +39,9 @@ async def test_a_pod_is_made_bound_and_reported(bed: Bed) -> None:
 
     async def running() -> bool:
         status = ((await bed.virtual("web")) or {})["status"]
-        return status.get("phase") == "Running" and status.get("podIP") == "10.244.0.5" and status["containerStatuses"][0]["ready"]
+        return (
+            status.get("phase") == "Running" and status.get("podIP") == "10.244.0.5" and status["containerStatuses"][0]["ready"]
+        )
 
     await until(running, "status above")
 
