@@ -40,6 +40,7 @@ def _kwok(ctx: HostContext) -> Component:
         f"--cidr={SIMULATED_POD_RANGE}",
         f"--node-lease-duration-seconds={_LEASE_SECONDS}",
         f"--server-address={KWOK_ADDRESS}",
+        "--v=WARN",
     )
     return Component("kwok", argv, HttpHealth(f"http://{KWOK_ADDRESS}/healthz"), depends_on=("kube-apiserver",))
 

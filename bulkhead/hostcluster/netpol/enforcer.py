@@ -1,8 +1,8 @@
 """The enforcer process: keeps the packet filter in line with the host's network policies.
 
 Flow: three watches (pods, namespaces, policies) and the folder of attachments -> wait until the burst is over -> compile
--> `nft -f -` in one transaction. Nothing is applied before all three lists are whole, and nothing is removed on exit: rules stay in the kernel, so a crash or
-a restart never opens what was closed. Only `bulkhead host down` removes the table.
+-> `nft -f -` in one transaction. Nothing is applied before all three lists are whole, and nothing is removed on exit: rules
+stay in the kernel, so a crash or a restart never opens what was closed. Only `bulkhead host down` removes the table.
 """
 
 import argparse
