@@ -8,3 +8,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/name: bulkhead
 app.kubernetes.io/component: controller
 {{- end }}
+{{- define "bulkhead.quoted" -}}
+{{- $quoted := list -}}
+{{- range . }}{{ $quoted = append $quoted (printf "'%s'" .) }}{{ end -}}
+{{- join ", " $quoted -}}
+{{- end }}
