@@ -1,0 +1,1 @@
+"""Tests of names, conditions and the types of our own API."""

@@ -1,0 +1,133 @@
+"""The real command as a process of its own, against a real API server; the tests play the controller by writing status."""
+
+import asyncio
+import os
+import secrets
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bulkhead.api import names
+from bulkhead.api.conditions import ConditionType, Reason
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.objects import Obj
+from tests.crds import install
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+Cli = Callable[..., Awaitable[Outcome]]
+
+
+async def start(*arguments: str, environment: dict[str, str] | None = None) -> asyncio.subprocess.Process:
+    """The command as a process; HOME points nowhere, so that nothing of this machine leaks in."""
+    plain = {key: value for key, value in os.environ.items() if key not in {"KUBECONFIG", "BULKHEAD_TENANT"}}
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "bulkhead.cli.main",
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=plain | {"HOME": "/nonexistent"} | (environment or {}),
+    )
+
+
+async def finish(process: asyncio.subprocess.Process) -> Outcome:
+    """Wait for the command's end."""
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode is not None
+    assert "Traceback" not in err.decode()
+    return Outcome(process.returncode, out.decode(), err.decode())
+
+
+@pytest.fixture
+def host_file(host_config: KubeConfig, tmp_path: Path) -> Path:
+    path = tmp_path / "host.kubeconfig"
+    path.write_bytes(host_config.to_yaml())
+    return path
+
+
+@pytest.fixture
+async def cli(host_client: Client, host_file: Path) -> Cli:
+    """Run the command against the host and return what it printed."""
+    await install(host_client)
+
+    async def run(*arguments: str, **environment: str) -> Outcome:
+        return await finish(await start(*arguments, environment={"KUBECONFIG": str(host_file)} | environment))
+
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """Stands in for the controller: makes the plane's namespace, the kubeconfig Secret, and status."""
+
+    client: Client
+
+    async def tenant(self, name: str, **spec: Any) -> Obj:
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": "Tenant",
+            "metadata": {"name": name},
+            "spec": {"class": "standard"} | spec,
+        }
+        return await self.client.create(kinds.TENANTS, body)
+
+    async def plane(self, name: str, kubeconfig: bytes | None = None) -> None:
+        namespace = names.plane_namespace(name)
+        await self.client.create(kinds.NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        if kubeconfig is not None:
+            secret = {"metadata": {"name": "kubeconfig", "namespace": namespace}, "stringData": {"value": kubeconfig.decode()}}
+            await self.client.create(kinds.SECRETS, {"apiVersion": "v1", "kind": "Secret"} | secret)
+
+    async def say(
+        self,
+        name: str,
+        status: str,
+        reason: Reason,
+        message: str,
+        *,
+        type_: ConditionType = ConditionType.READY,
+        **more: Any,
+    ) -> None:
+        tenant = await self.client.get(kinds.TENANTS, name)
+        item = {
+            "type": str(type_),
+            "status": status,
+            "reason": str(reason),
+            "message": message,
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+            "observedGeneration": tenant["metadata"]["generation"],
+        }
+        await self.client.patch(kinds.TENANTS, name, {"status": {"conditions": [item]} | more}, subresource="status")
+
+    async def exists(self, name: str) -> None:
+        """Return once the command has created the tenant."""
+        for _ in range(600):
+            if any(item["metadata"]["name"] == name for item in (await self.client.list(kinds.TENANTS)).items):
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"{name} was never created")
+
+
+@pytest.fixture
+async def controller(host_client: Client) -> Controller:
+    return Controller(host_client)
+
+
+@pytest.fixture
+def name() -> str:
+    return f"t-{secrets.token_hex(4)}"

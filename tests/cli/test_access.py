@@ -1,0 +1,81 @@
+"""`bulkhead kubeconfig` and `bulkhead connect` against two real API servers."""
+
+import asyncio
+import json
+import os
+import signal
+import stat
+import sys
+from pathlib import Path
+
+from bulkhead.kube.kubeconfig import KubeConfig
+from tests.cli.conftest import Cli, Controller, finish, start
+
+SHOW = "import os, json; p = os.environ['KUBECONFIG']; print(json.dumps([p, os.stat(p).st_mode & 0o777, open(p).read()]))"
+
+
+async def test_the_kubeconfig_is_printed_or_written_for_its_owner_only(
+    cli: Cli, controller: Controller, plane_config: KubeConfig, name: str, tmp_path: Path
+) -> None:
+    await controller.tenant(name)
+    await controller.plane(name, plane_config.to_yaml())
+    printed = await cli("kubeconfig", name)
+    assert (printed.code, printed.out.encode(), printed.err) == (0, plane_config.to_yaml(), "")
+    target = tmp_path / "red.yaml"
+    written = await cli("kubeconfig", name, "-o", str(target))
+    assert (written.code, written.out) == (0, "")
+    assert target.read_bytes() == plane_config.to_yaml()
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+
+
+async def test_what_is_not_there_is_not_found(cli: Cli, controller: Controller, name: str) -> None:
+    missing = await cli("kubeconfig", name)
+    assert (missing.code, f"tenant {name}: not found" in missing.err) == (3, True)
+    await controller.tenant(name)
+    early = await cli("kubeconfig", name)
+    assert (early.code, "does not exist yet" in early.err) == (3, True)
+
+
+async def test_connect_runs_a_command_and_passes_on_its_code(
+    cli: Cli, controller: Controller, plane_config: KubeConfig, name: str
+) -> None:
+    await controller.tenant(name)
+    await controller.plane(name, plane_config.to_yaml())
+    shown = await cli("connect", name, "--", sys.executable, "-c", SHOW)
+    path, mode, content = json.loads(shown.out)
+    assert (mode, content) == (0o600, plane_config.to_yaml().decode())
+    assert not os.path.exists(os.path.dirname(path))
+    assert (await cli("connect", name, "--", "sh", "-c", "exit 7")).code == 7
+    assert (await cli("connect", name, "sh", "-c", "exit 8")).code == 8
+    assert (await cli("connect", name, "--", "sh", "-c", "kill -9 $$")).code == 137
+    unknown = await cli("connect", name, "--", "no-such-program")
+    assert (unknown.code, "no such program" in unknown.err) == (1, True)
+
+
+async def test_connect_without_a_command_opens_the_shell(
+    cli: Cli, controller: Controller, plane_config: KubeConfig, name: str, tmp_path: Path
+) -> None:
+    await controller.tenant(name)
+    await controller.plane(name, plane_config.to_yaml())
+    shell = tmp_path / "shell"
+    shell.write_text('#!/bin/sh\necho "$BULKHEAD_TENANT"\n')
+    shell.chmod(0o755)
+    opened = await cli("connect", name, SHELL=str(shell))
+    assert (opened.code, opened.out) == (0, f"{name}\n")
+    assert f"tenant {name}" in opened.err
+
+
+async def test_a_terminated_connect_leaves_no_kubeconfig(
+    cli: Cli, controller: Controller, host_file: Path, plane_config: KubeConfig, name: str
+) -> None:
+    await controller.tenant(name)
+    await controller.plane(name, plane_config.to_yaml())
+    process = await start(
+        "connect", name, "--", "sh", "-c", 'echo "$KUBECONFIG"; exec sleep 60', environment={"KUBECONFIG": str(host_file)}
+    )
+    assert process.stdout is not None
+    path = (await asyncio.wait_for(process.stdout.readline(), 30)).decode().strip()
+    assert os.path.exists(path)
+    process.send_signal(signal.SIGTERM)
+    assert (await finish(process)).code == 143
+    assert not os.path.exists(os.path.dirname(path))

@@ -1,0 +1,90 @@
+"""The parser, exit codes and errors that need no tenant."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bulkhead
+from bulkhead.cli import connection, main
+from bulkhead.cli.failures import CliError
+from bulkhead.kube.kubeconfig import KubeConfig
+from tests.cli.conftest import Cli, finish, start
+
+
+async def test_help_teaches_by_examples() -> None:
+    done = await finish(await start("--help"))
+    assert done.code == 0
+    for text in ("bulkhead tenant create red --gpus 8", "exit codes:", "4 a wait ran out of time", "kubectl bulkhead"):
+        assert text in done.out
+
+
+async def test_the_version() -> None:
+    assert (await finish(await start("version"))).out == f"bulkhead {bulkhead.__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["tenant"], ["nonsense"], ["tenant", "list", "-o", "xml"]])
+async def test_wrong_usage_is_code_2(arguments: list[str]) -> None:
+    assert (await finish(await start(*arguments))).code == 2
+
+
+def test_help_and_version_load_nothing_heavy() -> None:
+    code = "import sys; from bulkhead.cli.main import main; main(['version']); print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout.split()
+    assert not {"aiohttp", "asyncio", "pydantic", "rich", "yaml", "msgspec"} & set(loaded)
+
+
+def test_as_a_plugin_of_kubectl_it_calls_itself_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/kubectl-bulkhead"])
+    assert main.build_parser([]).prog == "kubectl bulkhead"
+
+
+async def test_a_cluster_without_bulkhead_is_named_as_such(plane_config: KubeConfig, tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_bytes(plane_config.to_yaml())
+    done = await finish(await start("tenant", "list", "--kubeconfig", str(path)))
+    assert (done.code, "Bulkhead is not installed" in done.err) == (1, True)
+
+
+async def test_a_host_that_does_not_answer(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_bytes(KubeConfig(server="https://127.0.0.1:1", token="x").to_yaml())
+    done = await finish(await start("--kubeconfig", str(path), "tenant", "list"))
+    assert (done.code, done.err.count("\n")) == (1, 2)
+    assert "error: the host's API cannot be reached" in done.err
+
+
+async def test_unknown_credentials(cli: Cli, host_config: KubeConfig, tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_bytes(KubeConfig(server=host_config.server, ca=host_config.ca, token="wrong").to_yaml())
+    done = await cli("tenant", "list", "--kubeconfig", str(path))
+    assert (done.code, "does not know these credentials" in done.err) == (1, True)
+
+
+async def test_a_broken_kubeconfig(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text("{")
+    done = await finish(await start("tenant", "list", "--kubeconfig", str(path)))
+    assert (done.code, f"kubeconfig {path}" in done.err) == (1, True)
+
+
+def test_the_order_in_which_kubeconfigs_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    paths = {name: tmp_path / name for name in ("option", "variable", "embedded")}
+    home = tmp_path / "home" / ".kube" / "config"
+    home.parent.mkdir(parents=True)
+    for path in (*paths.values(), home):
+        path.touch()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join([str(tmp_path / "missing"), str(paths["variable"])]))
+    monkeypatch.setattr(connection, "EMBEDDED", paths["embedded"])
+    assert connection.find_kubeconfig(str(paths["option"])) == paths["option"]
+    assert connection.find_kubeconfig(None) == paths["variable"]
+    monkeypatch.delenv("KUBECONFIG")
+    assert connection.find_kubeconfig(None) == home
+    home.unlink()
+    assert connection.find_kubeconfig(None) == paths["embedded"]
+    paths["embedded"].unlink()
+    with pytest.raises(CliError, match="looked at --kubeconfig"):
+        connection.find_kubeconfig(None)

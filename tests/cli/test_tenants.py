@@ -1,0 +1,190 @@
+"""`bulkhead tenant …` against a real API server."""
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bulkhead.api import names
+from bulkhead.api.conditions import ConditionType, Reason
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.kubeconfig import KubeConfig
+from tests.cli.conftest import Cli, Controller, finish, start
+
+GPU = "nvidia.com/gpu"
+
+
+async def test_create_sends_what_the_options_say(cli: Cli, host_client: Client, name: str) -> None:
+    done = await cli(
+        "tenant", "create", name, "--class", "standard", "--gpus", "8", "--admin", "alice", "--admin", "group:ml", "--no-wait"
+    )
+    assert (done.code, done.out) == (0, f"tenant {name} created\n")
+    spec = (await host_client.get(kinds.TENANTS, name))["spec"]
+    assert spec["class"] == "standard"
+    assert spec["quota"]["resources"] == {GPU: {"nominal": 8}}
+    assert spec["access"]["admins"] == [{"kind": "User", "name": "alice"}, {"kind": "Group", "name": "ml"}]
+
+
+async def test_options_lie_over_the_file(cli: Cli, host_client: Client, name: str, tmp_path: Path) -> None:
+    path = tmp_path / "tenant.yaml"
+    quota = {"cohort": "a", "resources": {GPU: {"nominal": 1, "borrowingLimit": 2}}}
+    body = {"apiVersion": names.API_VERSION, "kind": "Tenant", "metadata": {"name": name, "labels": {"team": "x"}}}
+    path.write_text(yaml.safe_dump(body | {"spec": {"class": "standard", "quota": quota}}))
+    done = await cli("tenant", "create", "-f", str(path), "--gpus", "4", "--no-wait")
+    assert done.code == 0, done.err
+    made = await host_client.get(kinds.TENANTS, name)
+    assert made["metadata"]["labels"] == {"team": "x"}
+    assert made["spec"]["quota"]["resources"][GPU] == {"nominal": 4, "borrowingLimit": 2}
+
+
+async def test_create_waits_and_shows_what_for(cli: Cli, controller: Controller, host_client: Client, name: str) -> None:
+    running = asyncio.create_task(cli("tenant", "create", name, "--class", "standard", "--timeout", "50s"))
+    await controller.exists(name)
+    await controller.plane(name)
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "plane-0", "namespace": names.plane_namespace(name)}}
+    await host_client.create(kinds.PODS, pod | {"spec": {"containers": [{"name": "etcd", "image": "x"}]}})
+    waiting = {"name": "etcd", "ready": False, "restartCount": 3, "image": "x", "imageID": ""}
+    waiting["state"] = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+    await host_client.patch(
+        kinds.PODS, "plane-0", {"status": {"containerStatuses": [waiting]}}, names.plane_namespace(name), subresource="status"
+    )
+    await controller.say(name, "False", Reason.WAITING_FOR_PLANE, "etcd is starting", type_=ConditionType.PLANE_READY)
+    await asyncio.sleep(3)
+    await controller.say(name, "True", Reason.READY, "fine", endpoint="https://10.112.0.1:443")
+    done = await running
+    assert done.code == 0, done.err
+    assert "tenant " + name + " is ready at https://10.112.0.1:443" in done.out
+    assert "PlaneReady: WaitingForPlane: etcd is starting" in done.err
+    assert done.err.count("pod plane-0, container etcd: ImagePullBackOff: no such image") == 1
+
+
+async def test_create_gives_up_at_its_deadline_with_the_cause(cli: Cli, name: str) -> None:
+    done = await cli("tenant", "create", name, "--class", "standard", "--timeout", "1s")
+    assert done.code == 4
+    assert f"error: tenant {name}: not ready after 1 s: the controller has not looked at it yet" in done.err
+    assert f"bulkhead tenant describe {name}" in done.err
+
+
+async def test_create_stops_where_waiting_is_hopeless(cli: Cli, controller: Controller, name: str) -> None:
+    running = asyncio.create_task(cli("tenant", "create", name, "--class", "nowhere", "--timeout", "50s"))
+    await controller.exists(name)
+    await controller.say(name, "False", Reason.UNKNOWN_CLASS, "no TenantClass is named 'nowhere'")
+    done = await running
+    assert done.code == 1
+    assert "UnknownClass: no TenantClass is named 'nowhere'" in done.err
+
+
+async def test_an_interrupted_create_says_what_goes_on(cli: Cli, controller: Controller, host_file: Path, name: str) -> None:
+    process = await start("tenant", "create", name, "--class", "standard", environment={"KUBECONFIG": str(host_file)})
+    await controller.exists(name)
+    assert process.stderr is not None
+    await asyncio.wait_for(process.stderr.readline(), 30)
+    process.send_signal(signal.SIGINT)
+    done = await finish(process)
+    assert done.code == 130
+    assert f"tenant {name} goes on in the background" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["Red"], 2, "must be lower-case letters"),
+        (["a" * 253], 2, "253 characters, at most 40"),
+        (["kube-system"], 2, "reserved"),
+        (["red-work"], 2, "must not end in '-work'"),
+        ([], 2, "no name for the tenant"),
+        (["red", "-f", "/nonexistent/x.yaml"], 2, "cannot read /nonexistent/x.yaml"),
+        (["red", "--gpus", "-1"], 2, "not a number of GPUs"),
+        (["red", "--timeout", "soon"], 2, "not a duration"),
+        (["red", "--class", "standard", "--admin", "group:system:masters"], 1, "belong to the platform"),
+    ],
+)
+async def test_create_refuses_in_words(cli: Cli, arguments: list[str], code: int, text: str) -> None:
+    done = await cli("tenant", "create", *arguments)
+    assert (done.code, done.out) == (code, "")
+    assert text in done.err
+
+
+@pytest.mark.parametrize("content", ["[", "kind: Pod\n", "- kind: Tenant\n", "kind: Tenant\nspec: []\nmetadata: x\n", "\x00"])
+async def test_a_file_that_is_no_tenant_is_a_usage_error(cli: Cli, tmp_path: Path, content: str) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(content)
+    assert (await cli("tenant", "create", "-f", str(path))).code == 2
+
+
+async def test_a_typing_error_in_a_field_is_refused(cli: Cli, name: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(
+        f"apiVersion: {names.API_VERSION}\nkind: Tenant\nmetadata: {{name: {name}}}\nspec: {{class: a, qouta: {{}}}}\n"
+    )
+    done = await cli("tenant", "create", "-f", str(path), "--no-wait")
+    assert done.code == 1
+    assert 'unknown field "spec.qouta"' in done.err
+
+
+async def test_creating_twice_is_an_error_with_a_next_step(cli: Cli, controller: Controller, name: str) -> None:
+    await controller.tenant(name)
+    done = await cli("tenant", "create", name, "--class", "standard")
+    assert (done.code, "exists already" in done.err) == (1, True)
+
+
+async def test_list_in_every_form(cli: Cli, controller: Controller, name: str) -> None:
+    await controller.tenant(name, quota={"resources": {GPU: {"nominal": 8}}})
+    await controller.say(
+        name, "True", Reason.READY, "fine", gpus={"used": 3, "limit": 8, "summary": "3/8"}, versions={"kubernetes": "v1.36.3"}
+    )
+    rows = {line.split()[0]: line.split() for line in (await cli("tenant", "list")).out.splitlines()}
+    assert rows["NAME"] == ["NAME", "READY", "MODE", "VERSION", "GPUS", "ENDPOINT", "AGE"]
+    assert rows[name][:6] == [name, "True", "Kubernetes", "v1.36.3", "3/8", "-"]
+    assert "standard" in (await cli("tenant", "list", "-o", "wide")).out
+    as_json = json.loads((await cli("tenant", "list", "-o", "json")).out)
+    as_yaml = yaml.safe_load((await cli("tenant", "list", "-o", "yaml")).out)
+    assert name in {item["metadata"]["name"] for item in as_json["items"]} & {
+        item["metadata"]["name"] for item in as_yaml["items"]
+    }
+
+
+async def test_describe_tells_conditions_and_the_pods_that_were_refused(
+    cli: Cli, controller: Controller, plane_client: Client, namespace: str, name: str
+) -> None:
+    await controller.tenant(name)
+    await controller.plane(name, plane_client.config.to_yaml())
+    await controller.say(name, "True", Reason.READY, "fine \x1b[31mred")
+    limits = {"limits": {GPU: "16"}, "requests": {GPU: "16"}}
+    spec = {"containers": [{"name": "a", "image": "x", "resources": limits}]}
+    await plane_client.create(kinds.PODS, {"metadata": {"name": "greedy", "namespace": namespace}, "spec": spec})
+    refusal = {"type": "PodScheduled", "status": "False", "reason": "QuotaExceeded", "message": "16 asked, 8 of 8 used"}
+    await plane_client.patch(kinds.PODS, "greedy", {"status": {"conditions": [refusal]}}, namespace, subresource="status")
+    done = await cli("tenant", "describe", name)
+    assert done.code == 0, done.err
+    assert "\x1b" not in done.out
+    refused = next(line for line in done.out.splitlines() if f"{namespace}/greedy" in line)
+    assert refused.split()[1:3] == ["16", "QuotaExceeded"]
+    assert "16 asked, 8 of 8 used" in refused
+
+
+async def test_describe_says_that_the_plane_is_silent(
+    cli: Cli, controller: Controller, plane_config: KubeConfig, name: str
+) -> None:
+    await controller.tenant(name)
+    await controller.plane(name, plane_config.with_server("https://127.0.0.1:1").to_yaml())
+    done = await cli("tenant", "describe", name)
+    assert done.code == 0
+    assert "unknown:" in done.out.split("may not run")[1]
+
+
+async def test_delete_asks_waits_and_is_done(cli: Cli, controller: Controller, host_client: Client, name: str) -> None:
+    await controller.tenant(name)
+    await host_client.patch(kinds.TENANTS, name, {"metadata": {"finalizers": [names.TEARDOWN_FINALIZER]}})
+    assert (await cli("tenant", "delete", name)).code == 2
+    late = await cli("tenant", "delete", name, "--yes", "--timeout", "1s")
+    assert (late.code, "still there after 1 s" in late.err) == (4, True)
+    running = asyncio.create_task(cli("tenant", "delete", name, "--yes"))
+    await host_client.patch(kinds.TENANTS, name, {"metadata": {"finalizers": None}})
+    done = await running
+    assert done.code in {0, 3}  # gone before the command looked is fine too
+    assert (await cli("tenant", "delete", name, "--yes")).code == 3

@@ -1,0 +1,109 @@
+"""Warnings out of pods and events: each matter once, and nothing that is settled."""
+
+import io
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from bulkhead.cli.output import Progress, age, plain, table
+from bulkhead.cli.trouble import troubles, unscheduled
+from bulkhead.cli.waiting import current
+
+
+def pod(name: str, *, phase: str = "Pending", **status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "status": {"phase": phase} | status}
+
+
+def event(reason: str, name: str, *, kind: str = "Pod", type_: str = "Warning", message: str = "m") -> dict[str, Any]:
+    subject = {"kind": kind, "name": name}
+    return {"metadata": {"name": "e"}, "type": type_, "reason": reason, "message": message, "involvedObject": subject}
+
+
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+
+
+def test_a_crash_tells_its_exit_code() -> None:
+    container = {
+        "name": "etcd",
+        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
+        "lastState": {"terminated": {"exitCode": 2}},
+    }
+    assert [str(item) for item in troubles([pod("plane-0", containerStatuses=[container])], [])] == [
+        "pod plane-0, container etcd: CrashLoopBackOff: back-off 10s (last exit code 2)"
+    ]
+
+
+def test_a_container_that_is_being_created_is_no_trouble() -> None:
+    container = {"name": "etcd", "state": {"waiting": {"reason": "ContainerCreating"}}}
+    assert troubles([pod("plane-0", containerStatuses=[container])], []) == []
+
+
+def test_the_scheduler_s_event_and_the_pod_s_condition_are_one_matter() -> None:
+    found = troubles([pod("plane-0", conditions=[UNSCHEDULABLE])], [event("FailedScheduling", "plane-0")] * 3)
+    assert [str(item) for item in found] == ["pod plane-0: FailedScheduling: 0/3 nodes"]
+
+
+def test_events_of_other_kinds_count_and_normal_ones_do_not() -> None:
+    found = troubles(
+        [],
+        [event("FailedCreate", "plane", kind="StatefulSet"), event("Pulled", "x"), event("FailedMount", "y", type_="Normal")],
+    )
+    assert [item.subject for item in found] == ["statefulset plane"]
+
+
+def test_events_about_pods_that_run_or_are_gone_are_settled() -> None:
+    events = [event("FailedMount", name) for name in ("runs", "gone", "waits")]
+    kept = current(events, [pod("runs", phase="Running"), pod("waits")])
+    assert [item["involvedObject"]["name"] for item in kept] == ["waits"]
+
+
+def test_unscheduled_pods_and_strange_ones() -> None:
+    assert [item[0]["metadata"]["name"] for item in unscheduled([pod("a"), pod("b", conditions=[UNSCHEDULABLE])])] == ["b"]
+    assert troubles([{}, {"metadata": None, "status": None}], [{}]) == []
+
+
+def test_nothing_from_a_cluster_reaches_the_terminal_raw() -> None:
+    assert plain("a\x1b[2J\r\nb\x07\u202e c") == "a [2J b c"
+    assert len(plain("x" * 9999)) == 400
+
+
+def test_columns_without_a_terminal() -> None:
+    stream = io.StringIO()
+    table(["NAME", "GPUS"], [["red", 3], ["longer-name", None]], stream=stream, indent=1)
+    assert stream.getvalue() == " NAME          GPUS\n red           3\n longer-name   -\n"
+
+
+def test_a_table_on_a_terminal_has_the_same_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    table(["NAME", "READY"], [["red[bold]", "True"]], stream=stream)
+    assert "red[bold]" in stream.getvalue()
+
+
+def test_progress_says_each_state_once() -> None:
+    stream = io.StringIO()
+    with Progress(stream) as progress:
+        for text in ("one", "one", "two"):
+            progress.show(text)
+    assert [line.split("] ")[1] for line in stream.getvalue().splitlines()] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("stamp", "text"),
+    [
+        ("2026-01-01T11:59:01Z", "59s"),
+        ("2026-01-01T11:00:00Z", "60m"),
+        ("2025-12-31T12:00:00Z", "24h"),
+        ("2025-12-01T12:00:00Z", "31d"),
+        ("2027-01-01T00:00:00Z", "0s"),
+        (None, "-"),
+        ("yesterday", "-"),
+    ],
+)
+def test_ages(stamp: str | None, text: str) -> None:
+    assert age(stamp, now=datetime(2026, 1, 1, 12, tzinfo=UTC)) == text
