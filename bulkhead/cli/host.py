@@ -1,0 +1,170 @@
+"""`bulkhead host up|down|status|kubeconfig`: the embedded host from the command line.
+
+Only arguments, printing and exit codes live here; the work is in `bulkhead.hostcluster`.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from bulkhead.hostcluster import cluster, state
+from bulkhead.hostcluster.component import DATA_DIR, HostOptions
+from bulkhead.hostcluster.progress import Reporter
+
+_COLOURS = {"ready": "green", "failed": "red", "stopped": "red", "unhealthy": "yellow", "restarting": "yellow"}
+_INTERRUPTED = 130
+
+
+def _count(text: str, low: int, high: int) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+    if not low <= value <= high:
+        raise argparse.ArgumentTypeError(f"{value} is not between {low} and {high}")
+    return value
+
+
+def _between(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        return _count(text, low, high)
+
+    return parse
+
+
+def _folder(text: str) -> Path:
+    path = Path(text)
+    if not path.is_absolute() or path == Path("/"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not an absolute folder of its own")
+    return path
+
+
+def _add_up(parsers: Any) -> None:
+    defaults = HostOptions()
+    up = parsers.add_parser("up", help="bring the host up, or make sure that it is")
+    up.add_argument("--simulated-nodes", type=_between(0, 5000), default=defaults.simulated_nodes, metavar="N",
+                    help=f"simulated GPU nodes (default {defaults.simulated_nodes})")  # fmt: skip
+    up.add_argument("--gpus-per-node", type=_between(0, 64), default=defaults.gpus_per_node, metavar="N",
+                    help=f"GPUs of every node, the real one included (default {defaults.gpus_per_node})")  # fmt: skip
+    up.add_argument("--nvlink-domain-size", type=_between(1, 1000), default=defaults.nvlink_domain_size, metavar="N",
+                    help=f"simulated nodes per NVLink domain (default {defaults.nvlink_domain_size})")  # fmt: skip
+    up.add_argument("--data-dir", type=_folder, default=DATA_DIR, help=f"where the host keeps its data (default {DATA_DIR})")
+    up.set_defaults(handler=_up)
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add `host` with its subcommands; each sets `handler`, which takes the parsed arguments and returns the exit code."""
+    host = subparsers.add_parser("host", help="the embedded host: a whole cluster on this machine (needs root)")
+    parsers = host.add_subparsers(dest="host_command", required=True, metavar="COMMAND")
+    _add_up(parsers)
+    down = parsers.add_parser("down", help="take the host down and leave nothing of it on the machine")
+    down.add_argument("--keep-data", action="store_true", help="keep the data folder: the next `up` goes on with the same cluster")
+    down.add_argument("--data-dir", type=_folder, default=None, help="the data folder, when the host died and left no state")
+    down.set_defaults(handler=_down)
+    status = parsers.add_parser("status", help="how every component is; exit code 1 when one is not ready")
+    status.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    status.set_defaults(handler=_status)
+    kubeconfig = parsers.add_parser("kubeconfig", help="print the administrator's kubeconfig")
+    kubeconfig.set_defaults(handler=_kubeconfig)
+
+
+def _failed(error: Exception) -> int:
+    Console(stderr=True, highlight=False).print(Text(f"error: {error}", style="red"), soft_wrap=True)
+    return 1
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    options = HostOptions(
+        data_dir=arguments.data_dir, simulated_nodes=arguments.simulated_nodes, gpus_per_node=arguments.gpus_per_node,
+        nvlink_domain_size=arguments.nvlink_domain_size,
+    )  # fmt: skip
+    try:
+        with Reporter() as report:
+            handle = cluster.up(options, report)
+    except (cluster.HostError, RuntimeError, OSError) as error:
+        return _failed(error)
+    print(f"The host is up. KUBECONFIG={handle.kubeconfig}")
+    return 0
+
+
+def _down(arguments: argparse.Namespace) -> int:
+    try:
+        with Reporter() as report:
+            cluster.down(report, data_dir=arguments.data_dir, keep_data=arguments.keep_data)
+    except (cluster.HostError, RuntimeError, OSError) as error:
+        return _failed(error)
+    print("The host is down; nothing of it is left on the machine." if not arguments.keep_data else "The host is down; its data is kept.")
+    return 0
+
+
+def _ago(moment: float) -> str:
+    seconds = int(time.time() - moment) if moment else 0
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s" if moment else "-"
+
+
+def _table(found: state.HostState) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("COMPONENT", "STATE", "PID", "RESTARTS", "SINCE", "LOG"):
+        table.add_column(column, no_wrap=True)
+    for item in found.components:
+        phase = Text(item.phase, style=_COLOURS.get(item.phase, ""))
+        table.add_row(item.name, phase, str(item.pid or "-"), str(item.restarts), _ago(item.since), item.log)
+    return table
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    found = cluster.status()
+    if found is None:
+        print('{"phase": "down"}' if arguments.output == "json" else "The host is down. Start it with `bulkhead host up`.")
+        return 1
+    well = found.phase == "running" and all(item.phase == "ready" for item in found.components)
+    if arguments.output == "json":
+        print(json.dumps(asdict(found), indent=2))
+        return 0 if well else 1
+    console = Console(highlight=False)
+    width = None if console.is_terminal else 200
+    console.print(f"host: {found.phase} (supervisor {found.pid}, started {_ago(found.started)} ago)", width=width)
+    console.print(_table(found), width=width)
+    for item in found.components:
+        if item.detail and item.phase != "ready":
+            console.print(f"{item.name}: {item.detail}", soft_wrap=True, markup=False)
+    if found.error:
+        console.print(found.error, soft_wrap=True, markup=False)
+    return 0 if well else 1
+
+
+def _kubeconfig(_: argparse.Namespace) -> int:
+    found = cluster.status()
+    path = (state.options_from_json(found.options).data_dir if found else DATA_DIR) / "kubeconfig"
+    try:
+        sys.stdout.write(path.read_text())
+    except OSError as error:
+        return _failed(RuntimeError(f"kubeconfig: {error}; is the host up? `bulkhead host up` starts it"))
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The subcommands alone: `python -m bulkhead.cli.host up`."""
+    parser = argparse.ArgumentParser(prog="bulkhead")
+    add_parser(parser.add_subparsers(required=True))
+    arguments = parser.parse_args(["host", *(sys.argv[1:] if argv is None else argv)])
+    try:
+        return int(arguments.handler(arguments))
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())
