@@ -1,0 +1,210 @@
+"""The small pure parts of the syncer's runtime: settings, heads, routes, refusals, patches, references, breaker, probes."""
+
+import contextlib
+import json
+import logging
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bulkhead.kube.errors import ApiError, Forbidden, Unavailable
+from bulkhead.kube.objects import Key
+from bulkhead.work.clock import FakeClock
+from syncer import http1, logs, mergepatch, refusals
+from syncer.caches import Item
+from syncer.http1 import BadRequestError
+from syncer.identity import Recorded, Sighting, judge
+from syncer.massdelete import WINDOW_SECONDS, MassDeleteBreaker
+from syncer.probes import STALL_SECONDS, Heart, Probes
+from syncer.references import ReferenceIndex
+from syncer.settings import Settings, SettingsError, parse
+from syncer.shimroutes import route
+from syncer.translate import Reason, Reference
+
+MINIMAL = {"tenant": "a", "tenantUID": "u", "planeNamespace": "bh-a", "workNamespace": "bh-a-work"}
+
+
+def settings(**more: object) -> Settings:
+    return parse(msgspec.json.encode(MINIMAL | more))
+
+
+def test_settings_have_defaults() -> None:
+    assert settings().shim_port == 10250
+    assert settings(limits={"nvidia.com/gpu": 8}).limits == {"nvidia.com/gpu": 8}
+    assert settings(runtimeClassName=None).runtime_class_name is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"tenants": "typo"},
+        {"tenant": "Upper"},
+        {"shimPort": 0},
+        {"massDeleteLimit": 0},
+        {"podSecurity": "none"},
+        {"tokenSeconds": 10},
+        {"nodes": {"selectors": {}}},
+        {"limits": {"x": -1}},
+    ],
+)
+def test_wrong_settings_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(SettingsError):
+        settings(**wrong)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /a%2e%2e/b HTTP/1.1\r\n\r\n",
+        b"GET /a//b HTTP/1.1\r\n\r\n",
+        b"GET /a/../b HTTP/1.1\r\n\r\n",
+        b"GET /a;b HTTP/1.1\r\n\r\n",
+        b"GET http://host/a HTTP/1.1\r\n\r\n",
+        b"GET /a HTTP/1.0\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nX: a\nInjected: b\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nContent-Length: 5\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"GET /a?b=%ff%fe HTTP/1.1\r\n\r\n",
+        b"BREW /a HTTP/1.1\r\n\r\n",
+        b"GET /\xc3\xa4 HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_heads_that_are_not_plain_are_refused(head: bytes) -> None:
+    with pytest.raises(BadRequestError):
+        http1.parse_head(head)
+
+
+@given(st.binary(max_size=300))
+def test_no_head_crashes_the_parser(raw: bytes) -> None:
+    with contextlib.suppress(BadRequestError):
+        route(http1.parse_head(raw + b"\r\n\r\n"))
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/containerLogs/ns/web/main?follow=true&follow=false",
+        "/containerLogs/ns/web/main?insecureSkipTLSVerifyBackend=true",
+        "/containerLogs/ns/web/main?tailLines=-1",
+        "/exec/ns/web/main?command=sh&container=other",
+        "/exec/ns/web/main",
+        "/attach/ns/web/main?command=sh",
+        "/portForward/ns/web?ports=0",
+        "/portForward/ns/web?ports=70000",
+        "/portForward/ns/Web",
+    ],
+)
+def test_parameters_that_are_not_listed_are_refused(target: str) -> None:
+    head = f"GET {target} HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    with pytest.raises(BadRequestError):
+        route(http1.parse_head(head.encode()))
+
+
+def test_quota_refusals_name_quota_use_and_request() -> None:
+    text = (
+        'pods "web-0123456789abcdef0123456789abcdef" is forbidden: exceeded quota: tenant-quota, '
+        "requested: requests.nvidia.com/gpu=4, used: requests.nvidia.com/gpu=14, limited: requests.nvidia.com/gpu=16"
+    )
+    refused = refusals.explain(Forbidden(403, "Forbidden", text), "web")
+    assert refused is not None
+    assert refused.reason is Reason.QUOTA_EXCEEDED
+    assert "tenant-quota" in refused.message
+    assert "asked for 4 nvidia.com/gpu, 14 of 16 are in use" in refused.message
+
+
+def test_other_refusals_hide_host_names() -> None:
+    text = 'pods "web-0123456789abcdef0123456789abcdef" is forbidden: policy denied it in namespace "bh-a-work"'
+    refused = refusals.explain(Forbidden(403, "Forbidden", text), "web")
+    assert refused is not None
+    assert refused.reason is Reason.HOST_REFUSED
+    assert "0123456789abcdef" not in refused.message
+    assert "bh-a-work" not in refused.message
+
+
+def test_trouble_is_no_refusal() -> None:
+    assert refusals.explain(Unavailable(503, "", "down"), "web") is None
+    assert refusals.explain(ApiError(500, "", "broken"), "web") is None
+
+
+json_values = st.recursive(
+    st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=10,
+)
+json_objects = st.dictionaries(st.text(max_size=3), json_values, max_size=4)
+
+
+def merged(target: dict[str, object], patch: dict[str, object]) -> dict[str, object]:
+    result = dict(target)
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        elif isinstance(value, dict):
+            held = result.get(name)
+            result[name] = merged(held if isinstance(held, dict) else {}, value)
+        else:
+            result[name] = value
+    return result
+
+
+@given(json_objects, json_objects)
+def test_a_merge_patch_leads_from_old_to_new(old: dict[str, object], new: dict[str, object]) -> None:
+    assert merged(old, mergepatch.between(old, new)) == new
+    assert mergepatch.between(new, new) == {}
+
+
+def test_references_come_with_the_first_and_go_with_the_last() -> None:
+    index = ReferenceIndex()
+    wanted = [Reference("ConfigMap", "ns", "c")]
+    one, two, item = Key("ns", "one"), Key("ns", "two"), Item("ConfigMap", Key("ns", "c"))
+    assert index.set(one, wanted) == (frozenset({item}), frozenset())
+    assert index.set(two, wanted) == (frozenset(), frozenset())
+    assert index.forget(one) == frozenset()
+    assert index.refers("ConfigMap", Key("ns", "c"))
+    assert index.set(two, []) == (frozenset(), frozenset({item}))
+    assert not index.refers("ConfigMap", Key("ns", "c"))
+    assert index.forget(two) == frozenset()
+
+
+def test_identity_is_judged() -> None:
+    known = Recorded("uid", 100)
+    assert judge(known, Sighting("uid", 100)) == ""
+    assert "identity" in judge(known, Sighting("other", 200))
+    assert "back in time" in judge(known, Sighting("uid", 99))
+    assert judge(Recorded("uid", 1, "kept"), Sighting("uid", 200)) == "kept"
+
+
+def test_the_breaker_opens_at_the_limit_and_stays() -> None:
+    clock = FakeClock()
+    breaker = MassDeleteBreaker(2, clock)
+    assert breaker.allow()
+    clock.advance(WINDOW_SECONDS + 1)
+    assert breaker.allow()
+    assert breaker.allow()
+    assert not breaker.allow()
+    clock.advance(WINDOW_SECONDS * 10)
+    assert not breaker.allow()
+    breaker.reset()
+    assert breaker.allow()
+
+
+def test_a_stalled_loop_is_not_alive() -> None:
+    clock = FakeClock()
+    probes = Probes(Heart(clock), lambda: ["host Pod"])
+    assert probes.respond("GET", "/livez").startswith(b"HTTP/1.1 200")
+    assert b"host Pod" in probes.respond("GET", "/readyz")
+    assert probes.respond("GET", "/readyz").startswith(b"HTTP/1.1 503")
+    assert b"bulkhead_syncer_reconcile_total" in probes.respond("GET", "/metrics")
+    assert probes.respond("POST", "/livez").startswith(b"HTTP/1.1 405")
+    clock.advance(STALL_SECONDS)
+    assert probes.respond("GET", "/livez").startswith(b"HTTP/1.1 503")
+
+
+def test_logs_are_json_with_tenant_and_object() -> None:
+    record = logging.makeLogRecord({"msg": "hello %s", "args": ("you",), "levelno": 20, "levelname": "INFO", "name": "syncer"})
+    record.__dict__.update(logs.about("Pod", Key("ns", "web"), why="test"))
+    line = json.loads(logs._Json("acme").format(record))
+    assert (line["tenant"], line["kind"], line["object"], line["message"]) == ("acme", "Pod", "ns/web", "hello you")

@@ -1,0 +1,193 @@
+"""The kubelet shim over real TLS: who gets in, what is passed on, and what never is."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.objects import Key, Obj
+from syncer.shim import Shim, Target, tls_context
+from tests.apiserver.pki import Authority
+
+VIRTUAL: Obj = {
+    "metadata": {"namespace": "ns", "name": "web", "uid": "u-1"},
+    "spec": {"containers": [{"name": "main"}], "initContainers": [{"name": "init"}]},
+}
+WEBSOCKET = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\nSec-WebSocket-Version: 13\r\n"
+
+
+@dataclass
+class Upstream:
+    """The host's API server, as far as the shim goes: notes requests, answers logs, echoes upgrades, refuses the rest."""
+
+    port: int = 0
+    requests: list[str] = field(default_factory=list)
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        self.requests.append(head)
+        if "/log?" in head.split("\r\n")[0]:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n\r\nline1\nline2\n")
+        elif "upgrade: websocket" in head.lower():
+            writer.write(
+                b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nX-Secret: host\r\n\r\n"
+            )
+            await writer.drain()
+            while chunk := await reader.read(1024):
+                writer.write(chunk.upper())
+                await writer.drain()
+        else:
+            body = b'{"kind":"Status","status":"Failure","message":"pods \\"web-' + b"a" * 32 + b'\\" is gone","code":404}'
+            writer.write(
+                b"HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+            )
+        await writer.drain()
+        writer.close()
+
+
+@dataclass
+class Bench:
+    port: int
+    shim: Shim
+    upstream: Upstream
+    tls: ssl.SSLContext
+    stranger: ssl.SSLContext
+
+    async def ask(self, head: str, *, tls: ssl.SSLContext | None = None) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=tls or self.tls)
+        writer.write(head.encode())
+        await writer.drain()
+        async with asyncio.timeout(10):
+            answer = await reader.read()
+        writer.close()
+        return answer
+
+
+def client_context(authority: Authority, server: Authority, folder: Path, name: str) -> ssl.SSLContext:
+    cert, key = authority.issue(name)
+    (folder / f"{name}.pem").write_bytes(cert + key)
+    context = ssl.create_default_context(cadata=server.pem.decode())
+    context.load_cert_chain(folder / f"{name}.pem")
+    return context
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    serving, kubelet, other = Authority("serving"), Authority("kubelet"), Authority("other")
+    cert, key = serving.issue("shim", addresses=("127.0.0.1",))
+    (tmp_path / "shim.crt").write_bytes(cert)
+    (tmp_path / "shim.key").write_bytes(key)
+    (tmp_path / "shim-client-ca.crt").write_bytes(kubelet.pem)
+    host_cert, host_key = serving.issue("host", addresses=("127.0.0.1",))
+    (tmp_path / "host.pem").write_bytes(host_cert + host_key)
+    host_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    host_tls.load_cert_chain(tmp_path / "host.pem")
+    upstream = Upstream()
+    server = await asyncio.start_server(upstream.answer, "127.0.0.1", 0, ssl=host_tls)
+    upstream.port = server.sockets[0].getsockname()[1]
+    config = KubeConfig(server=f"https://127.0.0.1:{upstream.port}", ca=serving.pem, token="host-token")
+
+    def lookup(key: Key) -> Target | None:
+        return Target(VIRTUAL, Key("work", "web-host")) if key == Key("ns", "web") else None
+
+    async with Client(config, user_agent="shim", field_manager="shim") as client:
+        shim = Shim(client, lookup, streams=2)
+        listener = await asyncio.start_server(shim._accept, "127.0.0.1", 0, ssl=tls_context(tmp_path), limit=65536)
+        port = listener.sockets[0].getsockname()[1]
+        good = client_context(kubelet, serving, tmp_path, "apiserver")
+        bad = client_context(other, serving, tmp_path, "stranger")
+        try:
+            yield Bench(port, shim, upstream, good, bad)
+        finally:
+            listener.close()
+            server.close()
+
+
+async def test_logs_come_from_the_host_pod_with_our_credentials(bench: Bench) -> None:
+    head = "GET /containerLogs/ns/web/main?follow=false&tailLines=5 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer tenant\r\n\r\n"
+    answer = await bench.ask(head)
+    assert answer.startswith(b"HTTP/1.1 200 OK")
+    assert b"line1\nline2\n" in answer
+    assert answer.endswith(b"0\r\n\r\n")
+    asked = bench.upstream.requests[0]
+    assert asked.startswith("GET /api/v1/namespaces/work/pods/web-host/log?")
+    assert "container=main" in asked
+    assert "Bearer host-token" in asked
+    assert "tenant" not in asked
+
+
+async def test_exec_is_spliced_and_its_names_are_rewritten(bench: Bench) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", bench.port, ssl=bench.tls)
+    target = "/exec/ns/web/u-1/main?command=sh&command=-c&input=1&output=1&tty=0"
+    writer.write(f"POST {target} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer tenant\r\n{WEBSOCKET}\r\n".encode())
+    async with asyncio.timeout(10):
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"hello")
+        assert await reader.readexactly(5) == b"HELLO"
+    writer.close()
+    assert head.startswith(b"HTTP/1.1 101")
+    assert b"X-Secret" not in head
+    asked = bench.upstream.requests[0]
+    query = asked.split(" ")[1]
+    assert query.startswith("/api/v1/namespaces/work/pods/web-host/exec?")
+    for part in ("command=sh&command=-c", "stdin=true", "stdout=true", "stderr=false", "tty=false", "container=main"):
+        assert part in query
+    assert "Bearer tenant" not in asked
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("/containerLogs/ns/other/main", 404),
+        ("/containerLogs/ns/web/sidecar", 404),
+        ("/containerLogs/ns/web/main/extra", 404),
+        ("/containerLogs/ns/web/..%2fx", 400),
+        ("/exec/ns/web/other-uid/main?command=sh", 404),
+        ("/pods", 404),
+        ("/runningpods", 404),
+        ("/metrics/cadvisor", 404),
+        ("/stats/summary", 404),
+        ("/configz", 404),
+        ("/run/ns/web/main", 404),
+        ("/healthz", 200),
+    ],
+)
+async def test_only_listed_paths_exist(bench: Bench, target: str, status: int) -> None:
+    extra = WEBSOCKET if target.startswith("/exec") else ""
+    answer = await bench.ask(f"GET {target} HTTP/1.1\r\nHost: x\r\n{extra}\r\n")
+    assert int(answer.split(b" ")[1]) == status
+    assert bench.upstream.requests == []
+
+
+async def test_a_refusal_of_the_host_names_nothing_of_it(bench: Bench) -> None:
+    spdy = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
+    answer = await bench.ask(f"POST /portForward/ns/web HTTP/1.1\r\nHost: x\r\n{spdy}\r\n")
+    assert answer.startswith(b"HTTP/1.1 404")
+    assert b"a" * 32 not in answer
+
+
+async def test_a_stranger_does_not_get_in(bench: Bench) -> None:
+    answer = b""
+    with contextlib.suppress(ssl.SSLError, ConnectionError):
+        answer = await bench.ask("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", tls=bench.stranger)
+    assert answer == b""
+    assert bench.upstream.requests == []
+
+
+async def test_streams_are_capped(bench: Bench) -> None:
+    head = f"GET /exec/ns/web/main?command=sh HTTP/1.1\r\nHost: x\r\n{WEBSOCKET}\r\n"
+    held = []
+    for _ in range(2):
+        reader, writer = await asyncio.open_connection("127.0.0.1", bench.port, ssl=bench.tls)
+        writer.write(head.encode())
+        await reader.readuntil(b"\r\n\r\n")
+        held.append(writer)
+    assert (await bench.ask(head)).startswith(b"HTTP/1.1 429")
+    for writer in held:
+        writer.close()
