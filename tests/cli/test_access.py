@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import signal
 import stat
 import sys
@@ -12,6 +11,10 @@ from bulkhead.kube.kubeconfig import KubeConfig
 from tests.cli.conftest import Cli, Controller, finish, start
 
 SHOW = "import os, json; p = os.environ['KUBECONFIG']; print(json.dumps([p, os.stat(p).st_mode & 0o777, open(p).read()]))"
+
+
+def there(path: str | Path) -> bool:
+    return Path(path).exists()
 
 
 async def test_the_kubeconfig_is_printed_or_written_for_its_owner_only(
@@ -44,7 +47,7 @@ async def test_connect_runs_a_command_and_passes_on_its_code(
     shown = await cli("connect", name, "--", sys.executable, "-c", SHOW)
     path, mode, content = json.loads(shown.out)
     assert (mode, content) == (0o600, plane_config.to_yaml().decode())
-    assert not os.path.exists(os.path.dirname(path))
+    assert not there(Path(path).parent)
     assert (await cli("connect", name, "--", "sh", "-c", "exit 7")).code == 7
     assert (await cli("connect", name, "sh", "-c", "exit 8")).code == 8
     assert (await cli("connect", name, "--", "sh", "-c", "kill -9 $$")).code == 137
@@ -75,7 +78,7 @@ async def test_a_terminated_connect_leaves_no_kubeconfig(
     )
     assert process.stdout is not None
     path = (await asyncio.wait_for(process.stdout.readline(), 30)).decode().strip()
-    assert os.path.exists(path)
+    assert there(path)
     process.send_signal(signal.SIGTERM)
     assert (await finish(process)).code == 143
-    assert not os.path.exists(os.path.dirname(path))
+    assert not there(Path(path).parent)
