@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = build_parser(arguments)
     options = parser.parse_args(arguments)
     try:
-        return int(options.run(options) or 0)
+        return int(options.handler(options) or 0)
     except CliError as error:
         return _fail(error)
     except KeyboardInterrupt:

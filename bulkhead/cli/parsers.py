@@ -47,7 +47,7 @@ def add_tenant(commands: Commands, shared: argparse.ArgumentParser) -> None:
 
     listing = actions.add_parser("list", aliases=["ls"], parents=[shared], help="list tenants", description="List tenants.")
     listing.add_argument("-o", "--output", choices=["table", "wide", "json", "yaml"], default="table", help="form of the list")
-    listing.set_defaults(run=_later("tenants", "list_tenants"))
+    listing.set_defaults(handler=_later("tenants", "list_tenants"))
 
     describe = actions.add_parser(
         "describe",
@@ -57,7 +57,7 @@ def add_tenant(commands: Commands, shared: argparse.ArgumentParser) -> None:
         "and which of its own pods may not run and why.",
     )
     describe.add_argument("name", metavar="NAME", help="the tenant")
-    describe.set_defaults(run=_later("description", "describe_tenant"))
+    describe.set_defaults(handler=_later("description", "describe_tenant"))
 
     delete = actions.add_parser(
         "delete",
@@ -68,7 +68,7 @@ def add_tenant(commands: Commands, shared: argparse.ArgumentParser) -> None:
     delete.add_argument("name", metavar="NAME", help="the tenant")
     delete.add_argument("-y", "--yes", action="store_true", help="do not ask")
     _add_wait(delete, "until it is gone")
-    delete.set_defaults(run=_later("tenants", "delete_tenant"))
+    delete.set_defaults(handler=_later("tenants", "delete_tenant"))
 
 
 def _add_create(actions: Commands, shared: argparse.ArgumentParser) -> None:
@@ -98,7 +98,7 @@ def _add_create(actions: Commands, shared: argparse.ArgumentParser) -> None:
         help="a user, or group:NAME, with full rights inside; may be repeated",
     )
     _add_wait(create, "until it is ready")
-    create.set_defaults(run=_later("tenants", "create_tenant"))
+    create.set_defaults(handler=_later("tenants", "create_tenant"))
 
 
 def _add_wait(parser: argparse.ArgumentParser, what: str) -> None:
@@ -116,7 +116,7 @@ def add_kubeconfig(commands: Commands, shared: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("tenant", metavar="TENANT", help="the tenant")
     parser.add_argument("-o", "--output", metavar="FILE", default="-", help="where to write it; - is stdout, the default")
-    parser.set_defaults(run=_later("access", "print_kubeconfig"))
+    parser.set_defaults(handler=_later("access", "print_kubeconfig"))
 
 
 def add_connect(commands: Commands, shared: argparse.ArgumentParser) -> None:
@@ -132,7 +132,7 @@ def add_connect(commands: Commands, shared: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("tenant", metavar="TENANT", help="the tenant")
     parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="what to run; your shell unless given")
-    parser.set_defaults(run=_later("access", "connect"))
+    parser.set_defaults(handler=_later("access", "connect"))
 
 
 def add_version(commands: Commands, shared: argparse.ArgumentParser) -> None:
@@ -140,7 +140,7 @@ def add_version(commands: Commands, shared: argparse.ArgumentParser) -> None:
     parser = commands.add_parser(
         "version", parents=[shared], help="print the versions", description="Print this command's version."
     )
-    parser.set_defaults(run=_version)
+    parser.set_defaults(handler=_version)
 
 
 def _version(_options: argparse.Namespace) -> int:
