@@ -31,10 +31,12 @@ def at(obj: Any, path: str) -> Any:
     """The value at a path of the rows: parts by '.', a '~' stands for a dot inside a key."""
     for part in path.split("."):
         key = part.replace("~", ".")
-        if isinstance(obj, list):
+        if isinstance(obj, dict):
+            obj = obj.get(key)
+        elif isinstance(obj, list):
             obj = obj[int(key)]
         else:
-            obj = obj.get(key) if isinstance(obj, dict) else None
+            return None
     return obj
 
 
@@ -70,7 +72,9 @@ def test_honest_twin(name: str) -> None:
     assert translate(ROWS[name]["twin"])
 
 
-@pytest.mark.parametrize("name", [name for name in REFUSED if "container" in ROWS[name] and "resources" not in ROWS[name]["container"]])
+@pytest.mark.parametrize(
+    "name", [name for name in REFUSED if "container" in ROWS[name] and "resources" not in ROWS[name]["container"]]
+)
 def test_refused_as_ephemeral_container_too(name: str) -> None:
     """A running pod cannot gain by an ephemeral container what it was refused at creation."""
     row = ROWS[name]

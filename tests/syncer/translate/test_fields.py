@@ -59,7 +59,9 @@ def test_every_status_field_is_decided() -> None:
     assert sorted(decided) == FIELDS["PodStatus"]
 
 
-@pytest.mark.parametrize(("path", "prefix"), [("api/v1", "io.k8s.api.core.v1"), ("apis/discovery.k8s.io/v1", "io.k8s.api.discovery.v1")])
+@pytest.mark.parametrize(
+    ("path", "prefix"), [("api/v1", "io.k8s.api.core.v1"), ("apis/discovery.k8s.io/v1", "io.k8s.api.discovery.v1")]
+)
 async def test_the_api_server_has_no_other_fields(host_client: Client, path: str, prefix: str) -> None:
     """The list is what a real kube-apiserver serves: a new version that adds a field is noticed here."""
     schemas = json.loads(await host_client.get_raw(f"/openapi/v3/{path}"))["components"]["schemas"]

@@ -1,0 +1,142 @@
+"""What is patched on host objects that exist, and that nothing is where nothing differs."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from syncer.translate import Obj, diff
+from syncer.translate.pod import ephemeral_containers, to_host
+from syncer.translate.registry import KINDS
+from tests.syncer.translate import golden, samples
+
+
+def there(desired: Obj) -> Obj:
+    """The object as the host's API server keeps it: an identity and other people's additions."""
+    actual = copy.deepcopy(desired)
+    actual["metadata"] |= {"uid": "host-uid", "resourceVersion": "9"}
+    actual["metadata"]["labels"]["topology.kubernetes.io/zone"] = "a"
+    actual["metadata"]["annotations"]["webhook.example.com/seen"] = "yes"
+    return actual
+
+
+def patches(own: Obj, actual: Obj, view: Any = None) -> list[tuple[str | None, Obj]]:
+    found = diff.pod_patches(to_host(own, samples.view(view)), actual, ephemeral_containers(own, samples.view(view)))
+    assert all(patch.body["metadata"]["uid"] == "host-uid" for patch in found)
+    return [(patch.subresource, patch.body) for patch in found]
+
+
+@pytest.mark.parametrize("name", dict(golden.cases()))
+def test_nothing_to_do(name: str) -> None:
+    desired = samples.load(golden.host_file(dict(golden.cases())[name]))
+    if "refused" in desired:
+        return
+    if desired["kind"] == "Pod":
+        assert diff.pod_patches(desired, there(desired)) == ()
+    else:
+        assert diff.object_patch(desired, there(desired)) is None
+
+
+def test_host_defaults_and_sidecars_are_left_alone() -> None:
+    own = samples.pod()
+    actual = there(to_host(own, samples.VIEW))
+    actual["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1"}}
+    actual["spec"]["containers"].append({"name": "istio-proxy", "image": "p"})
+    actual["spec"]["tolerations"].append({"key": "added.by/webhook", "operator": "Exists"})
+    actual["spec"]["nodeName"] = "gpu-a"
+    assert patches(own, actual) == []
+
+
+def test_labels_and_annotations_follow_and_leave() -> None:
+    actual = there(to_host(samples.pod(metadata={"labels": {"app": "web", "old": "x"}}), samples.VIEW))
+    ((_, body),) = patches(samples.pod(metadata={"labels": {"app": "api"}}), actual)
+    assert body["metadata"]["labels"] == {"app": "api", "old": None}
+    assert set(body["metadata"]["annotations"]) == {"bulkhead.dev/applied"}
+
+
+def test_namespace_labels_follow() -> None:
+    actual = there(to_host(samples.pod(), samples.VIEW))
+    ((_, body),) = patches(samples.pod(), actual, {"namespace_labels": {"team": {"stage": "live"}}})
+    assert list(body["metadata"]["labels"].values()) == ["live"]
+
+
+def test_a_marker_that_someone_removed_returns() -> None:
+    actual = there(to_host(samples.pod(), samples.VIEW))
+    del actual["metadata"]["labels"]["bulkhead.dev/tenant"]
+    ((_, body),) = patches(samples.pod(), actual)
+    assert body["metadata"]["labels"] == {"bulkhead.dev/tenant": "red"}
+
+
+def test_image_deadline_and_tolerations() -> None:
+    own = samples.pod({"tolerations": [{"key": "a", "operator": "Exists"}], "activeDeadlineSeconds": 60})
+    actual = there(to_host(samples.pod({"tolerations": [{"key": "b", "operator": "Exists"}]}), samples.VIEW))
+    own["spec"]["containers"][0]["image"] = "new"
+    ((subresource, body),) = patches(own, actual)
+    assert subresource is None
+    assert body["spec"]["containers"] == [{"name": "main", "image": "new"}]
+    assert body["spec"]["activeDeadlineSeconds"] == 60
+    assert [entry["key"] for entry in body["spec"]["tolerations"]] == ["nvidia.com/gpu", "b", "a"]
+
+
+def test_a_deadline_is_never_lengthened() -> None:
+    actual = there(to_host(samples.pod({"activeDeadlineSeconds": 10}), samples.VIEW))
+    assert patches(samples.pod({"activeDeadlineSeconds": 60}), actual) == []
+
+
+def test_only_the_tenants_gates_are_removed() -> None:
+    gated = samples.container(resources={"limits": {"nvidia.com/gpu": 1}})
+    gated["spec"]["schedulingGates"] = [{"name": "wait"}]
+    view = {"accelerator_gate": "bulkhead.dev/accelerators"}
+    actual = there(to_host(gated, samples.view(view)))
+    del gated["spec"]["schedulingGates"]
+    ((_, body),) = patches(gated, actual)  # the gate of the platform is no longer wanted either, and yet stays
+    assert body["spec"]["schedulingGates"] == [{"name": "wait", "$patch": "delete"}]
+    actual["spec"]["schedulingGates"] = []
+    assert patches(gated, actual, view) == []  # and one that the ledger lifted does not come back
+
+
+def test_ephemeral_containers_and_resize_have_their_own_paths() -> None:
+    own = samples.container(resources={"requests": {"cpu": "1", "memory": "1Gi"}})
+    actual = there(to_host(own, samples.VIEW))
+    own["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "2", "memory": "1024Mi"}
+    own["spec"]["ephemeralContainers"] = [{"name": "debug", "image": "d", "targetContainerName": "main"}]
+    (resize, added) = patches(own, actual)
+    assert resize[0] == "resize"
+    assert resize[1]["spec"]["containers"] == [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]
+    assert added[0] == "ephemeralcontainers"
+    assert [entry["name"] for entry in added[1]["spec"]["ephemeralContainers"]] == ["debug"]
+
+
+def host(kind: str, **fields: Any) -> Obj:
+    own = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "a", "namespace": "team", "uid": "u"}, **fields}
+    return KINDS[kind].to_host(own, samples.VIEW)
+
+
+def test_data_is_patched_by_key() -> None:
+    actual = there(host("ConfigMap", data={"a": "1", "b": "2"}))
+    found = diff.object_patch(host("ConfigMap", data={"a": "1", "c": "3"}), actual)
+    assert found is not None
+    assert found.body["data"] == {"b": None, "c": "3"}
+    assert found.content_type == diff.MERGE
+
+
+def test_services_ignore_defaulting_and_follow_selectors() -> None:
+    spec: Obj = {"clusterIP": "10.112.4.50", "ports": [{"port": 80}], "selector": {"app": "a"}}
+    actual = there(host("Service", spec=spec))
+    actual["spec"] |= {"sessionAffinity": "None", "ipFamilies": ["IPv4"], "internalTrafficPolicy": "Cluster"}
+    actual["spec"]["ports"] = [{"port": 80, "protocol": "TCP", "targetPort": 80}]
+    assert diff.object_patch(host("Service", spec=spec), actual) is None
+    found = diff.object_patch(host("Service", spec={**spec, "selector": {"app": "b"}}), actual)
+    assert found is not None
+    assert found.body["spec"] == {"selector": {"app": "b"}}
+    found = diff.object_patch(host("Service", spec={**spec, "selector": {}}), actual)
+    assert found is not None
+    assert found.body["spec"] == {"selector": None}
+
+
+def test_what_cannot_change_is_made_anew() -> None:
+    actual = there(host("Service", spec={"clusterIP": "10.112.4.50"}))
+    with pytest.raises(diff.Recreate):
+        diff.object_patch(host("Service", spec={"clusterIP": "10.112.4.51"}), actual)
+    with pytest.raises(diff.Recreate):
+        diff.object_patch(host("Secret", type="kubernetes.io/tls"), there(host("Secret", type="Opaque")))

@@ -1,0 +1,204 @@
+"""Nodes and events as tenants see them, tokens, and the way back from a host object."""
+
+import base64
+import copy
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bulkhead.api import labels as marks
+from syncer.translate import Obj, Reference, event, mirrored, node, origin, references, tokens
+from syncer.translate.endpointslice import to_host as slice_to_host
+from syncer.translate.pod import to_host
+from tests.syncer.translate import samples
+
+GPU = "nvidia.com/gpu"
+
+
+def host_node(name: str, gpus: int, **more: Any) -> Obj:
+    resources = {"cpu": "64", "memory": "512Gi", "pods": "110", GPU: str(gpus), "rdma/hca": "8"}
+    return {
+        "metadata": {"name": name, "labels": {"secret.example/x": "y", marks.GPU_COUNT: str(gpus), marks.ZONE: "a"}},
+        "spec": {"providerID": "cloud://x", **more},
+        "status": {
+            "capacity": resources,
+            "allocatable": resources,
+            "addresses": [{"type": "InternalIP", "address": "172.31.255.1"}],
+            "conditions": [{"type": "Ready", "status": "True"}, {"type": "Weird", "status": "True"}],
+            "nodeInfo": {"machineID": "m", "kubeletVersion": "v1.36.3", "operatingSystem": "linux", "architecture": "amd64"},
+            "images": [{"names": ["secret/image"]}],
+        },
+    }
+
+
+_COUNTS = st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), st.integers(0, 16), max_size=4)
+
+
+@given(_COUNTS, st.integers(-1, 40), _COUNTS)
+def test_a_tenant_never_sees_more_than_its_limit(has: dict[str, int], limit: int, used: dict[str, int]) -> None:
+    nodes = [host_node(name, count) for name, count in has.items()]
+    taken = {name: {GPU: count} for name, count in used.items()}
+    shares = node.gpu_shares(nodes, {GPU: limit}, taken)
+    assert sum(share[GPU] for share in shares.values()) == min(max(0, limit), sum(has.values()))
+    assert all(0 <= shares[name][GPU] <= has[name] for name in has)
+    assert shares == node.gpu_shares(list(reversed(nodes)), {GPU: limit}, taken)
+    if sum(min(used.get(name, 0), has[name]) for name in has) <= limit:
+        assert all(shares[name][GPU] >= min(used.get(name, 0), has[name]) for name in has)
+
+
+def test_a_node_shows_what_scheduling_needs_and_no_more() -> None:
+    taints = [
+        {"key": GPU, "effect": "NoSchedule"},
+        {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "x"},
+        {"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"},
+    ]
+    found = node.to_virtual(host_node("gpu-a", 8, taints=taints, unschedulable=True), samples.VIEW, {GPU: 3})
+    assert found["metadata"] == {
+        "name": "gpu-a",
+        "labels": {"kubernetes.io/hostname": "gpu-a", marks.GPU_COUNT: "3", marks.ZONE: "a", marks.PLATFORM: "true"},
+    }
+    assert found["spec"] == {
+        "taints": [{"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}],
+        "unschedulable": True,
+    }
+    assert found["status"]["allocatable"] == {"cpu": "64", "memory": "512Gi", "pods": "110", GPU: "3"}
+    assert found["status"]["addresses"][0] == {"type": "InternalIP", "address": "10.112.4.11"}
+    assert found["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
+    assert [entry["type"] for entry in found["status"]["conditions"]] == ["Ready"]
+    assert "secret" not in str(found)
+    assert found["status"]["nodeInfo"]["machineID"] == ""
+
+
+def test_use_counts_bound_pods_that_run() -> None:
+    def pod(where: str, phase: str, **spec: Any) -> Obj:
+        return {"spec": {"nodeName": where, **spec}, "status": {"phase": phase}}
+
+    two = [{"resources": {"limits": {GPU: "2"}}}]
+    init = [{"resources": {"limits": {GPU: "1"}}, "restartPolicy": "Always"}, {"resources": {"limits": {GPU: "4"}}}]
+    pods = [pod("a", "Running", containers=two), pod("a", "Succeeded", containers=two), pod("", "Pending", containers=two)]
+    pods.append(pod("b", "Pending", containers=two, initContainers=init))
+    assert node.used_by(pods, [GPU]) == {"a": {GPU: 2}, "b": {GPU: 5}}
+
+
+def test_an_event_is_about_the_virtual_object() -> None:
+    own = samples.pod()
+    host = to_host(own, samples.VIEW)
+    name = host["metadata"]["name"]
+    host_event = {
+        "metadata": {"name": f"{name}.17ab", "namespace": "bh-red-work"},
+        "involvedObject": {"kind": "Pod", "name": name, "uid": "host-uid", "fieldPath": "spec.containers{main}"},
+        "reason": "FailedScheduling",
+        "message": f"bh-red-work/{name} cannot be scheduled",
+        "source": {"component": "kubelet", "host": "gpu-a"},
+        "type": "Warning",
+        "count": 3,
+        "firstTimestamp": "2026-01-01T00:00:00Z",
+    }
+    assert event.involved(host_event) == ("Pod", name)
+    found = event.to_virtual(host_event, own, samples.VIEW)
+    assert found["metadata"]["name"].startswith("web-0.")
+    assert found["message"] == "team/web-0 cannot be scheduled"
+    assert found["involvedObject"] == {
+        "apiVersion": "v1", "kind": "Pod", "namespace": "team", "name": "web-0", "uid": own["metadata"]["uid"],
+        "fieldPath": "spec.containers{main}",
+    }  # fmt: skip
+    assert found["source"] == {"component": "kubelet", "host": "gpu-a"}
+    assert "bh-red" not in str(found)
+    assert "host-uid" not in str(found)
+    assert event.involved({"involvedObject": {"kind": "Node", "name": "gpu-a"}}) == ("", "")
+
+
+def test_the_way_back_is_proven_by_the_name() -> None:
+    host = to_host(samples.pod(), samples.VIEW)
+    found = origin.of_host(host, samples.VIEW)
+    assert found is not None
+    assert (found.kind, found.namespace, found.name) == ("Pod", "team", "web-0")
+    for change in (
+        {"name": "web-1"},
+        {"labels": {}},
+        {"annotations": host["metadata"]["annotations"] | {marks.VIRTUAL_NAME: "b"}},
+    ):
+        other = copy.deepcopy(host)
+        other["metadata"] |= change
+        assert origin.of_host(other, samples.VIEW) is None
+    assert origin.of_host(host, samples.view({"tenant_uid": "another"})) is None
+
+
+def _with_tokens(*sources: Obj) -> Obj:
+    return samples.pod(
+        {"volumes": [{"name": "t", "projected": {"sources": [{"serviceAccountToken": source} for source in sources]}}]}
+    )
+
+
+def test_tokens_are_asked_for_once_each_with_a_lifetime() -> None:
+    own = _with_tokens(
+        {"path": "a"}, {"path": "b", "expirationSeconds": 3600}, {"path": "c", "audience": "vault", "expirationSeconds": 10**9}
+    )
+    needs = tokens.token_requests(own)
+    assert [(need.audience, need.expiration_seconds, need.path) for need in needs] == [
+        ("", 3600, "a"), ("", 3600, "b"), ("vault", 86400, "c"),
+    ]  # fmt: skip
+    assert needs[0].key == needs[1].key != needs[2].key
+    assert tokens.token_requests(_with_tokens({"path": "a", "expirationSeconds": 1}))[0].expiration_seconds == 600
+
+
+def test_the_pod_mounts_exactly_the_keys_that_the_secret_has() -> None:
+    own = _with_tokens({"path": "a"}, {"path": "c", "audience": "vault"})
+    needs = tokens.token_requests(own, samples.VIEW.max_token_seconds)
+    secret = tokens.secret(
+        own, samples.VIEW, {need.key: f"token of {need.path}" for need in needs}, {"metadata": {"name": "h", "uid": "u"}}
+    )
+    sources = to_host(own, samples.VIEW)["spec"]["volumes"][0]["projected"]["sources"]
+    assert (
+        {source["secret"]["name"] for source in sources}
+        == {secret["metadata"]["name"]}
+        == {tokens.secret_name(own, samples.VIEW)}
+    )
+    mounted = {
+        item["path"]: base64.b64decode(secret["data"][item["key"]]) for source in sources for item in source["secret"]["items"]
+    }
+    assert mounted == {"a": b"token of a", "c": b"token of c"}
+    assert secret["metadata"]["ownerReferences"] == [{"apiVersion": "v1", "kind": "Pod", "name": "h", "uid": "u"}]
+    recreated = samples.merged(own, {"metadata": {"uid": "another"}})
+    assert tokens.secret_name(recreated, samples.VIEW) != secret["metadata"]["name"]
+
+
+def test_references_of_a_pod() -> None:
+    own = samples.load(samples.HERE / "cases/pod/gpu-training.virtual.yaml")
+    assert references.of_pod(own) == {
+        Reference("ConfigMap", "team", "settings"),
+        Reference("Secret", "team", "db"),  # optional in one place, needed in another
+        Reference("Secret", "team", "registry", optional=True),
+        Reference("PersistentVolumeClaim", "team", "dataset"),
+        Reference("PersistentVolumeClaim", "team", "train-0-abcde-scratch"),
+    }
+
+
+def test_what_has_no_mirror() -> None:
+    def service(name: str, namespace: str = "team", **more: Any) -> Obj:
+        return {
+            "metadata": {"name": name, "namespace": namespace, **more.pop("metadata", {})},
+            "spec": {"clusterIP": "1.2.3.4", **more},
+        }
+
+    assert mirrored.service(service("a"))
+    assert not mirrored.service(service("kubernetes", "default"))
+    assert not mirrored.service(service("a", type="ExternalName"))
+    assert not mirrored.service(service("a", clusterIP=""))
+    assert not mirrored.service(service("kube-dns", "kube-system", metadata={"labels": {marks.PLATFORM: "true"}}))
+    labels = {mirrored.SERVICE_NAME: "a"}
+    assert mirrored.endpoint_slice({"metadata": {"labels": labels}})
+    by_controller = labels | {mirrored.MANAGED_BY: "endpointslice-controller.k8s.io"}
+    assert not mirrored.endpoint_slice({"metadata": {"labels": by_controller}})
+
+
+def test_endpoints_at_own_pods_pass() -> None:
+    own = {
+        "metadata": {"name": "a-1", "namespace": "team", "uid": "u", "labels": {mirrored.SERVICE_NAME: "a"}},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["10.244.0.9"], "nodeName": "node-of-b", "targetRef": {"kind": "Pod", "name": "x"}}],
+    }
+    found = slice_to_host(own, samples.VIEW, frozenset({"10.244.0.9"}))
+    assert found["endpoints"] == [{"addresses": ["10.244.0.9"]}]
+    assert found["metadata"]["labels"][mirrored.SERVICE_NAME] == samples.VIEW.host_name("Service", "team", "a")

@@ -1,0 +1,96 @@
+"""Status of host pods as tenants read it."""
+
+from typing import Any
+
+from syncer.translate import Obj, Reason, status
+from syncer.translate.pod import GENERATION, to_host
+from tests.syncer.translate import samples
+
+
+def host_pod(own: Obj, **given: Any) -> Obj:
+    host = to_host(own, samples.VIEW)
+    host["metadata"] |= {"uid": "host-uid", "generation": 3}
+    host["status"] = {"phase": "Running", **given}
+    return host
+
+
+def up(own: Obj, **given: Any) -> Obj:
+    return status.status_to_virtual(host_pod(own, **given), own, samples.VIEW)
+
+
+def test_addresses_of_the_host_are_the_shims() -> None:
+    found = up(
+        samples.pod(),
+        hostIP="172.31.255.1",
+        hostIPs=[{"ip": "172.31.255.1"}],
+        podIP="10.244.0.9",
+        podIPs=[{"ip": "10.244.0.9"}],
+    )
+    assert (found["hostIP"], found["hostIPs"], found["podIP"]) == ("10.112.4.11", [{"ip": "10.112.4.11"}], "10.244.0.9")
+
+
+def test_quality_class_never_changes() -> None:
+    own = samples.pod() | {"status": {"qosClass": "BestEffort"}}
+    assert up(own, qosClass="Burstable")["qosClass"] == "BestEffort"
+    assert up(samples.pod(), qosClass="Burstable")["qosClass"] == "Burstable"
+
+
+def test_injected_containers_stay_behind() -> None:
+    found = up(samples.pod(), containerStatuses=[{"name": "main", "containerID": "x://1"}, {"name": "istio-proxy"}])
+    assert found["containerStatuses"] == [{"name": "main", "containerID": "x://1"}]
+
+
+def test_tenants_own_conditions_survive_and_native_ones_come_from_the_host() -> None:
+    own = samples.pod() | {
+        "status": {"conditions": [{"type": "example.com/linked", "status": "True"}, {"type": "Ready", "status": "True"}]}
+    }
+    found = up(own, conditions=[{"type": "Ready", "status": "False"}, {"type": "host.example/x", "status": "True"}])
+    assert found["conditions"] == [{"type": "Ready", "status": "False"}, {"type": "example.com/linked", "status": "True"}]
+
+
+def test_messages_speak_of_virtual_names() -> None:
+    own = samples.pod({"imagePullSecrets": [{"name": "registry"}]})
+    host = host_pod(own)
+    secret = host["spec"]["imagePullSecrets"][0]["name"]
+    message = f"pod {host['metadata']['name']} in bh-red-work: secret {secret}, stranger-{'0' * 32}, bh-red"
+    found = up(own, message=message, conditions=[{"type": "Ready", "status": "False", "message": message}])
+    assert found["message"] == "pod web-0 in team: secret registry, (hidden), (hidden)"
+    assert found["conditions"][0]["message"] == found["message"]
+
+
+def test_generation_is_the_one_that_the_kubelet_has_seen() -> None:
+    own = samples.pod(metadata={"generation": 7})
+    host = host_pod(own, observedGeneration=3, conditions=[{"type": "Ready", "status": "True", "observedGeneration": 3}])
+    assert host["metadata"]["annotations"][GENERATION] == "7"
+    found = status.status_to_virtual(host, own, samples.VIEW)
+    assert (found["observedGeneration"], found["conditions"][0]["observedGeneration"]) == (7, 7)
+    host["status"]["observedGeneration"] = 2
+    assert "observedGeneration" not in status.status_to_virtual(host, own, samples.VIEW)
+
+
+def test_a_second_look_changes_nothing() -> None:
+    own = samples.pod()
+    host = host_pod(own, conditions=[{"type": "Ready", "status": "True", "lastProbeTime": None}], hostIP="1.2.3.4", message="")
+    first = status.status_to_virtual(host, own, samples.VIEW)
+    assert status.same(status.status_to_virtual(host, own | {"status": first}, samples.VIEW), first)
+
+
+def test_blocked_keeps_its_time_while_nothing_is_new() -> None:
+    first = status.blocked(samples.pod(), Reason.QUOTA_EXCEEDED, "4 of 4 used", "2026-01-01T00:00:00Z")
+    again = status.blocked(samples.pod() | {"status": first}, Reason.QUOTA_EXCEEDED, "4 of 4 used", "2026-01-02T00:00:00Z")
+    assert first == again
+    assert first["phase"] == "Pending"
+    assert first["conditions"][0]["reason"] == "QuotaExceeded"
+
+
+def test_readiness_gates_go_down_once() -> None:
+    own = samples.pod({"readinessGates": [{"conditionType": "example.com/linked"}]})
+    own["status"] = {
+        "conditions": [{"type": "example.com/linked", "status": "True"}, {"type": "example.com/other", "status": "True"}]
+    }
+    host = host_pod(own)
+    patch = status.readiness_to_host(own, host)
+    expected = {"metadata": {"uid": "host-uid"}, "status": {"conditions": [{"type": "example.com/linked", "status": "True"}]}}
+    assert patch == expected
+    host["status"]["conditions"] = patch["status"]["conditions"]
+    assert status.readiness_to_host(own, host) is None
