@@ -36,6 +36,9 @@ from syncer.translate.view import ServiceEnv, ServicePort, TenantView, Toleratio
 
 _MIB: Final = 1024 * 1024
 SILENT_SECONDS: Final = 150.0
+# API servers keep no watch cache of events and so send no bookmarks for them: their watch may be silent until its end.
+_EVENT_SILENCE: Final = 900.0
+_OPTIONAL: Final = frozenset({"Event"})
 MIRRORED: Final[Mapping[str, Resource]] = {
     "Pod": PODS,
     "Service": SERVICES,
@@ -103,6 +106,7 @@ class Caches:
             "ResourceQuota": Informer(client, RESOURCE_QUOTAS, namespace=work, on_change=self._plain("ResourceQuota")),
             "Event": Informer(
                 client, EVENTS, namespace=work, field_selector="involvedObject.kind=Pod", on_change=self._plain("Event"),
+                inactivity=_EVENT_SILENCE,
                 max_bytes=16 * _MIB,
             ),
         }  # fmt: skip
@@ -126,7 +130,11 @@ class Caches:
         """What is not synced or has been silent for too long; also sets the metric per side."""
         missing: list[str] = []
         for side, informers in (("virtual", self.virtual), ("host", self.host)):
-            late = [kind for kind, each in informers.items() if not each.has_synced or each.silence() > SILENT_SECONDS]
+            late = [
+                kind
+                for kind, each in informers.items()
+                if not each.has_synced or (kind not in _OPTIONAL and each.silence() > SILENT_SECONDS)
+            ]
             metrics.SYNCED.labels(side).set(0 if late else 1)
             missing += [f"{side} {kind}" for kind in late]
         return missing
