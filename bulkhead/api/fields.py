@@ -86,14 +86,18 @@ CIDRS: Final[Rule] = {"rule": "self.all(item, isCIDR(item))", "message": "every 
 class Component(ApiModel):
     """What one component of the plane asks for and may use."""
 
-    requests: Annotated[
-        dict[ResourceName, Quantity],
-        Field(default_factory=dict, max_length=8, description="Requests of the container, for example cpu: 50m."),
-    ]
-    limits: Annotated[
-        dict[ResourceName, Quantity],
-        Field(default_factory=dict, max_length=8, description="Limits of the container, for example memory: 1Gi."),
-    ]
+    requests: dict[ResourceName, Quantity] | None = Field(
+        None,
+        max_length=8,
+        description="Requests of the container, for example cpu: 50m.",
+        json_schema_extra=rules(RESOURCE_KEYS),
+    )
+    limits: dict[ResourceName, Quantity] | None = Field(
+        None,
+        max_length=8,
+        description="Limits of the container, for example memory: 1Gi.",
+        json_schema_extra=rules(RESOURCE_KEYS),
+    )
 
 
 class Components(ApiModel):

@@ -4,6 +4,7 @@ import asyncio
 import copy
 import json
 import secrets
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from bulkhead.api import crd
+from bulkhead.hostcluster import binaries
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
@@ -18,6 +20,11 @@ from bulkhead.kube.objects import Obj, Resource
 from tests.crds import install
 
 DATA = Path(__file__).parent.parent / "api" / "data"
+EXAMPLES = [
+    document
+    for path in sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
+    for document in yaml.safe_load_all(path.read_text())
+]
 TENANT_CASES = yaml.safe_load((DATA / "tenants.yaml").read_text())
 CLASS_CASES = yaml.safe_load((DATA / "tenantclasses.yaml").read_text())
 
@@ -77,6 +84,13 @@ async def test_tenant(client: Client, case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", CLASS_CASES, ids=lambda case: case["case"])
 async def test_tenant_class(client: Client, case: dict[str, Any]) -> None:
     judge(case, await attempt(client, kinds.TENANT_CLASSES, case, {}))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["metadata"]["name"])
+async def test_the_examples_are_accepted(client: Client, example: Obj) -> None:
+    kind = {"Tenant": kinds.TENANTS, "TenantClass": kinds.TENANT_CLASSES}[example["kind"]]
+    await strict(client, "POST", kind, example)
+    await client.delete(kind, example["metadata"]["name"])
 
 
 async def test_defaults_are_filled_in_and_the_class_is_left_to_speak(client: Client) -> None:
@@ -161,6 +175,32 @@ async def test_the_api_server_finds_the_schemas_structural_and_the_rules_cheap_e
         conditions = {item["type"]: item["status"] for item in found["status"]["conditions"]}
         assert conditions["Established"] == "True"
         assert "NonStructuralSchema" not in conditions
+
+
+async def test_kubectl_explains_the_spec(client: Client, tmp_path: Path) -> None:
+    kubectl = shutil.which("kubectl") or str(binaries.ensure("kubernetes")["kubectl"])
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_bytes(client.config.to_yaml())
+    deadline = asyncio.get_running_loop().time() + 30
+    while True:  # the schema is published a moment after the CRD is served
+        process = await asyncio.create_subprocess_exec(
+            kubectl,
+            "explain",
+            "tenant.spec.scheduling",
+            f"--kubeconfig={kubeconfig}",
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={"HOME": str(tmp_path)},
+        )
+        out, err = await asyncio.wait_for(process.communicate(), 60)
+        if process.returncode == 0:
+            break
+        assert asyncio.get_running_loop().time() < deadline, err.decode()
+        await asyncio.sleep(0.2)
+    told = " ".join(out.decode().split())
+    assert "How work is scheduled inside the tenant." in told
+    assert "Who schedules the tenant's work: Kubernetes, or a Slurm cluster inside the tenant." in told
+    assert "enum: Kubernetes, Slurm" in told
 
 
 async def test_every_field_is_explained_where_kubectl_explain_looks(client: Client) -> None:
