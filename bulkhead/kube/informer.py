@@ -164,11 +164,19 @@ class Informer:
             inactivity=self._inactivity,
         )
         started = asyncio.get_running_loop().time()
-        async with contextlib.aclosing(events):
-            async for event in events:
-                self._take(event)
-                if self._heard - started > _SHORT_WATCH:
-                    self._failures = 0
+        try:
+            async with contextlib.aclosing(events):
+                async for event in events:
+                    self._take(event)
+                    if self._heard - started > _SHORT_WATCH:
+                        self._failures = 0
+        except Timeout:
+            if asyncio.get_running_loop().time() - started < self._inactivity:
+                raise
+            # Silence is no failure: bookmarks of quiet kinds come only where etcd reports progress. Whether the server
+            # lives is asked before watching on.
+            _log.debug("watch was silent", extra={"resource": str(self.resource)})
+            return
         if asyncio.get_running_loop().time() - started < _SHORT_WATCH:
             # Watching on at once would be a loop as fast as the server can close.
             raise ProtocolError(f"watch of {self.resource}: ended at once")

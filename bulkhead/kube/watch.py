@@ -19,7 +19,7 @@ from bulkhead.kube.objects import Key, Meta, Obj
 from bulkhead.kube.transport import JSON, Transport, mapped
 
 MAX_LINE = 8 * 1024 * 1024
-# Servers send a bookmark about every minute, so a silent stream is a dead one.
+# Where etcd reports progress, servers send a bookmark about every minute; a longer silence may be a dead socket.
 INACTIVITY_SECONDS = 70.0
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"

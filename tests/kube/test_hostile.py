@@ -9,7 +9,7 @@ import pytest
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, Forbidden, KubeError, ProtocolError, Throttled, Timeout, TooLarge, Unavailable
-from bulkhead.kube.informer import Informer
+from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import PODS
 from tests.kube.hostile import Answer, closing, endless, fixed, http, serving, silent, slow
@@ -135,6 +135,51 @@ async def test_a_server_that_ends_every_watch_at_once_does_not_keep_us_busy(watc
             await asyncio.wait_for(Informer(client, PODS).run(), 1.0)
     # A loop without a pause makes hundreds.
     assert 2 <= len(requests) <= 12
+
+
+async def test_bookmarks_move_the_version_and_a_silent_watch_is_no_failure(
+    eventually: Callable[..., Awaitable[None]], caplog: pytest.LogCaptureFixture
+) -> None:
+    watched: list[bytes] = []
+    bookmark = b'{"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"resourceVersion":"7"}}}\n'
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        version = 7 if watched else 5
+        if b"watch=true" not in head:
+            writer.write(http("200 OK", b'{"metadata":{"resourceVersion":"%d"},"items":[]}' % version))
+            return
+        watched.append(head)
+        writer.write(CHUNKED + b"%x\r\n%s\r\n" % (len(bookmark), bookmark))
+
+    changes: list[Change] = []
+    async with serving(answer) as config, client_of(config) as client:
+        informer = Informer(client, PODS, inactivity=0.1, on_change=changes.append)
+        task = asyncio.create_task(informer.run())
+        await eventually(lambda: len(watched) >= 4)
+        task.cancel()
+    assert [b"resourceVersion=5&" in watched[0], b"resourceVersion=7&" in watched[1]] == [True, True]
+    assert (changes, informer.relists, informer.last_error, caplog.text) == ([], 1, None, "")
+
+
+async def test_a_rolled_back_server_is_listed_again(eventually: Callable[..., Awaitable[None]]) -> None:
+    # Restored from a backup: revision 9 was known, the server now stands at 4, and the object is no longer there.
+    pages = [b'{"metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"p","uid":"u","resourceVersion":"8"}}]}']
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        if b"watch=true" not in head:
+            writer.write(http("200 OK", pages[-1]))
+            return
+        pages.append(b'{"metadata":{"resourceVersion":"4"},"items":[]}')
+        writer.write(CHUNKED)
+        await reader.read()
+
+    changes: list[Change] = []
+    async with serving(answer) as config, client_of(config) as client:
+        informer = Informer(client, PODS, inactivity=0.1, on_change=changes.append)
+        task = asyncio.create_task(informer.run())
+        await eventually(lambda: len(changes) == 2)
+        task.cancel()
+    assert [(change.kind, change.relist) for change in changes] == [("added", True), ("deleted", True)]
 
 
 async def test_proxies_of_the_environment_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,15 +33,6 @@ async def test_events_in_order_with_lazy_bodies(host_client: Client, namespace: 
     assert {(event.key, event.meta.label("l")) for event in told} == {((namespace, "m"), "1")}
 
 
-async def test_the_end_of_a_watch_is_told_by_a_bookmark(host_client: Client, namespace: str) -> None:
-    version = (await host_client.list(CONFIG_MAPS, namespace)).resource_version
-    # News of the same kind that this watch does not select.
-    await host_client.create(CONFIG_MAPS, {"metadata": {"name": namespace}}, "default")
-    events = await collect(host_client, namespace, version, seconds=6)
-    assert {event.type for event in events} == {"BOOKMARK"}
-    assert int(events[-1].meta.resource_version) > int(version)
-
-
 async def test_metadata_only(host_client: Client, namespace: str) -> None:
     await host_client.create(CONFIG_MAPS, {"metadata": {"name": "m"}, "data": {"x": "y" * 1000}}, namespace)
     events = host_client.watch(CONFIG_MAPS, namespace, resource_version="0", timeout_seconds=1, metadata_only=True)
