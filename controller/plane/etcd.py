@@ -70,7 +70,6 @@ def _flags(spec: PlaneSpec) -> list[str]:
         "--feature-gates=InitialCorruptCheck=true",
         "--snapshot-count=5000",
         "--max-wals=3",
-        "--max-snapshots=3",
         "--log-level=warn",
     ]
 
