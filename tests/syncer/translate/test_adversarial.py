@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from syncer.translate import Obj, Untranslatable
+from syncer.translate import Obj, Reason, Untranslatable
 from syncer.translate.pod import ephemeral_containers
 from syncer.translate.registry import KINDS
 from tests.syncer.translate import samples
@@ -84,3 +84,43 @@ def test_refused_as_ephemeral_container_too(name: str) -> None:
     with pytest.raises(Untranslatable) as refused:
         ephemeral_containers(obj, samples.view(row.get("view")))
     assert refused.value.field == row["refused"]["field"].replace("spec.containers", "spec.ephemeralContainers")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"containers": [{"name": "main", "image": "a", "env": [{"name": f"V{index}", "value": ""} for index in range(5000)]}]},
+        {"containers": [{"name": f"c{index}", "image": "a"} for index in range(1000)]},
+        {"tolerations": [{"key": "a"}] * 5000},
+        {"nodeSelector": {f"k{index}": "" for index in range(5000)}},
+    ],
+    ids=["env", "containers", "tolerations", "node-selector"],
+)
+def test_a18_large_shapes_are_refused(spec: Obj) -> None:
+    with pytest.raises(Untranslatable) as refused:
+        KINDS["Pod"].to_host(samples.pod(spec), samples.VIEW)
+    assert refused.value.reason is Reason.TOO_LARGE
+
+
+def test_a18_depth_is_not_followed() -> None:
+    deep: Obj = {}
+    for _ in range(10_000):
+        deep = {"a": deep}
+    with pytest.raises(Untranslatable):
+        KINDS["Pod"].to_host(samples.pod() | {"spec": {"containers": [{"name": "a", "securityContext": deep}]}}, samples.VIEW)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("a-x-b", "c"), ("a", "b-x-c")),
+        (("default", "a" * 52 + "1104532"), ("default", "a" * 52 + "1114994")),
+        (("default", "a" * 58 + "920"), ("default", "a" * 58 + "1737")),
+        (("team", "a.b"), ("team", "a-b")),
+    ],
+)
+def test_e1_to_e5_names_that_met_elsewhere_stay_apart(one: tuple[str, str], other: tuple[str, str]) -> None:
+    names = {
+        translate({"metadata": {"namespace": namespace, "name": name}})["metadata"]["name"] for namespace, name in (one, other)
+    }
+    assert len(names) == 2

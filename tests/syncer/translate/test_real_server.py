@@ -5,9 +5,10 @@ import secrets
 import pytest
 
 from bulkhead.kube.client import Client
+from bulkhead.kube.errors import ApiError, Forbidden
 from bulkhead.kube.objects import Resource
 from bulkhead.kube.resources import NAMESPACES, PODS, SERVICE_ACCOUNTS
-from syncer.translate import Obj, diff, tokens
+from syncer.translate import Obj, Untranslatable, diff, tokens
 from syncer.translate.pod import ephemeral_containers, to_host
 from syncer.translate.registry import KINDS
 from tests.syncer.translate import golden, samples
@@ -91,3 +92,41 @@ async def test_the_planes_own_pod_translates(host_client: Client, plane_client: 
     host = to_host(own, view)
     actual = await host_client.create(PODS, host, view.work_namespace)
     assert diff.pod_patches(host, actual) == ()
+
+
+def _rows() -> dict[str, Obj]:
+    found = {}
+    for row in samples.load(samples.HERE / "adversarial.yaml"):
+        changes = row.get("view") or {}
+        if "object" in row or set(changes) - {"pod_security"}:
+            continue
+        base = samples.container(**row["container"]) if "container" in row else samples.pod()
+        own = samples.merged(base, {"spec": row.get("spec", {}), "metadata": row.get("metadata", {})})
+        found[row["id"]] = {"pod": own, "level": changes.get("pod_security", "baseline")}
+    return found
+
+
+async def test_pod_security_admission_refuses_nothing_that_translation_lets_through(host_client: Client) -> None:
+    """The two deciders on every adversarial pod: what the host's own admission forbids, translation refused before."""
+    forbidden = []
+    for level in ("baseline", "restricted"):
+        namespace = f"psa-{secrets.token_hex(4)}"
+        labels = {"pod-security.kubernetes.io/enforce": level}
+        await host_client.create(NAMESPACES, {"metadata": {"name": namespace, "labels": labels}})
+        for name, row in _rows().items():
+            if row["level"] != level:
+                continue
+            raw = samples.merged(row["pod"], {"metadata": {"namespace": namespace, "uid": None, "ownerReferences": None}})
+            try:
+                created = await host_client.create(PODS, raw, namespace)
+            except Forbidden as error:
+                if "violates PodSecurity" not in error.message:
+                    continue
+                forbidden.append(name)
+                with pytest.raises(Untranslatable):
+                    to_host(row["pod"], samples.view({"pod_security": level}))
+            except ApiError:
+                continue  # refused for another reason: nothing to compare
+            else:
+                await host_client.delete(PODS, created["metadata"]["name"], namespace, grace_seconds=0)
+    assert len(forbidden) > 20
