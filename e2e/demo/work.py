@@ -57,7 +57,8 @@ def service(context: Context) -> None:
         workloads.wait_running(team.api, name, seconds=60)
 
     def ask() -> str:
-        answer = kubectl(team.kubeconfig, "exec", "client", "--", "wget", "-q", "-T", "3", "-O", "-", "http://web", check=False)
+        wget = ("timeout", "3", "wget", "-q", "-O", "-", "http://web")
+        answer = kubectl(team.kubeconfig, "exec", "client", "--", *wget, check=False)
         if answer.code != 0:
             raise NotYetError(answer.text)
         return answer.out.strip()

@@ -109,7 +109,7 @@ def test_a_secret_stays_in_its_tenant(host: Api, alice: Tenant, stranger: Tenant
 
 
 def reaches(tenant: Tenant, pod: str, address: str, *, wanted: bool) -> None:
-    wget = ("exec", pod, "--", "wget", "-q", "-T", "2", "-O", "-", f"http://{address}:{PORT}")
+    wget = ("exec", pod, "--", "timeout", "2", "wget", "-q", "-O", "-", f"http://{address}:{PORT}")
     outcome = kubectl(tenant.kubeconfig, *wget, check=False)
     workloads.expect((outcome.code == 0) == wanted, f"exit code {outcome.code}: {outcome.text}")
 

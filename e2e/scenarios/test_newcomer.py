@@ -98,7 +98,7 @@ def test_the_command_line_lists_and_describes_tenants_and_connects(alice: Tenant
 
 
 def ask(tenant: Tenant, namespace: str, address: str) -> str:
-    wget = ("exec", "client", "--", "wget", "-q", "-T", "3", "-O", "-", f"http://{address}")
+    wget = ("exec", "client", "--", "timeout", "3", "wget", "-q", "-O", "-", f"http://{address}")
     answer = kubectl(tenant.kubeconfig, "-n", namespace, *wget, check=False)
     workloads.expect(answer.code == 0, answer.text)
     return answer.out
