@@ -132,15 +132,17 @@ def _quota(quotas: list[Obj]) -> None:
 
 def _events(events: list[Obj]) -> None:
     heading("Events (newest last)")
-    ordered = sorted(events, key=_when)[-_EVENTS_SHOWN:]
-    if not ordered:
-        print("  none")
-        return
-    rows = []
-    for event in ordered:
+    latest: dict[tuple[str, ...], str] = {}
+    for event in sorted(events, key=_when):
         subject = event.get("involvedObject") or {}
         name = f"{str(subject.get('kind') or '').lower()}/{subject.get('name')}"
-        rows.append((age(_when(event)), event.get("type"), event.get("reason"), name, event.get("message")))
+        key = (str(event.get("type")), str(event.get("reason")), name, str(event.get("message") or ""))
+        latest.pop(key, None)  # what is said again moves to the end
+        latest[key] = _when(event)
+    if not latest:
+        print("  none")
+        return
+    rows = [(age(when), *key) for key, when in list(latest.items())[-_EVENTS_SHOWN:]]
     table(["AGE", "TYPE", "REASON", "OBJECT", "MESSAGE"], rows, indent=2)
 
 
@@ -164,10 +166,13 @@ async def _refused(client: Client, tenant: Obj) -> None:
         print(f"  unknown: {plain(error)}")
         return
     found = unscheduled(pending)
-    if not found:
+    if found:
+        table(["POD", "GPUS", "REASON", "MESSAGE"], [_refusal(pod, condition) for pod, condition in found], indent=2)
+    else:
         print("  none")
-        return
-    table(["POD", "GPUS", "REASON", "MESSAGE"], [_refusal(pod, condition) for pod, condition in found], indent=2)
+    listed = {str(pod["metadata"]["name"]) for pod, _ in found}
+    for item in troubles((pod for pod in pending if str(pod["metadata"]["name"]) not in listed), ()):
+        print(f"  warning: {plain(item)}")
 
 
 def _refusal(pod: Obj, condition: dict[str, Any]) -> tuple[object, ...]:

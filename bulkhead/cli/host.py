@@ -67,7 +67,9 @@ def add_parser(subparsers: Any) -> None:
     parsers = host.add_subparsers(dest="host_command", required=True, metavar="COMMAND")
     _add_up(parsers)
     down = parsers.add_parser("down", help="take the host down and leave nothing of it on the machine")
-    down.add_argument("--keep-data", action="store_true", help="keep the data folder: the next `up` goes on with the same cluster")
+    down.add_argument(
+        "--keep-data", action="store_true", help="keep the data folder: the next `up` goes on with the same cluster"
+    )
     down.add_argument("--data-dir", type=_folder, default=None, help="the data folder, when the host died and left no state")
     down.set_defaults(handler=_down)
     status = parsers.add_parser("status", help="how every component is; exit code 1 when one is not ready")
@@ -102,7 +104,11 @@ def _down(arguments: argparse.Namespace) -> int:
             cluster.down(report, data_dir=arguments.data_dir, keep_data=arguments.keep_data)
     except (cluster.HostError, RuntimeError, OSError) as error:
         return _failed(error)
-    print("The host is down; nothing of it is left on the machine." if not arguments.keep_data else "The host is down; its data is kept.")
+    print(
+        "The host is down; nothing of it is left on the machine."
+        if not arguments.keep_data
+        else "The host is down; its data is kept."
+    )
     return 0
 
 
@@ -134,9 +140,10 @@ def _status(arguments: argparse.Namespace) -> int:
         print(json.dumps(asdict(found), indent=2))
         return 0 if well else 1
     console = Console(highlight=False)
-    width = None if console.is_terminal else 200
-    console.print(f"host: {found.phase} (supervisor {found.pid}, started {_ago(found.started)} ago)", width=width)
-    console.print(_table(found), width=width)
+    if not console.is_terminal:
+        console.width = 200
+    console.print(f"host: {found.phase} (supervisor {found.pid}, started {_ago(found.started)} ago)")
+    console.print(_table(found))
     for item in found.components:
         if item.detail and item.phase != "ready":
             console.print(f"{item.name}: {item.detail}", soft_wrap=True, markup=False)

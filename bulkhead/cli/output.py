@@ -13,6 +13,8 @@ from types import TracebackType
 from typing import Any, Self, TextIO
 
 _LINE_LIMIT = 400
+_LAST_AT_LEAST = 24
+_NARROW = 80
 
 
 def plain(text: object, limit: int = _LINE_LIMIT) -> str:
@@ -26,14 +28,22 @@ def is_terminal(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
+def _width(stream: TextIO) -> int:
+    """Columns of the terminal behind a stream."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _NARROW
+    except OSError:
+        return _NARROW
+
+
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, stream: TextIO | None = None, indent: int = 0) -> None:
-    """Print rows under headers: with rich on a terminal, as plain columns otherwise."""
+    """Print rows under headers: with rich on a terminal that is wide enough, as plain columns otherwise."""
     stream = stream or sys.stdout
     cells = [[plain(cell) if cell not in (None, "") else "-" for cell in row] for row in rows]
-    if is_terminal(stream):
+    widths = [max(len(row[i]) for row in [list(headers), *cells]) for i in range(len(headers))]
+    if is_terminal(stream) and indent + sum(widths[:-1]) + 3 * len(widths) + min(widths[-1], _LAST_AT_LEAST) <= _width(stream):
         _rich_table(headers, cells, stream, indent)
         return
-    widths = [max(len(row[i]) for row in [list(headers), *cells]) for i in range(len(headers))]
     for row in [list(headers), *cells]:
         line = "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         stream.write(f"{' ' * indent}{line}\n")
@@ -47,7 +57,8 @@ def _rich_table(headers: Sequence[str], cells: Sequence[Sequence[str]], stream: 
 
     drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 3, 0, 0))
     for header in headers:
-        drawn.add_column(header, overflow="fold")
+        # Names stay whole, so that they can be copied; only the last column, the message, is broken into lines.
+        drawn.add_column(header, overflow="fold", no_wrap=header != headers[-1])
     for row in cells:
         drawn.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
     Console(file=stream, highlight=False).print(Padding(drawn, (0, 0, 0, indent)))
@@ -106,8 +117,7 @@ class Progress:
         """Say what is being waited for now."""
         text = plain(text)
         if self._live:
-            width = os.get_terminal_size(self._stream.fileno()).columns
-            self._write(f"\r\x1b[K{self._clock()} {text}"[: width + 3])
+            self._write("\r\x1b[K" + f"{self._clock()} {text}"[: _width(self._stream) - 1])
         elif text != self._last:
             self._write(f"{self._clock()} {text}\n")
         self._last = text

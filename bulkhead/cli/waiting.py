@@ -102,7 +102,7 @@ async def until_gone(client: Client, name: str, uid: str, *, seconds: float, pro
         else:
             if tenant["metadata"].get("uid") != uid:
                 return
-            last = describe(tenant)
+            last = describe(tenant) if ready_condition(tenant) else "deletion is asked for"
         progress.show(f"waiting for tenant {name} to be gone: {last}")
         await asyncio.sleep(_INTERVAL)
     raise CliError(

@@ -81,8 +81,20 @@ def test_a_table_on_a_terminal_has_the_same_words(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
-    table(["NAME", "READY"], [["red[bold]", "True"]], stream=stream)
+    table(["NAME", "READY", "MESSAGE"], [["red[bold]", "True", "many words " * 20]], stream=stream)
     assert "red[bold]" in stream.getvalue()
+    assert max(len(line) for line in stream.getvalue().splitlines() if "\x1b" not in line) <= 80
+
+
+def test_a_terminal_that_is_too_narrow_gets_plain_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    table(["A", "B"], [["a" * 60, "b" * 60]], stream=stream)
+    assert f"{'a' * 60}   {'b' * 60}" in stream.getvalue()
 
 
 def test_progress_says_each_state_once() -> None:
