@@ -4,7 +4,6 @@ Anything else would make the host's kube-proxy a way to addresses that the netwo
 tenants' pods, nodes, metadata services, the loopback device.
 """
 
-import ipaddress
 from typing import Any, Final
 
 from syncer.translate import metadata, mirrored, schema
@@ -73,11 +72,8 @@ def _check_endpoint(endpoint: dict[str, Any], path: str, own_addresses: frozense
     if endpoint.get("nodeName", "") not in view.nodes:
         endpoint.pop("nodeName", None)
     for index, address in enumerate(endpoint["addresses"]):
-        at = f"{path}.addresses[{index}]"
-        try:
-            plain = str(ipaddress.ip_address(address))
-        except ValueError as error:
-            raise Untranslatable(Reason.MALFORMED, f"{address!r} is no IP address", at) from error
-        # both texts: an address in an unusual spelling, v4-mapped v6 among them, is not the pod's
-        if address not in own_addresses or plain != address:
-            raise Untranslatable(Reason.NOT_ALLOWED, f"{address} is not the address of a pod of this cluster", at)
+        # compared as texts: an unusual spelling of an address, v4-mapped v6 among them, is not the pod's
+        if address not in own_addresses:
+            raise Untranslatable(
+                Reason.NOT_ALLOWED, f"{address} is not the address of a pod of this cluster", f"{path}.addresses[{index}]"
+            )
