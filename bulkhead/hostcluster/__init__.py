@@ -1,0 +1,1 @@
+"""The embedded host: a whole cluster on one machine, made of upstream components."""

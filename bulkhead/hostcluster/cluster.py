@@ -7,6 +7,7 @@ well, imports the images and applies the add-ons. It may be repeated at any time
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -16,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bulkhead.hostcluster import addons, binaries, cgroups, configuration, imports, machine, pki, remains, state
-from bulkhead.hostcluster.component import NODE_NAME, RUN_DIR, HostContext, HostOptions, Progress
+from bulkhead.hostcluster.component import DATA_DIR, NODE_NAME, RUN_DIR, HostContext, HostOptions, Progress
 from bulkhead.hostcluster.debian import HOST_PACKAGES, ensure_packages
 from bulkhead.hostcluster.files import write_file
 from bulkhead.hostcluster.images import build
+from bulkhead.hostcluster.supervisor import load_context
 
 _START_SECONDS = 240.0
 _NODE_SECONDS = 60.0
@@ -44,13 +46,24 @@ def _exclusive(report: Progress) -> Iterator[None]:
     """One `up` or `down` at a time."""
     if os.geteuid() != 0:
         raise HostError("not root: the embedded host runs containers, networks and mounts; run it as root")
-    with _LOCK.open("w") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            report.detail("another `bulkhead host` command is at work: waiting for it")
-            fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
+    while True:
+        with _LOCK.open("w") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                report.detail("another `bulkhead host` command is at work: waiting for it")
+                fcntl.flock(stream, fcntl.LOCK_EX)
+            if not _same_file(stream.fileno(), _LOCK):
+                continue  # whoever held it was a `down`, which removed the file
+            yield
+            return
+
+
+def _same_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _context(options: HostOptions, report: Progress) -> HostContext:
@@ -78,43 +91,61 @@ def status(run_dir: Path = RUN_DIR) -> state.HostState | None:
     for component in found.components:
         component.phase, component.pid = "stopped", 0
     found.phase = "failed"
-    found.error = found.error or f"supervisor {found.pid} is gone; see {HostContext(state.options_from_json(found.options), {}, Path()).log('supervisor')}"
+    log = _bare_context(state.options_from_json(found.options)).log("supervisor")
+    found.error = found.error or f"supervisor {found.pid} is gone; see {log}; `bulkhead host up` starts the host again"
     return found
 
 
-def _spawn(ctx: HostContext) -> subprocess.Popen[bytes]:
-    """Start the supervisor in a session of its own; it outlives this process and its terminal."""
+def _write_context(ctx: HostContext) -> str:
+    """Leave the context for the supervisor. Returns its generation."""
     values = {
         "options": state.options_to_json(ctx.options),
         "binaries": {name: str(path) for name, path in ctx.binaries.items()},
         "cache_dir": str(ctx.cache_dir),
     }
     write_file(ctx.run_dir / "host.json", json.dumps(values, indent=1).encode())
+    return load_context(ctx.run_dir)[1]
+
+
+def _spawn(ctx: HostContext) -> int:
+    """Start the supervisor in a session of its own; it outlives this process and its terminal."""
     log = ctx.log("supervisor")
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as stream:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [ctx.python, "-m", "bulkhead.hostcluster.supervisor", str(ctx.run_dir)], cwd="/", start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
         )  # fmt: skip
+    process.returncode = 0  # it is not ours to wait for: it outlives this process
+    return process.pid
 
 
-def _await_running(ctx: HostContext, process: subprocess.Popen[bytes], report: Progress) -> None:
+def _await_running(ctx: HostContext, pid: int, generation: str, report: Progress) -> None:
+    """Wait until the supervisor has carried out this very context and every component is well."""
     until = time.monotonic() + _START_SECONDS
+    waiting: list[str] = []
     while time.monotonic() < until:
         found = state.read(ctx.run_dir)
-        if found is not None and found.pid == process.pid:
-            if found.phase == "running":
+        if found is not None and found.pid == pid and found.generation == generation:
+            waiting = [f"{item.name} {item.phase} {item.detail}".strip() for item in found.components if item.phase != "ready"]
+            if found.phase == "running" and not waiting:
                 return
             if found.phase == "failed":
                 raise HostError(f"start failed: {found.error}")
-            waiting = [f"{item.name} {item.phase}" for item in found.components if item.phase != "ready"]
-            report.detail(", ".join(waiting[:4]))
-        if process.poll() is not None:
-            text = Path(ctx.log("supervisor")).read_text(errors="replace")[-2000:]
-            raise HostError(f"start failed: the supervisor ended with status {process.returncode}:\n{text}")
+            report.detail(", ".join(waiting[:3]))
+        if _gone(pid):
+            text = ctx.log("supervisor").read_text(errors="replace")[-2000:]
+            raise HostError(f"start failed: the supervisor ended; {ctx.log('supervisor')} ends with:\n{text}")
         time.sleep(0.1)
-    raise HostError(f"start failed: not all components are ready in {_START_SECONDS:.0f} s; see `bulkhead host status`")
+    raise HostError(f"start failed: not ready in {_START_SECONDS:.0f} s: {'; '.join(waiting)}; logs are in {ctx.log('')}")
+
+
+def _gone(pid: int) -> bool:
+    """Whether the process ended; a child that ended is also collected."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return not state.is_supervisor(pid)
 
 
 def _await_node(ctx: HostContext, report: Progress) -> None:
@@ -122,7 +153,14 @@ def _await_node(ctx: HostContext, report: Progress) -> None:
     path = "{.status.conditions[?(@.type=='Ready')]['status','message']}"
     said = ""
     while time.monotonic() < until:
-        argv = [str(ctx.binaries["kubectl"]), f"--kubeconfig={ctx.kubeconfig}", "--request-timeout=5s", "get", "node", NODE_NAME]
+        argv = [
+            str(ctx.binaries["kubectl"]),
+            f"--kubeconfig={ctx.kubeconfig}",
+            "--request-timeout=5s",
+            "get",
+            "node",
+            NODE_NAME,
+        ]
         done = subprocess.run([*argv, f"-o=jsonpath={path}"], capture_output=True, text=True, check=False, timeout=20)
         said = (done.stdout or done.stderr).strip()
         if said.startswith("True"):
@@ -132,12 +170,9 @@ def _await_node(ctx: HostContext, report: Progress) -> None:
     raise HostError(f"node {NODE_NAME} is not ready in {_NODE_SECONDS:.0f} s: {said}; see {ctx.log('kubelet')}")
 
 
-def _refuse_other_data(options: HostOptions, living: state.HostState) -> None:
-    running = state.options_from_json(living.options)
-    if running.data_dir != options.data_dir:
-        raise HostError(
-            f"a host with its data in {running.data_dir} is up; run `bulkhead host down` first to use {options.data_dir}"
-        )
+def _write_files(ctx: HostContext) -> None:
+    pki.ensure_pki(ctx)
+    configuration.write_configuration(ctx)
 
 
 def _start(ctx: HostContext, report: Progress) -> None:
@@ -149,10 +184,24 @@ def _start(ctx: HostContext, report: Progress) -> None:
     ctx.data_dir.mkdir(parents=True, exist_ok=True, mode=0o755)
     cgroups.create()
     machine.prepare(ctx)
-    pki.ensure_pki(ctx)
-    configuration.write_configuration(ctx)
+    _write_files(ctx)
+    generation = _write_context(ctx)
     report.step("Starting the components")
-    _await_running(ctx, _spawn(ctx), report)
+    _await_running(ctx, _spawn(ctx), generation, report)
+
+
+def _renew(ctx: HostContext, living: state.HostState, report: Progress) -> None:
+    """Give a living supervisor the context of now: it restarts just the components that this changes."""
+    running = state.options_from_json(living.options)
+    if running.data_dir != ctx.data_dir:
+        raise HostError(
+            f"a host with its data in {running.data_dir} is up; run `bulkhead host down` first to use {ctx.data_dir}"
+        )
+    _write_files(ctx)
+    generation = _write_context(ctx)
+    if generation != living.generation:
+        os.kill(living.pid, signal.SIGHUP)
+    _await_running(ctx, living.pid, generation, report)
 
 
 def _stop_supervisor(report: Progress) -> None:
@@ -160,7 +209,7 @@ def _stop_supervisor(report: Progress) -> None:
     if living is None:
         return
     report.detail("stopping the components")
-    os.kill(living.pid, 15)
+    os.kill(living.pid, signal.SIGTERM)
     until = time.monotonic() + _STOP_SECONDS
     while state.is_supervisor(living.pid) and time.monotonic() < until:
         time.sleep(0.05)
@@ -170,14 +219,11 @@ def _bring_up(ctx: HostContext, report: Progress) -> None:
     report.step("Making the images")
     images = build.ensure_images(ctx.cache_dir, report)
     living = alive()
-    if living is not None:
-        _refuse_other_data(ctx.options, living)
-    if living is not None and living.phase == "running" and living.options == state.options_to_json(ctx.options):
+    if living is not None and living.phase in ("starting", "running"):
         report.step("Checking the components")
+        _renew(ctx, living, report)
     else:
-        if living is not None:
-            report.step("Restarting the components with the new options" if living.phase == "running" else "Stopping a failed start")
-            _stop_supervisor(report)
+        _stop_supervisor(report)
         _start(ctx, report)
     report.step("Importing the images")
     imports.import_images(ctx, images, report)
@@ -200,7 +246,7 @@ def up(options: HostOptions, report: Progress) -> HostHandle:
 def _options_of_remains(data_dir: Path | None) -> HostOptions:
     found = state.read()
     if data_dir is not None or found is None:
-        return HostOptions(**({} if data_dir is None else {"data_dir": data_dir}))
+        return HostOptions(data_dir=data_dir or DATA_DIR)
     return state.options_from_json(found.options)
 
 

@@ -1,5 +1,8 @@
 """The upstream components of the embedded host as supervised processes, in the order they start."""
 
+import hashlib
+import os
+
 from bulkhead.hostcluster.component import (
     API_PORT,
     NODE_ADDRESS,
@@ -15,6 +18,12 @@ from bulkhead.hostcluster.component import (
 FEATURE_GATES = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
 RUNTIME_CONFIG = "scheduling.k8s.io/v1alpha2=true"
 _ETCD_URL = "https://127.0.0.1:2379"
+
+
+def _configured(ctx: HostContext, name: str) -> dict[str, str]:
+    """The digest of a component's file, in its environment: a changed file makes a changed component, which is restarted."""
+    path = ctx.config_dir / name
+    return {"BULKHEAD_CONFIG": hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.exists() else ""}
 
 
 def _etcd(ctx: HostContext) -> Component:
@@ -78,7 +87,7 @@ def _apiserver(ctx: HostContext) -> Component:
         "--enable-aggregator-routing=true",  # extension servers are reached without kube-proxy in between
     )
     health = HttpHealth(f"{ctx.api_url}/readyz", pki / "ca.crt", pki / "admin.crt", pki / "admin.key")
-    return Component("kube-apiserver", argv, health, depends_on=("etcd",), start_deadline=90, grace=15)
+    return Component("kube-apiserver", argv, health, depends_on=("etcd",), start_deadline=90, grace=4)
 
 
 def _controller_manager(ctx: HostContext) -> Component:
@@ -116,13 +125,16 @@ def _scheduler(ctx: HostContext) -> Component:
         f"--authorization-kubeconfig={config}",
         f"--feature-gates={FEATURE_GATES}",
     )
-    return Component("kube-scheduler", argv, HttpHealth("https://127.0.0.1:10259/healthz"), depends_on=("kube-apiserver",))
+    health = HttpHealth("https://127.0.0.1:10259/healthz")
+    return Component("kube-scheduler", argv, health, env=_configured(ctx, "scheduler.yaml"), depends_on=("kube-apiserver",))
 
 
 def _containerd(ctx: HostContext) -> Component:
     argv = (str(ctx.binaries["containerd"]), f"--config={ctx.config_dir / 'containerd.toml'}", "--log-level=info")
     health = CommandHealth((str(ctx.binaries["ctr"]), "-a", str(ctx.containerd_socket), "--timeout=5s", "version"))
-    return Component("containerd", argv, health, grace=10)
+    # The shim looks for `runc` on its path when it is asked about itself.
+    path = f"{ctx.binaries['runc'].parent}:{os.environ.get('PATH', os.defpath)}"
+    return Component("containerd", argv, health, env={"PATH": path, **_configured(ctx, "containerd.toml")})
 
 
 def _kubelet(ctx: HostContext) -> Component:
@@ -134,14 +146,15 @@ def _kubelet(ctx: HostContext) -> Component:
         f"--hostname-override={NODE_NAME}",
         f"--node-ip={NODE_ADDRESS}",
     )
-    return Component(
-        "kubelet", argv, HttpHealth("http://127.0.0.1:10248/healthz"), depends_on=("containerd", "kube-apiserver"), grace=10
-    )
+    needs = ("containerd", "kube-apiserver")
+    health = HttpHealth("http://127.0.0.1:10248/healthz")
+    return Component("kubelet", argv, health, env=_configured(ctx, "kubelet.yaml"), depends_on=needs)
 
 
 def _proxy(ctx: HostContext) -> Component:
     argv = (str(ctx.binaries["kube-proxy"]), f"--config={ctx.config_dir / 'proxy.yaml'}")
-    return Component("kube-proxy", argv, HttpHealth("http://127.0.0.1:10256/livez"), depends_on=("kube-apiserver",))
+    health = HttpHealth("http://127.0.0.1:10256/livez")
+    return Component("kube-proxy", argv, health, env=_configured(ctx, "proxy.yaml"), depends_on=("kube-apiserver",))
 
 
 def upstream(ctx: HostContext) -> tuple[Component, ...]:

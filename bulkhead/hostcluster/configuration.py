@@ -28,7 +28,7 @@ CNI_PLUGINS = ("/usr/lib/cni", "/opt/cni/bin")  # Debian's package, then upstrea
 
 
 def containerd(ctx: HostContext) -> str:
-    """containerd's configuration. Strings are JSON strings, which TOML reads alike."""
+    """The configuration of containerd. Strings are JSON strings, which TOML reads alike."""
 
     def text(value: object) -> str:
         return json.dumps(str(value))
@@ -139,7 +139,12 @@ def kubelet(ctx: HostContext) -> dict[str, Any]:
         "imageMinimumGCAge": "87600h0m0s",
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
-        "evictionHard": {"memory.available": "200Mi", "nodefs.available": "2%", "nodefs.inodesFree": "1%", "imagefs.available": "2%"},
+        "evictionHard": {
+            "memory.available": "200Mi",
+            "nodefs.available": "2%",
+            "nodefs.inodesFree": "1%",
+            "imagefs.available": "2%",
+        },
         "kubeAPIQPS": 200,
         "kubeAPIBurst": 400,
         "eventRecordQPS": 100,
@@ -186,7 +191,7 @@ def resolv_conf(text: str) -> str:
 
 
 def proxy_mode() -> str:
-    """nftables where the `nft` program is there; kube-proxy itself checks the kernel."""
+    """Mode nftables where the `nft` program is there; kube-proxy itself checks the kernel."""
     return "nftables" if shutil.which("nft") else "iptables"
 
 

@@ -80,7 +80,9 @@ def _link_device_plugins(ctx: HostContext) -> None:
             return
         DEVICE_PLUGINS.unlink()
     elif _answers(DEVICE_PLUGINS / "kubelet.sock"):
-        raise RuntimeError(f"{DEVICE_PLUGINS} is in use: another kubelet uses this machine; the embedded host needs one of its own")
+        raise RuntimeError(
+            f"{DEVICE_PLUGINS} is in use: another kubelet uses this machine; the embedded host needs one of its own"
+        )
     elif DEVICE_PLUGINS.is_dir():
         shutil.rmtree(DEVICE_PLUGINS)  # what a kubelet that is gone left
     DEVICE_PLUGINS.parent.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@ alone. Nothing here is used for tenants: their planes have authorities of their 
 """
 
 import base64
-import datetime
+import datetime as dt
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from bulkhead.hostcluster.files import write_file
 
 _CA_DAYS = 3650
 _LEAF_DAYS = 365
-_RENEW_BEFORE = datetime.timedelta(days=30)
+_RENEW_BEFORE = dt.timedelta(days=30)
 _MASTERS = "system:masters"  # the host's own administrator and API server; tenants never get it
 _SERVICE_IP = str(ipaddress.ip_network(SERVICE_RANGE)[1])
 
@@ -68,8 +68,8 @@ LEAVES = (
 KUBECONFIGS = ("controller-manager", "scheduler", "kubelet", "proxy")
 
 
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
 
 
 def _fresh(certificate: x509.Certificate) -> bool:
@@ -88,7 +88,7 @@ def _load_key(path: Path) -> Key:
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: Key, days: int) -> x509.CertificateBuilder:
-    start = _now() - datetime.timedelta(minutes=5)
+    start = _now() - dt.timedelta(minutes=5)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -96,7 +96,7 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: Key, days: int) -> x509
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(start)
-        .not_valid_after(start + datetime.timedelta(days=days))
+        .not_valid_after(start + dt.timedelta(days=days))
     )
 
 
@@ -158,7 +158,10 @@ def _ensure_leaf(folder: Path, leaf: Leaf, ca: x509.Certificate, ca_key: Key) ->
     if _usable(path, leaf, ca):
         return
     key = ec.generate_private_key(ec.SECP256R1())
-    uses = [*([ExtendedKeyUsageOID.SERVER_AUTH] if leaf.server else []), *([ExtendedKeyUsageOID.CLIENT_AUTH] if leaf.client else [])]
+    uses = [
+        *([ExtendedKeyUsageOID.SERVER_AUTH] if leaf.server else []),
+        *([ExtendedKeyUsageOID.CLIENT_AUTH] if leaf.client else []),
+    ]
     builder = (
         _builder(_name(leaf.common_name, leaf.organization), ca.subject, key, _LEAF_DAYS)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)

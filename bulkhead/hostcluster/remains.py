@@ -19,7 +19,13 @@ from bulkhead.hostcluster.component import BRIDGE, REAL_POD_RANGE, HostContext, 
 _MNT_DETACH = 2
 _GATEWAY = REAL_POD_RANGE.split("/")[0].rsplit(".", 1)[0] + ".1"  # every host end of a pod's device has it
 _CNI_CACHE = Path("/var/lib/cni")  # libcni's own cache, at a fixed place
-_FIXED_FOLDERS = (_CNI_CACHE / "results", _CNI_CACHE, Path("/var/log/containers"), Path("/var/lib/kubelet"), Path("/run/containerd/s"))
+_FIXED_FOLDERS = (
+    _CNI_CACHE / "results",
+    _CNI_CACHE,
+    Path("/var/log/containers"),
+    Path("/var/lib/kubelet"),
+    Path("/run/containerd/s"),
+)
 _TABLE = re.compile(r"^table (\w+) (bulkhead\S*|kube-proxy)$", re.MULTILINE)
 _OUR_CHAIN = re.compile(r"^-N ((?:CNI|KUBE)-\S+)$", re.MULTILINE)
 _OUR_RULE = re.compile(r"^-A (\S+) (.*-j (?:CNI|KUBE)-\S+.*)$", re.MULTILINE)
@@ -58,7 +64,7 @@ def devices() -> list[str]:
 
 
 def tables() -> list[tuple[str, str]]:
-    """nftables tables of the host and of kube-proxy."""
+    """The nftables tables of the host and of kube-proxy."""
     if shutil.which("nft") is None:
         return []
     return _TABLE.findall(machine.run("nft", "list", "tables"))
@@ -101,7 +107,7 @@ def processes(ctx: HostContext) -> dict[int, str]:
             continue
         try:
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            program = os.readlink(entry / "exe")
+            program = str((entry / "exe").readlink())
         except OSError:
             continue  # it ended, or it is a thread of the kernel
         ours = program.startswith(str(ctx.cache_dir)) or "bulkhead.hostcluster." in command
@@ -153,7 +159,7 @@ def clear(ctx: HostContext, report: Progress) -> None:
         machine.run("nft", "delete", "table", family, name)
     _remove_chains()
     cgroups.remove()
-    if ctx.run_dir.exists():
+    if ctx.run_dir.exists() and not mounts(ctx):  # never delete through a mount that would not go
         shutil.rmtree(ctx.run_dir, ignore_errors=True)
 
 
@@ -167,5 +173,5 @@ def remove_files(ctx: HostContext, *, data: bool) -> None:
     for folder in _FIXED_FOLDERS:
         with contextlib.suppress(OSError):
             folder.rmdir()  # only when nobody else has anything there
-    if data and ctx.data_dir.exists():
+    if data and ctx.data_dir.exists() and not mounts(ctx):
         shutil.rmtree(ctx.data_dir)

@@ -34,6 +34,7 @@ class HostState:
     phase: HostPhase
     started: float
     options: dict[str, Any]
+    generation: str = ""  # of the context that the running plan was made from
     error: str = ""
     components: list[ComponentState] = field(default_factory=list)
 

@@ -7,13 +7,14 @@ restart with backoff), write `state.json` on every change; on SIGTERM stop all i
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import logging
 import os
+import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from bulkhead.hostcluster import addons, cgroups, components, health, state
@@ -43,10 +44,15 @@ def tail(path: Path, lines: int = 12) -> str:
     return "\n".join(line[:500] for line in text.splitlines()[-lines:])
 
 
+def _rotate(path: Path) -> None:
+    """Keep one older log. The process goes on writing: it appends, so the file can be emptied below it."""
+    if path.stat().st_size > _MAX_LOG:
+        shutil.copyfile(path, path.with_suffix(".log.1"))
+        os.truncate(path, 0)
+
+
 def _open_log(path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and path.stat().st_size > _MAX_LOG:
-        path.replace(path.with_suffix(".log.1"))
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
 
@@ -56,6 +62,7 @@ class Keeper:
     def __init__(self, component: Component, log: Path, board: "Board") -> None:
         self.component = component
         self.ready = asyncio.Event()
+        self.gone = asyncio.Event()  # set when the host stops and this is stopped
         self.ever_ready = False
         self._log = log
         self._board = board
@@ -73,7 +80,11 @@ class Keeper:
         self._board.publish()
 
     async def _start(self) -> asyncio.subprocess.Process:
-        environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": os.environ.get("HOME", "/root"), **self.component.env}
+        environment = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": os.environ.get("HOME", "/root"),
+            **self.component.env,
+        }
         log = _open_log(self._log)
         try:
             process = await asyncio.create_subprocess_exec(
@@ -115,6 +126,7 @@ class Keeper:
                     return
                 wrong = await health.ask(self.component, time.monotonic() - self._born)
                 failures = failures + 1 if wrong else 0
+                _rotate(self._log)
                 self._set("unhealthy" if wrong else "ready", wrong)
             _LOG.warning("%s: unhealthy, restarting: %s", self.component.name, self._state.detail)
         finally:
@@ -141,7 +153,8 @@ class Keeper:
                 await self._life()
             except OSError as error:
                 raise StartFailed(f"{self.component.name} cannot be started: {error}") from error
-            if not self.ever_ready and time.monotonic() - first > self.component.start_deadline:
+            late = time.monotonic() - first > self.component.start_deadline
+            if late and not self.ever_ready and self._board.state.phase == "starting":
                 self._set("failed", self._state.detail)
                 raise StartFailed(f"{self.component.name}: {self._state.detail}\nlog {self._log} ends with:\n{tail(self._log)}")
             attempt = 0 if time.monotonic() - self._born > _STEADY_SECONDS else min(attempt + 1, len(_BACKOFF) - 1)
@@ -169,57 +182,106 @@ class Keeper:
 class Board:
     """All keepers and the published state."""
 
-    def __init__(self, ctx: HostContext, plan: tuple[Component, ...]) -> None:
+    def __init__(self, ctx: HostContext, generation: str) -> None:
         self._ctx = ctx
         self.state = state.HostState(
-            pid=os.getpid(), phase="starting", started=time.time(), options=state.options_to_json(ctx.options),
-            components=[state.ComponentState(component.name) for component in plan],
-        )  # fmt: skip
-        self.keepers: Mapping[str, Keeper] = {component.name: Keeper(component, ctx.log(component.name), self) for component in plan}
+            pid=os.getpid(),
+            phase="starting",
+            started=time.time(),
+            options=state.options_to_json(ctx.options),
+            generation=generation,
+        )
+        self.keepers: dict[str, Keeper] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._changed = asyncio.Event()
+        self._changed.set()
+        self._reload = False
 
     def state_of(self, name: str) -> state.ComponentState:
-        """The published line of a component."""
-        return next(item for item in self.state.components if item.name == name)
+        """The published line of a component; made when there is none."""
+        for item in self.state.components:
+            if item.name == name:
+                return item
+        self.state.components.append(state.ComponentState(name))
+        return self.state.components[-1]
 
     def publish(self) -> None:
-        """Write the state file."""
+        """Write the state file; tell who waits for a phase."""
+        if self.state.phase == "starting" and self.keepers and all(keeper.ready.is_set() for keeper in self.keepers.values()):
+            self.state.phase = "running"
         state.write(self.state, self._ctx.run_dir)
 
-    async def _announce(self) -> None:
-        for keeper in self.keepers.values():
-            await keeper.ready.wait()
-        self.state.phase = "running"
-        self.publish()
+    def reload(self) -> None:
+        """Ask for the plan to be read again (a signal handler: it only leaves word)."""
+        self._reload = True
+        self._changed.set()
+
+    async def _drop(self, name: str) -> None:
+        task = self._tasks.pop(name)
+        task.cancel()
+        await asyncio.wait({task})
+        await self.keepers.pop(name).stop()
+
+    async def _carry_out(self, plan: tuple[Component, ...], tasks: asyncio.TaskGroup) -> None:
+        """Make the running components those of the plan: what is the same goes on untouched."""
+        wanted = {component.name: component for component in plan}
+        for name in [name for name, keeper in self.keepers.items() if wanted.get(name) != keeper.component]:
+            await self._drop(name)
+        self.state.components = [self.state_of(name) for name in wanted]
+        new = [component for component in plan if component.name not in self.keepers]
+        for component in new:
+            self.keepers[component.name] = Keeper(component, self._ctx.log(component.name), self)
+        for component in new:
+            self._tasks[component.name] = tasks.create_task(self.keepers[component.name].run(), name=component.name)
+
+    async def _follow(self, tasks: asyncio.TaskGroup) -> None:
+        """Carry out the plan now, and again whenever it was changed."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            if self._reload:
+                self._ctx, generation = load_context(self._ctx.run_dir)
+                self.state.options, self.state.generation = state.options_to_json(self._ctx.options), generation
+            await self._carry_out(plan_of(self._ctx), tasks)
+            self.publish()
 
     async def run(self) -> None:
         """Run everything until cancelled or a start failed."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                for keeper in self.keepers.values():
-                    tasks.create_task(keeper.run(), name=keeper.component.name)
-                tasks.create_task(self._announce(), name="announce")
+                tasks.create_task(self._follow(tasks), name="plan")
         except* StartFailed as failures:
             self.state.phase = "failed"
             self.state.error = "\n".join(str(error) for error in failures.exceptions)
             _LOG.error("start failed: %s", self.state.error)
         finally:
-            if self.state.phase != "failed":
-                self.state.phase = "stopping"
+            failed = self.state.phase == "failed"
+            self.state.phase = "failed" if failed else "stopping"
             self.publish()
-            for keeper in reversed(list(self.keepers.values())):
-                await keeper.stop(keep_phase=self.state.phase == "failed" and not keeper.ever_ready)
+            await asyncio.gather(*(self._stop_after_dependents(name, failed) for name in self.keepers))
+
+    async def _stop_after_dependents(self, name: str, failed: bool) -> None:
+        """What others depend on is stopped after them, the rest at once."""
+        for other in self.keepers.values():
+            if name in other.component.depends_on:
+                await other.gone.wait()
+        keeper = self.keepers[name]
+        await keeper.stop(keep_phase=failed and not keeper.ever_ready)
+        keeper.gone.set()
 
 
-def load_context(run_dir: Path = RUN_DIR) -> HostContext:
-    """The context that `up` wrote for the supervisor."""
-    values = json.loads((run_dir / "host.json").read_text())
-    return HostContext(
+def load_context(run_dir: Path = RUN_DIR) -> tuple[HostContext, str]:
+    """The context that `up` wrote for the supervisor, and its generation."""
+    text = (run_dir / "host.json").read_bytes()
+    values = json.loads(text)
+    ctx = HostContext(
         options=state.options_from_json(values["options"]),
         binaries={name: Path(path) for name, path in values["binaries"].items()},
         cache_dir=Path(values["cache_dir"]),
         run_dir=run_dir,
         python=sys.executable,
     )
+    return ctx, hashlib.sha256(text).hexdigest()[:16]
 
 
 def plan_of(ctx: HostContext) -> tuple[Component, ...]:
@@ -227,14 +289,15 @@ def plan_of(ctx: HostContext) -> tuple[Component, ...]:
     return (*components.upstream(ctx), *addons.components(ctx))
 
 
-async def supervise(ctx: HostContext) -> int:
+async def supervise(run_dir: Path) -> int:
     """Run until SIGTERM or a failed start."""
-    board = Board(ctx, plan_of(ctx))
+    board = Board(*load_context(run_dir))
     board.publish()
     work = asyncio.ensure_future(board.run())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, work.cancel)
+    loop.add_signal_handler(signal.SIGHUP, board.reload)
     with contextlib.suppress(asyncio.CancelledError):
         await work
     return 1 if board.state.phase == "failed" else 0
@@ -244,7 +307,7 @@ def main() -> int:
     """Entry point of the detached process."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     cgroups.join()
-    return asyncio.run(supervise(load_context(Path(sys.argv[1]))))
+    return asyncio.run(supervise(Path(sys.argv[1])))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def architecture() -> str:
-    """This machine's architecture in Go's words."""
+    """The architecture of this machine in Go's words."""
     machine = platform.machine()
     if machine not in _ARCHITECTURES:
         raise RuntimeError(f"unsupported machine: {machine}; the embedded host runs on x86_64 and aarch64")
@@ -51,9 +51,7 @@ def _kubernetes(arch: str) -> Recipe:
     at = f"https://dl.k8s.io/release/{version}/bin/linux/{arch}"
     stamp = "k8s.io/component-base/version"
     _, minor, _ = version.removeprefix("v").split(".")
-    ldflags = (
-        f"-X {stamp}.gitVersion={version} -X {stamp}.gitMajor=1 -X {stamp}.gitMinor={minor} -X {stamp}.gitTreeState=clean"
-    )
+    ldflags = f"-X {stamp}.gitVersion={version} -X {stamp}.gitMajor=1 -X {stamp}.gitMinor={minor} -X {stamp}.gitTreeState=clean"
     downloads = tuple(Download(f"{at}/{name}", f"{at}/{name}.sha256", name=name) for name in names)
     return Recipe("kubernetes", version, names, downloads, ldflags=ldflags)
 
