@@ -1,7 +1,7 @@
 """The downward API: what a pod reads about itself must be its virtual self.
 
 References to metadata are redirected to annotations of the host pod that carry the virtual values, so that volumes follow
-later changes; references to spec.nodeName and status are the same on both sides and stay.
+later changes; references to spec.nodeName, to status and to the zone are the same on both sides and stay.
 """
 
 import re
@@ -18,7 +18,18 @@ ANNOTATIONS: Final = "bulkhead.dev/virtual-annotations"
 _LABEL_PREFIX: Final = "label.bulkhead.dev/"
 _ANNOTATION_PREFIX: Final = "annotation.bulkhead.dev/"
 
-_UNCHANGED: Final = frozenset({"spec.nodeName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"})
+# The two labels are the node's, which the host's API server puts on the pod when it is bound, before any container reads them.
+_UNCHANGED: Final = frozenset(
+    {
+        "spec.nodeName",
+        "status.hostIP",
+        "status.hostIPs",
+        "status.podIP",
+        "status.podIPs",
+        "metadata.labels['topology.kubernetes.io/zone']",
+        "metadata.labels['topology.kubernetes.io/region']",
+    }
+)
 _FIXED: Final[Mapping[str, str]] = {
     "metadata.name": marks.VIRTUAL_NAME,
     "metadata.namespace": marks.VIRTUAL_NAMESPACE,
@@ -57,7 +68,7 @@ def annotations(virtual: Mapping[str, Any]) -> dict[str, str]:
     labels = schema.text_map(meta.get("labels"), "metadata.labels")
     notes = schema.text_map(meta.get("annotations"), "metadata.annotations")
     found: dict[str, str] = {}
-    for path in set(_paths(spec, 0)):
+    for path in set(_paths(spec)) - _UNCHANGED:
         match = _SUBSCRIPT.fullmatch(path)
         if match:
             source = labels if match[1] == "labels" else notes
@@ -79,7 +90,7 @@ def _annotation_of(path: str) -> str | None:
     return _FIXED.get(path)
 
 
-def _paths(spec: Mapping[str, Any], _depth: int) -> Iterator[str]:
+def _paths(spec: Mapping[str, Any]) -> Iterator[str]:
     """The fieldPaths of the pod's containers and volumes; translation proper reports what is malformed."""
     for list_name in ("initContainers", "containers", "ephemeralContainers"):
         for at, container in schema.items(spec.get(list_name), f"spec.{list_name}"):
