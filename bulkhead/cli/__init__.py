@@ -2,6 +2,7 @@
 
     main        the parser, and errors turned into one line with a next step
     connection  where the host's kubeconfig lies, and the client
+    execcredential  credentials from a plugin that the admin's kubeconfig names
     tenants     tenant create | list | describe | delete
     waiting     waits that show what they wait for
     trouble     warnings of pods that do not start (pure)

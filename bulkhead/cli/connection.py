@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from bulkhead.api import names
+from bulkhead.cli import execcredential
 from bulkhead.cli.failures import CliError, Exit
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -43,9 +44,12 @@ def _existing(path: Path, source: str) -> Path:
 
 def host_client(options: argparse.Namespace) -> Client:
     """A client of the host cluster."""
-    path = find_kubeconfig(getattr(options, "kubeconfig", None))
+    path = find_kubeconfig(options.kubeconfig)
     try:
-        config = KubeConfig.from_file(path, context=getattr(options, "context", None))
+        data = execcredential.resolve(path.read_bytes(), path.parent, options.context)
+        config = KubeConfig.from_bytes(data, context=options.context, folder=path.parent)
+    except OSError as error:
+        raise CliError(f"cannot read kubeconfig {path}: {error.strerror}") from error
     except ConfigError as error:
         raise CliError(
             f"kubeconfig {path}: {error}", next_step="give another file with --kubeconfig, or another --context of this one"

@@ -1,11 +1,13 @@
 """The parser, exit codes and errors that need no tenant."""
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 import bulkhead
 from bulkhead.cli import connection, main
@@ -88,3 +90,39 @@ def test_the_order_in_which_kubeconfigs_are_found(monkeypatch: pytest.MonkeyPatc
     paths["embedded"].unlink()
     with pytest.raises(CliError, match="looked at --kubeconfig"):
         connection.find_kubeconfig(None)
+
+
+def with_plugin(config: KubeConfig, command: str, script: str) -> str:
+    """A kubeconfig whose user runs a script for its credentials."""
+    document = yaml.safe_load(config.to_yaml())
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": command, "args": ["-c", script]}
+    document["users"][0]["user"] = {"exec": plugin | {"interactiveMode": "Never", "installHint": "get it from the shop"}}
+    return yaml.safe_dump(document)
+
+
+async def test_credentials_from_a_plugin(cli: Cli, host_config: KubeConfig, tmp_path: Path) -> None:
+    assert host_config.client_cert is not None
+    assert host_config.client_key is not None
+    status = {"clientCertificateData": host_config.client_cert.decode(), "clientKeyData": host_config.client_key.decode()}
+    answer = tmp_path / "answer.json"
+    answer.write_text(json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}))
+    path = tmp_path / "config"
+    path.write_text(with_plugin(host_config, "sh", f'test -n "$KUBERNETES_EXEC_INFO" && cat {answer}'))
+    done = await cli("tenant", "list", "--kubeconfig", str(path))
+    assert done.code == 0, done.err
+
+
+@pytest.mark.parametrize(
+    ("command", "script", "text"),
+    [
+        ("no-such-plugin", "", "get it from the shop"),
+        ("sh", "exit 3", "failed with exit code 3"),
+        ("sh", "echo hello", "gave no ExecCredential"),
+        ("sh", "echo '{\"status\": {}}'", "neither a token nor a certificate"),
+    ],
+)
+async def test_a_plugin_that_fails_is_named(tmp_path: Path, command: str, script: str, text: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(with_plugin(KubeConfig(server="https://127.0.0.1:1", token="x"), command, script))
+    done = await finish(await start("tenant", "list", "--kubeconfig", str(path)))
+    assert (done.code, text in done.err, command in done.err) == (1, True, True)
