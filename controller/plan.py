@@ -37,6 +37,12 @@ class Plan:
     deletions: tuple[Ref, ...]
     bootstrap: tuple[Obj, ...]
 
+    def followers(self, *, plane_answers: bool, existing: Mapping[Ref, Obj]) -> tuple[Obj, ...]:
+        """What starts only once the plane answers; what was started before is kept as it should be whatever the plane does."""
+        there = {(ref.kind, ref.namespace, ref.name) for ref in existing}
+        refs = ((obj, ref_of(obj)) for obj in self.rendered.followers)
+        return tuple(obj for obj, ref in refs if plane_answers or (ref.kind, ref.namespace, ref.name) in there)
+
     @property
     def stages(self) -> tuple[tuple[Obj, ...], ...]:
         """The stages in the order of their application."""

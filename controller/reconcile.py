@@ -111,9 +111,12 @@ class Reconciler:
         health = PlaneHealth()
         try:
             assembled = await self._keys(spec, observed)
-            made = plan(spec, assembled.keys, {ref_of(obj): obj for obj in observed.objects.values()})
+            existing = {ref_of(obj): obj for obj in observed.objects.values()}
+            made = plan(spec, assembled.keys, existing)
             await self._apply(made, observed)
             health = await self._plane(made, assembled)
+            followers = made.followers(plane_answers=health.bootstrapped, existing=existing)
+            await self._applier.stage(followers, observed.objects)
         except Stale as error:
             _log.info("looking again: %s", error, extra={"tenant": spec.tenant})
             return Outcome(0.05)

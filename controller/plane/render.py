@@ -1,7 +1,8 @@
 """All host objects of a plane, in the stages in which they are applied.
 
-Within a stage the order means nothing and the applies run side by side; a stage begins when the one before is in. The last
-stages start pods, so that a kubelet never finds a Secret or ConfigMap missing and waits.
+Within a stage the order means nothing and the applies run side by side; a stage begins when the one before is in. Pods are
+started by the stages after the parts, so that a kubelet never finds a Secret or ConfigMap missing and waits. The DNS server is
+the last: started before the API server answers, it would retry at growing intervals and find it seconds late.
 """
 
 import json
@@ -20,10 +21,11 @@ class Rendered:
     authorities: tuple[Obj, ...]
     parts: tuple[Obj, ...]
     workloads: tuple[Obj, ...]
+    followers: tuple[Obj, ...]
 
     def everything(self) -> tuple[Obj, ...]:
         """Every object, in order."""
-        return (*self.namespaces, *self.authorities, *self.parts, *self.workloads)
+        return (*self.namespaces, *self.authorities, *self.parts, *self.workloads, *self.followers)
 
 
 def render(spec: PlaneSpec, keys: KeyMaterial) -> Rendered:
@@ -48,8 +50,8 @@ def render(spec: PlaneSpec, keys: KeyMaterial) -> Rendered:
         workloads=(
             statefulset.stateful_set(spec, trust=keys.trust, config=_digest(plane_config)),
             syncer.deployment(spec, leaf=keys.leaf("pki-syncer/client"), config=_digest(syncer_config)),
-            dns.deployment(spec, leaf=keys.leaf("pki-dns/client"), config=_digest(dns_config)),
         ),
+        followers=(dns.deployment(spec, leaf=keys.leaf("pki-dns/client"), config=_digest(dns_config)),),
     )
 
 
