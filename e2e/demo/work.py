@@ -8,6 +8,7 @@ from e2e.poll import NotYetError, until
 from e2e.tenants import GPU, Tenant
 
 FILES = ("gpu-job.yaml", "trainer.yaml", "web.yaml", "crd.yaml", "too-much.yaml")
+APPS = "app in (gpu-job, trainer, web, client, last-fit, too-much)"  # every pod of the demo has one of these labels
 
 
 def clear(context: Context) -> None:
@@ -24,8 +25,8 @@ def clear(context: Context) -> None:
     context.note(f"removed {', '.join(removed)}")
 
     def gone() -> None:
-        left = [obj["metadata"]["name"] for obj in team.api.list("Pod", "default")]
-        mirrored = [obj["metadata"]["name"] for obj in context.host.list("Pod", team.work)]
+        left = [obj["metadata"]["name"] for obj in team.api.list("Pod", "default", labels=APPS)]
+        mirrored = [obj["metadata"]["name"] for obj in context.host.list("Pod", team.work, labels=APPS)]
         if left or mirrored:
             raise NotYetError(f"still there: {', '.join(left)}; on the host: {len(mirrored)} pods")
 

@@ -28,7 +28,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Keep conditions, events and logs of a failure."""
     report = yield
-    if report.failed and call.excinfo is not None and machine.KUBECONFIG.exists():
+    lost = call.excinfo is not None and isinstance(call.excinfo.value, machine.HostDownError)
+    if report.failed and call.excinfo is not None and not lost and machine.KUBECONFIG.exists():
         folder = artefacts.collect(f"{item.path.stem}-{item.name}-{report.when}", machine.host_api(), str(call.excinfo.value))
         report.sections.append(("artefacts", str(folder)))
     return report
