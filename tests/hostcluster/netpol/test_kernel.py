@@ -1,0 +1,22 @@
+"""The kernel takes the rules that the golden cases say, in a network namespace of the test's own."""
+
+import subprocess
+
+import pytest
+
+from tests.hostcluster.netpol.test_golden import CASES
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("name", sorted(path.stem for path in CASES.glob("*.nft")))
+def test_the_kernel_takes_the_rules_twice(name: str) -> None:
+    path = CASES / f"{name}.nft"
+    # Twice: the second transaction replaces the table of the first.
+    done = subprocess.run(
+        ["unshare", "-n", "bash", "-c", 'nft -f "$0" && nft -f "$0"', str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 0, done.stderr
