@@ -63,9 +63,9 @@ class CertFacts:
     key_fits: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Pair:
-    """A certificate and its private key, both PEM."""
+    """A certificate and its private key, both PEM; without a text form, so that no key gets into a log."""
 
     certificate: bytes
     key: bytes

@@ -1,0 +1,64 @@
+"""Tenants, classes and key material for the controller's tests; the material is text, so that golden files hold no secret."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from controller.plane.pki import AUTHORITIES, Pair, leaves
+from controller.plane.secrets import KeyMaterial
+from controller.plane.spec import Images, PlaneSpec
+
+NOW = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+UID = "11111111-2222-3333-4444-555555555555"
+IMAGES = Images(
+    bulkhead="example.org/bulkhead:0.1.0",
+    kubernetes="example.org/kubernetes:v1.36.3",
+    etcd="example.org/etcd:v3.6.16",
+    coredns="example.org/coredns:v1.15.0",
+)
+
+
+def plane_spec(**changes: Any) -> PlaneSpec:
+    defaults: dict[str, Any] = {
+        "tenant": "team-a",
+        "uid": UID,
+        "version": "v1.36.3",
+        "service_slice": "10.112.4.0/22",
+        "images": IMAGES,
+        "limits": (("nvidia.com/gpu", "24"),),
+        "object_limits": (("pods", "100"),),
+        "container_defaults": (("cpu", "10m", ""), ("memory", "32Mi", "4Gi")),
+        "host_api": (("192.0.2.10", 6443),),
+        "plane_priority_class": "bulkhead-plane",
+        "workload_priority_class": "bulkhead-workload",
+    }
+    return PlaneSpec(**(defaults | changes))
+
+
+def material(spec: PlaneSpec) -> KeyMaterial:
+    return KeyMaterial(
+        authorities={
+            name: Pair(f"certificate of CA {name}\n".encode(), f"key of CA {name}\n".encode()) for name in AUTHORITIES
+        },
+        leaves={name: Pair(f"certificate of {name}\n".encode(), f"key of {name}\n".encode()) for name in leaves(spec)},
+        service_account=Pair(b"public service account key\n", b"private service account key\n"),
+        encryption_key="ZW5jcnlwdGlvbiBrZXk=",
+    )
+
+
+def tenant(name: str = "team-a", *, status: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "apiVersion": "bulkhead.dev/v1alpha1",
+        "kind": "Tenant",
+        "metadata": {"name": name, "uid": UID, "generation": 3, "resourceVersion": "7"},
+        "spec": {"class": "standard", "quota": {"resources": {"nvidia.com/gpu": {"nominal": 24}}}} | spec,
+    }
+    return made | ({"status": status} if status else {})
+
+
+def tenant_class(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "bulkhead.dev/v1alpha1",
+        "kind": "TenantClass",
+        "metadata": {"name": "standard", "uid": "class-uid", "generation": 1},
+        "spec": {"gpuResources": ["nvidia.com/gpu"], "quota": {"resources": {"nvidia.com/gpu": {"maxNominal": 64}}}} | spec,
+    }

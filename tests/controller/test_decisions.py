@@ -1,0 +1,350 @@
+"""The pure deciders: admission, slices, plans, teardown, status, settings. State in, state out."""
+
+from datetime import timedelta
+from ipaddress import IPv4Address, IPv4Network
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bulkhead.api.conditions import Reason, find_condition
+from controller import slices, status, teardown
+from controller.admit import Refusal, admit, paused, refuse
+from controller.plan import plan, ref_of
+from controller.plane.spec import PlaneSpec
+from controller.settings import Settings, SettingsError, load
+from controller.status import Findings
+from controller.teardown import Left, Step
+from tests.controller.samples import NOW, material, plane_spec, tenant, tenant_class
+
+# -- admission
+
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any] | None, Reason, str]] = {
+    "no such class": (tenant(), None, Reason.UNKNOWN_CLASS, "spec.class"),
+    "a name of the system": (tenant("system"), tenant_class(), Reason.INVALID_NAME, "reserved"),
+    "a name that collides": (tenant("a-work"), tenant_class(), Reason.INVALID_NAME, "-work"),
+    "a version that cannot be had": (
+        tenant(kubernetesVersion="v1.99.0"),
+        tenant_class(),
+        Reason.VERSION_UNAVAILABLE,
+        "available: v1.36.3",
+    ),
+    "a version that the class does not offer": (
+        tenant(kubernetesVersion="v1.36.3"),
+        tenant_class(kubernetesVersions=["v1.35.0"]),
+        Reason.VERSION_UNAVAILABLE,
+        "none",
+    ),
+    "more than the class allows": (
+        tenant(quota={"resources": {"nvidia.com/gpu": {"nominal": 65}}}),
+        tenant_class(),
+        Reason.OUT_OF_BOUNDS,
+        "65 is more than the 64",
+    ),
+    "a resource that the class does not know": (
+        tenant(quota={"resources": {"amd.com/gpu": {"nominal": 1}}}),
+        tenant_class(),
+        Reason.IMPOSSIBLE_QUOTA,
+        "amd.com/gpu",
+    ),
+    "half a GPU": (
+        tenant(quota={"resources": {"nvidia.com/gpu": {"nominal": "0.5"}}}),
+        tenant_class(),
+        Reason.IMPOSSIBLE_QUOTA,
+        "whole number",
+    ),
+    "a Slurm tenant": (tenant(scheduling={"mode": "Slurm"}), tenant_class(), Reason.NOT_SUPPORTED, "scheduling.mode"),
+    "dedicated nodes": (tenant(nodes={"dedicated": True}), tenant_class(), Reason.NOT_SUPPORTED, "spec.nodes.dedicated"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_built_is_refused_with_a_fixed_reason_and_the_field(name: str) -> None:
+    asked, bounds, reason, part = REFUSED[name]
+    refusal = refuse(asked, bounds, Settings())
+    assert refusal is not None
+    assert refusal.reason is reason
+    assert part in refusal.message
+
+
+def test_a_tenants_section_lies_over_its_classs() -> None:
+    asked = tenant(isolation={"podSecurity": "restricted"}, controlPlane={"storage": {"size": "4Gi"}})
+    bounds = tenant_class(isolation={"podSecurity": "baseline", "allowedRuntimeClasses": ["gvisor"]}, priorityClassName="low")
+    spec = admit(asked, bounds, Settings(), service_slice="10.112.4.0/22")
+    assert isinstance(spec, PlaneSpec)
+    assert (spec.pod_security, spec.storage_size, spec.workload_priority_class) == ("restricted", "4Gi", "low")
+    assert spec.allowed_runtime_classes == ("gvisor",)
+    assert spec.limits == (("nvidia.com/gpu", "24"),)
+
+
+def test_a_paused_tenant_is_left_alone_until_its_time() -> None:
+    asked = tenant(pausedUntil="2026-06-01T12:30:00Z")
+    assert paused(asked, NOW) is not None
+    assert paused(asked, NOW + timedelta(hours=1)) is None
+
+
+# -- slices
+
+RANGE, PREFIX = "10.112.0.0/18", 22
+
+
+@given(st.lists(st.integers(0, 2**14 - 1), max_size=8), st.integers(1, 20))
+def test_slices_are_disjoint_and_hold_nobody_elses_address(offsets: list[int], tenants: int) -> None:
+    used = [str(IPv4Address(int(IPv4Address("10.112.0.0")) + offset)) for offset in offsets]
+    given_out: list[str] = []
+    for _ in range(tenants):
+        chosen = slices.allocate(RANGE, PREFIX, taken=given_out, used=used)
+        if chosen is None:
+            break
+        network = IPv4Network(chosen)
+        assert network.subnet_of(IPv4Network(RANGE))
+        assert not any(network.overlaps(IPv4Network(other)) for other in given_out)
+        assert not any(IPv4Address(address) in network for address in used)
+        given_out.append(chosen)
+    if len(given_out) < tenants:
+        free = [each for each in IPv4Network(RANGE).subnets(new_prefix=PREFIX) if str(each) not in given_out]
+        assert all(any(IPv4Address(address) in network for address in used) for network in free)
+
+
+def test_a_slice_that_a_tenant_had_is_given_back_to_it_if_it_is_free() -> None:
+    assert slices.allocate(RANGE, PREFIX, taken=[], used=[], wished="10.112.8.0/22") == "10.112.8.0/22"
+    assert slices.allocate(RANGE, PREFIX, taken=["10.112.8.0/22"], used=[], wished="10.112.8.0/22") == "10.112.0.0/22"
+    assert slices.allocate(RANGE, PREFIX, taken=[], used=[], wished="192.168.0.0/22") == "10.112.0.0/22"
+
+
+def test_foreign_ranges_and_garbage_do_not_confuse_the_allocation() -> None:
+    taken = ["10.96.0.0/12", "fd00::/108", "nonsense", "10.112.0.0/20"]
+    assert slices.allocate(RANGE, PREFIX, taken=taken, used=["fd00::1", ""]) == "10.112.16.0/22"
+
+
+def test_a_clash_names_the_address_that_the_plane_needs() -> None:
+    assert slices.clash("10.112.4.0/22", (1, 10, 11), ["10.112.4.200", "10.112.4.10"]) == "10.112.4.10"
+    assert slices.clash("10.112.4.0/22", (1, 10, 11), ["10.112.4.200"]) is None
+
+
+# -- plans
+
+
+def test_left_overs_of_an_older_version_are_deleted_and_other_peoples_objects_are_not() -> None:
+    spec = plane_spec()
+    marks = {"app.kubernetes.io/managed-by": "bulkhead", "bulkhead.dev/tenant": "team-a"}
+
+    def policy(name: str, labels: dict[str, str], kind: str = "NetworkPolicy") -> dict[str, Any]:
+        meta = {"name": name, "namespace": "bh-team-a", "labels": labels, "uid": name}
+        return {"apiVersion": "networking.k8s.io/v1", "kind": kind, "metadata": meta}
+
+    existing = [
+        policy("allow-everything", marks),
+        policy("default-deny", marks),
+        policy("somebody-elses", {}),
+        policy("mirrored", marks | {"bulkhead.dev/managed-by": "syncer"}),
+        policy("plane-identity", marks, "ConfigMap"),
+    ]
+    made = plan(spec, material(spec), {ref_of(obj): obj for obj in existing})
+    assert [ref.name for ref in made.deletions] == ["allow-everything"]
+
+
+def test_dns_waits_for_the_plane_once_and_is_kept_afterwards() -> None:
+    spec = plane_spec()
+    made = plan(spec, material(spec), {})
+    dns = made.rendered.followers[0]
+    assert made.followers(plane_answers=False, existing={}) == ()
+    assert made.followers(plane_answers=True, existing={}) == (dns,)
+    assert made.followers(plane_answers=False, existing={ref_of(dns): dns}) == (dns,)
+
+
+# -- teardown
+
+
+def thing(kind: str, name: str, component: str | None = None, *, going: bool = False) -> dict[str, Any]:
+    meta: dict[str, Any] = {"name": name, "uid": name, "labels": {"bulkhead.dev/component": component} if component else {}}
+    if going:
+        meta["deletionTimestamp"] = "2026-06-01T12:00:00Z"
+    return {"apiVersion": "v1", "kind": kind, "metadata": meta, "spec": {}}
+
+
+WHOLE: dict[str, Any] = {
+    "plane_namespace": thing("Namespace", "bh-team-a"),
+    "work_namespace": thing("Namespace", "bh-team-a-work"),
+    "deployments": (thing("Deployment", "syncer", "syncer"), thing("Deployment", "dns", "dns")),
+    "stateful_sets": (thing("StatefulSet", "plane", "plane"),),
+    "plane_pods": (thing("Pod", "syncer-1", "syncer"), thing("Pod", "plane-0", "plane"), thing("Pod", "dns-1", "dns")),
+    "work_pods": (thing("Pod", "job-1"), thing("Pod", "job-2", going=True)),
+    "cluster_scoped": (thing("ClusterRoleBinding", "bh-team-a-syncer-nodes"), thing("ServiceCIDR", "bh-team-a")),
+}
+ORDER = list(Step)
+
+
+def without(left: dict[str, Any], gone: set[str]) -> dict[str, Any]:
+    """The world after some objects are gone; a controller that is deleted takes its pods with it, sooner or later."""
+    return {
+        key: tuple(obj for obj in value if obj["metadata"]["name"] not in gone)
+        if isinstance(value, tuple)
+        else (None if value is None or value["metadata"]["name"] in gone else value)
+        for key, value in left.items()
+    }
+
+
+def test_a_whole_tenant_comes_down_in_order() -> None:
+    left, steps = dict(WHOLE), []
+    while (upcoming := teardown.next_step(Left(**left))).step is not Step.FINALIZER:
+        steps.append(upcoming.step)
+        left = without(left, {each.rpartition("/")[2].rpartition(" ")[2] for each in upcoming.waiting_for})
+    assert steps == [Step.SYNCER, Step.WORKLOADS, Step.PLANE, Step.NAMESPACES, Step.CLUSTER_SCOPED]
+
+
+NAMES = sorted(
+    {obj["metadata"]["name"] for value in WHOLE.values() for obj in (value if isinstance(value, tuple) else (value,))}
+)
+
+
+@given(st.sets(st.sampled_from(NAMES)), st.data())
+def test_from_any_half_made_or_half_gone_state_it_ends_and_never_goes_back(gone: set[str], data: st.DataObject) -> None:
+    left, reached = without(WHOLE, gone), -1
+    for _ in range(len(NAMES) + 1):
+        upcoming = teardown.next_step(Left(**left))
+        assert ORDER.index(upcoming.step) >= reached
+        reached = ORDER.index(upcoming.step)
+        if upcoming.step is Step.FINALIZER:
+            assert not any(value for value in left.values())
+            return
+        names = [each.rpartition(" ")[2] for each in upcoming.waiting_for]
+        left = without(left, data.draw(st.sets(st.sampled_from(names), min_size=1)))
+    pytest.fail("the teardown did not come to its end")
+
+
+def test_what_is_going_already_is_waited_for_and_not_deleted_again() -> None:
+    upcoming = teardown.next_step(Left(work_pods=WHOLE["work_pods"]))
+    assert [action.obj["metadata"]["name"] for action in upcoming.actions] == ["job-1"]
+    assert len(upcoming.waiting_for) == 2
+
+
+def test_volumes_are_kept_before_their_namespace_goes_where_that_is_asked_for() -> None:
+    volume = thing("PersistentVolume", "pv-1")
+    left = Left(work_namespace=WHOLE["work_namespace"], volumes=(volume,), keep_volumes=True)
+    assert [action.verb for action in teardown.next_step(left).actions] == ["retain"]
+    kept = volume | {"spec": {"persistentVolumeReclaimPolicy": "Retain"}}
+    after = Left(work_namespace=WHOLE["work_namespace"], volumes=(kept,), keep_volumes=True)
+    assert teardown.next_step(after).step is Step.NAMESPACES
+
+
+# -- status
+
+
+def ready_findings(**changes: Any) -> Findings:
+    def deployment() -> dict[str, Any]:
+        counts = {"observedGeneration": 1, "updatedReplicas": 1, "availableReplicas": 1}
+        return {"metadata": {"name": "x", "generation": 1}, "status": counts}
+
+    pod = {
+        "metadata": {"name": "plane-0", "labels": {"bulkhead.dev/component": "plane"}},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    hard = {"requests.nvidia.com/gpu": "24"}
+    defaults: dict[str, Any] = {
+        "namespaces": ({"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}),
+        "pki": True,
+        "plane_ready": True,
+        "deployments": {"syncer": deployment(), "dns": deployment()},
+        "pods": (pod,),
+        "quota": {"spec": {"hard": hard}, "status": {"hard": hard, "used": {"requests.nvidia.com/gpu": "16"}}},
+        "tenant_class": tenant_class(),
+    }
+    return Findings(**(defaults | changes))
+
+
+def ready_condition(made: dict[str, Any]) -> tuple[str, str]:
+    found = find_condition(made["conditions"], "Ready")
+    assert found is not None
+    return found["status"], found["reason"]
+
+
+def test_a_tenant_of_which_everything_is_there_is_ready() -> None:
+    made = status.compute(tenant(), plane_spec(), ready_findings(), NOW)
+    assert ready_condition(made) == ("True", "Ready")
+    assert made["gpus"] == {"used": 16, "borrowed": 0, "limit": 24, "summary": "16/24"}
+    assert made["endpoint"] == "https://10.112.4.1:443"
+    assert made["observedGeneration"] == 3
+
+
+NOT_READY: dict[str, tuple[dict[str, Any], str]] = {
+    "no namespaces": ({"namespaces": ()}, "Provisioning"),
+    "no keys": ({"pki": False}, "Provisioning"),
+    "no pod": ({"plane_ready": False, "pods": ()}, "Provisioning"),
+    "no syncer": ({"deployments": {}}, "WaitingForSyncer"),
+    "no quota": ({"quota": None}, "Provisioning"),
+    "the host refuses": ({"failure": Refusal(Reason.HOST_REFUSED, "no")}, "HostRefused"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_READY)
+def test_what_is_missing_is_the_reason(name: str) -> None:
+    changes, reason = NOT_READY[name]
+    assert ready_condition(status.compute(tenant(), plane_spec(), ready_findings(**changes), NOW)) == ("False", reason)
+
+
+def test_a_plane_that_was_ready_and_is_not_says_so() -> None:
+    before = status.compute(tenant(), plane_spec(), ready_findings(), NOW)
+    pod = {"metadata": {"name": "plane-0", "labels": {"bulkhead.dev/component": "plane"}}, "status": {}}
+    down = ready_findings(plane_ready=False, plane_message="refused", pods=(pod,))
+    after = status.compute(tenant(status=before), plane_spec(), down, NOW + timedelta(minutes=1))
+    assert ready_condition(after) == ("False", "PlaneUnreachable")
+
+
+def test_a_status_that_says_nothing_new_is_not_written() -> None:
+    before = status.compute(tenant(), plane_spec(), ready_findings(), NOW)
+    after = status.compute(tenant(status=before), plane_spec(), ready_findings(), NOW + timedelta(hours=1))
+    assert not status.changed(tenant(status=before), after)
+    assert status.changed(tenant(), after)
+
+
+def test_a_refusal_changes_ready_and_nothing_else() -> None:
+    before = status.compute(tenant(), plane_spec(), ready_findings(), NOW)
+    refusal = Refusal(Reason.OUT_OF_BOUNDS, "too much")
+    after = status.refused(tenant(status=before), refusal, NOW)
+    others = [each for each in after["conditions"] if each["type"] != "Ready"]
+    assert others == [each for each in before["conditions"] if each["type"] != "Ready"]
+    assert ready_condition(after) == ("False", "OutOfBounds")
+    assert set(after) == {"conditions", "observedGeneration"}
+
+
+TROUBLE = {
+    "ImagePullBackOff": (0, Reason.POD_NOT_STARTING),
+    "CrashLoopBackOff": (5, Reason.CRASHING),
+    "ContainerCreating": (0, None),
+}
+
+
+@pytest.mark.parametrize("waiting", TROUBLE)
+def test_a_pod_that_cannot_start_is_told_from_one_that_takes_its_time(waiting: str) -> None:
+    restarts, reason = TROUBLE[waiting]
+    container = {"name": "etcd", "restartCount": restarts, "state": {"waiting": {"reason": waiting, "message": "m"}}}
+    found = status.pod_trouble({"metadata": {"name": "plane-0"}, "status": {"containerStatuses": [container]}})
+    assert (found[0] if found else None) == reason
+
+
+# -- settings
+
+
+def test_settings_come_from_the_environment() -> None:
+    made = load({"BULKHEAD_WORKERS": "3", "BULKHEAD_DNS_UPSTREAMS": "", "BULKHEAD_KUBERNETES_VERSIONS": "v1.36.3, v1.35.1"})
+    assert made.workers == 3
+    assert made.dns_upstreams == ()
+    assert made.kubernetes_versions == ("v1.36.3", "v1.35.1")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"BULKHEAD_WORKERS": "many"},
+        {"BULKHEAD_WORKERS": "0"},
+        {"BULKHEAD_SERVICE_RANGE": "10.0.0.0/33"},
+        {"BULKHEAD_SERVICE_RANGE": "10.112.0.1/12"},
+        {"BULKHEAD_SLICE_PREFIX": "30"},
+        {"BULKHEAD_PLANE_CLIENT_CIDRS": "everywhere"},
+    ],
+)
+def test_a_setting_that_makes_no_sense_stops_the_controller_and_is_named(wrong: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match=next(iter(wrong))):
+        load(wrong)

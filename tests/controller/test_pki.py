@@ -1,0 +1,205 @@
+"""Certificates: what a handshake accepts and refuses, when they are renewed, and that no key is lost that data depends on."""
+
+import ssl
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from bulkhead.kube.kubeconfig import KubeConfig
+from controller.pki import issue
+from controller.pki.material import assemble
+from controller.plane import pki
+from controller.plane.pki import CertSpec, Pair, Usage
+from controller.plane.render import render
+from controller.plane.spec import Obj
+from tests.controller.samples import plane_spec
+
+NOW = datetime.now(UTC)
+
+
+def stored() -> dict[str, Obj]:
+    spec = plane_spec()
+    objects = render(spec, assemble(spec, {}, NOW).keys).everything()
+    return {obj["metadata"]["name"]: obj for obj in objects if obj["kind"] == "Secret"}
+
+
+def context(side: int, own: Pair | None, trusted: Pair, tmp_path_name: str) -> ssl.SSLContext:
+    made = ssl.SSLContext(side)
+    made.load_verify_locations(cadata=trusted.certificate.decode())
+    made.verify_mode = ssl.CERT_REQUIRED
+    if own is not None:
+        with open(tmp_path_name, "wb") as file:  # noqa: PTH123
+            file.write(own.certificate + own.key)
+        made.load_cert_chain(tmp_path_name)
+    return made
+
+
+def shake(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> None:
+    """A whole TLS handshake in memory; raises what either side raises."""
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    asking = client.wrap_bio(down, up, server_hostname=name)
+    answering = server.wrap_bio(up, down, server_side=True)
+    waiting = [asking, answering]
+    for _ in range(10):
+        for side in list(waiting):
+            try:
+                side.do_handshake()
+                waiting.remove(side)
+            except ssl.SSLWantReadError:
+                continue
+        if not waiting:
+            break
+    # In TLS 1.3 a refusal of the client's certificate comes with the first read.
+    answering.write(b"x")
+    assert asking.read(1) == b"x"
+
+
+@pytest.fixture(scope="module")
+def keys():  # type: ignore[no-untyped-def]
+    return assemble(plane_spec(), {}, NOW).keys
+
+
+def handshake(tmp_path, *, server: Pair, client: Pair, server_ca: Pair, client_ca: Pair, name: str) -> None:  # type: ignore[no-untyped-def]
+    shake(
+        context(ssl.PROTOCOL_TLS_SERVER, server, client_ca, str(tmp_path / "server.pem")),
+        context(ssl.PROTOCOL_TLS_CLIENT, client, server_ca, str(tmp_path / "client.pem")),
+        name,
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["plane.bh-team-a.svc", "plane", "kubernetes.default.svc", "10.112.4.1", "127.0.0.1", "localhost"]
+)
+def test_the_api_server_is_accepted_under_every_name_it_has(tmp_path, keys, name) -> None:
+    handshake(
+        tmp_path,
+        server=keys.leaves["pki-apiserver/server"],
+        client=keys.leaves["pki-syncer/client"],
+        server_ca=keys.authorities["serving"],
+        client_ca=keys.authorities["client"],
+        name=name,
+    )
+
+
+def test_a_name_that_the_certificate_does_not_say_is_refused(tmp_path, keys) -> None:
+    with pytest.raises(ssl.SSLError, match="(?i)mismatch"):
+        handshake(
+            tmp_path,
+            server=keys.leaves["pki-apiserver/server"],
+            client=keys.leaves["pki-syncer/client"],
+            server_ca=keys.authorities["serving"],
+            client_ca=keys.authorities["client"],
+            name="plane.bh-team-b.svc",
+        )
+
+
+def test_a_certificate_of_another_tenants_ca_is_refused(tmp_path, keys) -> None:
+    other = assemble(plane_spec(tenant="team-b"), {}, NOW).keys
+    with pytest.raises(ssl.SSLError):
+        handshake(
+            tmp_path,
+            server=keys.leaves["pki-apiserver/server"],
+            client=other.leaves["pki-syncer/client"],
+            server_ca=keys.authorities["serving"],
+            client_ca=keys.authorities["client"],
+            name="plane",
+        )
+
+
+@pytest.mark.parametrize("authority", ["etcd", "front-proxy", "kubelet", "serving"])
+def test_a_certificate_of_another_purposes_ca_is_no_client_of_the_api(tmp_path, keys, authority) -> None:
+    forged = issue.issue(CertSpec(authority, "bulkhead:admin", Usage.CLIENT), keys.authorities[authority], NOW)
+    with pytest.raises(ssl.SSLError):
+        handshake(
+            tmp_path,
+            server=keys.leaves["pki-apiserver/server"],
+            client=forged,
+            server_ca=keys.authorities["serving"],
+            client_ca=keys.authorities["client"],
+            name="plane",
+        )
+
+
+def test_a_server_certificate_is_no_client(tmp_path, keys) -> None:
+    wrong = issue.issue(CertSpec("client", "eve", Usage.SERVER), keys.authorities["client"], NOW)
+    with pytest.raises(ssl.SSLError):
+        handshake(
+            tmp_path,
+            server=keys.leaves["pki-apiserver/server"],
+            client=wrong,
+            server_ca=keys.authorities["serving"],
+            client_ca=keys.authorities["client"],
+            name="plane",
+        )
+
+
+def test_an_expired_certificate_is_refused(tmp_path, keys) -> None:
+    old = issue.issue(CertSpec("client", "eve", Usage.CLIENT), keys.authorities["client"], NOW - timedelta(days=91))
+    with pytest.raises(ssl.SSLError):
+        handshake(
+            tmp_path,
+            server=keys.leaves["pki-apiserver/server"],
+            client=old,
+            server_ca=keys.authorities["serving"],
+            client_ca=keys.authorities["client"],
+            name="plane",
+        )
+
+
+def test_what_is_there_and_fresh_is_kept() -> None:
+    spec, secrets = plane_spec(), stored()
+    first, second = assemble(spec, secrets, NOW), assemble(spec, secrets, NOW + timedelta(days=59))
+    assert first.issued == second.issued == ()
+    assert first.keys == second.keys
+
+
+def test_leaves_are_renewed_at_two_thirds_of_their_life_and_nothing_else_is() -> None:
+    spec, secrets = plane_spec(), stored()
+    before, after = assemble(spec, secrets, NOW), assemble(spec, secrets, NOW + timedelta(days=61))
+    assert {name for name, _ in after.issued} == set(pki.leaves(spec))
+    assert after.keys.authorities == before.keys.authorities
+    assert after.keys.trust == before.keys.trust
+
+
+def test_a_lost_ca_takes_its_leaves_with_it_and_no_others() -> None:
+    spec, secrets = plane_spec(), stored()
+    del secrets["pki-ca-kubelet"]
+    issued = {name for name, _ in assemble(spec, secrets, NOW).issued}
+    assert issued == {"pki-ca-kubelet", "pki-apiserver/kubelet-client", "pki-syncer/shim"}
+
+
+@pytest.mark.parametrize("lost", ["pki-service-account", "pki-apiserver"])
+def test_the_keys_that_data_depends_on_survive_the_loss_of_either_copy(lost: str) -> None:
+    spec, secrets = plane_spec(), stored()
+    before = assemble(spec, secrets, NOW).keys
+    del secrets[lost]
+    after = assemble(spec, secrets, NOW).keys
+    assert after.encryption_key == before.encryption_key
+    assert after.service_account == before.service_account
+
+
+@pytest.mark.parametrize("garbage", ["", "AAAA", "not base64!"])
+def test_garbage_in_a_secret_is_replaced_and_stops_nothing(garbage: str) -> None:
+    spec, secrets = plane_spec(), stored()
+    for secret in ("pki-ca-client", "pki-syncer", "kubeconfig"):
+        secrets[secret]["data"] = dict.fromkeys(secrets[secret]["data"], garbage)
+    issued = {name for name, _ in assemble(spec, secrets, NOW).issued}
+    assert {"pki-ca-client", "pki-syncer/client", "kubeconfig/client"} <= issued
+
+
+def test_a_changed_address_reissues_what_carries_it() -> None:
+    moved = assemble(plane_spec(service_slice="10.112.8.0/22"), stored(), NOW)
+    assert {name for name, _ in moved.issued} == {"pki-apiserver/server", "pki-syncer/shim"}
+
+
+def test_the_admins_kubeconfig_names_the_tenants_group_and_never_the_masters() -> None:
+    admin = pki.leaves(plane_spec())["kubeconfig/client"]
+    assert admin.groups == ("bulkhead:tenant-admins",)
+    assert all("system:masters" not in each.groups for each in pki.leaves(plane_spec()).values())
+    text = __import__("base64").b64decode(stored()["kubeconfig"]["data"]["value"])
+    config = KubeConfig.from_bytes(text, hostile=True)
+    assert config.server == "https://10.112.4.1:443"
+
+
+def test_key_material_has_no_text_form(keys) -> None:
+    assert "BEGIN" not in repr(keys)

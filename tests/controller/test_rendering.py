@@ -1,0 +1,103 @@
+"""The whole rendered plane against golden files, and what must hold of every plane whatever it looks like."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from controller import bootstrap
+from controller.plane.render import render
+from tests.controller.samples import material, plane_spec
+
+GOLDEN = Path(__file__).parent / "golden"
+CASES: dict[str, dict[str, Any]] = {
+    "standard": {},
+    "three-replicas": {"replicas": 3, "storage_class": "fast", "storage_size": "8Gi"},
+    "restricted": {
+        "pod_security": "restricted",
+        "runtime_class": "gvisor",
+        "node_selector": (("pool", "a"),),
+        "node_tolerations": ({"key": "pool", "operator": "Exists"},),
+        "egress_cidrs": ("203.0.113.0/24",),
+        "plane_client_cidrs": ("198.51.100.0/24",),
+        "dns_upstreams": (),
+    },
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_rendered_plane_is_the_golden_one(name: str) -> None:
+    spec = plane_spec(**CASES[name])
+    objects = [*render(spec, material(spec)).everything(), *bootstrap.objects(spec)]
+    text = yaml.safe_dump_all(objects, sort_keys=True, width=120)
+    path = GOLDEN / f"{name}.yaml"
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text)
+    assert text == path.read_text(), f"{path.name} differs; look at the difference, then run with UPDATE_GOLDEN=1"
+
+
+def pods(**changes: Any) -> list[dict[str, Any]]:
+    spec = plane_spec(**changes)
+    rendered = render(spec, material(spec)).everything()
+    return [obj["spec"]["template"]["spec"] for obj in rendered if obj["kind"] in {"StatefulSet", "Deployment"}]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_pod_passes_restricted_pod_security(name: str) -> None:
+    for pod in pods(**CASES[name]):
+        assert pod["securityContext"]["runAsNonRoot"]
+        assert not pod.get("hostNetwork")
+        for container in pod["containers"]:
+            own = container["securityContext"]
+            assert not own["allowPrivilegeEscalation"]
+            assert not own["privileged"]
+            assert own["readOnlyRootFilesystem"]
+            assert own["capabilities"] == {"drop": ["ALL"]}
+            assert own["seccompProfile"] == {"type": "RuntimeDefault"}
+            assert container["resources"]["limits"]["memory"]
+            assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
+
+
+def test_only_the_syncer_gets_a_token_of_the_host() -> None:
+    plane, syncer, dns = pods()
+    assert not plane["automountServiceAccountToken"]
+    assert not dns["automountServiceAccountToken"]
+    assert syncer["automountServiceAccountToken"]
+
+
+def test_no_pod_mounts_a_ca_key() -> None:
+    mounted = {volume["secret"]["secretName"] for pod in pods() for volume in pod["volumes"] if "secret" in volume}
+    assert mounted == {"pki-etcd", "pki-apiserver", "pki-controller-manager", "pki-syncer", "pki-dns"}
+    spec = plane_spec()
+    for obj in render(spec, material(spec)).everything():
+        if obj["kind"] == "Secret" and obj["metadata"]["name"] in mounted:
+            assert "a2V5IG9mIENB" not in str(obj["data"])  # "key of CA" in base64
+
+
+def test_a_change_of_trust_restarts_the_plane_and_a_renewed_leaf_does_not() -> None:
+    spec = plane_spec()
+    keys = material(spec)
+    before = render(spec, keys).workloads[0]
+    renewed = material(spec)
+    renewed.leaves["pki-apiserver/server"] = renewed.leaves["pki-etcd/server"]  # type: ignore[index]
+    assert render(spec, renewed).workloads[0] == before
+    rotated = material(spec)
+    rotated.authorities["client"] = rotated.authorities["etcd"]  # type: ignore[index]
+    assert render(spec, rotated).workloads[0] != before
+
+
+def test_no_subject_of_a_binding_is_a_group_of_the_system() -> None:
+    for obj in bootstrap.objects(
+        plane_spec(admins=({"kind": "Group", "name": "system:masters"}, {"kind": "User", "name": "eve"}))
+    ):
+        for subject in obj.get("subjects", []):
+            assert not subject["name"].startswith("system:")
+
+
+def test_every_object_names_its_tenant() -> None:
+    spec = plane_spec()
+    for obj in render(spec, material(spec)).everything():
+        assert obj["metadata"]["labels"]["bulkhead.dev/tenant"] == "team-a"
+        assert obj["metadata"].get("namespace", "bh-team-a") in {"bh-team-a", "bh-team-a-work"}
