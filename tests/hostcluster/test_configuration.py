@@ -1,0 +1,79 @@
+"""Rendered configuration: what other parts and `down` rely on."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from bulkhead.hostcluster import components, configuration
+from tests.hostcluster.context import make_context
+
+
+def test_containerd_keeps_all_its_state_below_our_folders(tmp_path: Path) -> None:
+    ctx = make_context(tmp_path)
+    document = tomllib.loads(configuration.containerd(ctx))
+    runtime = document["plugins"]["io.containerd.cri.v1.runtime"]
+    assert document["root"].startswith(str(ctx.data_dir))
+    assert document["state"].startswith(str(ctx.run_dir))
+    assert document["plugins"]["io.containerd.shim.v1.manager"]["socket_dir"].startswith(str(ctx.run_dir))
+    assert runtime["netns_mounts_under_state_dir"] is True
+    assert runtime["restrict_oom_score_adj"] is True
+    assert runtime["containerd"]["runtimes"]["runc"]["options"]["SystemdCgroup"] is False
+    assert document["plugins"]["io.containerd.cri.v1.images"]["pinned_images"]["sandbox"] == "registry.k8s.io/pause:3.10"
+
+
+def test_pods_are_routed_and_simulated_ones_have_other_addresses(tmp_path: Path) -> None:
+    document = configuration.cni(make_context(tmp_path))
+    assert [plugin["type"] for plugin in document["plugins"]] == ["ptp", "portmap"]
+    assert document["plugins"][0]["ipam"]["ranges"] == [[{"subnet": "10.244.0.0/17"}]]
+
+
+def test_the_kubelet_runs_on_cgroup_v1_in_a_subtree_of_ours(tmp_path: Path) -> None:
+    document = configuration.kubelet(make_context(tmp_path))
+    assert document["failCgroupV1"] is False
+    assert document["cgroupRoot"] == "/bulkhead"
+    assert document["authentication"]["anonymous"] == {"enabled": False}
+    assert document["authorization"] == {"mode": "Webhook"}
+
+
+@pytest.mark.parametrize(
+    ("machine", "pods"),
+    [
+        ("nameserver 127.0.0.53\nsearch lan\n", "search lan\n"),
+        ("nameserver ::1\nnameserver 9.9.9.9\n", "nameserver 9.9.9.9\n"),
+        ("", "\n"),
+    ],
+)
+def test_resolvers_on_the_loopback_are_not_given_to_pods(machine: str, pods: str) -> None:
+    assert configuration.resolv_conf(machine) == pods
+
+
+def test_writing_twice_changes_nothing_the_second_time(tmp_path: Path) -> None:
+    ctx = make_context(tmp_path)
+    assert configuration.write_configuration(ctx) is True
+    assert configuration.write_configuration(ctx) is False
+    assert json.loads((ctx.config_dir / "cni" / "10-bulkhead.conflist").read_text())["name"] == "bulkhead"
+
+
+def test_components_depend_only_on_earlier_ones(tmp_path: Path) -> None:
+    seen: set[str] = set()
+    for component in components.upstream(make_context(tmp_path)):
+        assert set(component.depends_on) <= seen
+        seen.add(component.name)
+
+
+def test_a_changed_file_makes_a_changed_component(tmp_path: Path) -> None:
+    ctx = make_context(tmp_path)
+    configuration.write_configuration(ctx)
+    before = {component.name: component for component in components.upstream(ctx)}
+    (ctx.config_dir / "kubelet.yaml").write_text("maxPods: 1\n")
+    changed = [component.name for component in components.upstream(ctx) if component != before[component.name]]
+    assert changed == ["kubelet"]
+
+
+def test_the_gang_gates_are_on_in_both_that_need_them(tmp_path: Path) -> None:
+    by_name = {component.name: component for component in components.upstream(make_context(tmp_path))}
+    for name in ("kube-apiserver", "kube-scheduler"):
+        assert f"--feature-gates={components.FEATURE_GATES}" in by_name[name].argv
+    assert "--runtime-config=scheduling.k8s.io/v1alpha2=true" in by_name["kube-apiserver"].argv
