@@ -20,7 +20,8 @@ _log = logging.getLogger(__name__)
 _AGAIN = 0.25
 _AGAIN_SLOW = 1.0
 _NAMED = 3
-_GRACE_SECONDS = 10
+_WORKLOAD_GRACE_SECONDS = 10
+_PLANE_GRACE_SECONDS = 2
 _PARALLEL = 8
 
 
@@ -39,18 +40,23 @@ class Dismantler:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._slots = asyncio.Semaphore(_PARALLEL)
+        self._said: dict[str, str] = {}
 
     async def step(self, tenant: Obj) -> Progress:
         """One look and the calls that follow from it."""
         left = await self._left(tenant)
         upcoming = teardown.next_step(left)
         if upcoming.step is Step.FINALIZER:
+            self._said.pop(str(tenant["metadata"]["name"]), None)
             return Progress(True, "nothing is left", 0)
         await asyncio.gather(*(self._do(action) for action in upcoming.actions))
         some = ", ".join(upcoming.waiting_for[:_NAMED])
         more = len(upcoming.waiting_for) - _NAMED
         message = f"{upcoming.step}: {some}" + (f" and {more} more" if more > 0 else "")
-        _log.info(message, extra={"tenant": tenant["metadata"]["name"]})
+        name = str(tenant["metadata"]["name"])
+        if self._said.get(name) != message:
+            self._said[name] = message
+            _log.info(message, extra={"tenant": name})
         return Progress(False, message, _AGAIN if upcoming.actions or len(upcoming.waiting_for) < 20 else _AGAIN_SLOW)
 
     async def _left(self, tenant: Obj) -> Left:
@@ -111,12 +117,19 @@ class Dismantler:
                     meta["name"],
                     meta.get("namespace"),
                     uid=meta["uid"],
-                    grace_seconds=_GRACE_SECONDS if resource is kinds.PODS else None,
+                    grace_seconds=_grace(resource, meta),
                     propagation="Background",
                 )
             except (NotFound, Conflict):
                 # Gone, or another object of that name by now: the next look tells.
                 return
+
+
+def _grace(resource: Resource, meta: Obj) -> int | None:
+    """Workloads may say goodbye; a plane that is taken down has nothing left to save."""
+    if resource is not kinds.PODS:
+        return None
+    return _PLANE_GRACE_SECONDS if labels.COMPONENT in (meta.get("labels") or {}) else _WORKLOAD_GRACE_SECONDS
 
 
 def _keeps(tenant: Obj) -> bool:

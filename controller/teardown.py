@@ -13,6 +13,8 @@ from enum import StrEnum
 from bulkhead.api import labels
 from controller.plane.spec import DNS, PLANE, SYNCER, Obj
 
+_MAKERS = ("Deployment", "StatefulSet")
+
 
 class Step(StrEnum):
     """The steps in their order."""
@@ -61,12 +63,25 @@ class Next:
 def next_step(left: Left) -> Next:
     """The first step that has something left to do; the finalizer when there is none."""
     for step, targets in _targets(left):
-        actions = tuple(Action("delete", obj) for obj in targets if not obj["metadata"].get("deletionTimestamp"))
-        if step is Step.VOLUMES:
-            actions = tuple(Action("retain", obj) for obj in targets)
         if targets:
-            return Next(step, actions, tuple(_name(obj) for obj in targets))
+            return Next(step, _actions(step, targets, left), tuple(_name(obj) for obj in targets))
     return Next(Step.FINALIZER, (), ())
+
+
+def _actions(step: Step, targets: tuple[Obj, ...], left: Left) -> tuple[Action, ...]:
+    if step is Step.VOLUMES:
+        return tuple(Action("retain", obj) for obj in targets)
+    # Whoever makes pods goes before the pods, or it makes new ones.
+    makers = tuple(obj for obj in targets if obj["kind"] in _MAKERS)
+    actions = [Action("delete", obj) for obj in makers or targets if not _going(obj)]
+    if step is Step.NAMESPACES and all(_going(obj) for obj in targets):
+        # The host holds a ServiceCIDR for ten seconds after its deletion was asked for: let them pass meanwhile.
+        actions += [Action("delete", obj) for obj in left.cluster_scoped if not _going(obj)]
+    return tuple(actions)
+
+
+def _going(obj: Obj) -> bool:
+    return bool(obj["metadata"].get("deletionTimestamp"))
 
 
 def _targets(left: Left) -> Iterable[tuple[Step, tuple[Obj, ...]]]:

@@ -34,6 +34,8 @@ def container(spec: PlaneSpec) -> Obj:
         "resources": spec.etcd.resources(),
         "securityContext": CONTAINER_SECURITY,
         "volumeMounts": [mount("data", DATA_PATH, read_only=False), mount("pki-etcd", PKI_PATH)],
+        # The API server flushes and leaves while its store still answers; without it, it hangs until it is killed.
+        "lifecycle": {"preStop": {"sleep": {"seconds": 4}}},
         "startupProbe": probe("/livez", ETCD_METRICS_PORT, period=1, failures=120),
         "livenessProbe": probe("/livez", ETCD_METRICS_PORT, period=10, failures=6),
         "readinessProbe": probe("/readyz", ETCD_METRICS_PORT, period=5, failures=3),

@@ -1,1 +1,1 @@
-"""Tests of the controller: pure state-in state-out, golden renderings, certificates by handshake, passes on a real API server."""
+"""Tests of the controller: pure deciders, golden renderings, handshakes, passes on a real API server."""

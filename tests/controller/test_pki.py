@@ -82,7 +82,7 @@ def test_the_api_server_is_accepted_under_every_name_it_has(tmp_path, keys, name
 
 
 def test_a_name_that_the_certificate_does_not_say_is_refused(tmp_path, keys) -> None:
-    with pytest.raises(ssl.SSLError, match="(?i)mismatch"):
+    with pytest.raises(ssl.SSLError, match="mismatch"):
         handshake(
             tmp_path,
             server=keys.leaves["pki-apiserver/server"],
