@@ -34,8 +34,8 @@ def main() -> int:
     if not machine.KUBECONFIG.exists():
         sys.exit("no embedded host: start one with `bulkhead host up`")
     files = suite.programs(cache_folder())
-    image = suite.import_agnhost(cache_folder(), files)
-    print(f"image {image}; running, log: {REPORT.with_suffix('.log')}", file=sys.stderr, flush=True)
+    images = suite.import_agnhost(cache_folder(), files)
+    print(f"images {', '.join(images)}; running, log: {REPORT.with_suffix('.log')}", file=sys.stderr, flush=True)
     specs = suite.run(
         files["e2e.test"], machine.KUBECONFIG, focus=options.focus, skip=options.skip, report=REPORT, seconds=options.seconds
     )

@@ -66,22 +66,23 @@ def programs(cache: Path) -> Mapping[str, Path]:
     return {name: folder / name for name in commands}
 
 
-def import_agnhost(cache: Path, files: Mapping[str, Path]) -> str:
-    """Make the suite's server image and import it under the name that the suite asks for."""
+def import_agnhost(cache: Path, files: Mapping[str, Path]) -> list[str]:
+    """Make the suite's server image and import it under each name that the suite asks for."""
     listed = _run("list of images", [str(files["e2e.test"]), "--list-images"]).split()
-    name = next((one for one in listed if "/agnhost:" in one), None)
-    if name is None:
+    names = [one for one in listed if "e2e-test-images/agnhost:" in one]
+    if not names:
         raise SuiteError("e2e.test --list-images names no agnhost image: the suite changed its tools")
     shop = build.Workshop(cache / "images", binaries.ensure, build.PROJECT)
     shell = build.busybox(shop)
     key = key_of([file_key(files["agnhost"])])
     program = cached_layer(shop.cache, "agnhost", key, lambda: [Entry("agnhost", "file", files["agnhost"], 0o755)])
     environment = dict(shell.environment)
-    path = build.image_file(shop, ImageSpec(name, (*shell.layers, program), ("pause",), ("/agnhost",), "", environment))
     ctr = str(binaries.ensure("containerd")["ctr"])
     socket = str(RUN_DIR / "containerd" / "containerd.sock")
-    _run("import of agnhost", [ctr, "-a", socket, "-n", "k8s.io", "images", "import", str(path)], seconds=300)
-    return name
+    for name in names:
+        path = build.image_file(shop, ImageSpec(name, (*shell.layers, program), ("pause",), ("/agnhost",), "", environment))
+        _run(f"import of {name}", [ctr, "-a", socket, "-n", "k8s.io", "images", "import", str(path)], seconds=300)
+    return names
 
 
 def run(program: Path, kubeconfig: Path, *, focus: str, skip: str, report: Path, seconds: int) -> list[Spec]:
