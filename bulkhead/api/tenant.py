@@ -245,19 +245,12 @@ class TenantSpec(ApiModel):
     )
     class_: DnsName = Field(
         alias="class",
-        description="Name of the TenantClass that gives defaults and bounds. Cannot change after creation.",
-        json_schema_extra=rules({"rule": "self == oldSelf", "message": "the class cannot change after creation"}),
+        description="Name of the TenantClass that gives defaults and bounds. Cannot change once it has been applied.",
     )
     kubernetes_version: KubernetesVersion | None = Field(
         None,
         description="Version of the tenant's control plane, for example v1.36.3; the class's default unless given. "
-        "Never goes back a minor.",
-        json_schema_extra=rules(
-            {
-                "rule": "int(self.split('.')[1]) >= int(oldSelf.split('.')[1])",
-                "message": "the minor version cannot go back: etcd holds what the newer one wrote",
-            }
-        ),
+        "Never goes back behind the minor version that runs.",
     )
     control_plane: ControlPlane | None = Field(None, description="Size of the tenant's plane.")
     scheduling: Scheduling = Field(
@@ -297,6 +290,19 @@ class Tenant(ApiModel):
             {
                 "rule": f"!self.metadata.name.endsWith('{names.WORK_SUFFIX}')",
                 "message": f"metadata.name: must not end in {names.WORK_SUFFIX}, which marks work namespaces",
+            },
+            # Held against what runs and not against the old spec: a class or version that cannot be had may be corrected.
+            {
+                "rule": "!has(oldSelf.status) || !has(oldSelf.status.class) || self.spec.class == oldSelf.spec.class",
+                "message": "the class cannot change once it has been applied",
+                "fieldPath": ".spec.class",
+            },
+            {
+                "rule": "!has(self.spec.kubernetesVersion) || !has(oldSelf.status) || !has(oldSelf.status.versions) || "
+                "!has(oldSelf.status.versions.kubernetes) || int(self.spec.kubernetesVersion.split('.')[1]) >= "
+                "int(oldSelf.status.versions.kubernetes.split('.')[1])",
+                "message": "the minor version cannot go back: etcd holds what the newer one wrote",
+                "fieldPath": ".spec.kubernetesVersion",
             },
         )
     )

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bulkhead.api.fields import ApiModel, Count, DnsName, Moment, text
+from bulkhead.api.fields import ApiModel, Count, DnsName, KubernetesVersion, Moment, text
 
 
 class Condition(ApiModel):
@@ -23,7 +23,7 @@ class Condition(ApiModel):
 class Versions(ApiModel):
     """What runs."""
 
-    kubernetes: Annotated[str, text(32)] | None = Field(None, description="Version of the tenant's API server.")
+    kubernetes: KubernetesVersion | None = Field(None, description="Version of the tenant's API server.")
     etcd: Annotated[str, text(32)] | None = Field(None, description="Version of the tenant's etcd.")
     bulkhead: Annotated[str, text(32)] | None = Field(None, description="Version of the syncer.")
 

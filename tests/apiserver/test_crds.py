@@ -55,6 +55,8 @@ async def attempt(client: Client, r: Resource, case: dict[str, Any], base: dict[
             raise
         return str(error)
     try:
+        if "status" in case:
+            made = await client.patch(r, name, {"status": case["status"]}, subresource="status")
         if "update" in case:
             changed = copy.deepcopy(made)
             changed["spec"] |= case["update"]
