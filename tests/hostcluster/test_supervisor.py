@@ -24,7 +24,7 @@ def _shell(name: str, script: str, **more: object) -> Component:
 
 async def _until(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(_DEADLINE):
-        while not true():
+        while not true():  # noqa: ASYNC110 - what is waited for is the state of other processes
             await asyncio.sleep(0.02)
 
 
@@ -81,8 +81,10 @@ async def test_one_that_dies_is_started_again_and_the_others_go_on(tmp_path: Pat
 
 async def test_one_that_stays_unhealthy_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sick = tmp_path / "sick"
-    health = CommandHealth(("sh", "-c", f"! test -e {sick}"))
-    house = House(make_context(tmp_path), monkeypatch, _shell("a", f"rm -f {sick}; exec sleep 60", health=health))
+    born = tmp_path / "born"
+    health = CommandHealth(("sh", "-c", f"test -e {born} && ! test -e {sick}"))
+    script = f"rm -f {sick}; touch {born}; exec sleep 60"
+    house = House(make_context(tmp_path), monkeypatch, _shell("a", script, health=health))
     await _until(lambda: house.board.state.phase == "running")
     sick.touch()
     await _until(lambda: house.line("a").restarts == 1 and house.line("a").phase == "ready")
@@ -117,7 +119,9 @@ async def test_a_changed_plan_restarts_only_what_changed(tmp_path: Path, monkeyp
     house.board.reload()
     values = {"options": state.options_to_json(house.ctx.options), "binaries": {}, "cache_dir": str(house.ctx.cache_dir)}
     (house.ctx.run_dir / "host.json").write_text(json.dumps(values))
-    await _until(lambda: [item.name for item in house.board.state.components if item.phase == "ready"] == ["same", "changed", "new"])
+    await _until(
+        lambda: [item.name for item in house.board.state.components if item.phase == "ready"] == ["same", "changed", "new"]
+    )
     assert house.line("same").pid == before["same"]
     assert house.line("changed").pid != before["changed"]
     assert not _alive(before["gone"])

@@ -1,0 +1,132 @@
+"""What is set on the machine is put back, and what a host can leave is recognised. Nothing here needs root."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from bulkhead.hostcluster import cgroups, debian, machine, remains
+from tests.hostcluster.context import make_context
+
+
+@pytest.fixture
+def sysctls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = tmp_path / "sys"
+    values = {"net/ipv4/ip_forward": "0", "kernel/panic": "1", "fs/inotify/max_user_instances": "128"}
+    for name, value in values.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"{value}\n")
+    (root / "boot_id").write_text("boot-one\n")
+    monkeypatch.setattr(machine, "_SYSCTLS", root)
+    monkeypatch.setattr(machine, "_BOOT_ID", root / "boot_id")
+    monkeypatch.setattr(machine, "DEVICE_PLUGINS", tmp_path / "kubelet" / "device-plugins")
+    return root
+
+
+def test_kernel_settings_come_back_to_what_they_were(tmp_path: Path, sysctls: Path) -> None:
+    ctx = make_context(tmp_path)
+    machine._remember(ctx)
+    (sysctls / "net/ipv4/ip_forward").write_text("1")
+    (sysctls / "kernel/panic").write_text("10")
+    machine._remember(ctx)  # a host that died and starts again does not take its own values for the earlier ones
+    machine.restore(ctx)
+    assert (sysctls / "net/ipv4/ip_forward").read_text() == "0"
+    assert (sysctls / "kernel/panic").read_text() == "1"
+    assert not (ctx.data_dir / "machine.json").exists()
+
+
+def test_values_of_another_boot_are_not_put_back(tmp_path: Path, sysctls: Path) -> None:
+    ctx = make_context(tmp_path)
+    machine._remember(ctx)
+    (sysctls / "boot_id").write_text("boot-two\n")
+    (sysctls / "kernel/panic").write_text("5")
+    machine.restore(ctx)
+    assert (sysctls / "kernel/panic").read_text() == "5"
+
+
+def test_the_device_plugin_folder_is_a_link_that_goes_again(tmp_path: Path, sysctls: Path) -> None:
+    ctx = make_context(tmp_path)
+    machine._link_device_plugins(ctx)
+    machine._link_device_plugins(ctx)
+    assert machine.DEVICE_PLUGINS.resolve() == ctx.kubelet_dir / "device-plugins"
+    machine.restore(ctx)
+    assert not machine.DEVICE_PLUGINS.parent.exists()
+
+
+def test_a_living_kubelet_of_somebody_else_is_respected(tmp_path: Path, sysctls: Path) -> None:
+    machine.DEVICE_PLUGINS.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(machine.DEVICE_PLUGINS / "kubelet.sock"))
+        other.listen()
+        with pytest.raises(RuntimeError, match="another kubelet"):
+            machine._link_device_plugins(make_context(tmp_path))
+
+
+def test_the_remains_of_a_dead_kubelet_are_replaced(tmp_path: Path, sysctls: Path) -> None:
+    machine.DEVICE_PLUGINS.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(machine.DEVICE_PLUGINS / "kubelet.sock"))
+    machine._link_device_plugins(make_context(tmp_path))
+    assert machine.DEVICE_PLUGINS.is_symlink()
+
+
+def test_only_our_devices_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    links = [
+        {"ifname": "lo", "addr_info": [{"local": "127.0.0.1"}]},
+        {"ifname": "bulkhead0", "addr_info": [{"local": "172.31.255.1"}]},
+        {"ifname": "veth1234", "addr_info": [{"local": "10.244.0.1"}, {"local": "fe80::1"}]},
+        {"ifname": "veth-of-docker", "addr_info": [{"local": "fe80::2"}]},
+        {"ifname": "eth0", "addr_info": [{"local": "10.244.0.1"}]},
+    ]
+    monkeypatch.setattr(machine, "run", lambda *_: json.dumps(links))
+    assert remains.devices() == ["bulkhead0", "veth1234"]
+
+
+def test_only_our_tables_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("ip bulkhead", "inet bulkhead-policy", "ip kube-proxy", "ip6 kube-proxy", "ip nat", "inet my-bulkhead")
+    listed = "".join(f"table {name}\n" for name in names)
+    monkeypatch.setattr(remains.shutil, "which", lambda _: "/usr/sbin/nft")
+    monkeypatch.setattr(machine, "run", lambda *_: listed)
+    assert remains.tables() == [("ip", "bulkhead"), ("inet", "bulkhead-policy"), ("ip", "kube-proxy"), ("ip6", "kube-proxy")]
+
+
+def test_only_our_chains_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = "-P INPUT ACCEPT\n-N CNI-HOSTPORT-DNAT\n-N DOCKER\n-A PREROUTING -m addrtype -j CNI-HOSTPORT-DNAT\n"
+    monkeypatch.setattr(remains.shutil, "which", lambda name: name if name == "iptables" else None)
+    monkeypatch.setattr(machine, "run", lambda *_: rules)
+    assert {chain for _, _, chain in remains.chains()} == {"CNI-HOSTPORT-DNAT"}
+
+
+def test_files_are_not_deleted_through_a_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ctx = make_context(tmp_path)
+    (ctx.data_dir / "volumes").mkdir(parents=True)
+    monkeypatch.setattr(remains, "mounts", lambda _: [str(ctx.data_dir / "volumes")])
+    remains.remove_files(ctx, data=True)
+    assert ctx.data_dir.exists()
+
+
+def test_every_hierarchy_is_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ("cgroup /cg/cpu cgroup rw 0 0", "cgroup2 /cg/unified cgroup2 rw 0 0", "tmpfs /cg tmpfs rw 0 0")
+    text = "\n".join((*lines, lines[0]))
+    (tmp_path / "mounts").write_text(text)
+    monkeypatch.setattr(cgroups, "_MOUNTS", tmp_path / "mounts")
+    assert cgroups.hierarchies() == [Path("/cg/cpu"), Path("/cg/unified")]
+
+
+def test_groups_are_made_emptied_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroups, "hierarchies", lambda: [tmp_path])
+    cgroups.create()
+    cgroups.create()
+    assert [group.relative_to(tmp_path) for group in cgroups.groups()] == [Path("bulkhead/system"), Path("bulkhead")]
+    assert cgroups.remove() == []
+    assert list(cgroups.groups()) == []
+
+
+def test_missing_packages_are_those_that_are_not_installed(tmp_path: Path) -> None:
+    status = tmp_path / "status"
+    status.write_text(
+        "Package: socat\nStatus: install ok installed\nDescription: a\n b: c\n\n"
+        "Package: ipset\nStatus: deinstall ok config-files\n\n"
+    )
+    assert debian.missing(["socat", "ipset", "nftables"], status) == ["ipset", "nftables"]
