@@ -86,7 +86,7 @@ def decode_with(decoder: "msgspec.json.Decoder[_T]", data: bytes | msgspec.Raw) 
         raise ProtocolError(f"unexpected JSON: {_brief(error)}") from error
 
 
-def compact(data: bytes | msgspec.Raw) -> tuple[Meta, bytes]:
+def compact(data: bytes | msgspec.Raw, meta: Meta | None = None) -> tuple[Meta, bytes]:
     """Return metadata and a copy of the object without `managedFields`, which is often half of it.
 
     The copy matters: a Raw is a window into the whole answer and would keep all of it alive.
@@ -95,7 +95,8 @@ def compact(data: bytes | msgspec.Raw) -> tuple[Meta, bytes]:
     raw_meta = fields.get("metadata")
     if raw_meta is None:
         raise ProtocolError("unexpected JSON: object without metadata")
-    meta = decode_with(_meta, raw_meta)
+    if meta is None:
+        meta = decode_with(_meta, raw_meta)
     inner = decode_with(_fields, raw_meta)
     if inner.pop("managedFields", None) is not None:
         fields["metadata"] = msgspec.Raw(msgspec.json.encode(inner))

@@ -190,7 +190,7 @@ class Informer:
         if event.type == "DELETED":
             self._drop(event.key, relist=False, final=event.meta)
         elif event.type != "BOOKMARK":
-            meta, body = compact(event.raw)
+            meta, body = compact(event.raw, event.meta)
             if not self._outdated(meta):
                 self._put(meta, body, relist=False)
         self.resource_version = event.meta.resource_version
