@@ -124,6 +124,8 @@ class PlaneIdentity:
             await self._write(Recorded(self._recorded.uid, self._highest))
 
     async def _check(self) -> None:
+        # Versions that watches tell of while the answer is on its way may well be newer than it.
+        before = self._highest
         seen = await self._look()
         if seen is None:
             self._established = False
@@ -131,10 +133,10 @@ class PlaneIdentity:
         if not self._established or self._recorded.quarantine:
             self._recorded = await self._read()
         if not self._recorded.uid:
-            self._highest = seen.revision
+            before = self._highest = seen.revision
             await self._write(Recorded(seen.uid, seen.revision))
             _log.info("plane identity recorded: %s at revision %d", seen.uid, seen.revision)
-        floor = Recorded(self._recorded.uid, max(self._highest, self._recorded.revision), self._recorded.quarantine)
+        floor = Recorded(self._recorded.uid, max(before, self._recorded.revision), self._recorded.quarantine)
         reason = judge(floor, seen)
         if reason and not self._recorded.quarantine:
             await self._alarm(Recorded(self._recorded.uid, floor.revision, reason))
