@@ -22,7 +22,7 @@ DEBIAN_PACKAGES := busybox-static ca-certificates conntrack containernetworking-
 VENV_STAMP := $(VENV)/.bulkhead-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-16)
 PACKAGES_STAMP := $(STAMPS)/packages-$(shell echo '$(DEBIAN_PACKAGES)' | sha256sum | cut -c1-16)
 
-.PHONY: help setup packages venv demo down test binaries-for-tests e2e scenarios chaos bench-provision check fmt crds docs clean
+.PHONY: help setup packages venv demo down test binaries-for-tests e2e scenarios chaos bench-provision conformance check fmt crds docs clean
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
@@ -82,12 +82,16 @@ chaos: setup ## the six chaos experiments alone -> build/results/chaos.json
 bench-provision: setup ## time to Ready and idle cost of planes -> build/results/provision.json
 	@$(PY) -u -m e2e.performance --idle-seconds $(IDLE_SECONDS)
 
+conformance: setup ## the upstream NetworkPolicy specs against the running embedded host (root, half an hour)
+	@$(PY) -u -m e2e.conformance.network_policy
+
 check: venv ## linters, types, import contracts, generated files
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy --strict
 	@$(BIN)/lint-imports
 	@$(PY) -m bulkhead.api.generate --check
+	@$(PY) -m bulkhead.hostcluster.gpu.regenerate --check
 
 crds: venv ## write crds/ and the API reference from bulkhead/api
 	@$(PY) -m bulkhead.api.generate
