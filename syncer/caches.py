@@ -69,6 +69,8 @@ class Caches:
         self._view: TenantView | None = None
         # Others who want to hear of raw changes: (side, kind) -> listeners.
         self.listeners: dict[tuple[str, str], list[Listener]] = {}
+        # Told of every key that an event, and not a round of the patrol, made work.
+        self.news: Callable[[Item], None] = lambda _item: None
         self._refers: Callable[[str, Key], bool] = lambda _kind, _key: True
         self.virtual = self._virtual_side(virtual)
         self.host = self._host_side(host)
@@ -196,9 +198,13 @@ class Caches:
                 self._view = None
             self._tell("virtual", kind, change)
             if not referenced or self._refers(kind, change.key):
-                self._queue.add(Item(kind, change.key), _lane(change))
+                self._changed(Item(kind, change.key), change)
 
         return changed
+
+    def _changed(self, item: Item, change: Change) -> None:
+        self.news(item)
+        self._queue.add(item, _lane(change))
 
     def _plain(self, kind: str) -> Listener:
         return lambda change: self._tell("host", kind, change)
@@ -210,9 +216,9 @@ class Caches:
             if who is None:
                 return
             if who.kind == tokens.KIND:
-                self._queue.add(Item("Pod", Key(who.namespace, who.name.rpartition(".")[0])), _lane(change))
+                self._changed(Item("Pod", Key(who.namespace, who.name.rpartition(".")[0])), change)
             elif who.kind == kind:
-                self._queue.add(Item(kind, Key(who.namespace, who.name)), _lane(change))
+                self._changed(Item(kind, Key(who.namespace, who.name)), change)
 
         return changed
 
@@ -228,7 +234,7 @@ class Caches:
         if change.kind != "modified":
             self._view = None
         self._tell("host", "Node", change)
-        self._queue.add(Item("Node", change.key), _lane(change))
+        self._changed(Item("Node", change.key), change)
 
 
 def _lane(change: Change) -> Lane:

@@ -133,7 +133,7 @@ class HostWriter:
 
     async def _count(self, r: Resource, verb: str) -> None:
         await self._budget.take()
-        metrics.HOST_WRITES.labels(r.kind, verb).inc()
+        metrics.host_write(r.kind, verb)
 
 
 def _origin_key(desired: Obj) -> Key:

@@ -139,7 +139,7 @@ class Recorder:
 
     async def _write(self, event: Obj) -> None:
         key = key_of(event)
-        metrics.VIRTUAL_WRITES.labels("Event", "create").inc()
+        metrics.virtual_write("Event", "create")
         try:
             await self._plane.create(EVENTS, event)
         except AlreadyExists:

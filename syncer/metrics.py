@@ -3,6 +3,7 @@
 Every result label is created at zero, so that a rate over a counter that never moved is zero and not absent.
 """
 
+from contextvars import ContextVar
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -66,6 +67,28 @@ for _side in ("host", "virtual"):
     SYNCED.labels(_side)
 for _outcome in ("issued", "failed"):
     TOKENS.labels(_outcome)
+
+
+# The writes of the reconcile that runs in this context, for whoever wants to know whether it changed anything.
+writes: ContextVar[list[str] | None] = ContextVar("writes", default=None)
+
+
+def host_write(kind: str, verb: str) -> None:
+    """Count a write to the host."""
+    HOST_WRITES.labels(kind, verb).inc()
+    _note(f"host {kind} {verb}")
+
+
+def virtual_write(kind: str, verb: str) -> None:
+    """Count a write to the plane."""
+    VIRTUAL_WRITES.labels(kind, verb).inc()
+    _note(f"virtual {kind} {verb}")
+
+
+def _note(what: str) -> None:
+    noted = writes.get()
+    if noted is not None:
+        noted.append(what)
 
 
 def render() -> bytes:

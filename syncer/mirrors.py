@@ -69,6 +69,10 @@ class Mirrors:
 
         return changed
 
+    def was_told(self, kind: str, key: Key) -> bool:
+        """Whether a watch event told of the deletion."""
+        return Item(kind, key) in self._told
+
     def may_vanish(self, kind: str, key: Key) -> bool:
         """Whether the host object of a virtual object that is gone may be deleted now; the caller has proven the absence."""
         if self._told.pop(Item(kind, key), "untold") is None:

@@ -95,7 +95,7 @@ class Nodes:
 
     async def _make(self, desired: Obj) -> None:
         name = desired["metadata"]["name"]
-        metrics.VIRTUAL_WRITES.labels("Node", "create").inc()
+        metrics.virtual_write("Node", "create")
         try:
             made = await self._plane.create(NODES, {key: value for key, value in desired.items() if key != "status"})
         except AlreadyExists:
@@ -128,13 +128,13 @@ class Nodes:
         if spec:
             body["spec"] = spec
         if body:
-            metrics.VIRTUAL_WRITES.labels("Node", "patch").inc()
+            metrics.virtual_write("Node", "patch")
             await self._plane.patch(NODES, name, body)
         status = mergepatch.between(
             {key: (virtual.get("status") or {}).get(key) for key in desired["status"]}, desired["status"]
         )
         if status and not statuses.same(virtual.get("status"), (virtual.get("status") or {}) | desired["status"]):
-            metrics.VIRTUAL_WRITES.labels("Node", "status").inc()
+            metrics.virtual_write("Node", "status")
             await self._plane.patch(NODES, name, {"status": status}, subresource="status")
 
     async def _remove(self, key: Key, virtual: Obj | None) -> None:
@@ -143,7 +143,7 @@ class Nodes:
         if not self._caches.host["Node"].has_synced:
             return
         self._made.discard(key.name)
-        metrics.VIRTUAL_WRITES.labels("Node", "delete").inc()
+        metrics.virtual_write("Node", "delete")
         try:
             await self._plane.delete(NODES, key.name, uid=uid_of(virtual))
         except NotFound:

@@ -42,7 +42,9 @@ class Patrol:
     def round(self) -> int:
         """Queue everything; returns how many keys that are."""
         items = set(self._virtual()) | set(self._host())
-        self.pending = {item for item in items if self._queue.add(item, Lane.BACKFILL)}
+        # The same set is changed, not replaced: the caches take news out of it.
+        self.pending.clear()
+        self.pending.update(item for item in items if self._queue.add(item, Lane.BACKFILL))
         _log.info("patrol: %d objects", len(items))
         return len(items)
 

@@ -36,6 +36,9 @@ _log = logging.getLogger(__name__)
 
 _POD: Final = KINDS["Pod"]
 _FINAL: Final = frozenset({"Succeeded", "Failed"})
+# What a forced deletion above becomes below. Never 0: the host keeps the pod, and its GPUs taken, until the kubelet says that
+# the containers are gone, so that nobody else is given a device that is still in use.
+_FORCED_GRACE: Final = 1
 _RETRY_QUOTA: Final = 30.0
 _RETRY_REFUSED: Final = 60.0
 
@@ -94,9 +97,10 @@ class Pods:
         if found is not None and uid_of(found) == _virtual_uid(host):
             # The cache is behind: its event comes.
             return 1.0
+        grace = _FORCED_GRACE if self._mirrors.was_told("Pod", key) else None
         if not self._mirrors.may_vanish("Pod", key):
             return _RETRY_REFUSED
-        done = await self._host.delete(PODS, key_of(host), uid_of(host), grace=None, why="virtual pod is gone")
+        done = await self._host.delete(PODS, key_of(host), uid_of(host), grace=grace, why="virtual pod is gone")
         return None if done else _RETRY_REFUSED
 
     async def _replace_old(self, key: Key, host: Obj) -> float | None:
@@ -105,7 +109,7 @@ class Pods:
         found = await self._virtual.look(PODS, key)
         if found is not None and uid_of(found) == _virtual_uid(host):
             return 1.0
-        done = await self._host.delete(PODS, key_of(host), uid_of(host), grace=None, why="virtual pod was replaced")
+        done = await self._host.delete(PODS, key_of(host), uid_of(host), grace=_FORCED_GRACE, why="virtual pod was replaced")
         return None if done else _RETRY_REFUSED
 
     # -- deletion from above
@@ -120,7 +124,7 @@ class Pods:
             await self._virtual.delete_pod(virtual, grace=0, why="host pod is gone")
             return None
         grace = meta.get("deletionGracePeriodSeconds")
-        grace = grace if isinstance(grace, int) and grace >= 0 else None
+        grace = max(_FORCED_GRACE, grace) if isinstance(grace, int) else None
         await self._report(virtual, host)
         host_meta = host["metadata"]
         left = host_meta.get("deletionGracePeriodSeconds")

@@ -48,6 +48,8 @@ _log = logging.getLogger(__name__)
 
 WORKERS: Final = 8
 POLL_SECONDS: Final = 0.15
+# A connection that is dropped on the way, because the plane is not there yet, must not cost ten seconds.
+_ATTEMPT_SECONDS: Final = 2.0
 DRAIN_SECONDS: Final = 8.0
 RECONCILE_SECONDS: Final = 60.0
 _USER_AGENT: Final = "bulkhead-syncer"
@@ -105,6 +107,7 @@ class Session:
     def _connect(self) -> None:
         listen = self.caches.listen
         self.caches.refers(self.references.refers)
+        self.caches.news = self.patrol.pending.discard
         for kind in self.caches.virtual:
             listen("virtual", kind, lambda change: self.identity.saw(change.meta.resource_version))
         for kind in KINDS:
@@ -153,10 +156,11 @@ class Session:
         told = 0.0
         while True:
             try:
-                await self.identity.establish()
+                async with asyncio.timeout(_ATTEMPT_SECONDS):
+                    await self.identity.establish()
                 if self.identity.established:
                     return
-            except KubeError as error:
+            except (KubeError, TimeoutError) as error:
                 if self._clock.monotonic() - told > 10:
                     told = self._clock.monotonic()
                     _log.info("waiting for both API servers: %s", error)
@@ -192,6 +196,9 @@ class Session:
 
     async def _one(self, item: Item) -> None:
         result = "done"
+        found_by_patrol = item in self.patrol.pending
+        noted: list[str] = []
+        token = metrics.writes.set(noted)
         with metrics.RECONCILE_SECONDS.labels(item.kind).time():
             try:
                 async with asyncio.timeout(RECONCILE_SECONDS):
@@ -212,6 +219,11 @@ class Session:
                 result = "error"
                 _log.exception("reconcile failed", extra=about(item.kind, item.key))
                 self._retry(item, error, quiet=True)
+        metrics.writes.reset(token)
+        self.patrol.pending.discard(item)
+        if found_by_patrol and noted:
+            metrics.PATROL_REPAIRS.labels(item.kind).inc()
+            _log.warning("patrol repaired what no event told of", extra=about(item.kind, item.key, writes=noted))
         metrics.RECONCILES.labels(item.kind, result).inc()
 
     def _retry(self, item: Item, error: Exception, *, quiet: bool = False) -> None:

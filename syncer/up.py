@@ -117,4 +117,4 @@ class VirtualWriter:
             return None
 
     def _count(self, r: Resource, verb: str) -> None:
-        metrics.VIRTUAL_WRITES.labels(r.kind, verb).inc()
+        metrics.virtual_write(r.kind, verb)
