@@ -84,6 +84,18 @@ async def test_a_list(answer: Answer, error: type[KubeError]) -> None:
             await client.list(PODS)
 
 
+async def test_a_continue_token_that_expires_starts_the_list_over() -> None:
+    answers = [http("200 OK", PAGE), http("410 Gone", STATUS % (410, b"Expired")), http("200 OK", PAGE.replace(b"more", b""))]
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        writer.write(answers.pop(0))
+
+    async with serving(answer) as config, client_of(config) as client:
+        listed = await client.list(PODS)
+    assert [each["metadata"]["name"] for each in listed.items] == ["p"]
+    assert (listed.items[0]["kind"], listed.resource_version) == ("Pod", "1")
+
+
 LINE = b'{"type":"ADDED","object":{"metadata":{"name":"p","resourceVersion":"2"}}}\n'
 WATCHES: list[tuple[str, Answer, type[KubeError]]] = [
     ("line without end", endless(CHUNKED, b"1000\r\n" + b"x" * 4096 + b"\r\n"), TooLarge),
