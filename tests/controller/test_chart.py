@@ -1,0 +1,233 @@
+"""The chart: its CRDs are the generated ones, helm accepts it, and its admission policies hold on a real API server."""
+
+import asyncio
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bulkhead.hostcluster import binaries
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import ApiError
+from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SECRETS, SERVICES, resource_of
+from tests.apiserver.servers import ApiServer
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "charts" / "bulkhead"
+SYNCER = "system:serviceaccount:bh-team-a:syncer"
+
+
+def helm(*arguments: str) -> str:
+    program = binaries.ensure("helm")["helm"]
+    done = subprocess.run([str(program), *arguments], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def rendered(*arguments: str) -> list[dict[str, Any]]:
+    text = helm("template", "bulkhead", str(CHART), "--namespace=bulkhead-system", *arguments)
+    return [obj for obj in yaml.safe_load_all(text) if obj]
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "crds").glob("*.yaml")))
+def test_the_charts_crds_are_the_generated_ones(name: str) -> None:
+    assert (CHART / "crds" / name).read_bytes() == (ROOT / "crds" / name).read_bytes(), "cp crds/*.yaml charts/bulkhead/crds/"
+
+
+def test_helm_lints_the_chart() -> None:
+    assert "0 chart(s) failed" in helm("lint", str(CHART), "--strict")
+
+
+@pytest.mark.parametrize(
+    "wrong", ["kubernetesVersions={latest}", "controller.replicas=0", "priorityClasses.plane.name=system-x", "x=1"]
+)
+def test_values_that_make_no_sense_are_refused(wrong: str) -> None:
+    with pytest.raises(AssertionError, match="schema"):
+        rendered("--set", wrong)
+
+
+def test_the_controller_cannot_do_what_it_hands_out() -> None:
+    role = next(obj for obj in rendered() if obj["kind"] == "ClusterRole" and obj["metadata"]["name"] == "bulkhead-controller")
+    for rule in role["rules"]:
+        assert "*" not in [*rule["verbs"], *rule["resources"], *rule["apiGroups"]]
+        assert not {"escalate", "impersonate"} & set(rule["verbs"])
+        assert not {"pods/exec", "pods/attach", "nodes/proxy", "serviceaccounts/token"} & set(rule["resources"])
+        if "bind" in rule["verbs"]:
+            assert rule["resourceNames"] == ["bulkhead-syncer-work", "bulkhead-syncer-plane", "bulkhead-syncer-nodes"]
+
+
+def test_the_syncer_has_no_right_to_nodes_proxies_and_roles() -> None:
+    for role in rendered():
+        if role["kind"] == "ClusterRole" and role["metadata"]["name"].startswith("bulkhead-syncer"):
+            for rule in role["rules"]:
+                assert "nodes/proxy" not in rule["resources"]
+                assert "rbac.authorization.k8s.io" not in rule["apiGroups"]
+                assert not {"escalate", "bind", "impersonate", "deletecollection"} & set(rule["verbs"])
+
+
+# -- the policies, with the syncer's own checks out of the way
+
+MARKS = {
+    "app.kubernetes.io/managed-by": "bulkhead",
+    "bulkhead.dev/managed-by": "syncer",
+    "bulkhead.dev/tenant": "team-a",
+    "bulkhead.dev/virtual-uid": "0000",
+}
+NOTES = {"bulkhead.dev/tenant-uid": "1", "bulkhead.dev/virtual-name": "web"}
+
+
+def mirrored(kind: str, name: str = "x", *, labels: dict[str, str] | None = None, **content: Any) -> dict[str, Any]:
+    meta = {"name": name, "namespace": "bh-team-a-work", "labels": MARKS if labels is None else labels, "annotations": NOTES}
+    return {"apiVersion": "v1", "kind": kind, "metadata": meta} | content
+
+
+def pod(container: dict[str, Any] | None = None, *, labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    base = {"name": "main", "image": "example.org/i:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    content: dict[str, Any] = {
+        "serviceAccountName": "workload",
+        "automountServiceAccountToken": False,
+        "containers": [base | (container or {})],
+    }
+    return mirrored("Pod", labels=labels, spec=content | spec)
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "no marker": pod(labels={}),
+    "another tenant's marker": pod(labels=MARKS | {"bulkhead.dev/tenant": "team-b"}),
+    "host network": pod(hostNetwork=True),
+    "host processes": pod(hostPID=True),
+    "host IPC": pod(hostIPC=True),
+    "privileged": pod({"securityContext": {"privileged": True}}),
+    "privileged init container": pod(initContainers=[{"name": "i", "image": "x", "securityContext": {"privileged": True}}]),
+    "unmasked proc": pod({"securityContext": {"procMount": "Unmasked"}}, hostUsers=False),
+    "host path": pod(volumes=[{"name": "v", "hostPath": {"path": "/"}}]),
+    "inline CSI": pod(volumes=[{"name": "v", "csi": {"driver": "d"}}]),
+    "NFS": pod(volumes=[{"name": "v", "nfs": {"server": "s", "path": "/"}}]),
+    "a token of the host": pod(volumes=[{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]),
+    "a token of the host by itself": pod(automountServiceAccountToken=True),
+    "the syncer's account": pod(serviceAccountName="syncer"),
+    "a node of its choice": pod(nodeName="node-of-b"),
+    "another scheduler": pod(schedulerName="mine"),
+    "a system priority": pod(priorityClassName="system-node-critical"),
+    "every taint tolerated": pod(tolerations=[{"operator": "Exists"}]),
+    "control plane taint": pod(tolerations=[{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]),
+    "a resource it may not have": pod({"resources": {"limits": {"rdma/hca": "1"}}}),
+    "a port of the node": pod({"ports": [{"containerPort": 1, "hostPort": 6443}]}),
+    "a CDI annotation": pod()
+    | {
+        "metadata": pod()["metadata"] | {"annotations": {"cdi.k8s.io/x": "nvidia.com/gpu=all"}},
+    },
+    "node port": mirrored("Service", spec={"type": "NodePort", "ports": [{"port": 80}]}),
+    "load balancer": mirrored("Service", spec={"type": "LoadBalancer", "ports": [{"port": 80}]}),
+    "external name": mirrored("Service", spec={"type": "ExternalName", "externalName": "kubernetes.default.svc"}),
+    "external address": mirrored("Service", spec={"ports": [{"port": 80}], "externalIPs": ["192.0.2.1"]}),
+    "another tenant's pods": mirrored("Service", spec={"ports": [{"port": 80}], "selector": {"bulkhead.dev/tenant": "team-b"}}),
+    "a secret that the host fills": mirrored("Secret", type="bootstrap.kubernetes.io/token"),
+    "an owner that is no pod": mirrored("ConfigMap")
+    | {
+        "metadata": mirrored("ConfigMap")["metadata"]
+        | {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "x", "uid": "1"}]},
+    },
+    "another namespace": mirrored("ConfigMap")
+    | {"metadata": mirrored("ConfigMap")["metadata"] | {"namespace": "bh-team-b-work"}},
+    "the plane's namespace": mirrored("ConfigMap")
+    | {"metadata": mirrored("ConfigMap")["metadata"] | {"namespace": "bh-team-a"}},
+}
+ALLOWED: dict[str, dict[str, Any]] = {
+    "an ordinary pod": pod(
+        volumes=[
+            {"name": "v", "configMap": {"name": "c"}},
+            {"name": "w", "projected": {"sources": [{"secret": {"name": "s"}}]}},
+        ],
+        tolerations=[{"key": "kwok.x-k8s.io/node", "operator": "Exists"}],
+    ),
+    "a service": mirrored("Service", spec={"ports": [{"port": 80}], "selector": {"bulkhead.dev/tenant": "team-a"}}),
+    "a config map": mirrored("ConfigMap"),
+    "a secret": mirrored("Secret"),
+    "the plane's identity": mirrored("ConfigMap", labels={})
+    | {"metadata": {"name": "plane-identity", "namespace": "bh-team-a"}},
+}
+KINDS = {"Pod": PODS, "Service": SERVICES, "ConfigMap": CONFIG_MAPS, "Secret": SECRETS}
+
+
+@pytest.fixture(scope="module")
+def policed(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """An API server with the chart's policies and the namespaces of two tenants; the syncer may do anything but for them."""
+    server = ApiServer("policed", tmp_path_factory.mktemp("policed"))
+    try:
+        server.start()
+        server.wait()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+async def admin(policed: ApiServer) -> Any:
+    async with Client(policed.admin, user_agent="tests", field_manager="tests") as client:
+        await prepare(client)
+        yield client
+
+
+@pytest.fixture
+async def syncer(policed: ApiServer, admin: Client) -> Any:
+    # Group system:masters gives it every right, so that only the policies can say no.
+    async with Client(policed.config_for(SYNCER, "system:masters"), user_agent="tests", field_manager="syncer") as client:
+        yield client
+
+
+async def prepare(client: Client) -> None:
+    for name in ("bh-team-a", "bh-team-a-work", "bh-team-b-work"):
+        await client.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    for obj in rendered():
+        if obj["kind"].startswith("ValidatingAdmissionPolicy"):
+            await client.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
+
+
+async def refused(client: Client, obj: dict[str, Any], *, cleaner: Client | None = None) -> bool:
+    """Whether a create is refused by one of our policies; everything else that goes wrong is an error."""
+    resource = KINDS[obj["kind"]]
+    try:
+        await client.create(resource, obj)
+    except ApiError as error:
+        if "ValidatingAdmissionPolicy 'bulkhead-" in str(error):
+            return True
+        raise
+    await (cleaner or client).delete(resource, obj["metadata"]["name"], obj["metadata"]["namespace"], grace_seconds=0)
+    return False
+
+
+async def in_force(client: Client) -> None:
+    """New policies are picked up within moments; wait until one bites."""
+    async with asyncio.timeout(60):
+        for name in ("no marker", "node port", "a secret that the host fills", "host network"):
+            while not await refused(client, REFUSED[name]):
+                await asyncio.sleep(0.1)
+
+
+@pytest.mark.apiserver
+async def test_the_policies_refuse_what_a_syncer_must_not_write(syncer: Client) -> None:
+    await in_force(syncer)
+    let_through = [name for name, obj in REFUSED.items() if not await refused(syncer, obj)]
+    assert not let_through
+
+
+@pytest.mark.apiserver
+async def test_the_policies_let_ordinary_objects_through(syncer: Client, admin: Client) -> None:
+    await in_force(syncer)
+    stopped = [name for name, obj in ALLOWED.items() if await refused(syncer, obj, cleaner=admin)]
+    assert not stopped
+
+
+@pytest.mark.apiserver
+async def test_the_record_of_whose_object_it_is_cannot_change(syncer: Client, admin: Client) -> None:
+    await in_force(syncer)
+    await syncer.create(CONFIG_MAPS, mirrored("ConfigMap", "record"))
+    with pytest.raises(ApiError, match="cannot change"):
+        body = {"metadata": {"annotations": {"bulkhead.dev/virtual-name": "other"}}}
+        await syncer.patch(CONFIG_MAPS, "record", body, "bh-team-a-work")
+    await admin.create(CONFIG_MAPS, mirrored("ConfigMap", "somebodys", labels={}))
+    with pytest.raises(ApiError, match="never adopted"):
+        await syncer.patch(CONFIG_MAPS, "somebodys", {"metadata": {"labels": MARKS}}, "bh-team-a-work")

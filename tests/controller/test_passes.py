@@ -1,0 +1,335 @@
+"""Passes over tenants on a real API server: what is made, what is repaired, what happens when the controller dies on the way.
+
+There is no kubelet, so no plane ever answers; a small stand-in for the host's namespace controller finishes namespaces.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bulkhead.api import names
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import Conflict, NotFound, Unavailable
+from bulkhead.kube.objects import Obj
+from bulkhead.work.clock import SystemClock
+from controller.owned import OWNED, SELECTOR, Owned
+from controller.planeaccess import PlaneAccess
+from controller.reconcile import PassFailed, Reconciler
+from controller.settings import Settings
+from tests.apiserver.servers import ApiServer
+from tests.controller.samples import tenant_class
+
+pytestmark = pytest.mark.apiserver
+ROOT = Path(__file__).resolve().parents[2]
+LEFT_TO_OTHERS = {kinds.PODS, kinds.PERSISTENT_VOLUME_CLAIMS}
+
+
+class Died(BaseException):
+    """The controller was killed."""
+
+
+class Mortal(Client):
+    """A client under which the controller dies at its nth write, before or after the write took place."""
+
+    def __init__(self, *args: Any, dies_at: int, committed: bool, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.writes = 0
+        self._dies_at = dies_at
+        self._committed = committed
+
+    async def _count(self, write: Any) -> Any:
+        self.writes += 1
+        if self.writes < self._dies_at:
+            return await write
+        if self.writes == self._dies_at and self._committed:
+            await write
+        else:
+            write.close()
+        raise Died
+
+    async def apply(self, *args: Any, **kwargs: Any) -> Obj:
+        return await self._count(super().apply(*args, **kwargs))  # type: ignore[no-any-return]
+
+    async def create(self, *args: Any, **kwargs: Any) -> Obj:
+        return await self._count(super().create(*args, **kwargs))  # type: ignore[no-any-return]
+
+    async def delete(self, *args: Any, **kwargs: Any) -> Obj | None:
+        return await self._count(super().delete(*args, **kwargs))  # type: ignore[no-any-return]
+
+    async def patch(self, *args: Any, **kwargs: Any) -> Obj:
+        return await self._count(super().patch(*args, **kwargs))  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    made = ApiServer("passes", tmp_path_factory.mktemp("passes"))
+    try:
+        made.start()
+        made.wait()
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+async def client(server: ApiServer) -> AsyncIterator[Client]:
+    async with Client(server.admin, user_agent="tests", field_manager="tests") as made:
+        for path in sorted((ROOT / "crds").glob("*.yaml")):
+            await made.apply(kinds.CUSTOM_RESOURCE_DEFINITIONS, yaml.safe_load(path.read_text()))
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    await made.apply(kinds.TENANT_CLASSES, tenant_class() | {"metadata": {"name": "standard"}})
+                    break
+                except (NotFound, Unavailable):
+                    await asyncio.sleep(0.1)
+        yield made
+
+
+class World:
+    """A controller without its queue: informers and a reconciler."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.owned = Owned(client, lambda _: None)
+        clock = SystemClock()
+        self.reconciler = Reconciler(client, self.owned, PlaneAccess(clock, lambda _: None), Settings(), clock)
+
+    async def __aenter__(self) -> "World":
+        self._task = asyncio.create_task(self.owned.run())
+        await self.owned.synced()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def settle(self, name: str) -> Obj:
+        """Passes until two in a row write nothing new; the informers catch up in between."""
+        before = ""
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    await self.reconciler.reconcile(name)
+                except PassFailed:
+                    await asyncio.sleep(0.1)
+                    continue
+                await asyncio.sleep(0.1)
+                now = str(await fingerprint(self.client, name))
+                if now == before:
+                    return await self.client.get(kinds.TENANTS, name)
+                before = now
+
+
+async def fingerprint(client: Client, name: str) -> list[tuple[str, str, str, str]]:
+    """Every object of a tenant, with its version."""
+    found = []
+    for resource in OWNED:
+        listed = await client.list(
+            resource, label_selector=SELECTOR.replace("bulkhead.dev/tenant", f"bulkhead.dev/tenant={name}", 1)
+        )
+        found += [
+            (resource.kind, o["metadata"].get("namespace", ""), o["metadata"]["name"], o["metadata"]["resourceVersion"])
+            for o in listed.items
+        ]
+    return sorted(found)
+
+
+async def kinds_of(client: Client, name: str) -> set[tuple[str, str, str]]:
+    return {entry[:3] for entry in await fingerprint(client, name)}
+
+
+async def nameless(client: Client, name: str) -> set[tuple[str, ...]]:
+    """What there is of a tenant, with its name taken out."""
+    return {tuple(part.replace(name, "X") for part in entry) for entry in await kinds_of(client, name)}
+
+
+async def ask(client: Client, name: str, **spec: Any) -> Obj:
+    body = {"class": "standard", "quota": {"resources": {"nvidia.com/gpu": {"nominal": 4}}}} | spec
+    return await client.create(
+        kinds.TENANTS, {"apiVersion": names.API_VERSION, "kind": "Tenant", "metadata": {"name": name}, "spec": body}
+    )
+
+
+async def finish_namespaces(client: Client, name: str) -> None:
+    """What the host's namespace controller does at the end: empty a namespace that is going, and let it go."""
+    for namespace in (f"bh-{name}", f"bh-{name}-work"):
+        try:
+            found = await client.get(kinds.NAMESPACES, namespace)
+        except NotFound:
+            continue
+        if not found["metadata"].get("deletionTimestamp"):
+            continue
+        for resource in OWNED:
+            if resource.namespaced:
+                for obj in (await client.list(resource, namespace)).items:
+                    await client.delete(resource, obj["metadata"]["name"], namespace, grace_seconds=0)
+        try:
+            await client.replace(kinds.NAMESPACES, found | {"spec": {"finalizers": []}}, subresource="finalize")
+        except Conflict:
+            continue
+
+
+async def take_down(world: World, name: str) -> None:
+    await world.client.delete(kinds.TENANTS, name)
+    async with asyncio.timeout(60):
+        while True:
+            await world.reconciler.reconcile(name)
+            await finish_namespaces(world.client, name)
+            try:
+                await world.client.get(kinds.TENANTS, name)
+            except NotFound:
+                return
+            await asyncio.sleep(0.02)
+
+
+def ready(tenant: Obj) -> tuple[str, str]:
+    condition = next(each for each in tenant["status"]["conditions"] if each["type"] == "Ready")
+    return condition["status"], condition["reason"]
+
+
+async def test_a_tenant_is_built_repaired_and_taken_down_without_a_trace(client: Client) -> None:
+    await ask(client, "whole")
+    async with World(client) as world:
+        tenant = await world.settle("whole")
+        assert names.TEARDOWN_FINALIZER in tenant["metadata"]["finalizers"]
+        assert tenant["status"]["serviceSlice"].endswith("/22")
+        before = await fingerprint(client, "whole")
+        made = {entry[:3] for entry in before}
+        assert ("StatefulSet", "bh-whole", "plane") in made
+        assert ("ResourceQuota", "bh-whole-work", "tenant-quota") in made
+        for kind, namespace, name, _ in before:
+            resource = next(each for each in OWNED if each.kind == kind)
+            if resource in LEFT_TO_OTHERS or resource in {kinds.NAMESPACES, kinds.SERVICE_CIDRS}:
+                continue
+            await client.delete(resource, name, namespace or None, propagation="Background")
+        await asyncio.sleep(0.3)
+        await world.settle("whole")
+        assert await kinds_of(client, "whole") == made
+        await take_down(world, "whole")
+        assert await kinds_of(client, "whole") == set()
+
+
+async def test_what_somebody_changed_by_hand_is_changed_back(client: Client) -> None:
+    await ask(client, "drifted")
+    async with World(client) as world:
+        await world.settle("drifted")
+        await client.patch(kinds.NETWORK_POLICIES, "default-deny", {"spec": {"ingress": [{}]}}, "bh-drifted")
+        await client.patch(
+            kinds.NAMESPACES, "bh-drifted-work", {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}}
+        )
+        await asyncio.sleep(0.3)
+        await world.settle("drifted")
+        work = await client.get(kinds.NAMESPACES, "bh-drifted-work")
+        assert work["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "baseline"
+        await take_down(world, "drifted")
+
+
+async def test_a_tenant_at_rest_costs_no_write(client: Client) -> None:
+    await ask(client, "resting")
+    async with World(client) as world:
+        await world.settle("resting")
+        before, tenant = await fingerprint(client, "resting"), await client.get(kinds.TENANTS, "resting")
+        applied = world.reconciler._applier.applied
+        for _ in range(3):
+            await world.reconciler.reconcile("resting")
+        assert world.reconciler._applier.applied == applied
+        assert await fingerprint(client, "resting") == before
+        after = await client.get(kinds.TENANTS, "resting")
+        assert after["metadata"]["resourceVersion"] == tenant["metadata"]["resourceVersion"]
+        await take_down(world, "resting")
+
+
+async def test_a_namespace_that_is_somebody_elses_is_never_adopted_nor_deleted(client: Client) -> None:
+    await client.create(kinds.NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "bh-taken-work"}})
+    await ask(client, "taken")
+    async with World(client) as world:
+        tenant = await world.settle("taken")
+        assert ready(tenant) == ("False", "NamespaceTaken")
+        assert await kinds_of(client, "taken") == set()
+        await client.delete(kinds.TENANTS, "taken")
+        assert "deletionTimestamp" not in (await client.get(kinds.NAMESPACES, "bh-taken-work"))["metadata"]
+
+
+REFUSALS: list[tuple[str, dict[str, Any], str]] = [
+    ("unknown-class", {"class": "golden"}, "UnknownClass"),
+    ("too-new", {"kubernetesVersion": "v1.99.0"}, "VersionUnavailable"),
+    ("too-much", {"quota": {"resources": {"nvidia.com/gpu": {"nominal": 1000}}}}, "OutOfBounds"),
+    ("odd-quota", {"quota": {"resources": {"amd.com/gpu": {"nominal": 1}}}}, "ImpossibleQuota"),
+]
+
+
+@pytest.mark.parametrize(("name", "spec", "reason"), REFUSALS)
+async def test_a_tenant_that_cannot_be_built_gets_a_reason_and_nothing_else(
+    client: Client, name: str, spec: dict[str, Any], reason: str
+) -> None:
+    await ask(client, name, **spec)
+    async with World(client) as world:
+        tenant = await world.settle(name)
+        assert ready(tenant) == ("False", reason)
+        assert await kinds_of(client, name) == set()
+        assert "finalizers" not in tenant["metadata"]
+
+
+async def test_two_tenants_at_once_get_slices_of_their_own(client: Client) -> None:
+    for name in ("left", "right"):
+        await ask(client, name)
+    async with World(client) as world:
+        await asyncio.gather(*(world.reconciler.reconcile(name) for name in ("left", "right")))
+        chosen = {(await client.get(kinds.SERVICE_CIDRS, f"bh-{name}"))["spec"]["cidrs"][0] for name in ("left", "right")}
+        assert len(chosen) == 2
+        for name in ("left", "right"):
+            await take_down(world, name)
+
+
+async def live_and_die(server: ApiServer, name: str, dies_at: int, *, committed: bool, passes: int) -> bool:
+    """One life of a controller; True when it died in it."""
+    mortal = Mortal(server.admin, user_agent="tests", field_manager="tests", dies_at=dies_at, committed=committed)
+    async with mortal, World(mortal) as world:
+        for _ in range(passes):
+            try:
+                await world.reconciler.reconcile(name)
+            except (Died, BaseExceptionGroup):
+                return True
+            except PassFailed:
+                continue
+    return False
+
+
+@pytest.mark.parametrize("committed", [False, True])
+async def test_a_controller_that_dies_anywhere_while_building_leaves_nothing_that_stays(
+    server: ApiServer, client: Client, committed: bool
+) -> None:
+    async with World(client) as world:
+        await ask(client, "reference")
+        await world.settle("reference")
+        wanted = await nameless(client, "reference")
+        await take_down(world, "reference")
+        for dies_at in range(1, 50, 8):
+            name = f"mortal-{dies_at}-{'after' if committed else 'before'}"
+            await ask(client, name)
+            assert await live_and_die(server, name, dies_at, committed=committed, passes=3) or dies_at > 40
+            if dies_at % 4 == 1:
+                await world.settle(name)
+                assert await nameless(client, name) == wanted
+            await take_down(world, name)
+            assert await kinds_of(client, name) == set()
+
+
+@pytest.mark.parametrize("dies_at", [1, 2, 4, 6])
+async def test_a_controller_that_dies_while_taking_down_is_followed_by_one_that_ends_it(
+    server: ApiServer, client: Client, dies_at: int
+) -> None:
+    name = f"falling-{dies_at}"
+    await ask(client, name)
+    async with World(client) as world:
+        await world.settle(name)
+        await client.delete(kinds.TENANTS, name)
+        await live_and_die(server, name, dies_at, committed=True, passes=4)
+        await take_down(world, name)
+        assert await kinds_of(client, name) == set()
