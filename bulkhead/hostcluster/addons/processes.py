@@ -6,9 +6,10 @@ They start once the API server is healthy and know nothing of each other. This m
 from importlib import resources
 from pathlib import Path
 
-from bulkhead.hostcluster.component import SIMULATED_POD_RANGE, AliveHealth, Component, HostContext, HttpHealth
+from bulkhead.hostcluster.component import SIMULATED_POD_RANGE, AliveHealth, CommandHealth, Component, HostContext, HttpHealth
 from bulkhead.hostcluster.gpu.plugin import PLUGIN_FOLDER
 from bulkhead.hostcluster.kwok.nodes import TAINT_KEY
+from bulkhead.hostcluster.netpol.render import TABLE
 
 KWOK_ADDRESS = "127.0.0.1:10447"
 _LEASE_SECONDS = 40
@@ -47,7 +48,9 @@ def _kwok(ctx: HostContext) -> Component:
 
 def _netpol(ctx: HostContext) -> Component:
     argv = (ctx.python, "-m", "bulkhead.hostcluster.netpol.enforcer", f"--kubeconfig={ctx.kubeconfig}")
-    return Component("netpol", argv, AliveHealth(), depends_on=("kube-apiserver",))
+    # Healthy means that rules are in the kernel; should anything remove them, the restart brings them back.
+    health = CommandHealth(("nft", "list", "chain", *TABLE.split(), "forward"))
+    return Component("netpol", argv, health, depends_on=("kube-apiserver",))
 
 
 def _storage(ctx: HostContext) -> Component:

@@ -1,0 +1,53 @@
+"""The add-ons as data: which processes run, and which objects are applied."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bulkhead.hostcluster.addons.dns import COREFILE, dns_objects
+from bulkhead.hostcluster.addons.objects import storage_class
+from bulkhead.hostcluster.addons.processes import components
+from bulkhead.hostcluster.component import CLUSTER_DNS, HostContext, HostOptions
+
+
+def context(**options: Any) -> HostContext:
+    return HostContext(HostOptions(**options), {"kwok": Path("/bin/kwok")}, Path("/cache"))
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({}, {"netpol", "storage", "gpu", "kwok"}),
+        ({"simulated_nodes": 0}, {"netpol", "storage", "gpu"}),
+        ({"gpus_per_node": 0, "simulated_nodes": 0}, {"netpol", "storage"}),
+    ],
+)
+def test_only_what_is_wanted_runs(options: dict[str, int], names: set[str]) -> None:
+    made = components(context(**options))
+    assert {one.name for one in made} == names
+    assert all(one.depends_on for one in made)
+
+
+def test_kwok_is_given_stages_that_exist() -> None:
+    kwok = next(one for one in components(context()) if one.name == "kwok")
+    stages = next(word.partition("=")[2] for word in kwok.argv if word.startswith("--config="))
+    assert all(one["kind"] == "Stage" for one in yaml.safe_load_all(Path(stages).read_text()))
+
+
+def test_the_name_service_answers_at_the_fixed_address_and_needs_no_root() -> None:
+    objects = {one["kind"]: one for one in dns_objects("image", "digest")}
+    assert objects["Service"]["spec"]["clusterIP"] == CLUSTER_DNS
+    pod = objects["Deployment"]["spec"]["template"]
+    assert pod["metadata"]["labels"].items() >= objects["Service"]["spec"]["selector"].items()
+    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+    ports = {port["containerPort"] for port in pod["spec"]["containers"][0]["ports"]}
+    assert {port["targetPort"] for port in objects["Service"]["spec"]["ports"]} <= ports
+    assert COREFILE.count("{") == COREFILE.count("}")
+
+
+def test_the_storage_class_is_the_default_and_waits_for_a_pod() -> None:
+    made = storage_class()
+    assert made["volumeBindingMode"] == "WaitForFirstConsumer"
+    assert made["metadata"]["annotations"] == {"storageclass.kubernetes.io/is-default-class": "true"}
