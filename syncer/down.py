@@ -71,11 +71,12 @@ class HostWriter:
 
     async def create(self, r: Resource, desired: Obj, view: TenantView) -> Obj:
         """Create, or find that it was created before; `Stale` when an older one is in the way."""
-        await self._count(r, "create")
+        await self._budget.take()
         try:
             made = await self._client.create(r, desired)
         except AlreadyExists:
             return await self._adopt(r, desired, view)
+        metrics.host_write(r.kind, "create")
         _log.info("host object created", extra=about(r.kind, _origin_key(desired), host=made["metadata"]["name"]))
         return made
 
@@ -98,29 +99,33 @@ class HostWriter:
 
     async def replace(self, r: Resource, desired: Obj, uid: str) -> Obj:
         """Write an object whole, if it is still the one with this UID."""
-        await self._count(r, "update")
-        return await self._client.replace(r, desired | {"metadata": desired["metadata"] | {"uid": uid}})
+        await self._budget.take()
+        written = await self._client.replace(r, desired | {"metadata": desired["metadata"] | {"uid": uid}})
+        metrics.host_write(r.kind, "update")
+        return written
 
     async def patch(
         self, r: Resource, key: Key, body: Any, *, subresource: str | None = None, content_type: str | None = None
     ) -> Obj:
         """Patch an object; the body carries the UID where that matters."""
-        await self._count(r, "patch")
-        if content_type is None:
-            return await self._client.patch(r, key.name, body, key.namespace, subresource=subresource)
-        return await self._client.patch(r, key.name, body, key.namespace, subresource=subresource, content_type=content_type)
+        await self._budget.take()
+        options = {} if content_type is None else {"content_type": content_type}
+        written = await self._client.patch(r, key.name, body, key.namespace, subresource=subresource, **options)
+        metrics.host_write(r.kind, "patch")
+        return written
 
     async def delete(self, r: Resource, key: Key, uid: str, *, grace: int | None, why: str) -> bool:
         """Delete one exact object. False when the plane cannot be trusted and so nothing was done."""
         if not await self._identity.trusted():
             _log.warning("host object kept: plane not trusted", extra=about(r.kind, key, why=why))
             return False
-        await self._count(r, "delete")
+        await self._budget.take()
         try:
             await self._client.delete(r, key.name, key.namespace, grace_seconds=grace, uid=uid)
         except Conflict:
             # Another object has the name by now; the one that was meant is gone.
             return True
+        metrics.host_write(r.kind, "delete")
         _log.info("host object deleted", extra=about(r.kind, key, why=why, grace=grace))
         return True
 
@@ -130,10 +135,6 @@ class HostWriter:
             return await self._client.get(r, key.name, key.namespace)
         except NotFound:
             return None
-
-    async def _count(self, r: Resource, verb: str) -> None:
-        await self._budget.take()
-        metrics.host_write(r.kind, verb)
 
 
 def _origin_key(desired: Obj) -> Key:
