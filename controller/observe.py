@@ -25,6 +25,7 @@ class PlaneHealth:
     ready: bool = False
     bootstrapped: bool = False
     message: str = "not asked yet"
+    cluster_uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Obj
+from bulkhead.kube.objects import Obj, uid_of
 from bulkhead.work.clock import Clock
 from controller.observe import PlaneHealth
 from controller.pki import issue
@@ -62,10 +62,11 @@ class PlaneAccess:
             return PlaneHealth(message=f"the API server does not answer: {error}")
         return PlaneHealth(ready=True, message="the API server answers")
 
-    async def bootstrap(self, spec: PlaneSpec, objects: Iterable[Obj]) -> None:
-        """Apply what belongs inside the plane."""
+    async def bootstrap(self, spec: PlaneSpec, objects: Iterable[Obj]) -> str:
+        """Apply what belongs inside the plane; returns the plane's identity, the UID of its kube-system namespace."""
         client = self._connections[spec.tenant].client
         await asyncio.gather(*(self._apply(client, obj) for obj in objects))
+        return uid_of(await client.get(kinds.NAMESPACES, "kube-system"))
 
     async def forget(self, tenant: str) -> None:
         """Let go of a plane."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from bulkhead.api import names
-from bulkhead.api.conditions import Reason
+from bulkhead.api.conditions import ConditionType, Reason, is_true
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, Conflict, Forbidden, KubeError, NotFound, Unavailable, Unprocessable
@@ -63,7 +63,7 @@ class Reconciler:
         self._applier = Applier(client)
         self._slicer = Slicer(client, settings)
         self._dismantler = Dismantler(client)
-        self._bootstrapped: dict[str, tuple[tuple[Obj, ...], float]] = {}
+        self._bootstrapped: dict[str, tuple[tuple[Obj, ...], float, str]] = {}
 
     async def reconcile(self, name: str) -> Outcome:
         """One pass."""
@@ -164,17 +164,17 @@ class Reconciler:
         if not health.ready:
             self._bootstrapped.pop(spec.tenant, None)
             return health
-        done, at = self._bootstrapped.get(spec.tenant, ((), 0.0))
+        done, at, uid = self._bootstrapped.get(spec.tenant, ((), 0.0, ""))
         if done != made.bootstrap or self._clock.monotonic() - at > self._settings.resync_seconds:
             try:
                 async with asyncio.timeout(10):
-                    await self._planes.bootstrap(spec, made.bootstrap)
+                    uid = await self._planes.bootstrap(spec, made.bootstrap)
             except (KubeError, TimeoutError) as error:
                 # The tenant may have put a webhook in the way; that is his loss and no reason to stop the pass.
                 _log.warning("bootstrap failed: %s", error, extra={"tenant": spec.tenant})
                 return PlaneHealth(ready=True, message=f"the plane refuses its bootstrap objects: {error}")
-            self._bootstrapped[spec.tenant] = (made.bootstrap, self._clock.monotonic())
-        return PlaneHealth(ready=True, bootstrapped=True, message=health.message)
+            self._bootstrapped[spec.tenant] = (made.bootstrap, self._clock.monotonic(), uid)
+        return PlaneHealth(ready=True, bootstrapped=True, message=health.message, cluster_uid=uid)
 
     def _findings(
         self,
@@ -192,6 +192,7 @@ class Reconciler:
             pki=assembled is not None and {SERVICE_ACCOUNT_SECRET, names.KUBECONFIG_SECRET} <= there,
             plane_ready=health.ready and health.bootstrapped,
             plane_message=health.message,
+            plane_uid=health.cluster_uid,
             deployments={name: obj for (resource, name), obj in after.items() if resource is kinds.DEPLOYMENTS},
             pods=pods,
             quota=next((obj for (resource, _), obj in after.items() if resource is kinds.RESOURCE_QUOTAS), None),
@@ -231,11 +232,21 @@ class Reconciler:
     async def _tell(self, tenant: Obj, wanted: Obj) -> Outcome:
         metrics.tell(str(tenant["metadata"]["name"]), wanted)
         if status.changed(tenant, wanted):
+            self._celebrate(tenant, wanted)
             try:
                 await self._client.patch(kinds.TENANTS, tenant["metadata"]["name"], {"status": wanted}, subresource="status")
             except NotFound:
                 return Outcome(None)
         return Outcome(float(self._settings.resync_seconds))
+
+    def _celebrate(self, tenant: Obj, wanted: Obj) -> None:
+        """Count and log how long a tenant took to its first Ready."""
+        meta = tenant["metadata"]
+        if not is_true(wanted["conditions"], ConditionType.READY) or (tenant.get("status") or {}).get("planeClusterUID"):
+            return
+        seconds = metrics.first_ready(str(meta["uid"]), str(meta["creationTimestamp"]), self._clock.now())
+        if seconds is not None:
+            _log.info("tenant ready", extra={"tenant": str(meta["name"]), "seconds": round(seconds, 1)})
 
 
 def _failure(error: KubeError | TimeoutError) -> Refusal:

@@ -42,6 +42,7 @@ class Findings:
     pki: bool = False
     plane_ready: bool = False
     plane_message: str = ""
+    plane_uid: str = ""
     deployments: Mapping[str, Obj] | None = None
     pods: tuple[Obj, ...] = ()
     quota: Obj | None = None
@@ -82,7 +83,8 @@ def summary(spec: PlaneSpec, findings: Findings, applied_class: Mapping[str, Any
     limits = {name: int(value) for name, value in spec.limits if name in spec.gpu_resources}
     hard = ((findings.quota or {}).get("status") or {}).get("used") or {}
     total, limit = sum(_count(hard.get(f"requests.{name}")) for name in limits), sum(limits.values())
-    return {
+    identity = {"planeClusterUID": findings.plane_uid} if findings.plane_uid else {}
+    return identity | {
         "endpoint": f"https://{spec.api_address}:443",
         "kubeconfigSecret": names.KUBECONFIG_SECRET,
         "versions": {

@@ -203,7 +203,7 @@ async def in_force(client: Client) -> None:
     """New policies are picked up within moments; wait until one bites."""
     async with asyncio.timeout(60):
         for name in ("no marker", "node port", "a secret that the host fills", "host network"):
-            while not await refused(client, REFUSED[name]):
+            while not await refused(client, REFUSED[name]):  # noqa: ASYNC110 - the server tells nobody when it is so far
                 await asyncio.sleep(0.1)
 
 
@@ -225,8 +225,8 @@ async def test_the_policies_let_ordinary_objects_through(syncer: Client, admin: 
 async def test_the_record_of_whose_object_it_is_cannot_change(syncer: Client, admin: Client) -> None:
     await in_force(syncer)
     await syncer.create(CONFIG_MAPS, mirrored("ConfigMap", "record"))
+    body = {"metadata": {"annotations": {"bulkhead.dev/virtual-name": "other"}}}
     with pytest.raises(ApiError, match="cannot change"):
-        body = {"metadata": {"annotations": {"bulkhead.dev/virtual-name": "other"}}}
         await syncer.patch(CONFIG_MAPS, "record", body, "bh-team-a-work")
     await admin.create(CONFIG_MAPS, mirrored("ConfigMap", "somebodys", labels={}))
     with pytest.raises(ApiError, match="never adopted"):

@@ -6,7 +6,7 @@ There is no kubelet, so no plane ever answers; a small stand-in for the host's n
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import yaml
@@ -100,7 +100,7 @@ class World:
         clock = SystemClock()
         self.reconciler = Reconciler(client, self.owned, PlaneAccess(clock, lambda _: None), Settings(), clock)
 
-    async def __aenter__(self) -> "World":
+    async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self.owned.run())
         await self.owned.synced()
         return self
