@@ -175,13 +175,21 @@ def _write_files(ctx: HostContext) -> None:
     configuration.write_configuration(ctx)
 
 
+def _own_data_dir(folder: Path) -> None:
+    """Make the data folder, or take one that an earlier host made; `down` removes it whole."""
+    if folder.exists() and any(folder.iterdir()) and not remains.is_ours(folder):
+        raise HostError(f"data folder {folder}: it holds other files; choose an empty or new folder with --data-dir")
+    folder.mkdir(parents=True, exist_ok=True, mode=0o755)
+    (folder / remains.MARKER).touch()
+
+
 def _start(ctx: HostContext, report: Progress) -> None:
     if any(cgroups.groups()) or ctx.run_dir.exists():
         report.step("Clearing what an earlier host left")
         remains.clear(ctx, report)
     report.step("Preparing the machine")
     ctx.run_dir.mkdir(parents=True, exist_ok=True)
-    ctx.data_dir.mkdir(parents=True, exist_ok=True, mode=0o755)
+    _own_data_dir(ctx.data_dir)
     cgroups.create()
     machine.prepare(ctx)
     _write_files(ctx)

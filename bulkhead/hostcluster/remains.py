@@ -16,6 +16,7 @@ from pathlib import Path
 from bulkhead.hostcluster import cgroups, machine
 from bulkhead.hostcluster.component import BRIDGE, REAL_POD_RANGE, HostContext, Progress
 
+MARKER = ".bulkhead-host"
 _MNT_DETACH = 2
 _GATEWAY = REAL_POD_RANGE.split("/")[0].rsplit(".", 1)[0] + ".1"  # every host end of a pod's device has it
 _CNI_CACHE = Path("/var/lib/cni")  # libcni's own cache, at a fixed place
@@ -32,12 +33,12 @@ _OUR_RULE = re.compile(r"^-A (\S+) (.*-j (?:CNI|KUBE)-\S+.*)$", re.MULTILINE)
 
 
 def mounts(ctx: HostContext) -> list[str]:
-    """Mount points below the host's folders, deepest first."""
+    """Mount points below the host's folders, deepest first. A folder that is a mount itself is its owner's, not ours."""
     tops = (str(ctx.run_dir), str(ctx.data_dir))
     found = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         where = line.split()[4].encode().decode("unicode_escape")
-        if any(where == top or where.startswith(f"{top}/") for top in tops):
+        if any(where.startswith(f"{top}/") for top in tops):
             found.append(where)
     return sorted(found, key=len, reverse=True)
 
@@ -116,6 +117,12 @@ def processes(ctx: HostContext) -> dict[int, str]:
     return found
 
 
+def _stands(folder: Path) -> bool:
+    if folder.is_mount():
+        return any(folder.iterdir())
+    return folder.exists() or folder.is_symlink()
+
+
 def leftovers(ctx: HostContext, *, data_kept: bool) -> list[str]:
     """What a host left behind, one line each; empty when the machine is clean."""
     found = [f"process {pid}: {command}" for pid, command in processes(ctx).items()]
@@ -125,7 +132,7 @@ def leftovers(ctx: HostContext, *, data_kept: bool) -> list[str]:
     found += [f"{program} chain {chain} in {table}" for program, table, chain in chains()]
     found += [f"cgroup {group}" for group in cgroups.groups()]
     folders = [ctx.run_dir, machine.DEVICE_PLUGINS, *([] if data_kept else [ctx.data_dir])]
-    found += [f"folder {folder}" for folder in folders if folder.exists() or folder.is_symlink()]
+    found += [f"folder {folder}" for folder in folders if _stands(folder)]
     return found
 
 
@@ -163,6 +170,11 @@ def clear(ctx: HostContext, report: Progress) -> None:
         shutil.rmtree(ctx.run_dir, ignore_errors=True)
 
 
+def is_ours(data_dir: Path) -> bool:
+    """Whether a host made this folder: no other is ever removed."""
+    return (data_dir / MARKER).exists() or (data_dir / "pki" / "etcd-ca.crt").exists()
+
+
 def remove_files(ctx: HostContext, *, data: bool) -> None:
     """Remove files that components put at fixed places, and the data folder when asked."""
     for entry in (_CNI_CACHE / "results").glob("bulkhead-*"):
@@ -173,5 +185,16 @@ def remove_files(ctx: HostContext, *, data: bool) -> None:
     for folder in _FIXED_FOLDERS:
         with contextlib.suppress(OSError):
             folder.rmdir()  # only when nobody else has anything there
-    if data and ctx.data_dir.exists() and not mounts(ctx):
-        shutil.rmtree(ctx.data_dir)
+    if data and is_ours(ctx.data_dir) and not mounts(ctx):
+        _remove_tree(ctx.data_dir)
+
+
+def _remove_tree(folder: Path) -> None:
+    """Remove a folder; of one that is a mount of its owner's, what is in it."""
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    if not folder.is_mount():
+        folder.rmdir()

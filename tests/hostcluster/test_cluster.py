@@ -117,3 +117,11 @@ def test_status_of_nothing_says_how_to_start(monkeypatch: pytest.MonkeyPatch, ca
     monkeypatch.setattr(cluster, "status", lambda: None)
     assert host._status(_parse("status")) == 1
     assert "bulkhead host up" in capsys.readouterr().out
+
+
+def test_a_folder_with_other_files_is_refused_as_data_folder(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").touch()
+    with pytest.raises(cluster.HostError, match="holds other files"):
+        cluster._own_data_dir(tmp_path)
+    cluster._own_data_dir(tmp_path / "new")
+    cluster._own_data_dir(tmp_path / "new")

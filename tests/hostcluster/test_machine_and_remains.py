@@ -101,6 +101,7 @@ def test_only_our_chains_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_files_are_not_deleted_through_a_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ctx = make_context(tmp_path)
     (ctx.data_dir / "volumes").mkdir(parents=True)
+    (ctx.data_dir / remains.MARKER).touch()
     monkeypatch.setattr(remains, "mounts", lambda _: [str(ctx.data_dir / "volumes")])
     remains.remove_files(ctx, data=True)
     assert ctx.data_dir.exists()
@@ -130,3 +131,35 @@ def test_missing_packages_are_those_that_are_not_installed(tmp_path: Path) -> No
         "Package: ipset\nStatus: deinstall ok config-files\n\n"
     )
     assert debian.missing(["socat", "ipset", "nftables"], status) == ["ipset", "nftables"]
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_only_a_folder_that_a_host_made_is_removed(tmp_path: Path, ours: bool) -> None:
+    ctx = make_context(tmp_path)
+    ctx.data_dir.mkdir(parents=True)
+    (ctx.data_dir / "thesis.txt").touch()
+    if ours:
+        (ctx.data_dir / remains.MARKER).touch()
+    remains.remove_files(ctx, data=True)
+    assert ctx.data_dir.exists() is not ours
+
+
+def test_a_data_folder_that_is_its_owners_mount_is_emptied_but_not_unmounted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctx = make_context(tmp_path)
+    ctx.data_dir.mkdir(parents=True)
+    for name in (remains.MARKER, "kubeconfig"):
+        (ctx.data_dir / name).touch()
+    monkeypatch.setattr(Path, "is_mount", lambda path: path == ctx.data_dir)
+    remains.remove_files(ctx, data=True)
+    assert list(ctx.data_dir.iterdir()) == []
+    assert not remains._stands(ctx.data_dir)
+
+
+def test_only_mounts_below_our_folders_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ctx = make_context(tmp_path)
+    places = [ctx.data_dir, ctx.data_dir / "kubelet" / "pods", Path(f"{ctx.data_dir}-other") / "x", ctx.run_dir / "netns" / "a"]
+    info = "".join(f"36 35 98:0 / {place} rw - tmpfs tmpfs rw\n" for place in places)
+    monkeypatch.setattr(Path, "read_text", lambda *_: info)
+    assert set(remains.mounts(ctx)) == {str(places[1]), str(places[3])}
