@@ -24,6 +24,9 @@ import yaml
 
 Obj = dict[str, Any]
 
+# How a connection that the server closed while it idled shows itself at its next use.
+_CLOSED = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+
 # kind -> (path prefix, plural, namespaced); whatever the end-to-end tests touch.
 KINDS: Final[Mapping[str, tuple[str, str, bool]]] = {
     "Namespace": ("/api/v1", "namespaces", False),
@@ -209,7 +212,7 @@ class Api:
                 connection.request(method, target, body=payload, headers=headers)
                 response = connection.getresponse()
                 data = response.read()
-            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as exc:
+            except _CLOSED as exc:
                 self._drop()
                 if reused and not fresh:
                     continue  # an idle connection that the server had closed says nothing about the server
