@@ -1,8 +1,8 @@
 """A breaker for deletions that follow from absence.
 
 A virtual object that vanished without a deletion being told of is deleted on the host only within a limit per window. More
-than that smells of a plane that lost its data, so everything stops and an alarm is raised. It stays open until the
-operator clears it (the ConfigMap `plane-identity` is deleted, or the syncer restarted), never by itself.
+than that smells of a plane that lost its data, so everything stops and an alarm is raised. It stays open until an operator
+has looked and restarts the syncer, never by itself. A key that was let through once is not counted again when it is retried.
 """
 
 import logging

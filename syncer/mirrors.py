@@ -75,9 +75,8 @@ class Mirrors:
 
     def may_vanish(self, kind: str, key: Key) -> bool:
         """Whether the host object of a virtual object that is gone may be deleted now; the caller has proven the absence."""
-        if self._told.pop(Item(kind, key), "untold") is None:
-            return True
-        return self._breaker.allow()
+        # The note stays until an object of this name comes again: a delete that fails and is tried again is no new absence.
+        return self.was_told(kind, key) or self._breaker.allow()
 
     def queue(self, item: Item) -> None:
         """Look at an object soon."""

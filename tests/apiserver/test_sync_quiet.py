@@ -1,0 +1,92 @@
+"""Once both sides agree nothing is written, by no event, no round of the patrol, and no restart of the syncer."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.resources import CONFIG_MAPS, SECRETS, SERVICES
+from syncer import metrics
+from tests.apiserver.bed import Bed, until
+
+
+@pytest.fixture
+async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
+    async with Bed.open(host_client, plane_client) as opened:
+        yield opened
+
+
+def writes() -> dict[str, float]:
+    return {
+        f"{sample.name} {sorted(sample.labels.items())}": sample.value
+        for metric in (metrics.HOST_WRITES, metrics.VIRTUAL_WRITES, metrics.PATROL_REPAIRS)
+        for family in metric.collect()
+        for sample in family.samples
+        if sample.name.endswith("_total") and sample.value
+    }
+
+
+async def settle(bed: Bed) -> None:
+    """Wait until nothing waits, nothing is in work and nothing is due within the second."""
+    assert bed.session is not None
+    session = bed.session
+    quiet = 0
+
+    async def settled() -> bool:
+        nonlocal quiet
+        quiet = quiet + 1 if session.queue.idle else 0
+        return quiet > 20
+
+    await until(settled, "queue at rest")
+
+
+async def test_what_agrees_is_left_alone(bed: Bed) -> None:
+    await bed.plane.create(CONFIG_MAPS, {"metadata": {"name": "conf"}, "data": {"a": "1"}}, bed.space)
+    await bed.plane.create(SECRETS, {"metadata": {"name": "key"}, "stringData": {"a": "1"}}, bed.space)
+    ports = [{"name": "http", "port": 80, "targetPort": 8080}]
+    await bed.plane.create(
+        SERVICES, {"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": ports}}, bed.space
+    )
+    projected = {"sources": [{"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}}]}
+    container = {
+        "name": "main",
+        "image": "busybox:1.36",
+        "envFrom": [{"configMapRef": {"name": "conf"}}, {"secretRef": {"name": "key"}}],
+        "ports": [{"containerPort": 8080}],
+        "livenessProbe": {"httpGet": {"path": "/", "port": 8080}},
+        "resources": {"limits": {"cpu": "100m", "memory": "64Mi"}},
+        "volumeMounts": [{"name": "token", "mountPath": "/token"}],
+    }
+    volumes = [{"name": "token", "projected": projected}]
+    await bed.running("web", bed.pod("web", containers=[container], volumes=volumes, serviceAccountName="default"))
+    await settle(bed)
+    before = writes()
+
+    assert bed.session is not None
+    assert bed.session.patrol.round() >= 5
+    await settle(bed)
+    assert writes() == before
+
+    await bed.stop()
+    await bed.start()
+    await settle(bed)
+    assert writes() == before
+
+
+async def test_the_patrol_repairs_what_a_hand_on_the_host_changed_and_counts_it(bed: Bed) -> None:
+    await bed.plane.create(
+        SERVICES, {"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}, bed.space
+    )
+
+    async def mirrored() -> bool:
+        return len((await bed.host.list(SERVICES, bed.work)).items) == 1
+
+    await until(mirrored, "host service")
+    await settle(bed)
+    name = bed.host_name("Service", "web")
+    await bed.host.patch(SERVICES, name, {"spec": {"selector": {"app": "other"}}}, bed.work)
+
+    async def repaired() -> bool:
+        return (await bed.host.get(SERVICES, name, bed.work))["spec"]["selector"]["app"] == "web"
+
+    await until(repaired, "selector set right")
