@@ -14,6 +14,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound, Unprocessable
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, SECRETS, SERVICES
+from syncer.tokens import RENEW_AT
 from tests.apiserver.bed import Bed, until
 
 
@@ -255,3 +256,30 @@ async def test_namespace_labels_reach_running_pods(bed: Bed) -> None:
         return "red" in (set(labels.values()) - set(before.values()))
 
     await until(followed, "label of the namespace on the host pod")
+
+
+async def test_a_token_that_is_due_is_renewed_even_after_a_restart(bed: Bed) -> None:
+    source = {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}}
+    volumes = [{"name": "t", "projected": {"sources": [source]}}]
+    host = await bed.running("web", bed.pod("web", serviceAccountName="default", volumes=volumes))
+    projected = next(each for each in host["spec"]["volumes"] if each["name"] == "t")["projected"]["sources"][0]["secret"]
+
+    async def owner() -> list[str]:
+        found = await bed.host.get(SECRETS, projected["name"], bed.work)
+        return [each["uid"] for each in found["metadata"].get("ownerReferences", ())]
+
+    async def owned() -> bool:
+        return await owner() == [host["metadata"]["uid"]]
+
+    await until(owned, "secret owned by the host pod")
+    await bed.stop()
+    old = (await bed.host.get(SECRETS, projected["name"], bed.work))["data"]
+    await bed.host.patch(SECRETS, projected["name"], {"metadata": {"annotations": {RENEW_AT: "1"}}}, bed.work)
+    await bed.start()
+
+    async def renewed() -> bool:
+        found = await bed.host.get(SECRETS, projected["name"], bed.work)
+        return found["data"] != old and found["data"].keys() == old.keys() and found["metadata"]["annotations"][RENEW_AT] != "1"
+
+    await until(renewed, "a new token")
+    assert await owned()
