@@ -144,7 +144,7 @@ def _status(arguments: argparse.Namespace) -> int:
         console.width = 200
     console.print(f"host: {found.phase} (supervisor {found.pid}, started {_ago(found.started)} ago)")
     console.print(_table(found))
-    for item in found.components:
+    for item in [] if found.error else found.components:
         if item.detail and item.phase != "ready":
             console.print(f"{item.name}: {item.detail}", soft_wrap=True, markup=False)
     if found.error:

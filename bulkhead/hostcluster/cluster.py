@@ -89,7 +89,9 @@ def status(run_dir: Path = RUN_DIR) -> state.HostState | None:
     if found is None or state.is_supervisor(found.pid):
         return found
     for component in found.components:
-        component.phase, component.pid = "stopped", 0
+        component.pid = 0
+        if component.phase != "failed":
+            component.phase = "stopped"
     found.phase = "failed"
     log = _bare_context(state.options_from_json(found.options)).log("supervisor")
     found.error = found.error or f"supervisor {found.pid} is gone; see {log}; `bulkhead host up` starts the host again"

@@ -177,8 +177,9 @@ def is_ours(data_dir: Path) -> bool:
 
 def remove_files(ctx: HostContext, *, data: bool) -> None:
     """Remove files that components put at fixed places, and the data folder when asked."""
-    for entry in (_CNI_CACHE / "results").glob("bulkhead-*"):
-        entry.unlink(missing_ok=True)
+    for entry in (_CNI_CACHE / "results").glob("*"):
+        if f'"{ctx.run_dir}/' in entry.read_text(errors="replace"):  # it names a network namespace of ours
+            entry.unlink(missing_ok=True)
     for entry in Path("/var/log/containers").glob("*.log"):
         if entry.is_symlink() and str(entry.readlink()).startswith(str(ctx.data_dir)):
             entry.unlink(missing_ok=True)

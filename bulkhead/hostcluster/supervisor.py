@@ -24,6 +24,7 @@ _LOG = logging.getLogger("bulkhead.hostcluster.supervisor")
 _POLL_STARTING = 0.1
 _POLL_READY = 5.0
 _FAILURES_BEFORE_RESTART = 6
+_DEATHS_BEFORE_FAILED = 5  # a component that only ever dies at its start does not need its whole deadline to show it
 _BACKOFF = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 _STEADY_SECONDS = 60.0  # a component that lived this long starts over with the shortest backoff
 _MAX_LOG = 64 << 20
@@ -147,13 +148,14 @@ class Keeper:
         """Keep it running until cancelled; raises `StartFailed` when it never became healthy."""
         for other in self.component.depends_on:
             await self._board.keepers[other].ready.wait()
-        first, attempt = time.monotonic(), 0
+        first, attempt, deaths = time.monotonic(), 0, 0
         while True:
             try:
                 await self._life()
             except OSError as error:
                 raise StartFailed(f"{self.component.name} cannot be started: {error}") from error
-            late = time.monotonic() - first > self.component.start_deadline
+            deaths += 1
+            late = deaths >= _DEATHS_BEFORE_FAILED or time.monotonic() - first > self.component.start_deadline
             if late and not self.ever_ready and self._board.state.phase == "starting":
                 self._set("failed", self._state.detail)
                 raise StartFailed(f"{self.component.name}: {self._state.detail}\nlog {self._log} ends with:\n{tail(self._log)}")

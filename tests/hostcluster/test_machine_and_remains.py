@@ -163,3 +163,14 @@ def test_only_mounts_below_our_folders_are_taken(tmp_path: Path, monkeypatch: py
     info = "".join(f"36 35 98:0 / {place} rw - tmpfs tmpfs rw\n" for place in places)
     monkeypatch.setattr(Path, "read_text", lambda *_: info)
     assert set(remains.mounts(ctx)) == {str(places[1]), str(places[3])}
+
+
+def test_only_the_network_plugins_records_of_our_pods_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ctx = make_context(tmp_path)
+    cache = tmp_path / "cni"
+    (cache / "results").mkdir(parents=True)
+    (cache / "results" / "cni-loopback-1-lo").write_text(json.dumps({"netns": f"{ctx.run_dir}/containerd/netns/cni-1"}))
+    (cache / "results" / "other-2-eth0").write_text(json.dumps({"netns": "/run/netns/cni-2"}))
+    monkeypatch.setattr(remains, "_CNI_CACHE", cache)
+    remains.remove_files(ctx, data=False)
+    assert [path.name for path in (cache / "results").iterdir()] == ["other-2-eth0"]

@@ -155,3 +155,9 @@ def test_a_long_log_is_emptied_and_its_past_kept(tmp_path: Path, monkeypatch: py
 def test_tail_shows_the_last_lines(tmp_path: Path, text: str, shown: str) -> None:
     (tmp_path / "log").write_text(text)
     assert supervisor.tail(tmp_path / "log", 2) == shown
+
+
+async def test_one_that_only_dies_fails_the_start_before_its_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House(make_context(tmp_path), monkeypatch, _shell("bad", "exit 4", health=AliveHealth(5), start_deadline=3600))
+    await asyncio.wait({house.task}, timeout=_DEADLINE)
+    assert "bad: ended with status 4" in house.board.state.error
