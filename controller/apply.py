@@ -14,7 +14,7 @@ import msgspec
 
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists, ApiError, NotFound, Unprocessable
+from bulkhead.kube.errors import AlreadyExists, ApiError
 from bulkhead.kube.objects import Key, Obj, Resource, key_of, uid_of
 from controller.plan import Ref
 
@@ -98,15 +98,15 @@ class Applier:
     async def _write(self, resource: Resource, intent: Obj) -> Obj:
         if resource is not kinds.SERVICES:
             return await self._client.apply(resource, intent)
-        for left in range(_SERVICE_TRIES, 0, -1):
+        for _ in range(_SERVICE_TRIES):
             try:
                 return await self._client.apply(resource, intent)
-            except (Unprocessable, ApiError) as error:
+            except ApiError as error:
                 # The host takes a moment to learn of a new ServiceCIDR, and says until then that the address is in no range.
-                if left == 1 or not _no_range_yet(error):
+                if not _no_range_yet(error):
                     raise
-                await asyncio.sleep(_SERVICE_PAUSE)
-        raise NotFound(404, "NotFound", "service range: never came up", ())
+            await asyncio.sleep(_SERVICE_PAUSE)
+        return await self._client.apply(resource, intent)
 
 
 def _no_range_yet(error: ApiError) -> bool:

@@ -53,7 +53,7 @@ class Slicer:
             if clash is None:
                 return cidr_of(own)
             _log.warning("slice given back", extra={"tenant": observed.name, "slice": cidr_of(own), "address": clash})
-            await self._client.delete(kinds.SERVICE_CIDRS, name, uid=own["metadata"]["uid"])
+            await self._give_back(observed, own)
             return Refusal(Reason.PROVISIONING, f"address {clash} was given to another Service; choosing another slice")
         wished = (observed.tenant.get("status") or {}).get("serviceSlice")
         chosen = slices.allocate(
@@ -72,6 +72,13 @@ class Slicer:
             return Refusal(Reason.PROVISIONING, f"ServiceCIDR {name} is just being made")
         _log.info("slice given", extra={"tenant": observed.name, "slice": chosen})
         return chosen
+
+    async def _give_back(self, observed: Observed, own: Obj) -> None:
+        """Services keep their address for life and hold the slice, so they go with it; the next pass makes them anew."""
+        for service in observed.in_plane(kinds.SERVICES).values():
+            meta = service["metadata"]
+            await self._client.delete(kinds.SERVICES, meta["name"], meta["namespace"], uid=meta["uid"])
+        await self._client.delete(kinds.SERVICE_CIDRS, own["metadata"]["name"], uid=own["metadata"]["uid"])
 
     async def _used_by_others(self, tenant: str) -> list[str]:
         """Addresses that Services outside this tenant's namespaces have."""

@@ -14,7 +14,7 @@ import yaml
 from bulkhead.api import names
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import Conflict, NotFound, Unavailable
+from bulkhead.kube.errors import Conflict, NotFound, Unavailable, Unprocessable
 from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import SystemClock
 from controller.owned import OWNED, SELECTOR, Owned
@@ -285,6 +285,28 @@ async def test_two_tenants_at_once_get_slices_of_their_own(client: Client) -> No
         assert len(chosen) == 2
         for name in ("left", "right"):
             await take_down(world, name)
+
+
+async def test_a_slice_of_which_the_host_gave_an_address_away_is_changed_for_another(client: Client) -> None:
+    labels = {"app.kubernetes.io/managed-by": "bulkhead", "bulkhead.dev/tenant": "clashing"}
+    cidr = {"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "bh-clashing", "labels": labels}}
+    await client.create(kinds.SERVICE_CIDRS, cidr | {"spec": {"cidrs": ["10.120.0.0/22"]}})
+    thief: Obj = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "thief", "namespace": "default"}}
+    thief["spec"] = {"clusterIP": "10.120.0.10", "ports": [{"port": 80}]}
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await client.create(kinds.SERVICES, thief)
+                break
+            except Unprocessable:
+                await asyncio.sleep(0.1)
+    await ask(client, "clashing")
+    async with World(client) as world:
+        await world.settle("clashing")
+        given = (await client.get(kinds.SERVICE_CIDRS, "bh-clashing"))["spec"]["cidrs"]
+        assert given != ["10.120.0.0/22"]
+        assert (await client.get(kinds.SERVICES, "dns", "bh-clashing"))["spec"]["clusterIP"].endswith(".10")
+        await take_down(world, "clashing")
 
 
 async def live_and_die(server: ApiServer, name: str, dies_at: int, *, committed: bool, passes: int) -> bool:
