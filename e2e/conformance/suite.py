@@ -90,7 +90,7 @@ def run(program: Path, kubeconfig: Path, *, focus: str, skip: str, report: Path,
     report.parent.mkdir(parents=True, exist_ok=True)
     raw = report.with_suffix(".ginkgo.json")
     raw.unlink(missing_ok=True)
-    ginkgo = ["no-color", "v=false", "grace-period=20s", f"timeout={seconds}s", f"json-report={raw.resolve()}"]
+    ginkgo = ["no-color", "v=true", "grace-period=20s", f"timeout={seconds}s", f"json-report={raw.resolve()}"]
     ginkgo += [f"focus={focus}", f"skip={skip}"]
     options = ["provider=skeleton", f"kubeconfig={kubeconfig}", "non-blocking-taints=kwok.x-k8s.io/node"]
     options += ["dump-logs-on-failure=false", "disable-log-dump=true"]
