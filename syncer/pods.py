@@ -19,6 +19,7 @@ from bulkhead.kube.objects import Key, Obj, key_of, uid_of
 from bulkhead.kube.resources import PODS
 from syncer import metrics, refusals
 from syncer.caches import Caches, Item
+from syncer.claims import Claims
 from syncer.down import Again, HostWriter, Stale
 from syncer.events import Recorder
 from syncer.logs import about
@@ -57,6 +58,7 @@ class Pods:
         tokens: Tokens,
         nodes: Nodes,
         starved: Starved,
+        claims: Claims,
         recorder: Recorder,
     ) -> None:
         self._caches = caches
@@ -67,6 +69,7 @@ class Pods:
         self._tokens = tokens
         self._nodes = nodes
         self._starved = starved
+        self._claims = claims
         self._recorder = recorder
 
     async def reconcile(self, key: Key) -> float | None:
@@ -167,9 +170,15 @@ class Pods:
         for item in sorted(self._references.of(key)):
             await self._mirrors.ensure(item)
         await self._tokens.ensure(virtual, None)
+        place = key_of(desired)
+        self._claims.claim(place, desired)
         try:
             made = await self._host.create(PODS, desired, view)
+        except (Stale, Again, Untranslatable):
+            self._claims.drop(place)
+            raise
         except ApiError as error:
+            self._claims.drop(place)
             refused = refusals.explain(error, key.name)
             if refused is None:
                 raise

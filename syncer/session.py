@@ -18,7 +18,7 @@ from typing import Final
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, KubeError, Throttled, Unavailable
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Key, uid_of
+from bulkhead.kube.objects import Key, Obj, uid_of
 from bulkhead.work.backoff import PerKeyBackoff
 from bulkhead.work.clock import Clock, SystemClock
 from bulkhead.work.queue import KeyedQueue, QueueClosed
@@ -26,6 +26,7 @@ from bulkhead.work.supervise import supervise
 from syncer import metrics
 from syncer.budget import WriteBudget
 from syncer.caches import Caches, Item
+from syncer.claims import Claims
 from syncer.down import Again, HostWriter
 from syncer.events import Recorder
 from syncer.identity import PlaneIdentity
@@ -74,7 +75,7 @@ class Session:
         self._plane = plane
         self._host = host
         self.queue: KeyedQueue[Item] = KeyedQueue(clock=self._clock)
-        self.backoff: PerKeyBackoff[Item] = PerKeyBackoff(0.05, 60.0)
+        self.backoff: PerKeyBackoff[Item] = PerKeyBackoff(0.1, 20.0, jitter=0.5)
         self.caches = Caches(settings, plane, host, self.queue)
         self.identity = PlaneIdentity(plane, host, settings.plane_namespace, self._clock)
         self.breaker = MassDeleteBreaker(settings.mass_delete_limit, self._clock)
@@ -86,6 +87,7 @@ class Session:
         self.patrol = Patrol(self.caches, self.queue, self.references, self._clock, settings.patrol_seconds)
         self.nodes = Nodes(self.caches, self.queue, plane, self.identity)
         self.starved = Starved(self.queue)
+        self.claims = Claims(settings.gpu_resources, self._clock, hard=self._quota)
         writer, virtual = HostWriter(host, WriteBudget(self._clock), self.identity), VirtualWriter(plane, self._clock)
         self.mirrors = Mirrors(
             self.caches, self.queue, writer, virtual, references=self.references, breaker=self.breaker, recorder=self.recorder
@@ -99,6 +101,7 @@ class Session:
             tokens=Tokens(self.caches, writer, plane, self._clock),
             nodes=self.nodes,
             starved=self.starved,
+            claims=self.claims,
             recorder=self.recorder,
         )
         self._started = False
@@ -112,11 +115,16 @@ class Session:
             listen("virtual", kind, lambda change: self.identity.saw(change.meta.resource_version))
         for kind in KINDS:
             listen("virtual", kind, self.mirrors.heard(kind))
+        listen("host", "Pod", lambda change: self.claims.seen(change, self.caches.host["Pod"].store.get(change.key)))
         listen("host", "Pod", self.starved.gone)
         listen("host", "Pod", self.nodes.pod_changed)
         listen("host", "Node", self.nodes.changed)
         listen("host", "ResourceQuota", self.starved.room)
         listen("host", "Event", self.recorder.heard)
+
+    def _quota(self) -> Obj | None:
+        """The tenant's quota on the host as last seen."""
+        return next(iter(self.caches.host["ResourceQuota"].store.objects()), None)
 
     def _unready(self) -> list[str]:
         return self.caches.unready() or ([] if self._started else ["starting"])

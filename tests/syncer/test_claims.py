@@ -1,0 +1,100 @@
+"""The syncer's own count of accelerators: the limit holds whatever the host's quota says, and nothing is counted twice."""
+
+from typing import Any
+
+import pytest
+
+from bulkhead.kube.informer import Change
+from bulkhead.kube.objects import Key, Meta
+from syncer.claims import Claims, requests
+from syncer.translate import Untranslatable
+
+GPU = "nvidia.com/gpu"
+QUOTA = {"metadata": {"name": "tenant-quota"}, "spec": {"hard": {f"requests.{GPU}": "4", "count/pods": "100"}}}
+
+
+class Clock:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def monotonic(self) -> float:
+        return self.time
+
+
+def pod(gpus: int, *, phase: str = "Pending", inits: tuple[int, ...] = ()) -> dict[str, Any]:
+    def container(amount: int) -> dict[str, Any]:
+        return {"resources": {"requests": {GPU: str(amount)}} if amount else {}}
+
+    spec = {"containers": [container(gpus)], "initContainers": [container(each) for each in inits]}
+    return {"spec": spec, "status": {"phase": phase}}
+
+
+def key(name: str) -> Key:
+    return Key("work", name)
+
+
+def change(name: str, kind: Any = "added") -> Change:
+    meta: Any = Meta
+    return Change(kind, key(name), meta)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def claims(clock: Clock) -> Claims:
+    return Claims([GPU], clock, hard=lambda: QUOTA)  # type: ignore[arg-type]
+
+
+def test_creates_that_the_cache_does_not_show_yet_count(claims: Claims) -> None:
+    for number in range(4):
+        claims.claim(key(f"p{number}"), pod(1))
+    with pytest.raises(Untranslatable, match=r"asked for 1 nvidia.com/gpu, 4 of 4 are in use"):
+        claims.claim(key("p4"), pod(1))
+
+
+def test_a_pod_counts_once_when_it_shows(claims: Claims) -> None:
+    claims.claim(key("a"), pod(3))
+    claims.seen(change("a"), pod(3))
+    assert claims.used(GPU) == 3
+    claims.claim(key("b"), pod(1))
+    assert claims.used(GPU) == 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "now"), [("deleted", None), ("modified", pod(4, phase="Succeeded")), ("modified", pod(4, phase="Failed"))]
+)
+def test_an_end_makes_room(claims: Claims, kind: str, now: dict[str, Any] | None) -> None:
+    claims.seen(change("a"), pod(4, phase="Running"))
+    claims.seen(change("a", kind), now)
+    assert claims.used(GPU) == 0
+
+
+def test_a_failed_create_makes_room_and_a_repeated_one_counts_once(claims: Claims) -> None:
+    claims.claim(key("a"), pod(4))
+    claims.claim(key("a"), pod(4))
+    assert claims.used(GPU) == 4
+    claims.drop(key("a"))
+    assert claims.used(GPU) == 0
+
+
+def test_a_create_that_never_shows_is_forgotten_in_the_end(claims: Claims, clock: Clock) -> None:
+    claims.claim(key("a"), pod(4))
+    clock.time += 61
+    assert claims.used(GPU) == 0
+
+
+def test_without_a_known_limit_the_host_decides(clock: Clock) -> None:
+    Claims([GPU], clock, hard=lambda: None).claim(key("a"), pod(1000))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [(pod(0), {}), (pod(2), {GPU: 2}), (pod(1, inits=(4, 2)), {GPU: 4}), (pod(3, inits=(1,)), {GPU: 3})],
+)
+def test_what_a_pod_counts_for(made: dict[str, Any], expected: dict[str, int]) -> None:
+    assert requests(made, [GPU]) == expected
