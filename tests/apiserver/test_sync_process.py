@@ -43,10 +43,15 @@ async def probe(port: int, path: str) -> tuple[int, str]:
 
 def write_files(folder: Path, bed: Bed, plane: KubeConfig, host: KubeConfig, shim_port: int) -> list[str]:
     settings = {
-        "tenant": bed.tenant, "tenantUID": bed.settings.tenant_uid, "planeNamespace": bed.settings.plane_namespace,
-        "workNamespace": bed.work, "shimPort": shim_port,
-        "dnsAddress": bed.settings.dns_address, "apiAddress": bed.settings.api_address, "nodes": {"selector": {"pool": bed.tenant}},
-    }  # fmt: skip
+        "tenant": bed.tenant,
+        "tenantUID": bed.settings.tenant_uid,
+        "planeNamespace": bed.settings.plane_namespace,
+        "workNamespace": bed.work,
+        "shimPort": shim_port,
+        "dnsAddress": bed.settings.dns_address,
+        "apiAddress": bed.settings.api_address,
+        "nodes": {"selector": {"pool": bed.tenant}},
+    }
     (folder / "settings.json").write_bytes(msgspec.json.encode(settings))
     (folder / "kubeconfig").write_bytes(plane.to_yaml())
     (folder / "host").write_bytes(host.to_yaml())
