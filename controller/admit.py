@@ -12,7 +12,7 @@ from typing import Any
 
 from bulkhead.api import labels, names
 from bulkhead.api.conditions import Reason
-from controller.plane.spec import Images, Obj, PlaneSpec
+from controller.plane.spec import BUDGETS, Budget, Images, Obj, PlaneSpec
 from controller.settings import Settings
 
 _PLAIN = re.compile(r"^[0-9]{1,9}$")
@@ -59,6 +59,7 @@ def admit(
         replicas=int(control.get("replicas") or 1),
         storage_size=str(storage.get("size") or "2Gi"),
         storage_class=str(storage.get("className") or settings.storage_class) or None,
+        **_budgets(control),
         gpu_resources=gpus,
         limits=tuple((name, str(value)) for name, value in sorted(nominals(spec).items())),
         object_limits=tuple(sorted(_object_limits(bounds, spec).items())),
@@ -166,6 +167,42 @@ def paused(tenant: Obj, now: datetime) -> Refusal | None:
     if not until or now >= datetime.fromisoformat(str(until)):
         return None
     return Refusal(Reason.PAUSED, f"spec.pausedUntil: nothing is changed until {until}")
+
+
+_UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "": 1}
+_MEMORY = re.compile(r"^([0-9]{1,15})(Ki|Mi|Gi|Ti|k|M|G|T|)$")
+_COMPONENTS = {
+    "etcd": "etcd",
+    "apiServer": "apiserver",
+    "controllerManager": "controller_manager",
+    "syncer": "syncer",
+    "dns": "dns",
+}
+_LEAST_MIB = 32
+
+
+def _budgets(control: Mapping[str, Any]) -> dict[str, Any]:
+    """What class or tenant say about the components' resources, over the built-in budgets."""
+    resources = _map(control, "resources")
+    found: dict[str, Any] = {}
+    for field, attribute in _COMPONENTS.items():
+        asked = _map(resources, field)
+        if not asked:
+            continue
+        requests, limits = _map(asked, "requests"), _map(asked, "limits")
+        usual = BUDGETS[attribute]
+        found[attribute] = Budget(
+            cpu=str(requests.get("cpu", usual.cpu)),
+            memory=str(requests.get("memory", usual.memory)),
+            memory_limit_mib=_mib(limits.get("memory")) or usual.memory_limit_mib,
+        )
+    return found
+
+
+def _mib(quantity: Any) -> int | None:
+    """A memory quantity in MiB; None when there is none or it is written in a way that memory never is."""
+    match = _MEMORY.fullmatch(str(quantity or ""))
+    return None if match is None else max(_LEAST_MIB, int(match[1]) * _UNITS[match[2]] // 2**20)
 
 
 def _version(spec: Mapping[str, Any], bounds: Mapping[str, Any], settings: Settings) -> str:

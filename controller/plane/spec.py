@@ -66,6 +66,15 @@ class Budget:
         ]
 
 
+BUDGETS: Final = {
+    "etcd": Budget("20m", "40Mi", 512),
+    "apiserver": Budget("50m", "180Mi", 1024),
+    "controller_manager": Budget("10m", "48Mi", 320),
+    "syncer": Budget("20m", "56Mi", 256),
+    "dns": Budget("5m", "24Mi", 128),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class PlaneSpec:
     """Everything that the builders need to know about one tenant."""
@@ -81,11 +90,11 @@ class PlaneSpec:
     storage_size: str = "2Gi"
     storage_class: str | None = None
     etcd_quota_mib: int = 512
-    etcd: Budget = Budget("20m", "40Mi", 512)
-    apiserver: Budget = Budget("50m", "180Mi", 1024)
-    controller_manager: Budget = Budget("10m", "48Mi", 320)
-    syncer: Budget = Budget("20m", "56Mi", 256)
-    dns: Budget = Budget("5m", "24Mi", 128)
+    etcd: Budget = BUDGETS["etcd"]
+    apiserver: Budget = BUDGETS["apiserver"]
+    controller_manager: Budget = BUDGETS["controller_manager"]
+    syncer: Budget = BUDGETS["syncer"]
+    dns: Budget = BUDGETS["dns"]
     gpu_resources: tuple[str, ...] = ("nvidia.com/gpu",)
     limits: tuple[tuple[str, str], ...] = ()
     object_limits: tuple[tuple[str, str], ...] = ()

@@ -78,6 +78,14 @@ def test_a_tenants_section_lies_over_its_classs() -> None:
     assert spec.limits == (("nvidia.com/gpu", "24"),)
 
 
+def test_resources_of_components_are_taken_over_field_by_field() -> None:
+    asked = tenant(controlPlane={"resources": {"apiServer": {"limits": {"memory": "2Gi"}}, "dns": {"requests": {"cpu": "7m"}}}})
+    spec = admit(asked, tenant_class(), Settings(), service_slice="10.112.4.0/22")
+    assert isinstance(spec, PlaneSpec)
+    assert (spec.apiserver.memory_limit_mib, spec.apiserver.cpu) == (2048, "50m")
+    assert (spec.dns.cpu, spec.dns.memory_limit_mib) == ("7m", 128)
+
+
 def test_a_paused_tenant_is_left_alone_until_its_time() -> None:
     asked = tenant(pausedUntil="2026-06-01T12:30:00Z")
     assert paused(asked, NOW) is not None
