@@ -229,7 +229,7 @@ class Session:
                 self._retry(item, error, quiet=True)
         metrics.writes.reset(token)
         self.patrol.pending.discard(item)
-        if found_by_patrol and noted:
+        if found_by_patrol and noted and result == "done":
             metrics.PATROL_REPAIRS.labels(item.kind).inc()
             _log.warning("patrol repaired what no event told of", extra=about(item.kind, item.key, writes=noted))
         metrics.RECONCILES.labels(item.kind, result).inc()
