@@ -1,3 +1,3 @@
-"""What both halves of Bulkhead share: API types, the Kubernetes client, asyncio machinery, the command line, the embedded host."""
+"""What controller and syncer share: API types, Kubernetes client, asyncio machinery; and the command line and embedded host."""
 
 __version__ = "0.1.0"
