@@ -15,7 +15,6 @@ import socket
 import sys
 from typing import Any
 
-import uvloop
 from aiohttp import web
 
 from bulkhead.kube import resources as kinds
@@ -68,7 +67,7 @@ def main() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
-    uvloop.run(run(settings, config))
+    asyncio.run(run(settings, config))
 
 
 async def run(settings: Settings, config: KubeConfig) -> None:

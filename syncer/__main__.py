@@ -7,8 +7,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import uvloop
-
 from bulkhead.kube.errors import ConfigError
 from bulkhead.kube.kubeconfig import KubeConfig
 from syncer import logs
@@ -44,8 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     places = Places(options.pki, options.listen, options.listen, options.probe_port)
     _log.info("starting", extra={"detail": {"work_namespace": settings.work_namespace}})
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run_until_signal(settings, plane, host, places))
+    asyncio.run(run_until_signal(settings, plane, host, places))
     return 0
 
 

@@ -185,8 +185,8 @@ async def splice(
 ) -> None:
     """Copy both ways until both are done, then close both.
 
-    When one side ends, its end is passed on where the transport can half-close (TLS cannot); the other direction then has
-    `linger` seconds to finish. With `idle`, both are closed when nothing moved for so long. Writers are drained after
+    When one side ends, its end is passed on where the transport can half-close (TLS cannot); the other direction then goes on
+    until it ends or nothing moved for `linger` seconds. With `idle`, both are closed when nothing moved for so long. Writers are drained after
     every chunk, so a slow reader slows its writer down and nothing piles up here.
     """
     activity = asyncio.Event()
@@ -196,7 +196,7 @@ async def splice(
     ]
     try:
         await _until_done(pumps, activity, idle)
-        await asyncio.wait(pumps, timeout=linger)
+        await _until_done([pump for pump in pumps if not pump.done()], activity, linger)
     finally:
         for pump in pumps:
             pump.cancel()
@@ -205,8 +205,8 @@ async def splice(
 
 
 async def _until_done(pumps: "Sequence[asyncio.Future[None]]", activity: asyncio.Event, idle: float | None) -> None:
-    """Return when one direction ended, or when nothing moved for `idle` seconds."""
-    while True:
+    """Return when one of the pumps ended, or when nothing moved for `idle` seconds."""
+    while pumps:
         activity.clear()
         done, _ = await asyncio.wait(pumps, timeout=idle, return_when=asyncio.FIRST_COMPLETED)
         if done or not activity.is_set():

@@ -111,6 +111,27 @@ async def test_bytes_are_spliced_both_ways_with_back_pressure(tmp_path: Path) ->
         await asyncio.wait_for(task, 30)
 
 
+async def test_the_end_of_a_tls_stream_survives_a_slow_reader(tmp_path: Path) -> None:
+    """A source that closes right after its last byte, without TLS's goodbye, while this side has paused reading."""
+    payload = bytes(range(256)) * 8_000
+
+    async def burst(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        writer.transport.set_write_buffer_limits(high=0)
+        writer.write(SWITCH + payload)
+        await writer.drain()
+
+    async with tls_serving(burst, tmp_path) as config, client_of(config) as client, socket_pair() as (user, ours):
+        connection = await client.upgrade("/exec", (), [("Upgrade", "SPDY/3.1")])
+        task = asyncio.create_task(proxy.splice(ours, (connection.reader, connection.writer), linger=1.0))
+        got = bytearray()
+        while chunk := await user[0].read(16_384):
+            got += chunk
+            await asyncio.sleep(0.001)
+        assert bytes(got) == payload
+        user[1].close()
+        await asyncio.wait_for(task, 30)
+
+
 async def test_half_close_lets_the_answer_through() -> None:
     async with serving(echo) as config, client_of(config) as client, socket_pair() as (user, ours):
         connection = await client.upgrade("/attach", (), [("Upgrade", "x")])
