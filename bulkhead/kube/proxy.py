@@ -185,9 +185,9 @@ async def splice(
 ) -> None:
     """Copy both ways until both are done, then close both.
 
-    When one side ends, its end is passed on where the transport can half-close (TLS cannot); the other direction then goes on
-    until it ends or nothing moved for `linger` seconds. With `idle`, both are closed when nothing moved for so long. Writers are drained after
-    every chunk, so a slow reader slows its writer down and nothing piles up here.
+    When one side ends, its end is passed on where the transport can half-close (TLS cannot); the other direction then goes
+    on until it ends or nothing moved for `linger` seconds. With `idle`, both are closed when nothing moved for so long.
+    Writers are drained after every chunk, so a slow reader slows its writer down and nothing piles up here.
     """
     activity = asyncio.Event()
     pumps = [

@@ -11,7 +11,6 @@ from e2e.tenants import Tenant
 KINDS = (
     "ConfigMap",
     "ServiceAccount",
-    "Role",
     "RoleBinding",
     "NetworkPolicy",
     "ResourceQuota",
