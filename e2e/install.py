@@ -16,6 +16,7 @@ from e2e.api import Api, Obj
 from e2e.poll import NotYetError, until
 
 CHART = Path("charts/bulkhead")
+CRDS = Path("crds")
 EXAMPLES = Path("examples")
 RELEASE = "bulkhead"
 _IMPORTED = machine.DATA / "containerd" / "imported.json"  # written by the host whenever it imports an image
@@ -35,6 +36,8 @@ def ensure_installed(note: Note) -> Api:
 
 def install_chart(note: Note) -> None:
     note("helm upgrade --install")
+    # Helm installs a chart's CRDs once and never upgrades them.
+    commands.kubectl(machine.KUBECONFIG, "apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
     arguments = ["upgrade", "--install", RELEASE, str(CHART), "--namespace", names.SYSTEM_NAMESPACE, "--create-namespace"]
     commands.helm(machine.KUBECONFIG, *arguments, "--wait", "--timeout", "150s", seconds=180)
 

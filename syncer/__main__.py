@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import logging
 import sys
+from asyncio import sslproto
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from syncer.session import Places, run_until_signal
 from syncer.settings import DEFAULT_PATH, SettingsError, load
 
 _log = logging.getLogger("syncer")
+
+# asyncio zeroes a read buffer of 256 KiB for each TLS connection; a record holds 16 KiB, and there are some twenty connections.
+_TLS_BUFFER = 32 * 1024
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -42,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     places = Places(options.pki, options.listen, options.listen, options.probe_port)
     _log.info("starting", extra={"detail": {"work_namespace": settings.work_namespace}})
+    sslproto.SSLProtocol.max_size = _TLS_BUFFER
     asyncio.run(run_until_signal(settings, plane, host, places))
     return 0
 
