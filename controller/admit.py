@@ -153,6 +153,7 @@ def _refuse_shape(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Refusal
     asked = {
         "spec.isolation.userNamespaces": isolation.get("userNamespaces"),
         "spec.nodes.dedicated": nodes.get("dedicated"),
+        "spec.quota.cohort": _map(spec, "quota").get("cohort"),
         "spec.access.oidc": _map(spec, "access").get("oidc"),
         "spec.hibernation.enabled": _map(spec, "hibernation").get("enabled"),
     }

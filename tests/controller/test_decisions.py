@@ -55,6 +55,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any] | None, Reason, str]] = 
         "whole number",
     ),
     "a Slurm tenant": (tenant(scheduling={"mode": "Slurm"}), tenant_class(), Reason.NOT_SUPPORTED, "scheduling.mode"),
+    "a cohort": (tenant(quota={"cohort": "research"}), tenant_class(), Reason.NOT_SUPPORTED, "spec.quota.cohort"),
     "dedicated nodes": (tenant(nodes={"dedicated": True}), tenant_class(), Reason.NOT_SUPPORTED, "spec.nodes.dedicated"),
 }
 
