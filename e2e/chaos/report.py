@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from e2e.chaos.history import HOST, Evidence, History, Span
-from e2e.chaos.invariants import Violation, latency_bound
+from e2e.chaos.invariants import AIM, LatencyBound, Violation
 from e2e.chaos.percentiles import percentile
 
 
@@ -32,6 +32,7 @@ class Row:
     recovered_s: float | None
     pods_went_on: bool
     neighbours: dict[str, dict[str, float]]
+    over_aim: tuple[str, ...]
     violations: tuple[str, ...]
 
 
@@ -41,6 +42,12 @@ def rows(
     """One row per experiment that was asked for, whether it ran or not."""
     spans = {span.experiment: span for span in history.spans}
     return [_row(history, baseline, finding, spans.get(finding.experiment), violations) for finding in findings]
+
+
+def latency_limit(document: Mapping[str, Any]) -> LatencyBound:
+    """The bound beyond which a run fails, from the reviewed file `limits.yaml`."""
+    given = document["neighbour_p99"]["limit"]
+    return LatencyBound(float(given["factor"]), float(given["allowance_ms"]) / 1000)
 
 
 def as_json(table: Sequence[Row], violations: Sequence[Violation], baseline: Mapping[str, float]) -> dict[str, Any]:
@@ -55,7 +62,7 @@ def as_json(table: Sequence[Row], violations: Sequence[Violation], baseline: Map
 
 def as_text(table: Sequence[Row], violations: Sequence[Violation]) -> str:
     """A plain table; the width of a terminal is enough for it."""
-    head = ("EXPERIMENT", "RESULT", "RECOVERED", "PODS", "NEIGHBOURS (errors, p99 / bound)")
+    head = ("EXPERIMENT", "RESULT", "RECOVERED", "PODS", "NEIGHBOURS (errors, p99 / aim)")
     body = [
         (
             row.title,
@@ -63,7 +70,7 @@ def as_text(table: Sequence[Row], violations: Sequence[Violation]) -> str:
             "no" if row.recovered_s is None else f"{row.recovered_s:.1f} s",
             "went on" if row.pods_went_on else "STOPPED",
             ", ".join(
-                f"{name} {int(item['errors'])}e {item['p99_ms']:.0f}/{item['bound_ms']:.0f} ms"
+                f"{name} {int(item['errors'])}e {item['p99_ms']:.0f}/{item['aim_ms']:.0f} ms"
                 for name, item in row.neighbours.items()
             ),
         )
@@ -73,6 +80,7 @@ def as_text(table: Sequence[Row], violations: Sequence[Violation]) -> str:
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in (head, *body)]
     for row in table:
         lines += [f"  {row.experiment}: proof: {text}" for text in row.evidence]
+        lines += [f"  {row.experiment}: slower than the aim: {', '.join(row.over_aim)}"] if row.over_aim else []
         lines += [f"  {row.experiment}: VIOLATED {text}" for text in row.violations]
     known = {row.experiment for row in table}
     lines += [
@@ -103,6 +111,7 @@ def _row(
         recovered_s=finding.recovered_s,
         pods_went_on=finding.pods_went_on,
         neighbours=neighbours,
+        over_aim=tuple(name for name, item in neighbours.items() if name != HOST and item["p99_ms"] > item["aim_ms"]),
         violations=own + note,
     )
 
@@ -118,6 +127,6 @@ def _neighbours(history: History, baseline: Mapping[str, float], span: Span) -> 
             "errors": float(sum(bool(probe.error) for probe in probes)),
             "p50_ms": round(percentile([probe.seconds for probe in probes], 50) * 1000, 1),
             "p99_ms": round(percentile([probe.seconds for probe in probes], 99) * 1000, 1),
-            "bound_ms": round(latency_bound(baseline[tenant]) * 1000, 1),
+            "aim_ms": round(AIM.over(baseline[tenant]) * 1000, 1),
         }
     return result

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import yaml
+
 from e2e import tenants
 from e2e.api import Api, ApiError, UnreachableError
 from e2e.chaos import invariants, report
@@ -27,6 +29,7 @@ from e2e.tenants import Tenant
 NAMES = ("chaos-a", "chaos-b", "chaos-c")
 NEWCOMER = "chaos-d"
 OBSERVATIONS = Path("build/e2e/chaos-history.jsonl")
+LIMITS = Path(__file__).with_name("limits.yaml")
 SETTLE_SECONDS = 4.0
 LONGEST_RUN = 1500.0
 
@@ -124,7 +127,8 @@ class Runner:
             observed = from_lines(lines)
         history = History.of([*observed, *self.records], NAMES)
         baseline = invariants.baseline_p99(history, *window)
-        violations = invariants.check_all(history, baseline, [item.name for item in experiments])
+        limit = report.latency_limit(yaml.safe_load(LIMITS.read_text()))
+        violations = invariants.check_all(history, baseline, [item.name for item in experiments], limit)
         violations += self._broken_turns(history, loads)
         table = report.rows(history, baseline, self.findings, violations)
         result = report.as_json(table, violations, baseline)

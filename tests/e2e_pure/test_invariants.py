@@ -52,8 +52,17 @@ def span(begin: float = 50.0, end: float = 100.0, target: str = "a") -> Span:
         [virtual(180)],
         [virtual(1, tenant="a"), host(2, tenant="a"), PodGone(60, "host", "a", "h1"), host(120, "h2", tenant="a"), span()],
         [virtual(1), host(2), PodGone(60, "host", "b", "h1"), host(61, "h2")],
+        [virtual(1), host(2), PodGone(60, "virtual", "b", "v1"), host(61, deleting=True), PodGone(120, "host", "b", "h1")],
     ],
-    ids=["mirrored", "deleted in order", "refused", "too young", "late in the target's own disturbance", "replaced"],
+    ids=[
+        "mirrored",
+        "deleted in order",
+        "refused",
+        "too young",
+        "late in the target's own disturbance",
+        "replaced",
+        "ends slowly",
+    ],
 )
 def test_one_to_one_accepts(records: list[Record]) -> None:
     assert invariants.one_to_one(history(records)) == []

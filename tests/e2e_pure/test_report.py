@@ -71,10 +71,16 @@ def test_the_report_says_what_happened() -> None:
     table = report.rows(history, baseline, [finding()], [])
     text = report.as_text(table, [])
     assert table[0].passed
-    assert table[0].neighbours == {"b": {"requests": 2.0, "errors": 1.0, "p50_ms": 20.0, "p99_ms": 500.0, "bound_ms": 62.5}}
+    assert table[0].neighbours == {"b": {"requests": 2.0, "errors": 1.0, "p50_ms": 20.0, "p99_ms": 500.0, "aim_ms": 62.5}}
+    assert "slower than the aim: b" in text
     assert "API server killed" in text
     assert "process 7 is gone" in text
     assert json.loads(json.dumps(report.as_json(table, [], baseline)))["passed"]
+
+
+def test_the_limit_is_read_from_its_file() -> None:
+    limit = report.latency_limit({"neighbour_p99": {"limit": {"factor": 2, "allowance_ms": 100}}})
+    assert limit.over(0.010) == pytest.approx(0.120)
 
 
 @pytest.mark.parametrize(
