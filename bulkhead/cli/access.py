@@ -30,7 +30,7 @@ def print_kubeconfig(options: argparse.Namespace) -> int:
         sys.stdout.flush()
         return Exit.DONE
     path = Path(options.output)
-    _write_private(path, data)
+    write_private(path, data)
     sys.stderr.write(f"wrote {path}\nnext:  KUBECONFIG={path} kubectl get nodes\n")
     return Exit.DONE
 
@@ -43,14 +43,14 @@ def connect(options: argparse.Namespace) -> int:
     data = asyncio.run(_fetch(options))
     with tempfile.TemporaryDirectory(prefix="bulkhead-") as folder, contextlib.ExitStack() as stack:
         path = Path(folder) / f"{options.tenant}.kubeconfig"
-        _write_private(path, data)
-        environment = _environment(options.tenant, path)
+        write_private(path, data)
+        environment = environment_of(options.tenant, path)
         if not command:
             command = [os.environ.get("SHELL") or "/bin/sh"]
             sys.stderr.write(
                 f"tenant {options.tenant}: KUBECONFIG is set in this shell; try kubectl get nodes; leave with exit\n"
             )
-        return _run(command, environment, stack)
+        return run_program(command, environment, stack)
 
 
 async def _fetch(options: argparse.Namespace) -> bytes:
@@ -59,7 +59,7 @@ async def _fetch(options: argparse.Namespace) -> bytes:
         return await connection.tenant_kubeconfig(client, tenant)
 
 
-def _write_private(path: Path, data: bytes) -> None:
+def write_private(path: Path, data: bytes) -> None:
     """Write a file for its owner's eyes; whole or not at all."""
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with mode 0600
@@ -70,7 +70,8 @@ def _write_private(path: Path, data: bytes) -> None:
         raise CliError(f"cannot write {path}: {error.strerror}") from error
 
 
-def _environment(tenant: str, kubeconfig: Path) -> dict[str, str]:
+def environment_of(tenant: str, kubeconfig: Path) -> dict[str, str]:
+    """The environment of a command that speaks to a tenant; a cached kubectl is on its PATH when there is no other."""
     environment = dict(os.environ) | {"KUBECONFIG": str(kubeconfig), "BULKHEAD_TENANT": tenant}
     if shutil.which("kubectl") is None:
         found = _cached_kubectl(environment)
@@ -85,7 +86,8 @@ def _cached_kubectl(environment: Mapping[str, str]) -> Path | None:
     return max(cache.glob("bulkhead/binaries/kubernetes/*/kubectl"), default=None)
 
 
-def _run(command: Sequence[str], environment: Mapping[str, str], stack: contextlib.ExitStack) -> int:
+def run_program(command: Sequence[str], environment: Mapping[str, str], stack: contextlib.ExitStack) -> int:
+    """Run a program to its end and return its exit code, as a shell would."""
     program = shutil.which(command[0], path=environment.get("PATH"))
     if program is None:
         raise CliError(f"{command[0]}: no such program on PATH", code=Exit.FAILED)

@@ -21,13 +21,14 @@ examples:
   bulkhead connect red -- kubectl get nodes           one command inside the tenant
   bulkhead connect red                                a shell inside the tenant
   bulkhead kubeconfig red -o red.yaml                 the kubeconfig to hand out
+  bulkhead slurm red -- sinfo                         one command in the tenant's Slurm cluster
   bulkhead tenant delete red                          the tenant and everything in it
 
 The host cluster is found through --kubeconfig, $KUBECONFIG, ~/.kube/config, or the embedded host, in this order.
 The same command is found as `kubectl bulkhead`.
 
 exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 a wait ran out of time, 130 interrupted;
-            `connect` passes on the exit code of its command
+            `connect` and `slurm` pass on the exit code of their command
 """
 
 
@@ -52,6 +53,7 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parsers.add_tenant(commands, shared)
     parsers.add_kubeconfig(commands, shared)
     parsers.add_connect(commands, shared)
+    parsers.add_slurm(commands, shared, argv)
     parsers.add_version(commands, shared)
     return parser
 
@@ -67,6 +69,14 @@ def _command(argv: Sequence[str]) -> str:
     return ""
 
 
+def _split(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Our own words, and those after `--` that are Slurm's: argparse would not find our options between the two."""
+    if "--" not in argv or _command(argv) != "slurm":
+        return argv, []
+    place = argv.index("--")
+    return argv[:place], argv[place + 1 :]
+
+
 def _add_connection(parser: argparse.ArgumentParser, *, default: str | None) -> None:
     group = parser.add_argument_group("host cluster")
     group.add_argument("--kubeconfig", metavar="FILE", default=default, help="kubeconfig of the host cluster")
@@ -75,9 +85,10 @@ def _add_connection(parser: argparse.ArgumentParser, *, default: str | None) -> 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    parser = build_parser(arguments)
-    options = parser.parse_args(arguments)
+    arguments, command = _split(list(sys.argv[1:] if argv is None else argv))
+    options = build_parser(arguments).parse_args(arguments)
+    if command:
+        options.command = command
     try:
         return int(options.handler(options) or 0)
     except CliError as error:

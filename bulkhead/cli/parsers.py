@@ -2,7 +2,8 @@
 
 import argparse
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TypeAlias
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - argparse has no public name for it
@@ -133,6 +134,54 @@ def add_connect(commands: Commands, shared: argparse.ArgumentParser) -> None:
     parser.add_argument("tenant", metavar="TENANT", help="the tenant")
     parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="what to run; your shell unless given")
     parser.set_defaults(handler=_later("access", "connect"))
+
+
+def add_slurm(commands: Commands, shared: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """`slurm TENANT [-- COMMAND…]`, or `slurm token TENANT` where `token` is the word after `slurm`."""
+    if ("slurm", "token") in pairwise(word for word in argv if not word.startswith("-")):
+        _add_slurm_token(commands, shared)
+        return
+    parser = commands.add_parser(
+        "slurm",
+        parents=[shared],
+        help="a login shell or one command in a tenant's Slurm cluster",
+        usage="%(prog)s [options] TENANT [--user NAME] [-- COMMAND ...]\n"
+        "       %(prog)s token [options] TENANT --user NAME [--lifetime TIME]",
+        description="Run a command on the login node of a tenant's Slurm cluster, or open a shell there. The command gets this "
+        "terminal and its stdin; its exit code is passed on.",
+        epilog="examples:\n"
+        "  bulkhead slurm red -- sinfo\n"
+        "  bulkhead slurm red --user alice -- sbatch < train.sh\n"
+        "  bulkhead slurm red --user alice -- srun --gres=gpu:2 --pty bash\n"
+        "  bulkhead slurm red\n"
+        "  bulkhead slurm token red --user alice --lifetime 1h      a token for the REST API\n",
+        formatter_class=_RAW,
+    )
+    parser.add_argument("tenant", metavar="TENANT", help="the tenant")
+    _add_user(parser, "who runs it: one of the tenant's users; its first administrator unless given", required=False)
+    parser.set_defaults(handler=_later("slurm", "run"), command=())
+
+
+def _add_slurm_token(commands: Commands, shared: argparse.ArgumentParser) -> None:
+    slurm = commands.add_parser("slurm", help="a login shell or one command in a tenant's Slurm cluster")
+    actions = slurm.add_subparsers(metavar="ACTION", required=True)
+    parser = actions.add_parser(
+        "token",
+        parents=[shared],
+        help="a token for the REST API of a tenant's Slurm",
+        description="Print a token for slurmrestd, as `scontrol token` does. "
+        "All tokens of a tenant are revoked by rotating its keys.",
+        epilog="examples:\n  export $(bulkhead slurm token red --user alice --lifetime 1h)\n",
+        formatter_class=_RAW,
+    )
+    parser.add_argument("tenant", metavar="TENANT", help="the tenant")
+    _add_user(parser, "the user whom the token speaks for", required=True)
+    parser.add_argument("--lifetime", metavar="TIME", type=_seconds, default=1800.0, help="90s, 30m, 1h; default 30m")
+    parser.set_defaults(handler=_later("slurm", "print_token"))
+
+
+def _add_user(parser: argparse.ArgumentParser, text: str, *, required: bool) -> None:
+    parser.add_argument("-u", "--user", metavar="NAME", default=None, required=required, help=text)
 
 
 def add_version(commands: Commands, shared: argparse.ArgumentParser) -> None:

@@ -1,0 +1,233 @@
+"""`bulkhead slurm`: a command, a shell or a token of a tenant's own Slurm cluster.
+
+    Tenant (host) ──> does it use Slurm, who are its users ──> kubeconfig ──> the login pod in the plane ──> kubectl exec
+                                                                      └────> Secret slurm-keys ──> a JWT for slurmrestd
+
+Never speaks Slurm itself: commands run in the login pod, as the chosen user, through the tenant's own API. What is not ready is
+named before anything is run. The words of the command are passed on as they are; no shell reads them on the way.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bulkhead.cli import access, connection
+from bulkhead.cli.failures import CliError, Exit
+from bulkhead.cli.output import plain
+from bulkhead.cli.slurmtoken import KEY_FILE, sign
+from bulkhead.cli.trouble import troubles
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import KubeError, NotFound
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.objects import Obj
+
+NAMESPACE = "slurm"
+LOGIN = "login"
+KEYS = "slurm-keys"
+CONTROLLER = "slurmctld"
+# Slurm's own administrator in every image: may do all in Slurm and is nobody special in the pods.
+ADMINISTRATOR = "slurm"
+_PLANE_SECONDS = 10.0
+_PLANE_BODY = 16 << 20
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+
+
+def run(options: argparse.Namespace) -> int:
+    """`bulkhead slurm TENANT [--user NAME] [-- COMMAND…]`; the exit code is the command's."""
+    command = list(options.command)
+    pod, user, data, warnings = asyncio.run(_prepare(options))
+    for warning in warnings:
+        sys.stderr.write(f"warning: {plain(warning)}\n")
+    interactive = sys.stdin.isatty() and sys.stdout.isatty()
+    if not command and not interactive:
+        raise CliError(
+            "slurm: a login shell needs a terminal, and there is none",
+            next_step=f"give a command: bulkhead slurm {options.tenant} -- sinfo",
+            code=Exit.USAGE,
+        )
+    with tempfile.TemporaryDirectory(prefix="bulkhead-") as folder, contextlib.ExitStack() as stack:
+        path = Path(folder) / f"{options.tenant}.kubeconfig"
+        access.write_private(path, data)
+        environment = access.environment_of(options.tenant, path)
+        words = exec_words(pod, inside(user, command), terminal=interactive)
+        return access.run_program(words, environment, stack)
+
+
+def print_token(options: argparse.Namespace) -> int:
+    """`bulkhead slurm token TENANT --user NAME --lifetime TIME`: one line that a shell can take over."""
+    key = asyncio.run(_signing_key(options))
+    now = int(time.time())
+    sys.stdout.write(f"SLURM_JWT={sign(key, check_user(options.user), issued=now, expires=now + int(options.lifetime))}\n")
+    sys.stdout.flush()
+    return Exit.DONE
+
+
+def exec_words(pod: str, command: Sequence[str], *, terminal: bool) -> list[str]:
+    """The kubectl call that runs a command in a login pod; stdin always goes along, for `sbatch < script`."""
+    flags = ["-i", "-t"] if terminal else ["-i"]
+    return ["kubectl", "-n", NAMESPACE, "exec", "--quiet", *flags, pod, "-c", LOGIN, "--", *command]
+
+
+def inside(user: str, command: Sequence[str]) -> list[str]:
+    """What runs in the login pod: the user's login shell, which becomes the command when there is one.
+
+    The shell is told to run its own arguments, so the command's words need no quoting. `--session-command` keeps the terminal,
+    which `srun --pty` wants.
+    """
+    if not command:
+        return ["runuser", "-l", "--", user]
+    return ["runuser", "-l", "--session-command", 'exec "$@"', "--", user, "bulkhead", *command]
+
+
+def check_user(name: str) -> str:
+    """The name, if it can be a user's; anything else never reaches the pod."""
+    if not _USER.fullmatch(name):
+        raise CliError(f"user {name!r}: not a user name", next_step="see `users` in the Tenant's spec", code=Exit.USAGE)
+    return name
+
+
+def slurm_spec(tenant: Obj) -> dict[str, Any]:
+    """The Slurm part of a Tenant's spec; an error for a tenant that has no Slurm."""
+    scheduling = (tenant.get("spec") or {}).get("scheduling") or {}
+    found = scheduling.get("slurm")
+    if scheduling.get("mode") != "Slurm" and not isinstance(found, dict):
+        name = tenant["metadata"]["name"]
+        raise CliError(
+            f"tenant {name}: does not use Slurm",
+            next_step=f"set spec.scheduling.mode to Slurm: kubectl edit tenant {name}; docs/slurm.md shows an example",
+        )
+    return dict(found or {})
+
+
+def choose_user(spec: dict[str, Any], asked: str | None) -> str:
+    """Who runs the command: the one asked for, else the tenant's first administrator or first user, else Slurm's own."""
+    known = [item for item in spec.get("users") or () if isinstance(item, dict) and item.get("name")]
+    names_known = [str(item["name"]) for item in known]
+    if asked is not None:
+        if check_user(asked) not in {*names_known, ADMINISTRATOR, "root"}:
+            raise CliError(
+                f"user {asked}: not among the tenant's users ({', '.join(names_known) or 'there are none'})",
+                next_step="add it to spec.scheduling.slurm.users of the Tenant",
+                code=Exit.NOT_FOUND,
+            )
+        return asked
+    administrators = [str(item["name"]) for item in known if item.get("admin")]
+    return check_user(next(iter([*administrators, *names_known]), ADMINISTRATOR))
+
+
+def pick_login(pods: Iterable[Obj]) -> str | None:
+    """The first ready login pod."""
+    ready = sorted(str(pod["metadata"]["name"]) for pod in pods if _belongs(pod, LOGIN) and _ready(pod))
+    return ready[0] if ready else None
+
+
+async def _prepare(options: argparse.Namespace) -> tuple[str, str, bytes, list[str]]:
+    """The login pod, the user, the kubeconfig, and what is not as it should be."""
+    async with connection.host_client(options) as client:
+        tenant = await connection.get_tenant(client, options.tenant)
+        spec = slurm_spec(tenant)
+        if (spec.get("login") or {}).get("enabled") is False:
+            raise CliError(
+                f"tenant {options.tenant}: has no login pod",
+                next_step="set spec.scheduling.slurm.login.enabled to true",
+            )
+        user = choose_user(spec, options.user)
+        data = await connection.tenant_kubeconfig(client, tenant)
+    pods = await _pods(options.tenant, data)
+    login = pick_login(pods)
+    if login is None:
+        raise _no_login(tenant, pods)
+    return login, user, data, _warnings(pods)
+
+
+async def _pods(tenant: str, data: bytes) -> list[Obj]:
+    try:
+        async with _plane(data) as plane:
+            return (await plane.list(kinds.PODS, NAMESPACE)).items
+    except KubeError as error:
+        raise _silent(tenant, error) from error
+
+
+async def _signing_key(options: argparse.Namespace) -> bytes:
+    """The key that the tenant's slurmrestd and slurmctld check tokens with."""
+    import base64  # noqa: PLC0415
+    import binascii  # noqa: PLC0415
+
+    async with connection.host_client(options) as client:
+        tenant = await connection.get_tenant(client, options.tenant)
+        slurm_spec(tenant)
+        data = await connection.tenant_kubeconfig(client, tenant)
+    try:
+        async with _plane(data) as plane:
+            secret = await plane.get(kinds.SECRETS, KEYS, NAMESPACE)
+        return base64.b64decode(secret["data"][KEY_FILE], validate=True)
+    except NotFound as error:
+        raise CliError(
+            f"tenant {options.tenant}: Slurm has no keys yet",
+            next_step=f"see how far it is: bulkhead tenant describe {options.tenant}",
+            code=Exit.NOT_FOUND,
+        ) from error
+    except (KeyError, TypeError, binascii.Error) as error:
+        raise CliError(f"tenant {options.tenant}: Secret {NAMESPACE}/{KEYS} holds no {KEY_FILE}") from error
+    except KubeError as error:
+        raise _silent(options.tenant, error) from error
+
+
+def _plane(data: bytes) -> Client:
+    """A client of the tenant's plane, which is not trusted: short deadline, bounded answers."""
+    config = KubeConfig.from_bytes(data, hostile=True)
+    return Client(config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_PLANE_SECONDS, max_body=_PLANE_BODY)
+
+
+def _silent(tenant: str, error: KubeError) -> CliError:
+    return CliError(
+        f"tenant {tenant}: its API gave no answer: {error}", next_step=f"see why: bulkhead tenant describe {tenant}"
+    )
+
+
+def _no_login(tenant: Obj, pods: Sequence[Obj]) -> CliError:
+    """Why nobody can log in, in the words of whoever knows best: the pods, else the Tenant's condition."""
+    name = tenant["metadata"]["name"]
+    found = troubles((pod for pod in pods if _belongs(pod, LOGIN)), ()) or troubles(pods, ())
+    said = "; ".join(str(item) for item in found[:3]) or _condition_of(tenant)
+    if not said:
+        waiting = [str(pod["metadata"]["name"]) for pod in pods if not _ready(pod)]
+        said = f"not ready: {', '.join(sorted(waiting)[:6])}" if waiting else "its pods do not exist yet"
+    return CliError(f"tenant {name}: no login pod is ready: {said}", next_step=f"see more: bulkhead tenant describe {name}")
+
+
+def _condition_of(tenant: Obj) -> str:
+    for item in (tenant.get("status") or {}).get("conditions") or ():
+        if item.get("type") == "SlurmReady" and item.get("status") != "True":
+            return f"{item.get('reason')}: {item.get('message') or 'no message'}"
+    return ""
+
+
+def _warnings(pods: Sequence[Obj]) -> list[str]:
+    """What the user should know before the command fails for a reason that is not its own."""
+    if any(_belongs(pod, CONTROLLER) and _ready(pod) for pod in pods):
+        return []
+    found = troubles((pod for pod in pods if _belongs(pod, CONTROLLER)), ())
+    return [f"{CONTROLLER} is not ready: {'; '.join(str(item) for item in found[:3]) or 'its pod does not run'}"]
+
+
+def _belongs(pod: Obj, stateful_set: str) -> bool:
+    """Whether a pod is one of a StatefulSet's, by its name and owner."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    named = re.fullmatch(re.escape(stateful_set) + r"-[0-9]+", str(pod["metadata"].get("name")))
+    return bool(named) and any(item.get("kind") == "StatefulSet" and item.get("name") == stateful_set for item in owners)
+
+
+def _ready(pod: Obj) -> bool:
+    if pod["metadata"].get("deletionTimestamp"):
+        return False
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
