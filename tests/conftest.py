@@ -4,15 +4,22 @@
 """
 
 import asyncio
+import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import NAMESPACES
 from tests.apiserver.servers import ApiServer, Pair, start_pair
+
+# `steady` draws the same examples in every run and asserts no time; HYPOTHESIS_PROFILE=search looks for new ones, and longer.
+settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("search", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
