@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 REGISTRY: Final = CollectorRegistry()
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-_KINDS: Final = ("Pod", "Service", "ConfigMap", "Secret", "Node")
+_KINDS: Final = ("Pod", "Service", "ConfigMap", "Secret", "PersistentVolumeClaim", "Node")
 
 RECONCILES: Final = Counter(
     "bulkhead_syncer_reconcile", "Reconciles by kind and result.", ("kind", "result"), registry=REGISTRY
@@ -22,11 +22,11 @@ RECONCILE_SECONDS: Final = Histogram(
     buckets=(0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 30),
     registry=REGISTRY,
 )
-SYNC_LAG: Final = Histogram(
-    "bulkhead_syncer_sync_lag_seconds",
-    "From the change that queued a key to the end of its reconcile.",
-    ("kind",),
-    buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 15, 60),
+PHASE_SECONDS: Final = Histogram(
+    "bulkhead_syncer_phase_seconds",
+    "What a pod waits for here: its turn in the queue, its translation, its creation on the host.",
+    ("phase",),
+    buckets=(0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 15),
     registry=REGISTRY,
 )
 QUEUE_DEPTH: Final = Gauge("bulkhead_syncer_queue_depth", "Keys that wait.", registry=REGISTRY)
@@ -40,6 +40,12 @@ BUDGET_WAIT: Final = Counter(
 REFUSED: Final = Counter("bulkhead_syncer_refused", "Objects refused, by reason.", ("reason",), registry=REGISTRY)
 PATROL_REPAIRS: Final = Counter(
     "bulkhead_syncer_patrol_repairs", "Differences that only the patrol found.", ("kind",), registry=REGISTRY
+)
+PATROL_ROUNDS: Final = Counter("bulkhead_syncer_patrol_rounds", "Rounds of the patrol that ended.", registry=REGISTRY)
+PATROL_ROUND_SECONDS: Final = Gauge(
+    "bulkhead_syncer_patrol_round_seconds",
+    "From the start of the last round of the patrol to the last of its keys.",
+    registry=REGISTRY,
 )
 QUARANTINED: Final = Gauge("bulkhead_syncer_quarantined", "1 while nothing may be deleted on the host.", registry=REGISTRY)
 MASS_DELETE: Final = Gauge(
@@ -65,6 +71,7 @@ for _kind in _KINDS:
     PATROL_REPAIRS.labels(_kind)
 for _side in ("host", "virtual"):
     SYNCED.labels(_side)
+IN_QUEUE, IN_TRANSLATION, IN_CREATION = (PHASE_SECONDS.labels(each) for each in ("queue", "translate", "host_create"))
 for _outcome in ("issued", "failed"):
     TOKENS.labels(_outcome)
 

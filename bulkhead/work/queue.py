@@ -56,6 +56,8 @@ class KeyedQueue(Generic[K]):
         self._closed = False
         self.added = 0
         self.refused = 0
+        # How long the key that `get` gave last had waited.
+        self.waited = 0.0
 
     def __len__(self) -> int:
         """Keys that wait now; those in work and those delayed are not counted."""
@@ -222,8 +224,9 @@ class KeyedQueue(Generic[K]):
         fresh, backfill = self._lanes[Lane.FRESH], self._lanes[Lane.BACKFILL]
         self._turn = (self._turn + 1) % _BACKFILL_SHARE
         lane = backfill if backfill and (not fresh or self._turn == 0) else fresh
-        key, _ = lane.popitem(last=False)
-        self._processing[key] = self._clock.monotonic()
+        key, since = lane.popitem(last=False)
+        now = self._processing[key] = self._clock.monotonic()
+        self.waited = now - since
         return key
 
     def _wake(self) -> None:

@@ -144,6 +144,10 @@ class ApiServer:
         """Send a signal: SIGSTOP freezes, SIGCONT thaws."""
         self._processes[name].send_signal(number)
 
+    def pid(self, name: str) -> int:
+        """The number of a process that runs."""
+        return self._processes[name].pid
+
     def stop(self) -> None:
         """End both processes."""
         for name in list(self._processes):

@@ -1,0 +1,77 @@
+"""`python -m e2e.performance.sync`: how fast and how cheap the mirror is -> build/results/sync.json.
+
+For each N: 100 pods at once in each of N host namespaces (native), then 100 pods at once in each of N tenants, by the same
+generator in the same run, on simulated nodes that run nothing. Then 10 pods/s for a minute both ways, and one tenant with
+1,000 pods. What another tool reached on other machines stands in limits-sync.yaml; judged is what was measured side by side.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from bulkhead.kube.errors import KubeError
+from e2e import install
+from e2e.machine import RESULTS
+from e2e.performance import judgement
+from e2e.performance.sync_bench import Bench, Plan
+from e2e.performance.sync_place import Place
+
+LIMITS = Path(__file__).with_name("limits-sync.yaml")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="e2e.performance.sync", description="Throughput, latency and cost of the mirror.")
+    parser.add_argument("--tenants", default="1,5", help="the values of N, comma-separated")
+    parser.add_argument("--pods", type=int, default=100, help="pods a tenant")
+    parser.add_argument("--volume", type=int, default=1000, help="pods of the one large tenant; 0 leaves that part out")
+    parser.add_argument("--open-loop-seconds", type=int, default=60, help="0 leaves that part out")
+    parser.add_argument("--idle-seconds", type=int, default=30)
+    parser.add_argument("--prefix", default="sync", help="what the names of tenants and namespaces begin with")
+    parser.add_argument("--keep", action="store_true", help="leave the tenants for another run")
+    parser.add_argument("--skip-install", action="store_true", help="measure what is installed")
+    chosen = parser.parse_args()
+    begin = time.monotonic()
+
+    def note(text: str) -> None:
+        print(f"[{time.monotonic() - begin:6.1f} s] {text}", flush=True)
+
+    plan = Plan(
+        tenants=tuple(int(one) for one in chosen.tenants.split(",")),
+        pods=chosen.pods,
+        volume=chosen.volume,
+        open_loop_seconds=chosen.open_loop_seconds,
+        idle_seconds=chosen.idle_seconds,
+    )
+    limits = judgement.load(LIMITS)
+    if not chosen.skip_install:
+        install.ensure_installed(note)
+    with Place.prepared(chosen.prefix, max(plan.tenants), plan.most_pods, note, keep=chosen.keep) as place:
+        measured = asyncio.run(Bench(place, plan, note).run())
+    return _report(measured, limits)
+
+
+def _report(measured: dict[str, Any], limits: dict[str, dict[str, float]]) -> int:
+    wanted = {name: entry for name, entry in limits.items() if judgement.is_measured(measured, name)}
+    verdicts = judgement.judge(measured, wanted)
+    within = all(item.within_limit for item in verdicts)
+    skipped = sorted(limits.keys() - wanted.keys())
+    result = {**measured, "cores": os.cpu_count(), "limits": limits, "not_measured": skipped, "within_limits": within}
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / "sync.json").write_text(json.dumps(result, indent=2) + "\n")
+    print(judgement.as_text(verdicts))
+    if skipped:
+        print(f"left out in this run: {', '.join(skipped)}")
+    print(f"{'within the limits' if within else 'FAILED: over a limit'}; {RESULTS / 'sync.json'}")
+    return 0 if within else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KubeError as error:
+        sys.exit(f"the benchmark lost an API server: {error}; is the embedded host up (`bulkhead host status`)?")

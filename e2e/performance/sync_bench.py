@@ -1,0 +1,221 @@
+"""The synchronisation benchmark itself: which load runs when, and what is read before and after it.
+
+for each N: native burst, tenant burst (CPU, memory, phases)  ->  open loop, native and tenant  ->  one large tenant
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bulkhead.api import labels as marks
+from bulkhead.kube.client import Client
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.objects import Key, Meta
+from e2e.performance import sync_figures as figures
+from e2e.performance.sync_figures import Mirrored, Sample
+from e2e.performance.sync_load import Sight, Target, burst, clear, empty, steady, watching
+from e2e.performance.sync_place import NAMESPACE, Place, work_namespace
+from e2e.performance.sync_process import Syncer, Usage
+
+OPEN_LOOP_RATE = 10.0
+SETTLE_SECONDS = 3.0
+INSIDE = ("queue", "translate", "host_create")
+PHASE = "bulkhead_syncer_phase_seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is measured."""
+
+    tenants: tuple[int, ...]
+    pods: int
+    volume: int
+    open_loop_seconds: int
+    idle_seconds: int
+
+    @property
+    def most_pods(self) -> int:
+        """The most pods that are there at any time."""
+        return max(max(self.tenants) * self.pods, self.volume, int(self.open_loop_seconds * OPEN_LOOP_RATE))
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """One tenant: where its pods are made, where they appear on the host, and what does the work."""
+
+    above: Target
+    below: Target
+    syncer: Syncer
+
+
+class Bench:
+    """One run."""
+
+    def __init__(self, place: Place, plan: Plan, note: Callable[[str], None]) -> None:
+        self._place = place
+        self._plan = plan
+        self._note = note
+
+    async def run(self) -> dict[str, Any]:
+        async with contextlib.AsyncExitStack() as stack:
+            host = await stack.enter_async_context(_client(KubeConfig.from_file(self._place.host)))
+            natives = [Target(host, name) for name in self._place.natives]
+            planes = []
+            for tenant, path in self._place.planes:
+                client = await stack.enter_async_context(_client(KubeConfig.from_file(path)))
+                below = Target(host, work_namespace(tenant))
+                planes.append(Plane(Target(client, NAMESPACE), below, Syncer(host, tenant)))
+            return await self._measure(natives, planes)
+
+    async def _measure(self, natives: Sequence[Target], planes: Sequence[Plane]) -> dict[str, Any]:
+        found: dict[str, Any] = {"pods_a_tenant": self._plan.pods, "tenants": {}}
+        found["syncer_idle_cpu_percent"] = round(await planes[0].syncer.idle_percent(self._plan.idle_seconds), 2)
+        self._note(f"idle syncer: {found['syncer_idle_cpu_percent']} % of a core")
+        await self._warm_up(natives[0], planes[0])
+        for count in self._plan.tenants:
+            found["tenants"][str(count)] = await self._at_once(natives[:count], planes[:count])
+        if self._plan.open_loop_seconds:
+            found["open_loop"] = await self._open_loop(natives[0], planes[0])
+        if self._plan.volume:
+            found["volume"] = await self._volume(natives[0], planes[0])
+        return found
+
+    async def _warm_up(self, native: Target, plane: Plane) -> None:
+        """Connections, caches of code and the first mirrored objects cost once, and not per pod."""
+        for target in (native, plane.above):
+            async with watching(target) as sight:
+                await burst([target], 10, "warm", sights=[sight])
+        await self._cleared(native, [plane])
+
+    # -- N tenants x pods at once
+
+    async def _at_once(self, natives: Sequence[Target], planes: Sequence[Plane]) -> dict[str, Any]:
+        count = len(planes)
+        native = figures.speed(await self._native(natives, self._plan.pods, f"n{count}"))
+        self._note(f"N={count} native: {native}")
+        await self._cleared(natives, ())
+        idle = await self._usage(planes)
+        samples, inside, outside = await self._tenant(planes, self._plan.pods, f"t{count}")
+        tenant = figures.speed(samples)
+        await asyncio.sleep(SETTLE_SECONDS)
+        loaded = await self._usage(planes)
+        result = {"native": native, "tenant": tenant, "ratio": figures.ratio(tenant, native)}
+        result |= {"phases": figures.phases(inside, outside), **_cost(idle, loaded, len(samples))}
+        self._note(f"N={count} tenant: {tenant}, ratio {result['ratio']}, {result['syncer_cpu_ms_per_pod']} ms CPU a pod")
+        result["patrol_s"] = round(await planes[0].syncer.patrol_seconds(self._note), 3)
+        result["restart_to_synced_s"] = round(await planes[0].syncer.restart(), 2)
+        self._note(f"N={count}: patrol {result['patrol_s']} s, restart to synced {result['restart_to_synced_s']} s")
+        await self._cleared((), planes)
+        return result
+
+    async def _native(self, targets: Sequence[Target], pods: int, prefix: str) -> list[Sample]:
+        async with _all_watched(targets) as sights:
+            return await burst(targets, pods, prefix, sights=sights)
+
+    async def _tenant(
+        self, planes: Sequence[Plane], pods: int, prefix: str
+    ) -> tuple[list[Sample], dict[str, float], list[Mirrored]]:
+        above = [plane.above for plane in planes]
+        before = [await plane.syncer.metrics() for plane in planes]
+        async with _all_watched(above) as sights, _all_watched([plane.below for plane in planes], _virtual_key) as below:
+            samples = await burst(above, pods, prefix, sights=sights)
+            outside = [
+                Mirrored(down.added[key], down.ready[key], up.ready[key])
+                for up, down in zip(sights, below, strict=True)
+                for key in up.ready.keys() & down.ready.keys()
+            ]
+        after = [await plane.syncer.metrics() for plane in planes]
+        inside = {
+            name: sum(
+                figures.mean_between(first, last, PHASE, f'phase="{name}"') for first, last in zip(before, after, strict=True)
+            )
+            / len(planes)
+            for name in INSIDE
+        }
+        return samples, inside, outside
+
+    # -- one after the other, at a steady rate
+
+    async def _open_loop(self, native: Target, plane: Plane) -> dict[str, Any]:
+        seconds = self._plan.open_loop_seconds
+        self._note(f"{OPEN_LOOP_RATE:.0f} pods/s for {seconds} s, native and then tenant")
+        async with watching(native) as sight:
+            theirs = await steady(native, OPEN_LOOP_RATE, seconds, "open", sight=sight)
+        await self._cleared([native], ())
+        before = await self._usage([plane])
+        async with watching(plane.above) as sight:
+            ours = await steady(plane.above, OPEN_LOOP_RATE, seconds, "open", sight=sight)
+        await asyncio.sleep(SETTLE_SECONDS)
+        cost = _cost(before, await self._usage([plane]), len(ours))
+        await self._cleared((), [plane])
+        found = {"native": figures.latency(theirs), "tenant": figures.latency(ours), "added": figures.added(theirs, ours)}
+        self._note(f"open loop: {found}")
+        return found | {"syncer_cpu_ms_per_pod": cost["syncer_cpu_ms_per_pod"]}
+
+    # -- one tenant with many pods
+
+    async def _volume(self, native: Target, plane: Plane) -> dict[str, Any]:
+        pods = self._plan.volume
+        theirs = figures.speed(await self._native([native], pods, "v"))
+        self._note(f"{pods} pods native: {theirs}")
+        await self._cleared([native], ())
+        idle = await self._usage([plane])
+        samples, inside, outside = await self._tenant([plane], pods, "v")
+        ours = figures.speed(samples)
+        await asyncio.sleep(SETTLE_SECONDS)
+        cost = _cost(idle, await self._usage([plane]), pods)
+        result: dict[str, Any] = {"pods": pods, "native": theirs, "tenant": ours, "ratio": figures.ratio(ours, theirs), **cost}
+        result["phases"] = figures.phases(inside, outside)
+        self._note(f"{pods} pods tenant: {ours}, ratio {result['ratio']}, {cost}")
+        result["patrol_s"] = round(await plane.syncer.patrol_seconds(self._note), 3)
+        result["restart_to_synced_s"] = round(await plane.syncer.restart(), 2)
+        self._note(f"{pods} pods: patrol {result['patrol_s']} s, restart to synced {result['restart_to_synced_s']} s")
+        await self._cleared((), [plane])
+        return result
+
+    # -- in between
+
+    async def _usage(self, planes: Sequence[Plane]) -> list[Usage]:
+        return [await plane.syncer.usage() for plane in planes]
+
+    async def _cleared(self, natives: Sequence[Target] | Target, planes: Sequence[Plane]) -> None:
+        """Nothing is left of a load, on either side."""
+        targets = [natives] if isinstance(natives, Target) else list(natives)
+        await asyncio.gather(*(clear(target) for target in (*targets, *(plane.above for plane in planes))))
+        mirrored = f"{marks.SYNCED}={marks.SYNCED_BY_SYNCER}"
+        await asyncio.gather(*(empty(plane.below, label_selector=mirrored) for plane in planes))
+        await asyncio.sleep(1.0)
+
+
+def _client(config: KubeConfig) -> Client:
+    return Client(config, user_agent="bulkhead-bench", field_manager="bulkhead-bench", timeout=60.0)
+
+
+def _virtual_key(meta: Meta) -> Key | None:
+    """The virtual pod of a host pod."""
+    namespace, name = meta.annotation(marks.VIRTUAL_NAMESPACE), meta.annotation(marks.VIRTUAL_NAME)
+    return Key(namespace, name) if namespace and name else None
+
+
+@contextlib.asynccontextmanager
+async def _all_watched(
+    targets: Sequence[Target], name: Callable[[Meta], Key | None] | None = None
+) -> AsyncIterator[list[Sight]]:
+    async with contextlib.AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(watching(target) if name is None else watching(target, name)) for target in targets
+        ]
+
+
+def _cost(before: Sequence[Usage], after: Sequence[Usage], pods: int) -> dict[str, float]:
+    """What the syncers used for so many pods, all together, and the largest of them in memory."""
+    cpu = sum(last.cpu_s - first.cpu_s for first, last in zip(before, after, strict=True))
+    grown = sum(last.rss_mib - first.rss_mib for first, last in zip(before, after, strict=True))
+    return {
+        "syncer_cpu_ms_per_pod": round(cpu * 1e3 / pods, 2),
+        "syncer_rss_idle_mib": round(max(one.rss_mib for one in before), 1),
+        "syncer_rss_loaded_mib": round(max(one.rss_mib for one in after), 1),
+        "kib_per_pod": round(grown * 1024 / pods, 1),
+    }
