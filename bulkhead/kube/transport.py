@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlencode
@@ -27,6 +28,15 @@ _ERROR_BODY = 256 * 1024
 _READ_BUFFER = 256 * 1024
 _CALL_CONNECTIONS = 32
 JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer that was read whole."""
+
+    status: int
+    data: bytes
+    headers: Mapping[str, str]
 
 
 class Pace:
@@ -112,12 +122,33 @@ class Transport:
         timeout: float | None = None,  # noqa: ASYNC109 -- the deadline covers waiting for our turn as well
     ) -> bytes:
         """Make one call and return its body; every failure is a KubeError."""
+        answer = await self.exchange(
+            method,
+            path,
+            params=params,
+            body=body,
+            headers={"Accept": accept} | ({} if body is None else {"Content-Type": content_type}),
+            timeout=timeout,
+        )
+        if answer.status >= 400:
+            raise from_response(answer.status, answer.data, answer.headers)
+        return answer.data
+
+    async def exchange(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 -- the deadline covers waiting for our turn as well
+        max_body: int | None = None,
+    ) -> Answer:
+        """Make one call and return its answer whatever its status; for what lies behind a proxy of the API server."""
         if self._calls is None:
             raise ConfigError("client not open: use it as an async context manager")
         limit = self.timeout if timeout is None else timeout
-        headers = self.headers() | {"Accept": accept}
-        if body is not None:
-            headers["Content-Type"] = content_type
         with mapped(f"{method} {path}", limit):
             async with asyncio.timeout(limit):
                 if self._pace is not None:
@@ -126,14 +157,15 @@ class Transport:
                     method,
                     self.url(path, params),
                     data=body,
-                    headers=headers,
+                    headers=self.headers() | dict(headers or {}),
                     allow_redirects=False,
                     server_hostname=self.config.tls_server_name,
                 ) as response:
-                    bound = self.max_body if response.status < 300 else _ERROR_BODY
+                    bound = (max_body or self.max_body) if response.status < 300 else _ERROR_BODY
                     data = await _read(response, bound)
-                    _check(response, data)
-                    return data
+                    if response.status < 400:
+                        _check(response, data)
+                    return Answer(response.status, data, response.headers)
 
     @contextlib.asynccontextmanager
     async def stream(
