@@ -166,14 +166,16 @@ class Pods:
 
     async def _create(self, key: Key, virtual: Obj) -> None:
         view = self._caches.view()
-        desired = _POD.to_host(virtual, view)
+        with metrics.IN_TRANSLATION.time():
+            desired = _POD.to_host(virtual, view)
         for item in sorted(self._references.of(key)):
             await self._mirrors.ensure(item)
         await self._tokens.ensure(virtual, None)
         place = key_of(desired)
         self._claims.claim(place, desired)
         try:
-            made = await self._host.create(PODS, desired, view)
+            with metrics.IN_CREATION.time():
+                made = await self._host.create(PODS, desired, view)
         except (Stale, Again, Untranslatable):
             self._claims.drop(place)
             raise
