@@ -28,6 +28,7 @@ import msgspec
 
 _MESSAGE_LIMIT = 2000
 _CAUSES_LIMIT = 20
+_TEXT_LIMIT = 4096
 _RETRY_AFTER_LIMIT = 300.0
 
 
@@ -143,8 +144,16 @@ def from_response(status: int, body: bytes, headers: Mapping[str, str] | None = 
     except (msgspec.MsgspecError, ValueError, RecursionError):
         decoded = None
     if not isinstance(decoded, dict) or decoded.get("kind") != "Status":
-        return _BY_STATUS.get(status, ApiError)(status, "", f"HTTP {status} without a Status body", retry_after=retry_after)
+        return _BY_STATUS.get(status, ApiError)(status, "", _plain_text(status, body), retry_after=retry_after)
     return from_status(decoded, http_status=status, retry_after=retry_after)
+
+
+def _plain_text(status: int, body: bytes) -> str:
+    """What an answer without a Status object says: the checks that failed where it is a list of health checks, else its first line."""
+    lines = [line.strip() for line in body[:_TEXT_LIMIT].decode("utf-8", "replace").splitlines() if line.strip()]
+    failed = [line.removeprefix("[-]").split(" ")[0] for line in lines if line.startswith("[-]")]
+    said = f"not ready: {', '.join(failed)}" if failed else "".join(char for char in (lines or [""])[0] if char.isprintable())
+    return f"HTTP {status}: {said[:200]}" if said else f"HTTP {status} without a message"
 
 
 def from_status(status: Mapping[str, Any], *, http_status: int = 0, retry_after: float | None = None) -> ApiError:
