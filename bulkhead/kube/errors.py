@@ -149,7 +149,7 @@ def from_response(status: int, body: bytes, headers: Mapping[str, str] | None = 
 
 
 def _plain_text(status: int, body: bytes) -> str:
-    """What an answer without a Status object says: the checks that failed where it is a list of health checks, else its first line."""
+    """What an answer without a Status object says: the health checks that failed, where it lists them, else its first line."""
     lines = [line.strip() for line in body[:_TEXT_LIMIT].decode("utf-8", "replace").splitlines() if line.strip()]
     failed = [line.removeprefix("[-]").split(" ")[0] for line in lines if line.startswith("[-]")]
     said = f"not ready: {', '.join(failed)}" if failed else "".join(char for char in (lines or [""])[0] if char.isprintable())

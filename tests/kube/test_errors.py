@@ -4,7 +4,7 @@ import pytest
 
 from bulkhead.kube.errors import from_response
 
-CHECKS = b"[+]ping ok\n[-]etcd failed: reason withheld\n[+]log ok\n[-]poststarthook/rbac/bootstrap-roles failed\nreadyz check failed\n"
+CHECKS = b"[+]ping ok\n[-]etcd failed: reason withheld\n[-]poststarthook/rbac/bootstrap-roles failed\nreadyz check failed\n"
 
 
 @pytest.mark.parametrize(
