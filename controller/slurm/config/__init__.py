@@ -1,0 +1,172 @@
+"""The text files of a Slurm cluster, rendered from the templates beside this module.
+
+Pure. Undefined names are errors, and every expression of a template passes `words.checked`, so that a value either is one
+word or one quoted text, or nothing is rendered at all.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import jinja2
+
+from controller.slurm import image
+from controller.slurm.config import known
+from controller.slurm.config.words import checked
+from controller.slurm.spec import (
+    MARIADB,
+    MARIADB_PORT,
+    SLURMCTLD,
+    SLURMCTLD_PORT,
+    SLURMD_PORT,
+    SLURMDBD,
+    SLURMDBD_PORT,
+    NodeSetSpec,
+    Pairs,
+    SlurmSpec,
+)
+
+TOPOLOGY: Final = "platform"  # the name of the topology; a node's place in it reads platform:<unit>
+ROOT_SWITCH: Final = "fabric"
+
+_JWT_KEY: Final = f"jwt_key={image.RUN_KEYS}/jwt_hs256.key"
+_TEMPLATES: Final = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent),
+    undefined=jinja2.StrictUndefined,
+    finalize=checked,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+    autoescape=False,  # noqa: S701 - no HTML; `finalize` refuses what these files cannot hold
+)
+
+# What a tenant may change by its extraConf; the keys that it may not stand in the template.
+_SETTINGS: Final[Pairs] = (
+    ("SlurmctldParameters", "enable_configless,reconfig_on_restart"),
+    ("SlurmdParameters", "config_overrides"),
+    ("SelectTypeParameters", "CR_Core_Memory"),
+    ("SchedulerParameters", "bf_continue,bf_interval=10,bf_max_job_test=1000"),
+    ("SlurmctldTimeout", "60"),
+    ("SlurmdTimeout", "60"),
+    ("MessageTimeout", "20"),
+    # A login pod's limits say nothing about a worker's, which could not raise its own.
+    ("PropagateResourceLimits", "NONE"),
+    ("PreemptMode", "REQUEUE"),
+    ("PriorityDecayHalfLife", "7-0"),
+    ("PriorityMaxAge", "7-0"),
+    ("PriorityWeightAge", "1000"),
+    ("PriorityWeightJobSize", "1000"),
+    ("PriorityWeightPartition", "1000"),
+    ("PriorityWeightQOS", "100000"),
+)
+_WITH_ACCOUNTING: Final[Pairs] = (("AccountingStorageTRES", "gres/gpu"), ("PriorityWeightFairshare", "10000"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Partition:
+    name: str
+    enabled: bool
+    words: Pairs
+
+
+@dataclass(frozen=True, slots=True)
+class _Gres:
+    nodes: str
+    type: str
+    files: str
+
+
+def config_files(spec: SlurmSpec) -> dict[str, str]:
+    """The files of ConfigMap `slurm-config`."""
+    return {
+        "slurm.conf": slurm_conf(spec),
+        "gres.conf": gres_conf(spec),
+        "cgroup.conf": cgroup_conf(),
+        "topology.yaml": topology_yaml(spec),
+    }
+
+
+def slurm_conf(spec: SlurmSpec) -> str:
+    """slurm.conf: the platform's keys, then settings with the tenant's over ours, then node sets and partitions."""
+    return _TEMPLATES.get_template("slurm.conf.j2").render(
+        spec=spec,
+        image=image,
+        ctld=SLURMCTLD,
+        ctld_address=spec.service(SLURMCTLD),
+        ctld_port=SLURMCTLD_PORT,
+        slurmd_port=SLURMD_PORT,
+        dbd_address=spec.service(SLURMDBD),
+        dbd_port=SLURMDBD_PORT,
+        jwt_key=_JWT_KEY,
+        settings=settings(spec),
+        partitions=_partitions(spec),
+    )
+
+
+def settings(spec: SlurmSpec) -> Pairs:
+    """The keys that a tenant may change: its value in place of ours, or behind ours where the value is a list."""
+    ours = dict(_SETTINGS + (_WITH_ACCOUNTING if spec.accounting else ()))
+    own = {key.lower(): (key, value) for key, value in spec.extra_conf}
+    result: dict[str, str] = {}
+    for key, value in ours.items():
+        given = own.pop(key.lower(), None)
+        if given is None:
+            result[key] = value
+        elif key.lower() in known.MERGED:
+            result[key] = ",".join(part for part in (value, given[1].strip('"')) if part)
+        else:
+            result[key] = given[1]
+    return (*result.items(), *own.values())
+
+
+def gres_conf(spec: SlurmSpec) -> str:
+    """gres.conf: for every node set the files that its image's entrypoint makes, as many as each of its pods holds GPUs."""
+    sets = [_gres(each) for each in spec.node_sets if each.gpus]
+    return _TEMPLATES.get_template("gres.conf.j2").render(sets=sets)
+
+
+def cgroup_conf() -> str:
+    """cgroup.conf: none are used, so that a worker needs no privilege and runs on any host."""
+    return _TEMPLATES.get_template("cgroup.conf.j2").render()
+
+
+def topology_yaml(spec: SlurmSpec) -> str:
+    """topology.yaml: the units that the tenant's nodes stand in; workers join theirs when they have been placed."""
+    return _TEMPLATES.get_template("topology.yaml.j2").render(topology=spec.topology, name=TOPOLOGY, root=ROOT_SWITCH)
+
+
+def slurmdbd_conf(spec: SlurmSpec, password: str) -> str:
+    """slurmdbd.conf; it holds the database's password and therefore lies in a Secret."""
+    return _TEMPLATES.get_template("slurmdbd.conf.j2").render(
+        dbd=SLURMDBD,
+        dbd_address=spec.service(SLURMDBD),
+        dbd_port=SLURMDBD_PORT,
+        database_address=spec.service(MARIADB),
+        database_port=MARIADB_PORT,
+        jwt_key=_JWT_KEY,
+        password=password,
+    )
+
+
+def _partitions(spec: SlurmSpec) -> list[_Partition]:
+    named = next((each.name for each in spec.node_sets if each.partition.is_default), None)
+    first = named or next((each.name for each in spec.node_sets if each.partition.enabled), None)
+    kept = [
+        _Partition(each.name, each.partition.enabled, _partition_words(each, default=each.name == first))
+        for each in spec.node_sets
+    ]
+    return [*kept, *(_Partition(name, enabled=True, words=(("State", "DOWN"),)) for name in spec.retiring)]
+
+
+def _partition_words(node_set: NodeSetSpec, *, default: bool) -> Pairs:
+    own = {key.lower() for key, _ in node_set.partition.config}
+    usual = (("Default", "YES" if default else "NO"), ("State", "UP"), ("MaxTime", "UNLIMITED"))
+    return (*((key, value) for key, value in usual if key.lower() not in own), *node_set.partition.config)
+
+
+def _gres(node_set: NodeSetSpec) -> _Gres:
+    return _Gres(
+        nodes=f"{node_set.name}-[0-{node_set.maximum - 1}]",
+        type=node_set.gpu_type,
+        files=f"{image.GPU_FILES}[0-{node_set.gpus - 1}]",
+    )

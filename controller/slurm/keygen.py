@@ -1,0 +1,31 @@
+"""Makes the keys of a Slurm cluster: the only place of the builders' side that needs randomness."""
+
+import secrets
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from controller.slurm.keys import AuthKey, SlurmKeys
+
+_KEY_BYTES = 64
+
+
+def make_keys() -> SlurmKeys:
+    """Fresh keys for a new cluster."""
+    host = Ed25519PrivateKey.generate()
+    private = host.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    ).decode()
+    public = host.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
+    return SlurmKeys(
+        auth=(make_auth_key(),),
+        jwt=secrets.token_bytes(_KEY_BYTES),
+        database_password=secrets.token_hex(24),
+        ssh_host_key=private,
+        ssh_host_key_public=f"{public} slurm-login\n",
+    )
+
+
+def make_auth_key() -> AuthKey:
+    """A fresh key of auth/slurm, to be staged and then promoted."""
+    return AuthKey(kid=f"key-{secrets.token_hex(8)}", secret=secrets.token_bytes(_KEY_BYTES))
