@@ -72,6 +72,7 @@ def admit(
         allowed_runtime_classes=tuple(isolation.get("allowedRuntimeClasses") or ()),
         workload_priority_class=_text(bounds, "priorityClassName") or settings.workload_priority_class or None,
         allowed_priority_classes=tuple(bounds.get("allowedPriorityClasses") or ()),
+        allowed_storage_classes=tuple(bounds.get("allowedStorageClasses") or ()),
         plane_priority_class=settings.plane_priority_class or None,
         cluster_domain=settings.cluster_domain,
         dns_upstreams=settings.dns_upstreams,

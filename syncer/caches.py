@@ -18,7 +18,6 @@ from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Key, Meta, Obj, Resource
 from bulkhead.kube.resources import (
     CONFIG_MAPS,
-    ENDPOINT_SLICES,
     EVENTS,
     NAMESPACES,
     NODES,
@@ -26,12 +25,14 @@ from bulkhead.kube.resources import (
     RESOURCE_QUOTAS,
     SECRETS,
     SERVICES,
+    resource_of,
 )
 from bulkhead.work.queue import KeyedQueue, Lane
 from syncer import metrics
 from syncer.settings import Settings
 from syncer.translate import origin, tokens
 from syncer.translate.metadata import Identity
+from syncer.translate.registry import KINDS
 from syncer.translate.view import ServiceEnv, ServicePort, TenantView, Toleration
 
 _MIB: Final = 1024 * 1024
@@ -39,13 +40,9 @@ SILENT_SECONDS: Final = 150.0
 # API servers keep no watch cache of events and so send no bookmarks for them: their watch may be silent until its end.
 _EVENT_SILENCE: Final = 900.0
 _OPTIONAL: Final = frozenset({"Event"})
-MIRRORED: Final[Mapping[str, Resource]] = {
-    "Pod": PODS,
-    "Service": SERVICES,
-    "ConfigMap": CONFIG_MAPS,
-    "Secret": SECRETS,
-    "EndpointSlice": ENDPOINT_SLICES,
-}
+# Mirrored kinds whose virtual side is watched in a way of its own.
+_OWN: Final = frozenset({"Pod", "Service", "ConfigMap", "Secret"})
+MIRRORED: Final[Mapping[str, Resource]] = {kind: resource_of(each.api_version, kind) for kind, each in KINDS.items()}
 
 
 class Item(NamedTuple):
@@ -82,7 +79,7 @@ class Caches:
         return {
             "Pod": make(PODS, self._told("Pod"), mib=128),
             "Service": make(SERVICES, self._told("Service")),
-            "EndpointSlice": make(ENDPOINT_SLICES, self._told("EndpointSlice")),
+            **{kind: make(r, self._told(kind)) for kind, r in MIRRORED.items() if kind not in _OWN},
             "Namespace": make(NAMESPACES, self._namespace_changed, lean=True),
             "ConfigMap": make(CONFIG_MAPS, self._told("ConfigMap", referenced=True), lean=True),
             "Secret": make(SECRETS, self._told("Secret", referenced=True), lean=True),
@@ -99,9 +96,7 @@ class Caches:
             return Informer(client, r, namespace=work, label_selector=marked, on_change=changed, metadata_only=lean)
 
         return {
-            "Pod": make(PODS),
-            "Service": make(SERVICES),
-            "EndpointSlice": make(ENDPOINT_SLICES),
+            **{kind: make(r) for kind, r in MIRRORED.items() if kind not in {"ConfigMap", "Secret"}},
             "ConfigMap": make(CONFIG_MAPS, lean=True),
             "Secret": make(SECRETS, lean=True),
             "Node": Informer(client, NODES, label_selector=pool, on_change=self._host_node_changed),
@@ -165,6 +160,12 @@ class Caches:
         """Whether the virtual namespace is being deleted or gone."""
         meta = self.virtual["Namespace"].store.meta(Key("", namespace))
         return meta is None or meta.deleting
+
+    def offer_storage(self, names: frozenset[str]) -> None:
+        """Tell which StorageClasses claims may name."""
+        if names != self._static.storage_classes:
+            self._static = replace(self._static, storage_classes=names)
+            self._view = None
 
     def view(self) -> TenantView:
         """What translation may know now; built again only after something in it changed."""

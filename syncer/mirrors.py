@@ -1,4 +1,4 @@
-"""ConfigMaps, Secrets, Services and EndpointSlices on their way to the host.
+"""Everything that is mirrored and is no pod, on its way to the host: ConfigMaps, Secrets, Services, claims and others.
 
 ConfigMaps and Secrets are mirrored while a pod refers to them: the first reference makes the copy, before the pod; the last
 one takes it away. Services ask the host for the very ClusterIP that the plane gave them; when the host has given it away, the
@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from bulkhead.api import labels as marks
 from bulkhead.kube.errors import ApiError, Conflict, Unprocessable
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta, Obj, Resource, key_of, uid_of
@@ -18,13 +19,16 @@ from syncer.down import HostWriter, Stale
 from syncer.events import Recorder
 from syncer.massdelete import MassDeleteBreaker
 from syncer.references import ReferenceIndex
-from syncer.translate import Reason, Untranslatable, diff, endpointslice
+from syncer.translate import Reason, Untranslatable, diff, endpointslice, volumeclaim
+from syncer.translate.references import CLAIM
 from syncer.translate.registry import KINDS, Translation
 from syncer.up import VirtualWriter
+from syncer.volumes import Volumes
 
 _log = logging.getLogger(__name__)
 
 _RETRY_SECONDS: Final = 30.0
+_UNKNOWN_SECONDS: Final = 2.0
 _ADDRESS_RETRY_SECONDS: Final = 15.0
 _TOLD_LIMIT: Final = 10_000
 
@@ -42,6 +46,7 @@ class Mirrors:
         references: ReferenceIndex,
         breaker: MassDeleteBreaker,
         recorder: Recorder,
+        volumes: Volumes,
     ) -> None:
         self._caches = caches
         self._queue = queue
@@ -50,6 +55,7 @@ class Mirrors:
         self._references = references
         self._breaker = breaker
         self._recorder = recorder
+        self._volumes = volumes
         # Virtual and host version of ConfigMaps and Secrets when they were last found equal.
         self._equal: dict[Item, tuple[str, str]] = {}
         # Objects whose deletion a watch event told of, as against those a list merely lacked.
@@ -96,8 +102,11 @@ class Mirrors:
             return await self._referenced(item)
         self._equal.pop(item, None)
         held = self._held(item)
-        if held is None or held.deleting or self._pods_unknown():
+        if held is None or held.deleting:
             return None
+        if self._pods_unknown():
+            # Its end comes without an event for this key: without another look the copy would stay.
+            return _UNKNOWN_SECONDS
         done = await self._host.delete(MIRRORED[item.kind], held.key, held.uid, grace=None, why="no pod refers to it")
         return None if done else _RETRY_SECONDS
 
@@ -164,26 +173,50 @@ class Mirrors:
             return _RETRY_SECONDS
         r = KINDS[item.kind]
         done = await self._host.delete(_resource(r), held.key, held.uid, grace=None, why="virtual object is gone")
+        if done and item.kind == CLAIM:
+            # The host's protection keeps the claim until its pods are gone, so its record outlives a crash in between.
+            await self._volumes.release(held.annotation(marks.VIRTUAL_UID) or "")
         return None if done else _RETRY_SECONDS
 
-    # -- Services and EndpointSlices
+    # -- what is mirrored whether or not a pod refers to it
 
     async def _watched(self, item: Item) -> float | None:
         kind = KINDS[item.kind]
-        r = _resource(kind)
         virtual = self._caches.virtual[item.kind].store.get(item.key)
         host = self._caches.host[item.kind].store.get(self._caches.host_key(item.kind, item.key))
-        if virtual is None or virtual["metadata"].get("deletionTimestamp"):
-            if host is None or await self._virtual.look(r, item.key) is not None:
-                return None if host is None else 1.0
-            return await self._gone(item, self._held(item))
+        if virtual is None:
+            return None if host is None else await self._absent(item)
+        if host is not None and host["metadata"].get("labels", {}).get(marks.VIRTUAL_UID) != uid_of(virtual):
+            return await self._replaced(item, virtual, host)
+        if virtual["metadata"].get("deletionTimestamp"):
+            return None  # what holds it goes first; its end is told
         if not kind.mirrored(virtual):
             return await self._unwanted(item, host)
         try:
             return await self._follow(item, virtual, host)
         except Untranslatable as refused:
-            self._recorder.warn(virtual, str(refused.reason), str(refused))
-            return _ADDRESS_RETRY_SECONDS if refused.reason in {Reason.NAME_TAKEN, Reason.HOST_REFUSED} else _RETRY_SECONDS * 10
+            return self._refuse(virtual, refused)
+
+    def _refuse(self, virtual: Obj, refused: Untranslatable) -> float:
+        self._recorder.warn(virtual, str(refused.reason), str(refused))
+        if refused.reason in {Reason.NAME_TAKEN, Reason.HOST_REFUSED}:
+            return _ADDRESS_RETRY_SECONDS
+        return _RETRY_SECONDS if refused.retriable else _RETRY_SECONDS * 10
+
+    async def _absent(self, item: Item) -> float | None:
+        """The cache has no virtual object any more: only the plane's own word counts."""
+        if await self._virtual.look(MIRRORED[item.kind], item.key) is not None:
+            return 1.0
+        return await self._gone(item, self._held(item))
+
+    async def _replaced(self, item: Item, virtual: Obj, host: Obj) -> float | None:
+        """The host object is of an earlier virtual object of this name."""
+        if host["metadata"].get("deletionTimestamp"):
+            return 1.0
+        found = await self._virtual.look(_resource(KINDS[item.kind]), item.key)
+        if found is None or uid_of(found) != uid_of(virtual):
+            return 1.0
+        return await self._gone(item, self._held(item)) or 0.2
 
     async def _follow(self, item: Item, virtual: Obj, host: Obj | None) -> float | None:
         kind, view = KINDS[item.kind], self._caches.view()
@@ -200,6 +233,7 @@ class Mirrors:
             patch = diff.object_patch(desired, host)
             if patch is not None:
                 await self._host.patch(r, key_of(host), patch.body, content_type=patch.content_type)
+            await self._report(kind, virtual, host)
         except (Stale, diff.Recreate) as instead:
             old = instead.host if isinstance(instead, Stale) else host
             if old is not None:
@@ -208,8 +242,19 @@ class Mirrors:
         except Conflict:
             return 0.2
         except ApiError as error:
-            raise _service_refusal(error, virtual) from error
+            raise _refusal(error, virtual, r.kind) from error
         return None
+
+    async def _report(self, kind: Translation, virtual: Obj, host: Obj) -> None:
+        """Carry up what the host says of its object."""
+        if kind.kind == CLAIM:
+            await self._volumes.bind(virtual, host)
+            fresh = await self._virtual.look(_resource(kind), key_of(virtual)) if _unbound(virtual, host) else virtual
+            if fresh is None or uid_of(fresh) != uid_of(virtual):
+                return
+            virtual = fresh
+        if kind.status_to_virtual is not None:
+            await self._virtual.status(_resource(kind), virtual, kind.status_to_virtual(host, virtual, self._caches.view()))
 
     async def _unwanted(self, item: Item, host: Obj | None) -> float | None:
         if host is None:
@@ -229,13 +274,19 @@ def _resource(kind: Translation) -> Resource:
     return MIRRORED[kind.kind]
 
 
-def _service_refusal(error: ApiError, virtual: Obj) -> Exception:
-    """The host's no to a Service in the tenant's words; anything that is only trouble stays as it is."""
-    if isinstance(error, Unprocessable) and "already allocated" in error.message:
+def _unbound(virtual: Obj, host: Obj) -> bool:
+    """Whether the cache still shows a claim without the volume that it was given just now."""
+    return volumeclaim.is_bound(host) and not (virtual.get("spec") or {}).get("volumeName")
+
+
+def _refusal(error: ApiError, virtual: Obj, kind: str) -> Exception:
+    """The host's no in the tenant's words; anything that is only trouble stays as it is."""
+    if kind == "Service" and isinstance(error, Unprocessable) and "already allocated" in error.message:
         address = (virtual.get("spec") or {}).get("clusterIP", "")
         return Untranslatable(
             Reason.HOST_REFUSED,
             f"address {address} is in use on the host; it is tried again, or delete and create the Service to get another",
             "spec.clusterIP",
         )
-    return refusals.explain(error, str(virtual["metadata"].get("name", ""))) or error
+    hope = f"The {kind} is made when enough is free."
+    return refusals.explain(error, str(virtual["metadata"].get("name", "")), hope) or error

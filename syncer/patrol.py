@@ -11,13 +11,15 @@ from typing import Final
 from bulkhead.kube.objects import Key
 from bulkhead.work.clock import Clock
 from bulkhead.work.queue import Lane
+from syncer import metrics
 from syncer.caches import MIRRORED, Caches, Item, Queue
 from syncer.references import ReferenceIndex
 from syncer.translate import tokens
+from syncer.translate.registry import KINDS
 
 _log = logging.getLogger(__name__)
 
-_ON_REFERENCE: Final = frozenset({"ConfigMap", "Secret"})
+_ON_REFERENCE: Final = frozenset(kind for kind, each in KINDS.items() if each.on_reference)
 
 
 class Patrol:
@@ -31,6 +33,7 @@ class Patrol:
         self._seconds = seconds
         # Keys of the running round: what is written for one of them, and not for an event, is a repair.
         self.pending: set[Item] = set()
+        self._began = 0.0
 
     async def run(self) -> None:
         """Walk for ever."""
@@ -43,15 +46,26 @@ class Patrol:
         """Queue everything; returns how many keys that are."""
         items = set(self._virtual()) | set(self._host())
         # The same set is changed, not replaced: the caches take news out of it.
+        self._began = self._clock.monotonic()
         self.pending.clear()
         self.pending.update(item for item in items if self._queue.add(item, Lane.BACKFILL))
         _log.info("patrol: %d objects", len(items))
         return len(items)
 
+    def looked_at(self, item: Item) -> None:
+        """A key of the round was worked on, or is news by now."""
+        if item not in self.pending:
+            return
+        self.pending.discard(item)
+        if not self.pending:
+            metrics.PATROL_ROUNDS.inc()
+            metrics.PATROL_ROUND_SECONDS.set(self._clock.monotonic() - self._began)
+
     def _virtual(self) -> list[Item]:
         found = [
             Item(kind, key)
-            for kind in ("Pod", "Service", "EndpointSlice")
+            for kind in KINDS
+            if kind not in _ON_REFERENCE
             for key in self._caches.virtual[kind].store.keys()  # noqa: SIM118 -- a store, not a dict
         ]
         found += [Item("Node", key) for key in self._caches.virtual["Node"].store.keys()]  # noqa: SIM118 -- a store, not a dict

@@ -31,13 +31,13 @@ class Shortage:
     hard: str
 
 
-def explain(error: ApiError, pod: str) -> Untranslatable | None:
-    """The refusal as the tenant reads it; None when the error is trouble and no refusal."""
+def explain(error: ApiError, pod: str, hope: str = "The pod starts when enough is free.") -> Untranslatable | None:
+    """The refusal as the tenant reads it; None when the error is trouble and no refusal. `hope` ends a lack of quota."""
     if not isinstance(error, (Forbidden, Unprocessable)):
         return None
     exceeded = _EXCEEDED.search(error.message)
     if exceeded:
-        return Untranslatable(Reason.QUOTA_EXCEEDED, _quota_text(exceeded), "")
+        return Untranslatable(Reason.QUOTA_EXCEEDED, f"{_quota_text(exceeded)} {hope}", "")
     unspecified = _MUST_SPECIFY.search(error.message)
     if unspecified:
         text = f"quota {unspecified['quota'].strip()} counts resources that every container must name: {unspecified['what']}"
@@ -70,7 +70,7 @@ def _quota_text(found: "re.Match[str]") -> str:
         f"asked for {amount} {_tenant_word(name)}, {used.get(name, '?')} of {hard.get(name, '?')} are in use"
         for name, amount in asked.items()
     ]
-    return f"quota {found['quota'].strip()} exceeded: {'; '.join(parts)}. The pod starts when enough is free."
+    return f"quota {found['quota'].strip()} exceeded: {'; '.join(parts)}."
 
 
 def _pairs(text: str) -> dict[str, str]:

@@ -34,6 +34,7 @@ from syncer.logs import about
 from syncer.massdelete import MassDeleteBreaker
 from syncer.mirrors import Mirrors
 from syncer.nodes import Nodes
+from syncer.offers import Offers
 from syncer.patrol import Patrol
 from syncer.pods import Pods
 from syncer.probes import Heart, Probes
@@ -44,6 +45,7 @@ from syncer.shim import Shim, Target, tls_context
 from syncer.tokens import Tokens
 from syncer.translate.registry import KINDS
 from syncer.up import VirtualWriter
+from syncer.volumes import Volumes
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +54,7 @@ POLL_SECONDS: Final = 0.15
 # A connection that is dropped on the way, because the plane is not there yet, must not cost ten seconds.
 _ATTEMPT_SECONDS: Final = 2.0
 DRAIN_SECONDS: Final = 8.0
+_OFFER_SECONDS: Final = 10.0
 RECONCILE_SECONDS: Final = 60.0
 _USER_AGENT: Final = "bulkhead-syncer"
 
@@ -89,8 +92,16 @@ class Session:
         self.starved = Starved(self.queue)
         self.claims = Claims(settings.gpu_resources, self._clock, hard=self._quota)
         writer, virtual = HostWriter(host, WriteBudget(self._clock), self.identity), VirtualWriter(plane, self._clock)
+        self.offers = Offers(settings, self.caches, plane, host, self._clock)
         self.mirrors = Mirrors(
-            self.caches, self.queue, writer, virtual, references=self.references, breaker=self.breaker, recorder=self.recorder
+            self.caches,
+            self.queue,
+            writer,
+            virtual,
+            references=self.references,
+            breaker=self.breaker,
+            recorder=self.recorder,
+            volumes=Volumes(plane),
         )
         self.pods = Pods(
             self.caches,
@@ -110,7 +121,7 @@ class Session:
     def _connect(self) -> None:
         listen = self.caches.listen
         self.caches.refers(self.references.refers)
-        self.caches.news = self.patrol.pending.discard
+        self.caches.news = self.patrol.looked_at
         for kind in self.caches.virtual:
             listen("virtual", kind, lambda change: self.identity.saw(change.meta.resource_version))
         for kind in KINDS:
@@ -149,6 +160,7 @@ class Session:
             for side in (self.caches.host, self.caches.virtual):
                 for kind, informer in side.items():
                     group.create_task(supervise(f"informer {kind}", informer.run, clock=self._clock))
+            await self._offered()
             await self.caches.synced()
             self._index_references()
             self._started = True
@@ -156,6 +168,7 @@ class Session:
             for number in range(WORKERS):
                 group.create_task(self._work(), name=f"worker-{number}")
             group.create_task(supervise("identity", self.identity.keep, clock=self._clock))
+            group.create_task(supervise("offers", self.offers.run, clock=self._clock))
             group.create_task(supervise("events", self.recorder.run, clock=self._clock))
             group.create_task(supervise("patrol", self.patrol.run, clock=self._clock))
 
@@ -173,6 +186,14 @@ class Session:
                     told = self._clock.monotonic()
                     _log.info("waiting for both API servers: %s", error)
             await self._clock.sleep(POLL_SECONDS)
+
+    async def _offered(self) -> None:
+        """Know the host's classes before the first claim is worked on."""
+        try:
+            async with asyncio.timeout(_OFFER_SECONDS):
+                await self.offers.round()
+        except (KubeError, TimeoutError) as error:
+            _log.warning("classes not read yet: %s", error)
 
     def _index_references(self) -> None:
         """Know every reference before the first key is worked on."""
@@ -196,6 +217,8 @@ class Session:
                 item = await self.queue.get()
             except QueueClosed:
                 return
+            if item.kind == "Pod":
+                metrics.IN_QUEUE.observe(self.queue.waited)
             try:
                 await self._one(item)
             finally:
@@ -228,7 +251,7 @@ class Session:
                 _log.exception("reconcile failed", extra=about(item.kind, item.key))
                 self._retry(item, error, quiet=True)
         metrics.writes.reset(token)
-        self.patrol.pending.discard(item)
+        self.patrol.looked_at(item)
         if found_by_patrol and noted and result == "done":
             metrics.PATROL_REPAIRS.labels(item.kind).inc()
             _log.warning("patrol repaired what no event told of", extra=about(item.kind, item.key, writes=noted))

@@ -52,6 +52,7 @@ class Settings(
         "priority_class_name": "priorityClassName",
         "allowed_priority_classes": "allowedPriorityClasses",
         "allowed_runtime_classes": "allowedRuntimeClasses",
+        "allowed_storage_classes": "allowedStorageClasses",
         "patrol_seconds": "patrolSeconds",
         "mass_delete_limit": "massDeleteLimit",
         "token_seconds": "tokenSeconds",
@@ -79,6 +80,7 @@ class Settings(
     priority_class_name: _Text | None = None
     allowed_priority_classes: tuple[_Text, ...] = ()
     allowed_runtime_classes: tuple[_Text, ...] = ()
+    allowed_storage_classes: tuple[_Text, ...] = ()  # empty: the host's default one
     patrol_seconds: Annotated[float, msgspec.Meta(ge=1, le=86_400)] = 300.0
     mass_delete_limit: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 100
     token_seconds: Annotated[int, msgspec.Meta(ge=600, le=86_400)] = 3600

@@ -107,6 +107,7 @@ class PlaneSpec:
     allowed_runtime_classes: tuple[str, ...] = ()
     workload_priority_class: str | None = None
     allowed_priority_classes: tuple[str, ...] = ()
+    allowed_storage_classes: tuple[str, ...] = ()
     plane_priority_class: str | None = None
     cluster_domain: str = "cluster.local"
     dns_upstreams: tuple[str, ...] = ("/etc/resolv.conf",)

@@ -7,11 +7,12 @@ patched; any other difference is the business of a new pod. Every patch carries 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from syncer.translate.metadata import APPLIED
+from syncer.translate.quantity import parse
 from syncer.translate.quantity import same as same_quantity
 from syncer.translate.view import Obj
 
@@ -23,6 +24,7 @@ _CONTENT: Final[Mapping[str, tuple[str, ...]]] = {
     "Secret": ("data",),
     "Service": ("spec",),
     "EndpointSlice": ("endpoints", "ports"),
+    "PersistentVolumeClaim": ("spec",),
 }
 # A field of these that differs cannot be patched.
 _FIXED: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
@@ -63,14 +65,15 @@ def pod_patches(desired: Obj, actual: Obj, ephemeral: Sequence[Obj] = ()) -> tup
 
 
 def object_patch(desired: Obj, actual: Obj) -> Patch | None:
-    """A merge patch for a ConfigMap, Secret, Service or EndpointSlice; None where it is as desired; may raise Recreate."""
+    """A merge patch for anything but a pod; None where it is as desired; may raise Recreate."""
     kind = str(desired.get("kind"))
     for path in _FIXED.get(kind, ()):
         if _at(desired, path) != _at(actual, path):
             raise Recreate(f"{kind}: {'.'.join(path)} cannot be changed")
     body = _metadata_patch(desired, actual)
     for field in _CONTENT.get(kind, ()):
-        change = _service_spec(desired, actual) if kind == "Service" else _content(desired.get(field), actual.get(field))
+        special = _SPECIAL.get(kind)
+        change = special(desired, actual) if special else _content(desired.get(field), actual.get(field))
         if change is not None:
             body[field] = change
     return _patch(body, actual, content_type=MERGE) if body else None
@@ -209,6 +212,15 @@ def _service_spec(desired: Obj, actual: Obj) -> Obj | None:
     return change or None
 
 
+def _claim_spec(desired: Obj, actual: Obj) -> Obj | None:
+    """A claim may only grow; a claim is never made anew, for that would be the end of its data."""
+    path = ("spec", "resources", "requests", "storage")
+    wanted, there = _at(desired, path), _at(actual, path)
+    if wanted is None or there is None or same_quantity(wanted, there) or parse(wanted) < parse(there):
+        return None
+    return {"resources": {"requests": {"storage": wanted}}}
+
+
 def _port(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     """A port with the API server's defaults filled in."""
     return (
@@ -240,3 +252,9 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
+
+
+_SPECIAL: Final[Mapping[str, Callable[[Obj, Obj], Obj | None]]] = {
+    "Service": _service_spec,
+    "PersistentVolumeClaim": _claim_spec,
+}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from syncer.translate import configmap, endpointslice, mirrored, pod, references, secret, service, status
+from syncer.translate import configmap, endpointslice, mirrored, pod, references, secret, service, status, volumeclaim
 from syncer.translate.references import Reference
 from syncer.translate.view import Obj, TenantView
 
@@ -41,6 +41,14 @@ _ALL: Final = (
     # The set of the tenant's own pod addresses is a second input: `endpointslice.to_host(virtual, view, own_addresses)`.
     Translation(
         "EndpointSlice", "discovery.k8s.io", "v1", "endpointslices", endpointslice.to_host, mirrored=mirrored.endpoint_slice
+    ),
+    Translation(
+        "PersistentVolumeClaim",
+        "",
+        "v1",
+        "persistentvolumeclaims",
+        volumeclaim.to_host,
+        status_to_virtual=volumeclaim.status_to_virtual,
     ),
 )
 

@@ -94,6 +94,7 @@ class TenantView:
     services: Mapping[str, tuple[ServiceEnv, ...]] = field(default_factory=_empty)  # by virtual namespace
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=_empty)  # by virtual namespace
     # snapshot of the host
+    storage_classes: frozenset[str] = frozenset()  # names of the StorageClasses that are offered
     nodes: frozenset[str] = frozenset()  # names of the nodes that the tenant may see
 
     @property

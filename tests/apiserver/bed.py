@@ -16,7 +16,8 @@ from bulkhead.api import labels as marks
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, KubeError, NotFound
 from bulkhead.kube.objects import Key, Obj
-from bulkhead.kube.resources import EVENTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SERVICE_ACCOUNTS, SERVICE_CIDRS, SERVICES
+from bulkhead.kube.resources import EVENTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SERVICE_ACCOUNTS, SERVICE_CIDRS
+from syncer.caches import MIRRORED
 from syncer.session import Session
 from syncer.settings import Settings, parse
 
@@ -126,10 +127,13 @@ class Bed:
             self._task = None
 
     async def clean(self) -> None:
-        for r in (PODS, SERVICES):
+        # Every later session of this plane would mirror what is left here.
+        for kind, r in MIRRORED.items():
             for client, space in ((self.plane, self.space), (self.host, self.work)):
                 for each in (await client.list(r, space)).items:
                     with contextlib.suppress(KubeError):
+                        if kind not in {"Pod", "Service"} and each["metadata"].get("finalizers"):
+                            await client.patch(r, each["metadata"]["name"], {"metadata": {"finalizers": None}}, space)
                         await client.delete(r, each["metadata"]["name"], space, grace_seconds=0)
         for client in (self.host, self.plane):
             for each in (await client.list(NODES)).items:

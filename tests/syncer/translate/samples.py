@@ -35,7 +35,14 @@ POD: Obj = {
     "metadata": {"name": "web-0", "namespace": "team", "uid": "0b8c7a52-0000-4000-8000-000000000002", "labels": {"app": "web"}},
     "spec": {"containers": [{"name": "main", "image": "docker.io/library/busybox:1.36"}]},
 }
-_SETS = ("allowed_priority_classes", "allowed_runtime_classes", "allowed_resources", "gpu_resources", "nodes")
+_SETS = (
+    "allowed_priority_classes",
+    "allowed_runtime_classes",
+    "allowed_resources",
+    "gpu_resources",
+    "nodes",
+    "storage_classes",
+)
 
 
 def pod(spec: Any = None, metadata: Any = None) -> Obj:

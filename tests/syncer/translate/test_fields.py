@@ -6,7 +6,19 @@ from typing import Any
 import pytest
 
 from bulkhead.kube.client import Client
-from syncer.translate import affinity, configmap, containers, endpointslice, environment, pod, secret, security, service, status
+from syncer.translate import (
+    affinity,
+    configmap,
+    containers,
+    endpointslice,
+    environment,
+    pod,
+    secret,
+    security,
+    service,
+    status,
+    volumeclaim,
+)
 from syncer.translate import volumes as volume_rules
 from syncer.translate.schema import ListOf, Struct
 from tests.syncer.translate.samples import HERE, load
@@ -46,6 +58,8 @@ SCHEMAS: dict[str, Struct] = {
     "Endpoint": _inside(endpointslice.ENDPOINT_SLICE, "endpoints"),
     "ConfigMap": configmap.CONFIG_MAP,
     "Secret": secret.SECRET,
+    "PersistentVolumeClaimSpec": volumeclaim.CLAIM_SPEC,
+    "TypedObjectReference": volumeclaim._SOURCE,
 }
 
 
@@ -57,6 +71,8 @@ def test_every_field_is_decided(name: str) -> None:
 def test_every_status_field_is_decided() -> None:
     decided = [*status.COPIED, *status.TRANSLATED, *status.DROPPED]
     assert sorted(decided) == FIELDS["PodStatus"]
+    claims = [*volumeclaim.STATUS_COPIED, *volumeclaim.STATUS_TRANSLATED, *volumeclaim.STATUS_DROPPED]
+    assert sorted(claims) == FIELDS["PersistentVolumeClaimStatus"]
 
 
 @pytest.mark.parametrize(

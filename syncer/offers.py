@@ -1,0 +1,84 @@
+"""Keeps the classes that the host offers in the plane: StorageClasses, PriorityClasses, RuntimeClasses.
+
+They change rarely and a watch costs memory on both sides, so both are listed at the start and then once in a while; what a
+tenant changes on them is set right then. A list that fails leaves everything as it was. Decisions: `translate/classes.py`.
+"""
+
+import logging
+from typing import Final, NoReturn
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
+from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.resources import resource_of
+from bulkhead.work.clock import Clock
+from syncer import metrics
+from syncer.caches import Caches
+from syncer.settings import Settings
+from syncer.translate import classes as pure
+
+_log = logging.getLogger(__name__)
+
+SECONDS: Final = 60.0
+
+
+class Offers:
+    """Lists both sides and writes the difference into the plane."""
+
+    def __init__(self, settings: Settings, caches: Caches, plane: Client, host: Client, clock: Clock) -> None:
+        self._settings = settings
+        self._caches = caches
+        self._plane = plane
+        self._host = host
+        self._clock = clock
+
+    async def run(self) -> NoReturn:
+        """Look now and then, for ever."""
+        while True:
+            await self._clock.sleep(SECONDS)
+            await self.round()
+
+    async def round(self) -> None:
+        """Look once."""
+        for kind, offer in pure.OFFERS.items():
+            r = resource_of(offer.api_version, kind)
+            try:
+                hosts = (await self._host.list(r)).items
+            except (Forbidden, NotFound) as error:
+                _log.warning("classes not offered: %s", error, extra={"kind": kind})
+                continue
+            wanted = self._wanted(kind, hosts)
+            if kind == "StorageClass":
+                self._caches.offer_storage(frozenset(str(each["metadata"]["name"]) for each in wanted))
+            await self._write(r, offer, wanted)
+
+    def _wanted(self, kind: str, hosts: list[Obj]) -> list[Obj]:
+        allowed = {
+            "StorageClass": self._settings.allowed_storage_classes,
+            "PriorityClass": self._settings.allowed_priority_classes,
+            "RuntimeClass": self._settings.allowed_runtime_classes,
+        }[kind]
+        select = pure.offered_storage if kind == "StorageClass" else pure.offered
+        return select(hosts, frozenset(allowed))
+
+    async def _write(self, r: Resource, offer: pure.Offer, wanted: list[Obj]) -> None:
+        there = (await self._plane.list(r)).items
+        for step in pure.steps(offer, wanted, there):
+            try:
+                await self._step(r, step)
+            except ApiError as error:
+                # A webhook of the tenant, or a class of its own of this name that came in between.
+                _log.warning("class not written: %s", error, extra={"kind": r.kind, "object": step.name})
+
+    async def _step(self, r: Resource, step: pure.Step) -> None:
+        metrics.virtual_write(r.kind, step.verb)
+        if step.verb in {"delete", "replace"}:
+            await self._plane.delete(r, step.name)
+        if step.verb == "patch":
+            await self._plane.patch(r, step.name, step.body)
+        if step.verb in {"create", "replace"}:
+            try:
+                await self._plane.create(r, step.body)
+            except AlreadyExists:
+                return
+        _log.info("class of the host: %s", step.verb, extra={"kind": r.kind, "object": step.name})

@@ -1,0 +1,155 @@
+"""Classes of the host as the tenant sees them: which ones are offered, and nothing of how the host makes them work.
+
+They are copied into the plane because its API server asks for them: it refuses a pod whose PriorityClass or RuntimeClass does
+not exist, and gives claims the default StorageClass. A tenant's own classes of other names are left alone.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from bulkhead.api import labels as marks
+from syncer.translate.view import Obj
+
+DEFAULT_STORAGE_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+EVERY: Final = "*"
+# What a PriorityClass of a tenant may at most be worth; beyond it the API server reserves names and values.
+_HIGHEST_PRIORITY: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One kind of class: how it is shown, and the fields of which a change means to make it anew."""
+
+    kind: str
+    api_version: str
+    shown: Callable[[Obj], Obj]
+    fields: tuple[str, ...]
+
+
+def offered_storage(hosts: Iterable[Obj], allowed: frozenset[str]) -> list[Obj]:
+    """The StorageClasses that are allowed; without a list, the host's default one."""
+    if allowed:
+        return _named(hosts, allowed)
+    return [each for each in hosts if is_default(each)]
+
+
+def offered(hosts: Iterable[Obj], allowed: frozenset[str]) -> list[Obj]:
+    """The classes of other kinds that are allowed; without a list none."""
+    return [each for each in _named(hosts, allowed) if not _name(each).startswith("system-")]
+
+
+def is_default(storage_class: Obj) -> bool:
+    """Whether claims without a class get this one."""
+    notes = _mapping(_mapping(storage_class.get("metadata")).get("annotations"))
+    return notes.get(DEFAULT_STORAGE_CLASS) == "true"
+
+
+def storage_class(host: Obj) -> Obj:
+    """A StorageClass without the parameters of the host's storage."""
+    found = _shown(host, "storage.k8s.io/v1", "StorageClass")
+    if is_default(host):
+        found["metadata"]["annotations"] = {DEFAULT_STORAGE_CLASS: "true"}
+    found["provisioner"] = str(host.get("provisioner") or "")
+    found["reclaimPolicy"] = "Delete"
+    found["volumeBindingMode"] = str(host.get("volumeBindingMode") or "Immediate")
+    found["allowVolumeExpansion"] = host.get("allowVolumeExpansion") is True
+    return found
+
+
+def priority_class(host: Obj) -> Obj:
+    """A PriorityClass; never the plane's default, which is the platform's business."""
+    value = host.get("value")
+    found = _shown(host, "scheduling.k8s.io/v1", "PriorityClass")
+    found["value"] = min(value, _HIGHEST_PRIORITY) if isinstance(value, int) else 0
+    found["globalDefault"] = False
+    found["preemptionPolicy"] = str(host.get("preemptionPolicy") or "PreemptLowerPriority")
+    return found
+
+
+def runtime_class(host: Obj) -> Obj:
+    """A RuntimeClass by name; where it runs and what it costs is the host's business."""
+    found = _shown(host, "node.k8s.io/v1", "RuntimeClass")
+    found["handler"] = str(host.get("handler") or _name(host))
+    return found
+
+
+OFFERS: Final[Mapping[str, Offer]] = MappingProxyType(
+    {
+        "StorageClass": Offer(
+            "StorageClass",
+            "storage.k8s.io/v1",
+            storage_class,
+            ("provisioner", "reclaimPolicy", "volumeBindingMode"),
+        ),
+        "PriorityClass": Offer(
+            "PriorityClass", "scheduling.k8s.io/v1", priority_class, ("value", "preemptionPolicy")
+        ),
+        "RuntimeClass": Offer("RuntimeClass", "node.k8s.io/v1", runtime_class, ("handler",)),
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to do with one class of the plane: `create`, `patch`, `replace` (delete and create) or `delete`."""
+
+    verb: str
+    name: str
+    body: Obj
+
+
+def steps(offer: Offer, wanted: Iterable[Obj], there: Iterable[Obj]) -> list[Step]:
+    """What brings the plane's classes of one kind to what is offered; the tenant's own are never touched."""
+    held = {_name(each): each for each in there}
+    desired = {_name(each): offer.shown(each) for each in wanted}
+    found: list[Step] = []
+    for name, body in sorted(desired.items()):
+        old = held.get(name)
+        if old is None:
+            found.append(Step("create", name, body))
+        elif not is_ours(old):
+            continue
+        elif any(old.get(field) != body.get(field) for field in offer.fields):
+            found.append(Step("replace", name, body))
+        elif change := _difference(body, old):
+            found.append(Step("patch", name, change))
+    found += [Step("delete", name, old) for name, old in sorted(held.items()) if name not in desired and is_ours(old)]
+    return found
+
+
+def is_ours(virtual: Obj) -> bool:
+    """Whether the platform put a class into the plane."""
+    return _mapping(_mapping(virtual.get("metadata")).get("labels")).get(marks.PLATFORM) == "true"
+
+
+def _difference(body: Obj, old: Obj) -> Obj:
+    change: Obj = {
+        key: value for key, value in body.items() if key not in ("apiVersion", "kind", "metadata") and old.get(key) != value
+    }
+    change |= {
+        key: None for key in ("parameters", "mountOptions", "allowedTopologies", "scheduling", "overhead") if old.get(key)
+    }
+    want, have = _mapping(body["metadata"].get("annotations")), _mapping(_mapping(old.get("metadata")).get("annotations"))
+    notes = {DEFAULT_STORAGE_CLASS: want.get(DEFAULT_STORAGE_CLASS)}
+    if want.get(DEFAULT_STORAGE_CLASS) != have.get(DEFAULT_STORAGE_CLASS):
+        change["metadata"] = {"annotations": notes}
+    return change
+
+
+def _shown(host: Obj, api_version: str, kind: str) -> Obj:
+    meta: Obj = {"name": _name(host), "labels": {marks.PLATFORM: "true"}}
+    return {"apiVersion": api_version, "kind": kind, "metadata": meta}
+
+
+def _named(hosts: Iterable[Obj], allowed: frozenset[str]) -> list[Obj]:
+    return [each for each in hosts if _name(each) in allowed or EVERY in allowed]
+
+
+def _name(obj: Obj) -> str:
+    return str(_mapping(obj.get("metadata")).get("name") or "")
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,210 @@
+"""PersistentVolumeClaims between two real API servers, with the test as the host's provisioner."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from bulkhead.api import labels as marks
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists, ApiError, NotFound
+from bulkhead.kube.objects import Obj
+from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
+from syncer.translate.classes import DEFAULT_STORAGE_CLASS
+from tests.apiserver.bed import Bed, until
+
+CLASSES: dict[str, Any] = {
+    "local": {"metadata": {"annotations": {DEFAULT_STORAGE_CLASS: "true"}}, "parameters": {"secret": "of the host"}},
+    "fast": {},
+}
+
+
+@pytest.fixture
+async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
+    for name, more in CLASSES.items():
+        body: Obj = {"provisioner": "host.example/disk", "allowVolumeExpansion": True} | more
+        body["metadata"] = {"name": name} | more.get("metadata", {})
+        try:
+            await host_client.create(STORAGE_CLASSES, body)
+        except AlreadyExists:
+            continue
+    async with Bed.open(host_client, plane_client) as opened:
+        yield opened
+
+
+async def claim(bed: Bed, name: str, size: str = "1Gi", **spec: Any) -> Obj:
+    wanted: Obj = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}} | spec
+    return await bed.plane.create(PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": name}, "spec": wanted}, bed.space)
+
+
+async def below(bed: Bed, name: str) -> Obj | None:
+    try:
+        return await bed.host.get(PERSISTENT_VOLUME_CLAIMS, bed.host_name("PersistentVolumeClaim", name), bed.work)
+    except NotFound:
+        return None
+
+
+async def above(bed: Bed, name: str) -> Obj:
+    return await bed.plane.get(PERSISTENT_VOLUME_CLAIMS, name, bed.space)
+
+
+async def provision(bed: Bed, name: str, size: str = "1Gi") -> Obj:
+    """What the host's provisioner and binder do."""
+    host = await until(lambda: below(bed, name), f"host claim of {name}")
+    where = (PERSISTENT_VOLUME_CLAIMS, host["metadata"]["name"])
+    await bed.host.patch(*where, {"spec": {"volumeName": "host-volume"}}, bed.work)
+    status = {"phase": "Bound", "capacity": {"storage": size}, "accessModes": host["spec"]["accessModes"]}
+    await bed.host.patch(*where, {"status": status}, bed.work, subresource="status")
+    return host
+
+
+async def bound(bed: Bed, name: str) -> Obj:
+    async def yet() -> Obj | None:
+        found = await above(bed, name)
+        return found if found["status"].get("phase") == "Bound" else None
+
+    found: Obj = await until(yet, f"{name} bound above")
+    return found
+
+
+async def test_item_35_a_claim_is_provisioned_below_and_bound_above(bed: Bed) -> None:
+    await claim(bed, "data", "1Gi", accessModes=["ReadWriteMany"])
+    host = await provision(bed, "data", "2Gi")
+    assert host["spec"]["storageClassName"] == "local"
+    assert host["spec"]["accessModes"] == ["ReadWriteMany"]
+    assert "volumeName" not in host["spec"]
+    virtual = await bound(bed, "data")
+    assert virtual["spec"]["storageClassName"] == "local"
+    assert virtual["status"]["capacity"] == {"storage": "2Gi"}
+    assert virtual["status"]["accessModes"] == ["ReadWriteMany"]
+    volume = await bed.plane.get(PERSISTENT_VOLUMES, virtual["spec"]["volumeName"])
+    assert volume["status"]["phase"] == "Bound"
+    assert volume["spec"]["claimRef"]["uid"] == virtual["metadata"]["uid"]
+    assert "host-volume" not in str(volume)
+
+
+async def test_item_35_the_default_class_is_offered_without_its_parameters(bed: Bed) -> None:
+    shown = await bed.plane.get(STORAGE_CLASSES, "local")
+    assert shown["metadata"]["labels"][marks.PLATFORM] == "true"
+    assert shown["metadata"]["annotations"][DEFAULT_STORAGE_CLASS] == "true"
+    assert "parameters" not in shown
+    names = [each["metadata"]["name"] for each in (await bed.plane.list(STORAGE_CLASSES)).items]
+    assert "fast" not in names
+
+
+async def test_item_35_a_class_that_is_not_offered_is_refused_with_a_reason(bed: Bed) -> None:
+    await claim(bed, "greedy", storageClassName="fast")
+
+    async def told() -> Obj | None:
+        return next((each for each in await bed.events("greedy") if each["reason"] == "NotAllowed"), None)
+
+    event = await until(told, "event")
+    assert "offered: local" in event["message"]
+    assert await below(bed, "greedy") is None
+
+
+async def test_item_35_a_claim_grows_and_never_shrinks(bed: Bed) -> None:
+    await claim(bed, "data")
+    await provision(bed, "data")
+    await bound(bed, "data")
+    patch = {"spec": {"resources": {"requests": {"storage": "3Gi"}}}}
+    await bed.plane.patch(PERSISTENT_VOLUME_CLAIMS, "data", patch, bed.space)
+
+    async def grown() -> bool:
+        return ((await below(bed, "data")) or {})["spec"]["resources"]["requests"]["storage"] == "3Gi"
+
+    await until(grown, "request below")
+    status = {"capacity": {"storage": "3Gi"}}
+    await bed.host.patch(
+        PERSISTENT_VOLUME_CLAIMS,
+        bed.host_name("PersistentVolumeClaim", "data"),
+        {"status": status},
+        bed.work,
+        subresource="status",
+    )
+
+    async def told() -> bool:
+        virtual = await above(bed, "data")
+        volume = await bed.plane.get(PERSISTENT_VOLUMES, virtual["spec"]["volumeName"])
+        return bool(virtual["status"]["capacity"] == volume["spec"]["capacity"] == {"storage": "3Gi"})
+
+    await until(told, "capacity above")
+    patch = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+    with pytest.raises(ApiError):
+        await bed.plane.patch(PERSISTENT_VOLUME_CLAIMS, "data", patch, bed.space)
+
+
+async def test_item_35_a_pod_finds_its_claim_under_the_host_name(bed: Bed) -> None:
+    await claim(bed, "data")
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    await bed.create(bed.pod("web", volumes=volumes))
+    host = await bed.mirrored("web")
+    await until(lambda: below(bed, "data"), "host claim")
+    assert host["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] == bed.host_name("PersistentVolumeClaim", "data")
+
+
+async def test_item_36_the_end_of_a_claim_ends_volume_and_host_claim(bed: Bed) -> None:
+    await claim(bed, "data")
+    await provision(bed, "data")
+    virtual = await bound(bed, "data")
+    name = virtual["spec"]["volumeName"]
+    await bed.plane.delete(PERSISTENT_VOLUME_CLAIMS, "data", bed.space)
+    # Its protection stands as long as a controller has not seen that no pod uses it.
+    assert (await above(bed, "data"))["metadata"]["deletionTimestamp"]
+    host = await below(bed, "data")
+    assert host is not None
+    assert "deletionTimestamp" not in host["metadata"]
+    await bed.plane.patch(PERSISTENT_VOLUME_CLAIMS, "data", {"metadata": {"finalizers": None}}, bed.space)
+
+    async def deleted() -> bool:
+        found = await below(bed, "data")
+        return found is None or "deletionTimestamp" in found["metadata"]
+
+    await until(deleted, "host claim deleted")
+
+    async def released() -> bool:
+        try:
+            volume = await bed.plane.get(PERSISTENT_VOLUMES, name)
+        except NotFound:
+            return True
+        return volume["status"]["phase"] == "Released" and "deletionTimestamp" in volume["metadata"]
+
+    await until(released, "volume released")
+
+
+async def test_item_36_a_claim_of_the_same_name_never_gets_the_old_data(bed: Bed) -> None:
+    await claim(bed, "data")
+    old = await provision(bed, "data")
+    await bound(bed, "data")
+    await bed.stop()
+    await bed.plane.delete(PERSISTENT_VOLUME_CLAIMS, "data", bed.space)
+    await bed.plane.patch(PERSISTENT_VOLUME_CLAIMS, "data", {"metadata": {"finalizers": None}}, bed.space)
+    new = await claim(bed, "data")
+    await bed.start()
+
+    async def deleting() -> bool:
+        return "deletionTimestamp" in ((await below(bed, "data")) or {"metadata": {}})["metadata"]
+
+    await until(deleting, "old host claim deleting")
+    await bed.host.patch(PERSISTENT_VOLUME_CLAIMS, old["metadata"]["name"], {"metadata": {"finalizers": None}}, bed.work)
+
+    async def fresh() -> bool:
+        found = await below(bed, "data")
+        return found is not None and found["metadata"]["labels"][marks.VIRTUAL_UID] == new["metadata"]["uid"]
+
+    await until(fresh, "host claim of the new one")
+    assert "volumeName" not in ((await below(bed, "data")) or {})["spec"]
+
+
+async def test_item_36_a_tenants_own_volume_is_never_used_nor_touched(bed: Bed) -> None:
+    own = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/etc"}}
+    name = f"own-{bed.tenant}"
+    made = await bed.plane.create(PERSISTENT_VOLUMES, {"metadata": {"name": name}, "spec": own})
+    await claim(bed, "data", volumeName=name)
+
+    async def told() -> bool:
+        return any("volumeName" in each["message"] for each in await bed.events("data"))
+
+    await until(told, "refusal")
+    assert await below(bed, "data") is None
+    assert (await bed.plane.get(PERSISTENT_VOLUMES, name))["metadata"]["uid"] == made["metadata"]["uid"]
