@@ -22,7 +22,7 @@ DEBIAN_PACKAGES := busybox-static ca-certificates conntrack containernetworking-
 VENV_STAMP := $(VENV)/.bulkhead-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-16)
 PACKAGES_STAMP := $(STAMPS)/packages-$(shell echo '$(DEBIAN_PACKAGES)' | sha256sum | cut -c1-16)
 
-.PHONY: help setup packages venv demo down test binaries-for-tests e2e scenarios chaos bench-provision conformance check fmt crds docs clean
+.PHONY: help setup packages venv demo down test binaries-for-tests e2e scenarios simulation chaos bench-provision conformance check fmt crds docs clean
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
@@ -67,7 +67,11 @@ binaries-for-tests: venv
 	@$(PY) -c 'from bulkhead.hostcluster.binaries import ensure; [print("   ", path) for name in ("etcd", "kubernetes") for path in ensure(name).values()]'
 
 test: binaries-for-tests ## the tests that need no root
-	@$(PY) -m pytest -m "not host" $(PYTEST_ARGS)
+	@$(PY) -m pytest -m "not host and not simulation" $(PYTEST_ARGS)
+
+# One hash seed, so that the order of sets, and with it every run, follows from the seed of the run alone.
+simulation: venv ## the syncer in simulation: every crash, thousands of faults, seeded bugs (ten minutes)
+	@PYTHONHASHSEED=0 $(PY) -m pytest tests/simulation $(PYTEST_ARGS)
 
 e2e: setup ## the end-to-end tests and the chaos experiments, on the embedded host (root)
 	@$(PY) -u -m pytest e2e/scenarios -m host -p no:cacheprovider $(PYTEST_ARGS)

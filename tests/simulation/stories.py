@@ -1,0 +1,83 @@
+"""Fixed sequences of what tenant and host do; time passes between the steps whether the syncer keeps up or not."""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+
+from bulkhead.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES
+from tests.simulation.world import World
+
+BEAT = 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a run of a story left behind."""
+
+    calls: int
+    restarts: int
+    seconds: float
+
+
+async def life_of_a_pod(world: World) -> None:
+    """Created with all that it needs, run, changed, deleted from above and from below, replaced by another of its name."""
+    tenant = world.tenant
+    tenant.config("one")
+    tenant.secret("one")
+    tenant.service(80)
+    tenant.pod("web", refers=True, token=True)
+    await world.wait(BEAT)
+    tenant.config("two")
+    tenant.secret("two")
+    tenant.service(81)
+    tenant.label("web", "changed")
+    await world.wait(BEAT)
+    tenant.delete(PODS, "web", grace=5)
+    tenant.pod("db", refers=True)
+    await world.wait(BEAT)
+    tenant.pod("web", gpus=2)
+    for pod in world.on_host.pods():
+        world.on_host.delete(pod)
+    await world.wait(BEAT)
+    tenant.pod("job", token=True)
+    await world.wait(BEAT)
+    for pod in world.on_host.pods():
+        world.on_host.finish(pod, "Succeeded")
+    tenant.pod("last", refers=True, gpus=4)
+    await world.wait(BEAT)
+    tenant.delete(PODS, "job", grace=0)
+    tenant.delete(PODS, "last", grace=0)
+    tenant.pod("last", gpus=1)
+    await world.wait(BEAT)
+    tenant.delete(CONFIG_MAPS, "config")
+    tenant.delete(SECRETS, "secret")
+    tenant.delete(SERVICES, "web")
+    await world.wait(BEAT)
+
+
+async def told(crash_at: tuple[int, str] | None = None, seed: int = 1) -> Told:
+    """The story with one crash, or none, and everything that must hold afterwards."""
+    async with World.open(seed, start=False) as world:
+        await world.start(crash_at)
+        again = asyncio.create_task(_restarted(world))
+        try:
+            await life_of_a_pod(world)
+            calls = len(world.trace)
+            await world.check()
+        finally:
+            again.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await again
+        return Told(calls, world.lives - 1, world.clock.monotonic())
+
+
+async def traced(seed: int = 1) -> list[str]:
+    """Every call of the story, in order."""
+    async with World.open(seed) as world:
+        await life_of_a_pod(world)
+        return list(world.trace)
+
+
+async def _restarted(world: World) -> None:
+    await world.crashed.wait()
+    await world.restart()

@@ -1,0 +1,236 @@
+"""Host, plane, the syncer between them, and everybody else: tenant, scheduler, kubelet, garbage collectors.
+
+    async with World.open(seed) as world:
+        world.tenant.pod("web"); await world.settle(); world.check()
+
+The actors act at once and never fail; what fails is what the syncer is told. `settle` lets them act every half second until
+nothing differs any more, `check` asks the oracle.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import AsyncIterator
+from typing import Any
+
+from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, RESOURCE_QUOTAS, SECRETS, SERVICE_ACCOUNTS, SERVICES
+from syncer.session import Session
+from tests.apiserver.bed import settings_for
+from tests.simulation import wire
+from tests.simulation.actors import HostActors, PlaneActors
+from tests.simulation.api import Api, Refused
+from tests.simulation.faults import Faults
+from tests.simulation.oracle import HOST_USER, PLANE_USER, Oracle
+from tests.simulation.virtualtime import LoopClock
+
+TENANT = "sim"
+SPACE = "space"
+WORK = f"bh-{TENANT}-work"
+# What the design grants: caught up 30 s after the last disturbance; a client that has met trouble waits longer before it asks.
+QUIET_SECONDS = 30.0
+PATIENCE_SECONDS = 150.0
+STILL_SECONDS = 60.0
+_STEP = 0.5
+
+
+class World:
+    """See the module. Belongs to one running loop."""
+
+    def __init__(self, seed: int, **settings: Any) -> None:
+        loop = asyncio.get_running_loop()
+        # What the code under test draws for its pauses must follow from the seed as well.
+        random.seed(seed)
+        self.rng = random.Random(seed)
+        self.settings = settings_for(TENANT, patrolSeconds=60, **settings)
+        self.clock = LoopClock()
+        self.host = Api("host", loop.time)
+        self.plane = Api("plane", loop.time)
+        self.host_faults = Faults(random.Random(seed + 1))
+        self.plane_faults = Faults(random.Random(seed + 2))
+        self.on_host = HostActors(self.host, WORK, TENANT)
+        self.in_plane = PlaneActors(self.plane)
+        self.tenant = Tenant(self.plane)
+        self.oracle = Oracle(self.host, self.plane, self.settings)
+        self.session: Session | None = None
+        self.life: wire.Life | None = None
+        self.lives = 0
+        self.crashed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._prepare()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, seed: int = 0, *, start: bool = True, **settings: Any) -> AsyncIterator["World"]:
+        # What the syncer logs about faults is of no use here, and formatting it costs more than the rest.
+        logging.disable(logging.CRITICAL)
+        world = cls(seed, **settings)
+        try:
+            if start:
+                await world.start()
+            yield world
+        finally:
+            await world.stop()
+            logging.disable(logging.NOTSET)
+
+    def _prepare(self) -> None:
+        for api, names in ((self.host, (f"bh-{TENANT}", WORK)), (self.plane, ("kube-system", "default", SPACE))):
+            for name in names:
+                api.do("POST", NAMESPACES, {"metadata": {"name": name}})
+        for name in ("default", SPACE):
+            self.plane.do("POST", SERVICE_ACCOUNTS, {"metadata": {"name": "default", "namespace": name}})
+        self.host.do(
+            "POST", RESOURCE_QUOTAS,
+            {"metadata": {"name": "tenant-quota", "namespace": WORK}, "spec": {"hard": {"requests.nvidia.com/gpu": "4"}}},
+        )  # fmt: skip
+        for name in ("node-a", "node-b"):
+            self.on_host.add_node(name)
+
+    # -- the syncer's process
+
+    async def start(self, crash_at: tuple[int, str] | None = None) -> None:
+        """A fresh process with empty memory."""
+        self.lives += 1
+        self.crashed = asyncio.Event()
+        self.life = life = wire.Life(random.Random(self.rng.random()), self.crashed.set, crash_at)
+        plane = wire.client(self.plane, self.plane_faults, life, PLANE_USER)
+        host = wire.client(self.host, self.host_faults, life, HOST_USER)
+        self.session = Session(self.settings, plane, host, self.clock)
+        self._task = asyncio.create_task(self.session.run(), name=f"syncer-{self.lives}")
+
+    async def stop(self) -> None:
+        """Kill it: nothing is flushed, nothing more is heard of it."""
+        if self._task is None:
+            return
+        if self.life is not None:
+            self.life.alive = False
+        if self._task.done() and not self._task.cancelled() and self._task.exception() is not None:
+            self.oracle.violate(f"the session ended by itself: {self._task.exception()!r}")
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, Exception):
+            await self._task
+        self._task = None
+
+    async def restart(self, crash_at: tuple[int, str] | None = None) -> None:
+        """Kill and start."""
+        await self.stop()
+        await self.start(crash_at)
+
+    @property
+    def trace(self) -> list[str]:
+        """The calls of the present process that counted."""
+        return [] if self.life is None else self.life.trace
+
+    def quiet(self) -> None:
+        """No more faults, clocks right."""
+        self.host_faults.quiet()
+        self.plane_faults.quiet()
+        self.clock.skew = 0.0
+
+    def relist(self) -> None:
+        """Make both API servers forget their history and their watches: whoever was told nonsense has to list."""
+        for api in (self.host, self.plane):
+            api.store.compact()
+            self.cut(api)
+
+    def cut(self, api: Api) -> None:
+        """Break every watch of one side."""
+        for each in list(api.breaks):
+            each()
+
+    # -- time
+
+    def act(self) -> None:
+        """One round of everybody but the syncer and the tenant."""
+        self.in_plane.step()
+        self.on_host.step()
+
+    async def wait(self, seconds: float, *, act: bool = True) -> None:
+        """Let time pass."""
+        end = self.clock.monotonic() + seconds
+        while self.clock.monotonic() < end:
+            if act:
+                self.act()
+            await asyncio.sleep(min(_STEP, max(1e-3, end - self.clock.monotonic())))
+
+    async def settle(self, seconds: float = QUIET_SECONDS) -> None:
+        """Let everybody act until both sides agree; fails when they do not in time."""
+        end = self.clock.monotonic() + seconds
+        while True:
+            self.act()
+            await asyncio.sleep(_STEP)
+            self.oracle.raise_violations()
+            differences = self.oracle.differences()
+            if not differences:
+                return
+            if self.clock.monotonic() >= end:
+                raise AssertionError(f"not converged within {seconds:g} s of quiet: " + "; ".join(differences[:10]))
+
+    async def check(self, seconds: float = QUIET_SECONDS) -> None:
+        """I1 and its kin after quiet, then I9: a minute without a write."""
+        await self.settle(seconds)
+        # The record of the plane's revision follows the last change within seconds, and events at their own pace.
+        await self.wait(QUIET_SECONDS)
+        before = len(self.trace)
+        await self.wait(STILL_SECONDS)
+        self.oracle.raise_violations()
+        late = [call for call in self.trace[before:] if " GET " not in call]
+        assert not late, f"I9: {len(late)} writes although all is quiet: {late[:5]}"
+        assert not self.oracle.differences()
+
+
+class Tenant:
+    """What a tenant does in its plane."""
+
+    def __init__(self, plane: Api) -> None:
+        self.plane = plane
+
+    def pod(self, name: str, *, gpus: int = 0, refers: bool = False, token: bool = False, labels: Obj | None = None) -> Obj:
+        """Create a pod; `refers`: to ConfigMap `config` and Secret `secret`."""
+        container: Obj = {"name": "main", "image": "busybox:1.36"}
+        if gpus:
+            container["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
+        volumes: list[Obj] = []
+        if refers:
+            container["envFrom"] = [{"secretRef": {"name": "secret"}}]
+            volumes.append({"name": "config", "configMap": {"name": "config"}})
+        if token:
+            sources = [{"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}}]
+            volumes.append({"name": "token", "projected": {"sources": sources}})
+        spec = {"containers": [container], "volumes": volumes, "serviceAccountName": "default"}
+        meta = {"name": name, "namespace": SPACE, "labels": labels or {"app": name}}
+        return self.plane.do("POST", PODS, {"metadata": meta, "spec": spec}, user="tenant")
+
+    def config(self, value: str, name: str = "config") -> Obj:
+        return self._apply(CONFIG_MAPS, name, {"data": {"value": value}})
+
+    def secret(self, value: str, name: str = "secret") -> Obj:
+        from tests.simulation.oracle import secret_text
+
+        return self._apply(SECRETS, name, {"data": {"value": secret_text(value)}})
+
+    def service(self, port: int, name: str = "web") -> Obj:
+        return self._apply(SERVICES, name, {"spec": {"selector": {"app": "web"}, "ports": [{"name": "http", "port": port}]}})
+
+    def _apply(self, r: Any, name: str, content: Obj) -> Obj:
+        body = {"metadata": {"name": name, "namespace": SPACE}} | content
+        held = self.plane.store.get(r, Key(SPACE, name))
+        if held is None:
+            return self.plane.do("POST", r, body, user="tenant")
+        return self.plane.do("PATCH", r, body, user="tenant", content_type="application/merge-patch+json")
+
+    def delete(self, r: Any, name: str, grace: int | None = None) -> bool:
+        """Delete; False when there was nothing."""
+        try:
+            options = {} if grace is None else {"gracePeriodSeconds": grace}
+            self.plane.do("DELETE", r, options, namespace=SPACE, name=name, user="tenant")
+        except Refused:
+            return False
+        return True
+
+    def label(self, name: str, value: str) -> None:
+        """Change a label of a pod."""
+        body = {"metadata": {"name": name, "namespace": SPACE, "labels": {"step": value}}}
+        with contextlib.suppress(Refused):
+            self.plane.do("PATCH", PODS, body, user="tenant", content_type="application/merge-patch+json")
