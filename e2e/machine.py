@@ -18,6 +18,7 @@ from e2e.api import Api
 DATA = Path(os.environ.get("BULKHEAD_DATA_DIR", "/var/lib/bulkhead"))
 KUBECONFIG = DATA / "kubeconfig"
 NODE = "bulkhead-host"
+CONTROL_GROUP = "/bulkhead"
 RESULTS = Path("build/results")
 
 
@@ -89,6 +90,18 @@ def processes_of_pod(pod_uid: str, program: str | None = None) -> list[Process]:
                 continue
             process = process_at(pid)
             if process and process.state not in {"Z", ""} and (program is None or program in process.program.split(" ")[-1]):
+                found.append(process)
+    return found
+
+
+def processes_of_host() -> list[Process]:
+    """Every process of the embedded host: its components, and all containers on its node."""
+    found = []
+    for pid in _pids():
+        with contextlib.suppress(OSError):
+            groups = Path(f"/proc/{pid}/cgroup").read_text()
+            process = process_at(pid) if f":{CONTROL_GROUP}/" in groups else None
+            if process and process.state not in {"Z", ""}:
                 found.append(process)
     return found
 
