@@ -1,0 +1,63 @@
+"""Slurm's compressed lists of host names, unfolded: `a-[0-2,5],b` are a-0, a-1, a-2, a-5 and b. Pure, and bounded.
+
+The text comes from the tenant's slurmctld. A list that is longer than its bound is an error, never a list that ends early: who
+asks which jobs run on a node must not be told "none" because somebody wrote a big number.
+"""
+
+import re
+from collections.abc import Iterator
+
+_PART = re.compile(r"^([^\[\],]*)\[([0-9,\-]+)\]([^\[\],]*)$")
+_SPAN = re.compile(r"^([0-9]{1,9})(?:-([0-9]{1,9}))?$")
+_LONGEST = 65_536
+
+
+class HostListError(ValueError):
+    """A list that is malformed or names too many hosts."""
+
+
+def expand(text: str, limit: int) -> tuple[str, ...]:
+    """The names in a list, in its order."""
+    if not text or text in {"(null)", "None"}:
+        return ()
+    if len(text) > _LONGEST:
+        raise HostListError(f"host list: longer than {_LONGEST} characters")
+    names: list[str] = []
+    for part in _parts(text):
+        for name in _names(part):
+            names.append(name)
+            if len(names) > limit:
+                raise HostListError(f"host list: more than {limit} names")
+    return tuple(names)
+
+
+def _parts(text: str) -> Iterator[str]:
+    depth = start = 0
+    for index, character in enumerate(text):
+        depth += (character == "[") - (character == "]")
+        if depth not in {0, 1}:
+            raise HostListError("host list: brackets do not match")
+        if character == "," and depth == 0:
+            yield text[start:index]
+            start = index + 1
+    if depth:
+        raise HostListError("host list: brackets do not match")
+    yield text[start:]
+
+
+def _names(part: str) -> Iterator[str]:
+    if "[" not in part:
+        if part:
+            yield part
+        return
+    match = _PART.match(part)
+    if match is None:
+        raise HostListError("host list: a part cannot be read")
+    prefix, spans, suffix = match.groups()
+    for span in spans.split(","):
+        ends = _SPAN.match(span)
+        if ends is None:
+            raise HostListError("host list: a span cannot be read")
+        first, last = ends[1], ends[2] or ends[1]
+        for number in range(int(first), int(last) + 1):
+            yield f"{prefix}{number:0{len(first)}d}{suffix}"

@@ -1,0 +1,387 @@
+"""What slurmrestd says, as frozen values: nodes, jobs, counts. Pure; the answers come from the tenant and are hostile input.
+
+    bytes ──> msgspec structs (unknown fields skipped, wrong shapes refused) ──> SlurmNode, SlurmJob ──> SlurmView
+
+Numbers come in Slurm's own form {set, infinite, number}; lists of hosts are compressed and are unfolded only up to a bound. An
+answer that carries errors is a failure, whatever else it holds: nobody may take an empty list for an idle cluster.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from controller.slurm.hostlist import HostListError, expand
+from controller.slurm.spec import REASON_PREFIX
+
+TEXT_LIMIT: Final = 1024
+NODES_LIMIT: Final = 8192
+JOBS_LIMIT: Final = 20_000
+_GPUS: Final = re.compile(r"^gres[/:]gpu(?::([^=:()0-9][^=:()]*))?(?:[=:]([0-9]{1,9}))?(?:\(.*)?$")
+
+BUSY_STATES: Final = frozenset({"ALLOCATED", "MIXED", "COMPLETING", "PLANNED", "BLOCKED"})
+BASE_STATES: Final = ("ALLOCATED", "MIXED", "DOWN", "ERROR", "FUTURE", "IDLE", "UNKNOWN")
+ACTIVE_JOBS: Final = frozenset(
+    {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STAGE_OUT", "SIGNALING", "STOPPED", "RESIZING"}
+)
+
+
+class SlurmAnswerError(ValueError):
+    """An answer that cannot be used; the text says why, and quotes no more than a line of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmNode:
+    """One node record of slurmctld."""
+
+    name: str
+    states: frozenset[str]
+    reason: str = ""
+    cpus: int = 0
+    cpus_used: int = 0
+    memory_mib: int = 0
+    memory_used_mib: int = 0
+    gpus: int = 0
+    gpus_used: int = 0
+    partitions: tuple[str, ...] = ()
+    features: frozenset[str] = frozenset()
+    last_busy: datetime | None = None
+    started: datetime | None = None
+
+    @property
+    def base(self) -> str:
+        """The state without its flags, in Slurm's word."""
+        return next((state for state in BASE_STATES if state in self.states), "UNKNOWN")
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job holds any of it, or may be about to. What is not known counts as busy."""
+        return bool(self.states & BUSY_STATES) or self.cpus_used > 0 or self.base in {"UNKNOWN", "ERROR"}
+
+    @property
+    def draining(self) -> bool:
+        """Whether no new job is put there."""
+        return "DRAIN" in self.states
+
+    @property
+    def responds(self) -> bool:
+        """Whether its slurmd is there."""
+        return "NOT_RESPONDING" not in self.states and self.base not in {"DOWN", "FUTURE", "UNKNOWN"}
+
+    @property
+    def ours(self) -> bool:
+        """Whether the reason it carries is one that the platform wrote."""
+        return self.reason.startswith(REASON_PREFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmJob:
+    """One job record; sizes are what the job asks for, all nodes together unless the name says otherwise."""
+
+    job_id: int
+    states: frozenset[str]
+    reason: str = ""
+    partitions: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    node_count: int = 1
+    cpus: int = 1
+    gpus: int = 0
+    memory_mib: int = 0
+    tasks: int = 1
+    copies: int = 1
+    priority: int = 0
+    features: str = ""
+    exclusive: bool = False
+    held: bool = False
+    requeue: bool = False
+    batch: bool = False
+    submitted: datetime | None = None
+    ends: datetime | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Whether it waits for resources or for something else."""
+        return "PENDING" in self.states and not self.active
+
+    @property
+    def active(self) -> bool:
+        """Whether it holds resources."""
+        return bool(self.states & ACTIVE_JOBS)
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmView:
+    """One consistent look at a cluster. There is no view where a query failed: that is None, and means "nothing is known"."""
+
+    nodes: tuple[SlurmNode, ...] = ()
+    # None: there are more than are worth reading; only the counts are known.
+    jobs: tuple[SlurmJob, ...] | None = ()
+    pending: int = 0
+    running: int = 0
+    _by_name: Mapping[str, SlurmNode] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {node.name: node for node in self.nodes})
+
+    def node(self, name: str) -> SlurmNode | None:
+        """The node of this name."""
+        return self._by_name.get(name)
+
+    def jobs_on(self, node: str) -> tuple[SlurmJob, ...] | None:
+        """The jobs that hold something on a node; None when jobs were not read."""
+        if self.jobs is None:
+            return None
+        return tuple(job for job in self.jobs if job.active and node in job.nodes)
+
+
+# -- the shapes of v0.0.45, as far as they are used
+
+
+class Number(msgspec.Struct, frozen=True, gc=False):
+    """Slurm's number."""
+
+    set: bool = False
+    infinite: bool = False
+    number: float = 0
+
+    @property
+    def value(self) -> int | None:
+        """The number, when there is one."""
+        return int(self.number) if self.set and not self.infinite and abs(self.number) < 2**62 else None
+
+
+NO_NUMBER: Final = Number()
+
+
+class Problem(msgspec.Struct, frozen=True, gc=False):
+    """An entry of `errors`."""
+
+    description: str = ""
+    error: str = ""
+    error_number: int = 0
+    source: str = ""
+
+
+class NodeRecord(msgspec.Struct, frozen=True, gc=False):
+    """An entry of `nodes`."""
+
+    name: str
+    state: list[str] = []
+    reason: str = ""
+    cpus: int = 0
+    alloc_cpus: int = 0
+    real_memory: int = 0
+    alloc_memory: int = 0
+    tres: str = ""
+    tres_used: str = ""
+    gres: str = ""
+    partitions: list[str] = []
+    features: list[str] = []
+    last_busy: Number = NO_NUMBER
+    slurmd_start_time: Number = NO_NUMBER
+
+
+class JobRecord(msgspec.Struct, frozen=True, gc=False):
+    """An entry of `jobs`."""
+
+    job_id: int
+    job_state: list[str] = []
+    state_reason: str = ""
+    partition: str = ""
+    nodes: str = ""
+    node_count: Number = NO_NUMBER
+    cpus: Number = NO_NUMBER
+    tasks: Number = NO_NUMBER
+    tres_req_str: str = ""
+    tres_per_node: str = ""
+    tres_per_task: str = ""
+    memory_per_node: Number = NO_NUMBER
+    memory_per_cpu: Number = NO_NUMBER
+    array_task_string: str = ""
+    array_max_tasks: Number = NO_NUMBER
+    priority: Number = NO_NUMBER
+    features: str = ""
+    shared: list[str] = []
+    hold: bool = False
+    requeue: bool = False
+    batch_flag: bool = False
+    submit_time: Number = NO_NUMBER
+    end_time: Number = NO_NUMBER
+
+
+class NodesAnswer(msgspec.Struct, frozen=True):
+    """GET nodes."""
+
+    nodes: list[NodeRecord]
+    errors: list[Problem] = []
+
+
+class JobsAnswer(msgspec.Struct, frozen=True):
+    """GET jobs."""
+
+    jobs: list[JobRecord]
+    errors: list[Problem] = []
+
+
+class Statistics(msgspec.Struct, frozen=True):
+    """The part of diag that is used."""
+
+    jobs_pending: int = 0
+    jobs_running: int = 0
+
+
+class DiagAnswer(msgspec.Struct, frozen=True):
+    """GET diag."""
+
+    statistics: Statistics
+    errors: list[Problem] = []
+
+
+class PlainAnswer(msgspec.Struct, frozen=True):
+    """Any answer of which only the errors count."""
+
+    errors: list[Problem] = []
+
+
+class RequeueStatus(msgspec.Struct, frozen=True):
+    """One job's part of a requeue's answer."""
+
+    error_code: int = 0
+    error: str = ""
+
+
+class RequeueAnswer(msgspec.Struct, frozen=True):
+    """GET job/{id}/requeue."""
+
+    errors: list[Problem] = []
+    status: list[RequeueStatus] = []
+
+
+def parse_nodes(data: bytes) -> tuple[SlurmNode, ...]:
+    """The node records."""
+    answer = decode(data, NodesAnswer)
+    if len(answer.nodes) > NODES_LIMIT:
+        raise SlurmAnswerError(f"nodes: {len(answer.nodes)} records, more than {NODES_LIMIT}")
+    return tuple(_node(record) for record in answer.nodes)
+
+
+def parse_jobs(data: bytes) -> tuple[SlurmJob, ...]:
+    """The job records."""
+    answer = decode(data, JobsAnswer)
+    if len(answer.jobs) > JOBS_LIMIT:
+        raise SlurmAnswerError(f"jobs: {len(answer.jobs)} records, more than {JOBS_LIMIT}")
+    try:
+        return tuple(_job(record) for record in answer.jobs)
+    except HostListError as error:
+        raise SlurmAnswerError(f"jobs: {error}") from error
+
+
+def parse_diag(data: bytes) -> tuple[int, int]:
+    """How many jobs are pending and running."""
+    found = decode(data, DiagAnswer).statistics
+    return max(0, found.jobs_pending), max(0, found.jobs_running)
+
+
+def decode(data: bytes, shape: type[Any]) -> Any:
+    """An answer of this shape without errors."""
+    try:
+        answer = msgspec.json.decode(data, type=shape)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise SlurmAnswerError(f"not an answer of slurmrestd: {str(error)[:200]}") from error
+    if answer.errors:
+        raise SlurmAnswerError(told(answer.errors))
+    return answer
+
+
+def told(errors: Iterable[Problem]) -> str:
+    """Slurm's errors in one line."""
+    texts = [each.error or each.description or f"error {each.error_number}" for each in errors]
+    return line("; ".join(texts[:3]), 300)
+
+
+def line(text: str, limit: int = TEXT_LIMIT) -> str:
+    """A tenant's text as one printable line of bounded length."""
+    flat = "".join(character if character.isprintable() else " " for character in text[: limit + 1])
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def gpus_in(tres: str) -> int:
+    """How many GPUs a TRES text names: `cpu=8,gres/gpu=4,gres/gpu:h100=4` are four, not eight."""
+    found = [match for entry in tres[: 4 * TEXT_LIMIT].split(",")[:256] if (match := _GPUS.match(entry))]
+    plain = [match for match in found if match[1] is None]
+    return sum(int(match[2] or 1) for match in plain or found)
+
+
+def _node(record: NodeRecord) -> SlurmNode:
+    return SlurmNode(
+        name=line(record.name, 255),
+        states=frozenset(state.upper()[:64] for state in record.state[:64]),
+        reason=line(record.reason),
+        cpus=max(0, record.cpus),
+        cpus_used=max(0, record.alloc_cpus),
+        memory_mib=max(0, record.real_memory),
+        memory_used_mib=max(0, record.alloc_memory),
+        gpus=gpus_in(record.tres),
+        gpus_used=gpus_in(record.tres_used),
+        partitions=tuple(line(name, 64) for name in record.partitions[:256]),
+        features=frozenset(line(name, 128) for name in record.features[:256]),
+        last_busy=_moment(record.last_busy),
+        started=_moment(record.slurmd_start_time),
+    )
+
+
+def _job(record: JobRecord) -> SlurmJob:
+    cpus, nodes = record.cpus.value or 1, max(1, record.node_count.value or 1)
+    return SlurmJob(
+        job_id=record.job_id,
+        states=frozenset(state.upper()[:64] for state in record.job_state[:16]),
+        reason=line(record.state_reason, 128),
+        partitions=tuple(part for part in line(record.partition).split(",") if part),
+        nodes=expand(record.nodes, NODES_LIMIT),
+        node_count=nodes,
+        cpus=max(1, cpus),
+        gpus=gpus_in(record.tres_req_str) or nodes * gpus_in(_prefixed(record.tres_per_node)),
+        memory_mib=_memory(record, cpus, nodes),
+        tasks=max(1, record.tasks.value or 1),
+        copies=_copies(record),
+        priority=record.priority.value or 0,
+        features=line(record.features, 512),
+        exclusive=any(each.lower() in {"none", "user", "mcs", "topo"} for each in record.shared[:8]),
+        held=record.hold,
+        requeue=record.requeue,
+        batch=record.batch_flag,
+        submitted=_moment(record.submit_time),
+        ends=_moment(record.end_time),
+    )
+
+
+def _prefixed(text: str) -> str:
+    """`gpu:2` and `gres:gpu:2` are the same in what users write."""
+    return ",".join(part if part.startswith("gres") else f"gres/{part}" for part in text.split(",")[:16])
+
+
+def _memory(record: JobRecord, cpus: int, nodes: int) -> int:
+    per_node, per_cpu = record.memory_per_node.value, record.memory_per_cpu.value
+    if per_node:
+        return per_node * nodes
+    return (per_cpu or 0) * cpus
+
+
+def _copies(record: JobRecord) -> int:
+    """How many tasks of a job array still wait under this record; at most as many as may run at once."""
+    if "PENDING" not in record.job_state or not record.array_task_string:
+        return 1
+    spans, _, _ = record.array_task_string.partition("%")
+    waiting = len(expand(f"x[{spans}]", JOBS_LIMIT)) if "..." not in spans else JOBS_LIMIT
+    most = record.array_max_tasks.value or 0
+    return max(1, min(waiting, most) if most > 0 else waiting)
+
+
+def _moment(number: Number) -> datetime | None:
+    seconds = number.value
+    if not seconds or not 0 < seconds < 2**33:
+        return None
+    return datetime.fromtimestamp(seconds, UTC)
