@@ -13,7 +13,7 @@ from pathlib import Path
 import bulkhead
 from bulkhead.hostcluster import binaries
 from bulkhead.hostcluster.component import Progress
-from bulkhead.hostcluster.images import python_root
+from bulkhead.hostcluster.images import python_root, slurm_root
 from bulkhead.hostcluster.images.layercache import cached_layer, drop_older, drop_unused_blobs, file_key, key_of
 from bulkhead.hostcluster.images.oci import Entry, ImageSpec, Layer, image_key, write_image
 from bulkhead.hostcluster.images.pause import pause_entries
@@ -25,6 +25,8 @@ ETCD = "docker.io/bulkhead/etcd:v3.6.16"
 COREDNS = "docker.io/bulkhead/coredns:v1.15.0"
 PAUSE = "registry.k8s.io/pause:3.10"
 BUSYBOX = "docker.io/library/busybox:1.36"
+SLURM = f"docker.io/bulkhead/slurm:{slurm_root.SLURM_VERSION}"
+MARIADB = f"docker.io/bulkhead/mariadb:{slurm_root.MARIADB_VERSION}"
 
 PROJECT = Path(bulkhead.__file__).resolve().parent.parent
 
@@ -145,6 +147,34 @@ def bulkhead_image(shop: Workshop) -> ImageSpec:
     return ImageSpec(BULKHEAD, layers, command=("python3",), environment=environment, working_dir=f"/{python_root.APP}")
 
 
+def _debian_image(shop: Workshop, name: str, wanted: slurm_root.DebianTree, *, entrypoint: str) -> ImageSpec:
+    """Debian's packages in one layer, our own files in another; containers start as root and step down by themselves."""
+    tree = slurm_root.debian_tree(shop.cache, wanted)
+    own = slurm_root.own_files(shop.project, wanted.name)
+    layers = (
+        cached_layer(
+            shop.cache, f"{wanted.name}-debian", key_of((tree.name, wanted.unneeded.pattern)),
+            lambda: [*_skeleton(), *slurm_root.tree_layer(tree, wanted)],
+        ),
+        cached_layer(
+            shop.cache, f"{wanted.name}-own", slurm_root.own_key(shop.project, wanted.name),
+            lambda: python_root.tree_entries(own),
+        ),
+    )  # fmt: skip
+    environment = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin", "LANG": "C.UTF-8"}
+    return ImageSpec(name, layers, entrypoint=(entrypoint,), user="0:0", environment=environment)
+
+
+def slurm(shop: Workshop) -> ImageSpec:
+    """Every daemon of a tenant's Slurm, and what its users find on login nodes and workers."""
+    return _debian_image(shop, SLURM, slurm_root.SLURM_TREE, entrypoint="/usr/local/sbin/slurm-entrypoint")
+
+
+def mariadb(shop: Workshop) -> ImageSpec:
+    """The database behind Slurm's accounting."""
+    return _debian_image(shop, MARIADB, slurm_root.MARIADB_TREE, entrypoint="/usr/local/sbin/mariadb-entrypoint")
+
+
 RECIPES: Mapping[str, Callable[[Workshop], ImageSpec]] = {
     PAUSE: pause,
     BUSYBOX: busybox,
@@ -153,6 +183,9 @@ RECIPES: Mapping[str, Callable[[Workshop], ImageSpec]] = {
     COREDNS: coredns,
     BULKHEAD: bulkhead_image,
 }
+
+# Made only when somebody wants Slurm: they are large, and their packages are fetched from Debian.
+SLURM_RECIPES: Mapping[str, Callable[[Workshop], ImageSpec]] = {SLURM: slurm, MARIADB: mariadb}
 
 
 def image_file(shop: Workshop, spec: ImageSpec) -> Path:
@@ -173,11 +206,12 @@ def ensure_images(
     *,
     find_binaries: FindBinaries = binaries.ensure,
     project: Path = PROJECT,
+    recipes: Mapping[str, Callable[[Workshop], ImageSpec]] = RECIPES,
 ) -> list[Path]:
     """Every image as a tar that `ctr images import` reads; builds only what changed."""
     shop = Workshop(cache_dir / "images", find_binaries, project)
     made = []
-    for name, recipe in RECIPES.items():
+    for name, recipe in recipes.items():
         report.detail(f"image {name}")
         started = time.monotonic()
         made.append(image_file(shop, recipe(shop)))

@@ -55,7 +55,7 @@ def run(what: str, command: list[str], *, environment: dict[str, str] | None = N
     return done.stdout
 
 
-def _make_tree(target: Path, fill: Callable[[Path], None]) -> Path:
+def make_tree(target: Path, fill: Callable[[Path], None]) -> Path:
     """A folder that exists only when it is complete."""
     if target.is_dir():
         return target
@@ -79,7 +79,7 @@ def debian_root(cache: Path) -> Path:
         run("Debian root file system", command)
         _compile(tree, tree / "usr/lib/python3.11", "/usr/lib/python3.11")
 
-    return _make_tree(cache / "trees" / f"debian-{root_key()}", fill)
+    return make_tree(cache / "trees" / f"debian-{root_key()}", fill)
 
 
 def root_key() -> str:
@@ -137,7 +137,7 @@ def site_packages(cache: Path, lock: Path, root: Path) -> Path:
         run("Python packages", [*command, f"--target={tree}", "-r", str(wanted)], environment=dict(os.environ))
         _compile(root, tree, f"/{SITE}")
 
-    return _make_tree(cache / "trees" / f"site-{key_of((requirements, root_key()))}", fill)
+    return make_tree(cache / "trees" / f"site-{key_of((requirements, root_key()))}", fill)
 
 
 def own_sources(project: Path) -> list[Path]:
@@ -162,7 +162,7 @@ def own_tree(cache: Path, project: Path, root: Path) -> Path:
             shutil.copyfile(path, target)
         _compile(root, tree, f"/{APP}")
 
-    return _make_tree(cache / "trees" / f"own-{tree_key(project, sources)}", fill)
+    return make_tree(cache / "trees" / f"own-{tree_key(project, sources)}", fill)
 
 
 def tree_entries(tree: Path, prefix: str = "", *, drop: re.Pattern[str] | None = None) -> Iterator[Entry]:
