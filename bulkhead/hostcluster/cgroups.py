@@ -13,6 +13,8 @@ from pathlib import Path
 from bulkhead.hostcluster.component import CGROUP
 
 _MOUNTS = Path("/proc/self/mounts")
+# The host's components share the CPUs with every pod of every tenant, and go first when these are short (v1, v2).
+_SYSTEM_WEIGHT = {"cpu.shares": "16384", "cpu.weight": "1600"}
 
 
 def hierarchies() -> list[Path]:
@@ -53,6 +55,9 @@ def create() -> None:
         if (own / "cgroup.subtree_control").exists():
             for controller in ("cpu", "memory", "pids", "cpuset", "io"):
                 _quiet_write(own / "cgroup.subtree_control", f"+{controller}")
+        for name, weight in _SYSTEM_WEIGHT.items():
+            if (own / "system" / name).exists():
+                _quiet_write(own / "system" / name, weight)
 
 
 def join() -> None:

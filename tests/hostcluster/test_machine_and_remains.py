@@ -124,6 +124,16 @@ def test_groups_are_made_emptied_and_removed(tmp_path: Path, monkeypatch: pytest
     assert list(cgroups.groups()) == []
 
 
+def test_the_hosts_components_go_before_the_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroups, "hierarchies", lambda: [tmp_path])
+    shares = tmp_path / "bulkhead" / "system" / "cpu.shares"
+    shares.parent.mkdir(parents=True)
+    shares.write_text("1024")
+    cgroups.create()
+    assert int(shares.read_text()) > 1024
+    assert not (shares.parent / "cpu.weight").exists()
+
+
 def test_missing_packages_are_those_that_are_not_installed(tmp_path: Path) -> None:
     status = tmp_path / "status"
     status.write_text(
