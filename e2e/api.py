@@ -248,6 +248,10 @@ class Api:
         finally:
             connection.close()
 
+    def connect(self, *, timeout: float) -> http.client.HTTPSConnection:
+        """A connection of its own, with the client certificate, for what this class does not speak."""
+        return self._open(timeout=timeout)
+
     def collection_version(self, kind: str, namespace: str | None = None) -> str:
         page = self._object(self.request("GET", path_of(kind, namespace), query={"limit": "1"}))
         return str(page["metadata"]["resourceVersion"])

@@ -1,0 +1,105 @@
+"""Fixtures: two Slurm tenants and a Kubernetes tenant with GPU work on the same node, for as long as the run."""
+
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e import tenants, workloads
+from e2e.api import Api, Obj
+from e2e.scenarios.conftest import host, pytest_runtest_makereport
+from e2e.slurm import clusters, images, jobs
+from e2e.slurm.clusters import ALICE, Cluster, node_set
+from e2e.tenants import Tenant
+
+__all__ = ["host", "pytest_runtest_makereport"]
+
+HERE = Path(__file__).parent
+KEYS = Path("build/e2e/ssh")
+GPUS = 2  # of the one GPU worker of `red`; the node has more
+RED = "e2e-slurm-red"
+BLUE = "e2e-slurm-blue"
+GREEN = "e2e-slurm-green"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests here need the host, and the first of them waits for the clusters."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.host)
+            item.add_marker(pytest.mark.timeout(600, func_only=True))
+
+
+@pytest.fixture(scope="session")
+def slurm_host(host: Api) -> Api:
+    """The host with the Slurm images."""
+    images.ensure(lambda text: print(text, flush=True))
+    return host
+
+
+@pytest.fixture(scope="session")
+def ssh_key() -> Path:
+    """A key pair of alice's; the public half is in the Tenant."""
+    KEYS.mkdir(parents=True, exist_ok=True)
+    path = KEYS / "alice"
+    if not path.exists():
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "alice", "-f", str(path)], check=True, timeout=30)
+    return path
+
+
+@pytest.fixture(scope="session")
+def red(slurm_host: Api, ssh_key: Path) -> Iterator[Cluster]:
+    """Two CPU workers and a GPU worker, with accounting."""
+    public = ssh_key.with_suffix(".pub").read_text().strip()
+    spec = clusters.slurm(
+        node_set("cpu", replicas=2),
+        node_set("gpu", gpus=GPUS, gpuType="h100"),
+        accounting=True,
+        keys={ALICE: public},
+    )
+    yield from _standing(slurm_host, RED, spec)
+
+
+@pytest.fixture(scope="session")
+def blue(slurm_host: Api) -> Iterator[Cluster]:
+    """One GPU worker, no accounting."""
+    yield from _standing(slurm_host, BLUE, clusters.slurm(node_set("gpu", gpus=1, gpuType="h100")))
+
+
+@pytest.fixture(scope="session")
+def green(slurm_host: Api) -> Iterator[Tenant]:
+    """A Kubernetes tenant with a GPU pod on the same node."""
+    tenants.remove(slurm_host, GREEN)
+    tenant = tenants.create(slurm_host, GREEN, gpus=1)
+    tenant.api.create(workloads.pod("train", workloads.pod_spec(gpus=1)))
+    workloads.wait_running(tenant.api, "train")
+    yield tenant
+    slurm_host.delete("Tenant", GREEN)
+
+
+def _standing(host: Api, name: str, spec: Obj) -> Iterator[Cluster]:
+    tenants.remove(host, name)
+    cluster = clusters.create(host, name, spec, note=lambda text: print(f"    {name}: {text[:200]}", flush=True))
+    sets = spec["nodeSets"]
+    expected = [f"{item['name']}-{number}" for item in sets for number in range(item.get("replicas", 0))]
+    clusters.wait_nodes(cluster, *expected)
+    yield cluster
+    host.delete("Tenant", name)
+
+
+@pytest.fixture
+def quiet(red: Cluster) -> Cluster:
+    """`red` without a job, its nodes idle."""
+    jobs.cancel_all(red)
+    clusters.wait_nodes(red, "cpu-0", "cpu-1", "gpu-0")
+    return red
+
+
+@pytest.fixture
+def fresh_name(slurm_host: Api) -> Iterator[str]:
+    """The name of a tenant that a test creates itself; whatever it left is removed."""
+    name = f"e2e-slurm-{uuid.uuid4().hex[:6]}"
+    yield name
+    tenants.remove(slurm_host, name)

@@ -1,0 +1,87 @@
+"""The home directory that all nodes share, and the way in by ssh."""
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bulkhead.cli.slurm import NAMESPACE
+from e2e import commands, workloads
+from e2e.poll import until
+from e2e.slurm import faults, jobs
+from e2e.slurm.clusters import BOB, Cluster
+
+PORT = 22022
+
+
+def test_every_node_shares_the_home(quiet: Cluster) -> None:
+    mark = str(time.time_ns())
+    quiet.shell(f"echo {mark} > shared")
+    seen = quiet.run("srun", "-N", "2", "cat", "shared").out.split()
+    assert seen == [mark, mark]
+    quiet.run("srun", "-p", "gpu", "sh", "-c", "echo from-gpu-node >> shared")
+    assert quiet.shell("tail -n 1 shared").out.strip() == "from-gpu-node"
+
+
+def test_homes_are_private(red: Cluster) -> None:
+    red.shell("echo secret > mine; chmod 600 mine")
+    assert red.shell("cat ~alice/mine", user=BOB, check=False).code != 0
+
+
+def test_the_home_survives_its_pods(quiet: Cluster) -> None:
+    mark = str(time.time_ns())
+    quiet.shell(f"echo {mark} > kept")
+    before = quiet.pod("login-0")["metadata"]["uid"]
+    quiet.api.delete("Pod", "login-0", NAMESPACE)
+
+    def renewed() -> None:
+        pod = quiet.pod("login-0")
+        workloads.expect(pod["metadata"]["uid"] != before and workloads.pod_ready(pod), workloads.describe(pod))
+
+    until("a new login pod", renewed, seconds=120)
+    assert quiet.shell("cat kept").out.strip() == mark
+
+
+def test_ssh_with_the_key_from_the_tenant(red: Cluster, ssh_key: Path) -> None:
+    with forwarded(red):
+        assert ssh(ssh_key, "alice", "whoami && squeue -h && srun hostname").out.split()[0] == "alice"
+        number = ssh(ssh_key, "alice", "sbatch --parsable --wrap 'true'").out.strip()
+        jobs.wait(red, int(number))
+        assert ssh(ssh_key, BOB, "true", check=False).code == 255, "alice's key is not bob's"
+        assert ssh(ssh_key, "root", "true", check=False).code == 255
+        assert ssh(Path("/dev/null"), "alice", "true", check=False).code == 255
+
+
+def test_the_host_key_of_the_login_node_stays(red: Cluster) -> None:
+    def key() -> str:
+        return red.inside("login-0", "cat /etc/ssh-host/*.pub /etc/slurm-ssh-mount/*.pub /run/sshd/*.pub 2>/dev/null; true").out
+
+    stored = red.api.get("Secret", "slurm-ssh-host-keys", NAMESPACE)
+    before = key()
+    faults.wait_ready_again(red, "login-0")
+    assert stored["data"] == red.api.get("Secret", "slurm-ssh-host-keys", NAMESPACE)["data"]
+    assert key() == before
+
+
+@contextmanager
+def forwarded(cluster: Cluster) -> Iterator[None]:
+    """Port 22 of the login Service on a port of this machine, through the tenant's API."""
+    command = [commands.tool("kubernetes", "kubectl"), f"--kubeconfig={cluster.tenant.kubeconfig}", "-n", NAMESPACE]
+    command += ["port-forward", "service/login", f"{PORT}:22"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert "Forwarding from" in line, line
+            yield
+        finally:
+            process.terminate()
+            process.wait(timeout=10)
+
+
+def ssh(key: Path, user: str, line: str, *, check: bool = True) -> commands.Outcome:
+    options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "IdentitiesOnly=yes"]
+    options += ["LogLevel=ERROR", "ConnectTimeout=10"]
+    flags = [word for option in options for word in ("-o", option)]
+    return commands.run(["ssh", *flags, "-i", str(key), "-p", str(PORT), f"{user}@127.0.0.1", line], seconds=60, check=check)

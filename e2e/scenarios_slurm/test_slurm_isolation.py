@@ -1,0 +1,83 @@
+"""Two Slurm tenants know nothing of each other: keys, tokens and ports. Every refusal has a positive control."""
+
+import base64
+
+from bulkhead.cli.slurm import NAMESPACE
+from e2e.api import Api
+from e2e.slurm import rest
+from e2e.slurm.clusters import Cluster
+from e2e.tenants import Tenant
+
+PORTS = {"slurmctld-0": 6817, "slurmrestd": 6820, "login-0": 22, "gpu-0": 6818}
+
+
+def address(cluster: Cluster, prefix: str) -> str:
+    pods = [pod for pod in cluster.api.list("Pod", NAMESPACE) if pod["metadata"]["name"].startswith(prefix)]
+    return str(pods[0]["status"]["podIP"])
+
+
+def opens(cluster: Cluster, host: str, port: int) -> bool:
+    return cluster.shell(f"timeout 3 bash -c 'exec 3<>/dev/tcp/{host}/{port}'", check=False).code == 0
+
+
+def test_no_port_of_one_tenant_is_reached_from_another(red: Cluster, blue: Cluster) -> None:
+    for prefix, port in PORTS.items():
+        found = address(blue, prefix)
+        assert opens(blue, found, port), f"blue itself does not reach {prefix}:{port}"
+        assert not opens(red, found, port), f"red reaches blue's {prefix}:{port}"
+    for name in ("slurmctld", "slurmrestd", "login"):
+        service = blue.api.get("Service", name, NAMESPACE)["spec"]["clusterIP"]
+        if service != "None":
+            assert not opens(red, service, PORTS.get(name, PORTS.get(f"{name}-0", 0)))
+
+
+def test_a_kubernetes_tenant_does_not_reach_slurm(red: Cluster, green: Tenant) -> None:
+    from e2e.commands import kubectl  # noqa: PLC0415
+
+    found = address(red, "slurmctld-0")
+    assert opens(red, found, 6817)
+    probe = ("exec", "train", "--", "sh", "-c", f"nc -w 2 {found} 6817 </dev/null")
+    assert kubectl(green.kubeconfig, *probe, check=False).code != 0
+
+
+def test_keys_of_one_tenant_are_not_those_of_another(host: Api, red: Cluster, blue: Cluster) -> None:
+    kept = [cluster.api.get("Secret", "slurm-keys", NAMESPACE)["data"] for cluster in (red, blue)]
+    assert set(kept[0]) == set(kept[1])
+    for name in kept[0]:
+        assert kept[0][name] != kept[1][name], name
+    everywhere = [
+        item["metadata"]["namespace"]
+        for item in host.list("Secret")
+        if set(kept[0].values()) & set((item.get("data") or {}).values())
+    ]
+    assert set(everywhere) <= {red.tenant.plane, red.tenant.work}
+
+
+def test_a_client_with_the_keys_of_another_tenant_is_refused(red: Cluster, blue: Cluster) -> None:
+    """Blue's signing key in a client of red: what the network hides, the daemons refuse as well."""
+    jwks = blue.api.get("Secret", "slurm-keys", NAMESPACE)["data"]["slurm.jwks"]
+    assert red.inside("login-0", "scontrol ping").out.count("UP") >= 1
+    script = f"""
+        umask 077; d=$(mktemp -d); echo {jwks} | base64 -d > $d/slurm.jwks; chown 401 $d $d/slurm.jwks
+        cp -r /run/slurm/conf $d/conf 2>/dev/null || cp -rL /etc/slurm $d/conf
+        export SLURM_CONF=$d/conf/slurm.conf SLURM_SACK_JWKS=$d/slurm.jwks SLURM_SACK_SOCKET=/nonexistent
+        timeout 20 scontrol ping; code=$?; rm -rf $d; exit $code
+    """
+    other = red.inside("login-0", script, check=False)
+    assert "UP" not in other.out or other.code != 0, other.text
+
+
+def test_a_token_of_one_tenant_opens_no_other(red: Cluster, blue: Cluster) -> None:
+    for own, other in ((red, blue), (blue, red)):
+        token = rest.token(own, "alice")
+        assert rest.slurm(own, "/jobs/", token).status == 200
+        assert rest.slurm(other, "/jobs/", token).status == 401
+
+
+def test_what_users_can_read_holds_no_key(red: Cluster) -> None:
+    values = [base64.b64decode(value) for value in red.api.get("Secret", "slurm-keys", NAMESPACE)["data"].values()]
+    assert values
+    listed = red.shell("ls -l /run/keys/ /etc/slurm-keys-mount/; cat /run/keys/* /etc/slurm-keys-mount/*", check=False)
+    assert listed.code != 0
+    for value in values:
+        assert value.decode("utf-8", "replace").strip() not in listed.out

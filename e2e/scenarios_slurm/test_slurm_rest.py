@@ -1,0 +1,87 @@
+"""slurmrestd: tokens are issued, expire, and end with the key; its OpenAPI is there; each user is who the token says."""
+
+import time
+
+from e2e.api import Api
+from e2e.poll import until
+from e2e.slurm import jobs, rest
+from e2e.slurm.clusters import BOB, Cluster
+from e2e.workloads import expect
+
+
+def test_a_token_opens_the_api_as_its_user(red: Cluster) -> None:
+    answer = rest.slurm(red, "/ping/", rest.token(red, "alice"))
+    assert answer.status == 200
+    assert answer.body["pings"][0]["responding"] is True
+    body = {"job": {"name": "by-rest", "current_working_directory": "/home/bob", "environment": ["PATH=/bin:/usr/bin"]}}
+    body["script"] = "#!/bin/sh\nid -un\n"  # type: ignore[assignment]
+    made = rest.slurm(red, "/job/submit", rest.token(red, BOB), method="POST", body=body)
+    assert made.status == 200, made.body
+    number = int(made.body["job_id"])
+    jobs.wait(red, number)
+    assert red.shell(f"cat slurm-{number}.out", user=BOB).out == "bob\n"
+
+
+def test_without_a_good_token_nothing_is_told(red: Cluster, blue: Cluster) -> None:
+    good = rest.token(red, "alice")
+    assert rest.slurm(red, "/jobs/", good).status == 200
+    forged = good[:-6] + ("AAAAAA" if good[-6:] != "AAAAAA" else "BBBBBB")
+    for bearer in (None, "", "nonsense", forged, rest.token(blue, "alice")):
+        assert rest.slurm(red, "/jobs/", bearer).status == 401, bearer
+
+
+def test_a_user_does_not_become_another_by_a_header(red: Cluster) -> None:
+    """Tokens speak for their own user; only Slurm's administrators may name another."""
+    number = jobs.submit(red, "sleep 100", "--hold")
+    mine = rest.slurm(red, f"/job/{number}", rest.token(red, BOB), method="DELETE", user="alice")
+    assert mine.status != 200 or mine.body.get("errors"), mine.body
+    found = jobs.look(red, number)
+    assert found is not None
+    assert found.state == "PENDING"
+    red.run("scancel", str(number))
+
+
+def test_a_token_expires(red: Cluster) -> None:
+    short = rest.token(red, "alice", lifetime="3s")
+    assert rest.slurm(red, "/ping/", short).status == 200
+    until("the token to expire", lambda: _refused(red, short), seconds=90)
+    assert rest.slurm(red, "/ping/", rest.token(red, "alice")).status == 200
+
+
+def test_the_openapi_document_is_served(red: Cluster) -> None:
+    bearer = rest.token(red, "alice")
+    answer = rest.call(red.api, "/openapi/v3", bearer)
+    assert answer.status == 200
+    assert answer.body["openapi"].startswith("3.")
+    assert f"/slurm/{rest.VERSION}/jobs/" in answer.body["paths"]
+    assert f"/slurmdb/{rest.VERSION}/accounts/" in answer.body["paths"]
+
+
+def test_the_api_answers_inside_the_tenant_by_its_service(red: Cluster) -> None:
+    bearer = rest.token(red, "alice")
+    line = f"curl -fsS -m 10 -H X-SLURM-USER-TOKEN:{bearer} http://slurmrestd:6820/slurm/{rest.VERSION}/ping/"
+    assert '"responding"' in red.shell(line).out
+
+
+def test_rotating_the_keys_revokes_tokens_and_loses_no_job(blue: Cluster, host: Api) -> None:
+    number = jobs.submit(blue, "sleep 45; echo survived")
+    jobs.wait(blue, number, "RUNNING")
+    old = rest.token(blue, "alice")
+    assert rest.slurm(blue, "/ping/", old).status == 200
+    stamp = str(int(time.time()))
+    host.patch("Tenant", blue.name, {"metadata": {"annotations": {"bulkhead.dev/rotate-keys": stamp}}})
+    until("the former token to be refused", lambda: _refused(blue, old), seconds=180, interval=2)
+    until("a new token to be accepted", lambda: _accepted(blue), seconds=180, interval=2)
+    jobs.wait(blue, number, seconds=120)
+    assert jobs.output(blue, number) == "survived\n"
+    assert blue.run("srun", "hostname").out.strip() == "gpu-0"
+
+
+def _refused(cluster: Cluster, bearer: str) -> None:
+    status = rest.slurm(cluster, "/ping/", bearer).status
+    expect(status == 401, f"status {status}")
+
+
+def _accepted(cluster: Cluster) -> None:
+    status = rest.slurm(cluster, "/ping/", rest.token(cluster, "alice")).status
+    expect(status == 200, f"status {status}")

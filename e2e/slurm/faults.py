@@ -1,0 +1,96 @@
+"""Faults of a Slurm tenant, made from outside: a daemon killed, a pod deleted, a program of the plane that stands still.
+
+Processes are found through the control group of the host pod that mirrors a pod, so nothing is asked of the tenant. Each fault
+proves that it happened. `Door` runs commands in a login node through the host, for the time in which the plane's API is away.
+"""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bulkhead.api import names
+from bulkhead.cli.slurm import NAMESPACE, inside
+from e2e import commands, machine, workloads
+from e2e.api import Api, Obj, UnreachableError
+from e2e.chaos.faults import kill
+from e2e.commands import Outcome
+from e2e.poll import NotYetError, until
+from e2e.slurm.clusters import ALICE, Cluster
+
+
+def kill_daemon(host: Api, cluster: Cluster, pod: str, program: str) -> None:
+    """SIGKILL to a daemon in a pod; returns when its process is gone and a new one runs."""
+    uid = mirror(host, cluster, pod)["metadata"]["uid"]
+    before = machine.processes_of_pod(uid, program)
+    proven, text = kill(before, f"{program} of {cluster.name}")
+    assert proven, text
+
+    def back() -> None:
+        now = {process.pid for process in machine.processes_of_pod(uid, program)}
+        workloads.expect(bool(now - {process.pid for process in before}), f"{program} has not started again")
+
+    until(f"{program} of {cluster.name} to run again", back, seconds=90)
+
+
+def wait_ready_again(cluster: Cluster, pod: str, *, seconds: float = 120.0) -> Obj:
+    """Wait until a pod of the cluster is ready."""
+    return workloads.wait_running(cluster.api, pod, namespace=NAMESPACE, seconds=seconds)
+
+
+def mirror(host: Api, cluster: Cluster, pod: str) -> Obj:
+    """The host pod behind a pod of the cluster."""
+    return workloads.host_pod_of(host, cluster.pod(pod), cluster.tenant.work)
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A login node through the host's API alone."""
+
+    namespace: str
+    pod: str
+
+    @classmethod
+    def of(cls, host: Api, cluster: Cluster) -> "Door":
+        return cls(cluster.tenant.work, mirror(host, cluster, "login-0")["metadata"]["name"])
+
+    def run(self, *words: str, user: str = ALICE, given: str = "", check: bool = True, seconds: float = 60.0) -> Outcome:
+        exec_ = ("-n", self.namespace, "exec", "-i", self.pod, "-c", "login", "--", *inside(user, words))
+        return commands.kubectl(machine.KUBECONFIG, *exec_, given=given, check=check, seconds=seconds)
+
+
+@contextlib.contextmanager
+def frozen_api(host: Api, cluster: Cluster) -> Iterator[None]:
+    """The plane's API server stands still, however often it is restarted, until the block ends."""
+    uid = host.get("Pod", "plane-0", names.plane_namespace(cluster.name))["metadata"]["uid"]
+    over = threading.Event()
+
+    def freeze() -> None:
+        while not over.is_set():
+            _send(uid, signal.SIGSTOP)
+            over.wait(0.3)
+
+    thread = threading.Thread(target=freeze, name="freeze", daemon=True)
+    thread.start()
+    try:
+        until("the plane's API to be silent", lambda: _silent(cluster), seconds=30)
+        yield
+        _silent(cluster)
+    finally:
+        over.set()
+        thread.join(timeout=10)
+        _send(uid, signal.SIGCONT)
+
+
+def _send(uid: str, number: signal.Signals) -> None:
+    for process in machine.processes_of_pod(uid, "kube-apiserver"):
+        process.send(number)
+
+
+def _silent(cluster: Cluster) -> None:
+    try:
+        cluster.api.request("GET", "/version", timeout=2)
+    except UnreachableError:
+        return
+    raise NotYetError("it still answers")
