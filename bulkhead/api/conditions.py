@@ -35,6 +35,7 @@ class ConditionType(_Explained):
     PLANE_READY = "PlaneReady", "The tenant's API server answers and its bootstrap objects are there."
     SYNCER_READY = "SyncerReady", "The syncer and the tenant's DNS run and report themselves ready."
     QUOTA_APPLIED = "QuotaApplied", "The host enforces the quota that the spec asks for."
+    SLURM_READY = "SlurmReady", "The tenant's Slurm cluster runs and answers; only where the spec asks for one."
 
 
 class Reason(_Explained):
@@ -50,6 +51,7 @@ class Reason(_Explained):
     UPDATING = "Updating", "A change to the spec is being rolled out."
     WAITING_FOR_PLANE = "WaitingForPlane", "The plane's pod runs but its API server does not answer yet."
     WAITING_FOR_SYNCER = "WaitingForSyncer", "The syncer or the tenant's DNS is not ready yet."
+    WAITING_FOR_SLURM = "WaitingForSlurm", "The daemons of the tenant's Slurm cluster are starting."
     WAITING_FOR_STORAGE = "WaitingForStorage", "The plane's volume is not bound yet."
     RESTARTING = "Restarting", "A part that was ready is starting again, by itself or after a repair."
     TERMINATING = "Terminating", "The tenant is being deleted."
@@ -74,6 +76,8 @@ class Reason(_Explained):
     HOST_REFUSED = "HostRefused", "The host's API refused an object, by policy, quota or permission."
     HOST_UNAVAILABLE = "HostUnavailable", "The host's API did not answer; the controller tries again."
     PLANE_UNREACHABLE = "PlaneUnreachable", "The plane was ready and does not answer now."
+    SLURM_UNREACHABLE = "SlurmUnreachable", "The tenant's Slurm was ready and does not answer now; its jobs may run on."
+    SLURM_REFUSED = "SlurmRefused", "The tenant's plane refused an object of its Slurm cluster."
     CERTIFICATE_EXPIRING = "CertificateExpiring", "A certificate is due and its renewal has not succeeded yet."
     TEARDOWN_BLOCKED = "TeardownBlocked", "An object of the tenant does not go away; the message names it."
     INTERNAL_ERROR = "InternalError", "The controller met an error it has no name for; its log has the details."
