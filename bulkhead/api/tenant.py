@@ -30,6 +30,7 @@ from bulkhead.api.fields import (
     rules,
     text,
 )
+from bulkhead.api.slurm import Slurm
 from bulkhead.api.tenantstatus import TenantStatus
 
 _SAME_REPLICAS = (
@@ -69,32 +70,17 @@ class ControlPlane(ApiModel):
     storage: Storage | None = Field(None, description="The volume under the plane's etcd.")
 
 
-class Slurm(ApiModel):
-    """Options of the Slurm mode."""
-
-    cluster_name: DnsLabel | None = Field(None, description="Name of the Slurm cluster; the tenant's name unless given.")
-    version: Annotated[str, text(16, r"^[0-9]{2}\.[0-9]{2}(\.[0-9]{1,3})?$")] | None = Field(
-        None, description="Slurm version, for example 26.05.5."
-    )
-
-
 class Scheduling(ApiModel):
     """How work is scheduled inside the tenant."""
 
-    model_config = model_rules(
-        {
-            "rule": "!has(self.slurm) || self.mode == 'Slurm'",
-            "message": "slurm is only possible with mode Slurm",
-            "fieldPath": ".slurm",
-        }
-    )
     mode: Literal["Kubernetes", "Slurm"] = Field(
         "Kubernetes",
-        description="Who schedules the tenant's work: Kubernetes, or a Slurm cluster inside the tenant. "
-        "Cannot change after creation.",
-        json_schema_extra=rules({"rule": "self == oldSelf", "message": "the mode cannot change after creation"}),
+        description="Who schedules the tenant's work: Kubernetes, or a Slurm cluster inside the tenant. It may change at any "
+        "time: workers are given back with their grace.",
     )
-    slurm: Slurm | None = Field(None, description="Options of the Slurm mode.")
+    slurm: Slurm | None = Field(
+        None, description="The Slurm cluster; with mode Kubernetes the tenant has both, Slurm's partitions beside its pods."
+    )
 
 
 class ResourceQuota(ApiModel):

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from bulkhead.api.fields import ApiModel, Count, DnsName, KubernetesVersion, Moment, text
+from bulkhead.api.slurm import SlurmStatus
 
 
 class Condition(ApiModel):
@@ -68,6 +69,7 @@ class TenantStatus(ApiModel):
     versions: Versions | None = Field(None, description="What runs.")
     class_: AppliedClass | None = Field(None, alias="class", description="The class as it was last applied.")
     gpus: Gpus | None = Field(None, description="GPUs of the tenant: used, borrowed, limit.")
+    slurm: SlurmStatus | None = Field(None, description="The tenant's Slurm cluster, if it has one.")
     service_slice: Annotated[str, text(43)] | None = Field(
         None, description="Range that the addresses of the tenant's Services come from."
     )

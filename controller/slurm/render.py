@@ -1,8 +1,7 @@
 """All objects of a Slurm cluster inside its plane, in the order in which they are applied.
 
-Pure and idempotent: the same spec and keys give the same objects, so what differs from what exists is a change. Workers are built
-by `workers`. Pods come
-after everything that they mount. NodeSets come last, without `replicas`, which is theirs who scale.
+Pure and idempotent: the same spec and keys give the same objects, so what differs from what exists is a change. Pods come after
+everything that they mount; workers are built by `workers`. NodeSets come last, without `replicas`, which is theirs who scale.
 """
 
 import base64
