@@ -46,6 +46,9 @@ class Times:
     grace: timedelta = timedelta(seconds=300)  # jobs run so long on a worker that has to go
 
 
+DEFAULT_TIMES: Final = Times()
+
+
 @dataclass(frozen=True, slots=True)
 class _Look:
     """Everything that is the same for all NodeSets of one look."""
@@ -65,7 +68,7 @@ def plan_leases(spec: SlurmSpec, view: SlurmView | None, fleet: Fleet, now: date
     free = fleet.gpus_free
     for node_set in spec.node_sets:
         target = targets[node_set.name]
-        if fleet.targets.get(node_set.name, target) != target:
+        if fleet.targets.get(node_set.name) != target:
             actions.append(SetReplicas(node_set.name, target))
         made = _missing(node_set, fleet, target, free)
         if free is not None:

@@ -1,4 +1,4 @@
-"""What a Slurm cluster says about itself in Kubernetes' words: the Tenant's condition and counts, conditions on workers' pods. Pure.
+"""What a Slurm cluster says about itself in Kubernetes' words: the Tenant's condition and counts, workers' conditions. Pure.
 
 Pod conditions have the names that Slinky gave them: one for the state of the Slurm node, one for each of its flags, with the
 drain's reason as message. Conditions of other makers are never touched, and one that no longer holds is set to False.
@@ -79,7 +79,12 @@ def counts(view: SlurmView) -> Obj:
     """The Tenant's `status.slurm`: nodes by state, jobs by what they do."""
     states = [_state(node) for node in view.nodes]
     nodes = {name: states.count(name) for name in ("idle", "mixed", "allocated", "down", "drained")}
-    return {"nodes": nodes, "jobs": {"pending": view.pending, "running": view.running}}
+    up = len(states) - nodes["down"] - nodes["drained"]
+    return {
+        "nodes": {"total": len(states)} | nodes,
+        "jobs": {"pending": view.pending, "running": view.running},
+        "summary": f"{up}/{len(states)} nodes, {view.running} running, {view.pending} pending",
+    }
 
 
 def node_set_status(node_set: str, workers: Iterable[Worker], view: SlurmView | None, *, wanted: int, digest: str) -> Obj:

@@ -1,0 +1,175 @@
+"""One pass over one tenant's Slurm cluster: look, render, apply, decide, carry out, tell. Bounded, and the same at any moment.
+
+    look at plane and Slurm ──> render and apply ──> plan_leases ──> carry out ──> conditions, NodeSets' status ──> Found
+
+What is remembered between passes are shortcuts and deadlines: when a worker was first told to go, and since when there are more
+than an admin allows. Both only ever make a deadline earlier than what the tenant's Slurm says.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import KubeError, NotFound
+from bulkhead.kube.objects import uid_of
+from bulkhead.work.clock import Clock
+from controller.slurm.carry import Carrier
+from controller.slurm.fleet import Action, Cancel, Drain, Fleet, Undrain
+from controller.slurm.giveback import is_leaving
+from controller.slurm.keys import SlurmKeys
+from controller.slurm.lease import DEFAULT_TIMES, Times, over, plan_leases
+from controller.slurm.observe import NODE_SETS, Seen, cordoned, observe
+from controller.slurm.planting import Planter, daemons
+from controller.slurm.render import render
+from controller.slurm.rest import SlurmRest
+from controller.slurm.spec import NAMESPACE, SlurmSpec
+from controller.slurm.status import Found
+from controller.slurm.tokens import TokenSource
+from controller.slurm.workers import worker_digest
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is asked for. Switched off, the spec has no NodeSets, and everything of the cluster is taken down with grace."""
+
+    spec: SlurmSpec
+    keys: SlurmKeys
+    times: Times = DEFAULT_TIMES
+    on: bool = True
+
+
+class Cluster:
+    """One tenant's cluster between passes."""
+
+    def __init__(self, tenant: str, clock: Clock, quota: Callable[[str], int | None]) -> None:
+        self._tenant = tenant
+        self._clock = clock
+        self._quota = quota
+        self._planter = Planter(clock)
+        self._tokens: tuple[bytes, TokenSource] | None = None
+        self._promised: dict[str, datetime] = {}
+        self._over_since: dict[str, datetime] = {}
+        self._pruned = 0.0
+        self.removed = False
+
+    async def look(self, client: Client, order: Order) -> Found:
+        """One pass; raises KubeError when the plane does not answer."""
+        rest = SlurmRest(client.transport, self._token_source(order.keys))
+        seen = await observe(client, rest)
+        spec = self._with_retiring(order, seen)
+        if order.on:
+            self.removed = False
+        found = await self._apply(client, spec, order, seen) if order.on else Found(applied=True)
+        if order.on and seen.node_sets.keys() != {each.name for each in spec.node_sets} | set(spec.retiring):
+            # Owners of pods have UIDs that this look does not know yet.
+            seen = replace(seen, node_sets=await self._node_sets(client))
+        now = self._clock.now()
+        fleet = self._fleet(spec, seen, now)
+        actions = plan_leases(spec, seen.view, fleet, now, order.times)
+        carrier = Carrier(self._tenant, client, rest, spec)
+        await carrier.carry_out([*actions, *_abandoned(spec, seen)], seen.node_sets)
+        self._remember(actions, seen)
+        await carrier.tell(seen, fleet.digests, now)
+        await self._retire(client, spec, seen)
+        if not order.on:
+            return await self._wind_down(client, seen)
+        return replace(found, pods=seen.pods, view=seen.view, trouble=found.trouble or seen.trouble)
+
+    async def _apply(self, client: Client, spec: SlurmSpec, order: Order, seen: Seen) -> Found:
+        objects = render(spec, order.keys)
+        wanted = daemons(objects)
+        try:
+            await self._planter.apply(client, objects)
+            if self._clock.monotonic() - self._pruned > 60 or not self._pruned:
+                await self._planter.prune(client, objects)
+                self._pruned = self._clock.monotonic()
+        except KubeError as error:
+            _log.warning("objects not applied: %s", error, extra={"tenant": self._tenant})
+            refused = f"the plane refuses an object of the cluster: {error}"
+            return Found(applied=False, wanted=wanted, pods=seen.pods, trouble=refused, refused=True)
+        return Found(applied=True, wanted=wanted)
+
+    def _token_source(self, keys: SlurmKeys) -> TokenSource:
+        if self._tokens is None or self._tokens[0] != keys.jwt:
+            self._tokens = (keys.jwt, TokenSource(keys.jwt, self._clock.now))
+        return self._tokens[1]
+
+    def _with_retiring(self, order: Order, seen: Seen) -> SlurmSpec:
+        """The spec with the NodeSets that the Tenant no longer has and the plane still does."""
+        gone = sorted(seen.node_sets.keys() - {each.name for each in order.spec.node_sets})
+        return replace(order.spec, retiring=tuple(gone))
+
+    async def _node_sets(self, client: Client) -> dict[str, dict[str, object]]:
+        try:
+            listed = await client.list(NODE_SETS, NAMESPACE)
+        except NotFound:
+            return {}
+        return {str(obj["metadata"]["name"]): obj for obj in listed.items}
+
+    def _fleet(self, spec: SlurmSpec, seen: Seen, now: datetime) -> Fleet:
+        workers = seen.workers
+        fleet = Fleet(
+            workers=workers,
+            targets=seen.targets,
+            digests={each.name: worker_digest(spec, each) for each in spec.node_sets},
+            cordoned=cordoned(seen.nodes),
+            promised=dict(self._promised),
+        )
+        exceeding = over(spec, fleet)
+        self._over_since = {name: self._over_since.get(name, now) for name in exceeding}
+        waiting = sum(_gpus(spec, each.node_set) for each in workers if each.live and not each.host_node)
+        free = self._quota(self._tenant)
+        return replace(
+            fleet,
+            over_since=dict(self._over_since),
+            gpus_free=None if free is None else max(0, free - waiting),
+        )
+
+    def _remember(self, actions: tuple[Action, ...], seen: Seen) -> None:
+        for action in actions:
+            if isinstance(action, Drain) and action.deadline is not None:
+                self._promised[action.node] = min(action.deadline, self._promised.get(action.node, action.deadline))
+        if seen.view is None:
+            return
+        told = {action.node for action in actions if isinstance(action, Drain)}
+        leaving = {worker.name for worker in seen.workers if is_leaving(seen.view, worker)}
+        undone = {action.node for action in actions if isinstance(action, Undrain)}
+        self._promised = {name: at for name, at in self._promised.items() if name in (leaving | told) - undone}
+
+    async def _retire(self, client: Client, spec: SlurmSpec, seen: Seen) -> None:
+        """Let go of a NodeSet once no pod is left of it and no job record names its partition: slurmctld keeps such records."""
+        if seen.view is None or seen.view.jobs is None:
+            return
+        used = {name for job in seen.view.jobs for name in job.partitions}
+        held = {worker.node_set for worker in seen.workers} | {node.name.rpartition("-")[0] for node in seen.view.nodes}
+        for name in spec.retiring:
+            if name not in used | held:
+                _log.info("NodeSet retired", extra={"tenant": self._tenant, "object": f"NodeSet {name}"})
+                await client.delete(NODE_SETS, name, NAMESPACE, uid=uid_of(seen.node_sets[name]))
+
+    async def _wind_down(self, client: Client, seen: Seen) -> Found:
+        live = sum(not worker.finished for worker in seen.workers)
+        if live:
+            return Found(applied=True, pods=seen.pods, view=seen.view, leaving=live)
+        self.removed = await self._planter.remove(client) and not seen.pods
+        return Found(applied=True, leaving=0)
+
+
+def _abandoned(spec: SlurmSpec, seen: Seen) -> list[Action]:
+    """Jobs that wait in partitions that are going and in no other: nothing will ever run them."""
+    if seen.view is None or not spec.retiring or not spec.node_sets:
+        return []
+    busy = {worker.node_set for worker in seen.workers}
+    gone = {name for name in spec.retiring if name not in busy}
+    return [
+        Cancel(job.job_id, "") for job in seen.view.jobs or () if job.pending and job.partitions and set(job.partitions) <= gone
+    ]
+
+
+def _gpus(spec: SlurmSpec, node_set: str) -> int:
+    found = spec.node_set(node_set)
+    return found.gpus if found is not None else 0

@@ -1,0 +1,128 @@
+"""The Slurm clusters of all tenants: a task for each, so that one whose slurmrestd is dead delays nobody.
+
+    a tenant's pass orders a cluster ──> its task: pass, wait about three seconds, pass, … ──> what was found changes
+                                                                                                        │
+                                                              the tenant's name into the queue <────────┘
+
+Each pass has a deadline of its own. A pass that fails is followed by longer waits, up to a bound. The Tenant's status is written
+by its own pass alone, from what is kept here; counts of jobs come into it no oftener than every few seconds.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import KubeError
+from bulkhead.work.backoff import Backoff
+from bulkhead.work.clock import Clock
+from controller.slurm import status
+from controller.slurm.cluster import Cluster, Order
+from controller.slurm.status import Found
+
+_log = logging.getLogger(__name__)
+PERIOD_SECONDS = 3.0
+PASS_SECONDS = 45.0
+_COUNTS_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class _Tended:
+    """One tenant's cluster, what was last asked for and what was last found."""
+
+    cluster: Cluster
+    order: Order
+    task: asyncio.Task[None] | None = None
+    found: Found | None = None
+    said: object = None
+    said_counts: object = None
+    said_at: float = 0.0
+
+
+class SlurmLoops:
+    """The tasks; close it at the end, and whenever the lease is lost."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        plane: Callable[[str], Client | None],
+        quota: Callable[[str], int | None],
+        on_change: Callable[[str], object],
+        *,
+        period: float = PERIOD_SECONDS,
+    ) -> None:
+        self._clock = clock
+        self._plane = plane
+        self._quota = quota
+        self._on_change = on_change
+        self._period = period
+        self._tended: dict[str, _Tended] = {}
+
+    def tend(self, tenant: str, order: Order) -> Found | None:
+        """Take over what is asked for; returns what the last pass found, None before the first."""
+        held = self._tended.get(tenant)
+        if held is None:
+            held = self._tended[tenant] = _Tended(Cluster(tenant, self._clock, self._quota), order)
+        held.order = order
+        if held.task is None or held.task.done():
+            held.task = asyncio.create_task(self._run(tenant, held), name=f"Slurm of {tenant}")
+        return held.found
+
+    def removed(self, tenant: str) -> bool:
+        """Whether a cluster that was switched off has been taken down to its volumes."""
+        held = self._tended.get(tenant)
+        return held is not None and held.cluster.removed
+
+    async def forget(self, tenant: str) -> None:
+        """Let go of a tenant."""
+        held = self._tended.pop(tenant, None)
+        if held is not None and held.task is not None:
+            held.task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([held.task])
+
+    async def close(self) -> None:
+        """Let go of every tenant."""
+        await asyncio.gather(*(self.forget(tenant) for tenant in list(self._tended)))
+
+    async def _run(self, tenant: str, held: _Tended) -> None:
+        backoff = Backoff(self._period, 5 * self._period)
+        while True:
+            try:
+                found = await self._pass(tenant, held)
+            except Exception:  # noqa: BLE001 - logged with its trace; the next pass starts from what is there
+                _log.exception("Slurm pass ended in an error", extra={"tenant": tenant})
+                await self._clock.sleep(backoff.next())
+                continue
+            held.found = found
+            self._notice(tenant, held, found)
+            if found.view is None and found.refused:
+                await self._clock.sleep(backoff.next())
+                continue
+            backoff.reset()
+            await self._clock.sleep(self._period if found.view is not None else self._period / 3)
+
+    async def _pass(self, tenant: str, held: _Tended) -> Found:
+        client = self._plane(tenant)
+        if client is None:
+            return Found(trouble="the plane's API server does not answer")
+        try:
+            async with asyncio.timeout(PASS_SECONDS):
+                return await held.cluster.look(client, held.order)
+        except (KubeError, TimeoutError) as error:
+            _log.warning("Slurm pass failed: %s", error or "took too long", extra={"tenant": tenant})
+            return Found(trouble=f"the plane did not answer: {error or 'the pass took too long'}"[:500])
+
+    def _notice(self, tenant: str, held: _Tended, found: Found) -> None:
+        """Bring the tenant into the queue when there is something new to tell."""
+        told = status.verdict(found, was=True)
+        counted = status.counts(found.view) if found.view is not None else held.said_counts
+        now = self._clock.monotonic()
+        verdict = (told.status, told.reason, told.message, held.cluster.removed)
+        due = counted != held.said_counts and now - held.said_at >= _COUNTS_SECONDS
+        if verdict == held.said and not due:
+            return
+        held.said, held.said_counts, held.said_at = verdict, counted, now
+        self._on_change(tenant)
