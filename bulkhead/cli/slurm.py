@@ -76,15 +76,21 @@ def exec_words(pod: str, command: Sequence[str], *, terminal: bool) -> list[str]
     return ["kubectl", "-n", NAMESPACE, "exec", "--quiet", *flags, pod, "-c", LOGIN, "--", *command]
 
 
-def inside(user: str, command: Sequence[str]) -> list[str]:
-    """What runs in the login pod: the user's login shell, which becomes the command when there is one.
+# `kubectl exec` begins as root without a login: become the user as sshd would, in the user's home, with the user's environment.
+_BECOME = """user="$1"; shift
+group="$(id -g "$user")" || exit 1
+cd "$(getent passwd "$user" | cut -d: -f6)" 2>/dev/null || cd /
+exec setpriv --reuid="$user" --regid="$group" --init-groups --reset-env -- bash -l "$@"
+"""
 
-    The shell is told to run its own arguments, so the command's words need no quoting. `--session-command` keeps the terminal,
-    which `srun --pty` wants.
+
+def inside(user: str, command: Sequence[str]) -> list[str]:
+    """What runs in the login pod: a login shell of the user, which becomes the command when there is one.
+
+    Both shells are told to run their own arguments, so the command's words need no quoting and are never read as shell.
     """
-    if not command:
-        return ["runuser", "-l", "--", user]
-    return ["runuser", "-l", "--session-command", 'exec "$@"', "--", user, "bulkhead", *command]
+    words = ["sh", "-c", _BECOME, "bulkhead", user]
+    return [*words, "-c", 'exec "$@"', "bulkhead", *command] if command else words
 
 
 def check_user(name: str) -> str:

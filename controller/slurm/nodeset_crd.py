@@ -145,8 +145,6 @@ _SPEC: Final[dict[str, Any]] = {
         {
             "rule": "!has(self.replicas) || (has(oldSelf.replicas) && oldSelf.replicas == self.replicas) || "
             "(self.replicas >= self.min && self.replicas <= self.max)",
-            "messageExpression": "'replicas: ' + string(self.replicas) + ' is not within ' + string(self.min) + ' and ' + "
-            "string(self.max) + '; the bounds are set in the Tenant'",
             "message": "replicas: not within min and max; the bounds are set in the Tenant",
         }
     ],

@@ -8,6 +8,7 @@ import hmac
 import json
 import os
 import pty
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bulkhead.cli import slurm
@@ -96,7 +97,7 @@ async def test_a_command_runs_on_the_login_pod_and_its_code_is_passed_on(
     assert done.code == 7
     asked = done.out.splitlines()
     assert asked[:9] == ["-n", "slurm", "exec", "--quiet", "-i", "login-1", "-c", "login", "--"]
-    assert asked[9:] == slurm.inside("slurm", ["sacct", "-o", "JobID, State"])
+    assert asked[9:] == "\n".join(slurm.inside("slurm", ["sacct", "-o", "JobID, State"])).splitlines()
     assert "warning" not in done.err
     assert "kubeconfig:" in done.err
 
@@ -163,7 +164,8 @@ async def test_on_a_terminal_the_pod_gets_one_too(tenant: str, plane: Plane, kub
     os.close(primary)
     begin = shown.index("-i")
     assert shown[begin : begin + 6] == ["-i", "-t", "login-0", "-c", "login", "--"]
-    assert shown[begin + 6 : begin + 10] == ["runuser", "-l", "--", "slurm"]
+    assert shown[begin + 6 : begin + 8] == ["sh", "-c"]
+    assert shown[-2:] == ["bulkhead", "slurm"]
 
 
 async def test_a_token_is_signed_with_the_tenants_key(cli: Cli, tenant: str, plane_client: Client) -> None:
@@ -218,15 +220,43 @@ def test_who_may_not(asked: str) -> None:
         slurm.choose_user({"users": [{"name": "bob"}]}, asked)
 
 
-@given(st.text(), st.lists(st.text()))
-def test_no_name_becomes_an_option_and_no_word_is_lost(user: str, command: list[str]) -> None:
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A `setpriv` that changes nothing and an `id` and `getent` that know everybody, so that the words can be followed."""
+    folder = tmp_path_factory.mktemp("programs")
+    scripts = {
+        "setpriv": 'while [ "$1" != -- ]; do echo "$1"; shift; done; shift; exec "$@"',
+        "id": "echo 100",
+        "getent": 'echo "$2:x:1:1::/:/bin/sh"',
+    }
+    for name, script in scripts.items():
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+    return folder
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(TEXTS, min_size=1, max_size=4))
+def test_no_word_of_a_command_is_lost_or_read_as_shell(programs: Path, command: list[str]) -> None:
+    show = [sys.executable, "-S", "-c", "import sys; sys.stdout.buffer.write(ascii(sys.argv[1:]).encode())"]
+    words = slurm.inside("alice", [*show, *command])
+    environment = {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "LC_ALL": "C.UTF-8", "HOME": "/nonexistent"}
+    done = subprocess.run(words, capture_output=True, env=environment, check=True, timeout=30)
+    assert done.stdout.decode().splitlines()[-1] == ascii(command)
+    assert "--reuid=alice" in done.stdout.decode()
+
+
+@given(st.text())
+def test_no_name_becomes_an_option(user: str) -> None:
     try:
         checked = slurm.check_user(user)
     except CliError:
         return
-    words = slurm.inside(checked, command)
-    assert words[words.index("--") + 1] == user
-    assert not command or words[-len(command) :] == command
+    assert checked == user
+    assert user[0] in "abcdefghijklmnopqrstuvwxyz_"
 
 
 @given(st.binary(min_size=1, max_size=64), st.sampled_from(["alice", "bob"]), st.integers(0, 2**40), st.integers(1, 2**20))
