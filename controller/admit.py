@@ -14,6 +14,8 @@ from bulkhead.api import labels, names
 from bulkhead.api.conditions import Reason
 from controller.plane.spec import BUDGETS, Budget, Images, Obj, PlaneSpec
 from controller.settings import Settings
+from controller.slurm.resolve import UnresolvableError, resolve
+from controller.slurm.spec import SlurmSpec
 
 _PLAIN = re.compile(r"^[0-9]{1,9}$")
 
@@ -100,7 +102,15 @@ def refuse(tenant: Obj, tenant_class: Obj | None, settings: Settings) -> Refusal
             Reason.VERSION_UNAVAILABLE,
             f"spec.kubernetesVersion: {version} cannot be had; available: {', '.join(offered) or 'none'}",
         )
-    return _refuse_quota(spec, bounds) or _refuse_shape(spec, bounds)
+    return _refuse_quota(spec, bounds) or _refuse_shape(spec, bounds) or _refuse_slurm(tenant, tenant_class, settings)
+
+
+def slurm(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | None:
+    """The Slurm cluster of a tenant that was admitted; None when it has none."""
+    try:
+        return resolve(tenant, tenant_class, settings)
+    except UnresolvableError:
+        return None
 
 
 def gpu_resources(bounds: Mapping[str, Any]) -> list[str]:
@@ -144,9 +154,6 @@ def _refuse_quota(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Refusal
 
 
 def _refuse_shape(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Refusal | None:
-    mode = _map(spec, "scheduling").get("mode", "Kubernetes")
-    if mode != "Kubernetes":
-        return Refusal(Reason.NOT_SUPPORTED, f"spec.scheduling.mode: {mode} is not available in this version")
     replicas = int(_merged(bounds, spec, "controlPlane").get("replicas") or 1)
     if replicas not in {1, 3}:
         return Refusal(Reason.OUT_OF_BOUNDS, f"spec.controlPlane.replicas: {replicas}; 1 and 3 are possible")
@@ -161,6 +168,14 @@ def _refuse_shape(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Refusal
     missing = next((field for field, value in asked.items() if value), None)
     # Saying no is honest; taking the field and doing nothing about it would be a promise broken in silence.
     return Refusal(Reason.NOT_SUPPORTED, f"{missing}: not available in this version") if missing else None
+
+
+def _refuse_slurm(tenant: Obj, tenant_class: Obj, settings: Settings) -> Refusal | None:
+    try:
+        resolve(tenant, tenant_class, settings)
+    except UnresolvableError as error:
+        return Refusal(error.reason, str(error))
+    return None
 
 
 def paused(tenant: Obj, now: datetime) -> Refusal | None:

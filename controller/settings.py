@@ -32,6 +32,9 @@ class Settings:
     image_kubernetes: str = "docker.io/bulkhead/kubernetes:{version}"
     image_etcd: str = "docker.io/bulkhead/etcd:v3.6.16"
     image_coredns: str = "docker.io/bulkhead/coredns:v1.15.0"
+    slurm_versions: tuple[str, ...] = ("26.05.5",)
+    image_slurm: str = "docker.io/bulkhead/slurm:{version}"
+    image_mariadb: str = "docker.io/bulkhead/mariadb:11.8"
     image_pull_policy: str = "IfNotPresent"
     plane_priority_class: str = ""
     workload_priority_class: str = ""

@@ -67,6 +67,10 @@ class Reason(_Explained):
     OUT_OF_BOUNDS = "OutOfBounds", "The spec asks for more than its class allows."
     IMPOSSIBLE_QUOTA = "ImpossibleQuota", "The host can never satisfy the quota, or the class does not know the resource."
     NOT_SUPPORTED = "NotSupported", "The spec asks for something that this version or this host cannot do."
+    INVALID_CONFIGURATION = (
+        "InvalidConfiguration",
+        "A text or name in the spec cannot be taken over; the message says which and why.",
+    )
     NAMESPACE_TAKEN = "NamespaceTaken", "A namespace of the tenant's name exists and is not Bulkhead's."
     ADDRESSES_EXHAUSTED = "AddressesExhausted", "No free slice is left in the range that service addresses come from."
     POD_NOT_STARTING = "PodNotStarting", "A pod of the plane cannot start: its image, its node or its volume is missing."

@@ -25,6 +25,7 @@ from bulkhead.api.fields import (
     rules,
     text,
 )
+from bulkhead.api.slurm import MOST_NODES
 from bulkhead.api.tenant import Network
 
 
@@ -130,6 +131,25 @@ class ContainerDefaults(ApiModel):
     )
 
 
+class ClassSlurm(ApiModel):
+    """Bounds on the Slurm clusters of tenants."""
+
+    max_nodes: Annotated[int, Field(ge=0, le=MOST_NODES)] | None = Field(
+        None, description="Most workers that the node sets of a tenant may have together."
+    )
+
+
+class ClassScheduling(ApiModel):
+    """How tenants of this class may schedule."""
+
+    modes: Annotated[list[Literal["Kubernetes", "Slurm"]], Field(min_length=1, max_length=2)] | None = Field(
+        None,
+        description="Modes that tenants may choose; all unless given.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+    slurm: ClassSlurm | None = Field(None, description="Bounds on the Slurm clusters of tenants.")
+
+
 class TenantClassSpec(ApiModel):
     """Defaults and bounds."""
 
@@ -151,6 +171,7 @@ class TenantClassSpec(ApiModel):
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     control_plane: ClassControlPlane | None = Field(None, description="Size of the planes.")
+    scheduling: ClassScheduling | None = Field(None, description="How tenants may schedule.")
     quota: ClassQuota | None = Field(None, description="Bounds on the quota of a tenant.")
     gpu_resources: Annotated[list[Annotated[str, text(253)]], Field(min_length=1, max_length=8)] = Field(
         [labels.GPU],

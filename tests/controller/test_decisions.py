@@ -54,7 +54,12 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any] | None, Reason, str]] = 
         Reason.IMPOSSIBLE_QUOTA,
         "whole number",
     ),
-    "a Slurm tenant": (tenant(scheduling={"mode": "Slurm"}), tenant_class(), Reason.NOT_SUPPORTED, "scheduling.mode"),
+    "Slurm where no root may be": (
+        tenant(scheduling={"mode": "Slurm"}, isolation={"podSecurity": "restricted"}),
+        tenant_class(),
+        Reason.NOT_SUPPORTED,
+        "spec.isolation.podSecurity",
+    ),
     "a cohort": (tenant(quota={"cohort": "research"}), tenant_class(), Reason.NOT_SUPPORTED, "spec.quota.cohort"),
     "dedicated nodes": (tenant(nodes={"dedicated": True}), tenant_class(), Reason.NOT_SUPPORTED, "spec.nodes.dedicated"),
 }

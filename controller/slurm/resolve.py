@@ -1,0 +1,262 @@
+"""From a Tenant and its class to the Slurm cluster that is to be built, or to the reason why it cannot be.
+
+Pure. The API server has checked shapes and bounds (CRD schema and CEL); here stands what needs the class, the settings, or a
+look into a text: which keys of Slurm are the tenant's to set, whether features and QOS name each other, whether the quota
+can hold the workers that are always there.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bulkhead.api import labels
+from bulkhead.api.conditions import Reason
+from controller.settings import Settings
+from controller.slurm.config import extra
+from controller.slurm.spec import (
+    ALLOTMENTS,
+    LOGIN,
+    SLURMCTLD,
+    SLURMRESTD,
+    AccountingSpec,
+    Allotment,
+    LoginSpec,
+    NodeSetSpec,
+    Obj,
+    Pairs,
+    PartitionSpec,
+    QosSpec,
+    SlurmImages,
+    SlurmSpec,
+    UserSpec,
+    Volume,
+)
+
+_AT = "spec.scheduling.slurm"
+_MIB = {"Mi": 1, "Gi": 1024, "Ti": 1024 * 1024}
+_STANDARD_QOS = "normal"
+
+
+class UnresolvableError(ValueError):
+    """The cluster cannot be built as it is asked for; `reason` is the condition's."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def wanted(tenant: Obj) -> bool:
+    """Whether the tenant has a Slurm cluster: alone, or beside its Kubernetes pods."""
+    scheduling = _map(_map(tenant, "spec"), "scheduling")
+    return scheduling.get("mode") == "Slurm" or isinstance(scheduling.get("slurm"), Mapping)
+
+
+def resolve(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | None:
+    """The cluster to build; None when the tenant has none. Raises `UnresolvableError`."""
+    if not wanted(tenant):
+        return None
+    spec, bounds = _map(tenant, "spec"), _map(tenant_class, "spec")
+    _check_class(spec, bounds)
+    asked = _map(_map(spec, "scheduling"), "slurm")
+    version = _version(asked, settings)
+    gpu_resources = [str(each) for each in bounds.get("gpuResources") or [labels.GPU]]
+    node_sets = tuple(_node_set(each, gpu_resources) for each in _list(asked, "nodeSets"))
+    _check_features(node_sets)
+    _check_quota(node_sets, spec, bounds)
+    controller, login, rest_api = _map(asked, "controller"), _map(asked, "login"), _map(asked, "restApi")
+    return SlurmSpec(
+        tenant=str(tenant["metadata"]["name"]),
+        uid=str(tenant["metadata"]["uid"]),
+        cluster_name=str(asked.get("clusterName") or tenant["metadata"]["name"]),
+        version=version,
+        images=SlurmImages(slurm=settings.image_slurm.replace("{version}", version), mariadb=settings.image_mariadb),
+        image_pull_policy=settings.image_pull_policy,
+        node_sets=node_sets,
+        controller=_allotment(controller, SLURMCTLD),
+        state=_volume(_map(controller, "storage"), "2Gi"),
+        home=_volume(_map(asked, "homeStorage"), "10Gi"),
+        login=_login(login) if login.get("enabled", True) else None,
+        rest_api=_allotment(rest_api, SLURMRESTD) if rest_api.get("enabled", True) else None,
+        accounting=_accounting(_map(asked, "accounting")),
+        users=tuple(_user(each) for each in _list(asked, "users")),
+        extra_conf=_taken_apart(extra.slurm_conf_lines, asked.get("extraConf"), f"{_AT}.extraConf"),
+        cluster_domain=settings.cluster_domain,
+    )
+
+
+def _check_class(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> None:
+    modes = _map(bounds, "scheduling").get("modes")
+    if modes and "Slurm" not in modes:
+        raise UnresolvableError(Reason.OUT_OF_BOUNDS, "spec.scheduling: the class does not offer Slurm")
+    level = _map(spec, "isolation").get("podSecurity") or _map(bounds, "isolation").get("podSecurity")
+    if level == "restricted":
+        raise UnresolvableError(
+            Reason.NOT_SUPPORTED,
+            "spec.isolation.podSecurity: Slurm needs baseline: its daemons begin as root to start jobs as their users",
+        )
+
+
+def _version(asked: Mapping[str, Any], settings: Settings) -> str:
+    offered = settings.slurm_versions
+    version = str(asked.get("version") or (offered[0] if offered else "none"))
+    # 26.05 means the newest 26.05 that there is.
+    found = next((each for each in offered if each == version or each.startswith(f"{version}.")), None)
+    if found is None:
+        have = ", ".join(offered) or "none"
+        raise UnresolvableError(Reason.VERSION_UNAVAILABLE, f"{_AT}.version: {version} cannot be had; available: {have}")
+    return found
+
+
+def _node_set(asked: Mapping[str, Any], gpu_resources: list[str]) -> NodeSetSpec:
+    name = str(asked["name"])
+    at = f"{_AT}.nodeSets[{name}]"
+    resource = str(asked.get("gpuResource") or gpu_resources[0])
+    if resource not in gpu_resources:
+        known = ", ".join(gpu_resources)
+        raise UnresolvableError(
+            Reason.OUT_OF_BOUNDS, f"{at}.gpuResource: the class knows no GPU resource {resource}, only {known}"
+        )
+    maximum = int(asked.get("max") or asked.get("replicas") or 0)
+    minimum = int(asked.get("min") or 0) if asked.get("max") else maximum
+    partition, requests = _map(asked, "partition"), _map(asked, "requests")
+    return NodeSetSpec(
+        name=name,
+        replicas=int(asked.get("replicas", minimum)),
+        minimum=minimum,
+        maximum=maximum,
+        cpus=int(asked.get("cpus", 1)),
+        memory_mib=_mib(str(asked.get("memory", "1Gi"))),
+        gpus=int(asked.get("gpus", 0)),
+        gpu_type=str(asked.get("gpuType") or ""),
+        gpu_resource=resource,
+        cpu_request=_text(requests, "cpu"),
+        memory_request=_text(requests, "memory"),
+        partition=PartitionSpec(
+            enabled=bool(partition.get("enabled", True)),
+            config=_taken_apart(extra.partition_words, partition.get("config"), f"{at}.partition.config"),
+            is_default=bool(partition.get("default", False)),
+        ),
+        features=tuple(str(each) for each in asked.get("features") or ()),
+        extra_conf=_taken_apart(extra.node_words, asked.get("extraConf"), f"{at}.extraConf"),
+        node_selector=tuple(sorted((str(key), str(value)) for key, value in _map(asked, "nodeSelector").items())),
+    )
+
+
+def _check_features(node_sets: tuple[NodeSetSpec, ...]) -> None:
+    """A worker belongs to a set by a feature of the set's name; nobody else's may bear it."""
+    names = {each.name for each in node_sets}
+    for each in node_sets:
+        foreign = sorted(names.intersection(each.features) - {each.name})
+        if foreign:
+            raise UnresolvableError(
+                Reason.INVALID_CONFIGURATION,
+                f"{_AT}.nodeSets[{each.name}].features: {foreign[0]} is the name of another node set",
+            )
+
+
+def _check_quota(node_sets: tuple[NodeSetSpec, ...], spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> None:
+    """Workers that are always there must fit: waiting for what can never come would look like a fault of Slurm's."""
+    most_nodes = _map(_map(bounds, "scheduling"), "slurm").get("maxNodes")
+    nodes = sum(each.maximum for each in node_sets)
+    if most_nodes is not None and nodes > int(most_nodes):
+        raise UnresolvableError(
+            Reason.OUT_OF_BOUNDS, f"{_AT}.nodeSets: {nodes} workers are more than the {most_nodes} that the class allows"
+        )
+    resources = _map(_map(spec, "quota"), "resources")
+    for name in sorted({each.gpu_resource for each in node_sets if each.gpus}):
+        quota = _map(resources, name)
+        limit = int(quota.get("nominal") or 0) + int(quota.get("borrowingLimit") or 0)
+        least = sum(each.minimum * each.gpus for each in node_sets if each.gpu_resource == name)
+        if least > limit:
+            raise UnresolvableError(
+                Reason.IMPOSSIBLE_QUOTA,
+                f"{_AT}.nodeSets: workers that are always there hold {least} {name}, and spec.quota.resources gives {limit}; "
+                "raise the quota, or lower replicas or min",
+            )
+
+
+def _login(asked: Mapping[str, Any]) -> LoginSpec:
+    return LoginSpec(
+        replicas=int(asked.get("replicas", 1)),
+        root_keys=tuple(str(each) for each in asked.get("rootSshAuthorizedKeys") or ()),
+        allotment=_allotment(asked, LOGIN),
+    )
+
+
+def _accounting(asked: Mapping[str, Any]) -> AccountingSpec | None:
+    if not asked.get("enabled", False):
+        return None
+    qos = tuple(_qos(each) for each in _list(asked, "qos"))
+    names = {_STANDARD_QOS, *(each.name for each in qos)}
+    for each in qos:
+        unknown = sorted(set(each.preempts) - names)
+        if unknown:
+            raise UnresolvableError(
+                Reason.INVALID_CONFIGURATION, f"{_AT}.accounting.qos[{each.name}].preempt: there is no QOS {unknown[0]}"
+            )
+    return AccountingSpec(storage=_volume(_map(asked, "storage"), "5Gi"), qos=qos, enforce=bool(asked.get("enforce", True)))
+
+
+def _qos(asked: Mapping[str, Any]) -> QosSpec:
+    wall = asked.get("maxWallMinutes")
+    return QosSpec(
+        name=str(asked["name"]),
+        priority=int(asked.get("priority", 0)),
+        preempts=tuple(str(each) for each in asked.get("preempt") or ()),
+        preempt_mode=_text(asked, "preemptMode"),
+        max_wall_minutes=int(wall) if wall is not None else None,
+        group_tres=_pairs(asked, "grpTres"),
+        user_tres=_pairs(asked, "maxTresPerUser"),
+    )
+
+
+def _user(asked: Mapping[str, Any]) -> UserSpec:
+    return UserSpec(
+        name=str(asked["name"]),
+        uid=int(asked["uid"]),
+        ssh_keys=tuple(str(each) for each in asked.get("sshKeys") or ()),
+        admin=bool(asked.get("admin", False)),
+    )
+
+
+def _taken_apart(parse: Callable[[str], Pairs], text: Any, at: str) -> Pairs:
+    try:
+        return parse(str(text or ""))
+    except extra.ExtraConfError as error:
+        raise UnresolvableError(Reason.INVALID_CONFIGURATION, f"{at}: {error}") from error
+
+
+def _allotment(section: Mapping[str, Any], daemon: str) -> Allotment:
+    resources, usual = _map(section, "resources"), ALLOTMENTS[daemon]
+    requests, limits = _map(resources, "requests"), _map(resources, "limits")
+    return Allotment(
+        cpu=str(requests.get("cpu", usual.cpu)),
+        memory=str(requests.get("memory", usual.memory)),
+        memory_limit=str(limits.get("memory", usual.memory_limit)),
+        cpu_limit=_text(limits, "cpu"),
+    )
+
+
+def _volume(asked: Mapping[str, Any], size: str) -> Volume:
+    return Volume(str(asked.get("size") or size), _text(asked, "className"))
+
+
+def _mib(quantity: str) -> int:
+    return int(quantity[:-2]) * _MIB[quantity[-2:]]
+
+
+def _pairs(value: Mapping[str, Any], field: str) -> Pairs:
+    return tuple(sorted((str(key), str(item)) for key, item in _map(value, field).items()))
+
+
+def _map(value: Mapping[str, Any], field: str) -> dict[str, Any]:
+    found = value.get(field)
+    return dict(found) if isinstance(found, Mapping) else {}
+
+
+def _list(value: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
+    return [dict(each) for each in value.get(field) or () if isinstance(each, Mapping)]
+
+
+def _text(value: Mapping[str, Any], field: str) -> str | None:
+    found = value.get(field)
+    return str(found) if found else None
