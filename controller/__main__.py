@@ -30,6 +30,8 @@ from controller.owned import Owned
 from controller.planeaccess import PlaneAccess
 from controller.reconcile import Reconciler
 from controller.settings import Settings, SettingsError, load
+from controller.slurm.loop import SlurmLoops
+from controller.slurm.ordering import Ordering
 from controller.worker import Workers
 
 _log = logging.getLogger("controller")
@@ -98,7 +100,9 @@ class Controller:
         self._queue: KeyedQueue[str] = KeyedQueue(max_keys=10_000)
         self._owned = Owned(client, self._queue.add)
         self._planes = PlaneAccess(self._clock, self._queue.add)
-        reconciler = Reconciler(client, self._owned, self._planes, settings, self._clock)
+        self._slurm = SlurmLoops(self._clock, self._planes.client, self._owned.gpus_free, self._queue.add)
+        ordering = Ordering(client, self._slurm, self._clock)
+        reconciler = Reconciler(client, self._owned, self._planes, settings, self._clock, slurm=ordering)
         self._workers = Workers(self._queue, reconciler, self._clock, count=settings.workers)
         self._synced = False
 
@@ -111,6 +115,7 @@ class Controller:
                 group.create_task(supervise("kopf", lambda: self._watch(stop)))
                 group.create_task(supervise("leader", self._lead))
         finally:
+            await self._slurm.close()
             await self._planes.close()
             await server.cleanup()
 
@@ -138,6 +143,8 @@ class Controller:
                     for task in (work, lost):
                         task.cancel()
                     await asyncio.wait({work, lost})
+                    # Only the leader acts, on Slurm as on the host.
+                    await self._slurm.close()
 
     async def _enqueue_all(self) -> None:
         """Every tenant there is, and every name of which something is left."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from bulkhead.api import labels
+from bulkhead.api import labels, names
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.informer import Change, Informer
@@ -85,6 +85,16 @@ class Owned:
         """One object, as last seen."""
         return self._informers[resource].store.get(key)
 
+    def gpus_free(self, tenant: str) -> int | None:
+        """GPUs of a tenant's quota that no pod of its holds, as the host counts them; None when the host counts none."""
+        quota = self.get(kinds.RESOURCE_QUOTAS, Key(names.work_namespace(tenant), "tenant-quota"))
+        status = (quota or {}).get("status") or {}
+        hard, used = status.get("hard") or {}, status.get("used") or {}
+        counted = [name for name in hard if name.startswith("requests.") and "/" in name]
+        if not counted:
+            return None
+        return sum(max(0, _whole(hard[name]) - _whole(used.get(name))) for name in counted)
+
     def tenants(self) -> set[str]:
         """The names of all tenants of whom anything is left."""
         return {name for informer in self._informers.values() for name in informer.store.index_values("tenant")}
@@ -103,6 +113,11 @@ class Owned:
         tenant = change.meta.label(labels.TENANT)
         if tenant:
             self._on_tenant(tenant)
+
+
+def _whole(value: Any) -> int:
+    text = str(value or "0")
+    return int(text) if text.isdecimal() else 0
 
 
 def _tenant(entry: Entry) -> list[str]:

@@ -62,6 +62,11 @@ class PlaneAccess:
             return PlaneHealth(message=f"the API server does not answer: {error}")
         return PlaneHealth(ready=True, message="the API server answers")
 
+    def client(self, tenant: str) -> Client | None:
+        """The client of a plane that was asked for its health before; None when there is none to ask."""
+        held = self._connections.get(tenant)
+        return held.client if held is not None else None
+
     async def bootstrap(self, spec: PlaneSpec, objects: Iterable[Obj]) -> str:
         """Apply what belongs inside the plane; returns the plane's identity, the UID of its kube-system namespace."""
         client = self._connections[spec.tenant].client

@@ -22,6 +22,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, Conflict, Forbidden, KubeError, NotFound, Unavailable, Unprocessable
 from bulkhead.kube.objects import Key, Obj, Resource
 from bulkhead.work.clock import Clock
+from controller import admit as admission
 from controller import metrics, status
 from controller.admit import Refusal, admit, paused, refuse
 from controller.apply import Applier, Stale
@@ -35,6 +36,8 @@ from controller.plane.spec import PLANE, PlaneSpec
 from controller.planeaccess import PlaneAccess
 from controller.settings import Settings
 from controller.slicing import Slicer
+from controller.slurm import status as slurm_status
+from controller.slurm.ordering import Ordered, Ordering
 
 _log = logging.getLogger(__name__)
 _PATIENCE = timedelta(minutes=5)
@@ -54,8 +57,18 @@ class Outcome:
 class Reconciler:
     """Does passes; one tenant is never in two at once (the queue sees to that)."""
 
-    def __init__(self, client: Client, owned: Owned, planes: PlaneAccess, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self,
+        client: Client,
+        owned: Owned,
+        planes: PlaneAccess,
+        settings: Settings,
+        clock: Clock,
+        *,
+        slurm: Ordering | None = None,
+    ) -> None:
         self._client = client
+        self._slurm = slurm
         self._owned = owned
         self._planes = planes
         self._settings = settings
@@ -75,6 +88,8 @@ class Reconciler:
             return await self._teardown(tenant)
         observed = await observe(self._client, self._owned, tenant, self._clock.now())
         refusal = self._refuse(observed)
+        if refusal is not None and refusal.reason is Reason.PAUSED:
+            await self._forget_slurm(name)
         if refusal is not None:
             return await self._tell(tenant, status.refused(tenant, refusal, observed.now))
         tenant = await self._hold(tenant)
@@ -109,6 +124,7 @@ class Reconciler:
         failure: Refusal | None = None
         assembled: Assembled | None = None
         health = PlaneHealth()
+        slurm: Ordered | None = None
         try:
             assembled = await self._keys(spec, observed)
             existing = {ref_of(obj): obj for obj in observed.objects.values()}
@@ -117,6 +133,7 @@ class Reconciler:
             health = await self._plane(made, assembled)
             followers = made.followers(plane_answers=health.bootstrapped, existing=existing)
             await self._applier.stage(followers, observed.objects)
+            slurm = await self._order_slurm(spec, observed, health)
         except Stale as error:
             _log.info("looking again: %s", error, extra={"tenant": spec.tenant})
             return Outcome(0.05)
@@ -124,6 +141,8 @@ class Reconciler:
             failure = _failure(error)
             _log.warning("pass failed: %s", error, extra={"tenant": spec.tenant})
         findings = self._findings(spec, assembled, health, failure, observed.tenant_class)
+        if slurm is not None:
+            findings = replace(findings, slurm=_slurm_part(tenant, slurm))
         outcome = await self._tell(tenant, status.compute(tenant, spec, findings, self._clock.now()))
         if failure is not None:
             raise PassFailed(failure.message)
@@ -204,6 +223,7 @@ class Reconciler:
         name = str(tenant["metadata"]["name"])
         if names.TEARDOWN_FINALIZER not in (tenant["metadata"].get("finalizers") or []):
             return Outcome(None)
+        await self._forget_slurm(name)
         await self._planes.forget(name)
         progress = await self._dismantler.step(tenant)
         if progress.done:
@@ -223,7 +243,21 @@ class Reconciler:
         except NotFound:
             return
 
+    async def _order_slurm(self, spec: PlaneSpec, observed: Observed, health: PlaneHealth) -> Ordered | None:
+        """Hand the tenant's Slurm cluster to its own task, once the plane has been there."""
+        if self._slurm is None or observed.tenant_class is None:
+            return None
+        wanted = admission.slurm(observed.tenant, observed.tenant_class, self._settings)
+        if not health.bootstrapped and not self._slurm.tended(spec.tenant):
+            return Ordered(wanted=True, spec=wanted) if wanted is not None else None
+        return await self._slurm.order(spec, observed, wanted)
+
+    async def _forget_slurm(self, name: str) -> None:
+        if self._slurm is not None:
+            await self._slurm.forget(name)
+
     async def _forget(self, name: str) -> None:
+        await self._forget_slurm(name)
         await self._planes.forget(name)
         self._bootstrapped.pop(name, None)
         self._applier.forget((f"bh-{name}", f"bh-{name}-work", f"bh-{name}-syncer-nodes"))
@@ -257,6 +291,11 @@ def _failure(error: KubeError | TimeoutError) -> Refusal:
     if isinstance(error, ApiError):
         return Refusal(Reason.HOST_REFUSED, f"the host's API: {error}")
     return Refusal(Reason.HOST_UNAVAILABLE, f"the host's API: {error}")
+
+
+def _slurm_part(tenant: Obj, slurm: Ordered) -> status.SlurmPart:
+    before = (tenant.get("status") or {}).get("conditions") or []
+    return slurm_status.part(slurm.found, slurm.spec, was=is_true(before, ConditionType.SLURM_READY))
 
 
 def _asked_at(tenant: Obj) -> datetime:

@@ -35,6 +35,15 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class SlurmPart:
+    """What the tenant's Slurm cluster says; it counts for Ready unless it is only being taken down."""
+
+    verdict: Verdict
+    summary: Mapping[str, Any] | None = None
+    essential: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Findings:
     """What a pass found out, as far as it got."""
 
@@ -48,6 +57,7 @@ class Findings:
     quota: Obj | None = None
     tenant_class: Obj | None = None
     failure: Refusal | None = None
+    slurm: SlurmPart | None = None
 
 
 def refused(tenant: Obj, refusal: Refusal, now: datetime) -> Obj:
@@ -72,10 +82,15 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
         ConditionType.QUOTA_APPLIED: _quota(findings),
     }
     first = next((verdicts[part] for part in PARTS if verdicts[part].status != "True"), None)
+    if findings.slurm is not None:
+        verdicts[ConditionType.SLURM_READY] = findings.slurm.verdict
+        if first is None and findings.slurm.essential and findings.slurm.verdict.status != "True":
+            first = findings.slurm.verdict
     if findings.failure is not None:
         first = Verdict("False", findings.failure.reason, findings.failure.message)
     verdicts[ConditionType.READY] = first or Verdict("True", Reason.READY, "the tenant's API server, syncer and DNS are ready")
-    return _with(tenant, verdicts, now) | summary(spec, findings, _applied(findings.tenant_class))
+    made = _with(tenant, verdicts, now) | summary(spec, findings, _applied(findings.tenant_class))
+    return made | _slurm(tenant, findings.slurm, made["conditions"])
 
 
 def summary(spec: PlaneSpec, findings: Findings, applied_class: Mapping[str, Any]) -> Obj:
@@ -96,6 +111,14 @@ def summary(spec: PlaneSpec, findings: Findings, applied_class: Mapping[str, Any
         "serviceSlice": spec.service_slice,
         "gpus": {"used": total, "borrowed": 0, "limit": limit, "summary": f"{total}/{limit}"},
     }
+
+
+def _slurm(tenant: Obj, slurm: SlurmPart | None, conditions: list[Obj]) -> Obj:
+    """The cluster's part beside its condition; without a cluster neither is there. None deletes a field in a merge patch."""
+    if slurm is None:
+        return {"slurm": None, "conditions": [each for each in conditions if each["type"] != ConditionType.SLURM_READY]}
+    before = (tenant.get("status") or {}).get("slurm")
+    return {"slurm": dict(slurm.summary) if slurm.summary is not None else before}
 
 
 def changed(tenant: Obj, status: Obj) -> bool:

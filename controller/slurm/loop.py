@@ -4,7 +4,7 @@
                                                                                                         │
                                                               the tenant's name into the queue <────────┘
 
-Each pass has a deadline of its own. A pass that fails is followed by longer waits, up to a bound. The Tenant's status is written
+Each pass has a deadline of its own; after one that fails the next waits longer, up to a bound. The Tenant's status is written
 by its own pass alone, from what is kept here; counts of jobs come into it no oftener than every few seconds.
 """
 
@@ -70,6 +70,10 @@ class SlurmLoops:
             held.task = asyncio.create_task(self._run(tenant, held), name=f"Slurm of {tenant}")
         return held.found
 
+    def tends(self, tenant: str) -> bool:
+        """Whether a tenant has a task."""
+        return tenant in self._tended
+
     def removed(self, tenant: str) -> bool:
         """Whether a cluster that was switched off has been taken down to its volumes."""
         held = self._tended.get(tenant)
@@ -117,7 +121,7 @@ class SlurmLoops:
 
     def _notice(self, tenant: str, held: _Tended, found: Found) -> None:
         """Bring the tenant into the queue when there is something new to tell."""
-        told = status.verdict(found, was=True)
+        told = status.verdict(found, was=True, on=held.order.on)
         counted = status.counts(found.view) if found.view is not None else held.said_counts
         now = self._clock.monotonic()
         verdict = (told.status, told.reason, told.message, held.cluster.removed)

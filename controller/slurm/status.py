@@ -12,8 +12,8 @@ from typing import Any, Final
 from bulkhead.api.conditions import Reason, timestamp
 from controller.slurm.fleet import Worker
 from controller.slurm.model import SlurmNode, SlurmView
-from controller.slurm.spec import NAME_LABEL, Obj
-from controller.status import Verdict, pod_ready, pod_trouble
+from controller.slurm.spec import NAME_LABEL, Obj, SlurmSpec
+from controller.status import SlurmPart, Verdict, pod_ready, pod_trouble
 
 PREFIX: Final = "SlurmNodeState"
 MISSING: Final = f"{PREFIX}Unknown"
@@ -54,10 +54,11 @@ class Found:
     leaving: int = 0
 
 
-def verdict(found: Found, *, was: bool) -> Verdict:
+def verdict(found: Found, *, was: bool, on: bool = True) -> Verdict:
     """The Tenant's condition SlurmReady; `was` tells a cluster that started from one that stopped answering."""
-    if found.leaving:
-        return Verdict("False", Reason.TERMINATING, f"Slurm is switched off: {found.leaving} workers are being given back")
+    if not on:
+        rest = f"{found.leaving} workers are being given back" if found.leaving else "its daemons are being removed"
+        return Verdict("False", Reason.TERMINATING, f"Slurm is switched off: {rest}")
     for pod in found.pods:
         trouble = pod_trouble(pod)
         if trouble is not None and component(pod) in (found.wanted or {}):
@@ -73,6 +74,15 @@ def verdict(found: Found, *, was: bool) -> Verdict:
         reason = Reason.RESTARTING if was else Reason.WAITING_FOR_SLURM
         return Verdict("False", reason, f"not ready: {', '.join(waiting)}" if waiting else found.trouble)
     return Verdict("True", Reason.READY, "slurmctld answers, and every daemon of the cluster is ready")
+
+
+def part(found: Found | None, spec: SlurmSpec | None, *, was: bool) -> SlurmPart:
+    """The cluster's part of the Tenant's status; without a spec the cluster is being taken down."""
+    found = found or Found(trouble="the cluster is being made")
+    summary = counts(found.view) if found.view is not None and spec is not None else None
+    if summary is not None and spec is not None:
+        summary |= {"clusterName": spec.cluster_name, "version": spec.version}
+    return SlurmPart(verdict(found, was=was, on=spec is not None), summary, essential=spec is not None)
 
 
 def counts(view: SlurmView) -> Obj:

@@ -1,0 +1,194 @@
+"""From a tenant's pass to the order for its Slurm cluster: the keys, made once and kept on the host, and their rotation.
+
+    annotation bulkhead.dev/revoke-tokens says something new ──> a new JWT key: all tokens end
+    annotation bulkhead.dev/rotate-keys says something new
+      ──> a fresh key is staged: every daemon learns to verify it ──> a while later it is promoted: it signs
+      ──> the older ones still verify for as long as a job's credential may live, then they are dropped
+
+The Secret in the plane's host namespace is the truth; the one inside the plane is a copy, and who deletes it gets it back.
+When Slurm was switched off and taken down, the Secret is marked: the keys stay, and nothing more is done.
+"""
+
+import logging
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from bulkhead.api import labels
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists, NotFound
+from bulkhead.kube.objects import Obj
+from bulkhead.work.clock import Clock
+from controller.observe import Observed
+from controller.plane.spec import PlaneSpec
+from controller.slurm.cluster import Order
+from controller.slurm.keygen import make_auth_key, make_keys
+from controller.slurm.keys import BadKeysError, SlurmKeys, from_data, promoted, retired, staged, to_data, waiting
+from controller.slurm.lease import DEFAULT_TIMES, Times
+from controller.slurm.loop import SlurmLoops
+from controller.slurm.spec import KEYS, SlurmImages, SlurmSpec
+from controller.slurm.status import Found
+
+_log = logging.getLogger(__name__)
+ROTATE: Final = "bulkhead.dev/rotate-keys"
+REVOKE: Final = "bulkhead.dev/revoke-tokens"
+REVOKED: Final = "bulkhead.dev/revoked-tokens"
+ROTATED: Final = "bulkhead.dev/rotated-keys"
+STAGED_AT: Final = "bulkhead.dev/keys-staged-at"
+OFF: Final = "bulkhead.dev/slurm-off"
+# A changed Secret reaches the files of a running pod within about a minute and a half.
+SPREAD: Final = timedelta(minutes=3)
+OVERLAP: Final = timedelta(hours=12)
+_JWT_BYTES: Final = 64
+_NO_IMAGES: Final = SlurmImages(slurm="", mariadb="")
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """What a pass knows of the tenant's Slurm: whether there is to be one, and what was found of it last."""
+
+    wanted: bool
+    found: Found | None = None
+    spec: SlurmSpec | None = None
+
+
+class Ordering:
+    """Gives the orders."""
+
+    def __init__(self, client: Client, loops: SlurmLoops, clock: Clock) -> None:
+        self._client = client
+        self._loops = loops
+        self._clock = clock
+
+    async def order(self, plane: PlaneSpec, observed: Observed, spec: SlurmSpec | None) -> Ordered | None:
+        """Order the cluster of a tenant; None when there is none and nothing is left of one."""
+        secret = observed.get(kinds.SECRETS, KEYS, plane.namespace)
+        if spec is None:
+            return await self._switched_off(plane, secret)
+        kept, keys = await self._keys(plane, secret)
+        keys = await self._rotate(plane, observed.tenant, kept, keys)
+        found = self._loops.tend(plane.tenant, Order(spec, keys, times_of(observed.tenant)))
+        return Ordered(wanted=True, found=found, spec=spec)
+
+    def tended(self, tenant: str) -> bool:
+        """Whether the tenant's cluster is looked after."""
+        return self._loops.tends(tenant)
+
+    async def forget(self, tenant: str) -> None:
+        """Stop doing anything about a tenant's cluster."""
+        await self._loops.forget(tenant)
+
+    async def _switched_off(self, plane: PlaneSpec, secret: Obj | None) -> Ordered | None:
+        if secret is None or OFF in _annotations(secret):
+            await self._loops.forget(plane.tenant)
+            return None
+        try:
+            keys = from_data(secret.get("data") or {})
+        except BadKeysError:
+            # Workers can still be given back: without an answer their deadline decides.
+            keys = make_keys()
+        nothing = SlurmSpec(tenant=plane.tenant, uid=plane.uid, cluster_name=plane.tenant, version="", images=_NO_IMAGES)
+        found = self._loops.tend(plane.tenant, Order(nothing, keys, DEFAULT_TIMES, on=False))
+        if not self._loops.removed(plane.tenant):
+            return Ordered(wanted=False, found=found)
+        _log.info("Slurm is switched off and taken down; its volumes stay", extra={"tenant": plane.tenant})
+        await self._annotate(plane, {OFF: "true"})
+        await self._loops.forget(plane.tenant)
+        return None
+
+    async def _keys(self, plane: PlaneSpec, secret: Obj | None) -> tuple[Obj, SlurmKeys]:
+        if secret is None:
+            # Before keys are made in place of some that an informer has merely not shown yet: ask.
+            secret = await self._read(plane)
+        if secret is not None:
+            try:
+                keys = from_data(secret.get("data") or {})
+            except BadKeysError as error:
+                _log.error("%s: making new ones", error, extra={"tenant": plane.tenant})
+                keys = make_keys()
+                secret = await self._write(plane, keys, {})
+            if OFF in _annotations(secret):
+                secret = await self._annotate(plane, {OFF: None})
+            return secret, keys
+        keys = make_keys()
+        _log.info("keys of the Slurm cluster made", extra={"tenant": plane.tenant})
+        try:
+            return await self._client.create(kinds.SECRETS, _secret(plane, keys)), keys
+        except AlreadyExists:
+            found = await self._client.get(kinds.SECRETS, KEYS, plane.namespace)
+            return found, from_data(found.get("data") or {})
+
+    async def _rotate(self, plane: PlaneSpec, tenant: Obj, secret: Obj, keys: SlurmKeys) -> SlurmKeys:
+        now, notes = self._clock.now(), _annotations(secret)
+        asked = _annotations(tenant).get(ROTATE)
+        revoke = _annotations(tenant).get(REVOKE)
+        if revoke and notes.get(REVOKED) != revoke:
+            keys = replace(keys, jwt=secrets.token_bytes(_JWT_BYTES))
+            _log.info("all tokens are revoked", extra={"tenant": plane.tenant})
+            await self._write(plane, keys, {REVOKED: revoke[:256]})
+            return keys
+        if waiting(keys) is not None:
+            since = _moment(notes.get(STAGED_AT)) or now
+            if now - since < SPREAD and STAGED_AT in notes:
+                return keys
+            keys = promoted(keys, now=int(now.timestamp()), overlap=int(OVERLAP.total_seconds()))
+            _log.info("the staged key signs from now on", extra={"tenant": plane.tenant})
+            await self._write(plane, keys, {STAGED_AT: None})
+            return keys
+        if asked and notes.get(ROTATED) != asked:
+            keys = staged(keys, make_auth_key())
+            _log.info("a fresh key is staged", extra={"tenant": plane.tenant})
+            await self._write(plane, keys, {ROTATED: asked[:256], STAGED_AT: now.isoformat(timespec="seconds")})
+            return keys
+        fewer = retired(keys, now=int(now.timestamp()))
+        if fewer != keys:
+            await self._write(plane, fewer, {})
+        return fewer
+
+    async def _read(self, plane: PlaneSpec) -> Obj | None:
+        try:
+            return await self._client.get(kinds.SECRETS, KEYS, plane.namespace)
+        except NotFound:
+            return None
+
+    async def _write(self, plane: PlaneSpec, keys: SlurmKeys, notes: Mapping[str, str | None]) -> Obj:
+        body = {"data": to_data(keys), "metadata": {"annotations": dict(notes)}}
+        return await self._client.patch(kinds.SECRETS, KEYS, body, plane.namespace)
+
+    async def _annotate(self, plane: PlaneSpec, notes: Mapping[str, str | None]) -> Obj:
+        return await self._client.patch(kinds.SECRETS, KEYS, {"metadata": {"annotations": dict(notes)}}, plane.namespace)
+
+
+def times_of(tenant: Obj) -> Times:
+    """How patient the tenant's lease is."""
+    lease = (((tenant.get("spec") or {}).get("scheduling") or {}).get("slurm") or {}).get("lease") or {}
+    idle, grace = lease.get("idleSeconds"), lease.get("graceSeconds")
+    return Times(
+        idle=timedelta(seconds=int(idle)) if idle is not None else DEFAULT_TIMES.idle,
+        grace=timedelta(seconds=int(grace)) if grace is not None else DEFAULT_TIMES.grace,
+    )
+
+
+def _secret(plane: PlaneSpec, keys: SlurmKeys) -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": KEYS, "namespace": plane.namespace, "labels": labels.made_for(plane.tenant, "slurm")},
+        "type": "Opaque",
+        "data": to_data(keys),
+    }
+
+
+def _annotations(obj: Obj) -> dict[str, str]:
+    return obj["metadata"].get("annotations") or {}
+
+
+def _moment(text: str | None) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None
