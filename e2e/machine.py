@@ -62,13 +62,13 @@ def is_up() -> bool:
     return KUBECONFIG.exists() and host_api(timeout=3.0).ready()
 
 
-def bring_up(report: Callable[[str], None]) -> bool:
+def bring_up(report: Callable[[str], None], *flags: str) -> bool:
     """Start the embedded host or make sure that it is up, with the images as they are now in the tree.
 
-    Its own progress goes line by line to `report`. True when it was started.
+    Its own progress goes line by line to `report`; `flags` are further ones of `host up`. True when it was started.
     """
     was_up = is_up()
-    command = [sys.executable, "-u", "-m", "bulkhead.cli.main", "host", "up"]
+    command = [sys.executable, "-u", "-m", "bulkhead.cli.main", "host", "up", *flags]
     last: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         for line in process.stdout or ():

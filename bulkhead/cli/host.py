@@ -57,6 +57,7 @@ def _add_up(parsers: Any) -> None:
                     help=f"GPUs of every node, the real one included (default {defaults.gpus_per_node})")  # fmt: skip
     up.add_argument("--nvlink-domain-size", type=_between(1, 1000), default=defaults.nvlink_domain_size, metavar="N",
                     help=f"simulated nodes per NVLink domain (default {defaults.nvlink_domain_size})")  # fmt: skip
+    up.add_argument("--slurm", action="store_true", help="make the images of the Slurm mode too (once; some minutes)")
     up.add_argument("--data-dir", type=_folder, default=DATA_DIR, help=f"where the host keeps its data (default {DATA_DIR})")
     up.set_defaults(handler=_up)
 
@@ -91,7 +92,7 @@ def _up(arguments: argparse.Namespace) -> int:
     )  # fmt: skip
     try:
         with Reporter() as report:
-            handle = cluster.up(options, report)
+            handle = cluster.up(options, report, slurm=arguments.slurm)
     except (cluster.HostError, RuntimeError, OSError) as error:
         return _failed(error)
     print(f"The host is up. KUBECONFIG={handle.kubeconfig}")

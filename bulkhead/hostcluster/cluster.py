@@ -225,9 +225,10 @@ def _stop_supervisor(report: Progress) -> None:
         time.sleep(0.05)
 
 
-def _bring_up(ctx: HostContext, report: Progress) -> None:
+def _bring_up(ctx: HostContext, report: Progress, *, slurm: bool) -> None:
     report.step("Making the images")
-    images = build.ensure_images(ctx.cache_dir, report)
+    recipes = {**build.RECIPES, **build.SLURM_RECIPES} if slurm else build.RECIPES
+    images = build.ensure_images(ctx.cache_dir, report, recipes=recipes)
     living = alive()
     if living is not None and living.phase in ("starting", "running"):
         report.step("Checking the components")
@@ -243,13 +244,13 @@ def _bring_up(ctx: HostContext, report: Progress) -> None:
     addons.apply(ctx, report)
 
 
-def up(options: HostOptions, report: Progress) -> HostHandle:
-    """Bring the host up, or make sure that it is."""
+def up(options: HostOptions, report: Progress, *, slurm: bool = False) -> HostHandle:
+    """Bring the host up, or make sure that it is; `slurm` brings the images of the Slurm mode too."""
     with _exclusive(report):
         report.step("Getting what the host needs")
         ensure_packages(HOST_PACKAGES, report)
         ctx = _context(options, report)
-        _bring_up(ctx, report)
+        _bring_up(ctx, report, slurm=slurm)
         return HostHandle(ctx.kubeconfig, ctx)
 
 

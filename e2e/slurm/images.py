@@ -1,1 +1,22 @@
-"""The Slurm images on the embedded host, built and imported when they are first wanted."""
+"""The Slurm images on the embedded host, made and imported when they are first wanted.
+
+They are large and come from Debian's packages, so neither `make demo` nor `make e2e` asks for them.
+"""
+
+from collections.abc import Callable
+
+from bulkhead.hostcluster import binaries
+from bulkhead.hostcluster.images import build
+from e2e import machine
+
+
+def ensure(note: Callable[[str], None]) -> None:
+    """Have them on the host; quick when they are there already."""
+    machine.bring_up(lambda line: note(f"    {line}"), "--slurm")
+
+
+def are_made() -> bool:
+    """Whether this machine has made them before."""
+    folder = binaries.cache_dir() / "images" / "tars"
+    wanted = [name.replace("/", "_").replace(":", "_") for name in build.SLURM_RECIPES]
+    return all(any(folder.glob(f"{name}-*.tar")) for name in wanted)
