@@ -225,6 +225,19 @@ class Accounting(ApiModel):
     )
 
 
+class Lease(ApiModel):
+    """How patient the platform is with workers that are not needed, or that have to go."""
+
+    idle_seconds: Annotated[int, Field(ge=5, le=86_400)] = Field(
+        60, description="How long a worker of a set that follows its jobs idles before it is given back."
+    )
+    grace_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
+        300,
+        description="How long jobs may run on a worker that has to go, before they are queued again: after a lowered max, a node "
+        "set or a mode that was taken away, or a kubectl scale.",
+    )
+
+
 class SlurmUser(ApiModel):
     """A user of the cluster, known on every node."""
 
@@ -280,6 +293,7 @@ class Slurm(ApiModel):
     login: Login | None = Field(None, description="The login nodes.")
     rest_api: RestApi | None = Field(None, description="slurmrestd.")
     accounting: Accounting | None = Field(None, description="slurmdbd with a MariaDB of the tenant's own; none unless enabled.")
+    lease: Lease | None = Field(None, description="How patient the platform is with workers that are not needed.")
     users: Annotated[list[SlurmUser], Field(max_length=256)] | None = Field(
         None,
         description="Users of the cluster.",
