@@ -20,6 +20,7 @@ from bulkhead.kube.resources import (
     CONFIG_MAPS,
     EVENTS,
     NAMESPACES,
+    NETWORK_POLICIES,
     NODES,
     PODS,
     RESOURCE_QUOTAS,
@@ -30,7 +31,7 @@ from bulkhead.kube.resources import (
 from bulkhead.work.queue import KeyedQueue, Lane
 from syncer import metrics
 from syncer.settings import Settings
-from syncer.translate import origin, tokens
+from syncer.translate import networkpolicy, origin, tokens
 from syncer.translate.metadata import Identity
 from syncer.translate.registry import KINDS
 from syncer.translate.view import ServiceEnv, ServicePort, TenantView, Toleration
@@ -41,7 +42,7 @@ SILENT_SECONDS: Final = 150.0
 _EVENT_SILENCE: Final = 900.0
 _OPTIONAL: Final = frozenset({"Event"})
 # Mirrored kinds whose virtual side is watched in a way of its own.
-_OWN: Final = frozenset({"Pod", "Service", "ConfigMap", "Secret"})
+_OWN: Final = frozenset({"Pod", "Service", "ConfigMap", "Secret", "NetworkPolicy"})
 MIRRORED: Final[Mapping[str, Resource]] = {kind: resource_of(each.api_version, kind) for kind, each in KINDS.items()}
 
 
@@ -80,6 +81,7 @@ class Caches:
             "Pod": make(PODS, self._told("Pod"), mib=128),
             "Service": make(SERVICES, self._told("Service")),
             **{kind: make(r, self._told(kind)) for kind, r in MIRRORED.items() if kind not in _OWN},
+            "NetworkPolicy": make(NETWORK_POLICIES, self._policy_changed),
             "Namespace": make(NAMESPACES, self._namespace_changed, lean=True),
             "ConfigMap": make(CONFIG_MAPS, self._told("ConfigMap", referenced=True), lean=True),
             "Secret": make(SECRETS, self._told("Secret", referenced=True), lean=True),
@@ -183,6 +185,7 @@ class Caches:
         return replace(
             self._static,
             services={name: tuple(sorted(found, key=lambda each: each.name)) for name, found in services.items()},
+            network_policies=networkpolicy.by_namespace(self.virtual["NetworkPolicy"].store.objects()),
             namespace_labels={meta.name: dict(meta.labels or {}) for meta in spaces},
             nodes=frozenset(key.name for key in self.host["Node"].store.keys()),  # noqa: SIM118 -- a store, not a dict
         )
@@ -227,9 +230,18 @@ class Caches:
         self._view = None
         self._tell("virtual", "Namespace", change)
         if change.kind == "modified":
-            for key in self.virtual["Pod"].store.keys():  # noqa: SIM118 -- a store, not a dict
-                if key.namespace == change.key.name:
-                    self._queue.add(Item("Pod", key), Lane.BACKFILL)
+            self._pods_of(change.key.name)
+
+    def _policy_changed(self, change: Change) -> None:
+        """The pods that a policy selects carry a label on the host."""
+        self._view = None
+        self._told("NetworkPolicy")(change)
+        self._pods_of(change.key.namespace)
+
+    def _pods_of(self, namespace: str) -> None:
+        for key in self.virtual["Pod"].store.keys():  # noqa: SIM118 -- a store, not a dict
+            if key.namespace == namespace:
+                self._queue.add(Item("Pod", key), Lane.BACKFILL)
 
     def _host_node_changed(self, change: Change) -> None:
         if change.kind != "modified":

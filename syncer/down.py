@@ -22,10 +22,10 @@ from syncer.budget import WriteBudget
 from syncer.identity import PlaneIdentity
 from syncer.logs import about
 from syncer.translate import Reason, TenantView, Untranslatable, origin
+from syncer.translate.metadata import WANTED
 
 _log = logging.getLogger(__name__)
 
-WANTED: Final = "bulkhead.dev/wanted"
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 

@@ -20,6 +20,7 @@ from syncer.events import Recorder
 from syncer.massdelete import MassDeleteBreaker
 from syncer.references import ReferenceIndex
 from syncer.translate import Reason, Untranslatable, diff, endpointslice, volumeclaim
+from syncer.translate.metadata import WANTED
 from syncer.translate.references import CLAIM
 from syncer.translate.registry import KINDS, Translation
 from syncer.up import VirtualWriter
@@ -145,14 +146,14 @@ class Mirrors:
 
     async def _write(self, item: Item, desired: Obj, held: Meta | None) -> Obj | None:
         r = MIRRORED[item.kind]
-        if held is not None and held.annotation(down.WANTED) == desired["metadata"]["annotations"][down.WANTED]:
+        if held is not None and held.annotation(WANTED) == desired["metadata"]["annotations"][WANTED]:
             return None
         if held is None:
             try:
                 made = await self._host.create(r, desired, self._caches.view())
             except Stale as stale:
                 made = stale.host
-            if (made["metadata"].get("annotations") or {}).get(down.WANTED) == desired["metadata"]["annotations"][down.WANTED]:
+            if (made["metadata"].get("annotations") or {}).get(WANTED) == desired["metadata"]["annotations"][WANTED]:
                 return made
             held_uid = uid_of(made)
         else:
@@ -226,6 +227,10 @@ class Mirrors:
             if item.kind == "EndpointSlice"
             else kind.to_host(virtual, view)
         )
+        if kind.stamped:
+            desired = down.stamped(desired)
+        for remark in kind.remarks(virtual, view):
+            self._recorder.warn(virtual, str(Reason.NOT_SUPPORTED), remark)
         try:
             if host is None:
                 await self._host.create(r, desired, view)

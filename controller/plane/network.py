@@ -30,7 +30,7 @@ def policies(spec: PlaneSpec) -> list[Obj]:
         _syncer(spec),
         _dns(spec),
         _deny(spec, spec.work_namespace),
-        _workloads(spec),
+        *_workloads(spec),
     ]
 
 
@@ -71,17 +71,28 @@ def _dns(spec: PlaneSpec) -> Obj:
     return _policy(spec, (spec.namespace, "allow-dns"), _component(spec, DNS), ingress, egress)
 
 
-def _workloads(spec: PlaneSpec) -> Obj:
+def _workloads(spec: PlaneSpec) -> list[Obj]:
     own: Obj = {"podSelector": {}}
     plane = _namespace(spec.namespace) | _pods(spec, PLANE)
     dns = _namespace(spec.namespace) | _pods(spec, DNS)
-    egress = [
-        {"to": [own]},
+    platform: list[Obj] = [
         {"to": [plane], "ports": [_tcp(API_PORT)]},
         {"to": [dns], "ports": [_udp(DNS_PORT), _tcp(DNS_PORT)]},
-        *({"to": [{"ipBlock": {"cidr": cidr}}]} for cidr in spec.egress_cidrs),
     ]
-    return _policy(spec, (spec.work_namespace, "allow-tenant"), {}, [{"from": [own, plane]}], egress)
+    outward: list[Obj] = [{"to": [own]}, *({"to": [{"ipBlock": {"cidr": cidr}}]} for cidr in spec.egress_cidrs)]
+    return [
+        _policy(spec, (spec.work_namespace, "allow-tenant"), {}, [{"from": [plane]}], platform),
+        _one_way(spec, "allow-tenant-ingress", "Ingress", [{"from": [own]}]),
+        _one_way(spec, "allow-tenant-egress", "Egress", outward),
+    ]
+
+
+def _one_way(spec: PlaneSpec, name: str, way: str, rules: list[Obj]) -> Obj:
+    """What workloads may do among themselves, but for those that a NetworkPolicy of the tenant has isolated."""
+    isolated = {"key": f"bulkhead.dev/{way.lower()}-isolated", "operator": "DoesNotExist"}
+    policy = _policy(spec, (spec.work_namespace, name), {"matchExpressions": [isolated]}, [], [])
+    policy["spec"] |= {"policyTypes": [way], way.lower(): rules}
+    return policy
 
 
 def _deny(spec: PlaneSpec, namespace: str) -> Obj:

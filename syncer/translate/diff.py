@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from syncer.translate.metadata import APPLIED
+from syncer.translate.metadata import APPLIED, WANTED
 from syncer.translate.quantity import parse
 from syncer.translate.quantity import same as same_quantity
 from syncer.translate.view import Obj
@@ -25,6 +25,8 @@ _CONTENT: Final[Mapping[str, tuple[str, ...]]] = {
     "Service": ("spec",),
     "EndpointSlice": ("endpoints", "ports"),
     "PersistentVolumeClaim": ("spec",),
+    "NetworkPolicy": ("spec",),
+    "PodDisruptionBudget": ("spec",),
 }
 # A field of these that differs cannot be patched.
 _FIXED: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
@@ -221,6 +223,24 @@ def _claim_spec(desired: Obj, actual: Obj) -> Obj | None:
     return {"resources": {"requests": {"storage": wanted}}}
 
 
+def _stamped_spec(desired: Obj, actual: Obj) -> Any:
+    """A spec as a whole: written when the wish is another one, or when something that we set is no more."""
+    note = ("metadata", "annotations", WANTED)
+    if _at(desired, note) == _at(actual, note) and _within(desired.get("spec"), actual.get("spec")):
+        return None
+    return _content(desired.get("spec"), actual.get("spec"))
+
+
+def _within(wanted: Any, there: Any) -> bool:
+    """Whether `there` has all of `wanted`; what the host filled in besides does not count."""
+    if isinstance(wanted, Mapping):
+        return all(_within(value, _mapping(there).get(key)) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        held = _list(there)
+        return len(wanted) == len(held) and all(_within(one, other) for one, other in zip(wanted, held, strict=True))
+    return bool(wanted == there)
+
+
 def _port(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     """A port with the API server's defaults filled in."""
     return (
@@ -257,4 +277,6 @@ def _list(value: Any) -> list[Any]:
 _SPECIAL: Final[Mapping[str, Callable[[Obj, Obj], Obj | None]]] = {
     "Service": _service_spec,
     "PersistentVolumeClaim": _claim_spec,
+    "NetworkPolicy": _stamped_spec,
+    "PodDisruptionBudget": _stamped_spec,
 }

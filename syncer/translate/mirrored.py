@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bulkhead.api import labels as marks
-from syncer.translate.view import Obj
+from syncer.translate.view import Obj, TenantView
 
 MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
 SERVICE_NAME: Final = "kubernetes.io/service-name"
@@ -14,6 +14,11 @@ _BY_SELECTOR: Final = "endpointslice-controller.k8s.io"
 def always(virtual: Obj) -> bool:
     """Every object but those that the platform itself put into the plane."""
     return _labels(virtual).get(marks.PLATFORM) != "true"
+
+
+def nothing_to_say(_virtual: Obj, _view: TenantView) -> list[str]:
+    """For kinds that are mirrored whole or not at all."""
+    return []
 
 
 def service(virtual: Obj) -> bool:

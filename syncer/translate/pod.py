@@ -16,6 +16,7 @@ from syncer.translate import (
     downward,
     environment,
     metadata,
+    networkpolicy,
     podsecurity,
     scheduling,
     schema,
@@ -119,7 +120,11 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
     spec |= {key: value for key, value in optional.items() if value}
     podsecurity.check(spec, view.pod_security)
     meta = metadata.host_metadata(
-        who, virtual, view, labels=metadata.namespace_labels(who.namespace, view), annotations=_annotations(virtual)
+        who,
+        virtual,
+        view,
+        labels=metadata.namespace_labels(who.namespace, view) | networkpolicy.isolation(labels, who.namespace, view),
+        annotations=_annotations(virtual),
     )
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 

@@ -8,7 +8,20 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from syncer.translate import configmap, endpointslice, mirrored, pod, references, secret, service, status, volumeclaim
+from syncer.translate import (
+    configmap,
+    disruptionbudget,
+    endpointslice,
+    mirrored,
+    networkpolicy,
+    pod,
+    references,
+    secret,
+    service,
+    status,
+    volumeclaim,
+)
+from syncer.translate.mirrored import nothing_to_say
 from syncer.translate.references import Reference
 from syncer.translate.view import Obj, TenantView
 
@@ -25,6 +38,9 @@ class Translation:
     references: Callable[[Obj], frozenset[Reference]] = references.none
     status_to_virtual: Callable[[Obj, Obj, TenantView], Obj] | None = None
     mirrored: Callable[[Obj], bool] = mirrored.always  # what is not mirrored is no error
+    remarks: Callable[[Obj, TenantView], list[str]] = nothing_to_say  # what of a mirrored object stays behind
+    # The host copy carries the hash of what was wanted, because the host fills in too much for a comparison field by field.
+    stamped: bool = False
     on_reference: bool = False  # mirrored only while something mirrored refers to it
 
     @property
@@ -49,6 +65,24 @@ _ALL: Final = (
         "persistentvolumeclaims",
         volumeclaim.to_host,
         status_to_virtual=volumeclaim.status_to_virtual,
+    ),
+    Translation(
+        "NetworkPolicy",
+        "networking.k8s.io",
+        "v1",
+        "networkpolicies",
+        networkpolicy.to_host,
+        remarks=networkpolicy.remarks,
+        stamped=True,
+    ),
+    Translation(
+        "PodDisruptionBudget",
+        "policy",
+        "v1",
+        "poddisruptionbudgets",
+        disruptionbudget.to_host,
+        mirrored=disruptionbudget.is_mirrored,
+        stamped=True,
     ),
 )
 

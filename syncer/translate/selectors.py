@@ -63,6 +63,37 @@ def selected_namespaces(selector: Any, path: str, view: TenantView) -> Scope:
     return Scope({marks.TENANT: view.tenant, **labels}, expressions)
 
 
+def all_namespaces(view: TenantView) -> Scope:
+    """All of the tenant's pods."""
+    return Scope({marks.TENANT: view.tenant})
+
+
+def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Whether a virtual selector selects virtual labels; one that cannot be read selects everything."""
+    terms = selector.get("matchExpressions") or ()
+    wanted = selector.get("matchLabels") or {}
+    if not isinstance(wanted, Mapping) or not isinstance(terms, (list, tuple)):
+        return True
+    return all(labels.get(key) == value for key, value in wanted.items()) and all(_holds(term, labels) for term in terms)
+
+
+def _holds(term: Any, labels: Mapping[str, str]) -> bool:
+    if not isinstance(term, Mapping) or not isinstance(term.get("key"), str):
+        return True
+    held, values = labels.get(term["key"]), term.get("values") or ()
+    match term.get("operator"):
+        case "In":
+            return held is not None and held in values
+        case "NotIn":
+            return held is None or held not in values
+        case "Exists":
+            return held is not None
+        case "DoesNotExist":
+            return held is None
+        case _:
+            return True
+
+
 def label_selector(value: Any, path: str, scope: Scope, extra: tuple[Obj, ...] = ()) -> Obj | None:
     """A LabelSelector on the host; `extra` are expressions with virtual keys that join it."""
     if value is None:

@@ -140,9 +140,19 @@ def _conditions(
             plain["message"] = sanitise.text(plain["message"], virtual, view)
         if seen is not None and "observedGeneration" in condition:
             plain["observedGeneration"] = seen
+        if plain["type"] == "PodScheduled":
+            plain |= _since(plain, before)
         found.append(plain)
     own = [copy.deepcopy(dict(entry)) for entry in _conditions_of(before) if entry.get("type") not in NATIVE_CONDITIONS]
     return found + own
+
+
+def _since(scheduled: Mapping[str, Any], before: Mapping[str, Any]) -> Obj:
+    """The plane says itself, at the binding, since when its pod is scheduled: no write for a difference of a second."""
+    for held in _conditions_of(before):
+        if held.get("type") == scheduled["type"] and held.get("status") == scheduled.get("status"):
+            return {"lastTransitionTime": held.get("lastTransitionTime")}
+    return {}
 
 
 def _conditions_of(status: Any) -> list[Mapping[str, Any]]:

@@ -44,6 +44,15 @@ class ServiceEnv:
 
 
 @dataclass(frozen=True, slots=True)
+class Isolating:
+    """A tenant's NetworkPolicy, as far as it decides which pods are isolated."""
+
+    selector: Mapping[str, Any]
+    ingress: bool
+    egress: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Toleration:
     """A toleration that every host pod of the tenant carries."""
 
@@ -92,6 +101,7 @@ class TenantView:
     accelerator_gate: str = ""  # a scheduling gate for pods that ask for GPUs, which the ledger removes
     # snapshot of the tenant's plane
     services: Mapping[str, tuple[ServiceEnv, ...]] = field(default_factory=_empty)  # by virtual namespace
+    network_policies: Mapping[str, tuple[Isolating, ...]] = field(default_factory=_empty)  # by virtual namespace
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=_empty)  # by virtual namespace
     # snapshot of the host
     storage_classes: frozenset[str] = frozenset()  # names of the StorageClasses that are offered

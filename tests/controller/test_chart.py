@@ -11,7 +11,7 @@ import yaml
 from bulkhead.hostcluster import binaries
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
-from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SECRETS, SERVICES, resource_of
+from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, NETWORK_POLICIES, PODS, SECRETS, SERVICES, resource_of
 from tests.apiserver.servers import ApiServer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -93,6 +93,11 @@ def pod(container: dict[str, Any] | None = None, *, labels: dict[str, str] | Non
     return mirrored("Pod", labels=labels, spec=content | spec)
 
 
+def network_policy(**rules: Any) -> dict[str, Any]:
+    policy = mirrored("NetworkPolicy", spec={"podSelector": {}, "policyTypes": ["Ingress", "Egress"]} | rules)
+    return policy | {"apiVersion": "networking.k8s.io/v1"}
+
+
 REFUSED: dict[str, dict[str, Any]] = {
     "no marker": pod(labels={}),
     "another tenant's marker": pod(labels=MARKS | {"bulkhead.dev/tenant": "team-b"}),
@@ -124,6 +129,9 @@ REFUSED: dict[str, dict[str, Any]] = {
     "external name": mirrored("Service", spec={"type": "ExternalName", "externalName": "kubernetes.default.svc"}),
     "external address": mirrored("Service", spec={"ports": [{"port": 80}], "externalIPs": ["192.0.2.1"]}),
     "another tenant's pods": mirrored("Service", spec={"ports": [{"port": 80}], "selector": {"bulkhead.dev/tenant": "team-b"}}),
+    "a policy for everyone": network_policy(ingress=[{}]),
+    "a policy for address blocks": network_policy(egress=[{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}]),
+    "a policy for another tenant": network_policy(ingress=[{"from": [{"podSelector": {}, "namespaceSelector": {}}]}]),
     "a secret that the host fills": mirrored("Secret", type="bootstrap.kubernetes.io/token"),
     "an owner that is no pod": mirrored("ConfigMap")
     | {
@@ -144,12 +152,13 @@ ALLOWED: dict[str, dict[str, Any]] = {
         tolerations=[{"key": "kwok.x-k8s.io/node", "operator": "Exists"}],
     ),
     "a service": mirrored("Service", spec={"ports": [{"port": 80}], "selector": {"bulkhead.dev/tenant": "team-a"}}),
+    "a policy for its own pods": network_policy(ingress=[{"from": [{"podSelector": {"matchLabels": {"app": "a"}}}]}]),
     "a config map": mirrored("ConfigMap"),
     "a secret": mirrored("Secret"),
     "the plane's identity": mirrored("ConfigMap", labels={})
     | {"metadata": {"name": "plane-identity", "namespace": "bh-team-a"}},
 }
-KINDS = {"Pod": PODS, "Service": SERVICES, "ConfigMap": CONFIG_MAPS, "Secret": SECRETS}
+KINDS = {"Pod": PODS, "Service": SERVICES, "ConfigMap": CONFIG_MAPS, "Secret": SECRETS, "NetworkPolicy": NETWORK_POLICIES}
 
 
 @pytest.fixture(scope="module")

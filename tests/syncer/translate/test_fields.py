@@ -10,8 +10,10 @@ from syncer.translate import (
     affinity,
     configmap,
     containers,
+    disruptionbudget,
     endpointslice,
     environment,
+    networkpolicy,
     pod,
     secret,
     security,
@@ -60,6 +62,10 @@ SCHEMAS: dict[str, Struct] = {
     "Secret": secret.SECRET,
     "PersistentVolumeClaimSpec": volumeclaim.CLAIM_SPEC,
     "TypedObjectReference": volumeclaim._SOURCE,
+    "NetworkPolicySpec": networkpolicy.POLICY_SPEC,
+    "NetworkPolicyPeer": networkpolicy.PEER,
+    "NetworkPolicyPort": networkpolicy._PORTS.item,
+    "PodDisruptionBudgetSpec": disruptionbudget.BUDGET_SPEC,
 }
 
 
@@ -76,7 +82,13 @@ def test_every_status_field_is_decided() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "prefix"), [("api/v1", "io.k8s.api.core.v1"), ("apis/discovery.k8s.io/v1", "io.k8s.api.discovery.v1")]
+    ("path", "prefix"),
+    [
+        ("api/v1", "io.k8s.api.core.v1"),
+        ("apis/discovery.k8s.io/v1", "io.k8s.api.discovery.v1"),
+        ("apis/networking.k8s.io/v1", "io.k8s.api.networking.v1"),
+        ("apis/policy/v1", "io.k8s.api.policy.v1"),
+    ],
 )
 async def test_the_api_server_has_no_other_fields(host_client: Client, path: str, prefix: str) -> None:
     """The list is what a real kube-apiserver serves: a new version that adds a field is noticed here."""

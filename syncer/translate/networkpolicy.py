@@ -1,0 +1,147 @@
+"""A tenant's NetworkPolicy on the host, and what makes it count there.
+
+All of a tenant's pods share one host namespace, where the platform's own policies let them reach each other. Policies only
+ever add up, so a tenant's policy isolates nothing as long as those hold. `isolation` therefore labels the pods that a policy
+of the tenant selects; the platform's policies leave labelled pods out, and what the tenant's policies allow is what remains.
+
+Peers are the tenant's own pods and nothing else: an empty peer list means "everyone" above and "every pod of this tenant"
+below, and address blocks are left out, because no rule of a tenant may open what the platform closed. Leaving out only ever
+narrows: a rule whose peers are all left out goes as a whole. The tenant is told by an event (`remarks`).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from syncer.translate import metadata, schema, selectors
+from syncer.translate.schema import INT_OR_TEXT, PORT, ListOf, OneOf, Struct, Translated
+from syncer.translate.view import Isolating, Obj, TenantView
+
+KIND: Final = "NetworkPolicy"
+INGRESS_ISOLATED: Final = "bulkhead.dev/ingress-isolated"
+EGRESS_ISOLATED: Final = "bulkhead.dev/egress-isolated"
+_TYPES: Final = ("Ingress", "Egress")
+_RULES: Final = 500
+
+# Every field of a policy's spec of Kubernetes 1.36.
+POLICY_SPEC: Final = Struct(
+    {
+        "podSelector": Translated("selectors"),
+        "ingress": Translated("_rules"),
+        "egress": Translated("_rules"),
+        "policyTypes": ListOf(OneOf(_TYPES), 2),
+    }
+)
+_PORTS: Final = ListOf(Struct({"protocol": OneOf(("", "TCP", "UDP", "SCTP")), "port": INT_OR_TEXT, "endPort": PORT}), 500)
+_INGRESS: Final = Struct({"from": Translated("_peers"), "ports": _PORTS})
+_EGRESS: Final = Struct({"to": Translated("_peers"), "ports": _PORTS})
+PEER: Final = Struct(
+    {"podSelector": Translated("_peer"), "namespaceSelector": Translated("_peer"), "ipBlock": Translated("remarks")}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Direction:
+    """What differs between ingress and egress."""
+
+    field: str
+    peers: str
+    rule: Struct
+
+
+_DIRECTIONS: Final = (_Direction("ingress", "from", _INGRESS), _Direction("egress", "to", _EGRESS))
+
+
+def to_host(virtual: Obj, view: TenantView) -> Obj:
+    """The host NetworkPolicy for `virtual`."""
+    who = metadata.identity(KIND, virtual)
+    own = schema.mapping(virtual.get("spec"), "spec")
+    spec = schema.struct(own, POLICY_SPEC, "spec")
+    scope = selectors.own_namespace(who.namespace, view)
+    spec["podSelector"] = selectors.label_selector(own.get("podSelector") or {}, "spec.podSelector", scope)
+    spec["policyTypes"] = list(_types(own))
+    for direction in _DIRECTIONS:
+        rules = _rules(own.get(direction.field), direction, scope, view)
+        if rules:
+            spec[direction.field] = rules
+    meta = metadata.host_metadata(who, virtual, view)
+    return {"apiVersion": "networking.k8s.io/v1", "kind": KIND, "metadata": meta, "spec": spec}
+
+
+def remarks(virtual: Obj, _view: TenantView) -> list[str]:
+    """What of a policy that is mirrored does not reach the host."""
+    spec = schema.mapping(virtual.get("spec"), "spec")
+    blocks = any(
+        peer.get("ipBlock") is not None
+        for direction in _DIRECTIONS
+        for at, rule in schema.items(spec.get(direction.field), f"spec.{direction.field}")
+        for _, peer in schema.items(rule.get(direction.peers), at)
+    )
+    return ["ipBlock: address blocks are not passed to the host; the rule allows its other peers only"] if blocks else []
+
+
+def isolating(virtual: Obj) -> Isolating | None:
+    """Which pods a policy isolates in which directions; None for what is no policy."""
+    spec = virtual.get("spec")
+    if not isinstance(spec, Mapping):
+        return None
+    types = _types(spec)
+    selector = spec.get("podSelector")
+    return Isolating(selector if isinstance(selector, Mapping) else {}, "Ingress" in types, "Egress" in types)
+
+
+def isolation(labels: Mapping[str, str], namespace: str, view: TenantView) -> dict[str, str]:
+    """The labels of a host pod that tell the platform's policies to leave it to the tenant's."""
+    found: dict[str, str] = {}
+    for policy in view.network_policies.get(namespace, ()):
+        if not selectors.selects(policy.selector, labels):
+            continue
+        if policy.ingress:
+            found[INGRESS_ISOLATED] = "true"
+        if policy.egress:
+            found[EGRESS_ISOLATED] = "true"
+    return found
+
+
+def _types(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """The directions, as an API server fills them in."""
+    given = spec.get("policyTypes")
+    if isinstance(given, list) and given:
+        return tuple(each for each in _TYPES if each in given)
+    return _TYPES if spec.get("egress") else ("Ingress",)
+
+
+def _rules(value: Any, direction: _Direction, scope: selectors.Scope, view: TenantView) -> list[Obj]:
+    found: list[Obj] = []
+    for at, rule in schema.items(value, f"spec.{direction.field}", _RULES):
+        translated = schema.struct(rule, direction.rule, at)
+        peers = _peers(rule.get(direction.peers), f"{at}.{direction.peers}", scope, view)
+        if peers:
+            found.append(translated | {direction.peers: peers})
+    return found
+
+
+def _peers(value: Any, path: str, scope: selectors.Scope, view: TenantView) -> list[Obj]:
+    peers = schema.items(value, path, _RULES)
+    if not peers:
+        return [{"podSelector": selectors.label_selector({}, path, selectors.all_namespaces(view))}]
+    return [translated for at, peer in peers if (translated := _peer(peer, at, scope, view)) is not None]
+
+
+def _peer(peer: Mapping[str, Any], path: str, scope: selectors.Scope, view: TenantView) -> Obj | None:
+    schema.struct(peer, PEER, path)
+    if peer.get("ipBlock") is not None:
+        return None
+    if peer.get("namespaceSelector") is not None:
+        scope = selectors.selected_namespaces(peer["namespaceSelector"], f"{path}.namespaceSelector", view)
+    return {"podSelector": selectors.label_selector(peer.get("podSelector") or {}, f"{path}.podSelector", scope)}
+
+
+def by_namespace(policies: Iterable[Obj]) -> dict[str, tuple[Isolating, ...]]:
+    """What `view.network_policies` holds."""
+    found: dict[str, list[Isolating]] = {}
+    for policy in policies:
+        each = isolating(policy)
+        if each is not None:
+            found.setdefault(str(policy["metadata"].get("namespace", "")), []).append(each)
+    return {namespace: tuple(entries) for namespace, entries in found.items()}

@@ -1,0 +1,126 @@
+"""NetworkPolicies and PodDisruptionBudgets between two real API servers."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import NotFound
+from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.resources import NETWORK_POLICIES, POD_DISRUPTION_BUDGETS, PODS
+from syncer.translate.networkpolicy import EGRESS_ISOLATED, INGRESS_ISOLATED
+from tests.apiserver.bed import Bed, until
+
+
+@pytest.fixture
+async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
+    async with Bed.open(host_client, plane_client) as opened:
+        yield opened
+
+
+async def below(bed: Bed, r: Resource, name: str) -> Obj | None:
+    try:
+        return await bed.host.get(r, bed.host_name(r.kind, name), bed.work)
+    except NotFound:
+        return None
+
+
+async def policy(bed: Bed, name: str, **spec: Any) -> Obj:
+    return await bed.plane.create(NETWORK_POLICIES, {"metadata": {"name": name}, "spec": spec}, bed.space)
+
+
+def labelled(bed: Bed, name: str, **labels: str) -> Obj:
+    pod = bed.pod(name)
+    pod["metadata"]["labels"] = labels
+    return pod
+
+
+async def test_item_82_a_policy_isolates_the_pods_that_it_selects_and_no_others(bed: Bed) -> None:
+    await bed.create(labelled(bed, "db", app="db"))
+    await bed.create(labelled(bed, "web", app="web"))
+    await bed.mirrored("db")
+    await policy(bed, "db", podSelector={"matchLabels": {"app": "db"}}, policyTypes=["Ingress"])
+    host = await until(lambda: below(bed, NETWORK_POLICIES, "db"), "host policy")
+    assert host["spec"]["policyTypes"] == ["Ingress"]
+    assert "ingress" not in host["spec"]
+
+    async def isolated() -> bool:
+        labels = ((await bed.mirror("db")) or {})["metadata"]["labels"]
+        return labels.get(INGRESS_ISOLATED) == "true" and EGRESS_ISOLATED not in labels
+
+    await until(isolated, "label of the isolated pod")
+    assert INGRESS_ISOLATED not in (await bed.mirrored("web"))["metadata"]["labels"]
+    # A pod that comes later is isolated from its first moment.
+    await bed.create(labelled(bed, "late", app="db"))
+    assert (await bed.mirrored("late"))["metadata"]["labels"][INGRESS_ISOLATED] == "true"
+    # A pod whose labels change is isolated by them.
+    await bed.plane.patch(PODS, "web", {"metadata": {"labels": {"app": "db"}}}, bed.space)
+
+    async def joined() -> bool:
+        return INGRESS_ISOLATED in ((await bed.mirror("web")) or {})["metadata"]["labels"]
+
+    await until(joined, "label follows the pod's")
+    await bed.plane.delete(NETWORK_POLICIES, "db", bed.space)
+
+    async def free() -> bool:
+        labels = ((await bed.mirror("db")) or {})["metadata"]["labels"]
+        return INGRESS_ISOLATED not in labels and await below(bed, NETWORK_POLICIES, "db") is None
+
+    await until(free, "isolation ends with the policy")
+
+
+async def test_item_82_no_policy_opens_what_the_platform_closed(bed: Bed) -> None:
+    block = {"ipBlock": {"cidr": "0.0.0.0/0"}}
+    rules = {"ingress": [{}, {"from": [block]}], "egress": [{"to": [block]}, {}]}
+    await policy(bed, "open", podSelector={}, policyTypes=["Ingress", "Egress"], **rules)
+    host = await until(lambda: below(bed, NETWORK_POLICIES, "open"), "host policy")
+    peers = [*host["spec"]["ingress"][0]["from"], *host["spec"]["egress"][0]["to"]]
+    assert [len(host["spec"][way]) for way in ("ingress", "egress")] == [1, 1]
+    assert all(peer["podSelector"]["matchLabels"]["bulkhead.dev/tenant"] == bed.tenant for peer in peers)
+    assert "ipBlock" not in str(host)
+
+    async def told() -> bool:
+        return any("ipBlock" in each["message"] for each in await bed.events("open"))
+
+    await until(told, "event about the blocks")
+
+
+async def test_item_82_a_changed_policy_is_the_same_below(bed: Bed) -> None:
+    ports = [{"port": 80}]
+    await policy(
+        bed, "web", podSelector={}, ingress=[{"ports": ports}], egress=[{"ports": ports}], policyTypes=["Ingress", "Egress"]
+    )
+    await until(lambda: below(bed, NETWORK_POLICIES, "web"), "host policy")
+    change = {"spec": {"egress": None, "policyTypes": ["Ingress"], "ingress": [{"ports": [{"port": 443}]}]}}
+    await bed.plane.patch(NETWORK_POLICIES, "web", change, bed.space)
+
+    async def followed() -> bool:
+        spec = ((await below(bed, NETWORK_POLICIES, "web")) or {})["spec"]
+        return "egress" not in spec and spec["ingress"][0]["ports"][0]["port"] == 443
+
+    await until(followed, "the removed rules are gone below")
+
+
+async def test_item_84_a_budget_counts_below_as_the_plane_computed_it(bed: Bed) -> None:
+    spec = {"maxUnavailable": "25%", "selector": {"matchLabels": {"app": "web"}}}
+    await bed.plane.create(POD_DISRUPTION_BUDGETS, {"metadata": {"name": "web"}, "spec": spec}, bed.space)
+
+    async def counted(healthy: int) -> None:
+        """What the plane's controller writes."""
+        status = {
+            "observedGeneration": 1, "desiredHealthy": healthy, "currentHealthy": 8, "expectedPods": 8, "disruptionsAllowed": 2,
+        }  # fmt: skip
+        await bed.plane.patch(POD_DISRUPTION_BUDGETS, "web", {"status": status}, bed.space, subresource="status")
+
+    await counted(6)
+    host = await until(lambda: below(bed, POD_DISRUPTION_BUDGETS, "web"), "host budget")
+    assert host["spec"]["minAvailable"] == 6
+    assert "maxUnavailable" not in host["spec"]
+    assert host["spec"]["selector"]["matchLabels"]["bulkhead.dev/tenant"] == bed.tenant
+    await counted(7)
+
+    async def followed() -> bool:
+        return bool(((await below(bed, POD_DISRUPTION_BUDGETS, "web")) or {})["spec"]["minAvailable"] == 7)
+
+    await until(followed, "the new number below")
