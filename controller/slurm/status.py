@@ -16,6 +16,7 @@ from controller.slurm.spec import NAME_LABEL, Obj, SlurmSpec
 from controller.status import SlurmPart, Verdict, pod_ready, pod_trouble
 
 PREFIX: Final = "SlurmNodeState"
+READY: Final = "slurmctld answers, and every daemon of the cluster is ready"
 MISSING: Final = f"{PREFIX}Unknown"
 _BASES: Final = {
     "ALLOCATED": "Allocated",
@@ -73,11 +74,14 @@ def verdict(found: Found, *, was: bool, on: bool = True) -> Verdict:
     if waiting or not found.applied:
         reason = Reason.RESTARTING if was else Reason.WAITING_FOR_SLURM
         return Verdict("False", reason, f"not ready: {', '.join(waiting)}" if waiting else found.trouble)
-    return Verdict("True", Reason.READY, "slurmctld answers, and every daemon of the cluster is ready")
+    return Verdict("True", Reason.READY, READY)
 
 
 def part(found: Found | None, spec: SlurmSpec | None, *, was: bool) -> SlurmPart:
     """The cluster's part of the Tenant's status; without a spec the cluster is being taken down."""
+    if found is None and was and spec is not None:
+        # A controller that has just started knows nothing yet, and that is no news about the cluster.
+        return SlurmPart(Verdict("True", Reason.READY, READY))
     found = found or Found(trouble="the cluster is being made")
     summary = counts(found.view) if found.view is not None and spec is not None else None
     if summary is not None and spec is not None:
