@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bulkhead.hostcluster.binaries import ensure
+from e2e.poll import PATIENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ def run(
 ) -> Outcome:
     """Run a command to its end; raises `CommandError` when it fails (unless `check=False`) or exceeds its deadline."""
     env = {**os.environ, **(environment or {})}
+    seconds *= PATIENCE
     try:
         done = subprocess.run(arguments, input=given, capture_output=True, text=True, timeout=seconds, env=env, check=False)
     except subprocess.TimeoutExpired as exc:

@@ -4,6 +4,7 @@ A probe returns a value when it is satisfied, or raises `NotYetError` with what 
 is away count as "not yet"; anything else passes through.
 """
 
+import os
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -11,6 +12,9 @@ from typing import TypeVar
 from e2e.api import ApiError, UnreachableError
 
 T = TypeVar("T")
+
+# Waits are this many times longer: for a machine that does much else meanwhile.
+PATIENCE = float(os.environ.get("BULKHEAD_E2E_PATIENCE", "1"))
 
 
 class NotYetError(Exception):
@@ -26,6 +30,7 @@ Note = Callable[[str], None]
 
 def until(what: str, probe: Callable[[], T], *, seconds: float, interval: float = 0.25, note: Note | None = None) -> T:
     """Call `probe` until it returns, for at most `seconds`; `note` gets each new thing seen (progress for people)."""
+    seconds *= PATIENCE
     deadline = time.monotonic() + seconds
     seen = "nothing"
     while True:

@@ -1,5 +1,6 @@
 """Fixtures: two Slurm tenants and a Kubernetes tenant with GPU work on the same node, for as long as the run."""
 
+import os
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ __all__ = ["host", "pytest_runtest_makereport"]
 
 HERE = Path(__file__).parent
 KEYS = Path("build/e2e/ssh")
+KEEP = bool(os.environ.get("BULKHEAD_E2E_KEEP"))  # the standing tenants stay for the next run, while one works on a test
 GPUS = 2  # of the one GPU worker of `red`; the node has more
 RED = "e2e-slurm-red"
 BLUE = "e2e-slurm-blue"
@@ -71,22 +73,26 @@ def blue(slurm_host: Api) -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def green(slurm_host: Api) -> Iterator[Tenant]:
     """A Kubernetes tenant with a GPU pod on the same node."""
-    tenants.remove(slurm_host, GREEN)
+    if not KEEP:
+        tenants.remove(slurm_host, GREEN)
     tenant = tenants.create(slurm_host, GREEN, gpus=1)
-    tenant.api.create(workloads.pod("train", workloads.pod_spec(gpus=1)))
+    tenant.api.apply(workloads.pod("train", workloads.pod_spec(gpus=1)))
     workloads.wait_running(tenant.api, "train")
     yield tenant
-    slurm_host.delete("Tenant", GREEN)
+    if not KEEP:
+        slurm_host.delete("Tenant", GREEN)
 
 
 def _standing(host: Api, name: str, spec: Obj) -> Iterator[Cluster]:
-    tenants.remove(host, name)
+    if not KEEP:
+        tenants.remove(host, name)
     cluster = clusters.create(host, name, spec, note=lambda text: print(f"    {name}: {text[:200]}", flush=True))
     sets = spec["nodeSets"]
     expected = [f"{item['name']}-{number}" for item in sets for number in range(item.get("replicas", 0))]
     clusters.wait_nodes(cluster, *expected)
     yield cluster
-    host.delete("Tenant", name)
+    if not KEEP:
+        host.delete("Tenant", name)
 
 
 @pytest.fixture
