@@ -22,7 +22,7 @@ DEBIAN_PACKAGES := busybox-static ca-certificates conntrack containernetworking-
 VENV_STAMP := $(VENV)/.bulkhead-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-16)
 PACKAGES_STAMP := $(STAMPS)/packages-$(shell echo '$(DEBIAN_PACKAGES)' | sha256sum | cut -c1-16)
 
-.PHONY: help setup packages venv demo down test binaries-for-tests e2e scenarios simulation chaos bench-provision conformance check fmt crds docs clean
+.PHONY: help setup packages venv demo down test binaries-for-tests e2e scenarios simulation chaos slurm bench-slurm bench-provision conformance check fmt crds docs clean
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
@@ -56,7 +56,7 @@ $(PACKAGES_STAMP):
 		$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
 	@mkdir -p $(STAMPS); touch $@
 
-demo: setup ## from an empty machine to two tenants with GPU work; the second run is quick
+demo: setup ## from an empty machine to two tenants with GPU work; SLURM=1 adds one in Slurm mode
 	@$(PY) -u -m e2e.demo
 
 down: venv ## stop the embedded host; leaves no process, mount, device, rule, cgroup or namespace
@@ -82,6 +82,12 @@ scenarios: setup ## the end-to-end tests alone
 
 chaos: setup ## the six chaos experiments alone -> build/results/chaos.json
 	@$(PY) -u -m e2e.chaos
+
+slurm: setup ## the end-to-end tests of the Slurm mode; makes its images first (root)
+	@$(PY) -u -m pytest e2e/scenarios_slurm -m host -p no:cacheprovider $(PYTEST_ARGS)
+
+bench-slurm: setup ## Slurm in a tenant beside the same daemons started plainly -> build/results/slurm.json
+	@$(PY) -u -m e2e.performance.slurm
 
 bench-provision: setup ## time to Ready and idle cost of planes -> build/results/provision.json
 	@$(PY) -u -m e2e.performance --idle-seconds $(IDLE_SECONDS)

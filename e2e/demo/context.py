@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 
 from e2e.api import Api, Obj
+from e2e.slurm.clusters import Cluster
 from e2e.tenants import Tenant
 
 MANIFESTS = Path(__file__).parent / "manifests"
@@ -37,6 +38,18 @@ class Refusal:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class ModeRow:
+    """A pod with GPUs of a tenant in one of the modes."""
+
+    tenant: str
+    mode: str
+    pod: str
+    gpus: int
+    node: str
+    state: str
+
+
 @dataclass(slots=True)
 class Context:
     """Filled in by the steps, in their order."""
@@ -48,6 +61,8 @@ class Context:
     refusals: list[Refusal] = field(default_factory=list)
     shown: list[tuple[str, str]] = field(default_factory=list)  # what a step found out, for the table
     step_s: dict[str, float] = field(default_factory=dict)
+    slurm: Cluster | None = None
+    modes: list[ModeRow] = field(default_factory=list)  # one tenant in each mode on the same node
 
     @property
     def host(self) -> Api:

@@ -16,9 +16,13 @@ NEXT = (
     ("be team-a for one command", ".venv/bin/bulkhead connect team-a -- kubectl get pods -o wide"),
     ("see what the node runs", 'kubectl --kubeconfig="$(.venv/bin/bulkhead host kubeconfig)" get pods -A'),
     ("make a tenant of your own", ".venv/bin/bulkhead tenant create my-team"),
+    ("see Slurm in a tenant too", "make demo SLURM=1"),
     ("break things", "make chaos"),
     ("stop everything", "make down"),
 )
+
+
+AFTER_SLURM = (*NEXT[:-3], ("be a Slurm user", ".venv/bin/bulkhead slurm team-s -- sinfo"), *NEXT[-2:])
 
 
 def gpus_of(pod: Obj) -> int:
@@ -74,6 +78,7 @@ def result(context: Context, rows: list[dict[str, Any]], pods: list[PodPlace], s
         "pods": [asdict(item) for item in pods],
         "refused": [asdict(item) for item in context.refusals],
         "shown": dict(context.shown),
+        "modes": [asdict(item) for item in context.modes],
     }
 
 
@@ -94,8 +99,13 @@ def show(context: Context, rows: list[dict[str, Any]], pods: list[PodPlace], sec
     for item in context.refusals:
         table.add_row(item.tenant, item.what, item.reason, item.message)
     console.print(table)
+    if context.modes:
+        table = _table("One tenant in each mode on the same node", "tenant", "mode", "pod", "GPUs", "node", "state")
+        for place in context.modes:
+            table.add_row(place.tenant, place.mode, place.pod, str(place.gpus or ""), place.node, place.state)
+        console.print(table)
     console.print(f"[bold]Done in {seconds:.0f} s.[/bold] Next:")
-    for what, command in NEXT:
+    for what, command in AFTER_SLURM if context.modes else NEXT:
         console.print(f"  {command:<75} # {what}", highlight=False, soft_wrap=True, markup=False)
 
 

@@ -37,7 +37,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def slurm_host(host: Api) -> Api:
     """The host with the Slurm images."""
-    images.ensure(lambda text: print(text, flush=True))
+    if not KEEP:
+        images.ensure(lambda text: print(text, flush=True))
     return host
 
 
