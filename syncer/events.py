@@ -1,8 +1,8 @@
 """Events in the plane: our own warnings, and the host's events about mirrored pods, in the tenant's words.
 
 Bounded in rate and in memory: a tenant that makes errors by the thousand gets some of them as events and all of them as a
-metric. An event that repeats is one event whose count grows, at most once a minute. A failing plane drops events, nothing
-else; they are never retried for ever.
+metric. An event that repeats is one event whose count grows, after a minute, then two, four, up to half an hour. A failing
+plane drops events, nothing else; they are never retried for ever.
 """
 
 import hashlib
@@ -28,6 +28,8 @@ RATE: Final = 10.0
 _QUEUED: Final = 1000
 _REMEMBERED: Final = 5000
 _REPEAT_SECONDS: Final = 60.0
+# Less than the hour after which API servers forget an event.
+_LONGEST_REPEAT_SECONDS: Final = 1800.0
 
 
 class Recorder:
@@ -39,7 +41,8 @@ class Recorder:
         self._clock = clock
         self._queue: KeyedQueue[Key] = KeyedQueue(max_keys=_QUEUED, clock=clock)
         self._ours: dict[Key, Obj] = {}
-        self._repeats: OrderedDict[Key, tuple[float, int]] = OrderedDict()
+        # When an event was last told, how often it was asked for, and how long it has to wait until it is told again.
+        self._repeats: OrderedDict[Key, tuple[float, int, float]] = OrderedDict()
         self._passed: OrderedDict[Key, str] = OrderedDict()
 
     # -- our own
@@ -50,9 +53,9 @@ class Recorder:
         text = hashlib.sha256(f"{uid_of(obj)}\0{reason}\0{message}".encode("utf-8", "replace")).hexdigest()[:16]
         key = Key(about_key.namespace, f"{about_key.name[:230].rstrip('.-')}.{text}")
         now = self._clock.monotonic()
-        last, count = self._repeats.pop(key, (float("-inf"), 0))
-        quiet = now - last < _REPEAT_SECONDS
-        self._repeats[key] = (last if quiet else now, count + 1)
+        last, count, pause = self._repeats.pop(key, (float("-inf"), 0, _REPEAT_SECONDS / 2))
+        quiet = now - last < pause
+        self._repeats[key] = (last, count + 1, pause) if quiet else (now, count + 1, min(_LONGEST_REPEAT_SECONDS, pause * 2))
         if len(self._repeats) > _REMEMBERED:
             self._repeats.popitem(last=False)
         if quiet or self._caches.namespace_ending(about_key.namespace):

@@ -5,9 +5,11 @@ one takes it away. Services ask the host for the very ClusterIP that the plane g
 tenant reads so and it is tried again. Deletion by absence needs the plane's own word, and passes the mass-delete breaker.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final
+from weakref import WeakValueDictionary
 
 from bulkhead.api import labels as marks
 from bulkhead.kube.errors import ApiError, Conflict, Unprocessable
@@ -59,6 +61,9 @@ class Mirrors:
         self._volumes = volumes
         # Virtual and host version of ConfigMaps and Secrets when they were last found equal.
         self._equal: dict[Item, tuple[str, str]] = {}
+        # UIDs of copies that were deleted here; the cache may still show them.
+        self._deleted: dict[Item, str] = {}
+        self._turns: WeakValueDictionary[Item, asyncio.Lock] = WeakValueDictionary()
         # Objects whose deletion a watch event told of, as against those a list merely lacked.
         self._told: dict[Item, None] = {}
 
@@ -93,14 +98,23 @@ class Mirrors:
     async def ensure(self, item: Item) -> None:
         """Have a ConfigMap or Secret on the host before the pod that needs it; one that does not exist is no obstacle."""
         if item.kind in MIRRORED:
-            await self._referenced(item)
+            async with self._turn(item):
+                await self._referenced(item)
 
     async def reconcile(self, item: Item) -> float | None:
         """Bring one object forward; returns seconds after which to look again."""
         if not KINDS[item.kind].on_reference:
             return await self._watched(item)
-        if self._references.refers(item.kind, item.key):
-            return await self._referenced(item)
+        async with self._turn(item):
+            if self._references.refers(item.kind, item.key):
+                return await self._referenced(item)
+            return await self._unreferenced(item)
+
+    def _turn(self, item: Item) -> asyncio.Lock:
+        """Pods that need a copy and the copy's own key meet here: one makes it, or takes it away, and the others see that."""
+        return self._turns.setdefault(item, asyncio.Lock())
+
+    async def _unreferenced(self, item: Item) -> float | None:
         self._equal.pop(item, None)
         held = self._held(item)
         if held is None or held.deleting:
@@ -109,10 +123,19 @@ class Mirrors:
             # Its end comes without an event for this key: without another look the copy would stay.
             return _UNKNOWN_SECONDS
         done = await self._host.delete(MIRRORED[item.kind], held.key, held.uid, grace=None, why="no pod refers to it")
+        self._note_deleted(item, held, done=done)
         return None if done else _RETRY_SECONDS
 
     def _held(self, item: Item) -> Meta | None:
-        return self._caches.host[item.kind].store.meta(self._caches.host_key(item.kind, item.key))
+        meta = self._caches.host[item.kind].store.meta(self._caches.host_key(item.kind, item.key))
+        return None if meta is not None and meta.uid == self._deleted.get(item) else meta
+
+    def _note_deleted(self, item: Item, held: Meta, *, done: bool) -> None:
+        if done:
+            self._deleted.pop(item, None)
+            self._deleted[item] = held.uid
+            if len(self._deleted) > _TOLD_LIMIT:
+                del self._deleted[next(iter(self._deleted))]
 
     def _pods_unknown(self) -> bool:
         """Whether a host pod has no virtual pod: what it refers to cannot be known, so nothing is taken from under it."""
@@ -174,6 +197,7 @@ class Mirrors:
             return _RETRY_SECONDS
         r = KINDS[item.kind]
         done = await self._host.delete(_resource(r), held.key, held.uid, grace=None, why="virtual object is gone")
+        self._note_deleted(item, held, done=done)
         if done and item.kind == CLAIM:
             # The host's protection keeps the claim until its pods are gone, so its record outlives a crash in between.
             await self._volumes.release(held.annotation(marks.VIRTUAL_UID) or "")

@@ -167,8 +167,11 @@ class Api:
             version, after = token["version"], Key(*token["after"])
             if version < self.store.compacted:
                 raise Refused(410, "Expired", "The provided continue parameter is too old")
+        elif params.get("resourceVersion"):
+            version = int(params["resourceVersion"])
         kind, namespace = kind_of(r), call.route.namespace
-        found = self.store.all_of(kind, namespace) if after is None else self.store.at(kind, version, namespace)
+        past = version != self.store.version
+        found = self.store.at(kind, version, namespace) if past else self.store.all_of(kind, namespace)
         chosen = [each for each in found if selected(each, params) and (after is None or key_of(each) > after)]
         limit = int(params.get("limit") or 0) or len(chosen)
         page, rest = chosen[:limit], chosen[limit:]

@@ -63,6 +63,7 @@ class Faults:
     calls: tuple[CallFault, ...] = tuple(CallFault)
     watches: tuple[WatchFault, ...] = HONEST
     away: bool = False  # nobody answers at all
+    stale: int = 0  # lists are answered by a replica that is so many versions behind
     lag: dict[str, float] = field(default_factory=dict)  # plural -> seconds that its watches are behind
     happened: Counter[str] = field(default_factory=Counter)
     _armed: list[_Armed] = field(default_factory=list)
@@ -76,6 +77,7 @@ class Faults:
         self._armed.clear()
         self.call_rate = self.watch_rate = 0.0
         self.away = False
+        self.stale = 0
         self.lag.clear()
 
     def for_call(self, *, write: bool) -> CallFault | None:

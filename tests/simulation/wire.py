@@ -11,7 +11,7 @@ import contextlib
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import aiohttp
@@ -21,7 +21,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Timeout, from_response, unreachable
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Obj
-from bulkhead.kube.resources import EVENTS
+from bulkhead.kube.resources import EVENTS, NAMESPACES
 from bulkhead.kube.transport import JSON, Transport, mapped
 from tests.simulation.api import Api, Call, Route, route, selected, shown
 from tests.simulation.faults import CallFault, Faults, WatchFault
@@ -101,7 +101,7 @@ class SimTransport(Transport):
         self._life.trace.append(f"{self._api.name} {method} {path}")
         number = len(self._life.trace)
         await self._life.point("before", number)
-        answer = self._api.answer(call)
+        answer = self._api.answer(self._stale(call))
         await self._life.point("after", number)
         await self._life.pause()
         await self._fails_after(fault, limit)
@@ -110,6 +110,14 @@ class SimTransport(Transport):
         if answer.status >= 400:
             raise from_response(answer.status, answer.body)
         return answer.body
+
+    def _stale(self, call: Call) -> Call:
+        """A list may be answered by a replica that is behind; the namespaces' own list proves the plane's identity and is not."""
+        behind = self._faults.stale
+        if not behind or call.method != "GET" or call.route.name is not None or call.route.r == NAMESPACES:
+            return call
+        version = max(self._api.store.compacted, self._api.store.version - behind)
+        return replace(call, params={**call.params, "resourceVersion": str(version)})
 
     async def _fails_before(self, fault: CallFault | None, limit: float) -> None:
         if fault is CallFault.REFUSED:

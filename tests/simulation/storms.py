@@ -1,0 +1,197 @@
+"""Storms: everything that the tenant, the host and the faults can do, drawn from one seed, some hundred steps long.
+
+A storm is replayed by its seed (and PYTHONHASHSEED=0): `python -m tests.simulation.storms 4711`.
+"""
+
+import contextlib
+import random
+import sys
+from collections.abc import Callable
+
+from bulkhead.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES
+from tests.simulation import virtualtime
+from tests.simulation.api import Api, Refused
+from tests.simulation.faults import HONEST, CallFault, Faults
+from tests.simulation.world import PATIENCE_SECONDS, WORK, World
+
+STEPS = 120
+_NAMES = ("a", "b", "c", "d")
+_KINDS = ("pods", "configmaps", "secrets", "services", "nodes")
+
+
+class Storm:
+    """One storm over one world."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world = world
+        self.rng = random.Random(seed)
+        self.log: list[str] = []
+        self._steps: list[tuple[int, Callable[[], str]]] = [
+            (8, self.pod), (5, self.delete_pod), (3, self.label), (4, self.data), (2, self.service), (2, self.delete),
+            (3, self.host_deletes), (2, self.pod_ends), (1, self.node), (5, self.call_fails), (5, self.watch_fails),
+            (2, self.lag), (1, self.away), (1, self.compaction), (1, self.cut), (1, self.outside_hand), (1, self.clock), (1, self.crash),
+            (2, self.crash_soon), (1, self.calm),
+        ]  # fmt: skip
+
+    async def run(self, steps: int = STEPS) -> None:
+        """Rage, and then ask for everything that must hold."""
+        world, rng = self.world, self.rng
+        weights = [weight for weight, _ in self._steps]
+        for _ in range(steps):
+            step = rng.choices(self._steps, weights)[0][1]
+            with contextlib.suppress(Refused):
+                self.log.append(f"{world.clock.monotonic():8.2f} {step()}")
+            await world.wait(rng.choice((0.0, 0.01, 0.05, 0.3, 1.0, 3.0, 8.0)), act=rng.random() < 0.7)
+            world.oracle.raise_violations()
+            if world.crashed.is_set() or not self.alive:
+                self.log.append(f"{world.clock.monotonic():8.2f} restart")
+                await world.restart()
+                self.alive = True
+        world.quiet()
+        if world.life is not None:
+            world.life.crash_at = None
+        if world.crashed.is_set():
+            await world.restart()
+        self.log.append(f"{world.clock.monotonic():8.2f} quiet")
+        await world.check(PATIENCE_SECONDS)
+
+    alive = True
+
+    # -- tenant
+
+    def pod(self) -> str:
+        name, gpus = self.rng.choice(_NAMES), self.rng.choice((0, 0, 1, 2, 3))
+        refers, token = self.rng.random() < 0.5, self.rng.random() < 0.3
+        self.world.tenant.pod(name, gpus=gpus, refers=refers, token=token)
+        return f"pod {name} gpus={gpus} refers={refers} token={token}"
+
+    def delete_pod(self) -> str:
+        name, grace = self.rng.choice(_NAMES), self.rng.choice((None, 0, 5))
+        self.world.tenant.delete(PODS, name, grace)
+        return f"delete pod {name} grace={grace}"
+
+    def label(self) -> str:
+        name, value = self.rng.choice(_NAMES), self.rng.choice("xyz")
+        self.world.tenant.label(name, value)
+        return f"label {name} {value}"
+
+    def data(self) -> str:
+        what, value = self.rng.choice(("config", "secret")), str(self.rng.randrange(9))
+        getattr(self.world.tenant, what)(value)
+        return f"{what} {value}"
+
+    def service(self) -> str:
+        port = self.rng.randrange(80, 84)
+        self.world.tenant.service(port)
+        return f"service {port}"
+
+    def delete(self) -> str:
+        r, name = self.rng.choice(((CONFIG_MAPS, "config"), (SECRETS, "secret"), (SERVICES, "web")))
+        self.world.tenant.delete(r, name)
+        return f"delete {r} {name}"
+
+    # -- host
+
+    def host_deletes(self) -> str:
+        pods = self.world.on_host.pods()
+        if not pods:
+            return "host has no pod"
+        pod, grace = self.rng.choice(pods), self.rng.choice((None, 0))
+        self.world.on_host.delete(pod, grace)
+        return f"host deletes {pod['metadata']['name']} grace={grace}"
+
+    def pod_ends(self) -> str:
+        pods = self.world.on_host.pods()
+        if not pods:
+            return "host has no pod"
+        pod = self.rng.choice(pods)
+        self.world.on_host.finish(pod, self.rng.choice(("Succeeded", "Failed")))
+        return f"ends {pod['metadata']['name']}"
+
+    def node(self) -> str:
+        name, there = self.rng.choice(("node-a", "node-b")), self.rng.random() < 0.6
+        (self.world.on_host.add_node if there else self.world.on_host.remove_node)(name)
+        return f"node {name} {'added' if there else 'removed'}"
+
+    def outside_hand(self) -> str:
+        """Somebody deletes a copy on the host who has no business there."""
+        r = self.rng.choice((CONFIG_MAPS, SECRETS, SERVICES))
+        copies = self.world.host.store.all(r, WORK)
+        if not copies:
+            return "nothing to take away"
+        name = self.rng.choice(copies)["metadata"]["name"]
+        self.world.host.do("DELETE", r, {}, namespace=WORK, name=name, user="somebody")
+        return f"somebody deletes {r} {name}"
+
+    # -- faults
+
+    def _side(self) -> tuple[str, Api, Faults]:
+        world = self.world
+        return self.rng.choice((("host", world.host, world.host_faults), ("plane", world.plane, world.plane_faults)))
+
+    def call_fails(self) -> str:
+        (side, _, faults), fault = self._side(), self.rng.choice(list(CallFault))
+        after, writes = self.rng.randrange(6), self.rng.random() < 0.7
+        faults.arm(fault, after, writes=writes)
+        return f"{side}: call {fault.value} after {after} writes={writes}"
+
+    def watch_fails(self) -> str:
+        (side, _, faults), fault = self._side(), self.rng.choice(HONEST)
+        faults.arm(fault, after := self.rng.randrange(6))
+        return f"{side}: watch {fault.value} after {after}"
+
+    def lag(self) -> str:
+        (side, _, faults), kind = self._side(), self.rng.choice(_KINDS)
+        faults.lag[kind] = self.rng.choice((0.1, 1.0, 5.0, 20.0))
+        return f"{side}: {kind} lag {faults.lag[kind]}"
+
+    def away(self) -> str:
+        side, api, faults = self._side()
+        faults.away = not faults.away
+        self.world.cut(api)
+        return f"{side}: away={faults.away}"
+
+    def compaction(self) -> str:
+        side, api, _ = self._side()
+        api.store.compact()
+        return f"{side}: compaction"
+
+    def cut(self) -> str:
+        side, api, _ = self._side()
+        self.world.cut(api)
+        return f"{side}: watches break"
+
+    def clock(self) -> str:
+        self.world.clock.skew = self.rng.choice((-3600.0, -60.0, 0.0, 3600.0))
+        return f"clock {self.world.clock.skew}"
+
+    def crash(self) -> str:
+        self.alive = False
+        return "crash"
+
+    def crash_soon(self) -> str:
+        at = (len(self.world.trace) + self.rng.randrange(1, 12), self.rng.choice(("before", "after")))
+        if self.world.life is not None and not self.world.crashed.is_set():
+            self.world.life.crash_at = at
+        return f"crash {at[1]} call {at[0]}"
+
+    def calm(self) -> str:
+        self.world.quiet()
+        return "calm"
+
+
+async def rage(seed: int, steps: int = STEPS) -> Storm:
+    """One storm from its seed."""
+    async with World.open(seed) as world:
+        storm = Storm(world, seed)
+        try:
+            await storm.run(steps)
+        except AssertionError as error:
+            error.add_note(f"storm {seed}:\n" + "\n".join(storm.log[-60:]))
+            raise
+        return storm
+
+
+if __name__ == "__main__":
+    for number in sys.argv[1:]:
+        print("\n".join(virtualtime.run(lambda number=number: rage(int(number))).log))  # noqa: T201
