@@ -36,7 +36,7 @@ async def host_copy(bed: Bed, r: Any, name: str) -> Obj | None:
         return None
 
 
-async def test_only_what_pods_refer_to_leaves_the_plane(bed: Bed) -> None:
+async def test_item_33_34_only_what_pods_refer_to_leaves_the_plane(bed: Bed) -> None:
     for name in ("wanted", "unwanted"):
         await bed.plane.create(CONFIG_MAPS, {"metadata": {"name": name}, "data": {"a": "1"}}, bed.space)
     await bed.create(uses(bed, "one", "wanted"))
@@ -67,7 +67,7 @@ async def test_only_what_pods_refer_to_leaves_the_plane(bed: Bed) -> None:
     await until(dropped, "copy goes with the last reference")
 
 
-async def test_a_secret_that_comes_after_its_pod_is_mirrored(bed: Bed) -> None:
+async def test_item_33_34_a_secret_that_comes_after_its_pod_is_mirrored(bed: Bed) -> None:
     volume = {"name": "s", "secret": {"secretName": "late"}}
     await bed.create(bed.pod("waits", volumes=[volume]))
     await bed.mirrored("waits")
@@ -80,7 +80,7 @@ async def test_a_secret_that_comes_after_its_pod_is_mirrored(bed: Bed) -> None:
     await until(there, "late secret")
 
 
-async def test_tokens_are_bound_short_lived_and_owned_by_the_pod(bed: Bed) -> None:
+async def test_item_12_13_14_15_tokens_are_bound_short_lived_and_owned_by_the_pod(bed: Bed) -> None:
     source = {"serviceAccountToken": {"path": "token", "expirationSeconds": 1200, "audience": "vault"}}
     await bed.create(bed.pod("web", serviceAccountName="default", volumes=[{"name": "t", "projected": {"sources": [source]}}]))
     host = await bed.mirrored("web")
@@ -102,7 +102,7 @@ async def test_tokens_are_bound_short_lived_and_owned_by_the_pod(bed: Bed) -> No
     await until(owned, "secret owned by the host pod")
 
 
-async def test_a_service_keeps_its_address(bed: Bed) -> None:
+async def test_item_79_a_service_keeps_its_address(bed: Bed) -> None:
     body = {"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}
     virtual = await bed.plane.create(SERVICES, body, bed.space)
 
@@ -121,7 +121,7 @@ async def test_a_service_keeps_its_address(bed: Bed) -> None:
     await until(gone, "host service gone")
 
 
-async def test_an_address_that_the_host_gave_away_is_told_and_tried_again(bed: Bed) -> None:
+async def test_item_79_an_address_that_the_host_gave_away_is_told_and_tried_again(bed: Bed) -> None:
     ports = {"ports": [{"port": 80}]}
     address = f"10.112.2.{secrets.randbelow(250) + 1}"
     taken = {"metadata": {"name": f"other-{bed.tenant}"}, "spec": {"clusterIP": address} | ports}
@@ -142,7 +142,7 @@ async def test_an_address_that_the_host_gave_away_is_told_and_tried_again(bed: B
     assert await host_copy(bed, SERVICES, "web") is None
 
 
-async def test_the_platforms_services_are_not_mirrored(bed: Bed) -> None:
+async def test_item_81_the_platforms_services_are_not_mirrored(bed: Bed) -> None:
     labels = {marks.PLATFORM: "true"}
     await bed.plane.create(
         SERVICES, {"metadata": {"name": "dns", "labels": labels}, "spec": {"ports": [{"port": 53}]}}, bed.space
@@ -158,7 +158,7 @@ async def test_the_platforms_services_are_not_mirrored(bed: Bed) -> None:
     assert "kubernetes" not in names
 
 
-async def test_nodes_show_no_more_gpus_than_the_tenant_may_use(bed: Bed) -> None:
+async def test_item_49_58_nodes_show_no_more_gpus_than_the_tenant_may_use(bed: Bed) -> None:
     async def shown() -> str | None:
         try:
             node = await bed.plane.get(NODES, bed.node)
@@ -181,7 +181,7 @@ async def test_nodes_show_no_more_gpus_than_the_tenant_may_use(bed: Bed) -> None
     await until(cordoned, "cordon follows")
 
 
-async def test_a_node_that_leaves_the_pool_goes_and_a_foreign_one_stays(bed: Bed) -> None:
+async def test_item_61_62_a_node_that_leaves_the_pool_goes_and_a_foreign_one_stays(bed: Bed) -> None:
     foreign = f"foreign-{bed.tenant}"
     await bed.plane.create(NODES, {"metadata": {"name": foreign}})
 
@@ -198,7 +198,7 @@ async def test_a_node_that_leaves_the_pool_goes_and_a_foreign_one_stays(bed: Bed
     assert (await bed.plane.get(NODES, foreign))["metadata"]["name"] == foreign
 
 
-async def test_host_events_go_up_in_the_tenants_words(bed: Bed) -> None:
+async def test_item_48_83_host_events_go_up_in_the_tenants_words(bed: Bed) -> None:
     await bed.create(bed.pod("web"))
     host = await bed.mirrored("web")
     meta = host["metadata"]
@@ -221,7 +221,7 @@ async def test_host_events_go_up_in_the_tenants_words(bed: Bed) -> None:
     assert meta["name"] not in json.dumps(found)
 
 
-async def test_ten_at_once_never_pass_the_quota_and_the_rest_say_why(bed: Bed) -> None:
+async def test_item_47_ten_at_once_never_pass_the_quota_and_the_rest_say_why(bed: Bed) -> None:
     await bed.quota(hard=4)
     await asyncio.gather(*(bed.create(bed.gpu_pod(f"gpu-{number}")) for number in range(10)))
 
@@ -246,7 +246,7 @@ async def test_ten_at_once_never_pass_the_quota_and_the_rest_say_why(bed: Bed) -
     await until(next_one, "a waiting pod takes the room")
 
 
-async def test_namespace_labels_reach_running_pods(bed: Bed) -> None:
+async def test_item_09_namespace_labels_reach_running_pods(bed: Bed) -> None:
     host = await bed.running("web")
     before = host["metadata"]["labels"]
     await bed.plane.patch(NAMESPACES, bed.space, {"metadata": {"labels": {"team": "red"}}})
@@ -258,7 +258,7 @@ async def test_namespace_labels_reach_running_pods(bed: Bed) -> None:
     await until(followed, "label of the namespace on the host pod")
 
 
-async def test_a_token_that_is_due_is_renewed_even_after_a_restart(bed: Bed) -> None:
+async def test_item_13_a_token_that_is_due_is_renewed_even_after_a_restart(bed: Bed) -> None:
     source = {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}}
     volumes = [{"name": "t", "projected": {"sources": [source]}}]
     host = await bed.running("web", bed.pod("web", serviceAccountName="default", volumes=volumes))

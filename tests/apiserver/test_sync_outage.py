@@ -10,7 +10,7 @@ from tests.apiserver.servers import ApiServer
 
 
 @pytest.mark.timeout(180)
-async def test_a_dead_plane_leaves_the_host_alone(host_client: Client, own_server: ApiServer) -> None:
+async def test_item_89_a_dead_plane_leaves_the_host_alone(host_client: Client, own_server: ApiServer) -> None:
     async with (
         Client(own_server.admin, user_agent="tests", field_manager="tests") as plane,
         Bed.open(host_client, plane) as bed,

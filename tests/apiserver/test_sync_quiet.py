@@ -40,7 +40,7 @@ async def settle(bed: Bed) -> None:
     await until(settled, "queue at rest")
 
 
-async def test_what_agrees_is_left_alone(bed: Bed) -> None:
+async def test_item_67_70_88_what_agrees_is_left_alone(bed: Bed) -> None:
     await bed.plane.create(CONFIG_MAPS, {"metadata": {"name": "conf"}, "data": {"a": "1"}}, bed.space)
     await bed.plane.create(SECRETS, {"metadata": {"name": "key"}, "stringData": {"a": "1"}}, bed.space)
     ports = [{"name": "http", "port": 80, "targetPort": 8080}]
@@ -73,7 +73,7 @@ async def test_what_agrees_is_left_alone(bed: Bed) -> None:
     assert writes() == before
 
 
-async def test_the_patrol_repairs_what_a_hand_on_the_host_changed_and_counts_it(bed: Bed) -> None:
+async def test_item_88_the_patrol_repairs_what_a_hand_on_the_host_changed_and_counts_it(bed: Bed) -> None:
     await bed.plane.create(
         SERVICES, {"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}, bed.space
     )

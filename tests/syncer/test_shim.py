@@ -109,7 +109,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
             server.close()
 
 
-async def test_logs_come_from_the_host_pod_with_our_credentials(bench: Bench) -> None:
+async def test_item_85_logs_come_from_the_host_pod_with_our_credentials(bench: Bench) -> None:
     head = "GET /containerLogs/ns/web/main?follow=false&tailLines=5 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer tenant\r\n\r\n"
     answer = await bench.ask(head)
     assert answer.startswith(b"HTTP/1.1 200 OK")
@@ -122,7 +122,7 @@ async def test_logs_come_from_the_host_pod_with_our_credentials(bench: Bench) ->
     assert "tenant" not in asked
 
 
-async def test_exec_is_spliced_and_its_names_are_rewritten(bench: Bench) -> None:
+async def test_item_85_exec_is_spliced_and_its_names_are_rewritten(bench: Bench) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", bench.port, ssl=bench.tls)
     target = "/exec/ns/web/u-1/main?command=sh&command=-c&input=1&output=1&tty=0"
     writer.write(f"POST {target} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer tenant\r\n{WEBSOCKET}\r\n".encode())
@@ -158,21 +158,21 @@ async def test_exec_is_spliced_and_its_names_are_rewritten(bench: Bench) -> None
         ("/healthz", 200),
     ],
 )
-async def test_only_listed_paths_exist(bench: Bench, target: str, status: int) -> None:
+async def test_item_86_only_listed_paths_exist(bench: Bench, target: str, status: int) -> None:
     extra = WEBSOCKET if target.startswith("/exec") else ""
     answer = await bench.ask(f"GET {target} HTTP/1.1\r\nHost: x\r\n{extra}\r\n")
     assert int(answer.split(b" ")[1]) == status
     assert bench.upstream.requests == []
 
 
-async def test_a_refusal_of_the_host_names_nothing_of_it(bench: Bench) -> None:
+async def test_item_83_85_a_refusal_of_the_host_names_nothing_of_it(bench: Bench) -> None:
     spdy = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
     answer = await bench.ask(f"POST /portForward/ns/web HTTP/1.1\r\nHost: x\r\n{spdy}\r\n")
     assert answer.startswith(b"HTTP/1.1 404")
     assert b"a" * 32 not in answer
 
 
-async def test_a_stranger_does_not_get_in(bench: Bench) -> None:
+async def test_item_86_a_stranger_does_not_get_in(bench: Bench) -> None:
     answer = b""
     with contextlib.suppress(ssl.SSLError, ConnectionError):
         answer = await bench.ask("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", tls=bench.stranger)

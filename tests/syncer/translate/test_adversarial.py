@@ -119,7 +119,7 @@ def test_a18_depth_is_not_followed() -> None:
         (("team", "a.b"), ("team", "a-b")),
     ],
 )
-def test_e1_to_e5_names_that_met_elsewhere_stay_apart(one: tuple[str, str], other: tuple[str, str]) -> None:
+def test_item_01_02_e1_to_e5_names_that_met_elsewhere_stay_apart(one: tuple[str, str], other: tuple[str, str]) -> None:
     names = {
         translate({"metadata": {"namespace": namespace, "name": name}})["metadata"]["name"] for namespace, name in (one, other)
     }

@@ -37,7 +37,7 @@ def test_nothing_to_do(name: str) -> None:
         assert diff.object_patch(desired, there(desired)) is None
 
 
-def test_host_defaults_and_sidecars_are_left_alone() -> None:
+def test_item_70_host_defaults_and_sidecars_are_left_alone() -> None:
     own = samples.pod()
     actual = there(to_host(own, samples.VIEW))
     actual["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1"}}
@@ -54,20 +54,20 @@ def test_labels_and_annotations_follow_and_leave() -> None:
     assert set(body["metadata"]["annotations"]) == {"bulkhead.dev/applied"}
 
 
-def test_namespace_labels_follow() -> None:
+def test_item_09_namespace_labels_follow() -> None:
     actual = there(to_host(samples.pod(), samples.VIEW))
     ((_, body),) = patches(samples.pod(), actual, {"namespace_labels": {"team": {"stage": "live"}}})
     assert list(body["metadata"]["labels"].values()) == ["live"]
 
 
-def test_a_marker_that_someone_removed_returns() -> None:
+def test_item_04_a_marker_that_someone_removed_returns() -> None:
     actual = there(to_host(samples.pod(), samples.VIEW))
     del actual["metadata"]["labels"]["bulkhead.dev/tenant"]
     ((_, body),) = patches(samples.pod(), actual)
     assert body["metadata"]["labels"] == {"bulkhead.dev/tenant": "red"}
 
 
-def test_image_deadline_and_tolerations() -> None:
+def test_item_40_77_image_deadline_and_tolerations() -> None:
     own = samples.pod({"tolerations": [{"key": "a", "operator": "Exists"}], "activeDeadlineSeconds": 60})
     actual = there(to_host(samples.pod({"tolerations": [{"key": "b", "operator": "Exists"}]}), samples.VIEW))
     own["spec"]["containers"][0]["image"] = "new"
@@ -78,12 +78,12 @@ def test_image_deadline_and_tolerations() -> None:
     assert [entry["key"] for entry in body["spec"]["tolerations"]] == ["nvidia.com/gpu", "b", "a"]
 
 
-def test_a_deadline_is_never_lengthened() -> None:
+def test_item_77_a_deadline_is_never_lengthened() -> None:
     actual = there(to_host(samples.pod({"activeDeadlineSeconds": 10}), samples.VIEW))
     assert patches(samples.pod({"activeDeadlineSeconds": 60}), actual) == []
 
 
-def test_only_the_tenants_gates_are_removed() -> None:
+def test_item_44_only_the_tenants_gates_are_removed() -> None:
     gated = samples.container(resources={"limits": {"nvidia.com/gpu": 1}})
     gated["spec"]["schedulingGates"] = [{"name": "wait"}]
     view = {"accelerator_gate": "bulkhead.dev/accelerators"}
@@ -95,7 +95,7 @@ def test_only_the_tenants_gates_are_removed() -> None:
     assert patches(gated, actual, view) == []  # and one that the ledger lifted does not come back
 
 
-def test_ephemeral_containers_and_resize_have_their_own_paths() -> None:
+def test_item_77_ephemeral_containers_and_resize_have_their_own_paths() -> None:
     own = samples.container(resources={"requests": {"cpu": "1", "memory": "1Gi"}})
     actual = there(to_host(own, samples.VIEW))
     own["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "2", "memory": "1024Mi"}
@@ -120,7 +120,7 @@ def test_data_is_patched_by_key() -> None:
     assert found.content_type == diff.MERGE
 
 
-def test_services_ignore_defaulting_and_follow_selectors() -> None:
+def test_item_79_services_ignore_defaulting_and_follow_selectors() -> None:
     spec: Obj = {"clusterIP": "10.112.4.50", "ports": [{"port": 80}], "selector": {"app": "a"}}
     actual = there(host("Service", spec=spec))
     actual["spec"] |= {"sessionAffinity": "None", "ipFamilies": ["IPv4"], "internalTrafficPolicy": "Cluster"}

@@ -159,7 +159,7 @@ _TERMS = st.lists(
 
 @LAWS
 @given(_LABELS, _LABELS, _TERMS, st.sampled_from(["team", "other"]), st.sampled_from(["team", "other"]))
-def test_selectors_select_on_the_host_what_they_select_in_the_plane(
+def test_item_41_42_43_selectors_select_on_the_host_what_they_select_in_the_plane(
     labels: dict[str, str], wanted: dict[str, str], terms: list[Obj], here: str, there: str
 ) -> None:
     selector = {"matchLabels": wanted, "matchExpressions": terms}
@@ -171,7 +171,7 @@ def test_selectors_select_on_the_host_what_they_select_in_the_plane(
 
 
 @given(st.text(alphabet="abkub/.-", min_size=1, max_size=8), st.text(alphabet="abkub/.-", min_size=1, max_size=8))
-def test_different_label_keys_stay_different(one: str, other: str) -> None:
+def test_item_05_different_label_keys_stay_different(one: str, other: str) -> None:
     try:
         keys = [metadata.host_label_key(key, "") for key in (one, other)]
     except Untranslatable:

@@ -36,7 +36,7 @@ _COUNTS = st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), st.integers(0, 
 
 
 @given(_COUNTS, st.integers(-1, 40), _COUNTS)
-def test_a_tenant_never_sees_more_than_its_limit(has: dict[str, int], limit: int, used: dict[str, int]) -> None:
+def test_item_49_a_tenant_never_sees_more_than_its_limit(has: dict[str, int], limit: int, used: dict[str, int]) -> None:
     nodes = [host_node(name, count) for name, count in has.items()]
     taken = {name: {GPU: count} for name, count in used.items()}
     shares = node.gpu_shares(nodes, {GPU: limit}, taken)
@@ -47,7 +47,7 @@ def test_a_tenant_never_sees_more_than_its_limit(has: dict[str, int], limit: int
         assert all(shares[name][GPU] >= min(used.get(name, 0), has[name]) for name in has)
 
 
-def test_a_node_shows_what_scheduling_needs_and_no_more() -> None:
+def test_item_59_60_a_node_shows_what_scheduling_needs_and_no_more() -> None:
     taints = [
         {"key": GPU, "effect": "NoSchedule"},
         {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "x"},
@@ -81,7 +81,7 @@ def test_use_counts_bound_pods_that_run() -> None:
     assert node.used_by(pods, [GPU]) == {"a": {GPU: 2}, "b": {GPU: 5}}
 
 
-def test_an_event_is_about_the_virtual_object() -> None:
+def test_item_83_an_event_is_about_the_virtual_object() -> None:
     own = samples.pod()
     host = to_host(own, samples.VIEW)
     name = host["metadata"]["name"]
@@ -109,7 +109,7 @@ def test_an_event_is_about_the_virtual_object() -> None:
     assert event.involved({"involvedObject": {"kind": "Node", "name": "gpu-a"}}) == ("", "")
 
 
-def test_the_way_back_is_proven_by_the_name() -> None:
+def test_item_03_the_way_back_is_proven_by_the_name() -> None:
     host = to_host(samples.pod(), samples.VIEW)
     found = origin.of_host(host, samples.VIEW)
     assert found is not None
@@ -131,7 +131,7 @@ def _with_tokens(*sources: Obj) -> Obj:
     )
 
 
-def test_tokens_are_asked_for_once_each_with_a_lifetime() -> None:
+def test_item_12_13_tokens_are_asked_for_once_each_with_a_lifetime() -> None:
     own = _with_tokens(
         {"path": "a"}, {"path": "b", "expirationSeconds": 3600}, {"path": "c", "audience": "vault", "expirationSeconds": 10**9}
     )
@@ -143,7 +143,7 @@ def test_tokens_are_asked_for_once_each_with_a_lifetime() -> None:
     assert tokens.token_requests(_with_tokens({"path": "a", "expirationSeconds": 1}))[0].expiration_seconds == 600
 
 
-def test_the_pod_mounts_exactly_the_keys_that_the_secret_has() -> None:
+def test_item_15_the_pod_mounts_exactly_the_keys_that_the_secret_has() -> None:
     own = _with_tokens({"path": "a"}, {"path": "c", "audience": "vault"})
     needs = tokens.token_requests(own, samples.VIEW.max_token_seconds)
     secret = tokens.secret(
@@ -164,7 +164,7 @@ def test_the_pod_mounts_exactly_the_keys_that_the_secret_has() -> None:
     assert tokens.secret_name(recreated, samples.VIEW) != secret["metadata"]["name"]
 
 
-def test_references_of_a_pod() -> None:
+def test_item_31_33_references_of_a_pod() -> None:
     own = samples.load(samples.HERE / "cases/pod/gpu-training.virtual.yaml")
     assert references.of_pod(own) == {
         Reference("ConfigMap", "team", "settings"),
@@ -175,7 +175,7 @@ def test_references_of_a_pod() -> None:
     }
 
 
-def test_what_has_no_mirror() -> None:
+def test_item_81_what_has_no_mirror() -> None:
     def service(name: str, namespace: str = "team", **more: Any) -> Obj:
         return {
             "metadata": {"name": name, "namespace": namespace, **more.pop("metadata", {})},
@@ -193,7 +193,7 @@ def test_what_has_no_mirror() -> None:
     assert not mirrored.endpoint_slice({"metadata": {"labels": by_controller}})
 
 
-def test_endpoints_at_own_pods_pass() -> None:
+def test_item_80_endpoints_at_own_pods_pass() -> None:
     own = {
         "metadata": {"name": "a-1", "namespace": "team", "uid": "u", "labels": {mirrored.SERVICE_NAME: "a"}},
         "addressType": "IPv4",

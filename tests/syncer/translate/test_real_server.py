@@ -58,7 +58,7 @@ async def test_created_and_then_nothing_to_do(host_client: Client, tenant: str, 
         assert diff.object_patch(desired, actual) is None
 
 
-async def test_a_pod_changes_in_place(host_client: Client, tenant: str) -> None:
+async def test_item_77_a_pod_changes_in_place(host_client: Client, tenant: str) -> None:
     view = samples.view({"tenant": tenant, "accelerator_gate": "bulkhead.dev/accelerators"})
     own = samples.container(resources={"limits": {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}})
     own["metadata"]["labels"]["old"] = "x"
@@ -106,7 +106,7 @@ def _rows() -> dict[str, Obj]:
     return found
 
 
-async def test_pod_security_admission_refuses_nothing_that_translation_lets_through(host_client: Client) -> None:
+async def test_item_32_pod_security_admission_refuses_nothing_that_translation_lets_through(host_client: Client) -> None:
     """The two deciders on every adversarial pod: what the host's own admission forbids, translation refused before."""
     forbidden = []
     for level in ("baseline", "restricted"):

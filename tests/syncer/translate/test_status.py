@@ -18,7 +18,7 @@ def up(own: Obj, **given: Any) -> Obj:
     return status.status_to_virtual(host_pod(own, **given), own, samples.VIEW)
 
 
-def test_addresses_of_the_host_are_the_shims() -> None:
+def test_item_60_addresses_of_the_host_are_the_shims() -> None:
     found = up(
         samples.pod(),
         hostIP="172.31.255.1",
@@ -29,18 +29,18 @@ def test_addresses_of_the_host_are_the_shims() -> None:
     assert (found["hostIP"], found["hostIPs"], found["podIP"]) == ("10.112.4.11", [{"ip": "10.112.4.11"}], "10.244.0.9")
 
 
-def test_quality_class_never_changes() -> None:
+def test_item_63_quality_class_never_changes() -> None:
     own = samples.pod() | {"status": {"qosClass": "BestEffort"}}
     assert up(own, qosClass="Burstable")["qosClass"] == "BestEffort"
     assert up(samples.pod(), qosClass="Burstable")["qosClass"] == "Burstable"
 
 
-def test_injected_containers_stay_behind() -> None:
+def test_item_65_injected_containers_stay_behind() -> None:
     found = up(samples.pod(), containerStatuses=[{"name": "main", "containerID": "x://1"}, {"name": "istio-proxy"}])
     assert found["containerStatuses"] == [{"name": "main", "containerID": "x://1"}]
 
 
-def test_tenants_own_conditions_survive_and_native_ones_come_from_the_host() -> None:
+def test_item_66_tenants_own_conditions_survive_and_native_ones_come_from_the_host() -> None:
     own = samples.pod() | {
         "status": {"conditions": [{"type": "example.com/linked", "status": "True"}, {"type": "Ready", "status": "True"}]}
     }
@@ -48,7 +48,7 @@ def test_tenants_own_conditions_survive_and_native_ones_come_from_the_host() -> 
     assert found["conditions"] == [{"type": "Ready", "status": "False"}, {"type": "example.com/linked", "status": "True"}]
 
 
-def test_messages_speak_of_virtual_names() -> None:
+def test_item_48_83_messages_speak_of_virtual_names() -> None:
     own = samples.pod({"imagePullSecrets": [{"name": "registry"}]})
     host = host_pod(own)
     secret = host["spec"]["imagePullSecrets"][0]["name"]
@@ -58,7 +58,7 @@ def test_messages_speak_of_virtual_names() -> None:
     assert found["conditions"][0]["message"] == found["message"]
 
 
-def test_generation_is_the_one_that_the_kubelet_has_seen() -> None:
+def test_item_64_78_generation_is_the_one_that_the_kubelet_has_seen() -> None:
     own = samples.pod(metadata={"generation": 7})
     host = host_pod(own, observedGeneration=3, conditions=[{"type": "Ready", "status": "True", "observedGeneration": 3}])
     assert host["metadata"]["annotations"][GENERATION] == "7"
@@ -68,7 +68,7 @@ def test_generation_is_the_one_that_the_kubelet_has_seen() -> None:
     assert "observedGeneration" not in status.status_to_virtual(host, own, samples.VIEW)
 
 
-def test_a_second_look_changes_nothing() -> None:
+def test_item_67_a_second_look_changes_nothing() -> None:
     own = samples.pod()
     host = host_pod(own, conditions=[{"type": "Ready", "status": "True", "lastProbeTime": None}], hostIP="1.2.3.4", message="")
     first = status.status_to_virtual(host, own, samples.VIEW)
@@ -83,7 +83,7 @@ def test_blocked_keeps_its_time_while_nothing_is_new() -> None:
     assert first["conditions"][0]["reason"] == "QuotaExceeded"
 
 
-def test_readiness_gates_go_down_once() -> None:
+def test_item_66_readiness_gates_go_down_once() -> None:
     own = samples.pod({"readinessGates": [{"conditionType": "example.com/linked"}]})
     own["status"] = {
         "conditions": [{"type": "example.com/linked", "status": "True"}, {"type": "example.com/other", "status": "True"}]

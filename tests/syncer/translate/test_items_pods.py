@@ -1,0 +1,244 @@
+"""Behaviours 22 to 51 as far as a pure function shows them: names, volumes, scheduling."""
+
+from typing import Any
+
+import pytest
+
+from syncer.translate import Obj, Reason, Untranslatable, diff, references
+from syncer.translate.registry import KINDS
+from tests.syncer.translate import samples
+
+IN_TREE = ["iscsi", "rbd", "flexVolume", "cinder", "cephfs", "azureFile", "scaleIO", "storageos", "glusterfs", "nfs"]
+
+
+def to_host(spec: Any = None, meta: Any = None, **view: Any) -> Obj:
+    return KINDS["Pod"].to_host(samples.pod(spec, meta), samples.view(view))
+
+
+def refusal(spec: Any, **view: Any) -> Untranslatable:
+    with pytest.raises(Untranslatable) as refused:
+        to_host(spec, **view)
+    return refused.value
+
+
+@pytest.mark.parametrize("policy", ["ClusterFirst", "ClusterFirstWithHostNet", None])
+def test_item_22_names_are_resolved_as_in_a_cluster_of_its_own(policy: str | None) -> None:
+    spec = to_host({"dnsPolicy": policy})["spec"]
+    assert spec["dnsPolicy"] == "None"
+    assert spec["dnsConfig"]["nameservers"] == ["10.112.4.10"]
+    assert spec["dnsConfig"]["searches"] == ["team.svc.cluster.local", "svc.cluster.local", "cluster.local"]
+    assert {"name": "ndots", "value": "5"} in spec["dnsConfig"]["options"]
+
+
+def test_item_22_a_resolver_of_its_own_is_kept() -> None:
+    config = {"nameservers": ["192.0.2.1"], "searches": ["corp.example"]}
+    assert to_host({"dnsPolicy": "None", "dnsConfig": config})["spec"]["dnsConfig"] == config
+
+
+def test_item_23_a_pod_waits_while_dns_has_no_address() -> None:
+    refused = refusal({}, dns_address="")
+    assert refused.reason is Reason.WAITING_FOR_DNS
+    assert refused.retriable
+
+
+def test_item_24_the_tenants_resolver_options_and_searches_are_kept() -> None:
+    options = [{"name": "ndots", "value": "2"}, {"name": "single-request-reopen"}]
+    config = to_host({"dnsConfig": {"options": options, "searches": ["slurm-workers.slurm.svc.cluster.local"]}})["spec"][
+        "dnsConfig"
+    ]
+    assert config["options"] == options
+    assert config["searches"][-1] == "slurm-workers.slurm.svc.cluster.local"
+
+
+def test_item_25_the_name_of_the_api_leads_nowhere_else() -> None:
+    aliases = [{"ip": "192.0.2.1", "hostnames": ["kubernetes.default.svc.cluster.local", "kubernetes", "db.example.com"]}]
+    assert to_host({"hostAliases": aliases})["spec"]["hostAliases"] == [{"ip": "192.0.2.1", "hostnames": ["db.example.com"]}]
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "expected"),
+    [("web-0", None, "web-0"), ("web.0", None, "web-0"), ("web-0", "head", "head"), ("a" * 80, None, "a" * 63)],
+)
+def test_item_26_the_hostname_is_the_pods_name_or_its_own(name: str, own: str | None, expected: str) -> None:
+    spec = to_host({"hostname": own} if own else {}, {"name": name})["spec"]
+    assert spec["hostname"] == expected
+
+
+def test_item_27_a_subdomain_adds_no_container_and_names_nothing_of_the_host() -> None:
+    spec = to_host({"hostname": "w-0", "subdomain": "workers"})["spec"]
+    assert spec["hostname"] == "w-0"
+    assert "subdomain" not in spec
+    assert "initContainers" not in spec
+    full = to_host({"hostname": "w-0", "subdomain": "workers", "setHostnameAsFQDN": True})["spec"]
+    assert full["hostnameOverride"] == "w-0.workers.team.svc.cluster.local"
+
+
+def test_item_28_what_volumes_refer_to_is_renamed() -> None:
+    volumes = [
+        {"name": "a", "configMap": {"name": "m"}},
+        {"name": "b", "secret": {"secretName": "s"}},
+        {"name": "c", "persistentVolumeClaim": {"claimName": "p"}},
+        {"name": "d", "projected": {"sources": [{"configMap": {"name": "m"}}, {"secret": {"name": "s"}}]}},
+    ]
+    view = samples.VIEW
+    config_map, secret = view.host_name("ConfigMap", "team", "m"), view.host_name("Secret", "team", "s")
+    one, two, three, four = to_host({"volumes": volumes})["spec"]["volumes"]
+    assert (one["configMap"]["name"], two["secret"]["secretName"]) == (config_map, secret)
+    assert three["persistentVolumeClaim"]["claimName"] == view.host_name("PersistentVolumeClaim", "team", "p")
+    assert [each[kind]["name"] for each, kind in zip(four["projected"]["sources"], ("configMap", "secret"), strict=True)] == [
+        config_map,
+        secret,
+    ]
+
+
+@pytest.mark.parametrize("source", ["clusterTrustBundle", "podCertificate"])
+def test_item_28_sources_of_the_host_are_refused(source: str) -> None:
+    volumes = [{"name": "v", "projected": {"sources": [{source: {"name": "host", "signerName": "a/b"}}]}}]
+    assert refusal({"volumes": volumes}).reason is Reason.NOT_SUPPORTED
+
+
+def test_item_29_an_ephemeral_volume_is_the_one_claim_that_the_plane_makes() -> None:
+    volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}}]
+    (volume,) = to_host({"volumes": volumes})["spec"]["volumes"]
+    claim = samples.VIEW.host_name("PersistentVolumeClaim", "team", "web-0-scratch")
+    assert volume == {"name": "scratch", "persistentVolumeClaim": {"claimName": claim}}
+    wanted = references.of_pod(samples.pod({"volumes": volumes}))
+    assert [(each.kind, each.name) for each in wanted] == [("PersistentVolumeClaim", "web-0-scratch")]
+
+
+@pytest.mark.parametrize("source", IN_TREE)
+def test_item_30_volumes_that_reach_storage_of_the_host_are_refused(source: str) -> None:
+    assert refusal({"volumes": [{"name": "v", source: {"secretRef": {"name": "s"}}}]}).reason is Reason.NOT_ALLOWED
+
+
+def test_item_30_an_inline_csi_volume_is_refused() -> None:
+    volume = {"name": "v", "csi": {"driver": "d", "nodePublishSecretRef": {"name": "s"}}}
+    assert refusal({"volumes": [volume]}).reason is Reason.NOT_ALLOWED
+
+
+def test_item_31_pull_secrets_are_renamed_and_image_volumes_refused() -> None:
+    host = to_host({"imagePullSecrets": [{"name": "registry"}]})
+    assert host["spec"]["imagePullSecrets"] == [{"name": samples.VIEW.host_name("Secret", "team", "registry")}]
+    assert refusal({"volumes": [{"name": "v", "image": {"reference": "a"}}]}).reason is Reason.NOT_SUPPORTED
+
+
+@pytest.mark.parametrize("level", ["baseline", "restricted", "privileged"])
+def test_item_32_the_hosts_files_are_never_mounted(level: str) -> None:
+    refused = refusal({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}, pod_security=level)
+    assert refused.field == "spec.volumes[0].hostPath"
+
+
+def test_item_37_the_tenants_wishes_reach_the_hosts_scheduler() -> None:
+    toleration = {"key": "team", "operator": "Exists"}
+    spec = to_host({"nodeSelector": {"zone": "a"}, "tolerations": [toleration]})["spec"]
+    assert spec["nodeSelector"]["zone"] == "a"
+    assert toleration in spec["tolerations"]
+
+
+def test_item_37_50_a_tenants_own_scheduler_pins_and_the_host_still_counts() -> None:
+    waiting = refusal({"schedulerName": "mine"})
+    assert waiting.reason is Reason.WAITING_FOR_SCHEDULER
+    spec = to_host({"schedulerName": "mine", "nodeName": "gpu-a"})["spec"]
+    assert "nodeName" not in spec
+    assert "schedulerName" not in spec
+    terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert terms[0]["matchFields"] == [{"key": "metadata.name", "operator": "In", "values": ["gpu-a"]}]
+
+
+def test_item_38_the_enforced_selector_wins_and_a_named_node_must_be_visible() -> None:
+    assert to_host({"nodeSelector": {"bulkhead.dev/pool": "mine"}})["spec"]["nodeSelector"]["bulkhead.dev/pool"] == "shared"
+    assert refusal({"nodeName": "of-another"}).reason is Reason.NODE_NOT_VISIBLE
+
+
+def test_item_39_enforced_tolerations_stand_once_and_are_repaired() -> None:
+    enforced = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    host = to_host({"tolerations": [enforced]})
+    assert host["spec"]["tolerations"].count(enforced) == 1
+    drifted = to_host({})
+    drifted["metadata"]["uid"] = "1"
+    drifted["spec"]["tolerations"] = []
+    (patch,) = diff.pod_patches(to_host({}), drifted)
+    assert enforced in patch.body["spec"]["tolerations"]
+
+
+def test_item_40_tolerations_are_only_added() -> None:
+    before = to_host({"tolerations": [{"key": "old", "operator": "Exists"}]})
+    before["metadata"]["uid"] = "1"
+    hook = {"key": "from.a/webhook", "operator": "Exists"}
+    before["spec"]["tolerations"].append(hook)
+    (patch,) = diff.pod_patches(to_host({"tolerations": [{"key": "new", "operator": "Exists"}]}), before)
+    kept = [each["key"] for each in patch.body["spec"]["tolerations"]]
+    assert {"old", "new", "from.a/webhook"} <= set(kept)
+
+
+def test_item_41_affinity_sees_the_tenants_own_pods_only() -> None:
+    def term(**more: Any) -> Obj:
+        given = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}}, **more}
+        spec = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [given]}}}
+        host = to_host(spec)["spec"]["affinity"]["podAntiAffinity"]
+        found: Obj = host["requiredDuringSchedulingIgnoredDuringExecution"][0]
+        assert not {"namespaces", "namespaceSelector"} & set(found)
+        assert found["labelSelector"]["matchLabels"]["bulkhead.dev/tenant"] == "red"
+        return found
+
+    own = term()
+    assert "bulkhead.dev/namespace-hash" in own["labelSelector"]["matchLabels"]
+    (listed,) = term(namespaces=["team", "prod"])["labelSelector"]["matchExpressions"]
+    assert (listed["operator"], len(listed["values"])) == ("In", 2)
+    everywhere = term(namespaceSelector={})["labelSelector"]
+    assert "bulkhead.dev/namespace-hash" not in str(everywhere)
+    assert everywhere["matchLabels"]["app"] == "a"
+    both = {"namespaces": ["a"], "namespaceSelector": {"matchLabels": {"b": "c"}}}
+    with pytest.raises(Untranslatable) as refused:
+        term(**both)
+    assert refused.value.reason is Reason.NOT_SUPPORTED
+
+
+def test_item_42_match_label_keys_are_merged_into_the_selector() -> None:
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+        "matchLabelKeys": ["pod-template-hash"],
+    }
+    labels = {"app": "web", "pod-template-hash": "x1"}
+    (found,) = to_host({"topologySpreadConstraints": [constraint]}, {"labels": labels})["spec"]["topologySpreadConstraints"]
+    assert "matchLabelKeys" not in found
+    assert {"key": "pod-template-hash", "operator": "In", "values": ["x1"]} in found["labelSelector"]["matchExpressions"]
+
+
+def test_item_43_a_selector_that_is_absent_stays_absent() -> None:
+    constraint = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    (found,) = to_host({"topologySpreadConstraints": [constraint]})["spec"]["topologySpreadConstraints"]
+    assert "labelSelector" not in found
+
+
+def test_item_44_gates_hold_the_host_pod_and_leave_with_the_virtual_ones() -> None:
+    gated = to_host({"schedulingGates": [{"name": "example.com/queue"}]})
+    (gate,) = gated["spec"]["schedulingGates"]
+    gated["metadata"]["uid"] = "1"
+    (patch,) = diff.pod_patches(to_host({}), gated)
+    assert patch.body["spec"]["schedulingGates"] == [{"name": gate["name"], "$patch": "delete"}]
+
+
+def test_item_45_priority_passes_by_name_and_list_and_never_by_number() -> None:
+    spec = to_host({"priorityClassName": "batch", "priority": 2_000_000_000, "preemptionPolicy": "Never"})["spec"]
+    assert spec["priorityClassName"] == "batch"
+    assert not {"priority", "preemptionPolicy"} & set(spec)
+    for name in ("system-node-critical", "unknown"):
+        assert refusal({"priorityClassName": name}).reason is Reason.NOT_ALLOWED
+
+
+def test_item_46_a_runtime_class_is_forced_or_chosen_from_the_list() -> None:
+    assert to_host({"runtimeClassName": "sandboxed"})["spec"]["runtimeClassName"] == "sandboxed"
+    assert to_host({}, runtime_class="gvisor")["spec"]["runtimeClassName"] == "gvisor"
+    assert refusal({"runtimeClassName": "privileged"}).reason is Reason.NOT_ALLOWED
+
+
+def test_item_51_resources_of_the_pod_as_a_whole_reach_the_host_beside_those_of_containers() -> None:
+    resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
+    container = {"name": "main", "image": "a", "resources": {"limits": {"memory": "1Gi"}}}
+    spec = to_host({"resources": resources, "containers": [container]})["spec"]
+    assert spec["resources"] == resources
+    assert spec["containers"][0]["resources"] == {"limits": {"memory": "1Gi"}}
