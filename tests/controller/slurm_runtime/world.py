@@ -262,9 +262,8 @@ class World:
         if node.reason and not node.reason.startswith("bulkhead:"):
             self.broken.append(f"{name}: foreign reason written over")
         worker = self.workers.get(name)
-        if self.on(name) and worker is not None:
-            if node.told is None or self.now < node.told + self.times.grace:
-                self.broken.append(f"{name}: taken down under a job before its deadline")
+        if self.on(name) and worker is not None and (node.told is None or self.now < node.told + self.times.grace):
+            self.broken.append(f"{name}: taken down under a job before its deadline")
         node.down, node.reason = True, reason
         for job in self.on(name):
             self.end(job.job_id)
