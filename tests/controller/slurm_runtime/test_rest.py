@@ -1,0 +1,181 @@
+"""The client of slurmrestd: what it sends, what it believes, and that no kind of silence or nonsense becomes a view."""
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.transport import Transport
+from controller.slurm import rest as module
+from controller.slurm.rest import SlurmError, SlurmRefused, SlurmRest, SlurmUnreachable
+from controller.slurm.tokens import LIFETIME, TokenSource, mint
+from tests.controller.slurm_runtime.slurmrestd import KEY, FakeSlurmrestd, job, node, number
+
+
+class Bed:
+    """A fake slurmrestd and a client of it."""
+
+    def __init__(self, fake: FakeSlurmrestd, transport: Transport) -> None:
+        self.fake = fake
+        self.tokens = TokenSource(KEY, lambda: datetime.now(UTC))
+        self.rest = SlurmRest(transport, self.tokens, jobs_read=50)
+
+
+@pytest.fixture
+async def bed() -> AsyncIterator[Bed]:
+    fake = FakeSlurmrestd()
+    application = web.Application()
+    application.add_routes(fake.routes())
+    server = TestServer(application)
+    await server.start_server()
+    config = KubeConfig(server=f"http://{server.host}:{server.port}")
+    transport = Transport(config, user_agent="tests", timeout=5.0, max_body=1_000_000)
+    async with transport:
+        yield Bed(fake, transport)
+    fake.stuck.set()
+    await server.close()
+
+
+async def test_a_view_holds_nodes_jobs_and_sizes(bed: Bed) -> None:
+    bed.fake.nodes = {"gpu-0": node("gpu-0", "MIXED", "DRAIN", "DYNAMIC_NORM", reason="bulkhead: x", used=1)}
+    bed.fake.jobs = {
+        1: job(1, "RUNNING", nodes="gpu-[0-1]", node_count=number(2), end_time=number(1_780_318_800)),
+        2: job(
+            2,
+            partition="gpu,cpu",
+            tres_req_str="cpu=8,mem=2G,node=2,billing=8,gres/gpu=4,gres/gpu:h100=4",
+            node_count=number(2),
+            cpus=number(8),
+            memory_per_node=number(1024),
+            features="fast&big",
+            shared=["none"],
+        ),
+        3: job(3, array_task_string="1-10,20%4", array_max_tasks=number(4)),
+        4: job(4, array_task_string="1-3", hold=True, priority=number(None)),
+    }
+    view = await bed.rest.view()
+    (found,) = view.nodes
+    assert (found.gpus, found.gpus_used, found.base, found.draining, found.ours) == (2, 1, "MIXED", True, True)
+    assert view.jobs_on("gpu-1") == view.jobs_on("gpu-0") == (view.jobs or ())[:1]
+    assert (view.pending, view.running) == (8, 1)
+    one, two, three, four = view.jobs or ()
+    assert one.ends == datetime(2026, 6, 1, 13, 0, tzinfo=UTC)
+    assert (two.gpus, two.cpus, two.memory_mib, two.node_count, two.partitions) == (4, 8, 2048, 2, ("gpu", "cpu"))
+    assert two.exclusive
+    assert not one.exclusive
+    assert (three.copies, four.copies, four.held) == (4, 3, True)
+
+
+async def test_more_jobs_than_are_worth_reading_are_only_counted(bed: Bed) -> None:
+    bed.fake.jobs = {each: job(each) for each in range(1, 60)}
+    view = await bed.rest.view()
+    assert view.jobs is None
+    assert view.pending == 59
+    assert not bed.fake.called("GET", "/jobs/")
+    assert view.jobs_on("gpu-0") is None
+
+
+@pytest.mark.parametrize("mood", ["gone", "garbage", "huge", "errors", "failing", "silent"])
+async def test_no_kind_of_failure_becomes_a_view(bed: Bed, mood: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CALL_SECONDS", 0.5)
+    bed.fake.nodes = {"gpu-0": node("gpu-0")}
+    bed.fake.mood = mood
+    with pytest.raises(SlurmError) as caught:
+        await bed.rest.view()
+    assert isinstance(caught.value, SlurmUnreachable if mood in {"gone", "silent", "huge"} else SlurmRefused)
+
+
+async def test_an_error_says_what_slurm_said(bed: Bed) -> None:
+    bed.fake.mood = "failing"
+    with pytest.raises(SlurmRefused, match="Protocol authentication error"):
+        await bed.rest.view()
+    bed.fake.mood = "gone"
+    with pytest.raises(SlurmUnreachable, match="no endpoints available"):
+        await bed.rest.drain("gpu-0", "bulkhead: x")
+
+
+BROKEN: list[tuple[str, dict[str, Any]]] = [
+    ("nodes in brackets without end", {"nodes": "gpu-[0-99999999]"}),
+    ("brackets that do not match", {"nodes": "gpu-[[0]"}),
+    ("a job without a number", {"job_id": None}),
+    ("states that are no list", {"job_state": "RUNNING"}),
+]
+
+
+@pytest.mark.parametrize(("name", "change"), BROKEN, ids=[name for name, _ in BROKEN])
+async def test_a_job_that_cannot_be_read_spoils_the_view(bed: Bed, name: str, change: dict[str, Any]) -> None:
+    bed.fake.jobs = {1: job(1, "RUNNING") | change}
+    bed.fake.jobs[1]["job_state"] = change.get("job_state", ["RUNNING"])
+    bed.fake._diag = lambda *_: {"statistics": {"jobs_pending": 0, "jobs_running": 1}}  # type: ignore[method-assign]
+    with pytest.raises(SlurmRefused):
+        await bed.rest.view()
+
+
+async def test_writes_reach_the_node_that_is_meant(bed: Bed) -> None:
+    bed.fake.nodes = {"gpu-0": node("gpu-0")}
+    await bed.rest.drain("gpu-0", "bulkhead: because")
+    assert (bed.fake.nodes["gpu-0"]["state"], bed.fake.nodes["gpu-0"]["reason"]) == (
+        ["DRAIN", "DYNAMIC_NORM", "IDLE"],
+        "bulkhead: because",
+    )
+    await bed.rest.undrain("gpu-0")
+    assert "DRAIN" not in bed.fake.nodes["gpu-0"]["state"]
+    await bed.rest.down("gpu-0", "bulkhead: gone")
+    assert "DOWN" in bed.fake.nodes["gpu-0"]["state"]
+    await bed.rest.delete_node("gpu-0")
+    assert not bed.fake.nodes
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "x" * 300, "../job/7", "a%2Fb", "a b", "a?b", "a\n"])
+async def test_a_name_that_is_no_path_segment_is_refused(bed: Bed, name: str) -> None:
+    with pytest.raises(SlurmRefused):
+        await bed.rest.drain(name, "bulkhead: x")
+    assert not bed.fake.calls
+
+
+async def test_a_requeue_that_slurm_refuses_is_an_error(bed: Bed) -> None:
+    bed.fake.jobs = {1: job(1, "RUNNING"), 2: job(2, "RUNNING", requeue=False)}
+    await bed.rest.requeue(1)
+    assert bed.fake.jobs[1]["job_state"] == ["PENDING"]
+    with pytest.raises(SlurmRefused, match="presently disabled"):
+        await bed.rest.requeue(2)
+
+
+async def test_a_token_that_is_not_taken_is_renewed_once(bed: Bed) -> None:
+    bed.fake.key = b"another key, of another cluster!"
+    with pytest.raises(SlurmRefused, match="401"):
+        await bed.rest.view()
+    assert bed.fake.unauthorized == 2
+
+
+def claims(token: str) -> dict[str, Any]:
+    part = token.split(".")[1]
+    return json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))  # type: ignore[no-any-return]
+
+
+def test_tokens_are_short_lived_and_renewed_before_they_end() -> None:
+    now = [datetime(2026, 6, 1, tzinfo=UTC)]
+    source = TokenSource(KEY, lambda: now[0])
+    first = source.token()
+    assert claims(first)["exp"] - claims(first)["iat"] == LIFETIME.total_seconds()
+    assert claims(first)["sun"] == "slurm"
+    now[0] += LIFETIME / 2
+    assert source.token() == first
+    now[0] += timedelta(seconds=1)
+    second = source.token()
+    assert second != first
+    source.renew()
+    now[0] += timedelta(seconds=1)
+    assert source.token() != second
+    now[0] -= timedelta(days=1)
+    assert claims(source.token())["iat"] == int(now[0].timestamp())
+
+
+def test_a_token_is_never_shown() -> None:
+    assert "eyJ" not in repr(mint(KEY, "slurm", datetime(2026, 6, 1, tzinfo=UTC)))
