@@ -28,9 +28,9 @@ from controller.slurm.spec import (
 def render(spec: SlurmSpec, keys: SlurmKeys) -> tuple[Obj, ...]:
     """Namespace, secrets, configuration, volumes, services, daemons, the CRD and the node sets."""
     files = config_files(spec)
-    # A file that a daemon reads once restarts it. Users and authorised keys are read in place and restart nothing; workers and
-    # login nodes take their files from slurmctld.
-    config, key = digest(files), digest(keys.jwks() + keys.jwt.hex())
+    # A file that a daemon reads once restarts it. Keys, users and authorised keys are followed in place and restart nothing;
+    # workers and login nodes take their files from slurmctld.
+    config = digest(files)
     return (
         namespace(),
         *_secrets(spec, keys),
@@ -40,8 +40,8 @@ def render(spec: SlurmSpec, keys: SlurmKeys) -> tuple[Obj, ...]:
         _home(spec),
         *_services(spec),
         *(_accounting(spec, keys)),
-        slurmctld.stateful_set(spec, digest([config, key])),
-        *([login.stateful_set(spec, spec.login, digest([key, keys.ssh_host_key_public]))] if spec.login else []),
+        slurmctld.stateful_set(spec, config),
+        *([login.stateful_set(spec, spec.login, digest(keys.ssh_host_key_public))] if spec.login else []),
         *([restapi.deployment(spec, spec.rest_api, config)] if spec.rest_api else []),
         nodeset_crd.custom_resource(),
         *nodeset_crd.node_sets(spec),
@@ -94,5 +94,5 @@ def _services(spec: SlurmSpec) -> list[Obj]:
 def _accounting(spec: SlurmSpec, keys: SlurmKeys) -> list[Obj]:
     if spec.accounting is None:
         return []
-    config = digest([accounting.secret(spec, keys)[2], keys.jwks(), keys.jwt.hex()])
-    return accounting.stateful_sets(spec, spec.accounting, config)
+    _, _, files = accounting.secret(spec, keys)
+    return accounting.stateful_sets(spec, spec.accounting, digest(files[accounting.CONF].decode()))

@@ -52,14 +52,18 @@ _SETTINGS: Final[Pairs] = (
     # A login pod's limits say nothing about a worker's, which could not raise its own.
     ("PropagateResourceLimits", "NONE"),
     ("PreemptMode", "REQUEUE"),
+)
+# Fair share and age are weighed by what the database knows.
+_WITH_ACCOUNTING: Final[Pairs] = (
+    ("AccountingStorageTRES", "gres/gpu"),
     ("PriorityDecayHalfLife", "7-0"),
     ("PriorityMaxAge", "7-0"),
     ("PriorityWeightAge", "1000"),
+    ("PriorityWeightFairshare", "10000"),
     ("PriorityWeightJobSize", "1000"),
     ("PriorityWeightPartition", "1000"),
     ("PriorityWeightQOS", "100000"),
 )
-_WITH_ACCOUNTING: Final[Pairs] = (("AccountingStorageTRES", "gres/gpu"), ("PriorityWeightFairshare", "10000"))
 
 
 @dataclass(frozen=True, slots=True)
