@@ -9,8 +9,9 @@ from typing import Final
 from bulkhead.work.clock import Clock
 from syncer import metrics
 
-RATE: Final = 40.0
-BURST: Final = 80.0
+# A pod is two writes. Less than this and the budget, not the host, decides how fast a tenant starts a job of a hundred pods.
+RATE: Final = 150.0
+BURST: Final = 300.0
 
 
 class WriteBudget:

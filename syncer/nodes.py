@@ -37,6 +37,8 @@ class Nodes:
         self._identity = identity
         self._shares: pure.Shares | None = None
         self._made: set[str] = set()
+        # Host pods that hold accelerators.
+        self._holders: set[Key] = set()
         self._turn = asyncio.Lock()
 
     def changed(self, change: Change) -> None:
@@ -47,9 +49,21 @@ class Nodes:
 
     def pod_changed(self, change: Change) -> None:
         """A host pod came or went: what its node shows follows, not at once."""
-        if self._caches.settings.limits and change.kind != "modified":
+        if self._caches.settings.limits and change.kind != "modified" and self._counts(change):
             self._shares = None
             self._queue.add_after(Item("Node", Key("", "")), _SHARE_DELAY, Lane.BACKFILL)
+
+    def _counts(self, change: Change) -> bool:
+        """Whether the pod holds what is counted."""
+        if change.kind == "deleted":
+            held = change.key in self._holders
+            self._holders.discard(change.key)
+            return held
+        host = self._caches.host["Pod"].store.get(change.key)
+        if host is None or not pure.requested(host, self._caches.settings.gpu_resources):
+            return False
+        self._holders.add(change.key)
+        return True
 
     def _all(self, lane: Lane) -> None:
         for key in self._caches.host["Node"].store.keys():  # noqa: SIM118 -- a store, not a dict

@@ -13,6 +13,8 @@ Decides from the caches, but every step that cannot be undone reads past them fi
 import logging
 from typing import Any, Final
 
+import msgspec
+
 from bulkhead.api import labels as marks
 from bulkhead.kube.errors import ApiError, Conflict
 from bulkhead.kube.objects import Key, Obj, key_of, uid_of
@@ -27,7 +29,7 @@ from syncer.mirrors import Mirrors
 from syncer.nodes import Nodes
 from syncer.quota import Starved
 from syncer.references import ReferenceIndex, mirrored_references
-from syncer.tokens import Tokens
+from syncer.tokens import Minted, Tokens
 from syncer.translate import Untranslatable, diff, pod
 from syncer.translate import status as statuses
 from syncer.translate.registry import KINDS
@@ -42,6 +44,7 @@ _FINAL: Final = frozenset({"Succeeded", "Failed"})
 _FORCED_GRACE: Final = 1
 _RETRY_QUOTA: Final = 30.0
 _RETRY_REFUSED: Final = 60.0
+_REMEMBERED: Final = 20_000
 
 
 class Pods:
@@ -71,6 +74,10 @@ class Pods:
         self._starved = starved
         self._claims = claims
         self._recorder = recorder
+        # Virtual pods that had a host pod, or may have had one, while this process has run.
+        self._seen: dict[Key, str] = {}
+        # UIDs of virtual pods whose host pod was as it should be, and what both looked like then.
+        self._equal: dict[str, int] = {}
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one pod forward; returns seconds after which to look again."""
@@ -80,6 +87,8 @@ class Pods:
         await self._refer(key, virtual, host)
         if host is not None and _virtual_uid(host) != uid_of(virtual):
             return await self._replace_old(key, host)
+        if host is not None:
+            self._seen[key] = uid_of(virtual)
         if virtual["metadata"].get("deletionTimestamp"):
             return await self._deleting(key, virtual, host)
         if host is None:
@@ -91,6 +100,7 @@ class Pods:
     async def _vanished(self, key: Key, host: Obj | None) -> float | None:
         self._starved.forget(key)
         if host is None:
+            self._seen.pop(key, None)
             await self._release(self._references.forget(key))
             await self._tokens.clean(key)
             return None
@@ -144,6 +154,12 @@ class Pods:
     # -- the host pod is not there
 
     async def _missing(self, key: Key, virtual: Obj) -> float | None:
+        if self._seen.get(key) == uid_of(virtual):
+            # Its host pod went. The cache may be from before it was placed, so the plane itself is asked whether it was.
+            fresh = await self._virtual.look(PODS, key)
+            if fresh is None or uid_of(fresh) != uid_of(virtual) or fresh["metadata"].get("deletionTimestamp"):
+                return 1.0
+            virtual = fresh
         if _ended(virtual):
             await self._release(self._references.forget(key))
             return None
@@ -170,9 +186,10 @@ class Pods:
             desired = _POD.to_host(virtual, view)
         for item in sorted(self._references.of(key)):
             await self._mirrors.ensure(item)
-        await self._tokens.ensure(virtual, None)
         place = key_of(desired)
         self._claims.claim(place, desired)
+        tokens = await self._asked(place, virtual)
+        self._seen[key] = uid_of(virtual)
         try:
             with metrics.IN_CREATION.time():
                 made = await self._host.create(PODS, desired, view)
@@ -185,7 +202,15 @@ class Pods:
             if refused is None:
                 raise
             raise refused from error
-        await self._tokens.ensure(virtual, made)
+        await self._tokens.ensure(virtual, made, tokens)
+
+    async def _asked(self, place: Key, virtual: Obj) -> Minted | None:
+        """The pod's tokens, once it has its place: one that waits for room must not be given a token at each try."""
+        try:
+            return await self._tokens.ask(virtual)
+        except BaseException:
+            self._claims.drop(place)
+            raise
 
     async def _refuse(self, virtual: Obj, refused: Untranslatable) -> float:
         key = key_of(virtual)
@@ -207,7 +232,8 @@ class Pods:
                 virtual, grace=meta.get("deletionGracePeriodSeconds"), why="host pod is being deleted by the host"
             )
             return None
-        if not await self._placed(virtual, host):
+        # What was written comes back as an event, and with it this key.
+        if self._virtual.behind(virtual) or await self._placed(virtual, host):
             return None
         await self._report(virtual, host)
         rotate = await self._tokens.ensure(virtual, host)
@@ -215,18 +241,17 @@ class Pods:
         return rotate
 
     async def _placed(self, virtual: Obj, host: Obj) -> bool:
-        """Carry the host's choice of node up; False when the two disagree and the virtual pod has to go."""
+        """Carry the host's choice of node up; True when that wrote, a deletion where the two disagree."""
         chosen = (host.get("spec") or {}).get("nodeName")
-        if not chosen:
-            return True
         held = (virtual.get("spec") or {}).get("nodeName")
-        if held and held != chosen:
-            await self._virtual.delete_pod(virtual, grace=0, why="bound to another node than the host pod")
+        if not chosen or held == chosen:
             return False
+        if held:
+            await self._virtual.delete_pod(virtual, grace=0, why="bound to another node than the host pod")
+            return True
         if not await self._nodes.ensure(chosen):
             raise Again(1.0, "the node of the host pod is not known yet")
-        if not held:
-            await self._virtual.bind(virtual, chosen)
+        await self._virtual.bind(virtual, chosen)
         return True
 
     async def _report(self, virtual: Obj, host: Obj) -> None:
@@ -244,18 +269,40 @@ class Pods:
 
     async def _push(self, virtual: Obj, host: Obj) -> None:
         """Carry what may still change on a pod down."""
+        uid, print_ = uid_of(virtual), self._print(virtual, host)
+        if print_ is None or self._equal.get(uid) != print_:
+            changes = self._changes(virtual, host)
+            if changes is None:
+                return
+            for change in changes:
+                await self._patch(virtual, host, change)
+            if not changes and print_ is not None:
+                self._equal[uid] = print_
+                if len(self._equal) > _REMEMBERED:
+                    del self._equal[next(iter(self._equal))]
+        gates = statuses.readiness_to_host(virtual, host)
+        if gates is not None:
+            await self._patch(virtual, host, diff.Patch(gates, "status"))
+
+    def _changes(self, virtual: Obj, host: Obj) -> tuple[diff.Patch, ...] | None:
         view = self._caches.view()
         try:
             desired = _POD.to_host(virtual, view)
             late = pod.ephemeral_containers(virtual, view) if (virtual.get("spec") or {}).get("ephemeralContainers") else []
         except Untranslatable as refused:
             self._recorder.warn(virtual, str(refused.reason), str(refused))
-            return
-        for change in diff.pod_patches(desired, host, late):
-            await self._patch(virtual, host, change)
-        gates = statuses.readiness_to_host(virtual, host)
-        if gates is not None:
-            await self._patch(virtual, host, diff.Patch(gates, "status"))
+            return None
+        return diff.pod_patches(desired, host, late)
+
+    def _print(self, virtual: Obj, host: Obj) -> int | None:
+        """A hash of all that a patch of the host pod could come from: status changes often, and this does not."""
+        above, below = virtual["metadata"], host["metadata"]
+        if not above.get("generation") or not below.get("generation"):
+            return None
+        fields = ("generation", "labels", "annotations", "ownerReferences")
+        view, namespace = self._caches.view(), above.get("namespace", "")
+        around = [view.namespace_labels.get(namespace), view.network_policies.get(namespace)]
+        return hash(msgspec.json.encode([[each.get(field) for field in fields] for each in (above, below)] + [around]))
 
     async def _patch(self, virtual: Obj, host: Obj, change: diff.Patch) -> None:
         try:

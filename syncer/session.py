@@ -49,7 +49,7 @@ from syncer.volumes import Volumes
 
 _log = logging.getLogger(__name__)
 
-WORKERS: Final = 8
+WORKERS: Final = 16
 POLL_SECONDS: Final = 0.15
 # A connection that is dropped on the way, because the plane is not there yet, must not cost ten seconds.
 _ATTEMPT_SECONDS: Final = 2.0
@@ -103,13 +103,14 @@ class Session:
             recorder=self.recorder,
             volumes=Volumes(plane),
         )
+        self.tokens = Tokens(self.caches, writer, plane, self._clock)
         self.pods = Pods(
             self.caches,
             writer,
             virtual,
             mirrors=self.mirrors,
             references=self.references,
-            tokens=Tokens(self.caches, writer, plane, self._clock),
+            tokens=self.tokens,
             nodes=self.nodes,
             starved=self.starved,
             claims=self.claims,
@@ -131,6 +132,7 @@ class Session:
         listen("host", "Pod", self.nodes.pod_changed)
         listen("host", "Node", self.nodes.changed)
         listen("host", "ResourceQuota", self.starved.room)
+        listen("host", "Secret", self.tokens.gone)
         listen("host", "Event", self.recorder.heard)
 
     def _quota(self) -> Obj | None:

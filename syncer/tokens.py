@@ -1,15 +1,17 @@
 """Service account tokens of pods: asked of the tenant's API, kept in one host Secret per pod, renewed at 80 % of their life.
 
-Each token is bound to the virtual pod's UID, so it dies with the pod. The Secret exists before the host pod, is owned by it as
-soon as it exists (so both go together), and never lies in an annotation, a log or the plane. When it must be renewed is an
+Each token is bound to the virtual pod's UID, so it dies with the pod. It is asked for before the host pod is created, so that a
+pod whose account is refused never runs; the Secret is written right after, owned by the host pod (so both go together, and one
+write does), which the kubelet waits for. No token lies in an annotation, a log or the plane. When it must be renewed is an
 annotation of the Secret, so that a restarted syncer neither mints anew nor forgets.
 """
 
 import logging
-from typing import Final
+from typing import Final, NamedTuple
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
+from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta, Obj, uid_of
 from bulkhead.kube.resources import SECRETS, SERVICE_ACCOUNTS
 from bulkhead.work.clock import Clock
@@ -27,6 +29,13 @@ _SHARE: Final = 0.8
 _RETRY_SECONDS: Final = 15.0
 
 
+class Minted(NamedTuple):
+    """Tokens by their key in the Secret, and the seconds after which the first of them has to be renewed."""
+
+    values: dict[str, str]
+    left: float
+
+
 class Tokens:
     """Makes and renews the token Secret of a pod."""
 
@@ -38,7 +47,21 @@ class Tokens:
         # What was written and is perhaps not in the cache yet: Secret name -> (renew at, owned).
         self._written: dict[str, tuple[float, bool]] = {}
 
-    async def ensure(self, virtual: Obj, pod: Obj | None) -> float | None:
+    async def ask(self, virtual: Obj) -> Minted | None:
+        """The tokens of a pod that is about to be created; None where it needs none or has them already."""
+        view = self._caches.view()
+        needs = pure.token_requests(virtual, view.max_token_seconds)
+        name = pure.secret_name(virtual, view) if needs else ""
+        held = self._caches.host["Secret"].store.meta(Key(self._caches.settings.work_namespace, name))
+        if not needs or self._known(name, held)[0] > self._clock.now().timestamp():
+            return None
+        try:
+            return await self._request_all(virtual, needs)
+        except KubeError:
+            metrics.TOKENS.labels("failed").inc()
+            raise
+
+    async def ensure(self, virtual: Obj, pod: Obj, minted: Minted | None = None) -> float | None:
         """Make sure that the pod's tokens are there and fresh; returns seconds until they have to be renewed."""
         view = self._caches.view()
         needs = pure.token_requests(virtual, view.max_token_seconds)
@@ -48,17 +71,17 @@ class Tokens:
         held = self._caches.host["Secret"].store.meta(Key(self._caches.settings.work_namespace, name))
         renew_at, owned = self._known(name, held)
         left = renew_at - self._clock.now().timestamp()
-        if left > 0 and (owned or pod is None):
+        if left > 0 and owned:
             return left
-        if left > 0 and pod is not None:
+        if left > 0:
             await self._own(name, pod)
             self._written[name] = (renew_at, True)
             return left
         try:
-            return await self._mint(name, virtual, pod, needs)
+            return await self._store(name, virtual, pod, minted or await self._request_all(virtual, needs), new=held is None)
         except KubeError:
             metrics.TOKENS.labels("failed").inc()
-            if pod is None:
+            if held is None:
                 raise
             # The pod runs on with what it has; only the renewal is late.
             _log.warning(
@@ -66,7 +89,19 @@ class Tokens:
             )
             return _RETRY_SECONDS
 
+    def gone(self, change: Change) -> None:
+        """A Secret of the host is gone: what was written of it counts no more."""
+        if change.kind == "deleted":
+            self._written.pop(change.key.name, None)
+
     def _known(self, name: str, held: Meta | None) -> tuple[float, bool]:
+        renew_at, owned = self._noted(name, held)
+        if renew_at - self._clock.now().timestamp() > self._caches.settings.token_seconds:
+            # No token lives that long: the clock was wrong when this was noted, or is now. A new token does no harm.
+            return 0.0, owned
+        return renew_at, owned
+
+    def _noted(self, name: str, held: Meta | None) -> tuple[float, bool]:
         written = self._written.get(name)
         if held is None:
             return written if written is not None else (0.0, False)
@@ -76,20 +111,22 @@ class Tokens:
             return written[0], written[1] or owned
         return renew_at, owned
 
-    async def _mint(self, name: str, virtual: Obj, pod: Obj | None, needs: tuple[pure.TokenNeed, ...]) -> float:
+    async def _request_all(self, virtual: Obj, needs: tuple[pure.TokenNeed, ...]) -> Minted:
         values: dict[str, str] = {}
         shortest = float("inf")
         for need in needs:
             if need.key not in values:
                 values[need.key], life = await self._request(virtual, need)
                 shortest = min(shortest, life)
-        left = shortest * _SHARE
-        renew_at = self._clock.now().timestamp() + left
-        secret = pure.secret(virtual, self._caches.view(), values, pod)
-        secret["metadata"]["annotations"] |= {RENEW_AT: str(int(renew_at)), KEYS: ",".join(sorted(values))}
-        await self._write(secret)
-        self._written[name] = (renew_at, pod is not None)
-        return left
+        return Minted(values, shortest * _SHARE)
+
+    async def _store(self, name: str, virtual: Obj, pod: Obj, minted: Minted, *, new: bool) -> float:
+        renew_at = self._clock.now().timestamp() + minted.left
+        secret = pure.secret(virtual, self._caches.view(), minted.values, pod)
+        secret["metadata"]["annotations"] |= {RENEW_AT: str(int(renew_at)), KEYS: ",".join(sorted(minted.values))}
+        await self._write(secret, new=new)
+        self._written[name] = (renew_at, True)
+        return minted.left
 
     async def _request(self, virtual: Obj, need: pure.TokenNeed) -> tuple[str, float]:
         meta = virtual["metadata"]
@@ -111,18 +148,16 @@ class Tokens:
         # Never believe a longer life than was asked for.
         return token, float(min(granted, need.expiration_seconds)) if isinstance(granted, int) and granted > 0 else 600.0
 
-    async def _write(self, secret: Obj) -> None:
-        view = self._caches.view()
-        key = Key(secret["metadata"]["namespace"], secret["metadata"]["name"])
-        found = await self._host.look(SECRETS, key)
+    async def _write(self, secret: Obj, *, new: bool) -> None:
+        meta = secret["metadata"]
+        found = None if new else await self._host.look(SECRETS, Key(meta["namespace"], meta["name"]))
         if found is None:
             try:
-                await self._host.create(SECRETS, secret, view)
+                found = await self._host.create(SECRETS, secret, self._caches.view())
             except Stale as stale:
                 raise Again(1.0, "a token secret of another pod has this name") from stale
-            return
-        if not secret["metadata"].get("ownerReferences") and found["metadata"].get("ownerReferences"):
-            secret["metadata"]["ownerReferences"] = found["metadata"]["ownerReferences"]
+            if (found["metadata"].get("annotations") or {}).get(RENEW_AT) == meta["annotations"][RENEW_AT]:
+                return
         await self._host.replace(SECRETS, secret, uid_of(found))
 
     async def _own(self, name: str, pod: Obj) -> None:

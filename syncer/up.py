@@ -2,6 +2,9 @@
 
 The plane is hostile: a webhook may refuse or rewrite what is written. So a status that was written and did not stick is
 written again only after a growing pause, never in a hot loop, and every write names the UID or version that it is for.
+
+What was written comes back as an event. Until then the cache is behind, and whoever acts on it would write twice or meet a
+conflict: `behind` tells.
 """
 
 import logging
@@ -24,6 +27,8 @@ _log = logging.getLogger(__name__)
 _REMEMBERED: Final = 20_000
 _FREE_TRIES: Final = 3
 _LONGEST_PAUSE: Final = 30.0
+# An echo that did not come within this time is not waited for any longer.
+_ECHO_SECONDS: Final = 3.0
 
 
 class _Echo:
@@ -44,6 +49,29 @@ class VirtualWriter:
         self._client = client
         self._clock = clock
         self._echoes: OrderedDict[str, _Echo] = OrderedDict()
+        # UID -> until when the cache may be behind, and the version of our last write; 0: a binding, whose version is not told.
+        self._ahead: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def behind(self, virtual: Obj) -> bool:
+        """Whether our own last write to this object is still to come as an event: then that event is the time to look."""
+        uid = uid_of(virtual)
+        ahead = self._ahead.get(uid)
+        if ahead is None:
+            return False
+        until, version = ahead
+        held = version_of(virtual)
+        seen = held.isdigit() and int(held) >= version if version else bool((virtual.get("spec") or {}).get("nodeName"))
+        if not seen and self._clock.monotonic() < until:
+            return True
+        del self._ahead[uid]
+        return False
+
+    def _wrote(self, uid: str, version: str) -> None:
+        if not version.isdigit():
+            return
+        self._ahead[uid] = (self._clock.monotonic() + _ECHO_SECONDS, int(version))
+        if len(self._ahead) > _REMEMBERED:
+            self._ahead.popitem(last=False)
 
     async def status(self, r: Resource, virtual: Obj, desired: Obj) -> bool:
         """Make the status of a virtual object `desired`; False when it was so already."""
@@ -56,7 +84,8 @@ class VirtualWriter:
         key = key_of(virtual)
         body = {"metadata": {"uid": uid_of(virtual), "resourceVersion": version_of(virtual)}, "status": patch}
         self._count(r, "status")
-        await self._client.patch(r, key.name, body, key.namespace, subresource="status")
+        written = await self._client.patch(r, key.name, body, key.namespace, subresource="status")
+        self._wrote(uid_of(virtual), version_of(written))
         return True
 
     def _pace(self, uid: str, wanted: str) -> None:
@@ -88,6 +117,7 @@ class VirtualWriter:
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         self._count(PODS, "bind")
+        self._wrote(uid_of(virtual), "0")
         try:
             await self._client.create_subresource(PODS, key.name, "binding", body, key.namespace)
         except Conflict:

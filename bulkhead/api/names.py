@@ -4,6 +4,7 @@ Pure functions over strings. A name is part of the isolation between tenants: tw
 under one host name, and no tenant may be named so that its namespaces meet somebody else's. Nothing here asks a cluster.
 """
 
+import functools
 import hashlib
 import re
 from typing import Final
@@ -60,6 +61,7 @@ def work_namespace(tenant: str) -> str:
     return f"bh-{check_tenant_name(tenant)}{WORK_SUFFIX}"
 
 
+@functools.lru_cache(maxsize=2048)
 def host_name(tenant_uid: str, kind: str, namespace: str, name: str) -> str:
     """The host name of a virtual object: a readable prefix and 128 bits of digest over all four parts.
 
