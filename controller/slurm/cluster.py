@@ -6,6 +6,7 @@ What is remembered between passes are shortcuts and deadlines: when a worker was
 than an admin allows. Both only ever make a deadline earlier than what the tenant's Slurm says.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.kube.objects import uid_of
 from bulkhead.work.clock import Clock
+from controller.slurm import accounts
 from controller.slurm.carry import Carrier
 from controller.slurm.fleet import Action, Cancel, Drain, Fleet, Undrain
 from controller.slurm.giveback import is_leaving
@@ -23,13 +25,15 @@ from controller.slurm.lease import DEFAULT_TIMES, Times, over, plan_leases
 from controller.slurm.observe import NODE_SETS, Seen, cordoned, observe
 from controller.slurm.planting import Planter, daemons
 from controller.slurm.render import render
-from controller.slurm.rest import SlurmRest
+from controller.slurm.rest import SlurmError, SlurmRest
 from controller.slurm.spec import NAMESPACE, SlurmSpec
 from controller.slurm.status import Found
 from controller.slurm.tokens import TokenSource
 from controller.slurm.workers import worker_digest
 
 _log = logging.getLogger(__name__)
+_ACCOUNTS_SECONDS = 300.0
+_KEEP_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class Cluster:
         self._promised: dict[str, datetime] = {}
         self._over_since: dict[str, datetime] = {}
         self._pruned = 0.0
+        self._accounts: tuple[object, float] | None = None
         self.removed = False
 
     async def look(self, client: Client, order: Order) -> Found:
@@ -74,10 +79,12 @@ class Cluster:
         await carrier.carry_out([*actions, *_abandoned(spec, seen)], seen.node_sets)
         self._remember(actions, seen)
         await carrier.tell(seen, fleet.digests, now)
+        trouble = await self._keep_accounts(rest, spec) if order.on and seen.view is not None else ""
         await self._retire(client, spec, seen)
         if not order.on:
             return await self._wind_down(client, seen)
-        return replace(found, pods=seen.pods, view=seen.view, trouble=found.trouble or seen.trouble)
+        applied = found.applied and not trouble
+        return replace(found, applied=applied, pods=seen.pods, view=seen.view, trouble=found.trouble or seen.trouble or trouble)
 
     async def _apply(self, client: Client, spec: SlurmSpec, order: Order, seen: Seen) -> Found:
         objects = render(spec, order.keys)
@@ -92,6 +99,26 @@ class Cluster:
             refused = f"the plane refuses an object of the cluster: {error}"
             return Found(applied=False, wanted=wanted, pods=seen.pods, trouble=refused, refused=True)
         return Found(applied=True, wanted=wanted)
+
+    async def _keep_accounts(self, rest: SlurmRest, spec: SlurmSpec) -> str:
+        """Users and QOS in the accounting database; returns why they are not there, if they are not."""
+        if spec.accounting is None:
+            return ""
+        wanted = (spec.users, spec.accounting.qos)
+        done, at = self._accounts or (None, 0.0)
+        if done == wanted and self._clock.monotonic() - at < _ACCOUNTS_SECONDS:
+            return ""
+        try:
+            async with asyncio.timeout(_KEEP_SECONDS):
+                written = await accounts.keep(rest, spec, spec.accounting)
+        except (SlurmError, TimeoutError) as error:
+            _log.warning("accounts not kept: %s", error or "no answer", extra={"tenant": self._tenant})
+            # Once they were there, a database that is away for a while is no news about them.
+            return "" if done == wanted else f"the accounting database does not take the users yet: {error or 'no answer'}"
+        if written:
+            _log.info("accounts kept", extra={"tenant": self._tenant, "records": written})
+        self._accounts = (wanted, self._clock.monotonic())
+        return ""
 
     def _token_source(self, keys: SlurmKeys) -> TokenSource:
         if self._tokens is None or self._tokens[0] != keys.jwt:

@@ -18,7 +18,7 @@ from controller.slurm.rest import SlurmError, SlurmRest
 from controller.slurm.spec import NAMESPACE, NODE_SET_GROUP, NODE_SET_VERSION
 
 NODE_SETS = Resource(NODE_SET_GROUP, NODE_SET_VERSION, "nodesets", "NodeSet", True)
-_VIEW_SECONDS = 15.0
+_VIEW_SECONDS = 25.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,12 @@
                         (our certificate)             (our token of a few minutes)
 
 Every call has a deadline and a bound on its answer, nothing is retried but a token that was not taken, and every failure is a
-SlurmError: no caller ever gets a view that is not whole. Names go into paths only if they need no quoting; answers are read by `model` alone.
+SlurmError: no caller ever gets a view that is not whole. Names go into paths only if they need no quoting; answers are read by
+`model` alone.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -22,8 +23,9 @@ from controller.slurm.tokens import TokenSource
 
 API: Final = "v0.0.45"
 PROXY: Final = f"/api/v1/namespaces/{NAMESPACE}/services/http:{SLURMRESTD}:{SLURMRESTD_PORT}/proxy"
-_CALL_SECONDS: Final = 6.0
+_CALL_SECONDS: Final = 10.0
 _MIB: Final = 1024 * 1024
+_DATABASE_BYTES: Final = 8 * _MIB
 _JOBS_BYTES: Final = 24 * _MIB
 _NODES_BYTES: Final = 8 * _MIB
 # A job record takes a few kilobytes: above this many only their counts are asked for.
@@ -102,6 +104,14 @@ class SlurmRest:
         """Have slurmctld read its configuration again, and hand it to every daemon."""
         await self._call("GET", "reconfigure/")
 
+    async def read_database(self, kind: str, params: Mapping[str, str] | None = None) -> bytes:
+        """Records of slurmdbd: users, accounts, associations, qos."""
+        return await self._call("GET", f"{kind}/", section="slurmdb", params=params, max_body=_DATABASE_BYTES)
+
+    async def write_database(self, kind: str, records: Sequence[Mapping[str, Any]]) -> None:
+        """Add records to slurmdbd, or change them."""
+        await self._call("POST", f"{kind}/", section="slurmdb", body={kind: list(records)})
+
     async def _update_node(self, node: str, body: Mapping[str, Any]) -> None:
         await self._call("POST", f"node/{_segment(node)}", body=body)
 
@@ -113,7 +123,9 @@ class SlurmRest:
         body: Mapping[str, Any] | None = None,
         params: Mapping[str, str] | None = None,
         max_body: int = _MIB,
+        section: str = "slurm",
     ) -> bytes:
+        path = f"{section}/{API}/{path}"
         answer = await self._exchange(method, path, body, params, max_body)
         if answer.status == 401:
             # The key may have been changed a moment ago, or the clocks disagree: once more with a new token.
@@ -136,7 +148,7 @@ class SlurmRest:
         try:
             return await self._transport.exchange(
                 method,
-                f"{self._base}/slurm/{API}/{path}",
+                f"{self._base}/{path}",
                 params=params,
                 body=data,
                 headers=headers,

@@ -1,0 +1,142 @@
+"""What the platform keeps in a cluster's accounting database: the Tenant's users, their account, the QOS of its spec.
+
+    spec ──> records that are missing ──> slurmdbd, through slurmrestd
+
+Only what is missing is added, and users' rights are put right; limits, shares, further accounts and all else that admins
+change with sacctmgr stays as they made it. Nothing is ever deleted: the database remembers who ran what.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from controller.slurm import model
+from controller.slurm.model import Problem, SlurmAnswerError
+from controller.slurm.rest import SlurmRefused, SlurmRest
+from controller.slurm.spec import AccountingSpec, Obj, QosSpec, SlurmSpec, UserSpec
+
+ACCOUNT: Final = "users"
+STANDARD: Final = "normal"
+_ADMIN: Final = "Administrator"
+_NOBODY: Final = "None"
+
+
+class AssociationRecord(msgspec.Struct, frozen=True):
+    """One entry of `associations`."""
+
+    account: str = ""
+    cluster: str = ""
+    user: str = ""
+
+
+class UserRecord(msgspec.Struct, frozen=True):
+    """One entry of `users`."""
+
+    name: str
+    administrator_level: list[str] = []
+
+
+class QosRecord(msgspec.Struct, frozen=True):
+    """One entry of `qos`."""
+
+    name: str
+
+
+class Associations(msgspec.Struct, frozen=True):
+    """GET associations."""
+
+    associations: list[AssociationRecord] = []
+    errors: list[Problem] = []
+
+
+class Users(msgspec.Struct, frozen=True):
+    """GET users."""
+
+    users: list[UserRecord] = []
+    errors: list[Problem] = []
+
+
+class Qualities(msgspec.Struct, frozen=True):
+    """GET qos."""
+
+    qos: list[QosRecord] = []
+    errors: list[Problem] = []
+
+
+async def keep(rest: SlurmRest, spec: SlurmSpec, accounting: AccountingSpec) -> int:
+    """Add what is missing; returns how many records that took."""
+    there = _decoded(await rest.read_database("qos"), Qualities)
+    new = [each for each in accounting.qos if each.name not in {record.name for record in there.qos}]
+    # Those that nobody preempts come first: a QOS can only name what exists.
+    for each in sorted(new, key=lambda found: len(found.preempts)):
+        await rest.write_database("qos", [quality(each)])
+    seen = _decoded(await rest.read_database("associations"), Associations)
+    pairs = {(each.account, each.user) for each in seen.associations if each.cluster in {spec.cluster_name, ""}}
+    written = len(new)
+    if (ACCOUNT, "") not in pairs:
+        record = {"name": ACCOUNT, "description": "users of the tenant", "organization": spec.tenant}
+        await rest.write_database("accounts", [record])
+    if (ACCOUNT, "") not in pairs or new:
+        names = [STANDARD, *(each.name for each in accounting.qos)]
+        await rest.write_database("associations", [association(spec, "") | {"qos": names}])
+        written += 1
+    known = {each.name: each for each in _decoded(await rest.read_database("users"), Users).users}
+    changed = [each for each in spec.users if each.name not in known or _wrong_rights(each, known[each.name])]
+    if changed:
+        await rest.write_database("users", [user(each) for each in changed])
+    missing = [each for each in spec.users if (ACCOUNT, each.name) not in pairs]
+    if missing:
+        await rest.write_database("associations", [association(spec, each.name) | {"is_default": True} for each in missing])
+    return written + len(changed) + len(missing)
+
+
+def user(found: UserSpec) -> Obj:
+    """A user's record."""
+    level = _ADMIN if found.admin else _NOBODY
+    return {"name": found.name, "administrator_level": [level], "default": {"account": ACCOUNT}}
+
+
+def association(spec: SlurmSpec, name: str) -> Obj:
+    """The record that lets a user, or the account itself, use the cluster."""
+    return {"account": ACCOUNT, "cluster": spec.cluster_name, "user": name}
+
+
+def quality(found: QosSpec) -> Obj:
+    """A QOS record."""
+    made: Obj = {"name": found.name, "description": found.name, "priority": _number(found.priority)}
+    preempt: Obj = {"list": list(found.preempts)} if found.preempts else {}
+    if found.preempt_mode:
+        preempt["mode"] = [found.preempt_mode.upper()]
+    most: Obj = {}
+    if found.max_wall_minutes is not None:
+        most["wall_clock"] = {"per": {"job": _number(found.max_wall_minutes)}}
+    tres: Obj = {"total": _tres(found.group_tres)} if found.group_tres else {}
+    if found.user_tres:
+        tres["per"] = {"user": _tres(found.user_tres)}
+    if tres:
+        most["tres"] = tres
+    return made | ({"preempt": preempt} if preempt else {}) | ({"limits": {"max": most}} if most else {})
+
+
+def _tres(pairs: Iterable[tuple[str, str]]) -> list[Obj]:
+    made = []
+    for key, value in pairs:
+        type_, _, name = key.partition("/")
+        made.append({"type": type_, "name": name, "count": int(value)})
+    return made
+
+
+def _number(value: int) -> Obj:
+    return {"set": True, "infinite": False, "number": value}
+
+
+def _wrong_rights(wanted: UserSpec, there: UserRecord) -> bool:
+    return wanted.admin != (_ADMIN in there.administrator_level)
+
+
+def _decoded(data: bytes, shape: type[Any]) -> Any:
+    try:
+        return model.decode(data, shape)
+    except SlurmAnswerError as error:
+        raise SlurmRefused(f"slurmdbd: {error}") from error
