@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from e2e import tenants, workloads
+from e2e import install, machine, tenants, workloads
 from e2e.api import Api, Obj
-from e2e.scenarios.conftest import host, pytest_runtest_makereport
+from e2e.scenarios.conftest import pytest_runtest_makereport
 from e2e.slurm import clusters, images, jobs
 from e2e.slurm.clusters import ALICE, Cluster, node_set
 from e2e.tenants import Tenant
 
-__all__ = ["host", "pytest_runtest_makereport"]
+__all__ = ["pytest_runtest_makereport"]
 
 HERE = Path(__file__).parent
 KEYS = Path("build/e2e/ssh")
@@ -35,11 +35,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def slurm_host(host: Api) -> Api:
-    """The host with the Slurm images."""
-    if not KEEP:
-        images.ensure(lambda text: print(text, flush=True))
-    return host
+def host() -> Api:
+    """The host with Bulkhead and the Slurm images; with KEEP, as it is."""
+    if KEEP:
+        return machine.host_api()
+    images.ensure(lambda text: print(text, flush=True))
+    return install.ensure_installed(lambda text: print(text, flush=True))
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +54,7 @@ def ssh_key() -> Path:
 
 
 @pytest.fixture(scope="session")
-def red(slurm_host: Api, ssh_key: Path) -> Iterator[Cluster]:
+def red(host: Api, ssh_key: Path) -> Iterator[Cluster]:
     """Two CPU workers and a GPU worker, with accounting."""
     public = ssh_key.with_suffix(".pub").read_text().strip()
     spec = clusters.slurm(
@@ -62,26 +63,26 @@ def red(slurm_host: Api, ssh_key: Path) -> Iterator[Cluster]:
         accounting=True,
         keys={ALICE: public},
     )
-    yield from _standing(slurm_host, RED, spec)
+    yield from _standing(host, RED, spec)
 
 
 @pytest.fixture(scope="session")
-def blue(slurm_host: Api) -> Iterator[Cluster]:
+def blue(host: Api) -> Iterator[Cluster]:
     """One GPU worker, no accounting."""
-    yield from _standing(slurm_host, BLUE, clusters.slurm(node_set("gpu", gpus=1, gpuType="h100")))
+    yield from _standing(host, BLUE, clusters.slurm(node_set("gpu", gpus=1, gpuType="h100")))
 
 
 @pytest.fixture(scope="session")
-def green(slurm_host: Api) -> Iterator[Tenant]:
+def green(host: Api) -> Iterator[Tenant]:
     """A Kubernetes tenant with a GPU pod on the same node."""
     if not KEEP:
-        tenants.remove(slurm_host, GREEN)
-    tenant = tenants.create(slurm_host, GREEN, gpus=1)
+        tenants.remove(host, GREEN)
+    tenant = tenants.create(host, GREEN, gpus=1)
     tenant.api.apply(workloads.pod("train", workloads.pod_spec(gpus=1)))
     workloads.wait_running(tenant.api, "train")
     yield tenant
     if not KEEP:
-        slurm_host.delete("Tenant", GREEN)
+        host.delete("Tenant", GREEN)
 
 
 def _standing(host: Api, name: str, spec: Obj) -> Iterator[Cluster]:
@@ -105,8 +106,8 @@ def quiet(red: Cluster) -> Cluster:
 
 
 @pytest.fixture
-def fresh_name(slurm_host: Api) -> Iterator[str]:
+def fresh_name(host: Api) -> Iterator[str]:
     """The name of a tenant that a test creates itself; whatever it left is removed."""
     name = f"e2e-slurm-{uuid.uuid4().hex[:6]}"
     yield name
-    tenants.remove(slurm_host, name)
+    tenants.remove(host, name)

@@ -23,11 +23,11 @@ def elastic_name() -> str:
 
 
 @pytest.fixture(scope="module")
-def elastic(slurm_host: Api, elastic_name: str) -> Iterator[Cluster]:
+def elastic(host: Api, elastic_name: str) -> Iterator[Cluster]:
     """A tenant whose GPU workers come and go with its jobs."""
-    tenants.remove(slurm_host, elastic_name)
-    yield clusters.create(slurm_host, elastic_name, shape(minimum=0, maximum=3), gpus=LIMIT)
-    slurm_host.delete("Tenant", elastic_name)
+    tenants.remove(host, elastic_name)
+    yield clusters.create(host, elastic_name, shape(minimum=0, maximum=3), gpus=LIMIT)
+    host.delete("Tenant", elastic_name)
 
 
 def shape(*, minimum: int, maximum: int, more: tuple[Obj, ...] = ()) -> Obj:

@@ -59,8 +59,11 @@ def test_the_openapi_document_is_served(red: Cluster) -> None:
 
 def test_the_api_answers_inside_the_tenant_by_its_service(red: Cluster) -> None:
     bearer = rest.token(red, "alice")
-    line = f"curl -fsS -m 10 -H X-SLURM-USER-TOKEN:{bearer} http://slurmrestd:6820/slurm/{rest.VERSION}/ping/"
-    assert '"responding"' in red.shell(line).out
+    url = f"http://slurmrestd:6820/slurm/{rest.VERSION}/ping/"
+    status, body = red.fetch(url, f"X-SLURM-USER-TOKEN: {bearer}")
+    assert status == 200
+    assert '"responding"' in body
+    assert red.fetch(url)[0] == 401
 
 
 def test_rotating_the_keys_revokes_tokens_and_loses_no_job(blue: Cluster, host: Api) -> None:

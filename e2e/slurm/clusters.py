@@ -47,6 +47,18 @@ class Cluster:
         """A line of shell on the login node."""
         return self.run("sh", "-c", script, user=user, seconds=seconds, check=check)
 
+    def fetch(self, url: str, *headers: str) -> tuple[int, str]:
+        """Status and body of an HTTP GET from the login node."""
+        code = (
+            "import sys, urllib.request as u, urllib.error as e\n"
+            "r = u.Request(sys.argv[1], headers=dict(h.split(': ', 1) for h in sys.argv[2:]))\n"
+            "try: a = u.urlopen(r, timeout=10)\n"
+            "except e.HTTPError as x: a = x\n"
+            "print(a.status); print(a.read().decode())"
+        )
+        status, _, body = self.run("python3", "-c", code, url, *headers).out.partition("\n")
+        return int(status), body
+
     def inside(self, pod: str, script: str, *, seconds: float = 30.0, check: bool = True) -> Outcome:
         """A line of shell as root in any pod of the cluster."""
         words = ("-n", NAMESPACE, "exec", "-i", pod, "--", "sh", "-c", script)
