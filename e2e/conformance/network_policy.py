@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from e2e import machine
-from e2e.conformance import suite
+from e2e.conformance import images, suite
 
 REPORT = machine.RESULTS / "network-policy.json"
 FOCUS = r"\[sig-network\] Netpol|NetworkPolicyLegacy|NetworkPolicy API"
@@ -34,11 +34,10 @@ def main() -> int:
     if not machine.KUBECONFIG.exists():
         sys.exit("no embedded host: start one with `bulkhead host up`")
     files = suite.programs(cache_folder())
-    images = suite.import_agnhost(cache_folder(), files)
-    print(f"images {', '.join(images)}; running, log: {REPORT.with_suffix('.log')}", file=sys.stderr, flush=True)
-    specs = suite.run(
-        files["e2e.test"], machine.KUBECONFIG, focus=options.focus, skip=options.skip, report=REPORT, seconds=options.seconds
-    )
+    wanted = [one for one in suite.listed_images(files["e2e.test"]) if "e2e-test-images/agnhost:" in one]
+    images.import_all(cache_folder(), files, wanted, lambda text: print(text, file=sys.stderr, flush=True))
+    print(f"running, log: {REPORT.with_suffix('.log')}", file=sys.stderr, flush=True)
+    specs = suite.run(files, machine.KUBECONFIG, focus=options.focus, skip=options.skip, report=REPORT, seconds=options.seconds)
     failed = [spec for spec in specs if spec.state != "passed"]
     summary = {"ran": len(specs), "passed": len(specs) - len(failed), "focus": options.focus, "skip": options.skip}
     REPORT.write_text(json.dumps(summary | {"specs": [asdict(spec) for spec in specs]}, indent=1) + "\n")

@@ -1,10 +1,11 @@
-"""The upstream suite: built from its Go module, its server image made here, run with a focus, its report read.
+"""The upstream suite: built from its Go module, run with a focus, its report read.
 
-    go.mod -> e2e.test and agnhost (cache) -> image under the name that e2e.test asks for -> run -> [Spec]
+    go.mod -> e2e.test, ginkgo and the programs of its images (cache) -> run, in parallel where asked -> [Spec]
 
 It changes nothing on the host but the namespaces that the suite makes and removes.
 """
 
+import functools
 import json
 import os
 import subprocess
@@ -14,14 +15,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bulkhead.hostcluster import binaries
-from bulkhead.hostcluster.component import RUN_DIR
-from bulkhead.hostcluster.images import build
-from bulkhead.hostcluster.images.layercache import cached_layer, file_key, key_of
-from bulkhead.hostcluster.images.oci import Entry, ImageSpec
 
 VERSION = "v1.36.3"
 MODULE = Path(binaries.__file__).parent / "e2e-suite"
 _BUILD_SECONDS = 3600
+_PACKAGES: Mapping[str, str] = {
+    "agnhost": "k8s.io/kubernetes/test/images/agnhost",
+    "e2e.test": "k8s.io/kubernetes/test/e2e",
+    "ginkgo": "github.com/onsi/ginkgo/v2/ginkgo",
+    "nonewprivs": "k8s.io/kubernetes/test/images/nonewprivs",
+    "regression-issue-74839": "k8s.io/kubernetes/test/images/regression-issue-74839",
+    "sample-apiserver": "k8s.io/sample-apiserver",
+}
 _STAMP = "k8s.io/component-base/version"
 _LDFLAGS = f"-s -w -X {_STAMP}.gitVersion={VERSION} -X {_STAMP}.gitMajor=1 -X {_STAMP}.gitMinor=36"
 
@@ -52,11 +57,11 @@ def programs(cache: Path) -> Mapping[str, Path]:
     """`e2e.test` and `agnhost`, built once for each version."""
     folder = cache / "binaries" / "e2e-suite" / VERSION
     folder.mkdir(parents=True, exist_ok=True)
-    commands = {
-        "agnhost": ["go", "build", "-mod=readonly", "-trimpath", "-ldflags", "-s -w"],
-        "e2e.test": ["go", "test", "-c", "-mod=readonly", "-trimpath", "-ldflags", _LDFLAGS],
+    plain = ["go", "build", "-mod=readonly", "-trimpath", "-ldflags", "-s -w"]
+    commands = dict.fromkeys(_PACKAGES, plain) | {
+        "e2e.test": ["go", "test", "-c", "-mod=readonly", "-trimpath", "-ldflags", _LDFLAGS]
     }
-    packages = {"agnhost": "k8s.io/kubernetes/test/images/agnhost", "e2e.test": "k8s.io/kubernetes/test/e2e"}
+    packages = _PACKAGES
     for name, command in commands.items():
         target, half = folder / name, folder / f".{name}"
         if not target.exists():
@@ -66,35 +71,35 @@ def programs(cache: Path) -> Mapping[str, Path]:
     return {name: folder / name for name in commands}
 
 
-def import_agnhost(cache: Path, files: Mapping[str, Path]) -> list[str]:
-    """Make the suite's server image and import it under each name that the suite asks for."""
-    listed = _run("list of images", [str(files["e2e.test"]), "--list-images"]).split()
-    names = [one for one in listed if "e2e-test-images/agnhost:" in one]
-    if not names:
-        raise SuiteError("e2e.test --list-images names no agnhost image: the suite changed its tools")
-    shop = build.Workshop(cache / "images", binaries.ensure, build.PROJECT)
-    shell = build.busybox(shop)
-    key = key_of([file_key(files["agnhost"])])
-    program = cached_layer(shop.cache, "agnhost", key, lambda: [Entry("agnhost", "file", files["agnhost"], 0o755)])
-    environment = dict(shell.environment)
-    ctr = str(binaries.ensure("containerd")["ctr"])
-    socket = str(RUN_DIR / "containerd" / "containerd.sock")
-    for name in names:
-        path = build.image_file(shop, ImageSpec(name, (*shell.layers, program), ("pause",), ("/agnhost",), "", environment))
-        _run(f"import of {name}", [ctr, "-a", socket, "-n", "k8s.io", "images", "import", str(path)], seconds=300)
-    return names
+@functools.cache
+def source(path: str) -> Path:
+    """A file or folder of the suite's own source, in Go's module cache."""
+    folder = _run(
+        "source of the suite", ["go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes"], cwd=MODULE
+    )
+    found = Path(folder.strip()) / path
+    if not found.exists():
+        raise SuiteError(f"source of the suite: {found} is missing; `go mod download` in {MODULE} fetches it")
+    return found
 
 
-def run(program: Path, kubeconfig: Path, *, focus: str, skip: str, report: Path, seconds: int) -> list[Spec]:
-    """Run the specs in focus, one after another; a spec that is not done in time counts as interrupted."""
+def listed_images(program: Path) -> list[str]:
+    """The names of all images that the suite may use."""
+    return _run("list of images", [str(program), "--list-images"]).split()
+
+
+def run(
+    programs: Mapping[str, Path], kubeconfig: Path, *, focus: str, skip: str, report: Path, seconds: int, processes: int = 1
+) -> list[Spec]:
+    """Run the specs in focus, `processes` at a time; a spec that is not done in time counts as interrupted."""
     report.parent.mkdir(parents=True, exist_ok=True)
     raw = report.with_suffix(".ginkgo.json")
     raw.unlink(missing_ok=True)
-    ginkgo = ["no-color", "v=true", "grace-period=20s", f"timeout={seconds}s", f"json-report={raw.resolve()}"]
-    ginkgo += [f"focus={focus}", f"skip={skip}"]
-    options = ["provider=skeleton", f"kubeconfig={kubeconfig}", "non-blocking-taints=kwok.x-k8s.io/node"]
+    ginkgo = [f"--procs={processes}", "--no-color", "-v", "--grace-period=20s", f"--timeout={seconds}s", "--keep-going"]
+    ginkgo += [f"--output-dir={raw.parent.resolve()}", f"--json-report={raw.name}", f"--focus={focus}", f"--skip={skip}"]
+    options = ["provider=skeleton", f"kubeconfig={kubeconfig.resolve()}", "non-blocking-taints=kwok.x-k8s.io/node"]
     options += ["dump-logs-on-failure=false", "disable-log-dump=true"]
-    command = [str(program), *(f"-ginkgo.{one}" for one in ginkgo), *(f"--{one}" for one in options)]
+    command = [str(programs["ginkgo"]), *ginkgo, str(programs["e2e.test"]), "--", *(f"--{one}" for one in options)]
     log = report.with_suffix(".log")
     with log.open("w") as stream:
         subprocess.run(command, stdout=stream, stderr=subprocess.STDOUT, timeout=seconds + 300, check=False, cwd=report.parent)

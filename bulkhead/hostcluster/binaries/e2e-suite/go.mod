@@ -1,9 +1,7 @@
-// The upstream end-to-end suite and its server image's program, built by `python -m e2e.conformance.network_policy`. The same
-// Kubernetes version as beside it; the replacements point at the staging modules as the proxy serves them.
+// The upstream end-to-end suite, the Ginkgo command that runs it in parallel, and the programs of the images that it asks for; built
+// by `e2e/conformance`. The same Kubernetes version as beside it; the replacements point at the staging modules as the proxy
+// serves them.
 module bulkhead.dev/binaries/e2e-suite
-// release downloads cannot be reached. The `tool` lines name what is built. k8s.io/kubernetes points at its in-tree
-// staging modules, which the proxy serves under their own versions: hence the replacements.
-module bulkhead.dev/binaries/kubernetes
 
 go 1.26.0
 
@@ -182,6 +180,7 @@ require (
 	k8s.io/metrics v0.36.3 // indirect
 	k8s.io/mount-utils v0.0.0 // indirect
 	k8s.io/pod-security-admission v0.0.0 // indirect
+	k8s.io/sample-apiserver v0.0.0 // indirect
 	k8s.io/streaming v0.36.3 // indirect
 	k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2 // indirect
 	sigs.k8s.io/apiserver-network-proxy/konnectivity-client v0.34.0 // indirect

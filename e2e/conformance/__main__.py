@@ -1,0 +1,111 @@
+"""`python -m e2e.conformance`: the upstream suite on the host and inside a tenant -> build/results/conformance.json.
+
+Needs the embedded host. Without options all parallel `[Conformance]` specs run on both sides, in hours rather than minutes on
+two cores; `--focus` takes a slice, and results of slices add up over runs until `--anew` forgets them. Ends with status 1 when
+a whole run shows less than was wanted.
+
+    programs, images (built here) -> tenant -> ginkgo on the host -> ginkgo in the tenant -> comparison
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from e2e import install, machine, tenants
+from e2e.conformance import comparison, images, suite
+from e2e.conformance.suite import Spec
+
+REPORT = machine.RESULTS / "conformance.json"
+CONFORMANCE = r"\[Conformance\]"
+SERIAL = r"\[Serial\]|\[Disruptive\]"
+# A plane of one tenant among many: it must not be taken for a cluster of its own to be filled with GPU pods.
+OBJECTS = {"pods": 500, "services": 400, "configmaps": 2000, "secrets": 2000, "persistentvolumeclaims": 100}
+
+Note = Callable[[str], None]
+
+
+def cache_folder() -> Path:
+    """Where binaries and images are kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bulkhead"
+
+
+def kept(side: str) -> Path:
+    """Where the results of one side are kept from slice to slice."""
+    return machine.RESULTS / f"conformance-{side}.specs.json"
+
+
+def read(side: str) -> list[Spec]:
+    path = kept(side)
+    return [Spec(**entry) for entry in json.loads(path.read_text())] if path.exists() else []
+
+
+def run_side(side: str, kubeconfig: Path, programs: dict[str, Path], chosen: argparse.Namespace, note: Note) -> list[Spec]:
+    """The chosen specs on one side, added to what is kept of it."""
+    report = machine.RESULTS / f"conformance-{side}.json"
+    note(f"running on the {side}: log {report.with_suffix('.log')}")
+    focus, skip = chosen.focus, chosen.skip if chosen.serial else "|".join(part for part in (SERIAL, chosen.skip) if part)
+    specs = suite.run(
+        programs, kubeconfig, focus=focus, skip=skip, report=report, seconds=chosen.seconds, processes=chosen.processes
+    )
+    everything = comparison.merged([] if chosen.anew else read(side), specs)
+    kept(side).write_text(json.dumps([asdict(spec) for spec in everything], indent=1) + "\n")
+    note(f"{side}: {len(comparison.passed(specs))} of {len(specs)} passed; {len(everything)} known in all")
+    return everything
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="e2e.conformance", description="The upstream suite on the host and in a tenant.")
+    parser.add_argument("--focus", default=CONFORMANCE, help="which specs, as a regular expression")
+    parser.add_argument("--skip", default="", help="which of them not")
+    parser.add_argument("--serial", action="store_true", help="the serial specs too (give --processes 1)")
+    parser.add_argument("--side", choices=("both", "host", "tenant"), default="both")
+    parser.add_argument("--processes", type=int, default=4)
+    parser.add_argument("--seconds", type=int, default=7200, help="time for each side")
+    parser.add_argument("--tenant", default="conformance", help="the tenant's name")
+    parser.add_argument("--keep", action="store_true", help="leave the tenant for another slice")
+    parser.add_argument("--anew", action="store_true", help="forget the results of earlier slices")
+    parser.add_argument("--skip-install", action="store_true", help="use what is installed")
+    chosen = parser.parse_args()
+    begin = time.monotonic()
+
+    def note(text: str) -> None:
+        print(f"[{time.monotonic() - begin:6.0f} s] {text}", flush=True)
+
+    programs = dict(suite.programs(cache_folder()))
+    host = machine.host_api() if chosen.skip_install else install.ensure_installed(note)
+    stood_in = images.import_all(cache_folder(), programs, suite.listed_images(programs["e2e.test"]), note)
+    machine.RESULTS.mkdir(parents=True, exist_ok=True)
+    if chosen.side != "tenant":
+        run_side("host", machine.KUBECONFIG, programs, chosen, note)
+    if chosen.side != "host":
+        try:
+            tenant = tenants.create(host, chosen.tenant, gpus=0, seconds=300, quota={"objects": OBJECTS})
+            run_side("tenant", tenant.kubeconfig, programs, chosen, note)
+        finally:
+            if not chosen.keep:
+                tenants.remove(host, chosen.tenant, seconds=600)
+    return _report(stood_in, whole=chosen.focus == CONFORMANCE and chosen.side == "both")
+
+
+def _report(stood_in: dict[str, str], *, whole: bool) -> int:
+    result = comparison.summary(read("host"), read("tenant"), comparison.load())
+    REPORT.write_text(json.dumps({**result, "images": stood_in}, indent=1) + "\n")
+    for one in result["differences"]:
+        print(f"host {one['host']:9} tenant {one['tenant']:9} {one['spec']}\n    {one['reason']}")
+    print(
+        f"host {result['host_passed']} of {result['host_ran']}, tenant {result['tenant_passed']} of {result['tenant_ran']}; "
+        f"{result['share']:.1%} of the {result['ran_on_both']} that ran on both and passed on the host; {REPORT}"
+    )
+    complaints = comparison.complaints(result) if whole else []
+    for text in complaints:
+        print(f"FAILED: {text}")
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
