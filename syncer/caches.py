@@ -104,7 +104,7 @@ class Caches:
             "Node": Informer(client, NODES, label_selector=pool, on_change=self._host_node_changed),
             "ResourceQuota": Informer(client, RESOURCE_QUOTAS, namespace=work, on_change=self._plain("ResourceQuota")),
             "Event": Informer(
-                client, EVENTS, namespace=work, field_selector="involvedObject.kind=Pod", on_change=self._plain("Event"),
+                client, EVENTS, namespace=work, on_change=self._plain("Event"),
                 inactivity=_EVENT_SILENCE,
                 max_bytes=16 * _MIB,
             ),

@@ -116,18 +116,22 @@ class HostWriter:
 
     async def delete(self, r: Resource, key: Key, uid: str, *, grace: int | None, why: str) -> bool:
         """Delete one exact object. False when the plane cannot be trusted and so nothing was done."""
+        return (await self.end(r, key, uid, grace=grace, why=why))[0]
+
+    async def end(self, r: Resource, key: Key, uid: str, *, grace: int | None, why: str) -> tuple[bool, Obj | None]:
+        """Delete as `delete` does; also returns the object as the host last had it, where it says so."""
         if not await self._identity.trusted():
             _log.warning("host object kept: plane not trusted", extra=about(r.kind, key, why=why))
-            return False
+            return False, None
         await self._budget.take()
         try:
-            await self._client.delete(r, key.name, key.namespace, grace_seconds=grace, uid=uid)
+            last = await self._client.delete(r, key.name, key.namespace, grace_seconds=grace, uid=uid)
         except Conflict:
             # Another object has the name by now; the one that was meant is gone.
-            return True
+            return True, None
         metrics.host_write(r.kind, "delete")
         _log.info("host object deleted", extra=about(r.kind, key, why=why, grace=grace))
-        return True
+        return True, last
 
     async def look(self, r: Resource, key: Key) -> Obj | None:
         """Read past the cache."""

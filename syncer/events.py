@@ -128,17 +128,19 @@ class Recorder:
         if self._passed.get(key) == version:
             return None
         kind, name = pure.involved(event)
-        meta = self._caches.host["Pod"].store.meta(Key(key.namespace, name)) if kind == "Pod" else None
+        meta = self._caches.host[kind].store.meta(Key(key.namespace, name)) if kind in self._caches.host else None
         who = self._caches.origin(meta) if meta is not None else None
-        virtual = self._caches.virtual_pod(Key(who.namespace, who.name)) if who is not None else None
-        if who is None or virtual is None or uid_of(virtual) != who.uid or self._caches.namespace_ending(who.namespace):
+        if who is None or who.kind != kind:
+            return None
+        virtual = self._caches.virtual[kind].store.get(Key(who.namespace, who.name))
+        if virtual is None or uid_of(virtual) != who.uid or self._caches.namespace_ending(who.namespace):
             return None
         if (event.get("involvedObject") or {}).get("uid") not in {None, "", meta.uid if meta else ""}:
             return None
         self._passed[key] = version
         if len(self._passed) > _REMEMBERED:
             self._passed.popitem(last=False)
-        return pure.to_virtual(event, virtual, self._caches.view())
+        return pure.to_virtual(event, virtual | {"kind": kind}, self._caches.view())
 
     async def _write(self, event: Obj) -> None:
         key = key_of(event)

@@ -134,6 +134,9 @@ class Pods:
             host = await self._live_mirror(key, uid_of(virtual))
         if host is None:
             # Nothing of it is left on the host, so there is nothing to wait for.
+            if meta.get("finalizers") and _started(virtual) and not _ended(virtual):
+                # Whoever holds it waits for its end, which nobody else will tell any more.
+                await self._virtual.status(PODS, virtual, statuses.lost(virtual))
             await self._virtual.delete_pod(virtual, grace=0, why="host pod is gone")
             return None
         grace = meta.get("deletionGracePeriodSeconds")
@@ -143,7 +146,10 @@ class Pods:
         left = host_meta.get("deletionGracePeriodSeconds")
         if host_meta.get("deletionTimestamp") and (grace is None or (isinstance(left, int) and left <= grace)):
             return None
-        done = await self._host.delete(PODS, key_of(host), uid_of(host), grace=grace, why="virtual pod is being deleted")
+        done, last = await self._host.end(PODS, key_of(host), uid_of(host), grace=grace, why="virtual pod is being deleted")
+        if last is not None and _ended(last) and not _ended(host):
+            # It ended just before: the host deletes such a pod at once, and no event would tell how it ended.
+            await self._report(virtual, last)
         return None if done else _RETRY_REFUSED
 
     async def _live_mirror(self, key: Key, uid: str) -> Obj | None:

@@ -74,6 +74,13 @@ def blocked(virtual: Obj, reason: Reason, message: str, now: str) -> Obj:
     return found
 
 
+def lost(virtual: Obj) -> Obj:
+    """The status of a pod whose host pod went before anybody saw how it ended."""
+    found = copy.deepcopy(dict(_mapping(virtual.get("status"))))
+    found |= {"phase": "Failed", "reason": "Lost", "message": "the pod was gone before its end was seen"}
+    return found
+
+
 def readiness_to_host(virtual: Obj, host: Obj) -> Obj | None:
     """A strategic merge patch of the host pod's status that carries the tenant's readiness gates, or None."""
     wanted = {
