@@ -14,6 +14,8 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 # What the tests that need no root use: checked processes, one thread each.
 PYTEST_ARGS ?=
 IDLE_SECONDS ?= 300
+SYNC_TENANTS ?= 1,5
+CONFORMANCE_ARGS ?=
 
 # The embedded host's needs: CNI plugins, packet filter, socket tools, image building, and a C compiler for runc's seccomp.
 DEBIAN_PACKAGES := busybox-static ca-certificates conntrack containernetworking-plugins gcc iproute2 ipset iptables \
@@ -22,10 +24,10 @@ DEBIAN_PACKAGES := busybox-static ca-certificates conntrack containernetworking-
 VENV_STAMP := $(VENV)/.bulkhead-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-16)
 PACKAGES_STAMP := $(STAMPS)/packages-$(shell echo '$(DEBIAN_PACKAGES)' | sha256sum | cut -c1-16)
 
-.PHONY: help setup packages venv demo down test binaries-for-tests e2e scenarios simulation chaos slurm bench-slurm bench-provision conformance check fmt crds docs clean
+.PHONY: help setup packages venv demo down test binaries-for-tests e2e scenarios simulation chaos slurm bench-slurm bench-provision bench-sync bench-client conformance netpol-conformance check fmt crds docs clean
 
 help: ## this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-19s %s\n", $$1, $$2}' Makefile
 
 setup: venv packages ## Python environment and Debian packages (root), each once
 
@@ -92,7 +94,16 @@ bench-slurm: setup ## Slurm in a tenant beside the same daemons started plainly 
 bench-provision: setup ## time to Ready and idle cost of planes -> build/results/provision.json
 	@$(PY) -u -m e2e.performance --idle-seconds $(IDLE_SECONDS)
 
-conformance: setup ## the upstream NetworkPolicy specs against the running embedded host (root, half an hour)
+bench-sync: setup ## throughput, latency and cost of the mirror beside the host's own -> build/results/sync.json
+	@$(PY) -u -m e2e.performance.sync --tenants $(SYNC_TENANTS)
+
+bench-client: venv ## what codecs, loops and kinds of writes cost -> build/results/client-stack.json
+	@$(PY) -u -m e2e.performance.client_stack
+
+conformance: setup ## the upstream conformance specs on the host and in a tenant -> build/results/conformance.json (hours)
+	@$(PY) -u -m e2e.conformance $(CONFORMANCE_ARGS)
+
+netpol-conformance: setup ## the upstream NetworkPolicy specs against the running embedded host (root, half an hour)
 	@$(PY) -u -m e2e.conformance.network_policy
 
 check: venv ## linters, types, import contracts, generated files
