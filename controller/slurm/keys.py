@@ -52,8 +52,8 @@ class SlurmKeys:
 
 
 def staged(keys: SlurmKeys, fresh: AuthKey) -> SlurmKeys:
-    """First half of a rotation: the new key verifies everywhere before anybody signs with it."""
-    if any(key.kid == fresh.kid for key in keys.auth):
+    """First half of a rotation: the new key verifies everywhere before anybody signs with it; one at a time."""
+    if waiting(keys) is not None:
         return keys
     first, *others = keys.auth
     return replace(keys, auth=(first, replace(fresh, expires=None), *others[: KEPT_KEYS - 2]))

@@ -185,9 +185,8 @@ class UserSpec:
 class TopologySpec:
     """Which units of the network the tenant's nodes stand in: blocks of an NVLink domain, or switches of a rack."""
 
-    kind: str = "flat"  # flat, block or tree
+    kind: str = "tree"  # tree, block or flat
     units: tuple[str, ...] = ()
-    block_size: int = 1
 
 
 @dataclass(frozen=True, slots=True)

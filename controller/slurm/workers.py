@@ -35,6 +35,7 @@ from controller.slurm.spec import (
     Obj,
     SlurmSpec,
 )
+from controller.slurm.topology import place
 
 # What slurmd and its steps' shepherds need beside the memory that jobs are promised.
 OVERHEAD_MIB = 96
@@ -60,12 +61,14 @@ def worker_digest(spec: SlurmSpec, node_set: NodeSetSpec) -> str:
     return digest(_pod(spec, node_set, node_set.name))
 
 
-def slurmd_conf(node_set: NodeSetSpec) -> str:
+def slurmd_conf(node_set: NodeSetSpec, topology: str = "") -> str:
     """The words after `--conf`: what the node is, from the very numbers that its pod is made of."""
     features = dict.fromkeys((node_set.name, *node_set.features))
     words = [f"CPUs={node_set.cpus}", f"RealMemory={node_set.memory_mib}", f"Feature={','.join(features)}"]
     if node_set.gres:
         words.append(f"Gres={node_set.gres}")
+    if topology:
+        words.append(f"Topology={topology}")
     return " ".join([*words, *(f"{key}={value}" for key, value in node_set.extra_conf)])
 
 
@@ -102,7 +105,7 @@ def _container(spec: SlurmSpec, node_set: NodeSetSpec) -> Obj:
         ],
         env=[
             variable(image.SERVER_VARIABLE, f"{SLURMCTLD}:{SLURMCTLD_PORT}"),
-            variable(image.CONF_VARIABLE, slurmd_conf(node_set)),
+            variable(image.CONF_VARIABLE, slurmd_conf(node_set, place(spec.topology, None))),
             variable(image.GPUS_VARIABLE, str(node_set.gpus)),
         ],
         ports=[{"name": "slurmd", "containerPort": SLURMD_PORT, "protocol": "TCP"}],

@@ -28,6 +28,7 @@ from controller.slurm.spec import (
 
 TOPOLOGY: Final = "platform"  # the name of the topology; a node's place in it reads platform:<unit>
 ROOT_SWITCH: Final = "fabric"
+UNPLACED: Final = "unplaced"  # the unit of workers whose node is not known yet: their jobs run meanwhile
 
 _JWT_KEY: Final = f"jwt_key={image.RUN_KEYS}/jwt_hs256.key"
 _TEMPLATES: Final = jinja2.Environment(
@@ -136,7 +137,9 @@ def cgroup_conf() -> str:
 
 def topology_yaml(spec: SlurmSpec) -> str:
     """topology.yaml: the units that the tenant's nodes stand in; workers join theirs when they have been placed."""
-    return _TEMPLATES.get_template("topology.yaml.j2").render(topology=spec.topology, name=TOPOLOGY, root=ROOT_SWITCH)
+    return _TEMPLATES.get_template("topology.yaml.j2").render(
+        kind=spec.topology.kind, units=(UNPLACED, *spec.topology.units), name=TOPOLOGY, root=ROOT_SWITCH
+    )
 
 
 def slurmdbd_conf(spec: SlurmSpec, password: str) -> str:

@@ -1,0 +1,63 @@
+"""Where a tenant's nodes stand in the network, for Slurm: from the labels that the Kubernetes mode reads too.
+
+Pure. A unit is an NVLink domain, or a rack where there is none. Slurm knows the units from topology.yaml; a worker registers
+as not placed yet, which lets its jobs run at once, and is moved to its unit when its pod's node is known.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from bulkhead.api import labels
+from controller.slurm.config import TOPOLOGY, UNPLACED
+from controller.slurm.spec import Obj, TopologySpec
+
+FLAT: Final = "flat"
+MOST_UNITS: Final = 512
+_LONGEST: Final = 60
+_UNIT_LABELS: Final = ((labels.NVLINK_DOMAIN, "nvl"), (labels.GPU_CLIQUE, "nvl"), (labels.RACK, "rack"))
+_FEATURE_LABELS: Final = (
+    (labels.GPU_PRODUCT, "gpu"),
+    (labels.ZONE, "zone"),
+    (labels.RACK, "rack"),
+    (labels.NVLINK_DOMAIN, "nvl"),
+)
+
+
+def topology_of(kind: str, nodes: Iterable[Obj]) -> TopologySpec:
+    """The units that the nodes stand in, in a fixed order."""
+    if kind == FLAT:
+        return TopologySpec(FLAT)
+    units = sorted({unit for node in nodes if (unit := unit_of(node)) is not None})
+    return TopologySpec(kind, tuple(units[:MOST_UNITS]))
+
+
+def unit_of(node: Obj) -> str | None:
+    """The unit that a node stands in; None when its labels do not say."""
+    own = _labels(node)
+    return next((named for label, prefix in _UNIT_LABELS if (named := _name(prefix, own.get(label)))), None)
+
+
+def place(topology: TopologySpec, node: Obj | None) -> str:
+    """A worker's place as Slurm writes it, on this node: `platform:<unit>`; empty in a flat network."""
+    if topology.kind == FLAT:
+        return ""
+    unit = unit_of(node) if node is not None else None
+    return f"{TOPOLOGY}:{unit if unit in topology.units else UNPLACED}"
+
+
+def features_of(node: Obj) -> tuple[str, ...]:
+    """What a node's labels add to its workers' features: the GPU's product, zone, rack, NVLink domain."""
+    own = _labels(node)
+    return tuple(named for label, prefix in _FEATURE_LABELS if (named := _name(prefix, own.get(label))))
+
+
+def _name(prefix: str, value: Any) -> str | None:
+    """A label's value as a name of Slurm's; two values that differ only in odd signs become one, which costs locality only."""
+    text = re.sub(r"[^a-z0-9-]+", "-", str(value or "").lower()).strip("-")
+    return f"{prefix}-{text}"[:_LONGEST] if text else None
+
+
+def _labels(node: Obj) -> Mapping[str, Any]:
+    found = (node.get("metadata") or {}).get("labels")
+    return found if isinstance(found, Mapping) else {}

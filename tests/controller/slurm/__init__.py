@@ -1,0 +1,1 @@
+"""The builders of the Slurm mode: golden files, laws of the text files, and what a Tenant becomes."""

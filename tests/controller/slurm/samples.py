@@ -1,0 +1,29 @@
+"""Tenants with Slurm and key material that is no secret."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from controller.settings import Settings
+from controller.slurm.keys import AuthKey, SlurmKeys
+from controller.slurm.resolve import resolve
+from controller.slurm.spec import SlurmSpec
+from tests.controller import samples
+
+CASES: dict[str, dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "cases.yaml").read_text())
+KEYS = SlurmKeys(
+    auth=(AuthKey("first", b"x" * 32), AuthKey("second", b"y" * 32, expires=1_800_000_000)),
+    jwt=b"z" * 32,
+    database_password="hunter2",
+    ssh_host_key="private host key\n",
+    ssh_host_key_public="public host key\n",
+)
+
+
+def slurm_spec(asked: dict[str, Any] | None = None, **changes: Any) -> SlurmSpec:
+    tenant = samples.tenant(scheduling={"mode": "Slurm", "slurm": asked or {}})
+    spec = resolve(tenant, samples.tenant_class(), Settings())
+    assert spec is not None
+    return replace(spec, **changes)

@@ -1,0 +1,160 @@
+"""What a Tenant and its class become, and what is refused with which reason."""
+
+from typing import Any
+
+import pytest
+
+from bulkhead.api.conditions import Reason
+from bulkhead.api.tenant import Tenant
+from controller import admit
+from controller.settings import Settings
+from controller.slurm.resolve import UnresolvableError, resolve
+from controller.slurm.spec import Allotment, NodeSetSpec, UserSpec, Volume
+from tests.controller import samples
+from tests.controller.slurm.samples import CASES, slurm_spec
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_cases_are_what_the_api_takes(name: str) -> None:
+    Tenant.model_validate({"spec": {"class": "standard", "scheduling": {"mode": "Slurm", "slurm": CASES[name]}}})
+
+
+@pytest.mark.parametrize(
+    ("scheduling", "there"),
+    [
+        (None, False),
+        ({"mode": "Kubernetes"}, False),
+        ({"mode": "Kubernetes", "slurm": {}}, True),
+        ({"mode": "Slurm"}, True),
+        ({"mode": "Slurm", "slurm": {}}, True),
+    ],
+)
+def test_who_has_a_cluster(scheduling: dict[str, Any] | None, there: bool) -> None:
+    tenant = samples.tenant(**({"scheduling": scheduling} if scheduling else {}))
+    assert admit.refuse(tenant, samples.tenant_class(), Settings()) is None
+    assert (admit.slurm(tenant, samples.tenant_class(), Settings()) is not None) == there
+
+
+def test_everything_is_taken_over() -> None:
+    spec = slurm_spec(CASES["everything"])
+    assert (spec.cluster_name, spec.version) == ("research", "26.05.5")
+    assert spec.images.slurm.endswith("/slurm:26.05.5")
+    assert spec.controller == Allotment("50m", "48Mi", "2Gi", "2")
+    assert spec.state == Volume("4Gi", "fast")
+    assert spec.home == Volume("100Gi", "shared")
+    h100, cpu, spare = spec.node_sets
+    assert (h100.replicas, h100.minimum, h100.maximum, h100.elastic) == (2, 1, 4, True)
+    assert (h100.gres, h100.memory_mib, h100.cpu_request) == ("gpu:h100:4", 65536, "500m")
+    assert h100.extra_conf == (("Weight", "10"), ("Comment", '"the large ones"'))
+    assert (cpu.replicas, cpu.minimum, cpu.maximum) == (0, 0, 8)
+    assert (spare.replicas, spare.minimum, spare.maximum, spare.elastic, spare.gres) == (1, 1, 1, False, "gpu:1")
+    assert spec.users == (UserSpec("alice", 10000, spec.users[0].ssh_keys, admin=True), UserSpec("bob", 10001))
+    assert spec.accounting is not None
+    assert [each.name for each in spec.accounting.qos] == ["high", "low"]
+
+
+def test_little_is_needed() -> None:
+    spec = slurm_spec({"nodeSets": [{"name": "gpu", "replicas": 1}]})
+    assert spec.cluster_name == "team-a"
+    assert spec.node_sets == (NodeSetSpec("gpu", 1, 1, 1, 1, 1024),)
+    assert spec.login is not None
+    assert spec.rest_api is not None
+    assert spec.accounting is None
+    assert slurm_spec({"version": "26.05"}).version == "26.05.5"
+
+
+def with_slurm(asked: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return samples.tenant(scheduling={"mode": "Slurm", "slurm": asked}, **spec)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], Reason, str]] = {
+    "a version that cannot be had": (
+        with_slurm({"version": "24.11.5"}),
+        samples.tenant_class(),
+        Reason.VERSION_UNAVAILABLE,
+        "spec.scheduling.slurm.version: 24.11.5 cannot be had; available: 26.05.5",
+    ),
+    "pods that may not be root": (
+        with_slurm({}, isolation={"podSecurity": "restricted"}),
+        samples.tenant_class(),
+        Reason.NOT_SUPPORTED,
+        "spec.isolation.podSecurity",
+    ),
+    "a class whose pods may not be root": (
+        with_slurm({}),
+        samples.tenant_class(isolation={"podSecurity": "restricted"}),
+        Reason.NOT_SUPPORTED,
+        "spec.isolation.podSecurity",
+    ),
+    "a class without Slurm": (
+        with_slurm({}),
+        samples.tenant_class(scheduling={"modes": ["Kubernetes"]}),
+        Reason.OUT_OF_BOUNDS,
+        "the class does not offer Slurm",
+    ),
+    "more workers than the class allows": (
+        with_slurm({"nodeSets": [{"name": "a", "max": 5}, {"name": "b", "replicas": 4}]}),
+        samples.tenant_class(scheduling={"slurm": {"maxNodes": 8}}),
+        Reason.OUT_OF_BOUNDS,
+        "9 workers are more than the 8",
+    ),
+    "more GPUs than the quota": (
+        with_slurm({"nodeSets": [{"name": "a", "replicas": 7, "gpus": 4}]}),
+        samples.tenant_class(),
+        Reason.IMPOSSIBLE_QUOTA,
+        "always there hold 28 nvidia.com/gpu",
+    ),
+    "a GPU resource that the class does not know": (
+        with_slurm({"nodeSets": [{"name": "a", "replicas": 1, "gpus": 1, "gpuResource": "amd.com/gpu"}]}),
+        samples.tenant_class(),
+        Reason.OUT_OF_BOUNDS,
+        "spec.scheduling.slurm.nodeSets[a].gpuResource",
+    ),
+    "a feature that would join another's partition": (
+        with_slurm({"nodeSets": [{"name": "a", "replicas": 1, "features": ["b"]}, {"name": "b", "replicas": 1}]}),
+        samples.tenant_class(),
+        Reason.INVALID_CONFIGURATION,
+        "nodeSets[a].features: b is the name of another node set",
+    ),
+    "a key of the platform": (
+        with_slurm({"extraConf": "MaxArraySize=10\nAuthType=auth/none"}),
+        samples.tenant_class(),
+        Reason.INVALID_CONFIGURATION,
+        "spec.scheduling.slurm.extraConf: line 2: AuthType: belongs to the platform",
+    ),
+    "a partition of other nodes": (
+        with_slurm({"nodeSets": [{"name": "a", "replicas": 1, "partition": {"config": "Nodes=ALL"}}]}),
+        samples.tenant_class(),
+        Reason.INVALID_CONFIGURATION,
+        "spec.scheduling.slurm.nodeSets[a].partition.config: Nodes: belongs to the platform",
+    ),
+    "a worker that claims more": (
+        with_slurm({"nodeSets": [{"name": "a", "replicas": 1, "extraConf": "Gres=gpu:8"}]}),
+        samples.tenant_class(),
+        Reason.INVALID_CONFIGURATION,
+        "spec.scheduling.slurm.nodeSets[a].extraConf: Gres: belongs to the platform",
+    ),
+    "a QOS that preempts nobody known": (
+        with_slurm({"accounting": {"enabled": True, "qos": [{"name": "a", "preempt": ["b"]}]}}),
+        samples.tenant_class(),
+        Reason.INVALID_CONFIGURATION,
+        "accounting.qos[a].preempt: there is no QOS b",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_built_is_refused_with_a_fixed_reason_and_the_field(name: str) -> None:
+    tenant, bounds, reason, part = REFUSED[name]
+    with pytest.raises(UnresolvableError) as caught:
+        resolve(tenant, bounds, Settings())
+    refusal = admit.refuse(tenant, bounds, Settings())
+    assert refusal is not None
+    assert refusal.reason is caught.value.reason is reason
+    assert part in refusal.message
+    assert admit.slurm(tenant, bounds, Settings()) is None
+
+
+def test_an_elastic_set_may_reach_beyond_the_quota_and_is_held_back_by_the_lease() -> None:
+    tenant = with_slurm({"nodeSets": [{"name": "a", "max": 100, "gpus": 8}]})
+    assert admit.refuse(tenant, samples.tenant_class(), Settings()) is None
