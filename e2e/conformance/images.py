@@ -7,6 +7,7 @@ CSI, GCE) are not made. It starts nothing and imports nothing but what `import_a
     e2e.test --list-images ──> recipe by the last part of the name ──> layers (cached) ──> image tar ──> containerd
 """
 
+import json
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
@@ -18,10 +19,12 @@ from bulkhead.hostcluster.component import RUN_DIR
 from bulkhead.hostcluster.images import build, python_root
 from bulkhead.hostcluster.images.layercache import cached_layer, file_key, key_of
 from bulkhead.hostcluster.images.oci import Entry, ImageSpec, Layer
+from e2e import machine
 from e2e.conformance.suite import SuiteError, source
 
 TOOLS = ("bash", "bind9-dnsutils", "curl", "iproute2", "iperf", "netcat-openbsd", "util-linux")
 WEB = ("nginx-light",)
+IMPORTED = machine.DATA / "containerd" / "imported-suite.json"  # goes with the host's images; a tar's name tells its content
 REPLACED: Mapping[str, str] = {
     "agnhost": "upstream's program; shell and tools from Debian instead of Alpine",
     "busybox": "Debian's static busybox",
@@ -196,6 +199,7 @@ def recipe_of(image: str) -> Callable[[Kitchen, str], ImageSpec] | None:
 
 def import_all(cache: Path, programs: Mapping[str, Path], listed: list[str], note: Callable[[str], None]) -> dict[str, str]:
     """Make and import every image that has a recipe; returns what stands in for upstream's build, by name."""
+    imported = json.loads(IMPORTED.read_text()) if IMPORTED.exists() else {}
     kitchen = Kitchen(build.Workshop(cache / "images", binaries.ensure, build.PROJECT), programs)
     ctr, socket = str(binaries.ensure("containerd")["ctr"]), str(RUN_DIR / "containerd" / "containerd.sock")
     stood_in = {}
@@ -203,11 +207,15 @@ def import_all(cache: Path, programs: Mapping[str, Path], listed: list[str], not
         recipe = recipe_of(name)
         if recipe is None:
             continue
+        stood_in[name] = REPLACED.get(name.rpartition("/")[2].partition(":")[0], "built from upstream's source")
         path = build.image_file(kitchen.shop, recipe(kitchen, name))
+        if imported.get(name) == path.name:
+            continue
         command = [ctr, "-a", socket, "-n", "k8s.io", "images", "import", str(path)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         if done.returncode != 0:
             raise SuiteError(f"import of {name}: {done.stderr.strip()[-800:]}; is the embedded host up?")
         note(f"image {name}")
-        stood_in[name] = REPLACED.get(name.rpartition("/")[2].partition(":")[0], "built from upstream's source")
+        imported[name] = path.name
+        IMPORTED.write_text(json.dumps(imported))
     return stood_in
