@@ -13,6 +13,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -141,11 +142,20 @@ def _root() -> Iterator[Path]:
             commands.run(["mount", "--make-rslave", str(root / place)])
         yield root
     finally:
+        _kill_all_in(root)
         # Recursive and lazy: what a killed step may still hold open goes with it.
         for place in ("proc", "dev", "sys", ""):
             commands.run(["umount", "--recursive", "--lazy", str(root / place)], check=False)
         if not root.is_mount():
             shutil.rmtree(work, ignore_errors=True)
+
+
+def _kill_all_in(root: Path) -> None:
+    """End what daemons leave behind: steps outlive their slurmd, and a command that ran out of time its launcher."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (process / "root").readlink() == root:
+                os.kill(int(process.name), signal.SIGKILL)
 
 
 def _furnish(root: Path, conf: str, names: Sequence[str]) -> None:
