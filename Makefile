@@ -113,11 +113,13 @@ check: venv ## linters, types, import contracts, generated files
 	@$(BIN)/lint-imports
 	@$(PY) -m bulkhead.api.generate --check
 	@$(PY) -m bulkhead.hostcluster.gpu.regenerate --check
+	@$(PY) -m tests.behaviours --check
 
 crds: venv ## write crds/ and the API reference from bulkhead/api
 	@$(PY) -m bulkhead.api.generate
 
-docs: crds
+docs: crds ## all generated pages: the API reference and the behaviours of the syncer
+	@$(PY) -m tests.behaviours
 
 fmt: venv ## format and fix what can be fixed
 	@$(BIN)/ruff format .

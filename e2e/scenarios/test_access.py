@@ -22,13 +22,13 @@ def shell(alice: Tenant) -> str:
     return "shell"
 
 
-def test_logs_with_their_options(alice: Tenant, shell: str) -> None:
+def test_item_85_logs_with_their_options(alice: Tenant, shell: str) -> None:
     assert kubectl(alice.kubeconfig, "logs", shell).out.splitlines() == ["first", "second"]
     assert kubectl(alice.kubeconfig, "logs", shell, "--tail=1").out.splitlines() == ["second"]
     assert kubectl(alice.kubeconfig, "logs", shell, "-c", "main", "--timestamps").out.splitlines()[0].endswith(" first")
 
 
-def test_exec_carries_input_output_errors_and_exit_codes(alice: Tenant, shell: str) -> None:
+def test_item_85_exec_carries_input_output_errors_and_exit_codes(alice: Tenant, shell: str) -> None:
     done = kubectl(
         alice.kubeconfig, "exec", "-i", shell, "--", "sh", "-c", "cat; echo bad >&2; exit 7", given="in\n", check=False
     )
@@ -45,7 +45,7 @@ def test_exec_into_what_is_not_there_says_so(alice: Tenant, shell: str) -> None:
     assert wrong.code != 0
 
 
-def test_cp_there_and_back(alice: Tenant, shell: str, tmp_path: Path) -> None:
+def test_item_85_cp_there_and_back(alice: Tenant, shell: str, tmp_path: Path) -> None:
     there, back = tmp_path / "there", tmp_path / "back"
     there.write_bytes(bytes(range(256)) * 4096)
     kubectl(alice.kubeconfig, "cp", str(there), f"{shell}:/tmp/copied")
@@ -53,7 +53,7 @@ def test_cp_there_and_back(alice: Tenant, shell: str, tmp_path: Path) -> None:
     assert back.read_bytes() == there.read_bytes()
 
 
-def test_port_forward(alice: Tenant, shell: str) -> None:
+def test_item_85_port_forward(alice: Tenant, shell: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = int(free.getsockname()[1])
     binary = commands.tool("kubernetes", "kubectl")
@@ -66,7 +66,7 @@ def test_port_forward(alice: Tenant, shell: str) -> None:
             process.wait(timeout=10)
 
 
-def test_the_shim_refuses_whoever_is_not_this_planes_api_server(host: Api, alice: Tenant, bob: Tenant) -> None:
+def test_item_86_the_shim_refuses_whoever_is_not_this_planes_api_server(host: Api, alice: Tenant, bob: Tenant) -> None:
     address = host.get("Service", "kubelet-shim", alice.plane)["spec"]["clusterIP"]
     url = f"https://{address}:10250/containerLogs/default/shell/main"
     # From the node itself, which no policy keeps away: the shim must refuse by itself.

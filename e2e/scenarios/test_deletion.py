@@ -9,7 +9,7 @@ from e2e.chaos.faults import component_processes, kill
 from e2e.poll import until
 
 
-def test_a_tenant_with_work_goes_without_a_trace(host: Api, fresh_name: str) -> None:
+def test_item_76_a_tenant_with_work_goes_without_a_trace(host: Api, fresh_name: str) -> None:
     tenant = tenants.create(host, fresh_name, gpus=2)
     tenant.api.create(workloads.pod("busy", workloads.pod_spec(gpus=1)))
     workloads.wait_running(tenant.api, "busy")
@@ -53,7 +53,9 @@ def test_deletion_goes_on_after_the_controller_was_killed(host: Api, fresh_name:
     tenants.wait_gone(host, fresh_name, seconds=150)
 
 
-def test_a_deleted_virtual_pod_takes_its_host_pod_along_and_the_other_way_round(host: Api, alice: tenants.Tenant) -> None:
+def test_item_71_72_a_deleted_virtual_pod_takes_its_host_pod_along_and_the_other_way_round(
+    host: Api, alice: tenants.Tenant
+) -> None:
     alice.api.create(workloads.pod("short"))
     virtual = workloads.wait_running(alice.api, "short")
     mirror = workloads.host_pod_of(host, virtual, alice.work)

@@ -7,7 +7,7 @@ from e2e.poll import until
 from e2e.tenants import Tenant
 
 
-def test_config_maps_and_secrets_reach_the_pod_and_follow_changes(host: Api, alice: Tenant, space: str) -> None:
+def test_item_17_34_config_maps_and_secrets_reach_the_pod_and_follow_changes(host: Api, alice: Tenant, space: str) -> None:
     for kind, name in (("ConfigMap", "settings"), ("Secret", "password")):
         body = {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": space}}
         alice.api.create(body | ({"data": {"key": "one"}} if kind == "ConfigMap" else {"stringData": {"key": "one"}}))
@@ -61,7 +61,7 @@ def test_services_keep_their_addresses_and_go_with_their_originals(host: Api, al
     until("the host's Service to go", gone, seconds=20)
 
 
-def test_headless_services_and_pod_names_resolve(alice: Tenant, space: str) -> None:
+def test_item_27_headless_services_and_pod_names_resolve(alice: Tenant, space: str) -> None:
     service = workloads.service("ring", "member", 80, namespace=space)
     service["spec"]["clusterIP"] = "None"
     alice.api.create(service)
@@ -75,7 +75,7 @@ def test_headless_services_and_pod_names_resolve(alice: Tenant, space: str) -> N
     until("the pod's own name to resolve", resolves, seconds=30)
 
 
-def test_the_kubernetes_service_works_unchanged_in_a_pod(alice: Tenant, space: str) -> None:
+def test_item_81_the_kubernetes_service_works_unchanged_in_a_pod(alice: Tenant, space: str) -> None:
     alice.api.create(workloads.pod("plain", namespace=space))
     workloads.wait_running(alice.api, "plain", namespace=space)
     address = alice.api.get("Service", "kubernetes", "default")["spec"]["clusterIP"]
@@ -87,7 +87,7 @@ def test_the_kubernetes_service_works_unchanged_in_a_pod(alice: Tenant, space: s
     assert address in run(alice, space, "plain", "nslookup kubernetes.default.svc.cluster.local || true")
 
 
-def test_status_goes_up_with_exit_codes_and_restarts(alice: Tenant, space: str) -> None:
+def test_item_63_status_goes_up_with_exit_codes_and_restarts(alice: Tenant, space: str) -> None:
     failing = workloads.pod_spec(("sh", "-c", "exit 3"), restart="Never")
     alice.api.create(workloads.pod("failing", failing, namespace=space))
     pod = workloads.wait_phase(alice.api, "failing", ("Failed",), namespace=space)

@@ -10,7 +10,7 @@ from e2e.tenants import GPU, Tenant
 LIMIT = 4
 
 
-def test_ten_concurrent_creates_never_exceed_the_limit(host: Api, fresh_name: str) -> None:
+def test_item_50_ten_concurrent_creates_never_exceed_the_limit(host: Api, fresh_name: str) -> None:
     tenant = tenants.create(host, fresh_name, gpus=LIMIT)
     wanted = [f"one-{number}" for number in range(10)]
     spec = workloads.pod_spec(gpus=1, where=workloads.SIMULATED)

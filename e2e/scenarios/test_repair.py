@@ -71,7 +71,7 @@ def test_a_deleted_work_namespace_returns_with_its_pods(host: Api, drifting: Ten
     workloads.wait_running(drifting.api, "after", seconds=60)
 
 
-def test_a_killed_plane_comes_back_with_its_data(host: Api, drifting: Tenant) -> None:
+def test_item_89_a_killed_plane_comes_back_with_its_data(host: Api, drifting: Tenant) -> None:
     kept = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept", "namespace": "default"}, "data": {"a": "b"}}
     drifting.api.apply(kept)
     before = host.get("Pod", "plane-0", drifting.plane)["metadata"]["uid"]

@@ -1,4 +1,4 @@
-"""Claims of tenants on real volumes: StatefulSets keep their data and their names, a shared claim is shared, deletion is held back."""
+"""Claims of tenants on real volumes: data and names stay, a shared claim is shared, and deletion waits for the pods."""
 
 from e2e import workloads
 from e2e.api import Api, Obj
@@ -41,7 +41,7 @@ def stateful_set(name: str, replicas: int, namespace: str) -> Obj:
 
 
 def run(tenant: Tenant, space: str, pod: str, script: str) -> str:
-    return kubectl(tenant.kubeconfig, "-n", space, "exec", pod, "--", "sh", "-c", script)
+    return kubectl(tenant.kubeconfig, "-n", space, "exec", pod, "--", "sh", "-c", script).out
 
 
 def wait_bound(api: Api, name: str, namespace: str) -> Obj:
@@ -61,7 +61,7 @@ def test_item_27_35_a_stateful_set_keeps_its_data_and_its_names(alice: Tenant, s
     for name in ("db-0", "db-1"):
         workloads.wait_running(alice.api, name, namespace=space)
         assert wait_bound(alice.api, f"data-{name}", space)["status"]["capacity"]
-    assert "Bound" in kubectl(alice.kubeconfig, "-n", space, "get", "pvc", "data-db-0")
+    assert "Bound" in kubectl(alice.kubeconfig, "-n", space, "get", "pvc", "data-db-0").out
     run(alice, space, "db-0", f"hostname > {DATA}/who")
     addresses = {name: alice.api.get("Pod", name, space)["status"]["podIP"] for name in ("db-0", "db-1")}
 

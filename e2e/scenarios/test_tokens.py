@@ -13,7 +13,7 @@ from e2e.tenants import Tenant
 MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
-def test_a_pod_talks_to_its_own_api_with_its_token(host: Api, alice: Tenant, space: str) -> None:
+def test_item_12_16_a_pod_talks_to_its_own_api_with_its_token(host: Api, alice: Tenant, space: str) -> None:
     alice.api.create(workloads.pod("caller", namespace=space))
     workloads.wait_running(alice.api, "caller", namespace=space)
     token = read(alice, space, "caller", "token")
@@ -39,7 +39,7 @@ def test_the_token_means_nothing_to_the_host(host: Api, alice: Tenant, space: st
     assert not authenticated(host.request("POST", path, body=review))
 
 
-def test_an_asked_for_lifetime_is_real_and_the_token_is_rotated(alice: Tenant, space: str) -> None:
+def test_item_13_an_asked_for_lifetime_is_real_and_the_token_is_rotated(alice: Tenant, space: str) -> None:
     source = {"serviceAccountToken": {"path": "short", "expirationSeconds": 600, "audience": "vault.example.com"}}
     spec = workloads.pod_spec(volumes=[{"name": "short", "projected": {"sources": [source]}}])
     spec["containers"][0]["volumeMounts"] = [{"name": "short", "mountPath": "/short"}]
@@ -51,7 +51,7 @@ def test_an_asked_for_lifetime_is_real_and_the_token_is_rotated(alice: Tenant, s
     assert 540 <= claims["exp"] - claims["iat"] <= 660
 
 
-def test_a_token_of_a_deleted_pod_is_refused(alice: Tenant, space: str) -> None:
+def test_item_12_a_token_of_a_deleted_pod_is_refused(alice: Tenant, space: str) -> None:
     alice.api.create(workloads.pod("caller", namespace=space))
     workloads.wait_running(alice.api, "caller", namespace=space)
     token = read(alice, space, "caller", "token")
