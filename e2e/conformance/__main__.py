@@ -10,6 +10,7 @@ a whole run shows less than was wanted.
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -72,6 +73,8 @@ def main() -> int:
     parser.add_argument("--skip-install", action="store_true", help="use what is installed")
     chosen = parser.parse_args()
     begin = time.monotonic()
+    # A run that is ended from outside takes its tenant away all the same.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
 
     def note(text: str) -> None:
         print(f"[{time.monotonic() - begin:6.0f} s] {text}", flush=True)

@@ -8,6 +8,7 @@ It changes nothing on the host but the namespaces that the suite makes and remov
 import functools
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from bulkhead.hostcluster import binaries
 VERSION = "v1.36.3"
 MODULE = Path(binaries.__file__).parent / "e2e-suite"
 _BUILD_SECONDS = 3600
+_LAST_SECONDS = 120
 _PACKAGES: Mapping[str, str] = {
     "agnhost": "k8s.io/kubernetes/test/images/agnhost",
     "e2e.test": "k8s.io/kubernetes/test/e2e",
@@ -101,8 +103,17 @@ def run(
     options += ["dump-logs-on-failure=false", "disable-log-dump=true"]
     command = [str(programs["ginkgo"]), *ginkgo, str(programs["e2e.test"]), "--", *(f"--{one}" for one in options)]
     log = report.with_suffix(".log")
-    with log.open("w") as stream:
-        subprocess.run(command, stdout=stream, stderr=subprocess.STDOUT, timeout=seconds + 300, check=False, cwd=report.parent)
+    with (
+        log.open("w") as stream,
+        subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, cwd=report.parent) as process,
+    ):
+        try:
+            process.wait(timeout=seconds + 300)
+        except BaseException:
+            # Interrupted, it still cleans up what its specs made, and writes its report.
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=_LAST_SECONDS)
+            raise
     if not raw.exists():
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise SuiteError(f"the suite ended without a report (log: {log}):\n{tail}")

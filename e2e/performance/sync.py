@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -48,6 +49,8 @@ def main() -> int:
         idle_seconds=chosen.idle_seconds,
     )
     limits = judgement.load(LIMITS)
+    # A run that is ended from outside takes its nodes, namespaces and tenants away all the same.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     if not chosen.skip_install:
         install.ensure_installed(note)
     with Place.prepared(chosen.prefix, max(plan.tenants), plan.most_pods, note, keep=chosen.keep) as place:
