@@ -233,8 +233,8 @@ class Lease(ApiModel):
     )
     grace_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
         300,
-        description="How long jobs may run on a worker that has to go, before they are queued again: after a lowered max, a node "
-        "set or a mode that was taken away, or a kubectl scale.",
+        description="How long jobs may run on a worker that has to go, before they are queued again: after a lowered max, a "
+        "node set or a mode that was taken away, or a kubectl scale.",
     )
 
 
@@ -293,6 +293,11 @@ class Slurm(ApiModel):
     login: Login | None = Field(None, description="The login nodes.")
     rest_api: RestApi | None = Field(None, description="slurmrestd.")
     accounting: Accounting | None = Field(None, description="slurmdbd with a MariaDB of the tenant's own; none unless enabled.")
+    topology: Literal["Tree", "Block", "Flat"] | None = Field(
+        None,
+        description="How Slurm sees the network between the nodes, from their labels for NVLink domains and racks: Tree unless "
+        "given; Block keeps a job within as few domains as it can; Flat looks at no labels.",
+    )
     lease: Lease | None = Field(None, description="How patient the platform is with workers that are not needed.")
     users: Annotated[list[SlurmUser], Field(max_length=256)] | None = Field(
         None,

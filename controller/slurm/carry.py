@@ -32,6 +32,7 @@ from controller.slurm.nodeset_crd import selector
 from controller.slurm.observe import NODE_SETS, Seen
 from controller.slurm.rest import SlurmError, SlurmRest
 from controller.slurm.spec import NAMESPACE, SlurmSpec
+from controller.slurm.topology import sites
 from controller.slurm.workers import worker_pod
 
 _log = logging.getLogger(__name__)
@@ -93,6 +94,16 @@ class Carrier:
             raise NotFound(404, "NotFound", f"NodeSet {name} is not there yet")
         pod = worker_pod(self._spec, node_set, ordinal, owner_uid=uid_of(owner))
         await self._client.create(kinds.PODS, pod)
+
+    async def place(self, seen: Seen) -> None:
+        """Tell Slurm where its workers have come to run; without it jobs run all the same, only less close together."""
+        if seen.view is None:
+            return
+        for site in sites(self._spec, seen.view, seen.workers, seen.nodes):
+            try:
+                await self._rest.place(site.node, site.topology, site.features)
+            except SlurmError as error:
+                _log.warning("not placed: %s: %s", site.node, error, extra={"tenant": self._tenant})
 
     async def tell(self, seen: Seen, digests: Mapping[str, str], now: datetime) -> None:
         """Write Slurm's truth onto the workers' pods and into the NodeSets, where it is not there already."""

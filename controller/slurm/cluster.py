@@ -29,6 +29,7 @@ from controller.slurm.rest import SlurmError, SlurmRest
 from controller.slurm.spec import NAMESPACE, SlurmSpec
 from controller.slurm.status import Found
 from controller.slurm.tokens import TokenSource
+from controller.slurm.topology import topology_of
 from controller.slurm.workers import worker_digest
 
 _log = logging.getLogger(__name__)
@@ -78,6 +79,7 @@ class Cluster:
         carrier = Carrier(self._tenant, client, rest, spec)
         await carrier.carry_out([*actions, *_abandoned(spec, seen)], seen.node_sets)
         self._remember(actions, seen)
+        await carrier.place(seen)
         await carrier.tell(seen, fleet.digests, now)
         trouble = await self._keep_accounts(rest, spec) if order.on and seen.view is not None else ""
         await self._retire(client, spec, seen)
@@ -126,9 +128,10 @@ class Cluster:
         return self._tokens[1]
 
     def _with_retiring(self, order: Order, seen: Seen) -> SlurmSpec:
-        """The spec with the NodeSets that the Tenant no longer has and the plane still does."""
+        """The spec with what only the plane knows: where its nodes stand, and NodeSets that the Tenant no longer has."""
         gone = sorted(seen.node_sets.keys() - {each.name for each in order.spec.node_sets})
-        return replace(order.spec, retiring=tuple(gone))
+        topology = topology_of(order.spec.topology.kind, seen.nodes)
+        return replace(order.spec, retiring=tuple(gone), topology=topology)
 
     async def _node_sets(self, client: Client) -> dict[str, dict[str, object]]:
         try:

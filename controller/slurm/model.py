@@ -48,6 +48,7 @@ class SlurmNode:
     gpus_used: int = 0
     partitions: tuple[str, ...] = ()
     features: frozenset[str] = frozenset()
+    topology: str = ""
     last_busy: datetime | None = None
     started: datetime | None = None
 
@@ -180,6 +181,7 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False):
     gres: str = ""
     partitions: list[str] = []
     features: list[str] = []
+    topology: str = ""
     last_busy: Number = NO_NUMBER
     slurmd_start_time: Number = NO_NUMBER
 
@@ -328,6 +330,7 @@ def _node(record: NodeRecord) -> SlurmNode:
         gpus_used=gpus_in(record.tres_used),
         partitions=tuple(line(name, 64) for name in record.partitions[:256]),
         features=frozenset(line(name, 128) for name in record.features[:256]),
+        topology=line(record.topology, 255),
         last_busy=_moment(record.last_busy),
         started=_moment(record.slurmd_start_time),
     )

@@ -27,6 +27,7 @@ from controller.slurm.spec import (
     QosSpec,
     SlurmImages,
     SlurmSpec,
+    TopologySpec,
     UserSpec,
     Volume,
 )
@@ -79,6 +80,7 @@ def resolve(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | N
         accounting=_accounting(_map(asked, "accounting")),
         users=tuple(_user(each) for each in _list(asked, "users")),
         extra_conf=_taken_apart(extra.slurm_conf_lines, asked.get("extraConf"), f"{_AT}.extraConf"),
+        topology=TopologySpec(str(asked.get("topology") or "Tree").lower()),
         cluster_domain=settings.cluster_domain,
     )
 

@@ -80,6 +80,11 @@ class SlurmRest:
         """Take a node that was down or drained back into service."""
         await self._update_node(node, {"state": ["RESUME"]})
 
+    async def place(self, node: str, topology: str, features: Sequence[str]) -> None:
+        """Say where a node stands in the network, and which features it has."""
+        body: dict[str, Any] = {"features": list(features), "features_act": list(features)}
+        await self._update_node(node, body | ({"topology_str": topology} if topology else {}))
+
     async def delete_node(self, node: str) -> None:
         """Forget a dynamic node's record."""
         await self._call("DELETE", f"node/{_segment(node)}")

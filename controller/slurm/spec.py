@@ -129,6 +129,11 @@ class NodeSetSpec:
         return self.minimum < self.maximum
 
     @property
+    def all_features(self) -> tuple[str, ...]:
+        """The features of a worker wherever it runs; the set's own name makes it a member."""
+        return tuple(dict.fromkeys((self.name, *self.features)))
+
+    @property
     def gres(self) -> str:
         """The GPUs as Slurm names them: `gpu:h100:4`; empty without."""
         if not self.gpus:

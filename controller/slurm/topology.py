@@ -6,11 +6,14 @@ as not placed yet, which lets its jobs run at once, and is moved to its unit whe
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from bulkhead.api import labels
 from controller.slurm.config import TOPOLOGY, UNPLACED
-from controller.slurm.spec import Obj, TopologySpec
+from controller.slurm.fleet import Worker
+from controller.slurm.model import SlurmView
+from controller.slurm.spec import Obj, SlurmSpec, TopologySpec
 
 FLAT: Final = "flat"
 MOST_UNITS: Final = 512
@@ -50,6 +53,32 @@ def features_of(node: Obj) -> tuple[str, ...]:
     """What a node's labels add to its workers' features: the GPU's product, zone, rack, NVLink domain."""
     own = _labels(node)
     return tuple(named for label, prefix in _FEATURE_LABELS if (named := _name(prefix, own.get(label))))
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What a Slurm node should say of the host node that its worker runs on."""
+
+    node: str
+    topology: str
+    features: tuple[str, ...]
+
+
+def sites(spec: SlurmSpec, view: SlurmView, workers: Iterable[Worker], nodes: Iterable[Obj]) -> tuple[Site, ...]:
+    """The Slurm nodes that say something else than their host nodes' labels, and what they should say."""
+    hosts = {str(node["metadata"]["name"]): node for node in nodes}
+    found = []
+    for worker in workers:
+        node_set, record, host = spec.node_set(worker.node_set), view.node(worker.name), hosts.get(worker.host_node)
+        if node_set is None or record is None or host is None or not worker.live or not record.responds:
+            continue
+        # A label must not let a worker into another node set's partition.
+        others = {each.name for each in spec.node_sets} - {node_set.name}
+        named = [each for each in features_of(host) if each not in others]
+        site = Site(worker.name, place(spec.topology, host), tuple(dict.fromkeys((*node_set.all_features, *named))))
+        if (site.topology and site.topology != record.topology) or frozenset(site.features) != record.features:
+            found.append(site)
+    return tuple(found)
 
 
 def _name(prefix: str, value: Any) -> str | None:

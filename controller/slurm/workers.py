@@ -63,8 +63,7 @@ def worker_digest(spec: SlurmSpec, node_set: NodeSetSpec) -> str:
 
 def slurmd_conf(node_set: NodeSetSpec, topology: str = "") -> str:
     """The words after `--conf`: what the node is, from the very numbers that its pod is made of."""
-    features = dict.fromkeys((node_set.name, *node_set.features))
-    words = [f"CPUs={node_set.cpus}", f"RealMemory={node_set.memory_mib}", f"Feature={','.join(features)}"]
+    words = [f"CPUs={node_set.cpus}", f"RealMemory={node_set.memory_mib}", f"Feature={','.join(node_set.all_features)}"]
     if node_set.gres:
         words.append(f"Gres={node_set.gres}")
     if topology:

@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.slurm import config
-from controller.slurm.spec import TopologySpec
-from controller.slurm.topology import features_of, place, topology_of, unit_of
+from controller.slurm.fleet import Worker
+from controller.slurm.model import SlurmNode, SlurmView
+from controller.slurm.spec import NodeSetSpec, TopologySpec
+from controller.slurm.topology import Site, features_of, place, sites, topology_of, unit_of
 from tests.controller.slurm.samples import slurm_spec
 
 NVL, RACK, CLIQUE = "bulkhead.dev/nvlink-domain", "bulkhead.dev/rack", "nvidia.com/gpu.clique"
@@ -56,3 +58,41 @@ def test_whatever_the_labels_the_file_can_be_written(pool: list[dict[str, str]])
     topology = topology_of("tree", [node(**labels) for labels in pool])
     written = config.topology_yaml(slurm_spec(topology=topology))
     assert written.count("- switch: ") == len(topology.units) + 2
+
+
+def record(name: str, *states: str, topology: str = "platform:unplaced", features: tuple[str, ...] = ("gpu",)) -> SlurmNode:
+    return SlurmNode(name=name, states=frozenset(states or ("IDLE",)), topology=topology, features=frozenset(features))
+
+
+HOST = {"metadata": {"name": "host-1", "labels": {RACK: "r1", "nvidia.com/gpu.product": "H100"}}}
+RIGHT = ("gpu", "nvlink", "gpu-h100", "rack-r1")
+
+
+@pytest.mark.parametrize(
+    ("records", "told"),
+    [
+        pytest.param([record("gpu-0")], ["gpu-0"], id="just registered"),
+        pytest.param([record("gpu-0", topology="platform:rack-r1", features=RIGHT)], [], id="says it already"),
+        pytest.param([record("gpu-0", features=RIGHT)], ["gpu-0"], id="in another place"),
+        pytest.param([record("gpu-0", topology="platform:rack-r1")], ["gpu-0"], id="other features"),
+        pytest.param([record("gpu-0", "DOWN")], [], id="not there"),
+        pytest.param([record("gpu-7"), record("other-0")], [], id="somebody else's"),
+    ],
+)
+def test_who_has_to_be_told_where_it_stands(records: list[SlurmNode], told: list[str]) -> None:
+    node_set = NodeSetSpec("gpu", 1, 1, 1, 1, 1024, features=("nvlink",))
+    spec = slurm_spec(node_sets=(node_set, NodeSetSpec("rack-r9", 1, 1, 1, 1, 1024)), topology=topology_of("tree", [HOST]))
+    view = SlurmView(nodes=tuple(records), jobs=(), pending=0, running=0)
+    workers = [Worker("gpu-0", "gpu", 0, host_node="host-1"), Worker("gpu-1", "gpu", 1)]
+    found = sites(spec, view, workers, [HOST])
+    assert [site.node for site in found] == told
+    for site in found:
+        assert site == Site("gpu-0", "platform:rack-r1", RIGHT)
+
+
+def test_a_label_lets_no_worker_into_another_node_sets_partition() -> None:
+    sets = (NodeSetSpec("gpu", 1, 1, 1, 1, 1024), NodeSetSpec("rack-r1", 1, 1, 1, 1, 1024))
+    spec = slurm_spec(node_sets=sets, topology=TopologySpec("flat"))
+    view = SlurmView(nodes=(record("gpu-0"),), jobs=(), pending=0, running=0)
+    (site,) = sites(spec, view, [Worker("gpu-0", "gpu", 0, host_node="host-1")], [HOST])
+    assert site == Site("gpu-0", "", ("gpu", "gpu-h100"))
