@@ -167,7 +167,10 @@ def _partitions(spec: SlurmSpec) -> list[_Partition]:
 
 def _partition_words(node_set: NodeSetSpec, *, default: bool) -> Pairs:
     own = {key.lower() for key, _ in node_set.partition.config}
-    usual = (("Default", "YES" if default else "NO"), ("State", "UP"), ("MaxTime", "UNLIMITED"))
+    usual: list[tuple[str, str]] = [("Default", "YES" if default else "NO"), ("State", "UP"), ("MaxTime", "UNLIMITED")]
+    if not own & {"defmempercpu", "defmempergpu", "defmempernode"}:
+        # Without one a job that names no memory takes its whole node's, and nothing runs beside it.
+        usual.append(("DefMemPerCPU", str(max(1, node_set.memory_mib // node_set.cpus))))
     return (*((key, value) for key, value in usual if key.lower() not in own), *node_set.partition.config)
 
 
