@@ -238,6 +238,8 @@ def _object_limits(bounds: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[s
         "configmaps": "1000",
         "secrets": "1000",
         "persistentvolumeclaims": "100",
+        "count/networkpolicies.networking.k8s.io": "200",
+        "count/poddisruptionbudgets.policy": "200",
         "services.nodeports": "0",
         "services.loadbalancers": "0",
     }

@@ -37,6 +37,8 @@ from syncer.translate.registry import KINDS
 from syncer.translate.view import ServiceEnv, ServicePort, TenantView, Toleration
 
 _MIB: Final = 1024 * 1024
+# Of most kinds a tenant has few objects, and what it makes more of must not fill the memory.
+_FEW: Final = 24
 SILENT_SECONDS: Final = 150.0
 # API servers keep no watch cache of events and so send no bookmarks for them: their watch may be silent until its end.
 _EVENT_SILENCE: Final = 900.0
@@ -80,8 +82,8 @@ class Caches:
         return {
             "Pod": make(PODS, self._told("Pod"), mib=128),
             "Service": make(SERVICES, self._told("Service")),
-            **{kind: make(r, self._told(kind)) for kind, r in MIRRORED.items() if kind not in _OWN},
-            "NetworkPolicy": make(NETWORK_POLICIES, self._policy_changed),
+            **{kind: make(r, self._told(kind), mib=_FEW) for kind, r in MIRRORED.items() if kind not in _OWN},
+            "NetworkPolicy": make(NETWORK_POLICIES, self._policy_changed, mib=_FEW),
             "Namespace": make(NAMESPACES, self._namespace_changed, lean=True),
             "ConfigMap": make(CONFIG_MAPS, self._told("ConfigMap", referenced=True), lean=True),
             "Secret": make(SECRETS, self._told("Secret", referenced=True), lean=True),

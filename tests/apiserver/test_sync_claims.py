@@ -9,7 +9,7 @@ from bulkhead.api import labels as marks
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, ApiError, NotFound
 from bulkhead.kube.objects import Obj
-from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
+from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, RESOURCE_QUOTAS, STORAGE_CLASSES
 from syncer.translate.classes import DEFAULT_STORAGE_CLASS
 from tests.apiserver.bed import Bed, until
 
@@ -101,6 +101,22 @@ async def test_item_35_a_class_that_is_not_offered_is_refused_with_a_reason(bed:
     event = await until(told, "event")
     assert "offered: local" in event["message"]
     assert await below(bed, "greedy") is None
+
+
+async def test_item_35_47_a_claim_beyond_the_quota_says_so(bed: Bed) -> None:
+    hard = {"persistentvolumeclaims": "1"}
+    await bed.host.create(RESOURCE_QUOTAS, {"metadata": {"name": "tenant-quota"}, "spec": {"hard": hard}}, bed.work)
+    status = {"hard": hard, "used": {"persistentvolumeclaims": "1"}}
+    await bed.host.patch(RESOURCE_QUOTAS, "tenant-quota", {"status": status}, bed.work, subresource="status")
+    await claim(bed, "one-more")
+
+    async def told() -> Obj | None:
+        return next((each for each in await bed.events("one-more") if each["reason"] == "QuotaExceeded"), None)
+
+    event = await until(told, "event")
+    assert "asked for 1 persistentvolumeclaims, 1 of 1 are in use" in event["message"]
+    assert event["message"].endswith("The PersistentVolumeClaim is made when enough is free.")
+    assert await below(bed, "one-more") is None
 
 
 async def test_item_35_a_claim_grows_and_never_shrinks(bed: Bed) -> None:
