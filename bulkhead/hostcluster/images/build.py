@@ -175,7 +175,9 @@ def mariadb(shop: Workshop) -> ImageSpec:
     return _debian_image(shop, MARIADB, slurm_root.MARIADB_TREE, entrypoint="/usr/local/sbin/mariadb-entrypoint")
 
 
-RECIPES: Mapping[str, Callable[[Workshop], ImageSpec]] = {
+Recipe = Callable[[Workshop], ImageSpec]
+
+RECIPES: Mapping[str, Recipe] = {
     PAUSE: pause,
     BUSYBOX: busybox,
     ETCD: etcd,
@@ -185,7 +187,7 @@ RECIPES: Mapping[str, Callable[[Workshop], ImageSpec]] = {
 }
 
 # Made only when somebody wants Slurm: they are large, and their packages are fetched from Debian.
-SLURM_RECIPES: Mapping[str, Callable[[Workshop], ImageSpec]] = {SLURM: slurm, MARIADB: mariadb}
+SLURM_RECIPES: Mapping[str, Recipe] = {SLURM: slurm, MARIADB: mariadb}
 
 
 def image_file(shop: Workshop, spec: ImageSpec) -> Path:
@@ -206,7 +208,7 @@ def ensure_images(
     *,
     find_binaries: FindBinaries = binaries.ensure,
     project: Path = PROJECT,
-    recipes: Mapping[str, Callable[[Workshop], ImageSpec]] = RECIPES,
+    recipes: Mapping[str, Recipe] = RECIPES,
 ) -> list[Path]:
     """Every image as a tar that `ctr images import` reads; builds only what changed."""
     shop = Workshop(cache_dir / "images", find_binaries, project)
