@@ -123,6 +123,10 @@ class VirtualWriter:
         except Conflict:
             # Bound before: the cache has not heard of it yet.
             return
+        except BaseException:
+            # Perhaps no event comes, so nobody may wait for one.
+            self._ahead.pop(uid_of(virtual), None)
+            raise
         _log.info("virtual pod bound", extra=about("Pod", key, node=node))
 
     async def delete_pod(self, virtual: Obj, *, grace: int | None, why: str) -> None:

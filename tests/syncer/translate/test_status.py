@@ -94,3 +94,13 @@ def test_item_66_readiness_gates_go_down_once() -> None:
     assert patch == expected
     host["status"]["conditions"] = patch["status"]["conditions"]
     assert status.readiness_to_host(own, host) is None
+
+
+def test_the_plane_keeps_its_own_word_since_when_a_pod_is_scheduled() -> None:
+    below = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"}
+    above = below | {"lastTransitionTime": "2026-01-01T00:00:07Z"}
+    host = {"metadata": {}, "status": {"phase": "Pending", "conditions": [below]}}
+    virtual = samples.pod() | {"status": {"phase": "Pending", "conditions": [above]}}
+    assert status.status_to_virtual(host, virtual, samples.VIEW)["conditions"] == [above]
+    waiting = samples.pod() | {"status": {"phase": "Pending", "conditions": [above | {"status": "False"}]}}
+    assert status.status_to_virtual(host, waiting, samples.VIEW)["conditions"] == [below]
