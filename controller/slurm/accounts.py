@@ -72,34 +72,48 @@ async def keep(rest: SlurmRest, spec: SlurmSpec, accounting: AccountingSpec) -> 
     for each in sorted(new, key=lambda found: len(found.preempts)):
         await rest.write_database("qos", [quality(each)])
     seen = _decoded(await rest.read_database("associations"), Associations)
-    pairs = {(each.account, each.user) for each in seen.associations if each.cluster in {spec.cluster_name, ""}}
-    written = len(new)
+    pairs = {(each.account, each.user) for each in seen.associations if each.cluster == spec.cluster_name}
+    names = [STANDARD, *(each.name for each in accounting.qos)]
     if (ACCOUNT, "") not in pairs:
-        record = {"name": ACCOUNT, "description": "users of the tenant", "organization": spec.tenant}
-        await rest.write_database("accounts", [record])
-    if (ACCOUNT, "") not in pairs or new:
-        names = [STANDARD, *(each.name for each in accounting.qos)]
-        await rest.write_database("associations", [association(spec, "") | {"qos": names}])
-        written += 1
-    known = {each.name: each for each in _decoded(await rest.read_database("users"), Users).users}
-    changed = [each for each in spec.users if each.name not in known or _wrong_rights(each, known[each.name])]
-    if changed:
-        await rest.write_database("users", [user(each) for each in changed])
+        await rest.write_accounting("accounts_association", account(spec, names))
+    elif new:
+        record = {"account": ACCOUNT, "cluster": spec.cluster_name, "user": "", "qos": names}
+        await rest.write_database("associations", [record])
     missing = [each for each in spec.users if (ACCOUNT, each.name) not in pairs]
     if missing:
-        await rest.write_database("associations", [association(spec, each.name) | {"is_default": True} for each in missing])
-    return written + len(changed) + len(missing)
+        await rest.write_accounting("users_association", users(spec, missing))
+    known = {each.name: each for each in _decoded(await rest.read_database("users"), Users).users}
+    changed = [each for each in spec.users if each.name in known and _wrong_rights(each, known[each.name])]
+    if changed:
+        await rest.write_database("users", [rights(each) for each in changed])
+    return len(new) + len(changed) + len(missing) + ((ACCOUNT, "") not in pairs)
 
 
-def user(found: UserSpec) -> Obj:
-    """A user's record."""
+def account(spec: SlurmSpec, qualities: list[str]) -> Obj:
+    """The account of all users, and the QOS that they may use."""
+    return {
+        "association_condition": {
+            "accounts": [ACCOUNT],
+            "clusters": [spec.cluster_name],
+            "association": {"qoslevel": qualities},
+        },
+        "account": {"description": "users of the tenant", "organization": spec.tenant},
+    }
+
+
+def users(spec: SlurmSpec, found: Iterable[UserSpec]) -> Obj:
+    """Users with an association that lets them use the cluster."""
+    names = [each.name for each in found]
+    return {
+        "association_condition": {"users": names, "accounts": [ACCOUNT], "clusters": [spec.cluster_name]},
+        "user": {"defaultaccount": ACCOUNT},
+    }
+
+
+def rights(found: UserSpec) -> Obj:
+    """A user's record with the rights that the Tenant gives."""
     level = _ADMIN if found.admin else _NOBODY
     return {"name": found.name, "administrator_level": [level], "default": {"account": ACCOUNT}}
-
-
-def association(spec: SlurmSpec, name: str) -> Obj:
-    """The record that lets a user, or the account itself, use the cluster."""
-    return {"account": ACCOUNT, "cluster": spec.cluster_name, "user": name}
 
 
 def quality(found: QosSpec) -> Obj:

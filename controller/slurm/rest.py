@@ -117,6 +117,10 @@ class SlurmRest:
         """Add records to slurmdbd, or change them."""
         await self._call("POST", f"{kind}/", section="slurmdb", body={kind: list(records)})
 
+    async def write_accounting(self, kind: str, request: Mapping[str, Any]) -> None:
+        """Ask slurmdbd for accounts or users together with their associations."""
+        await self._call("POST", f"{kind}/", section="slurmdb", body=request)
+
     async def _update_node(self, node: str, body: Mapping[str, Any]) -> None:
         await self._call("POST", f"node/{_segment(node)}", body=body)
 
