@@ -11,7 +11,7 @@ from typing import Any
 from bulkhead.api import labels
 from bulkhead.api.conditions import Reason
 from controller.settings import Settings
-from controller.slurm.config import extra
+from controller.slurm.config import extra, known
 from controller.slurm.spec import (
     ALLOTMENTS,
     LOGIN,
@@ -63,6 +63,9 @@ def resolve(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | N
     node_sets = tuple(_node_set(each, gpu_resources) for each in _list(asked, "nodeSets"))
     _check_features(node_sets)
     _check_quota(node_sets, spec, bounds)
+    lines = _taken_apart(extra.slurm_conf_lines, asked.get("extraConf"), f"{_AT}.extraConf")
+    accounting = _accounting(_map(asked, "accounting"))
+    _check_accounting(lines, accounting)
     controller, login, rest_api = _map(asked, "controller"), _map(asked, "login"), _map(asked, "restApi")
     return SlurmSpec(
         tenant=str(tenant["metadata"]["name"]),
@@ -77,9 +80,9 @@ def resolve(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | N
         home=_volume(_map(asked, "homeStorage"), "10Gi"),
         login=_login(login) if login.get("enabled", True) else None,
         rest_api=_allotment(rest_api, SLURMRESTD) if rest_api.get("enabled", True) else None,
-        accounting=_accounting(_map(asked, "accounting")),
+        accounting=accounting,
         users=tuple(_user(each) for each in _list(asked, "users")),
-        extra_conf=_taken_apart(extra.slurm_conf_lines, asked.get("extraConf"), f"{_AT}.extraConf"),
+        extra_conf=lines,
         topology=TopologySpec(str(asked.get("topology") or "Tree").lower()),
         cluster_domain=settings.cluster_domain,
     )
@@ -174,6 +177,14 @@ def _check_quota(node_sets: tuple[NodeSetSpec, ...], spec: Mapping[str, Any], bo
                 f"{_AT}.nodeSets: workers that are always there hold {least} {name}, and spec.quota.resources gives {limit}; "
                 "raise the quota, or lower replicas or min",
             )
+
+
+def _check_accounting(lines: Pairs, accounting: AccountingSpec | None) -> None:
+    needing = next((key for key, _ in lines if key.lower() in known.NEED_ACCOUNTING), None)
+    if needing is not None and accounting is None:
+        raise UnresolvableError(
+            Reason.INVALID_CONFIGURATION, f"{_AT}.extraConf: {needing}: needs accounting: set {_AT}.accounting.enabled"
+        )
 
 
 def _login(asked: Mapping[str, Any]) -> LoginSpec:

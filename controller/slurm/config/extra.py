@@ -99,6 +99,9 @@ def _add(found: dict[str, tuple[str, str]], keys: _Keys, key: str, value: str, *
         raise ExtraConfError(f"{place}{key}: set twice")
     if not is_value(value):
         raise ExtraConfError(f"{place}{key}: the value must be one word, or one text in double quotes without # in it")
+    shape = known.VALUES.get(lower)
+    if shape is not None and re.fullmatch(shape, value.strip('"'), re.IGNORECASE) is None:
+        raise ExtraConfError(f"{place}{key}: {value[:40]!r}: slurmctld does not take this value")
     for item in value.strip('"').split(","):
         reason = known.RESERVED_ITEMS.get((lower, item.split("=", maxsplit=1)[0].strip().lower()))
         if reason is not None:

@@ -144,3 +144,55 @@ RESERVED_ITEMS: Final[Mapping[tuple[str, str], str]] = (
     | {("launchparameters", item): _PLUGIN for item in ("mpir_use_nodeaddr", "lustre_no_flush")}
     | {("launchparameters", "test_exec"): "it would look for programs on the login node"}
 )
+
+_NUMBER = "[0-9]{1,10}"
+_MOST = f"{_NUMBER}|UNLIMITED|INFINITE"
+_TIME = r"UNLIMITED|INFINITE|[0-9]{1,7}|[0-9]{1,6}-[0-9]{1,2}(:[0-9]{2}){0,2}|[0-9]{1,4}(:[0-9]{2}){1,2}"
+_SWITCH = "YES|NO|TRUE|FALSE|UP|DOWN|0|1"
+_LEVEL = "[0-9]|quiet|fatal|error|info|verbose|debug[2-5]?"
+_CONSUMED = "CR_CPU|CR_CPU_Memory|CR_Core|CR_Core_Memory|CR_Socket|CR_Socket_Memory"
+_OPTIONS = (
+    "CR_ONE_TASK_PER_CORE|CR_CORE_DEFAULT_DIST_BLOCK|CR_LLN|CR_PACK_NODES|LL_SHARED_GRES|ENFORCE_BINDING_GRES|"
+    "MULTIPLE_SHARING_GRES_PJ|ONE_TASK_PER_SHARING_GRES"
+)
+
+# What a value must look like, where slurmctld would not start with another one; upper and lower case are one.
+VALUES: Final[Mapping[str, str]] = (
+    dict.fromkeys(
+        _names(
+            """
+            acctgathernodefreq batchstarttimeout completewait defcpupergpu defmempercpu defmempergpu defmempernode eiotimeout
+            epilogmsgtime fairsharedampeningfactor firstjobid getenvtimeout gracetime groupupdateforce groupupdatetime
+            healthcheckinterval inactivelimit jobfileappend keepalivetime killonbadexit killwait maxarraysize maxbatchrequeue
+            maxdbdmsgs maxjobcount maxjobid maxstepcount maxtaskspernode messagetimeout minjobage minnodes prioritytier
+            priorityjobfactor priorityweightage priorityweightassoc priorityweightfairshare priorityweightjobsize
+            priorityweightpartition priorityweightqos prologepilogtimeout propagateprioprocess schedulertimeslice
+            slurmctldtimeout slurmdtimeout slurmschedloglevel tcptimeout tmpdisk treewidth unkillablesteptimeout vsizefactor
+            waittime weight
+            """
+        ),
+        _NUMBER,
+    )
+    | dict.fromkeys(
+        ("maxcpuspernode", "maxcpuspersocket", "maxmempercpu", "maxmempernode", "maxnodes", "overtimelimit", "resvoverrun"),
+        _MOST,
+    )
+    | dict.fromkeys(("maxtime", "defaulttime", "preemptexempttime", "prioritydecayhalflife", "prioritymaxage"), _TIME)
+    | dict.fromkeys(("default", "disablerootjobs", "exclusivetopo", "hidden", "lln", "priorityfavorsmall", "reqresv"), _SWITCH)
+    | dict.fromkeys(("rootonly", "trackwckey"), _SWITCH)
+    | dict.fromkeys(("slurmctlddebug", "slurmddebug"), _LEVEL)
+    | {
+        "enforcepartlimits": "YES|NO|ALL|ANY",
+        "exclusiveuser": "YES|NO|TRUE|FALSE|USER",
+        "mpidefault": "none|pmi2",
+        "oversubscribe": "EXCLUSIVE|NO|(YES|FORCE)(:[0-9]{1,4})?",
+        "preemptmode": "REQUEUE|CANCEL",
+        "prioritycalcperiod": _TIME,
+        "priorityusageresetperiod": "NONE|NOW|DAILY|WEEKLY|MONTHLY|QUARTERLY|YEARLY",
+        "selecttypeparameters": f"({_CONSUMED})(,({_OPTIONS}))*",
+        "state": "UP|DOWN|DRAIN|INACTIVE",
+    }
+)
+
+# Keys that mean something only to a cluster with accounting; without it slurmctld does not start with the first.
+NEED_ACCOUNTING: Final = frozenset({"accountingstoragetres", "accountingstoreflags", "trackwckey"})

@@ -92,6 +92,11 @@ def test_what_we_set_for_ourselves_no_tenant_may_set() -> None:
         ("SlurmctldParameters=a,Cloud_Reg_Addrs", "belongs to the platform"),
         ("SlurmdParameters=config_overrides", "belongs to the platform"),
         ("x" * 8193, "longer than"),
+        ("MaxArraySize=many", "slurmctld does not take this value"),
+        ("SlurmctldTimeout=-1", "slurmctld does not take this value"),
+        ("SelectTypeParameters=CR_Nothing", "slurmctld does not take this value"),
+        ("PreemptMode=OFF", "slurmctld does not take this value"),
+        ("MpiDefault=openmpi", "slurmctld does not take this value"),
     ],
 )
 def test_lines_that_are_refused(text: str, said: str) -> None:
@@ -105,6 +110,8 @@ def test_lines_that_are_refused(text: str, said: str) -> None:
         (extra.partition_words, "Nodes=ALL", "belongs to the platform"),
         (extra.partition_words, "PartitionName=x", "belongs to the platform"),
         (extra.partition_words, "MaxTime=1 UNLIMITED", "not of the form"),
+        (extra.partition_words, "MaxTime=forever", "slurmctld does not take this value"),
+        (extra.partition_words, "State=SLEEPY", "slurmctld does not take this value"),
         (extra.partition_words, "MaxTime=1\nPartitionName=x Nodes=ALL", "more than one line"),
         (extra.partition_words, 'MaxTime="1" Nodes="ALL"', "belongs to the platform"),
         (extra.partition_words, 'MaxTime="1"Nodes=ALL', "not of the form"),
@@ -115,15 +122,31 @@ def test_lines_that_are_refused(text: str, said: str) -> None:
         (extra.node_words, "NodeName=x", "belongs to the platform"),
         (extra.node_words, "Port=1", "belongs to the platform"),
         (extra.node_words, "Topology=platform:a", "belongs to the platform"),
-        (extra.node_words, "Weight=1;reboot", "x"),
+        (extra.node_words, "Weight=1;reboot", "slurmctld does not take this value"),
     ],
 )
 def test_words_that_are_refused(parse: Any, text: str, said: str) -> None:
-    if said == "x":  # no shell ever reads it: one word is one word
-        assert parse(text) == (("Weight", "1;reboot"),)
-        return
     with pytest.raises(extra.ExtraConfError, match=re.escape(said)):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    ("parse", "text"),
+    [
+        (extra.slurm_conf_lines, "MaxArraySize=1000\nDefMemPerCPU=512\nselecttypeparameters=cr_cpu_memory,CR_LLN"),
+        (extra.slurm_conf_lines, "PriorityWeightTRES=CPU=1000,Mem=2000,GRES/gpu=3000\nPrivateData=jobs,usage"),
+        (extra.slurm_conf_lines, 'PriorityDecayHalfLife=14-0\nDebugFlags=Backfill,Gres\nMailDomain="example.org"'),
+        (extra.slurm_conf_lines, "Licenses=matlab:4,comsol:2\nSlurmctldParameters=max_dbd_msg_action=discard"),
+        (
+            extra.partition_words,
+            "MaxTime=1-00:30:00 DefaultTime=90 PriorityTier=10 OverSubscribe=FORCE:4 AllowGroups=slurm-admins",
+        ),
+        (extra.partition_words, 'TRESBillingWeights="CPU=1.0,Mem=0.25G,GRES/gpu=2.0" QOS=high MaxNodes=UNLIMITED'),
+        (extra.node_words, 'Weight=10 Comment="the large ones"'),
+    ],
+)
+def test_what_tunes_a_cluster_is_taken(parse: Any, text: str) -> None:
+    assert len(parse(text)) == text.count("\n") + 1 if parse is extra.slurm_conf_lines else parse(text)
 
 
 def test_what_is_given_replaces_our_setting_or_is_added_to_our_list() -> None:
@@ -149,7 +172,7 @@ def test_whatever_the_extra_conf_no_line_is_added_that_was_not_taken(text: str) 
 @given(ANY)
 def test_whatever_follows_an_allowed_key_nothing_but_it_is_set(text: str) -> None:
     try:
-        pairs = extra.slurm_conf_lines(f"MaxArraySize={text}")
+        pairs = extra.slurm_conf_lines(f"MailDomain={text}")
     except extra.ExtraConfError:
         return
     assert set(keys_of(slurm_spec(CASES["fixed"], extra_conf=pairs))) <= {*PLAIN} | known.SLURM_CONF

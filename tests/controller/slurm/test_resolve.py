@@ -134,6 +134,12 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], Reason, str]] = {
         Reason.INVALID_CONFIGURATION,
         "spec.scheduling.slurm.nodeSets[a].extraConf: Gres: belongs to the platform",
     ),
+    "what only accounting knows": (
+        with_slurm({"extraConf": "AccountingStorageTRES=gres/gpu"}),
+        samples.tenant_class(),
+        Reason.INVALID_CONFIGURATION,
+        "extraConf: AccountingStorageTRES: needs accounting",
+    ),
     "a QOS that preempts nobody known": (
         with_slurm({"accounting": {"enabled": True, "qos": [{"name": "a", "preempt": ["b"]}]}}),
         samples.tenant_class(),
