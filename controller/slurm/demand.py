@@ -18,6 +18,7 @@ from controller.slurm.spec import NodeSetSpec
 HELPED: Final = frozenset(
     {"None", "Resources", "Priority", "PartitionConfig", "PartitionNodeLimit", "NodeDown", "ReqNodeNotAvail"}
 )
+STUCK: Final = timedelta(seconds=45)
 _MOST_PIECES: Final = 4096
 
 
@@ -31,9 +32,11 @@ class _Bin:
     memory_mib: int
     untouched: bool = True
     name: str = ""
+    # Slurm has had it for a while, with other jobs on it.
+    shared: bool = False
 
     def holds(self, piece: "_Piece") -> bool:
-        if piece.exclusive and not self.untouched:
+        if (piece.exclusive and not self.untouched) or (piece.stuck and self.shared):
             return False
         return piece.gpus <= self.gpus and piece.cpus <= self.cpus and piece.memory_mib <= self.memory_mib
 
@@ -52,6 +55,7 @@ class _Piece:
     cpus: int
     memory_mib: int
     exclusive: bool
+    stuck: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,7 @@ def demand(
         for node_set in _candidates(job, sets):
             laid = 0
             for _ in range(min(job.copies, _MOST_PIECES)):
-                gpus_free, fits = _lay(job, node_set, bins, room, gpus_free)
+                gpus_free, fits = _lay(list(_pieces(job, node_set, now)), node_set, bins, room, gpus_free)
                 if not fits:
                     break
                 laid += 1
@@ -98,10 +102,9 @@ def demand(
 
 
 def _lay(
-    job: SlurmJob, node_set: NodeSetSpec, bins: list[_Bin], room: dict[str, int], gpus_free: int | None
+    pieces: list["_Piece"], node_set: NodeSetSpec, bins: list[_Bin], room: dict[str, int], gpus_free: int | None
 ) -> tuple[int | None, bool]:
     """Lay one copy of a job down on distinct workers; nothing is changed when it does not fit."""
-    pieces = list(_pieces(job, node_set))
     if not pieces or len(pieces) > _MOST_PIECES:
         return gpus_free, False
     chosen: list[_Bin] = []
@@ -126,14 +129,17 @@ def _lay(
     return (None if gpus_free is None else gpus_free - missing * node_set.gpus), True
 
 
-def _pieces(job: SlurmJob, node_set: NodeSetSpec) -> Iterator[_Piece]:
+def _pieces(job: SlurmJob, node_set: NodeSetSpec, now: datetime) -> Iterator[_Piece]:
     """A job in equal parts, on as few nodes as it asks for and can do with."""
     count = job.node_count
     for wanted, each in ((job.gpus, node_set.gpus), (job.cpus, node_set.cpus), (job.memory_mib, node_set.memory_mib)):
         if wanted and not each:
             return
         count = max(count, _over(wanted, each) if each else 1)
-    piece = _Piece(_over(job.gpus, count), _over(job.cpus, count), _over(job.memory_mib, count), job.exclusive)
+    # Slurm does not tell everything that a job asks for, such as a node to itself. One that was not started beside others for
+    # so long will not be started there.
+    stuck = job.submitted is not None and now - job.submitted >= STUCK
+    piece = _Piece(_over(job.gpus, count), _over(job.cpus, count), _over(job.memory_mib, count), job.exclusive, stuck)
     for _ in range(min(count, _MOST_PIECES + 1)):
         yield piece
 
@@ -184,6 +190,7 @@ def _free(view: SlurmView, worker: Worker, sets: Mapping[str, NodeSetSpec]) -> _
         max(0, node_set.memory_mib - node.memory_used_mib),
         untouched=not node.busy,
         name=worker.name,
+        shared=node.busy,
     )
 
 

@@ -20,7 +20,10 @@ from controller.slurm.spec import REASON_PREFIX
 TEXT_LIMIT: Final = 1024
 NODES_LIMIT: Final = 8192
 JOBS_LIMIT: Final = 20_000
-_GPUS: Final = re.compile(r"^gres[/:]gpu(?::([^=:()0-9][^=:()]*))?(?:[=:]([0-9]{1,9}))?(?:\(.*)?$")
+_GPUS: Final = re.compile(r"^gres[/:]gpu(?::([^=:()0-9][^=:()]*))?(?:[=:]([0-9]{1,9}))?$")
+_INDICES: Final = re.compile(r"\([^()]*\)")
+_MEMORY: Final = re.compile(r"(?:^|,)mem=([0-9]{1,12}(?:\.[0-9]{1,4})?)([KMGTP]?)(?=,|$)")
+_MIB_OF: Final = {"K": 1 / 1024, "M": 1, "": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
 
 BUSY_STATES: Final = frozenset({"ALLOCATED", "MIXED", "COMPLETING", "PLANNED", "BLOCKED"})
 BASE_STATES: Final = ("ALLOCATED", "MIXED", "DOWN", "ERROR", "FUTURE", "IDLE", "UNKNOWN")
@@ -179,6 +182,7 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False):
     tres: str = ""
     tres_used: str = ""
     gres: str = ""
+    gres_used: str = ""
     partitions: list[str] = []
     features: list[str] = []
     topology: str = ""
@@ -200,6 +204,7 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
     tres_req_str: str = ""
     tres_per_node: str = ""
     tres_per_task: str = ""
+    tres_per_job: str = ""
     memory_per_node: Number = NO_NUMBER
     memory_per_cpu: Number = NO_NUMBER
     array_task_string: str = ""
@@ -207,6 +212,7 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
     priority: Number = NO_NUMBER
     features: str = ""
     shared: list[str] = []
+    submit_line: str = ""
     hold: bool = False
     requeue: bool = False
     batch_flag: bool = False
@@ -326,8 +332,9 @@ def _node(record: NodeRecord) -> SlurmNode:
         cpus_used=max(0, record.alloc_cpus),
         memory_mib=max(0, record.real_memory),
         memory_used_mib=max(0, record.alloc_memory),
-        gpus=gpus_in(record.tres),
-        gpus_used=gpus_in(record.tres_used),
+        # TRES name GPUs only where they are accounted for; gres always does.
+        gpus=gpus_in(_prefixed(record.gres)) or gpus_in(record.tres),
+        gpus_used=gpus_in(_prefixed(record.gres_used)) or gpus_in(record.tres_used),
         partitions=tuple(line(name, 64) for name in record.partitions[:256]),
         features=frozenset(line(name, 128) for name in record.features[:256]),
         topology=line(record.topology, 255),
@@ -346,13 +353,14 @@ def _job(record: JobRecord) -> SlurmJob:
         nodes=expand(record.nodes, NODES_LIMIT),
         node_count=nodes,
         cpus=max(1, cpus),
-        gpus=gpus_in(record.tres_req_str) or nodes * gpus_in(_prefixed(record.tres_per_node)),
+        gpus=gpus_in(record.tres_req_str) or _gpus_asked(record, nodes),
         memory_mib=_memory(record, cpus, nodes),
         tasks=max(1, record.tasks.value or 1),
         copies=_copies(record),
         priority=record.priority.value or 0,
         features=line(record.features, 512),
-        exclusive=any(each.lower() in {"none", "user", "mcs", "topo"} for each in record.shared[:8]),
+        exclusive=any(each.lower() in {"none", "user", "mcs", "topo"} for each in record.shared[:8])
+        or "--exclusive" in record.submit_line[:TEXT_LIMIT].split(),
         held=record.hold,
         requeue=record.requeue,
         batch=record.batch_flag,
@@ -361,15 +369,29 @@ def _job(record: JobRecord) -> SlurmJob:
     )
 
 
+def _gpus_asked(record: JobRecord, nodes: int) -> int:
+    """The GPUs of a job as its user wrote them: --gres, --gpus, --gpus-per-task."""
+    return max(
+        nodes * gpus_in(_prefixed(record.tres_per_node)),
+        gpus_in(_prefixed(record.tres_per_job)),
+        max(1, record.tasks.value or 1) * gpus_in(_prefixed(record.tres_per_task)),
+    )
+
+
 def _prefixed(text: str) -> str:
     """`gpu:2` and `gres:gpu:2` are the same in what users write."""
-    return ",".join(part if part.startswith("gres") else f"gres/{part}" for part in text.split(",")[:16])
+    parts = _INDICES.sub("", text[: 4 * TEXT_LIMIT]).split(",")[:16]
+    return ",".join(part if part.startswith("gres") else f"gres/{part}" for part in parts)
 
 
 def _memory(record: JobRecord, cpus: int, nodes: int) -> int:
     per_node, per_cpu = record.memory_per_node.value, record.memory_per_cpu.value
     if per_node:
         return per_node * nodes
+    found = _MEMORY.search(record.tres_req_str[: 4 * TEXT_LIMIT])
+    if found is not None and not per_cpu:
+        # A job that names no memory gets the default, which may be all that a node has.
+        return int(float(found[1]) * _MIB_OF[found[2]])
     return (per_cpu or 0) * cpus
 
 

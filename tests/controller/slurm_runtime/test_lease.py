@@ -72,6 +72,26 @@ def test_what_is_free_is_used_before_anything_is_made() -> None:
     assert created(made) == 1
 
 
+def test_a_job_that_slurm_does_not_start_beside_another_gets_a_worker_of_its_own() -> None:
+    made = world(workers=1)
+    made.run_job(1, "gpu-0", seconds=6000)
+    made.jobs[1].nodes = ("gpu-0",)
+    view = made.view
+    # gpu-0 is half free, by its numbers.
+    made.view = lambda: halved(view())  # type: ignore[method-assign]
+    made.queue = [pending(2, gpus=1, submitted=START - timedelta(seconds=44))]
+    assert created(made) == 0
+    made.pass_time(2)
+    assert created(made) == 1
+
+
+def halved(view: SlurmView | None) -> SlurmView | None:
+    if view is None:
+        return None
+    nodes = tuple(replace(node, gpus_used=1, cpus_used=1) if node.gpus_used else node for node in view.nodes)
+    return replace(view, nodes=nodes)
+
+
 def test_workers_that_start_are_counted() -> None:
     made = world()
     made.queue = [pending(1, gpus=2)]

@@ -100,6 +100,41 @@ async def test_an_error_says_what_slurm_said(bed: Bed) -> None:
         await bed.rest.drain("gpu-0", "bulkhead: x")
 
 
+ASKED: list[tuple[dict[str, Any], int, int]] = [
+    ({"tres_per_node": "gres/gpu:2", "node_count": number(3)}, 6, 0),
+    ({"tres_per_node": "gres/gpu:h100:2"}, 2, 0),
+    ({"tres_per_node": "gpu"}, 1, 0),
+    ({"tres_per_job": "gres/gpu:5"}, 5, 0),
+    ({"tres_per_task": "gres/gpu:h100:1", "tasks": number(4)}, 4, 0),
+    ({"tres_req_str": "cpu=1,mem=1.50G,node=1,billing=1,gres/gpu=3"}, 3, 1536),
+    ({"tres_req_str": "cpu=1,mem=512M,node=1"}, 0, 512),
+    ({"memory_per_cpu": number(100), "cpus": number(4)}, 0, 400),
+]
+
+
+@pytest.mark.parametrize(("asked", "gpus", "memory"), ASKED)
+async def test_the_sizes_of_a_job_are_read_however_its_user_wrote_them(
+    bed: Bed, asked: dict[str, Any], gpus: int, memory: int
+) -> None:
+    bed.fake.jobs = {1: job(1, tres_req_str="cpu=1,node=1,billing=1") | asked}
+    (found,) = (await bed.rest.view()).jobs or ()
+    assert (found.gpus, found.memory_mib) == (gpus, memory)
+
+
+async def test_gpus_of_a_node_are_counted_without_accounting_too(bed: Bed) -> None:
+    bed.fake.nodes = {
+        "gpu-0": node("gpu-0") | {"tres": "cpu=8", "gres": "gpu:h100:4(S:0-1)", "gres_used": "gpu:h100:1(IDX:0,2)"}
+    }
+    (found,) = (await bed.rest.view()).nodes
+    assert (found.gpus, found.gpus_used) == (4, 1)
+
+
+async def test_a_job_that_asked_for_a_node_to_itself_is_known_by_its_command(bed: Bed) -> None:
+    bed.fake.jobs = {1: job(1, submit_line="sbatch --exclusive -N1 x.sh"), 2: job(2, submit_line="sbatch x.sh")}
+    view = await bed.rest.view()
+    assert [each.exclusive for each in view.jobs or ()] == [True, False]
+
+
 BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("nodes in brackets without end", {"nodes": "gpu-[0-99999999]"}),
     ("brackets that do not match", {"nodes": "gpu-[[0]"}),
