@@ -27,7 +27,6 @@ NAME: Final = "plane-identity"
 UID_KEY: Final = "clusterUID"
 REVISION_KEY: Final = "highestRevision"
 QUARANTINE_KEY: Final = "quarantine"
-FRESH_SECONDS: Final = 2.0
 RECORD_SECONDS: Final = 5.0
 
 
@@ -90,9 +89,14 @@ class PlaneIdentity:
             self._highest = max(self._highest, int(resource_version))
 
     async def trusted(self) -> bool:
-        """Whether the plane that answers right now is the one that the host objects belong to."""
+        """Whether the plane that answers right now is the one that the host objects belong to.
+
+        Only a look that began after the question counts: the absence that the caller saw may be another plane's. Callers that
+        wait together share one look.
+        """
+        asked = self._clock.monotonic()
         async with self._turn:
-            if self._clock.monotonic() - self._checked > FRESH_SECONDS:
+            if self._checked <= asked:
                 await self._check()
             return self._established and not self._recorded.quarantine
 
@@ -125,7 +129,7 @@ class PlaneIdentity:
 
     async def _check(self) -> None:
         # Versions that watches tell of while the answer is on its way may well be newer than it.
-        before = self._highest
+        before, began = self._highest, self._clock.monotonic()
         seen = await self._look()
         if seen is None:
             self._established = False
@@ -142,7 +146,7 @@ class PlaneIdentity:
             await self._alarm(Recorded(self._recorded.uid, floor.revision, reason))
         metrics.QUARANTINED.set(1 if reason else 0)
         self._established = True
-        self._checked = self._clock.monotonic()
+        self._checked = began
 
     async def _look(self) -> Sighting | None:
         found = await self._virtual.list(NAMESPACES, field_selector="metadata.name=kube-system")

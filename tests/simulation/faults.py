@@ -63,6 +63,7 @@ class Faults:
     calls: tuple[CallFault, ...] = tuple(CallFault)
     watches: tuple[WatchFault, ...] = HONEST
     away: bool = False  # nobody answers at all
+    empty: frozenset[str] = frozenset()  # plurals whose lists come back empty, with a version of now
     stale: int = 0  # lists are answered by a replica that is so many versions behind
     lag: dict[str, float] = field(default_factory=dict)  # plural -> seconds that its watches are behind
     happened: Counter[str] = field(default_factory=Counter)
@@ -78,6 +79,7 @@ class Faults:
         self.call_rate = self.watch_rate = 0.0
         self.away = False
         self.stale = 0
+        self.empty = frozenset()
         self.lag.clear()
 
     def for_call(self, *, write: bool) -> CallFault | None:

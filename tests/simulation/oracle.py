@@ -48,7 +48,7 @@ class Oracle:
         self.stale = False
         self.dead: set[str] = set()  # virtual UIDs whose deletion was asked for, or done
         self._born: dict[str, int] = {}  # virtual UID -> version at which it was created
-        self._placed: set[str] = set()  # virtual pods that told of their start
+        self._placed: set[str] = set()  # virtual pods that were bound to a node
         self._mirrors: dict[str, list[str]] = {}  # virtual pod UID -> UIDs of its host pods, ever
         for each in (host, plane):
             for held in each.store.objects.values():
@@ -79,7 +79,7 @@ class Oracle:
         if commit.user == PLANE_USER:
             self._leaks(commit)
             self._virtual_end(commit)
-        if commit.kind == kind_of(PODS) and commit.after and (commit.after.get("status") or {}).get("startTime"):
+        if commit.kind == kind_of(PODS) and commit.after and commit.after["spec"].get("nodeName"):
             self._placed.add(uid)
 
     def _virtual_end(self, commit: Commit) -> None:
@@ -94,6 +94,10 @@ class Oracle:
         node = before["spec"].get("nodeName")
         if mirror and not mirror["metadata"].get("deletionTimestamp") and mirror["spec"].get("nodeName") == node:
             self.violate(f"I1: virtual pod {commit.key} ended although its host pod lives")
+        if mirror and after is None and node and mirror["spec"].get("nodeName") == node:
+            running = before["status"].get("phase") not in _FINAL and mirror["status"].get("phase") not in _FINAL
+            if running and mirror["metadata"].get("deletionGracePeriodSeconds") != 0:
+                self.violate(f"I1: virtual pod {commit.key} is gone while its host pod still ends")
         if not self._mirrors.get(uid) and not before["metadata"].get("deletionTimestamp"):
             self.violate(f"I8: virtual pod {commit.key} was deleted by the syncer although no host pod was ever there")
 
@@ -124,7 +128,7 @@ class Oracle:
         if len(live) > 1:
             self.violate(f"I1: {len(live)} host pods for virtual pod {uid}")
         if uid in self._placed and self._mirrors.get(uid) and not self.stale:
-            self.violate(f"I1: virtual pod {uid} had started, and runs a second time")
+            self.violate(f"I1: virtual pod {uid} was placed before, and runs a second time")
         self._mirrors.setdefault(uid, []).append(uid_of(host))
         virtual = next((each for each in self._plane.store.all(PODS) if uid_of(each) == uid), None)
         for kind, key in _needs(virtual or {}):
@@ -147,6 +151,9 @@ class Oracle:
             if kind in _KINDS and uid not in self.dead:
                 self.violate(f"I8: host {kind} of {_origin(before)} deleted although nobody deleted the virtual one")
             return
+        name = key_of(before).name
+        if kind in {"ConfigMap", "Secret"} and any((kind, name) in _mounts(each) for each in self._running()):
+            self.violate(f"I8: host {kind} of {_origin(before)} deleted under a host pod that runs with it")
         if kind == "Service" and virtual["spec"].get("clusterIP") == before["spec"].get("clusterIP"):
             self.violate(f"I8: host Service of {_origin(before)} deleted although its virtual one lives")
         if (
@@ -155,6 +162,12 @@ class Oracle:
             and self._in_use(kind, _origin(before))
         ):
             self.violate(f"I8: host {kind} of {_origin(before)} deleted although a pod needs it")
+
+    def _running(self) -> Iterator[Obj]:
+        for each in self._host.store.all(PODS, self._work):
+            ends = each["metadata"].get("deletionTimestamp") or each["status"].get("phase") in _FINAL
+            if marks.is_mirrored(each) and not ends:
+                yield each
 
     def _in_use(self, kind: str, key: Key) -> bool:
         live = (each for each in self._plane.store.all(PODS) if each["status"].get("phase") not in _FINAL)
@@ -291,6 +304,10 @@ def _origin(host: Obj) -> Key:
 def _needs(virtual: Obj) -> set[tuple[str, Key]]:
     found = of_pod(virtual) if virtual else frozenset()
     return {(each.kind, Key(each.namespace, each.name)) for each in found if each.kind in {"ConfigMap", "Secret"}}
+
+
+def _mounts(host: Obj) -> set[tuple[str, str]]:
+    return {(each.kind, each.name) for each in of_pod(host)}
 
 
 def _gpus(pod: Obj) -> int:

@@ -29,7 +29,8 @@ class Storm:
         self._steps: list[tuple[int, Callable[[], str]]] = [
             (8, self.pod), (5, self.delete_pod), (3, self.label), (4, self.data), (2, self.service), (2, self.delete),
             (3, self.host_deletes), (2, self.pod_ends), (1, self.node), (5, self.call_fails), (5, self.watch_fails),
-            (2, self.lag), (1, self.away), (1, self.compaction), (1, self.cut), (1, self.outside_hand), (1, self.clock), (1, self.crash),
+            (2, self.lag), (1, self.away), (1, self.compaction), (1, self.cut), (1, self.outside_hand),
+            (1, self.clock), (1, self.crash),
             (2, self.crash_soon), (1, self.calm),
         ]  # fmt: skip
 

@@ -23,7 +23,7 @@ from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import EVENTS, NAMESPACES
 from bulkhead.kube.transport import JSON, Transport, mapped
-from tests.simulation.api import Api, Call, Route, route, selected, shown
+from tests.simulation.api import Answer, Api, Call, Route, route, selected, shown
 from tests.simulation.faults import CallFault, Faults, WatchFault
 from tests.simulation.store import Commit, kind_of
 
@@ -101,7 +101,7 @@ class SimTransport(Transport):
         self._life.trace.append(f"{self._api.name} {method} {path}")
         number = len(self._life.trace)
         await self._life.point("before", number)
-        answer = self._api.answer(self._stale(call))
+        answer = self._lists(call)
         await self._life.point("after", number)
         await self._life.pause()
         await self._fails_after(fault, limit)
@@ -111,13 +111,18 @@ class SimTransport(Transport):
             raise from_response(answer.status, answer.body)
         return answer.body
 
-    def _stale(self, call: Call) -> Call:
-        """A list may be answered by a replica that is behind; the namespaces' own list proves the plane's identity and is not."""
-        behind = self._faults.stale
-        if not behind or call.method != "GET" or call.route.name is not None or call.route.r == NAMESPACES:
-            return call
-        version = max(self._api.store.compacted, self._api.store.version - behind)
-        return replace(call, params={**call.params, "resourceVersion": str(version)})
+    def _lists(self, call: Call) -> Answer:
+        """Lists may be answered by a replica that is behind, or be empty, but for the one that proves the plane's identity."""
+        if call.method != "GET" or call.route.name is not None or call.route.r == NAMESPACES:
+            return self._api.answer(call)
+        if call.route.r.plural in self._faults.empty:
+            return Answer(
+                200, msgspec.json.encode({"metadata": {"resourceVersion": str(self._api.store.version)}, "items": []})
+            )
+        if not self._faults.stale:
+            return self._api.answer(call)
+        version = max(self._api.store.compacted, self._api.store.version - self._faults.stale)
+        return self._api.answer(replace(call, params={**call.params, "resourceVersion": str(version)}))
 
     async def _fails_before(self, fault: CallFault | None, limit: float) -> None:
         if fault is CallFault.REFUSED:
@@ -236,7 +241,7 @@ class Watch:
         if idle <= 0 and self._where.r != EVENTS:
             meta = {"resourceVersion": str(max(self._cursor, self._api.store.version))}
             self._line("BOOKMARK", {"kind": self._where.r.kind, "apiVersion": self._where.r.api_version, "metadata": meta})
-        return max(0.01, min(idle if idle > 0 else BOOKMARK_SECONDS, self._until - now, 5.0))
+        return max(0.01, min(idle if idle > 0 else BOOKMARK_SECONDS, self._until - now))
 
     def _event(self, commit: Commit) -> tuple[str, Obj] | None:
         if commit.kind != kind_of(self._where.r) or (self._where.namespace and commit.key.namespace != self._where.namespace):

@@ -59,6 +59,7 @@ class World:
         self.lives = 0
         self.crashed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._acted: object = None
         self._prepare()
 
     @classmethod
@@ -132,6 +133,8 @@ class World:
     def relist(self) -> None:
         """Make both API servers forget their history and their watches: whoever was told nonsense has to list."""
         for api in (self.host, self.plane):
+            # Past the version that even the freshest watch has seen.
+            api.store.version += 1
             api.store.compact()
             self.cut(api)
 
@@ -140,12 +143,29 @@ class World:
         for each in list(api.breaks):
             each()
 
+    def lose(self) -> None:
+        """The plane loses all of its data: a new cluster, that knows nothing, answers under the old address."""
+        other = Api("other", self.clock.monotonic)
+        for name in ("kube-system", "default", SPACE):
+            other.do("POST", NAMESPACES, {"metadata": {"name": name}})
+        self.plane.store.restore(other.store.snapshot())
+        self.cut(self.plane)
+
+    def restore(self, backup: Any) -> None:
+        """The plane is as it was when the backup was made, and counts on from there."""
+        self.plane.store.restore(backup)
+        self.cut(self.plane)
+
     # -- time
 
     def act(self) -> None:
         """One round of everybody but the syncer and the tenant."""
-        self.in_plane.step()
-        self.on_host.step()
+        seen = (self.host.store.version, self.plane.store.version, frozenset(self.on_host.frozen))
+        if seen != self._acted:
+            self.in_plane.step()
+            self.on_host.step()
+            # What they did themselves is looked at once more.
+            self._acted = seen
 
     async def wait(self, seconds: float, *, act: bool = True) -> None:
         """Let time pass."""
@@ -160,10 +180,11 @@ class World:
         end = self.clock.monotonic() + seconds
         while True:
             self.act()
+            before = (self.host.store.version, self.plane.store.version)
             await asyncio.sleep(_STEP)
             self.oracle.raise_violations()
             differences = self.oracle.differences()
-            if not differences:
+            if not differences and before == (self.host.store.version, self.plane.store.version):
                 return
             if self.clock.monotonic() >= end:
                 raise AssertionError(f"not converged within {seconds:g} s of quiet: " + "; ".join(differences[:10]))
@@ -186,8 +207,9 @@ class World:
 class Tenant:
     """What a tenant does in its plane."""
 
-    def __init__(self, plane: Api) -> None:
+    def __init__(self, plane: Api, space: str = SPACE) -> None:
         self.plane = plane
+        self.space = space
 
     def pod(self, name: str, *, gpus: int = 0, refers: bool = False, token: bool = False, labels: Obj | None = None) -> Obj:
         """Create a pod; `refers`: to ConfigMap `config` and Secret `secret`."""
@@ -202,7 +224,7 @@ class Tenant:
             sources = [{"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}}]
             volumes.append({"name": "token", "projected": {"sources": sources}})
         spec = {"containers": [container], "volumes": volumes, "serviceAccountName": "default"}
-        meta = {"name": name, "namespace": SPACE, "labels": labels or {"app": name}}
+        meta = {"name": name, "namespace": self.space, "labels": labels or {"app": name}}
         return self.plane.do("POST", PODS, {"metadata": meta, "spec": spec}, user="tenant")
 
     def config(self, value: str, name: str = "config") -> Obj:
@@ -217,8 +239,8 @@ class Tenant:
         return self._apply(SERVICES, name, {"spec": {"selector": {"app": "web"}, "ports": [{"name": "http", "port": port}]}})
 
     def _apply(self, r: Any, name: str, content: Obj) -> Obj:
-        body = {"metadata": {"name": name, "namespace": SPACE}} | content
-        held = self.plane.store.get(r, Key(SPACE, name))
+        body = {"metadata": {"name": name, "namespace": self.space}} | content
+        held = self.plane.store.get(r, Key(self.space, name))
         if held is None:
             return self.plane.do("POST", r, body, user="tenant")
         return self.plane.do("PATCH", r, body, user="tenant", content_type="application/merge-patch+json")
@@ -227,13 +249,13 @@ class Tenant:
         """Delete; False when there was nothing."""
         try:
             options = {} if grace is None else {"gracePeriodSeconds": grace}
-            self.plane.do("DELETE", r, options, namespace=SPACE, name=name, user="tenant")
+            self.plane.do("DELETE", r, options, namespace=self.space, name=name, user="tenant")
         except Refused:
             return False
         return True
 
     def label(self, name: str, value: str) -> None:
         """Change a label of a pod."""
-        body = {"metadata": {"name": name, "namespace": SPACE, "labels": {"step": value}}}
+        body = {"metadata": {"name": name, "namespace": self.space, "labels": {"step": value}}}
         with contextlib.suppress(Refused):
             self.plane.do("PATCH", PODS, body, user="tenant", content_type="application/merge-patch+json")

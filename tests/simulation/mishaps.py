@@ -1,0 +1,295 @@
+"""Short stories about one thing that goes wrong, by name. Those that say "Found" showed a fault of the syncer once."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final
+
+from bulkhead.api import names
+from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS
+from tests.simulation import virtualtime
+from tests.simulation.faults import CallFault
+from tests.simulation.world import SPACE, WORK, Tenant, World
+
+Story = Callable[[World], Awaitable[None]]
+
+
+async def copy_of_a_lingering_pod(world: World) -> None:
+    """Found: the last pod that needed a copy was still ending on the host, and the copy stayed for ever."""
+    await _full(world, pods=("web",))
+    world.on_host.frozen = {"node-a"}
+    world.tenant.delete(PODS, "web", grace=0)
+    await world.wait(5)
+    world.on_host.frozen = set()
+    await world.settle(10)
+    assert not world.host.store.all(CONFIG_MAPS, WORK)
+
+
+async def copy_needed_again(world: World, lag: float) -> None:
+    """Found: a copy that was just taken away looked as if it were there, and the next pod was made without it."""
+    await _full(world, pods=("web",))
+    world.host_faults.lag |= {"secrets": lag, "configmaps": lag}
+    world.tenant.delete(PODS, "web", grace=0)
+    for _ in range(200):
+        await world.wait(0.05)
+        if not world.host.store.all(SECRETS, WORK):
+            break
+    world.tenant.pod("next", refers=True)
+    await world.settle()
+
+
+async def waiting_for_room(world: World) -> None:
+    """Found: a pod that waited for quota was given a token at each try."""
+    world.tenant.pod("big", gpus=3)
+    await world.settle()
+    world.tenant.pod("late", gpus=3, token=True)
+    await world.wait(100)
+    assert not [call for call in world.trace if call.endswith("/token")]
+    world.tenant.delete(PODS, "big", grace=0)
+    await world.check()
+
+
+async def token_taken_away(world: World) -> None:
+    """Found: a token Secret that an outside hand deleted was remembered as written."""
+    world.tenant.pod("web", token=True)
+    await world.settle()
+    name = world.host.store.all(SECRETS, WORK)[0]["metadata"]["name"]
+    world.host.do("DELETE", SECRETS, {}, namespace=WORK, name=name, user="somebody")
+    await world.settle()
+
+
+async def wrong_clock(world: World, skew: float) -> None:
+    """Found: a token that was given while the clock was ahead was not renewed before it expired."""
+    world.tenant.pod("before", token=True)
+    await world.settle()
+    world.clock.skew = skew
+    world.tenant.pod("meanwhile", token=True)
+    await world.wait(120)
+    world.clock.skew = 0.0
+    for _ in range(20):
+        await world.wait(250)
+        assert not world.oracle.differences()
+
+
+async def late_copy_of_the_plane(world: World, lag: float) -> None:
+    """Found: a pod that was placed and evicted before the plane's events came ran a second time."""
+    world.tenant.pod("web")
+    await world.wait(0.2, act=False)
+    world.plane_faults.lag["pods"] = lag
+    await world.wait(2)
+    assert (world.plane.get(PODS, "web", SPACE) or {})["spec"].get("nodeName")
+    for pod in world.on_host.pods():
+        world.on_host.delete(pod)
+    await world.wait(2 * lag)
+    world.quiet()
+    await world.settle()
+    assert not world.plane.store.all(PODS)
+
+
+async def squatters(world: World) -> None:
+    """Objects that nobody of ours made lie under the names that ours would have: they stay as they are."""
+    uid = world.settings.tenant_uid
+    for r, kind, name, body in (
+        (PODS, "Pod", "web", {"spec": {"containers": [{"name": "x", "image": "y:1"}]}}),
+        (CONFIG_MAPS, "ConfigMap", "config", {"data": {"whose": "not yours"}}),
+    ):
+        meta = {"name": names.host_name(uid, kind, SPACE, name), "namespace": WORK}
+        world.host.do("POST", r, {"metadata": meta} | body, user="somebody")
+    world.tenant.config("1")
+    world.tenant.pod("web", refers=True)
+    await world.wait(5)
+    world.tenant.delete(PODS, "web", grace=0)
+    world.tenant.delete(CONFIG_MAPS, "config")
+    await world.wait(5)
+    await world.restart()
+    await world.wait(5)
+    world.oracle.raise_violations()
+    assert len(world.host.store.all(CONFIG_MAPS, WORK)) == 1
+    assert [pod for pod in world.on_host.pods() if not pod["metadata"].get("labels")]
+
+
+async def two_spaces(world: World) -> None:
+    """Objects of one name in two namespaces are two."""
+    world.plane.do("POST", NAMESPACES, {"metadata": {"name": "other"}})
+    world.plane.do("POST", SERVICE_ACCOUNTS, {"metadata": {"name": "default", "namespace": "other"}})
+    other = Tenant(world.plane, "other")
+    for tenant in (world.tenant, other):
+        tenant.config(tenant.space)
+        tenant.secret(tenant.space)
+        tenant.pod("web", refers=True, token=True)
+    await world.check()
+    world.plane.do("DELETE", NAMESPACES, {}, name="other")
+    await world.check()
+    assert len(world.on_host.pods()) == 1
+
+
+async def empty_lists(world: World, *, restart: bool) -> None:
+    """A plane that answers every list with nothing, and is the same plane otherwise, deletes nothing."""
+    await _full(world)
+    world.plane_faults.empty = frozenset({"pods", "services", "configmaps", "secrets"})
+    if restart:
+        await world.restart()
+    else:
+        world.relist()
+    await world.wait(200)
+    world.oracle.raise_violations()
+    assert len(world.on_host.pods()) == 2
+    world.quiet()
+    world.relist()
+    await world.check(150)
+
+
+async def lost_plane(world: World, *, restart: bool) -> None:
+    """A plane that lost its data is another plane: nothing is deleted on the host, and what is new runs."""
+    await _full(world)
+    world.lose()
+    if restart:
+        await world.restart()
+    await world.wait(200)
+    world.oracle.raise_violations()
+    assert world.session is not None
+    assert world.session.identity.quarantine
+    assert len(world.on_host.pods()) == 2
+
+
+async def restored_plane(world: World, *, restart: bool) -> None:
+    """A plane that was restored from before the pods is quarantined: they live on."""
+    backup = world.plane.store.snapshot()
+    await _full(world)
+    # A plane that has counted past the record again cannot be told from one that was never restored.
+    for step in range(100):
+        world.tenant.label("web", f"step-{step}")
+    await world.wait(10)
+    world.restore(backup)
+    if restart:
+        await world.restart()
+    await world.wait(300)
+    world.oracle.raise_violations()
+    assert world.session is not None
+    assert world.session.identity.quarantine
+    assert len(world.on_host.pods()) == 2
+
+
+async def replaced_while_away(world: World) -> None:
+    """The syncer was away while every pod was deleted by force and made anew, without what it needed before."""
+    await _full(world)
+    await world.stop()
+    for name in ("web", "db"):
+        world.tenant.delete(PODS, name, grace=0)
+    await world.wait(2)
+    world.tenant.pod("web")
+    world.on_host.frozen = {"node-a"}
+    await world.start()
+    await world.wait(5)
+    world.on_host.frozen = set()
+    await world.check()
+
+
+async def deleted_while_away(world: World) -> None:
+    """The syncer was away while all was deleted: what ran with a copy goes before the copy does."""
+    await _full(world)
+    await world.stop()
+    for name in ("web", "db"):
+        world.tenant.delete(PODS, name, grace=0)
+    await world.start()
+    await world.check()
+
+
+async def late_copy_of_the_host(world: World) -> None:
+    """A pod is replaced while the copy of the host is ten seconds old."""
+    await _full(world)
+    world.host_faults.lag["pods"] = 10.0
+    for _ in range(4):
+        world.tenant.delete(PODS, "web", grace=0)
+        await world.wait(1)
+        world.tenant.pod("web", refers=True)
+        await world.wait(9)
+    world.quiet()
+    await world.check()
+
+
+async def lost_answers(world: World, side: str) -> None:
+    """Every third write of one side happens, and its answer is lost."""
+    faults = world.host_faults if side == "host" else world.plane_faults
+    for at in range(0, 60, 3):
+        faults.arm(CallFault.LOST, at, writes=True)
+    await _full(world)
+    world.tenant.delete(PODS, "web")
+    world.tenant.pod("more", token=True, refers=True)
+    await world.check(90)
+    assert faults.happened["call lost"] > 3
+
+
+async def throttled(world: World) -> None:
+    """For a while half of all calls are answered by 429."""
+    for faults in (world.host_faults, world.plane_faults):
+        faults.calls, faults.call_rate = (CallFault.THROTTLED,), 0.5
+    world.tenant.config("1")
+    world.tenant.pod("web", refers=True)
+    await world.wait(60)
+    world.quiet()
+    await world.check(60)
+
+
+async def away_for_minutes(world: World, side: str) -> None:
+    """One side does not answer for five minutes, while the other goes on."""
+    await _full(world)
+    faults, api = (world.host_faults, world.host) if side == "host" else (world.plane_faults, world.plane)
+    faults.away = True
+    world.cut(api)
+    await world.wait(60)
+    world.tenant.delete(PODS, "db")
+    world.tenant.pod("more", refers=True)
+    world.on_host.delete(world.on_host.pods()[0])
+    await world.wait(240)
+    world.quiet()
+    await world.check(60)
+
+
+async def _full(world: World, *, pods: tuple[str, ...] = ("web", "db")) -> None:
+    """Pods with all that they need, running."""
+    world.tenant.config("1")
+    world.tenant.secret("1")
+    world.tenant.service(80)
+    for name in pods:
+        world.tenant.pod(name, refers=True, token=name == "web")
+    await world.settle(60)
+
+
+STORIES: Final[Mapping[str, Story]] = {
+    "a copy goes although its last pod lingers on the host": copy_of_a_lingering_pod,
+    "a copy just taken away is there before the next pod": partial(copy_needed_again, lag=0.0),
+    "the same when the host tells late": partial(copy_needed_again, lag=5.0),
+    "a pod that waits for room is given no token": waiting_for_room,
+    "a token that somebody took away is made anew": token_taken_away,
+    "no token expires because the clock was ahead": partial(wrong_clock, skew=3600.0),
+    "no token expires because the clock was behind": partial(wrong_clock, skew=-7200.0),
+    "a placed pod does not run again when the plane tells late": partial(late_copy_of_the_plane, lag=3.0),
+    "nor when it tells very late": partial(late_copy_of_the_plane, lag=20.0),
+    "nothing of others is adopted": squatters,
+    "one name in two namespaces is two objects": two_spaces,
+    "empty lists delete nothing": partial(empty_lists, restart=False),
+    "empty lists delete nothing after a restart": partial(empty_lists, restart=True),
+    "a plane without its data deletes nothing": partial(lost_plane, restart=False),
+    "a plane without its data deletes nothing after a restart": partial(lost_plane, restart=True),
+    "a restored plane deletes nothing": partial(restored_plane, restart=False),
+    "a restored plane deletes nothing after a restart": partial(restored_plane, restart=True),
+    "pods replaced while the syncer was away": replaced_while_away,
+    "pods deleted while the syncer was away": deleted_while_away,
+    "pods replaced while the host tells late": late_copy_of_the_host,
+    "answers of the host lost": partial(lost_answers, side="host"),
+    "answers of the plane lost": partial(lost_answers, side="plane"),
+    "half of all calls throttled": throttled,
+    "the host away for five minutes": partial(away_for_minutes, side="host"),
+    "the plane away for five minutes": partial(away_for_minutes, side="plane"),
+}
+
+
+def play(name: str, seed: int = 7) -> None:
+    """One story in a world of its own."""
+
+    async def whole() -> None:
+        async with World.open(seed) as world:
+            await STORIES[name](world)
+            world.oracle.raise_violations()
+
+    virtualtime.run(whole)

@@ -1,0 +1,37 @@
+"""Each of the short stories, and a handful of storms."""
+
+import os
+
+import pytest
+
+from tests.simulation import mishaps, storms, virtualtime
+
+
+@pytest.mark.parametrize("name", mishaps.STORIES)
+def test_story(name: str) -> None:
+    mishaps.play(name)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5, 6])
+def test_storm(seed: int) -> None:
+    virtualtime.run(lambda: storms.rage(seed))
+
+
+@pytest.mark.simulation
+@pytest.mark.timeout(1800)
+def test_many_storms() -> None:
+    """Seeds from SIMULATION_SEED on, SIMULATION_STORMS of them."""
+    first, count = int(os.environ.get("SIMULATION_SEED", "1000")), int(os.environ.get("SIMULATION_STORMS", "150"))
+    failed: list[str] = []
+    for seed in range(first, first + count):
+        try:
+            virtualtime.run(lambda seed=seed: storms.rage(seed))
+        except AssertionError as error:
+            failed.append(f"storm {seed}: {error}")
+    assert not failed, "\n".join(failed)
+
+
+def test_a_storm_has_all_kinds_of_faults() -> None:
+    happened = [virtualtime.run(lambda seed=seed: storms.rage(seed)).world for seed in (1, 2)]
+    kinds = {kind for world in happened for faults in (world.host_faults, world.plane_faults) for kind in faults.happened}
+    assert {"call lost", "call 429", "watch cut", "watch double"} & kinds
