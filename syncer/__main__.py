@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gc
 import logging
 import sys
 from asyncio import sslproto
@@ -18,6 +19,7 @@ _log = logging.getLogger("syncer")
 
 # asyncio zeroes a read buffer of 256 KiB for each TLS connection; a record holds 16 KiB, and there are some twenty connections.
 _TLS_BUFFER = 32 * 1024
+_COLLECT_AFTER = (5_000, 20, 20)
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -47,6 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     places = Places(options.pki, options.listen, options.listen, options.probe_port)
     _log.info("starting", extra={"detail": {"work_namespace": settings.work_namespace}})
     sslproto.SSLProtocol.max_size = _TLS_BUFFER
+    # What was imported stays for ever, and objects in the caches are bytes: collecting often finds nothing and costs CPU time.
+    gc.freeze()
+    gc.set_threshold(*_COLLECT_AFTER)
     asyncio.run(run_until_signal(settings, plane, host, places))
     return 0
 

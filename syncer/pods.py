@@ -32,6 +32,7 @@ from syncer.references import ReferenceIndex, mirrored_references
 from syncer.tokens import Minted, Tokens
 from syncer.translate import Untranslatable, diff, pod
 from syncer.translate import status as statuses
+from syncer.translate.metadata import SET_BY_BINDING
 from syncer.translate.registry import KINDS
 from syncer.up import VirtualWriter
 
@@ -305,10 +306,9 @@ class Pods:
         above, below = virtual["metadata"], host["metadata"]
         if not above.get("generation") or not below.get("generation"):
             return None
-        fields = ("generation", "labels", "annotations", "ownerReferences")
         view, namespace = self._caches.view(), above.get("namespace", "")
         around = [view.namespace_labels.get(namespace), view.network_policies.get(namespace)]
-        return hash(msgspec.json.encode([[each.get(field) for field in fields] for each in (above, below)] + [around]))
+        return hash(msgspec.json.encode([_patchable(above), _patchable(below), around]))
 
     async def _patch(self, virtual: Obj, host: Obj, change: diff.Patch) -> None:
         try:
@@ -335,6 +335,12 @@ class Pods:
     async def _release(self, items: frozenset[Item]) -> None:
         for item in items:
             self._mirrors.queue(item)
+
+
+def _patchable(meta: Obj) -> list[Any]:
+    """What of an object's metadata a patch may come from or go to; the labels that both bindings set are no part of it."""
+    labels = {key: value for key, value in (meta.get("labels") or {}).items() if key not in SET_BY_BINDING}
+    return [meta.get("generation"), labels, meta.get("annotations"), meta.get("ownerReferences")]
 
 
 def _virtual_uid(host: Obj) -> str:

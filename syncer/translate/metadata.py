@@ -40,7 +40,7 @@ _PASSING_PREFIXES: Final = frozenset(
 # Keys of passing form that the host, its operators or this platform give a meaning of their own.
 _RESERVED_KEYS: Final = frozenset({marks.MANAGED_BY, "aadpodidbinding", "istio-injection", "release", "control-plane"})
 # API servers copy these from the node when a pod is bound, here as on the host: not carried down, and selected as they are.
-_SET_BY_BINDING: Final = frozenset({"topology.kubernetes.io/zone", "topology.kubernetes.io/region"})
+SET_BY_BINDING: Final = frozenset({"topology.kubernetes.io/zone", "topology.kubernetes.io/region"})
 PASSING_ANNOTATIONS: Final = frozenset(
     {
         "kubectl.kubernetes.io/default-container",
@@ -108,7 +108,7 @@ def host_metadata(
     meta = schema.mapping(virtual.get("metadata"), "metadata")
     own_labels = tenant_labels(meta) | dict(labels or {})
     if who.kind == "Pod":
-        own_labels = {key: value for key, value in own_labels.items() if key not in _SET_BY_BINDING}
+        own_labels = {key: value for key, value in own_labels.items() if key not in SET_BY_BINDING}
     own_annotations = _passing_annotations(meta) | dict(annotations or {})
     all_labels = own_labels | markers(who, view)
     all_annotations = own_annotations | _origin(who, view)
@@ -154,7 +154,7 @@ def host_label_key(key: str, path: str) -> str:
     prefix, slash, name = key.rpartition("/")
     if not _LABEL_NAME.fullmatch(name) or (slash and (len(prefix) > 253 or not _SUBDOMAIN.fullmatch(prefix))):
         raise Untranslatable(Reason.MALFORMED, f"{key[:64]!r} is not a label key", path)
-    if key in _SET_BY_BINDING or (key not in _RESERVED_KEYS and (not slash or prefix in _PASSING_PREFIXES)):
+    if key in SET_BY_BINDING or (key not in _RESERVED_KEYS and (not slash or prefix in _PASSING_PREFIXES)):
         return key
     return REMAPPED_PREFIX + digest(key)
 
