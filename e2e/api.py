@@ -47,6 +47,7 @@ KINDS: Final[Mapping[str, tuple[str, str, bool]]] = {
     "Job": ("/apis/batch/v1", "jobs", True),
     "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies", True),
     "ServiceCIDR": ("/apis/networking.k8s.io/v1", "servicecidrs", False),
+    "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets", True),
     "Role": ("/apis/rbac.authorization.k8s.io/v1", "roles", True),
     "RoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "rolebindings", True),
     "ClusterRole": ("/apis/rbac.authorization.k8s.io/v1", "clusterroles", False),

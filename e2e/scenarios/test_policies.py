@@ -1,0 +1,83 @@
+"""Policies of tenants where they count, on the host: NetworkPolicies keep pods apart, budgets hold up evictions."""
+
+from functools import partial
+
+import pytest
+
+from e2e import workloads
+from e2e.api import Api, ApiError, Obj
+from e2e.commands import kubectl
+from e2e.poll import holds, until
+from e2e.tenants import Tenant
+
+PORT = 8080
+
+
+def reaches(tenant: Tenant, space: str, pod: str, address: str, *, wanted: bool) -> None:
+    wget = ("exec", pod, "--", "timeout", "2", "wget", "-q", "-O", "-", f"http://{address}:{PORT}")
+    done = kubectl(tenant.kubeconfig, "-n", space, *wget, check=False)
+    workloads.expect(("served" in done.out) is wanted, f"{pod} -> {address}: {done.text}")
+
+
+def network_policy(space: str, allowed: str) -> Obj:
+    rule = {"from": [{"podSelector": {"matchLabels": {"app": allowed}}}], "ports": [{"port": PORT}]}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "db", "namespace": space},
+        "spec": {"podSelector": {"matchLabels": {"app": "db"}}, "policyTypes": ["Ingress"], "ingress": [rule]},
+    }
+
+
+def test_item_82_a_policy_lets_in_whom_it_names_and_nobody_else(alice: Tenant, space: str) -> None:
+    alice.api.create(workloads.pod("db", workloads.pod_spec(workloads.web_server("served"), ports=[PORT]), namespace=space))
+    for name in ("friend", "other"):
+        alice.api.create(workloads.pod(name, namespace=space))
+    for name in ("friend", "other"):
+        workloads.wait_running(alice.api, name, namespace=space)
+    address = str(workloads.wait_running(alice.api, "db", namespace=space)["status"]["podIP"])
+    friend, other = (partial(reaches, alice, space, name, address) for name in ("friend", "other"))
+    until("both to reach the server at first", lambda: (friend(wanted=True), other(wanted=True)), seconds=30)
+    alice.api.create(network_policy(space, "friend"))
+    until("the other to be kept away", lambda: other(wanted=False), seconds=20)
+    until("the friend to be let in", lambda: friend(wanted=True), seconds=20)
+    holds("the other to stay away", lambda: other(wanted=False), seconds=2)
+    alice.api.delete("NetworkPolicy", "db", space)
+    until("both to reach the server again", lambda: (friend(wanted=True), other(wanted=True)), seconds=20)
+
+
+def evict(host: Api, name: str, namespace: str) -> None:
+    """What `kubectl drain` asks for."""
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
+    host.request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", body=body)
+
+
+def test_item_84_a_budget_of_the_tenant_holds_up_the_hosts_evictions(alice: Tenant, host: Api, space: str) -> None:
+    alice.api.create(workloads.deployment("web", 2, workloads.pod_spec(), namespace=space))
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": space},
+        "spec": {"minAvailable": "100%", "selector": {"matchLabels": {"app": "web"}}},
+    }
+    alice.api.create(budget)
+    workloads.wait_available(alice.api, "web", 2, namespace=space)
+
+    def counted() -> str:
+        pods = [pod for pod in host.list("Pod", alice.work, labels="app=web") if workloads.pod_ready(pod)]
+        budgets = host.list("PodDisruptionBudget", alice.work)
+        healthy = [item.get("status", {}).get("currentHealthy") for item in budgets]
+        workloads.expect(healthy == [2] and budgets[0]["spec"]["minAvailable"] == 2, f"{len(pods)} pods, {healthy}")
+        return str(pods[0]["metadata"]["name"])
+
+    name = until("the host's budget to count", counted, seconds=40)
+    with pytest.raises(ApiError) as refused:
+        evict(host, name, alice.work)
+    assert refused.value.status == 429
+    alice.api.delete("PodDisruptionBudget", "web", space)
+
+    def evicted() -> None:
+        workloads.expect(not host.list("PodDisruptionBudget", alice.work), "budget still there")
+        evict(host, name, alice.work)
+
+    until("the eviction without a budget", evicted, seconds=20)
