@@ -18,12 +18,12 @@ from controller.slurm.spec import Obj, SlurmSpec, TopologySpec
 FLAT: Final = "flat"
 MOST_UNITS: Final = 512
 _LONGEST: Final = 60
-_UNIT_LABELS: Final = ((labels.NVLINK_DOMAIN, "nvl"), (labels.GPU_CLIQUE, "nvl"), (labels.RACK, "rack"))
+_UNIT_LABELS: Final = ((labels.NVLINK_DOMAIN, "nvlink"), (labels.GPU_CLIQUE, "nvlink"), (labels.RACK, "rack"))
 _FEATURE_LABELS: Final = (
     (labels.GPU_PRODUCT, "gpu"),
     (labels.ZONE, "zone"),
     (labels.RACK, "rack"),
-    (labels.NVLINK_DOMAIN, "nvl"),
+    (labels.NVLINK_DOMAIN, "nvlink"),
 )
 
 
@@ -49,10 +49,11 @@ def place(topology: TopologySpec, node: Obj | None) -> str:
     return f"{TOPOLOGY}:{unit if unit in topology.units else UNPLACED}"
 
 
-def features_of(node: Obj) -> tuple[str, ...]:
-    """What a node's labels add to its workers' features: the GPU's product, zone, rack, NVLink domain."""
+def features_of(node: Obj, *, gpus: bool = True) -> tuple[str, ...]:
+    """What a node's labels add to its workers' features: the product of the GPUs they have, zone, rack, NVLink domain."""
     own = _labels(node)
-    return tuple(named for label, prefix in _FEATURE_LABELS if (named := _name(prefix, own.get(label))))
+    read = [each for each in _FEATURE_LABELS if gpus or each[0] != labels.GPU_PRODUCT]
+    return tuple(named for label, prefix in read if (named := _name(prefix, own.get(label))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def sites(spec: SlurmSpec, view: SlurmView, workers: Iterable[Worker], nodes: It
             continue
         # A label must not let a worker into another node set's partition.
         others = {each.name for each in spec.node_sets} - {node_set.name}
-        named = [each for each in features_of(host) if each not in others]
+        named = [each for each in features_of(host, gpus=node_set.gpus > 0) if each not in others]
         site = Site(worker.name, place(spec.topology, host), tuple(dict.fromkeys((*node_set.all_features, *named))))
         if (site.topology and site.topology != record.topology) or frozenset(site.features) != record.features:
             found.append(site)
@@ -84,7 +85,9 @@ def sites(spec: SlurmSpec, view: SlurmView, workers: Iterable[Worker], nodes: It
 def _name(prefix: str, value: Any) -> str | None:
     """A label's value as a name of Slurm's; two values that differ only in odd signs become one, which costs locality only."""
     text = re.sub(r"[^a-z0-9-]+", "-", str(value or "").lower()).strip("-")
-    return f"{prefix}-{text}"[:_LONGEST] if text else None
+    if not text:
+        return None
+    return (text if text.startswith(f"{prefix}-") else f"{prefix}-{text}")[:_LONGEST]
 
 
 def _labels(node: Obj) -> Mapping[str, Any]:

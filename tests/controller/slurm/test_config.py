@@ -255,8 +255,8 @@ def test_one_partition_is_the_default() -> None:
 def test_gres_follow_the_node_sets() -> None:
     assert config.gres_conf(slurm_spec(CASES["everything"])).splitlines() == [
         "AutoDetect=off",
-        "NodeName=h100-[0-3] Name=gpu Type=h100 File=/run/slurm-gpus/nvidia[0-3]",
-        "NodeName=spare-[0-0] Name=gpu File=/run/slurm-gpus/nvidia[0-0]",
+        "NodeName=h100-[0-1023] Name=gpu Type=h100 File=/run/slurm-gpus/nvidia[0-3]",
+        "NodeName=spare-[0-1023] Name=gpu File=/run/slurm-gpus/nvidia[0-0]",
     ]
     assert config.gres_conf(slurm_spec()).splitlines() == ["AutoDetect=off"]
 

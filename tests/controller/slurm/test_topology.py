@@ -23,9 +23,11 @@ def node(**labels: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("labels", "unit"),
     [
-        ({NVL: "domain-1", RACK: "r1"}, "nvl-domain-1"),
-        ({CLIQUE: "AB12.3", RACK: "r1"}, "nvl-ab12-3"),
+        ({NVL: "domain-1", RACK: "r1"}, "nvlink-domain-1"),
+        ({CLIQUE: "AB12.3", RACK: "r1"}, "nvlink-ab12-3"),
+        ({NVL: "nvlink-0"}, "nvlink-0"),
         ({RACK: "r1"}, "rack-r1"),
+        ({RACK: "rack-7"}, "rack-7"),
         ({RACK: ""}, None),
         ({}, None),
     ],
@@ -50,6 +52,7 @@ def test_a_worker_is_placed_when_its_node_is_known() -> None:
 
 def test_features_of_a_node() -> None:
     own = {"nvidia.com/gpu.product": "NVIDIA-H100 80GB", "topology.kubernetes.io/zone": "a", RACK: "r1"}
+    assert features_of(node(**own), gpus=False) == ("zone-a", "rack-r1")
     assert features_of(node(**own)) == ("gpu-nvidia-h100-80gb", "zone-a", "rack-r1")
 
 
@@ -80,7 +83,7 @@ RIGHT = ("gpu", "nvlink", "gpu-h100", "rack-r1")
     ],
 )
 def test_who_has_to_be_told_where_it_stands(records: list[SlurmNode], told: list[str]) -> None:
-    node_set = NodeSetSpec("gpu", 1, 1, 1, 1, 1024, features=("nvlink",))
+    node_set = NodeSetSpec("gpu", 1, 1, 1, 1, 1024, gpus=1, features=("nvlink",))
     spec = slurm_spec(node_sets=(node_set, NodeSetSpec("rack-r9", 1, 1, 1, 1, 1024)), topology=topology_of("tree", [HOST]))
     view = SlurmView(nodes=tuple(records), jobs=(), pending=0, running=0)
     workers = [Worker("gpu-0", "gpu", 0, host_node="host-1"), Worker("gpu-1", "gpu", 1)]
@@ -93,6 +96,6 @@ def test_who_has_to_be_told_where_it_stands(records: list[SlurmNode], told: list
 def test_a_label_lets_no_worker_into_another_node_sets_partition() -> None:
     sets = (NodeSetSpec("gpu", 1, 1, 1, 1, 1024), NodeSetSpec("rack-r1", 1, 1, 1, 1, 1024))
     spec = slurm_spec(node_sets=sets, topology=TopologySpec("flat"))
-    view = SlurmView(nodes=(record("gpu-0"),), jobs=(), pending=0, running=0)
+    view = SlurmView(nodes=(record("gpu-0", features=()),), jobs=(), pending=0, running=0)
     (site,) = sites(spec, view, [Worker("gpu-0", "gpu", 0, host_node="host-1")], [HOST])
-    assert site == Site("gpu-0", "", ("gpu", "gpu-h100"))
+    assert site == Site("gpu-0", "", ("gpu",))
