@@ -9,12 +9,14 @@ from e2e import tenants, workloads
 from e2e.api import Api, Obj
 from e2e.commands import kubectl
 from e2e.poll import holds, until
+from e2e.scenarios_slurm.conftest import KEEP
 from e2e.slurm import clusters, jobs
 from e2e.slurm.clusters import Cluster, node_set
 from e2e.tenants import GPU
 
 LIMIT = 2  # GPUs
-GRACE = 300.0  # seconds that a running job keeps a worker that has to go
+GRACE = 20  # seconds that a running job keeps a worker that has to go
+IDLE = 15  # seconds after which a worker without a job is given back
 
 
 @pytest.fixture(scope="module")
@@ -25,13 +27,15 @@ def elastic_name() -> str:
 @pytest.fixture(scope="module")
 def elastic(host: Api, elastic_name: str) -> Iterator[Cluster]:
     """A tenant whose GPU workers come and go with its jobs."""
-    tenants.remove(host, elastic_name)
+    if not KEEP:
+        tenants.remove(host, elastic_name)
     yield clusters.create(host, elastic_name, shape(minimum=0, maximum=3), gpus=LIMIT)
-    host.delete("Tenant", elastic_name)
+    if not KEEP:
+        host.delete("Tenant", elastic_name)
 
 
 def shape(*, minimum: int, maximum: int, more: tuple[Obj, ...] = ()) -> Obj:
-    return clusters.slurm(elastic_set(minimum, maximum), *more)
+    return clusters.slurm(elastic_set(minimum, maximum), *more, lease={"graceSeconds": GRACE, "idleSeconds": IDLE})
 
 
 def elastic_set(minimum: int, maximum: int) -> Obj:
