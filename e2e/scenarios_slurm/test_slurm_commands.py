@@ -132,11 +132,15 @@ def test_srun_pty_gives_a_terminal_on_the_node(red: Cluster) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("srun", "--mpi=pmi2", "-N", "2", "-n", "2", "mpi-ring"), ("salloc", "-N", "2", "-n", "2", "mpirun", "mpi-ring")],
-    ids=["mpich by srun", "open mpi by pmix"],
+    [
+        ("srun", "--mpi=pmix", "-N", "2", "-n", "2"),
+        ("srun", "--mpi=pmi2", "-N", "2", "-n", "2"),
+        ("salloc", "-N", "2", "mpirun"),
+    ],
+    ids=["pmix", "pmi2", "mpirun"],
 )
 def test_mpi_over_two_nodes(quiet: Cluster, words: tuple[str, ...]) -> None:
-    done = quiet.run(*words, seconds=150)
+    done = quiet.run(*words, "mpi-ring", seconds=150)
     for rank, node in enumerate(("cpu-0", "cpu-1")):
         assert f"rank {rank} of 2 on {node}: ok" in done.err, done.text
     facts = json.loads(next(line for line in done.out.splitlines() if line.startswith("{")))
