@@ -62,7 +62,7 @@ class PlainSlurm:
         """A command in the cluster's root, as the user or as root; it starts in the home that the nodes share."""
         identity = [f"--reuid={UID}", f"--regid={UID}", "--clear-groups"] if user else []
         home = f"/home/{USER}" if user else "/root"
-        inside = ["env", "-i", f"HOME={home}", f"USER={USER if user else 'root'}", _PATH, "LANG=C.UTF-8", *words]
+        inside = ["env", "-i", f"HOME={home}", f"USER={USER if user else 'root'}", _PATH, *_NETWORK, *words]
         return commands.run(
             [*_chroot(self.root), "setpriv", *identity, "sh", "-c", 'cd "$0" && exec "$@"', home, *inside],
             seconds=seconds, check=check, given=given,
@@ -70,6 +70,8 @@ class PlainSlurm:
 
 
 _PATH = "PATH=/usr/local/bin:/usr/bin:/usr/sbin"
+# A pod has one interface; here MPI would try every interface of the machine, those of all pods included.
+_NETWORK = ("LANG=C.UTF-8", "UCX_NET_DEVICES=lo", "HYDRA_IFACE=lo")
 
 
 def plain_config(tenant_conf: str, host: str, nodes: Sequence[str], node: PlainNode) -> str:
@@ -164,6 +166,8 @@ def _furnish(root: Path, conf: str, names: Sequence[str]) -> None:
     for folder in (config, users, keys, root / "run/slurm/conf", root / "root", root / "tmp"):
         folder.mkdir(parents=True, exist_ok=True)
     (root / "tmp").chmod(0o1777)
+    # Launchers of MPI tell each other the machine's name; the nodes' names are all the same place.
+    (root / "etc/hosts").write_text(f"127.0.0.1 localhost {socket.gethostname()} {' '.join(names)}\n")
     (config / "slurm.conf").write_text(conf)
     (config / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
     (users / "passwd").write_text(f"{USER}:*:{UID}:{UID}::/home/{USER}:/bin/bash\n")
