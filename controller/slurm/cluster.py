@@ -8,6 +8,7 @@ than an admin allows. Both only ever make a deadline earlier than what the tenan
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -26,13 +27,14 @@ from controller.slurm.observe import NODE_SETS, Seen, cordoned, observe
 from controller.slurm.planting import Planter, daemons
 from controller.slurm.render import render
 from controller.slurm.rest import SlurmError, SlurmRest
-from controller.slurm.spec import NAMESPACE, SlurmSpec
+from controller.slurm.spec import NAMESPACE, NodeSetSpec, Obj, SlurmSpec
 from controller.slurm.status import Found
 from controller.slurm.tokens import TokenSource
 from controller.slurm.topology import topology_of
 from controller.slurm.workers import worker_digest
 
 _log = logging.getLogger(__name__)
+_GPU_TYPE = re.compile(r"([a-z][a-z0-9_-]{0,31})?")
 _ACCOUNTS_SECONDS = 300.0
 _KEEP_SECONDS = 15.0
 
@@ -131,7 +133,8 @@ class Cluster:
         """The spec with what only the plane knows: where its nodes stand, and NodeSets that the Tenant no longer has."""
         gone = sorted(seen.node_sets.keys() - {each.name for each in order.spec.node_sets})
         topology = topology_of(order.spec.topology.kind, seen.nodes)
-        return replace(order.spec, retiring=tuple(gone), topology=topology)
+        gpus = tuple(found for name in gone if (found := _gpus_of(name, seen.node_sets[name])) is not None)
+        return replace(order.spec, retiring=tuple(gone), retiring_gpus=gpus, topology=topology)
 
     async def _node_sets(self, client: Client) -> dict[str, dict[str, object]]:
         try:
@@ -198,6 +201,15 @@ def _abandoned(spec: SlurmSpec, seen: Seen) -> list[Action]:
     return [
         Cancel(job.job_id, "") for job in seen.view.jobs or () if job.pending and job.partitions and set(job.partitions) <= gone
     ]
+
+
+def _gpus_of(name: str, node_set: Obj) -> NodeSetSpec | None:
+    """The GPUs of a NodeSet that only the plane still knows; a tenant may have written anything into it."""
+    spec = node_set.get("spec") or {}
+    gpus, gpu_type = spec.get("gpus"), str(spec.get("gpuType") or "")
+    if not isinstance(gpus, int) or not 0 < gpus <= 64 or not _GPU_TYPE.fullmatch(gpu_type):
+        return None
+    return NodeSetSpec(name, 0, 0, 0, cpus=1, memory_mib=1, gpus=gpus, gpu_type=gpu_type)
 
 
 def _gpus(spec: SlurmSpec, node_set: str) -> int:

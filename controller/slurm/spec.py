@@ -207,6 +207,8 @@ class SlurmSpec:
     node_sets: tuple[NodeSetSpec, ...] = ()
     # NodeSets that are being removed: their partition stays, DOWN, until no job record names it any more.
     retiring: tuple[str, ...] = ()
+    # Those of them whose workers hold GPUs: as long as they run they are what they registered as.
+    retiring_gpus: tuple[NodeSetSpec, ...] = ()
     controller: Allotment = ALLOTMENTS[SLURMCTLD]
     state: Volume = Volume("2Gi")
     home: Volume = Volume("10Gi")

@@ -10,6 +10,7 @@ from typing import Final
 
 import jinja2
 
+from bulkhead.api.slurm import MOST_NODES
 from controller.slurm import image
 from controller.slurm.config import known
 from controller.slurm.config.words import checked
@@ -126,7 +127,7 @@ def settings(spec: SlurmSpec) -> Pairs:
 
 def gres_conf(spec: SlurmSpec) -> str:
     """gres.conf: for every node set the files that its image's entrypoint makes, as many as each of its pods holds GPUs."""
-    sets = [_gres(each) for each in spec.node_sets if each.gpus]
+    sets = [_gres(each) for each in (*spec.node_sets, *spec.retiring_gpus) if each.gpus]
     return _TEMPLATES.get_template("gres.conf.j2").render(sets=sets)
 
 
@@ -176,7 +177,8 @@ def _partition_words(node_set: NodeSetSpec, *, default: bool) -> Pairs:
 
 def _gres(node_set: NodeSetSpec) -> _Gres:
     return _Gres(
-        nodes=f"{node_set.name}-[0-{node_set.maximum - 1}]",
+        # Every worker that there can ever be: one that is above a lowered `max` keeps its GPUs until it has been given back.
+        nodes=f"{node_set.name}-[0-{MOST_NODES - 1}]",
         type=node_set.gpu_type,
         files=f"{image.GPU_FILES}[0-{node_set.gpus - 1}]",
     )

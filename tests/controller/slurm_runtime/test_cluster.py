@@ -187,6 +187,7 @@ async def test_a_node_set_is_retired_only_when_no_job_names_its_partition(bed: B
     await bed.look(both[0])
     config = bed.plane.objects["ConfigMap", "slurm-config"]["data"]["slurm.conf"]
     assert "PartitionName=old" in config
+    assert "NodeName=old-" in bed.plane.objects["ConfigMap", "slurm-config"]["data"]["gres.conf"]
     assert "State=DOWN" in next(line for line in config.splitlines() if line.startswith("PartitionName=old"))
     assert bed.fake.jobs.keys() == {7, 8}
     bed.clock.advance(121)
