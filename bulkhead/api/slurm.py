@@ -26,11 +26,12 @@ from bulkhead.api.fields import (
 )
 
 MOST_NODES = 1024
-_TAKEN = ["slurmctld", "slurmdbd", "slurmrestd", "mariadb", "login", "all", "default", "fabric", "root", "none"]
+RESERVED_NODE_SETS = ["slurmctld", "slurmdbd", "slurmrestd", "mariadb", "login", "all", "default", "fabric", "root", "none"]
 
 SlurmVersion = Annotated[str, text(16, r"^[0-9]{2}\.[0-9]{2}(\.[0-9]{1,3})?$")]
 ClusterName = Annotated[str, text(40, r"^[a-z0-9]([-a-z0-9_]*[a-z0-9])?$")]
-NodeSetName = Annotated[str, text(30, r"^[a-z]([-a-z0-9]*[a-z0-9])?$")]
+NODE_SET_NAME = r"^[a-z]([-a-z0-9]{0,28}[a-z0-9])?$"
+NodeSetName = Annotated[str, text(30, NODE_SET_NAME)]
 GpuType = Annotated[str, text(32, r"^[a-z][a-z0-9_-]*$")]
 Feature = Annotated[str, text(63, r"^[A-Za-z][A-Za-z0-9_.-]*$")]
 UserName = Annotated[str, text(32, r"^[a-z_][a-z0-9_-]*$")]
@@ -126,7 +127,7 @@ class NodeSet(ApiModel):
             "fieldPath": ".replicas",
         },
         {
-            "rule": f"!(self.name in {_TAKEN})",
+            "rule": f"!(self.name in {RESERVED_NODE_SETS})",
             "message": "this name has a meaning in Slurm or belongs to a daemon",
             "fieldPath": ".name",
         },

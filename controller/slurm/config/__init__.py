@@ -4,13 +4,14 @@ Pure. Undefined names are errors, and every expression of a template passes `wor
 word or one quoted text, or nothing is rendered at all.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import jinja2
 
-from bulkhead.api.slurm import MOST_NODES
+from bulkhead.api.slurm import MOST_NODES, NODE_SET_NAME, RESERVED_NODE_SETS
 from controller.slurm import image
 from controller.slurm.config import known
 from controller.slurm.config.words import checked
@@ -30,6 +31,8 @@ from controller.slurm.spec import (
 TOPOLOGY: Final = "platform"  # the name of the topology; a node's place in it reads platform:<unit>
 ROOT_SWITCH: Final = "fabric"
 UNPLACED: Final = "unplaced"  # the unit of workers whose node is not known yet: their jobs run meanwhile
+
+MOST_RETIRING: Final = 64
 
 _JWT_KEY: Final = f"jwt_key={image.RUN_KEYS}/jwt_hs256.key"
 _TEMPLATES: Final = jinja2.Environment(
@@ -127,7 +130,7 @@ def settings(spec: SlurmSpec) -> Pairs:
 
 def gres_conf(spec: SlurmSpec) -> str:
     """gres.conf: for every node set the files that its image's entrypoint makes, as many as each of its pods holds GPUs."""
-    sets = [_gres(each) for each in (*spec.node_sets, *spec.retiring_gpus) if each.gpus]
+    sets = [_gres(each) for each in (*spec.node_sets, *spec.retiring_gpus[:MOST_RETIRING]) if each.gpus]
     return _TEMPLATES.get_template("gres.conf.j2").render(sets=sets)
 
 
@@ -163,7 +166,13 @@ def _partitions(spec: SlurmSpec) -> list[_Partition]:
         _Partition(each.name, each.partition.enabled, _partition_words(each, default=each.name == first))
         for each in spec.node_sets
     ]
-    return [*kept, *(_Partition(name, enabled=True, words=(("State", "DOWN"),)) for name in spec.retiring)]
+    return [*kept, *(_Partition(name, enabled=True, words=(("State", "DOWN"),)) for name in _retiring(spec))]
+
+
+def _retiring(spec: SlurmSpec) -> list[str]:
+    """The names of node sets on their way out. Only the plane still knows them, where a tenant may have made up any."""
+    names = [name for name in spec.retiring if re.fullmatch(NODE_SET_NAME, name) and name not in RESERVED_NODE_SETS]
+    return names[:MOST_RETIRING]
 
 
 def _partition_words(node_set: NodeSetSpec, *, default: bool) -> Pairs:

@@ -214,7 +214,6 @@ def test_a_value_that_came_past_every_check_still_renders_nothing(text: str) -> 
         slurm_spec(CASES["fixed"], cluster_name=text),
         slurm_spec(CASES["fixed"], extra_conf=(("MaxArraySize", text),)),
         slurm_spec(node_sets=(NodeSetSpec(text, 1, 1, 1, 1, 1024),)),
-        slurm_spec(retiring=(text,)),
     ):
         with pytest.raises(UnsafeTextError):
             config.slurm_conf(spec)
@@ -243,6 +242,14 @@ def test_a_removed_node_sets_partition_stays_down_until_it_is_let_go() -> None:
     assert partitions["gpu"]["default"] == "YES"
 
 
+@given(st.lists(st.one_of(ANY, st.sampled_from(["all", "default", "ok", "also-ok"])), max_size=4))
+def test_a_node_set_that_somebody_made_up_in_the_plane_does_no_harm(names: list[str]) -> None:
+    lines = read_as_slurm_does(config.slurm_conf(slurm_spec(CASES["fixed"], retiring=tuple(dict.fromkeys(names)))))
+    down = {line[0][1] for line in lines if line[0][0] == "partitionname"} - {"gpu"}
+    assert {"ok", "also-ok"} & set(names) <= down <= set(names)
+    assert not {"all", "default"} & down
+
+
 def test_one_partition_is_the_default() -> None:
     lines = read_as_slurm_does(config.slurm_conf(slurm_spec(CASES["everything"])))
     assert {line[0][1]: dict(line)["default"] for line in lines if line[0][0] == "partitionname"} == {
@@ -259,6 +266,12 @@ def test_gres_follow_the_node_sets() -> None:
         "NodeName=spare-[0-1023] Name=gpu File=/run/slurm-gpus/nvidia[0-0]",
     ]
     assert config.gres_conf(slurm_spec()).splitlines() == ["AutoDetect=off"]
+
+
+def test_a_set_of_no_workers_now_and_one_above_its_max_have_their_gpus_described() -> None:
+    """A worker above a lowered maximum keeps its GPUs until it has been given back."""
+    sets = tuple(NodeSetSpec("gpu", 0, 0, most, 1, 1024, gpus=2) for most in (0, 1, 9))
+    assert len({config.gres_conf(slurm_spec(node_sets=(each,))) for each in sets}) == 1
 
 
 @pytest.mark.parametrize("kind", ["tree", "block", "flat"])
