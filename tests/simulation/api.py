@@ -25,6 +25,8 @@ _CONTENT_TYPES: Mapping[str, Callable[[Any, Any], Any]] = {
     "application/merge-patch+json": merging.merge,
     "application/strategic-merge-patch+json": merging.strategic,
 }
+# Empty, these are not stored.
+_EMPTIED = ("labels", "annotations", "ownerReferences", "finalizers")
 
 
 class Refused(Exception):  # noqa: N818 -- reads as what the server does
@@ -201,6 +203,9 @@ class Api:
         body |= {"apiVersion": where.r.api_version, "kind": where.r.kind}
         for gone in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             meta.pop(gone, None)
+        for empty in _EMPTIED:
+            if not meta.get(empty):
+                meta.pop(empty, None)
         meta |= {"uid": self.uid(), "creationTimestamp": stamp(self.now())}
         # Admission comes before the storage: a quota refuses a pod whose name is taken as well.
         self._rules.prepare(where.r, body)
@@ -230,7 +235,7 @@ class Api:
         held = self._held(where)
         news = change(copied(held))
         meta, old = news.setdefault("metadata", {}), held["metadata"]
-        self._check_preconditions(where, meta, old)
+        self._check_preconditions(where, meta, old, patch=call.method == "PATCH")
         if meta.get("name", old["name"]) != old["name"]:
             raise Refused(400, "BadRequest", "the name of the object does not match the name on the URL")
         for fixed in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
@@ -239,7 +244,7 @@ class Api:
                 meta[fixed] = old[fixed]
             else:
                 meta.pop(fixed, None)
-        for empty in ("labels", "annotations", "ownerReferences", "finalizers"):
+        for empty in _EMPTIED:
             if not meta.get(empty):
                 meta.pop(empty, None)
         news |= {"apiVersion": held["apiVersion"], "kind": held["kind"]}
@@ -251,14 +256,17 @@ class Api:
             return self._removed(where, call.user)
         return stored
 
-    def _check_preconditions(self, where: Route, meta: Mapping[str, Any], old: Mapping[str, Any]) -> None:
+    def _check_preconditions(self, where: Route, meta: Mapping[str, Any], old: Mapping[str, Any], *, patch: bool) -> None:
         text = f'Operation cannot be fulfilled on {where.r} "{old["name"]}": '
+        changed = f"{text}the object has been modified; please apply your changes to the latest version"
+        stale = meta.get("resourceVersion") and meta["resourceVersion"] != old["resourceVersion"]
         if meta.get("uid") and meta["uid"] != old["uid"]:
+            # A patch that names another UID is an attempt to change it, unless its version says that it came too late.
+            if patch and not stale:
+                raise Refused(422, "Invalid", f'{where.r.kind} "{old["name"]}" is invalid: metadata.uid: field is immutable')
             raise Refused(409, "Conflict", f"{text}Precondition failed: UID in precondition: {meta['uid']}")
-        if meta.get("resourceVersion") and meta["resourceVersion"] != old["resourceVersion"]:
-            raise Refused(
-                409, "Conflict", f"{text}the object has been modified; please apply your changes to the latest version"
-            )
+        if stale:
+            raise Refused(409, "Conflict", changed)
 
     # -- deleting
 

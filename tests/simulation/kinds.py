@@ -85,6 +85,10 @@ class Rules:
         if spec.get("serviceAccountName"):
             spec["serviceAccount"] = spec["serviceAccountName"]
         obj["status"] = {"phase": "Pending", "qosClass": _quality(spec)}
+        if spec.get("schedulingGates"):
+            text = "Scheduling is blocked due to non-empty scheduling gates"
+            gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": text}
+            obj["status"]["conditions"] = [gated | {"lastProbeTime": None, "lastTransitionTime": stamp(self._api.now())}]
         self._admit(obj)
 
     def _admit(self, pod: Obj) -> None:
@@ -248,8 +252,6 @@ class Rules:
         }
         others = [each for each in bound["status"].get("conditions") or () if each["type"] != "PodScheduled"]
         bound["status"]["conditions"] = [*others, scheduled]
-        if bound["metadata"].get("generation"):
-            bound["metadata"]["generation"] += 1
         self._api.store.put(PODS, bound, call.user)
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 

@@ -1,0 +1,43 @@
+"""Looks for a fault in whatever `syncer` and `bulkhead` it imports: the stories, some crashes, some storms, in that order.
+
+Prints what it found and exits with 1; `python -m tests.simulation.hunt [STORY...]` looks at some of the stories alone. Run by
+`test_seeded` over copies of the code with a seeded bug in them.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+
+import syncer
+from tests.simulation import mishaps, stories, storms, virtualtime
+
+_CRASHES = 12
+_STORMS = 12
+
+
+def looks(names: list[str]) -> Iterator[tuple[str, Callable[[], object]]]:
+    """What is looked at, cheapest first."""
+    for name in names or mishaps.STORIES:
+        yield name, lambda name=name: mishaps.play(name)
+    if names:
+        return
+    yield "life of a pod", lambda: virtualtime.run(stories.told)
+    for number in range(1, 140, _CRASHES):
+        yield f"crash after call {number}", lambda number=number: virtualtime.run(lambda: stories.told((number, "after")))
+    for seed in range(_STORMS):
+        yield f"storm {seed}", lambda seed=seed: virtualtime.run(lambda: storms.rage(seed))
+
+
+def hunt(names: list[str]) -> str:
+    """What was found, or an empty text."""
+    for what, look in looks(names):
+        try:
+            look()
+        except AssertionError as error:
+            return f"{what}: {str(error) or 'assertion failed'}"
+    return ""
+
+
+if __name__ == "__main__":
+    found = hunt(sys.argv[1:])
+    print(f"{syncer.__file__}\n{found[:500] or 'nothing found'}")  # noqa: T201
+    sys.exit(1 if found else 0)
