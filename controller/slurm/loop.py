@@ -39,6 +39,7 @@ class _Tended:
     said: object = None
     said_counts: object = None
     said_at: float = 0.0
+    answered: bool = False
 
 
 class SlurmLoops:
@@ -106,7 +107,9 @@ class SlurmLoops:
                 await self._clock.sleep(backoff.next())
                 continue
             backoff.reset()
-            await self._clock.sleep(self._period if found.view is not None else self._period / 3)
+            held.answered = held.answered or found.view is not None
+            # A cluster that starts is looked at more often: somebody waits for it.
+            await self._clock.sleep(self._period if held.answered else self._period / 3)
 
     async def _pass(self, tenant: str, held: _Tended) -> Found:
         client = self._plane(tenant)

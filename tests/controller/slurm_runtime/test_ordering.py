@@ -1,0 +1,196 @@
+"""Orders: keys made once and kept, their rotation in two halves, revoked tokens, and a cluster that is switched off."""
+
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists, NotFound
+from bulkhead.kube.objects import Key, Obj, Resource
+from bulkhead.work.clock import FakeClock
+from controller.observe import Observed
+from controller.slurm.cluster import Order
+from controller.slurm.keys import from_data, waiting
+from controller.slurm.loop import SlurmLoops
+from controller.slurm.ordering import OFF, REVOKE, ROTATE, SPREAD, Ordering, times_of
+from controller.slurm.spec import SlurmSpec
+from controller.slurm.status import Found
+from tests.controller.samples import plane_spec, tenant
+from tests.controller.slurm_runtime.world import START, node_set, slurm_spec
+
+PLANE = plane_spec()
+
+
+class Host:
+    """The host's Secrets."""
+
+    def __init__(self) -> None:
+        self.secret: Obj | None = None
+        self.writes = 0
+        self.raced: Obj | None = None
+
+    async def get(self, r: Resource, name: str, namespace: str) -> Obj:
+        assert (r, name, namespace) == (kinds.SECRETS, "slurm-keys", PLANE.namespace)
+        if self.secret is None:
+            raise NotFound(404, "NotFound", name)
+        return self.secret
+
+    async def create(self, _: Resource, obj: Obj) -> Obj:
+        self.writes += 1
+        if self.raced is not None:
+            self.secret = self.raced
+            raise AlreadyExists(409, "AlreadyExists", "it is there")
+        self.secret = obj
+        return obj
+
+    async def patch(self, _: Resource, __: str, body: Any, ___: str) -> Obj:
+        self.writes += 1
+        assert self.secret is not None
+        self.secret["data"] = self.secret["data"] | body.get("data", {})
+        notes = (self.secret["metadata"].get("annotations") or {}) | body["metadata"]["annotations"]
+        self.secret["metadata"]["annotations"] = {key: value for key, value in notes.items() if value is not None}
+        return self.secret
+
+
+class Loops:
+    """What was ordered last."""
+
+    def __init__(self) -> None:
+        self.order: Order | None = None
+        self.forgotten: list[str] = []
+        self.gone = False
+
+    def tend(self, _: str, order: Order) -> Found | None:
+        self.order = order
+        return None
+
+    def removed(self, _: str) -> bool:
+        return self.gone
+
+    def tends(self, _: str) -> bool:
+        return self.order is not None
+
+    async def forget(self, tenant: str) -> None:
+        self.forgotten.append(tenant)
+
+
+class Bed:
+    def __init__(self) -> None:
+        self.host, self.loops, self.clock = Host(), Loops(), FakeClock(START)
+        self.ordering = Ordering(cast(Client, self.host), cast(SlurmLoops, self.loops), self.clock)
+
+    async def order(self, *, seen: bool = True, on: bool = True, **annotations: str) -> Any:
+        asked = tenant()
+        asked["metadata"]["annotations"] = annotations
+        objects = {(kinds.SECRETS, Key(PLANE.namespace, "slurm-keys")): self.host.secret} if seen and self.host.secret else {}
+        spec: SlurmSpec | None = slurm_spec(node_set()) if on else None
+        return await self.ordering.order(PLANE, Observed(asked, None, self.clock.now(), objects=objects), spec)
+
+    @property
+    def keys(self) -> Any:
+        assert self.loops.order is not None
+        return self.loops.order.keys
+
+
+@pytest.fixture
+def bed() -> Bed:
+    return Bed()
+
+
+async def test_keys_are_made_once_even_when_the_informer_is_behind(bed: Bed) -> None:
+    await bed.order()
+    first = bed.keys
+    await bed.order(seen=False)
+    await bed.order()
+    assert bed.keys == first
+    assert bed.host.writes == 1
+    labels = (bed.host.secret or {})["metadata"]["labels"]
+    assert labels["bulkhead.dev/tenant"] == PLANE.tenant
+
+
+async def test_two_controllers_that_make_keys_at_once_end_with_the_same(bed: Bed) -> None:
+    other = Bed()
+    await other.order()
+    bed.host.raced = other.host.secret
+    await bed.order()
+    assert bed.keys == other.keys
+
+
+async def test_keys_that_cannot_be_read_are_made_anew(bed: Bed) -> None:
+    await bed.order()
+    assert bed.host.secret is not None
+    bed.host.secret["data"] = {"slurm.jwks": "%%%"}
+    await bed.order()
+    assert from_data(bed.host.secret["data"]) == bed.keys
+
+
+async def test_a_rotation_stages_then_promotes_then_drops(bed: Bed) -> None:
+    await bed.order()
+    old = bed.keys.auth[0]
+    asked = {ROTATE: "one"}
+    await bed.order(**asked)
+    assert bed.keys.auth[0] == old
+    assert waiting(bed.keys) is not None
+    bed.clock.advance(SPREAD.total_seconds() - 1)
+    await bed.order(**asked)
+    assert bed.keys.auth[0] == old
+    bed.clock.advance(1)
+    await bed.order(**asked)
+    fresh = bed.keys.auth[0]
+    assert fresh != old
+    assert [key.kid for key in bed.keys.auth] == [fresh.kid, old.kid]
+    writes = bed.host.writes
+    await bed.order(**asked)
+    assert bed.host.writes == writes
+    bed.clock.advance(timedelta(hours=13).total_seconds())
+    await bed.order(**asked)
+    assert bed.keys.auth == (fresh,)
+
+
+async def test_revoking_changes_the_key_of_tokens_and_nothing_else(bed: Bed) -> None:
+    await bed.order()
+    before = bed.keys
+    await bed.order(**{REVOKE: "now"})
+    after = bed.keys
+    assert after.jwt != before.jwt
+    assert (after.auth, after.ssh_host_key, after.database_password) == (
+        before.auth,
+        before.ssh_host_key,
+        before.database_password,
+    )
+    await bed.order(**{REVOKE: "now"})
+    assert bed.keys == after
+
+
+async def test_a_tenant_without_slurm_costs_nothing(bed: Bed) -> None:
+    assert await bed.order(on=False) is None
+    assert bed.loops.order is None
+    assert bed.host.writes == 0
+
+
+async def test_switched_off_it_is_taken_down_once_and_keeps_its_keys(bed: Bed) -> None:
+    await bed.order()
+    keys = bed.keys
+    ordered = await bed.order(on=False)
+    assert not ordered.wanted
+    assert bed.loops.order is not None
+    assert not bed.loops.order.on
+    assert bed.loops.order.spec.node_sets == ()
+    bed.loops.gone = True
+    assert await bed.order(on=False) is None
+    assert OFF in (bed.host.secret or {})["metadata"]["annotations"]
+    bed.loops.order = None
+    assert await bed.order(on=False) is None
+    assert bed.loops.order is None
+    await bed.order()
+    assert bed.keys == keys
+    assert OFF not in (bed.host.secret or {})["metadata"]["annotations"]
+
+
+def test_patience_comes_from_the_tenant() -> None:
+    lease = {"slurm": {"lease": {"idleSeconds": 7, "graceSeconds": 0}}}
+    found = times_of(tenant(scheduling=lease))
+    assert (found.idle, found.grace) == (timedelta(seconds=7), timedelta(0))
+    assert times_of(tenant()).grace == timedelta(minutes=5)
