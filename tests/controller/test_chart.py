@@ -41,7 +41,15 @@ def test_helm_lints_the_chart() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["kubernetesVersions={latest}", "controller.replicas=0", "priorityClasses.plane.name=system-x", "x=1"]
+    "wrong",
+    [
+        "kubernetesVersions={latest}",
+        "slurmVersions={latest}",
+        "images.slurm=",
+        "controller.replicas=0",
+        "priorityClasses.plane.name=system-x",
+        "x=1",
+    ],
 )
 def test_values_that_make_no_sense_are_refused(wrong: str) -> None:
     with pytest.raises(AssertionError, match="schema"):
