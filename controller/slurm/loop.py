@@ -103,7 +103,7 @@ class SlurmLoops:
                 continue
             held.found = found
             self._notice(tenant, held, found)
-            if found.view is None and found.refused:
+            if found.plane_down or (found.view is None and found.refused):
                 await self._clock.sleep(backoff.next())
                 continue
             backoff.reset()
@@ -114,13 +114,14 @@ class SlurmLoops:
     async def _pass(self, tenant: str, held: _Tended) -> Found:
         client = self._plane(tenant)
         if client is None:
-            return Found(trouble="the plane's API server does not answer")
+            return Found(trouble="the plane's API server does not answer", plane_down=True)
         try:
             async with asyncio.timeout(PASS_SECONDS):
                 return await held.cluster.look(client, held.order)
         except (KubeError, TimeoutError) as error:
             _log.warning("Slurm pass failed: %s", error or "took too long", extra={"tenant": tenant})
-            return Found(trouble=f"the plane did not answer: {error or 'the pass took too long'}"[:500])
+            trouble = f"the plane did not answer: {error or 'the pass took too long'}"[:500]
+            return Found(trouble=trouble, plane_down=True)
 
     def _notice(self, tenant: str, held: _Tended, found: Found) -> None:
         """Bring the tenant into the queue when there is something new to tell."""

@@ -51,6 +51,8 @@ class Found:
     # Why there is no view, or why the objects could not be applied.
     trouble: str = ""
     refused: bool = False
+    # The plane itself did not answer.
+    plane_down: bool = False
     # Workers that are still to go although Slurm was switched off.
     leaving: int = 0
 
