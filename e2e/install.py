@@ -73,11 +73,16 @@ def apply_class(host: Api) -> None:
 
 
 def example_objects() -> list[Obj]:
-    """All documents of the example manifests, in the order of their files."""
+    """All documents of the example manifests, in the order of their files; those that want Slurm need images of their own."""
     found: list[Obj] = []
     for path in sorted(EXAMPLES.glob("*.yaml")):
-        found += [item for item in yaml.safe_load_all(path.read_text()) if item]
+        found += [item for item in yaml.safe_load_all(path.read_text()) if item and not _wants_slurm(item)]
     return found
+
+
+def _wants_slurm(obj: Obj) -> bool:
+    scheduling = obj.get("spec", {}).get("scheduling") or {}
+    return obj["kind"] == "Tenant" and (scheduling.get("mode") == "Slurm" or "slurm" in scheduling)
 
 
 def _deployments_available(host: Api) -> None:

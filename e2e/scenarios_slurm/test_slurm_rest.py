@@ -43,9 +43,9 @@ def test_a_user_does_not_become_another_by_a_header(red: Cluster) -> None:
 
 def test_a_token_expires(red: Cluster) -> None:
     short = rest.token(red, "alice", lifetime="3s")
-    assert rest.slurm(red, "/ping/", short).status == 200
+    assert rest.slurm(red, "/jobs/", short).status == 200
     until("the token to expire", lambda: _refused(red, short), seconds=90)
-    assert rest.slurm(red, "/ping/", rest.token(red, "alice")).status == 200
+    assert rest.slurm(red, "/jobs/", rest.token(red, "alice")).status == 200
 
 
 def test_the_openapi_document_is_served(red: Cluster) -> None:
@@ -70,7 +70,7 @@ def test_rotating_the_keys_revokes_tokens_and_loses_no_job(blue: Cluster, host: 
     number = jobs.submit(blue, "sleep 45; echo survived")
     jobs.wait(blue, number, "RUNNING")
     old = rest.token(blue, "alice")
-    assert rest.slurm(blue, "/ping/", old).status == 200
+    assert rest.slurm(blue, "/jobs/", old).status == 200
     stamp = str(int(time.time()))
     host.patch("Tenant", blue.name, {"metadata": {"annotations": {"bulkhead.dev/rotate-keys": stamp}}})
     until("the former token to be refused", lambda: _refused(blue, old), seconds=180, interval=2)
@@ -81,10 +81,10 @@ def test_rotating_the_keys_revokes_tokens_and_loses_no_job(blue: Cluster, host: 
 
 
 def _refused(cluster: Cluster, bearer: str) -> None:
-    status = rest.slurm(cluster, "/ping/", bearer).status
+    status = rest.slurm(cluster, "/jobs/", bearer).status
     expect(status == 401, f"status {status}")
 
 
 def _accepted(cluster: Cluster) -> None:
-    status = rest.slurm(cluster, "/ping/", rest.token(cluster, "alice")).status
+    status = rest.slurm(cluster, "/jobs/", rest.token(cluster, "alice")).status
     expect(status == 200, f"status {status}")
