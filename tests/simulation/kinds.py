@@ -67,6 +67,8 @@ class Rules:
     def _new_pod(self, obj: Obj) -> None:
         spec, meta = obj["spec"], obj["metadata"]
         meta["generation"] = 1
+        for name in [each for each, value in spec.items() if value == []]:
+            del spec[name]
         _default(spec, restartPolicy="Always", terminationGracePeriodSeconds=30, dnsPolicy="ClusterFirst", securityContext={},
                  schedulerName="default-scheduler", enableServiceLinks=True, priority=0,
                  preemptionPolicy="PreemptLowerPriority")  # fmt: skip

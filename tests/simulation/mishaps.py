@@ -7,7 +7,7 @@ from typing import Final
 from bulkhead.api import names
 from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS
 from tests.simulation import virtualtime
-from tests.simulation.faults import CallFault
+from tests.simulation.faults import CallFault, WatchFault
 from tests.simulation.world import SPACE, WORK, Tenant, World
 
 Story = Callable[[World], Awaitable[None]]
@@ -207,6 +207,21 @@ async def late_copy_of_the_host(world: World) -> None:
     await world.check()
 
 
+async def host_events_again(world: World) -> None:
+    """The host's watch tells of the last pod again while the next one of its name runs."""
+    await _full(world, pods=("web",))
+    for _ in range(3):
+        world.tenant.delete(PODS, "web", grace=0)
+        await world.wait(1)
+        world.tenant.pod("web")
+        await world.settle(60)
+        world.host_faults.arm(WatchFault.REPLAY)
+        world.on_host.report(world.on_host.pods()[0], "Running", "10.244.9.9")
+        await world.wait(5)
+        world.oracle.raise_violations()
+    await world.check()
+
+
 async def lost_answers(world: World, side: str) -> None:
     """Every third write of one side happens, and its answer is lost."""
     faults = world.host_faults if side == "host" else world.plane_faults
@@ -276,6 +291,7 @@ STORIES: Final[Mapping[str, Story]] = {
     "pods replaced while the syncer was away": replaced_while_away,
     "pods deleted while the syncer was away": deleted_while_away,
     "pods replaced while the host tells late": late_copy_of_the_host,
+    "the host's events come again": host_events_again,
     "answers of the host lost": partial(lost_answers, side="host"),
     "answers of the plane lost": partial(lost_answers, side="plane"),
     "half of all calls throttled": throttled,

@@ -35,6 +35,7 @@ _BEFORE = {
 }
 BOOKMARK_SECONDS = 50.0
 _STALL_SECONDS = 8.0
+_REPLAYED = 12
 
 
 @dataclass(slots=True)
@@ -179,6 +180,8 @@ class Watch:
         self._ended = False
         self._broken = False
         self._stalled = 0.0
+        self._opened = self._cursor
+        self._slow = 0
 
     def open(self) -> None:
         """Start, or be told that the version is too old: half of the servers say so in the stream, half by status."""
@@ -211,6 +214,10 @@ class Watch:
         while True:
             await self._life.gate()
             if self._chunks:
+                if self._slow:
+                    # Slowly, so that the past is acted on while it lasts.
+                    self._slow -= 1
+                    await asyncio.sleep(0.05)
                 return self._chunks.popleft()
             if self._broken or self._faults.away:
                 raise aiohttp.ClientPayloadError("simulated: connection reset")
@@ -274,7 +281,8 @@ class Watch:
             self._line(kind, obj)
         elif fault is WatchFault.REPLAY:
             old = [each.version for each in self._api.store.history if self._event(each) and each.version <= commit.version]
-            self._cursor = max(old[-4] if len(old) >= 4 else commit.version, self._api.store.compacted)
+            self._cursor = max(old[-_REPLAYED] if len(old) >= _REPLAYED else self._opened, self._api.store.compacted)
+            self._slow = 4 * _REPLAYED
         elif fault in (WatchFault.CLOSE, WatchFault.CUT):
             self._ended = True
         elif fault is WatchFault.BREAK:
