@@ -1,7 +1,7 @@
 """Accounting: slurmdbd and the MariaDB behind it, each one pod; and what the platform keeps in the database.
 
 Pure. The database's password lies in Secrets alone. Users, their association with the account `users` and the QOS of the
-spec are put in through slurmrestd (`records`); what users and admins add by sacctmgr stays theirs.
+spec are put in through slurmrestd (`accounts`); what users and admins add by sacctmgr stays theirs.
 """
 
 from typing import Final

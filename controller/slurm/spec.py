@@ -27,9 +27,6 @@ SLURMRESTD_PORT: Final = 6820
 MARIADB_PORT: Final = 3306
 SSH_PORT: Final = 22
 
-SLURM_UID: Final = 401
-SLURMREST_UID: Final = 402
-FIRST_USER_UID: Final = 10000
 
 KEYS: Final = "slurm-keys"  # Secret
 HOST_KEYS: Final = "slurm-ssh-host-keys"  # Secret
