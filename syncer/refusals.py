@@ -35,6 +35,9 @@ def explain(error: ApiError, pod: str, hope: str = "The pod starts when enough i
     """The refusal as the tenant reads it; None when the error is trouble and no refusal. `hope` ends a lack of quota."""
     if not isinstance(error, (Forbidden, Unprocessable)):
         return None
+    if any(cause.field == "metadata.uid" for cause in error.causes):
+        # A patch names the UID that it is for: another object has the name by now, and that is for the next look.
+        return None
     exceeded = _EXCEEDED.search(error.message)
     if exceeded:
         return Untranslatable(Reason.QUOTA_EXCEEDED, f"{_quota_text(exceeded)} {hope}", "")

@@ -32,12 +32,12 @@ _EMPTIED = ("labels", "annotations", "ownerReferences", "finalizers")
 class Refused(Exception):  # noqa: N818 -- reads as what the server does
     """An answer that is no success."""
 
-    def __init__(self, status: int, reason: str, message: str, *, cause: str = "") -> None:
+    def __init__(self, status: int, reason: str, message: str, *, cause: str = "", field: str = "") -> None:
         super().__init__(message)
-        self.status, self.reason, self.message, self.cause = status, reason, message, cause
+        self.status, self.reason, self.message, self.cause, self.field = status, reason, message, cause, field
 
     def body(self) -> Obj:
-        details = {"causes": [{"reason": self.cause}]} if self.cause else {}
+        details = {"causes": [{"reason": self.cause, "field": self.field}]} if self.cause else {}
         return {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message,
             "reason": self.reason, "code": self.status, "details": details,
@@ -263,7 +263,8 @@ class Api:
         if meta.get("uid") and meta["uid"] != old["uid"]:
             # A patch that names another UID is an attempt to change it, unless its version says that it came too late.
             if patch and not stale:
-                raise Refused(422, "Invalid", f'{where.r.kind} "{old["name"]}" is invalid: metadata.uid: field is immutable')
+                text = f'{where.r.kind} "{old["name"]}" is invalid: metadata.uid: field is immutable'
+                raise Refused(422, "Invalid", text, cause="FieldValueInvalid", field="metadata.uid")
             raise Refused(409, "Conflict", f"{text}Precondition failed: UID in precondition: {meta['uid']}")
         if stale:
             raise Refused(409, "Conflict", changed)
