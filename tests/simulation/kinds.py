@@ -158,7 +158,11 @@ class Rules:
             self._pod_spec(where, held, news)
         if where.r == SECRETS and news.get("type", "Opaque") != held.get("type"):
             self._invalid(where, "type: Invalid value: field is immutable")
-        if where.r in (CONFIG_MAPS, SECRETS) and held.get("immutable") and _content(held) != _content(news):
+        if (
+            where.r in (CONFIG_MAPS, SECRETS)
+            and held.get("immutable")
+            and (_content(held) != _content(news) or not news.get("immutable"))
+        ):
             self._invalid(where, "data: Forbidden: field is immutable when `immutable` is set")
         if where.r == SERVICES:
             self._service_spec(where, held, news)
