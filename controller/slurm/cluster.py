@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.kube.objects import uid_of
@@ -27,10 +28,10 @@ from controller.slurm.observe import NODE_SETS, Seen, cordoned, observe
 from controller.slurm.planting import Planter, daemons
 from controller.slurm.render import render
 from controller.slurm.rest import SlurmError, SlurmRest
-from controller.slurm.spec import NAMESPACE, NodeSetSpec, Obj, SlurmSpec
+from controller.slurm.spec import CONFIG, NAMESPACE, NodeSetSpec, Obj, SlurmSpec
 from controller.slurm.status import Found
 from controller.slurm.tokens import TokenSource
-from controller.slurm.topology import topology_of
+from controller.slurm.topology import grown, topology_of, units_in
 from controller.slurm.workers import worker_digest
 
 _log = logging.getLogger(__name__)
@@ -61,6 +62,8 @@ class Cluster:
         self._promised: dict[str, datetime] = {}
         self._over_since: dict[str, datetime] = {}
         self._pruned = 0.0
+        # Units of the network that Slurm was ever told of; None: not read yet.
+        self._units: frozenset[str] | None = None
         self._accounts: tuple[object, float] | None = None
         self.removed = False
 
@@ -68,6 +71,8 @@ class Cluster:
         """One pass; raises KubeError when the plane does not answer."""
         rest = SlurmRest(client.transport, self._token_source(order.keys))
         seen = await observe(client, rest)
+        if self._units is None and order.on:
+            self._units = await _units(client)
         spec = self._with_retiring(order, seen)
         if order.on:
             self.removed = False
@@ -132,7 +137,9 @@ class Cluster:
     def _with_retiring(self, order: Order, seen: Seen) -> SlurmSpec:
         """The spec with what only the plane knows: where its nodes stand, and NodeSets that the Tenant no longer has."""
         gone = sorted(seen.node_sets.keys() - {each.name for each in order.spec.node_sets})
-        topology = topology_of(order.spec.topology.kind, seen.nodes)
+        places = {node.topology.partition(":")[2] for node in seen.view.nodes} if seen.view is not None else set()
+        topology = grown(topology_of(order.spec.topology.kind, seen.nodes), (self._units or frozenset()) | places)
+        self._units = frozenset(topology.units) if order.on else None
         gpus = tuple(found for name in gone if (found := _gpus_of(name, seen.node_sets[name])) is not None)
         return replace(order.spec, retiring=tuple(gone), retiring_gpus=gpus, topology=topology)
 
@@ -201,6 +208,15 @@ def _abandoned(spec: SlurmSpec, seen: Seen) -> list[Action]:
     return [
         Cancel(job.job_id, "") for job in seen.view.jobs or () if job.pending and job.partitions and set(job.partitions) <= gone
     ]
+
+
+async def _units(client: Client) -> frozenset[str]:
+    """The units of the network that are written in the plane already."""
+    try:
+        found = await client.get(kinds.CONFIG_MAPS, CONFIG, NAMESPACE)
+    except NotFound:
+        return frozenset()
+    return units_in(str((found.get("data") or {}).get("topology.yaml") or ""))
 
 
 def _gpus_of(name: str, node_set: Obj) -> NodeSetSpec | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bulkhead.api import labels
-from controller.slurm.config import TOPOLOGY, UNPLACED
+from controller.slurm.config import ROOT_SWITCH, TOPOLOGY, UNPLACED
 from controller.slurm.fleet import Worker
 from controller.slurm.model import SlurmView
 from controller.slurm.spec import Obj, SlurmSpec, TopologySpec
@@ -18,6 +18,9 @@ from controller.slurm.spec import Obj, SlurmSpec, TopologySpec
 FLAT: Final = "flat"
 MOST_UNITS: Final = 512
 _LONGEST: Final = 60
+_LONGEST_FILE: Final = 256 * 1024
+_UNIT: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
+_LINE: Final = re.compile(r"^ *- (?:switch|block): ([a-z0-9][a-z0-9-]{0,59})$", re.MULTILINE)
 _UNIT_LABELS: Final = ((labels.NVLINK_DOMAIN, "nvlink"), (labels.GPU_CLIQUE, "nvlink"), (labels.RACK, "rack"))
 _FEATURE_LABELS: Final = (
     (labels.GPU_PRODUCT, "gpu"),
@@ -33,6 +36,19 @@ def topology_of(kind: str, nodes: Iterable[Obj]) -> TopologySpec:
         return TopologySpec(FLAT)
     units = sorted({unit for node in nodes if (unit := unit_of(node)) is not None})
     return TopologySpec(kind, tuple(units[:MOST_UNITS]))
+
+
+def grown(topology: TopologySpec, kept: Iterable[str]) -> TopologySpec:
+    """The topology with units that Slurm was told of before: slurmctld does not start while a node's unit is missing."""
+    if topology.kind == FLAT:
+        return topology
+    known = [unit for unit in kept if _UNIT.fullmatch(unit) and unit not in {UNPLACED, ROOT_SWITCH, *topology.units}]
+    return TopologySpec(topology.kind, tuple(sorted({*topology.units, *known})[:MOST_UNITS]))
+
+
+def units_in(text: str) -> frozenset[str]:
+    """The units in a topology.yaml of ours; a tenant may have changed it."""
+    return frozenset(_LINE.findall(text[:_LONGEST_FILE]))
 
 
 def unit_of(node: Obj) -> str | None:

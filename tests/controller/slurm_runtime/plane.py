@@ -50,6 +50,15 @@ class FakePlane:
             found = [obj for obj in found if wanted.items() <= (obj["metadata"].get("labels") or {}).items()]
         return ObjList(found, "1")
 
+    async def get(self, r: Resource, name: str, namespace: str | None = None) -> Obj:
+        self._check()
+        if (r.kind, name) not in self.objects:
+            raise NotFound(404, "NotFound", name)
+        return self.objects[r.kind, name]
+
+    def add_node(self, name: str, **labels: str) -> None:
+        self._store(kinds.NODES, {"metadata": {"name": name, "labels": labels}})
+
     async def apply(self, r: Resource, obj: Obj, **_: Any) -> Obj:
         self._check()
         key = (r.kind, obj["metadata"]["name"])

@@ -19,7 +19,7 @@ from controller.slurm.cluster import Cluster, Order
 from controller.slurm.keys import AuthKey, SlurmKeys
 from controller.slurm.lease import Times
 from controller.slurm.loop import SlurmLoops
-from controller.slurm.spec import SlurmSpec
+from controller.slurm.spec import SlurmSpec, TopologySpec
 from controller.slurm.status import Found, verdict
 from tests.controller.slurm_runtime.plane import FakePlane
 from tests.controller.slurm_runtime.slurmrestd import KEY, FakeSlurmrestd, job, node, number
@@ -226,6 +226,33 @@ async def test_switched_off_the_workers_go_with_grace_then_the_daemons_and_the_v
     await bed.look(node_set(minimum=1, maximum=1))
     assert "slurmctld" in bed.plane.of("StatefulSet")
     assert bed.workers() == ["gpu-0"]
+
+
+async def test_a_unit_of_the_network_that_slurm_was_told_of_is_never_taken_away(bed: Bed) -> None:
+    """Slurmctld does not start while a node that it remembers stands in a unit that its configuration does not have."""
+    tree = TopologySpec("tree")
+    bed.plane.add_node("n1", **{"bulkhead.dev/nvlink-domain": "nvlink-7"})
+    await bed.look(node_set(), topology=tree)
+    assert "- switch: nvlink-7" in bed.plane.objects["ConfigMap", "slurm-config"]["data"]["topology.yaml"]
+    del bed.plane.objects["Node", "n1"]
+    bed.plane.add_node("n2", **{"bulkhead.dev/nvlink-domain": "nvlink-8"})
+    await bed.look(node_set(), topology=tree)
+    # A controller that has just started knows it too.
+    bed.cluster = Cluster("team-a", bed.clock, lambda _: None)
+    bed.fake.nodes["gpu-0"] = node("gpu-0") | {"topology": "platform:nvlink-9"}
+    await bed.look(node_set(), topology=tree)
+    text = bed.plane.objects["ConfigMap", "slurm-config"]["data"]["topology.yaml"]
+    assert [unit for unit in ("nvlink-7", "nvlink-8", "nvlink-9") if f"- switch: {unit}\n" in text] == [
+        "nvlink-7",
+        "nvlink-8",
+        "nvlink-9",
+    ]
+    bed.plane.objects["ConfigMap", "slurm-config"]["data"]["topology.yaml"] += (
+        "- switch: x\nInclude /etc/passwd\n - switch: A;b\n"
+    )
+    bed.cluster = Cluster("team-a", bed.clock, lambda _: None)
+    await bed.look(node_set(), topology=tree)
+    assert "Include" not in bed.plane.objects["ConfigMap", "slurm-config"]["data"]["topology.yaml"]
 
 
 async def test_login_nodes_that_are_no_longer_asked_for_go(bed: Bed) -> None:
