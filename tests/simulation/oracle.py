@@ -44,7 +44,7 @@ class Oracle:
         self._settings = settings
         self._work = settings.work_namespace
         self.violations: list[str] = []
-        # A replica that is behind shows pods that are long gone; no API server answers a plain list so.
+        # A replica that is behind, or a watch that tells the past again, shows pods that are long gone. No API server does so.
         self.stale = False
         self.dead: set[str] = set()  # virtual UIDs whose deletion was asked for, or done
         self._born: dict[str, int] = {}  # virtual UID -> version at which it was created
@@ -174,9 +174,10 @@ class Oracle:
         return any((kind, key) in _needs(pod) and self.mirror(uid_of(pod)) is not None for pod in live)
 
     def _leaks(self, commit: Commit) -> None:
-        if commit.kind == kind_of(SECRETS) or commit.after is None:
+        if commit.after is None:
             return
-        raw = msgspec.json.encode(commit.after)
+        secret = commit.kind == kind_of(SECRETS)
+        raw = msgspec.json.encode(commit.after["metadata"] if secret else commit.after)
         if any(sign in raw for sign in _SIGNS):
             self.violate(f"I10: a secret stands in {commit.kind[1]} {commit.key}")
 

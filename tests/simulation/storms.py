@@ -11,7 +11,7 @@ from collections.abc import Callable
 from bulkhead.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES
 from tests.simulation import virtualtime
 from tests.simulation.api import Api, Refused
-from tests.simulation.faults import HONEST, CallFault, Faults
+from tests.simulation.faults import HONEST, CallFault, Faults, WatchFault
 from tests.simulation.world import PATIENCE_SECONDS, WORK, World
 
 STEPS = 120
@@ -139,6 +139,7 @@ class Storm:
     def watch_fails(self) -> str:
         (side, _, faults), fault = self._side(), self.rng.choice(HONEST)
         faults.arm(fault, after := self.rng.randrange(6))
+        self.world.oracle.stale |= fault is WatchFault.REPLAY and side == "plane"
         return f"{side}: watch {fault.value} after {after}"
 
     def lag(self) -> str:

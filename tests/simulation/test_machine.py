@@ -120,6 +120,7 @@ class SyncerMachine(RuleBasedStateMachine):
     @rule(side=SIDES, fault=st.sampled_from(WatchFault), after=SMALL)
     def watch_fails(self, side: str, fault: WatchFault, after: int) -> None:
         self.lied |= fault is WatchFault.DROP
+        self.world.oracle.stale |= fault is WatchFault.REPLAY and side == "plane"
         self.faults(side).arm(fault, after)
 
     @rule(side=SIDES, kind=KINDS, seconds=st.sampled_from([0.5, 5.0, 20.0]))

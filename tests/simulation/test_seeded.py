@@ -18,7 +18,7 @@ SEEDED: Final = sorted((ROOT / "tests/simulation/seeded").glob("*.patch"))
 # Found by one story each, in seconds.
 QUICK: Final = {
     "run-twice": "a placed pod does not run again when the plane tells late",
-    "lingering-pod-forgotten": "a copy goes although its last pod lingers on the host",
+    "lingering-pod-forgotten": "a copy goes although another pod lingers on the host",
     "rollback-unseen": "a restored plane deletes nothing after a restart",
     "adopt-by-name": "nothing of others is adopted",
 }
