@@ -75,6 +75,7 @@ def admit(
         workload_priority_class=_text(bounds, "priorityClassName") or settings.workload_priority_class or None,
         allowed_priority_classes=tuple(bounds.get("allowedPriorityClasses") or ()),
         allowed_storage_classes=tuple(bounds.get("allowedStorageClasses") or ()),
+        allowed_device_classes=tuple(bounds.get("allowedDeviceClasses") or ()),
         plane_priority_class=settings.plane_priority_class or None,
         cluster_domain=settings.cluster_domain,
         dns_upstreams=settings.dns_upstreams,

@@ -72,6 +72,10 @@ class Caches:
         # Told of every key that an event, and not a round of the patrol, made work.
         self.news: Callable[[Item], None] = lambda _item: None
         self._refers: Callable[[str, Key], bool] = lambda _kind, _key: True
+        # The mirrored kinds that this tenant may use.
+        self.kinds = {
+            kind: r for kind, r in MIRRORED.items() if settings.allowed_device_classes or not KINDS[kind].needs_device_classes
+        }
         self.virtual = self._virtual_side(virtual)
         self.host = self._host_side(host)
 
@@ -82,7 +86,7 @@ class Caches:
         return {
             "Pod": make(PODS, self._told("Pod"), mib=128),
             "Service": make(SERVICES, self._told("Service")),
-            **{kind: make(r, self._told(kind), mib=_FEW) for kind, r in MIRRORED.items() if kind not in _OWN},
+            **{kind: make(r, self._told(kind), mib=_FEW) for kind, r in self.kinds.items() if kind not in _OWN},
             "NetworkPolicy": make(NETWORK_POLICIES, self._policy_changed, mib=_FEW),
             "Namespace": make(NAMESPACES, self._namespace_changed, lean=True),
             "ConfigMap": make(CONFIG_MAPS, self._told("ConfigMap", referenced=True), lean=True),
@@ -100,7 +104,7 @@ class Caches:
             return Informer(client, r, namespace=work, label_selector=marked, on_change=changed, metadata_only=lean)
 
         return {
-            **{kind: make(r) for kind, r in MIRRORED.items() if kind not in {"ConfigMap", "Secret"}},
+            **{kind: make(r) for kind, r in self.kinds.items() if kind not in {"ConfigMap", "Secret"}},
             "ConfigMap": make(CONFIG_MAPS, lean=True),
             "Secret": make(SECRETS, lean=True),
             "Node": Informer(client, NODES, label_selector=pool, on_change=self._host_node_changed),
@@ -269,6 +273,7 @@ def _static_view(settings: Settings) -> TenantView:
         pod_security=settings.pod_security,
         enforced_node_selector=settings.enforced_node_selector,
         enforced_tolerations=tuple(_toleration(each) for each in settings.enforced_tolerations),
+        device_classes=frozenset(settings.allowed_device_classes),
         runtime_class=settings.runtime_class_name or "",
         allowed_runtime_classes=frozenset(settings.allowed_runtime_classes),
         priority_class=settings.priority_class_name or "",

@@ -44,7 +44,9 @@ class Offers:
             r = resource_of(offer.api_version, kind)
             try:
                 hosts = (await self._host.list(r)).items
-            except (Forbidden, NotFound) as error:
+            except NotFound:
+                continue  # a host of a version that has no such kind
+            except Forbidden as error:
                 _log.warning("classes not offered: %s", error, extra={"kind": kind})
                 continue
             wanted = self._wanted(kind, hosts)
@@ -57,6 +59,7 @@ class Offers:
             "StorageClass": self._settings.allowed_storage_classes,
             "PriorityClass": self._settings.allowed_priority_classes,
             "RuntimeClass": self._settings.allowed_runtime_classes,
+            "DeviceClass": self._settings.allowed_device_classes,
         }[kind]
         select = pure.offered_storage if kind == "StorageClass" else pure.offered
         return select(hosts, frozenset(allowed))

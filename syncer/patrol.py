@@ -12,7 +12,7 @@ from bulkhead.kube.objects import Key
 from bulkhead.work.clock import Clock
 from bulkhead.work.queue import Lane
 from syncer import metrics
-from syncer.caches import MIRRORED, Caches, Item, Queue
+from syncer.caches import Caches, Item, Queue
 from syncer.references import ReferenceIndex
 from syncer.translate import tokens
 from syncer.translate.registry import KINDS
@@ -64,7 +64,7 @@ class Patrol:
     def _virtual(self) -> list[Item]:
         found = [
             Item(kind, key)
-            for kind in KINDS
+            for kind in self._caches.kinds
             if kind not in _ON_REFERENCE
             for key in self._caches.virtual[kind].store.keys()  # noqa: SIM118 -- a store, not a dict
         ]
@@ -79,7 +79,7 @@ class Patrol:
 
     def _host(self) -> list[Item]:
         found = [Item("Node", key) for key in self._caches.host["Node"].store.keys()]  # noqa: SIM118 -- a store, not a dict
-        for kind in MIRRORED:
+        for kind in self._caches.kinds:
             for meta in self._caches.host[kind].store.metas():
                 who = self._caches.origin(meta)
                 if who is None:

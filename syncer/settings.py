@@ -53,6 +53,7 @@ class Settings(
         "allowed_priority_classes": "allowedPriorityClasses",
         "allowed_runtime_classes": "allowedRuntimeClasses",
         "allowed_storage_classes": "allowedStorageClasses",
+        "allowed_device_classes": "allowedDeviceClasses",
         "patrol_seconds": "patrolSeconds",
         "mass_delete_limit": "massDeleteLimit",
         "token_seconds": "tokenSeconds",
@@ -81,6 +82,7 @@ class Settings(
     allowed_priority_classes: tuple[_Text, ...] = ()
     allowed_runtime_classes: tuple[_Text, ...] = ()
     allowed_storage_classes: tuple[_Text, ...] = ()  # empty: the host's default one
+    allowed_device_classes: tuple[_Text, ...] = ()
     patrol_seconds: Annotated[float, msgspec.Meta(ge=1, le=86_400)] = 300.0
     mass_delete_limit: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 100
     token_seconds: Annotated[int, msgspec.Meta(ge=600, le=86_400)] = 3600

@@ -187,6 +187,11 @@ class TenantClassSpec(ApiModel):
         description="PriorityClasses of the host that pods may ask for.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
+    allowed_device_classes: Annotated[list[DnsName], Field(max_length=16)] | None = Field(
+        None,
+        description="DeviceClasses of the host that resource claims may ask for; none unless given.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
     allowed_storage_classes: Annotated[list[DnsName], Field(max_length=16)] | None = Field(
         None,
         description="StorageClasses of the host that claims may ask for; the host's default one unless given.",

@@ -28,6 +28,7 @@ CONTROLLERS: Final = (
     "persistentvolumeclaim-protection-controller",
     "pod-garbage-collector-controller",
     "replicaset-controller",
+    "resourceclaim-controller",
     "replicationcontroller-controller",
     "resourcequota-controller",
     "root-ca-certificate-publisher-controller",

@@ -108,6 +108,7 @@ class PlaneSpec:
     workload_priority_class: str | None = None
     allowed_priority_classes: tuple[str, ...] = ()
     allowed_storage_classes: tuple[str, ...] = ()
+    allowed_device_classes: tuple[str, ...] = ()
     plane_priority_class: str | None = None
     cluster_domain: str = "cluster.local"
     dns_upstreams: tuple[str, ...] = ("/etc/resolv.conf",)

@@ -49,6 +49,7 @@ def settings(spec: PlaneSpec) -> Obj:
         "allowedPriorityClasses": list(spec.allowed_priority_classes),
         "allowedRuntimeClasses": list(spec.allowed_runtime_classes),
         "allowedStorageClasses": list(spec.allowed_storage_classes),
+        "allowedDeviceClasses": list(spec.allowed_device_classes),
         "patrolSeconds": spec.patrol_seconds,
         "massDeleteLimit": spec.mass_delete_limit,
         "tokenSeconds": spec.token_seconds,

@@ -75,6 +75,11 @@ def runtime_class(host: Obj) -> Obj:
     return found
 
 
+def device_class(host: Obj) -> Obj:
+    """A DeviceClass by name; which devices it means is the host's business."""
+    return _shown(host, "resource.k8s.io/v1", "DeviceClass") | {"spec": {}}
+
+
 OFFERS: Final[Mapping[str, Offer]] = MappingProxyType(
     {
         "StorageClass": Offer(
@@ -87,6 +92,7 @@ OFFERS: Final[Mapping[str, Offer]] = MappingProxyType(
             "PriorityClass", "scheduling.k8s.io/v1", priority_class, ("value", "preemptionPolicy")
         ),
         "RuntimeClass": Offer("RuntimeClass", "node.k8s.io/v1", runtime_class, ("handler",)),
+        "DeviceClass": Offer("DeviceClass", "resource.k8s.io/v1", device_class, ()),
     }
 )  # fmt: skip
 

@@ -23,7 +23,6 @@ from syncer.translate.schema import (
     MapOf,
     Number,
     OneOf,
-    Refused,
     Struct,
     Text,
     Translated,
@@ -64,7 +63,7 @@ RESOURCES: Final = Struct(
     {
         "limits": MapOf(QUANTITY, 64),
         "requests": MapOf(QUANTITY, 64),
-        "claims": Refused("resource claims are not offered; ask for GPUs by resources.limits", Reason.NOT_SUPPORTED),
+        "claims": ListOf(Struct({"name": Text(63), "request": Text(127)}), 32),
     }
 )
 

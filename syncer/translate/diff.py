@@ -26,6 +26,7 @@ _CONTENT: Final[Mapping[str, tuple[str, ...]]] = {
     "EndpointSlice": ("endpoints", "ports"),
     "PersistentVolumeClaim": ("spec",),
     "NetworkPolicy": ("spec",),
+    "ResourceClaim": ("spec",),
     "PodDisruptionBudget": ("spec",),
 }
 # A field of these that differs cannot be patched.
@@ -231,6 +232,11 @@ def _stamped_spec(desired: Obj, actual: Obj) -> Any:
     return _content(desired.get("spec"), actual.get("spec"))
 
 
+def _never(_desired: Obj, _actual: Obj) -> Obj | None:
+    """For what no API server lets change."""
+    return None
+
+
 def _within(wanted: Any, there: Any) -> bool:
     """Whether `there` has all of `wanted`; what the host filled in besides does not count."""
     if isinstance(wanted, Mapping):
@@ -278,5 +284,6 @@ _SPECIAL: Final[Mapping[str, Callable[[Obj, Obj], Obj | None]]] = {
     "Service": _service_spec,
     "PersistentVolumeClaim": _claim_spec,
     "NetworkPolicy": _stamped_spec,
+    "ResourceClaim": _never,  # a claim's spec cannot be changed, above or below
     "PodDisruptionBudget": _stamped_spec,
 }

@@ -12,6 +12,7 @@ from typing import Any, Final
 from syncer.translate import (
     affinity,
     containers,
+    deviceclaim,
     dns,
     downward,
     environment,
@@ -84,7 +85,7 @@ POD_SPEC: Final = Struct(
         "os": Struct({"name": OneOf(("linux",), Reason.NOT_SUPPORTED)}),
         "hostUsers": FLAG,
         "schedulingGates": Translated("scheduling"),
-        "resourceClaims": Refused("resource claims are not offered; ask for GPUs by resources.limits", Reason.NOT_SUPPORTED),
+        "resourceClaims": Translated("deviceclaim"),
         "resources": containers.RESOURCES,
         "hostnameOverride": Translated("dns"),
         "schedulingGroup": Refused("pod groups are not offered", Reason.NOT_SUPPORTED),
@@ -110,6 +111,7 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
         "volumes": volumes.volumes(virtual, who, view),
         "securityContext": security_contexts.of_pod(own),
         "imagePullSecrets": _pull_secrets(own, who, view),
+        "resourceClaims": deviceclaim.of_pod(virtual, who, view),
         "hostAliases": dns.host_aliases(own, view),
         "nodeSelector": scheduling.node_selector(own, view),
         "tolerations": scheduling.tolerations(own, view),
@@ -117,6 +119,7 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
         "affinity": affinity.affinity(own, labels, who, view, scheduling.pinned_node(own, view)),
         "topologySpreadConstraints": affinity.spread(own, labels, who, view),
     }
+    deviceclaim.check_containers(built, optional["resourceClaims"])
     spec |= {key: value for key, value in optional.items() if value}
     podsecurity.check(spec, view.pod_security)
     meta = metadata.host_metadata(

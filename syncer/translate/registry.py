@@ -10,6 +10,7 @@ from typing import Final
 
 from syncer.translate import (
     configmap,
+    deviceclaim,
     disruptionbudget,
     endpointslice,
     mirrored,
@@ -41,6 +42,7 @@ class Translation:
     remarks: Callable[[Obj, TenantView], list[str]] = nothing_to_say  # what of a mirrored object stays behind
     # The host copy carries the hash of what was wanted, because the host fills in too much for a comparison field by field.
     stamped: bool = False
+    needs_device_classes: bool = False
     on_reference: bool = False  # mirrored only while something mirrored refers to it
 
     @property
@@ -65,6 +67,17 @@ _ALL: Final = (
         "persistentvolumeclaims",
         volumeclaim.to_host,
         status_to_virtual=volumeclaim.status_to_virtual,
+    ),
+    # Watched only where device classes are offered: not every host serves this kind.
+    Translation(
+        "ResourceClaim",
+        "resource.k8s.io",
+        "v1",
+        "resourceclaims",
+        deviceclaim.to_host,
+        status_to_virtual=deviceclaim.status_to_virtual,
+        needs_device_classes=True,
+        stamped=True,
     ),
     Translation(
         "NetworkPolicy",

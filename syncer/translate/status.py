@@ -20,11 +20,8 @@ TRANSLATED: Final = (
     "conditions", "message", "reason", "nominatedNodeName", "hostIP", "hostIPs", "initContainerStatuses",
     "containerStatuses", "ephemeralContainerStatuses", "qosClass", "observedGeneration",
 )  # fmt: skip
-DROPPED: Final = (
-    "resourceClaimStatuses",
-    "extendedResourceClaimStatus",
-    "nodeAllocatableResourceClaimStatuses",
-)  # DRA is not offered
+KEPT: Final = ("resourceClaimStatuses",)  # the plane's own controller writes them
+DROPPED: Final = ("extendedResourceClaimStatus", "nodeAllocatableResourceClaimStatuses")  # the host's doing
 _CONTAINER_STATUSES: Final = {
     "initContainerStatuses": "initContainers",
     "containerStatuses": "containers",
@@ -37,6 +34,7 @@ def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
     given = _mapping(host.get("status"))
     before = _mapping(virtual.get("status"))
     found: Obj = {key: copy.deepcopy(given[key]) for key in COPIED if given.get(key) is not None}
+    found |= {key: copy.deepcopy(before[key]) for key in KEPT if before.get(key) is not None}
     for key in ("message", "reason"):
         if isinstance(given.get(key), str):
             found[key] = sanitise.text(given[key], virtual, view)

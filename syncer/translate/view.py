@@ -89,6 +89,7 @@ class TenantView:
     pod_security: str = BASELINE
     enforced_node_selector: Mapping[str, str] = field(default_factory=_empty)
     enforced_tolerations: tuple[Toleration, ...] = ()
+    device_classes: frozenset[str] = frozenset()  # those that claims may name; none: claims are refused
     runtime_class: str = ""  # forced on every pod when set
     allowed_runtime_classes: frozenset[str] = frozenset()
     priority_class: str = ""  # for pods that name none

@@ -11,7 +11,16 @@ import yaml
 from bulkhead.hostcluster import binaries
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
-from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, NETWORK_POLICIES, PODS, SECRETS, SERVICES, resource_of
+from bulkhead.kube.resources import (
+    CONFIG_MAPS,
+    NAMESPACES,
+    NETWORK_POLICIES,
+    PODS,
+    RESOURCE_CLAIMS,
+    SECRETS,
+    SERVICES,
+    resource_of,
+)
 from tests.apiserver.servers import ApiServer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -140,6 +149,11 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a policy for everyone": network_policy(ingress=[{}]),
     "a policy for address blocks": network_policy(egress=[{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}]),
     "a policy for another tenant": network_policy(ingress=[{"from": [{"podSelector": {}, "namespaceSelector": {}}]}]),
+    "a claim for devices of the host": mirrored(
+        "ResourceClaim", spec={"devices": {"requests": [{"name": "a", "exactly": {"deviceClassName": "of-the-host"}}]}}
+    )
+    | {"apiVersion": "resource.k8s.io/v1"},
+    "a claim from a template of the host": pod(resourceClaims=[{"name": "a", "resourceClaimTemplateName": "t"}]),
     "a secret that the host fills": mirrored("Secret", type="bootstrap.kubernetes.io/token"),
     "an owner that is no pod": mirrored("ConfigMap")
     | {
@@ -166,7 +180,14 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "the plane's identity": mirrored("ConfigMap", labels={})
     | {"metadata": {"name": "plane-identity", "namespace": "bh-team-a"}},
 }
-KINDS = {"Pod": PODS, "Service": SERVICES, "ConfigMap": CONFIG_MAPS, "Secret": SECRETS, "NetworkPolicy": NETWORK_POLICIES}
+KINDS = {
+    "Pod": PODS,
+    "Service": SERVICES,
+    "ConfigMap": CONFIG_MAPS,
+    "Secret": SECRETS,
+    "NetworkPolicy": NETWORK_POLICIES,
+    "ResourceClaim": RESOURCE_CLAIMS,
+}
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from syncer.translate import (
     affinity,
     configmap,
     containers,
+    deviceclaim,
     disruptionbudget,
     endpointslice,
     environment,
@@ -65,6 +66,15 @@ SCHEMAS: dict[str, Struct] = {
     "NetworkPolicySpec": networkpolicy.POLICY_SPEC,
     "NetworkPolicyPeer": networkpolicy.PEER,
     "NetworkPolicyPort": networkpolicy._PORTS.item,
+    "ResourceClaimSpec": deviceclaim.CLAIM_SPEC,
+    "DeviceClaim": deviceclaim.DEVICES,
+    "DeviceRequest": deviceclaim.REQUEST,
+    "ExactDeviceRequest": deviceclaim.EXACT,
+    "DeviceSubRequest": deviceclaim.ALTERNATIVE,
+    "DeviceConstraint": deviceclaim.CONSTRAINT,
+    "DeviceToleration": deviceclaim.TOLERATION,
+    "DeviceSelector": deviceclaim.SELECTOR,
+    "CapacityRequirements": deviceclaim.CAPACITY,
     "PodDisruptionBudgetSpec": disruptionbudget.BUDGET_SPEC,
 }
 
@@ -75,7 +85,7 @@ def test_every_field_is_decided(name: str) -> None:
 
 
 def test_every_status_field_is_decided() -> None:
-    decided = [*status.COPIED, *status.TRANSLATED, *status.DROPPED]
+    decided = [*status.COPIED, *status.TRANSLATED, *status.KEPT, *status.DROPPED]
     assert sorted(decided) == FIELDS["PodStatus"]
     claims = [*volumeclaim.STATUS_COPIED, *volumeclaim.STATUS_TRANSLATED, *volumeclaim.STATUS_DROPPED]
     assert sorted(claims) == FIELDS["PersistentVolumeClaimStatus"]
@@ -88,6 +98,7 @@ def test_every_status_field_is_decided() -> None:
         ("apis/discovery.k8s.io/v1", "io.k8s.api.discovery.v1"),
         ("apis/networking.k8s.io/v1", "io.k8s.api.networking.v1"),
         ("apis/policy/v1", "io.k8s.api.policy.v1"),
+        ("apis/resource.k8s.io/v1", "io.k8s.api.resource.v1"),
     ],
 )
 async def test_the_api_server_has_no_other_fields(host_client: Client, path: str, prefix: str) -> None:

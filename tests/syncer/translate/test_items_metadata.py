@@ -176,7 +176,23 @@ def test_item_21_addresses_of_ip_version_6_are_bracketed_in_urls() -> None:
     assert env["KUBERNETES_PORT"] == "tcp://[fd00::1]:443"
 
 
-def test_item_53_a_claim_for_devices_is_refused_with_a_reason() -> None:
+def test_item_53_where_no_device_class_is_offered_claims_are_refused_with_a_reason() -> None:
     with pytest.raises(Untranslatable) as refused:
         to_host({"resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}]})
     assert refused.value.reason is Reason.NOT_SUPPORTED
+
+
+def test_item_52_54_a_pod_names_the_claim_that_the_plane_made_of_its_template() -> None:
+    entries = [{"name": "own", "resourceClaimName": "mine"}, {"name": "gpu", "resourceClaimTemplateName": "template"}]
+    main_container = {"name": "main", "image": "a", "resources": {"claims": [{"name": "gpu", "request": "one"}]}}
+    own = samples.pod({"resourceClaims": entries, "containers": [main_container]})
+    view = samples.view({"device_classes": ["gpu.example.com"]})
+    with pytest.raises(Untranslatable) as waits:
+        KINDS["Pod"].to_host(own, view)
+    assert waits.value.retriable
+    own["status"] = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "web-0-gpu-x7k2p"}]}
+    spec = KINDS["Pod"].to_host(own, view)["spec"]
+    names = [view.host_name("ResourceClaim", "team", name) for name in ("mine", "web-0-gpu-x7k2p")]
+    assert [each["resourceClaimName"] for each in spec["resourceClaims"]] == names
+    assert "resourceClaimTemplateName" not in str(spec)
+    assert spec["containers"][0]["resources"]["claims"] == [{"name": "gpu", "request": "one"}]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from syncer.translate import Obj, Reason, status
+from syncer.translate import Obj, Reason, deviceclaim, status
 from syncer.translate.pod import GENERATION, to_host
 from tests.syncer.translate import samples
 
@@ -81,6 +81,25 @@ def test_blocked_keeps_its_time_while_nothing_is_new() -> None:
     assert first == again
     assert first["phase"] == "Pending"
     assert first["conditions"][0]["reason"] == "QuotaExceeded"
+
+
+def test_item_52_what_the_plane_wrote_about_claims_stays() -> None:
+    statuses = [{"name": "gpu", "resourceClaimName": "web-0-gpu-x7k2p"}]
+    own = samples.pod() | {"status": {"resourceClaimStatuses": statuses}}
+    found = up(own, resourceClaimStatuses=[{"name": "gpu", "resourceClaimName": "of-the-host"}])
+    assert found["resourceClaimStatuses"] == statuses
+
+
+def test_item_52_an_allocation_comes_up_without_the_hosts_reservation() -> None:
+    result = {"request": "gpu", "driver": "gpu.example.com", "pool": "gpu-a", "device": "gpu-3", "tolerations": []}
+    host = {
+        "status": {"allocation": {"devices": {"results": [result]}, "nodeSelector": {}}, "reservedFor": [{"name": "host-pod"}]}
+    }
+    own = {"status": {"reservedFor": [{"resource": "pods", "name": "web-0", "uid": "1"}]}}
+    found = deviceclaim.status_to_virtual(host, own, samples.VIEW)
+    assert found["reservedFor"] == own["status"]["reservedFor"]
+    kept = {key: result[key] for key in ("request", "driver", "pool", "device")}
+    assert found["allocation"] == {"devices": {"results": [kept]}}
 
 
 def test_item_66_readiness_gates_go_down_once() -> None:

@@ -1,0 +1,141 @@
+"""A tenant's ResourceClaim on the host, and what a pod says about its claims.
+
+Claims made from templates are made by the plane's own controller, so that there is one and not two; the host never sees a
+template. A claim may ask for devices of offered classes by count and by the driver's attributes. What would reach past that
+stays out: administrative access, "all devices", and parameters for the driver, which may mean anything to it.
+The host allocates; its answer comes up, less the node selector.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from syncer.translate import metadata, schema
+from syncer.translate.metadata import Identity
+from syncer.translate.reasons import Reason, Untranslatable
+from syncer.translate.schema import NAME, QUANTITY, Dropped, ListOf, MapOf, Number, OneOf, Refused, Struct, Text, Translated
+from syncer.translate.view import Obj, TenantView
+
+KIND: Final = "ResourceClaim"
+_MOST: Final = 32
+_NAMES: Final = ListOf(Text(127), _MOST)
+
+TOLERATION: Final = Struct(
+    {
+        "key": Text(317),
+        "operator": OneOf(("", "Equal", "Exists")),
+        "value": Text(63),
+        "effect": OneOf(("", "NoSchedule", "NoExecute")),
+        "tolerationSeconds": Number(),
+    }
+)
+SELECTOR: Final = Struct({"cel": Struct({"expression": Text(10 * 1024)})})
+CAPACITY: Final = Struct({"requests": MapOf(QUANTITY, _MOST)})
+_WHAT: Final[dict[str, schema.Rule]] = {
+    "deviceClassName": NAME,
+    "selectors": ListOf(SELECTOR, _MOST),
+    "allocationMode": OneOf(("", "ExactCount"), Reason.NOT_ALLOWED),
+    "count": Number(1, 1024),
+    "tolerations": ListOf(TOLERATION, 16),
+    "capacity": CAPACITY,
+}
+EXACT: Final = Struct({**_WHAT, "adminAccess": Refused("administrative access to devices is the host's")})
+ALTERNATIVE: Final = Struct({**_WHAT, "name": Text(63)})
+REQUEST: Final = Struct({"name": Text(63), "exactly": EXACT, "firstAvailable": ListOf(ALTERNATIVE, 8)})
+CONSTRAINT: Final = Struct({"requests": _NAMES, "matchAttribute": Text(317), "distinctAttribute": Text(317)})
+# Every field of a claim's spec of Kubernetes 1.36.
+DEVICES: Final = Struct(
+    {
+        "requests": ListOf(REQUEST, _MOST),
+        "constraints": ListOf(CONSTRAINT, _MOST),
+        "config": Refused("parameters for drivers are not passed to the host", Reason.NOT_SUPPORTED),
+    }
+)
+CLAIM_SPEC: Final = Struct({"devices": DEVICES})
+_CLAIM: Final = Struct(
+    {
+        "apiVersion": Dropped("fixed"),
+        "kind": Dropped("fixed"),
+        "metadata": Translated("metadata"),
+        "spec": Translated("CLAIM_SPEC"),
+        "status": Dropped("the host's goes up"),
+    }
+)
+_OF_POD: Final = Struct({"name": Text(63), "resourceClaimName": NAME, "resourceClaimTemplateName": NAME})
+_RESULT: Final = ("request", "driver", "pool", "device", "shareID", "consumedCapacity")
+
+
+def to_host(virtual: Obj, view: TenantView) -> Obj:
+    """The host ResourceClaim for `virtual`."""
+    who = metadata.identity(KIND, virtual)
+    schema.struct(virtual, _CLAIM, "")
+    spec = schema.struct(virtual.get("spec"), CLAIM_SPEC, "spec")
+    for index, request in enumerate(spec.get("devices", {}).get("requests", [])):
+        path = f"spec.devices.requests[{index}]"
+        for at, each in _asked(request, path):
+            _check_class(each.get("deviceClassName", ""), at, view)
+    meta = metadata.host_metadata(who, virtual, view)
+    return {"apiVersion": "resource.k8s.io/v1", "kind": KIND, "metadata": meta, "spec": spec}
+
+
+def status_to_virtual(host: Obj, virtual: Obj, _view: TenantView) -> Obj:
+    """What the host allocated; the reservation is the host's, and the plane's own stays as it is."""
+    before = _mapping(virtual.get("status"))
+    found: Obj = {key: before[key] for key in ("reservedFor", "devices") if before.get(key)}
+    allocation = _mapping(_mapping(host.get("status")).get("allocation"))
+    if allocation:
+        results = [
+            {key: each[key] for key in _RESULT if each.get(key) is not None}
+            for each in _mapping(allocation.get("devices")).get("results") or ()
+        ]
+        found["allocation"] = {"devices": {"results": results}}
+    return found
+
+
+def of_pod(virtual: Obj, who: Identity, view: TenantView) -> list[Obj]:
+    """A pod's `resourceClaims` on the host."""
+    spec = schema.mapping(virtual.get("spec"), "spec")
+    statuses = schema.items(_mapping(virtual.get("status")).get("resourceClaimStatuses"), "status.resourceClaimStatuses")
+    made = {schema.text(each.get("name"), at): schema.text(each.get("resourceClaimName"), at) for at, each in statuses}
+    found: list[Obj] = []
+    for at, entry in schema.items(spec.get("resourceClaims"), "spec.resourceClaims", _MOST):
+        plain = schema.struct(entry, _OF_POD, at)
+        if not view.device_classes:
+            raise Untranslatable(Reason.NOT_SUPPORTED, "no device class is offered; ask for GPUs by resources.limits", at)
+        name = plain.get("resourceClaimName") or made.get(plain.get("name", ""))
+        if not name:
+            raise Untranslatable(Reason.REFERENCE_MISSING, "waiting for the claim that is made from the template", at)
+        claim = metadata.object_name(name, f"{at}.resourceClaimName")
+        found.append({"name": plain.get("name", ""), "resourceClaimName": view.host_name(KIND, who.namespace, claim)})
+    return found
+
+
+def check_containers(built: Mapping[str, Any], claims: Any) -> None:
+    """Refuse containers that name a claim which the pod does not have."""
+    known = {each["name"] for each in claims}
+    for field, entries in built.items():
+        for index, entry in enumerate(entries):
+            named = entry.get("resources", {}).get("claims", [])
+            if any(each.get("name") not in known for each in named):
+                path = f"spec.{field}[{index}].resources.claims"
+                raise Untranslatable(Reason.NOT_SUPPORTED, "names a claim that the pod does not have", path)
+
+
+def _asked(request: Mapping[str, Any], path: str) -> list[tuple[str, Mapping[str, Any]]]:
+    exactly = request.get("exactly")
+    found = [(f"{path}.exactly", exactly)] if exactly else []
+    found += [(f"{path}.firstAvailable[{index}]", each) for index, each in enumerate(request.get("firstAvailable", []))]
+    if not found:
+        raise Untranslatable(Reason.MALFORMED, "asks for nothing", path)
+    return found
+
+
+def _check_class(name: str, path: str, view: TenantView) -> None:
+    if name not in view.device_classes:
+        offered = ", ".join(sorted(view.device_classes)) or "none"
+        raise Untranslatable(
+            Reason.NOT_ALLOWED, f"DeviceClass {name[:63]!r} is not offered; offered: {offered}", f"{path}.deviceClassName"
+        )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
