@@ -10,7 +10,7 @@ from controller.slurm import config
 from controller.slurm.fleet import Worker
 from controller.slurm.model import SlurmNode, SlurmView
 from controller.slurm.spec import NodeSetSpec, TopologySpec
-from controller.slurm.topology import Site, features_of, place, sites, topology_of, unit_of
+from controller.slurm.topology import Site, features_of, grown, place, sites, topology_of, unit_of, units_in
 from tests.controller.slurm.samples import slurm_spec
 
 NVL, RACK, CLIQUE = "bulkhead.dev/nvlink-domain", "bulkhead.dev/rack", "nvidia.com/gpu.clique"
@@ -40,6 +40,25 @@ def test_the_topology_of_a_pool() -> None:
     pool = [node(**{RACK: "r2"}), node(**{RACK: "r1"}), node(**{RACK: "r2"}), node()]
     assert topology_of("tree", pool) == TopologySpec("tree", ("rack-r1", "rack-r2"))
     assert topology_of("flat", pool) == TopologySpec("flat")
+
+
+def test_a_unit_that_was_written_once_stays_written() -> None:
+    """A slurmctld does not start while a saved node stands in a unit that it cannot find."""
+    before = grown(topology_of("tree", [node(**{RACK: "r1"}), node(**{RACK: "r2"})]), ())
+    written = config.topology_yaml(slurm_spec(topology=before))
+    assert units_in(written) >= set(before.units)
+    after = grown(topology_of("block", [node(**{RACK: "r3"})]), units_in(written))
+    assert after == TopologySpec("block", ("rack-r1", "rack-r2", "rack-r3"))
+    assert place(after, node(**{RACK: "r3"})) == "platform:rack-r3"
+
+
+@given(st.text(), st.lists(st.text(max_size=20), max_size=5))
+def test_whatever_a_tenant_wrote_into_the_file_it_can_be_written_again(text: str, units: list[str]) -> None:
+    lines = "".join(f"\n      - switch: {unit}" for unit in units)
+    topology = grown(topology_of("tree", [node(**{RACK: "r1"})]), units_in(text + lines))
+    written = config.topology_yaml(slurm_spec(topology=topology))
+    assert units_in(written) >= set(topology.units)
+    assert written.count("- switch: ") == len(topology.units) + 2
 
 
 def test_a_worker_is_placed_when_its_node_is_known() -> None:
