@@ -5,12 +5,16 @@
 The plain side runs the tenant's own slurm.conf with other places. While one side works, the other idles.
 """
 
+import contextlib
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from bulkhead.cli.slurm import NAMESPACE
+from bulkhead.hostcluster import cgroups
+from bulkhead.hostcluster.component import CGROUP
 from e2e import machine, tenants
 from e2e.api import Api
 from e2e.commands import Outcome
@@ -66,7 +70,7 @@ class Bench:
         cluster, ready = self._create()
         conf = cluster.api.get("ConfigMap", "slurm-config", NAMESPACE)["data"]["slurm.conf"]
         idle = self._idle(cluster)
-        with plain_slurm(conf, nodes=2) as plain:
+        with beside_pods(), plain_slurm(conf, nodes=2) as plain:
             rounds = [self._round(number, cluster, plain) for number in range(self.plan.rounds)]
             sides = [_summed([pair[side] for pair in rounds]) for side in (0, 1)]
             for name, side, summed in (("tenant", cluster, sides[0]), ("plain", plain, sides[1])):
@@ -170,6 +174,28 @@ class Bench:
             self.note(f"{self.plan.workers} simulated workers registered after {took:.1f} s")
             wide = plain.run("srun", "-N", str(self.plan.workers), "--mem=1", "hostname", seconds=300)
         return {"workers": self.plan.workers, "registered_s": took, "srun_on_all": len(wide.out.split())}
+
+
+@contextlib.contextmanager
+def beside_pods() -> Iterator[None]:
+    """Let this process and the plain daemons weigh as much as all pods together: a busy machine favours neither side."""
+    joined = []
+    for top in cgroups.hierarchies():
+        pods, own = top / CGROUP / "kubepods", top / CGROUP / "plain"
+        weight = next((name for name in ("cpu.shares", "cpu.weight") if (pods / name).exists()), None)
+        if weight is None:
+            continue
+        own.mkdir(exist_ok=True)
+        (own / weight).write_text((pods / weight).read_text())
+        (own / "cgroup.procs").write_text(str(os.getpid()))
+        joined.append((top, own))
+    try:
+        yield
+    finally:
+        for top, own in joined:
+            (top / "cgroup.procs").write_text(str(os.getpid()))
+            with contextlib.suppress(OSError):  # a step that still ends holds it; the next run takes it over
+                own.rmdir()
 
 
 def _elastic(maximum: int) -> dict[str, Any]:
