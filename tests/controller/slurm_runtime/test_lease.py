@@ -103,6 +103,7 @@ def test_the_quota_bounds_what_is_made() -> None:
     made = world(gpus_free=5)
     made.queue = [pending(each, gpus=2) for each in range(4)]
     assert created(made) == 2
+    assert made.targets["gpu"] == 2
 
 
 def test_fixed_workers_are_made_within_the_quota_too() -> None:
@@ -154,6 +155,17 @@ def test_kubectl_scale_holds_until_workers_have_idled() -> None:
     assert made.step() == ()
     made.pass_time(31)
     assert SetReplicas("gpu", 0) in made.step()
+
+
+def test_scaling_below_what_jobs_use_takes_no_worker_from_them() -> None:
+    made = world(workers=3)
+    made.run_job(1, "gpu-1", seconds=3000)
+    made.run_job(2, "gpu-2", seconds=3000)
+    made.targets["gpu"] = 0
+    assert SetReplicas("gpu", 2) in made.step()
+    for _ in range(3):
+        made.step()
+    assert sorted(made.workers) == ["gpu-1", "gpu-2"]
 
 
 def test_a_target_outside_its_bounds_is_moved_inside() -> None:
