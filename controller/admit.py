@@ -251,7 +251,8 @@ def _object_limits(bounds: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[s
 def _container_defaults(bounds: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
     given = _map(bounds, "containerDefaults")
     if not given:
-        return (("cpu", "10m", ""), ("ephemeral-storage", "", "10Gi"), ("memory", "32Mi", "4Gi"))
+        # Without a request of its own, a limit becomes the request: a node would be full of promises and empty of data.
+        return (("cpu", "10m", ""), ("ephemeral-storage", "64Mi", "10Gi"), ("memory", "32Mi", "4Gi"))
     requests, limits = _map(given, "requests"), _map(given, "limits")
     return tuple((n, str(requests.get(n, "")), str(limits.get(n, ""))) for n in sorted({*requests, *limits}))
 
