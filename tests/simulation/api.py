@@ -251,10 +251,10 @@ class Api:
         self._rules.updated(where, held, news)
         if news == held:
             return held
-        stored = self.store.put(where.r, news, call.user)
-        if finished(stored):
-            return self._removed(where, call.user)
-        return stored
+        if finished(news):
+            # The last finalizer went: one commit takes the object away as it is now.
+            return self._removed(where, call.user, news)
+        return self.store.put(where.r, news, call.user)
 
     def _check_preconditions(self, where: Route, meta: Mapping[str, Any], old: Mapping[str, Any], *, patch: bool) -> None:
         text = f'Operation cannot be fulfilled on {where.r} "{old["name"]}": '
@@ -312,8 +312,8 @@ class Api:
         stored = self.store.put(PODS, dying, call.user)
         return self._removed(where, call.user) if finished(stored) else stored
 
-    def _removed(self, where: Route, user: str) -> Obj:
-        final = self.store.remove(where.r, where.key, user)
+    def _removed(self, where: Route, user: str, last: Obj | None = None) -> Obj:
+        final = self.store.remove(where.r, where.key, user, last)
         self._rules.undo(where.r, final)
         return final
 
