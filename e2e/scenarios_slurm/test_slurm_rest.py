@@ -27,7 +27,7 @@ def test_without_a_good_token_nothing_is_told(red: Cluster, blue: Cluster) -> No
     assert rest.slurm(red, "/jobs/", good).status == 200
     forged = good[:-6] + ("AAAAAA" if good[-6:] != "AAAAAA" else "BBBBBB")
     for bearer in (None, "", "nonsense", forged, rest.token(blue, "alice")):
-        assert rest.slurm(red, "/jobs/", bearer).status == 401, bearer
+        assert rest.slurm(red, "/jobs/", bearer).status in rest.REFUSED, bearer
 
 
 def test_a_user_does_not_become_another_by_a_header(red: Cluster) -> None:
@@ -63,7 +63,7 @@ def test_the_api_answers_inside_the_tenant_by_its_service(red: Cluster) -> None:
     status, body = red.fetch(url, f"X-SLURM-USER-TOKEN: {bearer}")
     assert status == 200
     assert '"responding"' in body
-    assert red.fetch(url)[0] == 401
+    assert red.fetch(url)[0] in rest.REFUSED
 
 
 def test_rotating_the_keys_revokes_tokens_and_loses_no_job(blue: Cluster, host: Api) -> None:
@@ -82,7 +82,7 @@ def test_rotating_the_keys_revokes_tokens_and_loses_no_job(blue: Cluster, host: 
 
 def _refused(cluster: Cluster, bearer: str) -> None:
     status = rest.slurm(cluster, "/jobs/", bearer).status
-    expect(status == 401, f"status {status}")
+    expect(status in rest.REFUSED, f"status {status}")
 
 
 def _accepted(cluster: Cluster) -> None:

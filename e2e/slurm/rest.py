@@ -13,6 +13,8 @@ from e2e.api import Api, Obj
 from e2e.slurm.clusters import Cluster
 
 VERSION = "v0.0.45"
+# slurmrestd itself says 401; what slurmctld does not believe comes back as 511.
+REFUSED = frozenset({401, 511})
 PROXY = "/api/v1/namespaces/slurm/services/http:slurmrestd:6820/proxy"
 
 
