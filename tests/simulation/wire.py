@@ -227,7 +227,8 @@ class Watch:
             wait = self._advance()
             if not self._chunks and not self._ended and not self._broken:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(wait):
+                    # Less than a float of the present time can tell would be no time at all, for ever.
+                    async with asyncio.timeout(max(1e-4, wait)):
                         await self._news.wait()
 
     def _advance(self) -> float:
