@@ -136,7 +136,7 @@ class SlurmRest:
     ) -> bytes:
         path = f"{section}/{API}/{path}"
         answer = await self._exchange(method, path, body, params, max_body)
-        if answer.status == 401:
+        if answer.status in (401, 511):  # slurmrestd says the one, slurmctld behind it the other
             # The key may have been changed a moment ago, or the clocks disagree: once more with a new token.
             self._tokens.renew()
             answer = await self._exchange(method, path, body, params, max_body)
