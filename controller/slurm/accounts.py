@@ -12,9 +12,10 @@ from typing import Any, Final
 import msgspec
 
 from controller.slurm import model
-from controller.slurm.model import Problem, SlurmAnswerError
+from controller.slurm.model import SlurmAnswerError
 from controller.slurm.rest import SlurmRefused, SlurmRest
 from controller.slurm.spec import AccountingSpec, Obj, QosSpec, SlurmSpec, UserSpec
+from controller.slurm.wire import Problem
 
 ACCOUNT: Final = "users"
 STANDARD: Final = "normal"

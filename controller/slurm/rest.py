@@ -16,7 +16,7 @@ import msgspec
 
 from bulkhead.kube.errors import KubeError
 from bulkhead.kube.transport import Answer, Transport
-from controller.slurm import model
+from controller.slurm import model, wire
 from controller.slurm.model import SlurmAnswerError, SlurmView
 from controller.slurm.spec import NAMESPACE, SLURMRESTD, SLURMRESTD_PORT
 from controller.slurm.tokens import TokenSource
@@ -189,11 +189,11 @@ class SlurmRest:
 
 
 def _plain(data: bytes) -> Any:
-    return model.decode(data, model.PlainAnswer) if data else None
+    return model.decode(data, wire.PlainAnswer) if data else None
 
 
 def _requeue(data: bytes) -> Any:
-    return model.decode(data, model.RequeueAnswer)
+    return model.decode(data, wire.RequeueAnswer)
 
 
 def _segment(name: str) -> str:
