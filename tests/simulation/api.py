@@ -252,8 +252,10 @@ class Api:
         if news == held:
             return held
         if finished(news):
-            # The last finalizer went: one commit takes the object away as it is now.
-            return self._removed(where, call.user, news)
+            # The last finalizer went: one commit takes the object away, and its watches hear of it as it was before.
+            final = self._removed(where, call.user)
+            news["metadata"]["resourceVersion"] = final["metadata"]["resourceVersion"]
+            return news
         return self.store.put(where.r, news, call.user)
 
     def _check_preconditions(self, where: Route, meta: Mapping[str, Any], old: Mapping[str, Any], *, patch: bool) -> None:
@@ -312,8 +314,8 @@ class Api:
         stored = self.store.put(PODS, dying, call.user)
         return self._removed(where, call.user) if finished(stored) else stored
 
-    def _removed(self, where: Route, user: str, last: Obj | None = None) -> Obj:
-        final = self.store.remove(where.r, where.key, user, last)
+    def _removed(self, where: Route, user: str) -> Obj:
+        final = self.store.remove(where.r, where.key, user)
         self._rules.undo(where.r, final)
         return final
 

@@ -73,12 +73,12 @@ class Store:
         self._commit(Commit(self.version, self._now(), kind, key, before, stored, None, user))
         return stored
 
-    def remove(self, r: Resource, key: Key, user: str, last: Obj | None = None) -> Obj:
-        """Take an object out; its last state, the one given or the one held, carries the version at which it went."""
+    def remove(self, r: Resource, key: Key, user: str) -> Obj:
+        """Take an object out; its last state carries the version at which it went."""
         self.version += 1
         kind = kind_of(r)
         before = self.objects[kind].pop(key)
-        final: Obj = copied(last or before)
+        final: Obj = copied(before)
         final["metadata"]["resourceVersion"] = str(self.version)
         self._commit(Commit(self.version, self._now(), kind, key, before, None, final, user))
         return final
