@@ -90,7 +90,7 @@ class Rules:
         if spec.get("schedulingGates"):
             text = "Scheduling is blocked due to non-empty scheduling gates"
             gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": text}
-            obj["status"]["conditions"] = [gated | {"lastProbeTime": None, "lastTransitionTime": stamp(self._api.now())}]
+            obj["status"]["conditions"] = [gated | {"lastTransitionTime": stamp(self._api.now())}]
         self._admit(obj)
 
     def _admit(self, pod: Obj) -> None:
@@ -149,6 +149,10 @@ class Rules:
             if where.r == PODS:
                 _keep(held["metadata"], news["metadata"], "ownerReferences")
                 _keep_quality(held, news)
+                for condition in news["status"].get("conditions") or ():
+                    # An empty time is no time: API servers take them for the same.
+                    for empty in [each for each, value in condition.items() if value is None]:
+                        del condition[empty]
             return
         if where.r in (PODS, SERVICES, NODES, NAMESPACES):
             _keep(held, news, "status")
@@ -250,14 +254,13 @@ class Rules:
             raise Refused(409, "Conflict", f"{text}pod {call.route.name} has non-empty .spec.schedulingGates")
         bound = copied(held)
         bound["spec"]["nodeName"] = call.body["target"]["name"]
-        scheduled = {
-            "type": "PodScheduled",
-            "status": "True",
-            "lastProbeTime": None,
-            "lastTransitionTime": stamp(self._api.now()),
-        }
-        others = [each for each in bound["status"].get("conditions") or () if each["type"] != "PodScheduled"]
-        bound["status"]["conditions"] = [*others, scheduled]
+        conditions = bound["status"].setdefault("conditions", [])
+        held_one = next((each for each in conditions if each["type"] == "PodScheduled"), None)
+        if held_one is None:
+            conditions.append({"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(self._api.now())})
+        elif held_one.get("status") != "True":
+            at = conditions.index(held_one)
+            conditions[at] = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(self._api.now())}
         self._api.store.put(PODS, bound, call.user)
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
