@@ -23,15 +23,20 @@ from e2e.slurm.clusters import ALICE, Cluster
 def kill_daemon(host: Api, cluster: Cluster, pod: str, program: str) -> None:
     """SIGKILL to a daemon in a pod; returns when its process is gone and a new one runs."""
     uid = mirror(host, cluster, pod)["metadata"]["uid"]
-    before = machine.processes_of_pod(uid, program)
+    before = _running(uid, program)
     proven, text = kill(before, f"{program} of {cluster.name}")
     assert proven, text
 
     def back() -> None:
-        now = {process.pid for process in machine.processes_of_pod(uid, program)}
+        now = {process.pid for process in _running(uid, program)}
         workloads.expect(bool(now - {process.pid for process in before}), f"{program} has not started again")
 
     until(f"{program} of {cluster.name} to run again", back, seconds=90)
+
+
+def _running(uid: str, program: str) -> list[machine.Process]:
+    """A daemon's processes by the first word of their names: some write their state behind it."""
+    return [process for process in machine.processes_of_pod(uid) if program in process.program.split(" ")[0]]
 
 
 def wait_ready_again(cluster: Cluster, pod: str, *, seconds: float = 120.0) -> Obj:
