@@ -24,7 +24,7 @@ WHOLE = [*(str(number) for number in range(1, 21)), "end"]
 )
 def test_a_batch_job_survives_the_death_of(host: Api, quiet: Cluster, pod: str, program: str) -> None:
     number = jobs.submit(quiet, SCRIPT)
-    jobs.wait(quiet, number, "RUNNING")
+    saved(quiet, number)
     faults.kill_daemon(host, quiet, pod, program)
     faults.wait_ready_again(quiet, pod)
     until("the login node to serve", lambda: answers(quiet), seconds=60)
@@ -37,7 +37,7 @@ def test_a_batch_job_survives_the_death_of(host: Api, quiet: Cluster, pod: str, 
 def test_nothing_is_lost_when_the_pod_itself_goes(quiet: Cluster, pod: str) -> None:
     running = jobs.submit(quiet, SCRIPT)
     pending = jobs.submit(quiet, "echo later", f"--dependency=afterok:{running}")
-    jobs.wait(quiet, running, "RUNNING")
+    saved(quiet, running)
     before = quiet.pod(pod)["metadata"]["uid"]
     quiet.api.delete("Pod", pod, NAMESPACE, grace=0)
 
@@ -104,6 +104,11 @@ def test_slurm_goes_on_while_the_planes_api_is_away(host: Api, quiet: Cluster) -
     assert jobs.output(quiet, running) == "through\n"
     clusters.wait_nodes(quiet, "cpu-0", "cpu-1", "gpu-0", seconds=60)
     assert jobs.done(quiet, "echo after") == "after\n"
+
+
+def saved(cluster: Cluster, number: int) -> None:
+    """Wait until the job has run for longer than slurmctld takes to write its queue to the volume: five seconds."""
+    jobs.wait_output(cluster, number, lambda text: len(text.split()) >= 8)
 
 
 def answers(cluster: Cluster) -> None:
