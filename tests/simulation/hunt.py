@@ -6,6 +6,7 @@ Prints what it found and exits with 1; `python -m tests.simulation.hunt [STORY..
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import syncer
 from tests.simulation import mishaps, stories, storms, virtualtime
@@ -17,14 +18,14 @@ _STORMS = 12
 def looks(names: list[str]) -> Iterator[tuple[str, Callable[[], object]]]:
     """What is looked at, cheapest first."""
     for name in names or mishaps.STORIES:
-        yield name, lambda name=name: mishaps.play(name)
+        yield name, partial(mishaps.play, name)
     if names:
         return
     yield "life of a pod", lambda: virtualtime.run(stories.told)
     for number in range(1, 140, _CRASHES):
-        yield f"crash after call {number}", lambda number=number: virtualtime.run(lambda: stories.told((number, "after")))
+        yield f"crash after call {number}", partial(virtualtime.run, partial(stories.told, (number, "after")))
     for seed in range(_STORMS):
-        yield f"storm {seed}", lambda seed=seed: virtualtime.run(lambda: storms.rage(seed))
+        yield f"storm {seed}", partial(virtualtime.run, partial(storms.rage, seed))
 
 
 def hunt(names: list[str]) -> str:

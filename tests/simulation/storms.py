@@ -7,6 +7,7 @@ import contextlib
 import random
 import sys
 from collections.abc import Callable
+from functools import partial
 
 from bulkhead.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES
 from tests.simulation import virtualtime
@@ -196,4 +197,4 @@ async def rage(seed: int, steps: int = STEPS) -> Storm:
 
 if __name__ == "__main__":
     for number in sys.argv[1:]:
-        print("\n".join(virtualtime.run(lambda number=number: rage(int(number))).log))  # noqa: T201
+        print("\n".join(virtualtime.run(partial(rage, int(number))).log))  # noqa: T201

@@ -1,6 +1,7 @@
 """Each of the short stories, and a handful of storms."""
 
 import os
+from functools import partial
 
 import pytest
 
@@ -25,13 +26,13 @@ def test_many_storms() -> None:
     failed: list[str] = []
     for seed in range(first, first + count):
         try:
-            virtualtime.run(lambda seed=seed: storms.rage(seed))
+            virtualtime.run(partial(storms.rage, seed))
         except AssertionError as error:
             failed.append(f"storm {seed}: {error}")
     assert not failed, "\n".join(failed)
 
 
 def test_a_storm_has_all_kinds_of_faults() -> None:
-    happened = [virtualtime.run(lambda seed=seed: storms.rage(seed)).world for seed in (1, 2)]
+    happened = [virtualtime.run(partial(storms.rage, seed)).world for seed in (1, 2)]
     kinds = {kind for world in happened for faults in (world.host_faults, world.plane_faults) for kind in faults.happened}
     assert {"call lost", "call 429", "watch cut", "watch double"} & kinds
