@@ -14,7 +14,7 @@ from syncer.translate.classes import DEFAULT_STORAGE_CLASS
 from tests.apiserver.bed import Bed, until
 
 CLASSES: dict[str, Any] = {
-    "local": {"metadata": {"annotations": {DEFAULT_STORAGE_CLASS: "true"}}, "parameters": {"secret": "of the host"}},
+    "ordinary": {"metadata": {"annotations": {DEFAULT_STORAGE_CLASS: "true"}}, "parameters": {"secret": "of the host"}},
     "fast": {},
 }
 
@@ -70,11 +70,11 @@ async def bound(bed: Bed, name: str) -> Obj:
 async def test_item_35_a_claim_is_provisioned_below_and_bound_above(bed: Bed) -> None:
     await claim(bed, "data", "1Gi", accessModes=["ReadWriteMany"])
     host = await provision(bed, "data", "2Gi")
-    assert host["spec"]["storageClassName"] == "local"
+    assert host["spec"]["storageClassName"] == "ordinary"
     assert host["spec"]["accessModes"] == ["ReadWriteMany"]
     assert "volumeName" not in host["spec"]
     virtual = await bound(bed, "data")
-    assert virtual["spec"]["storageClassName"] == "local"
+    assert virtual["spec"]["storageClassName"] == "ordinary"
     assert virtual["status"]["capacity"] == {"storage": "2Gi"}
     assert virtual["status"]["accessModes"] == ["ReadWriteMany"]
     volume = await bed.plane.get(PERSISTENT_VOLUMES, virtual["spec"]["volumeName"])
@@ -84,7 +84,7 @@ async def test_item_35_a_claim_is_provisioned_below_and_bound_above(bed: Bed) ->
 
 
 async def test_item_35_the_default_class_is_offered_without_its_parameters(bed: Bed) -> None:
-    shown = await bed.plane.get(STORAGE_CLASSES, "local")
+    shown = await bed.plane.get(STORAGE_CLASSES, "ordinary")
     assert shown["metadata"]["labels"][marks.PLATFORM] == "true"
     assert shown["metadata"]["annotations"][DEFAULT_STORAGE_CLASS] == "true"
     assert "parameters" not in shown
