@@ -99,7 +99,7 @@ async def test_item_35_a_class_that_is_not_offered_is_refused_with_a_reason(bed:
         return next((each for each in await bed.events("greedy") if each["reason"] == "NotAllowed"), None)
 
     event = await until(told, "event")
-    assert "offered: local" in event["message"]
+    assert "offered: ordinary" in event["message"]
     assert await below(bed, "greedy") is None
 
 
