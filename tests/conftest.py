@@ -16,6 +16,10 @@ from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import NAMESPACES
 from tests.apiserver.servers import ApiServer, Pair, start_pair
 
+# gRPC's fork handlers abort a child that is forked (as API servers of tests are) while one of its threads polls; nothing here
+# uses gRPC in a child. It is read when the first channel is made.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
+
 # `steady` draws the same examples in every run and asserts no time; HYPOTHESIS_PROFILE=search looks for new ones, and longer.
 settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("search", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
