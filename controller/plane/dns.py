@@ -4,15 +4,14 @@ Names outside the cluster go to the upstream resolvers of the settings, by defau
 cluster's DNS, which knows the names of everybody's Services.
 """
 
+from controller.plane import parts
 from controller.plane.parts import CONTAINER_SECURITY, metadata, mount, pod_spec, probe, secret_volume
 from controller.plane.spec import (
-    CONFIG_ANNOTATION,
     CONFIG_PATH,
     DNS,
     DNS_HEALTH_PORT,
     DNS_PORT,
     DNS_READY_PORT,
-    LEAF_ANNOTATION,
     PKI_PATH,
     Obj,
     PlaneSpec,
@@ -57,31 +56,16 @@ def config_map(spec: PlaneSpec) -> Obj:
 
 def deployment(spec: PlaneSpec, *, leaf: str, config: str) -> Obj:
     """Deployment `dns`; `leaf` and `config` are digests of what the process reads once."""
-    annotations = {LEAF_ANNOTATION: leaf, CONFIG_ANNOTATION: config}
-    template_meta = metadata(spec, DNS, component=DNS, annotations=annotations)
-    del template_meta["name"]
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": metadata(spec, DNS, namespace=spec.namespace, component=DNS),
-        "spec": {
-            "replicas": 1,
-            "revisionHistoryLimit": 1,
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-            "selector": {"matchLabels": metadata(spec, DNS, component=DNS)["labels"]},
-            "template": {
-                "metadata": template_meta,
-                "spec": pod_spec(
-                    spec,
-                    [_container(spec)],
-                    [secret_volume("pki", "pki-dns"), {"name": "config", "configMap": {"name": DNS, "defaultMode": 0o444}}],
-                    # The node's resolvers: the host cluster's DNS knows every tenant's Services.
-                    dnsPolicy="Default",
-                    terminationGracePeriodSeconds=5,
-                ),
-            },
-        },
-    }
+    pod = pod_spec(
+        spec,
+        [_container(spec)],
+        [secret_volume("pki", "pki-dns"), {"name": "config", "configMap": {"name": DNS, "defaultMode": 0o444}}],
+        # The node's resolvers: the host cluster's DNS knows every tenant's Services.
+        dnsPolicy="Default",
+        terminationGracePeriodSeconds=5,
+    )
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    return parts.deployment(spec, DNS, pod, leaf=leaf, config=config, strategy=strategy)
 
 
 def _container(spec: PlaneSpec) -> Obj:

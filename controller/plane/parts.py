@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bulkhead.api import labels
-from controller.plane.spec import USER, Obj, PlaneSpec
+from controller.plane.spec import CONFIG_ANNOTATION, LEAF_ANNOTATION, USER, Obj, PlaneSpec
 
 CONTAINER_SECURITY: Final[Obj] = {
     "allowPrivilegeEscalation": False,
@@ -60,6 +60,24 @@ def pod_spec(spec: PlaneSpec, containers: list[Obj], volumes: list[Obj], **more:
     if spec.image_pull_secrets:
         pod["imagePullSecrets"] = [{"name": name} for name in spec.image_pull_secrets]
     return pod | more
+
+
+def deployment(spec: PlaneSpec, name: str, pod: Obj, *, leaf: str, config: str, strategy: Obj) -> Obj:
+    """A Deployment of one pod beside the plane; `leaf` and `config` are digests of what the process reads once."""
+    template = metadata(spec, name, component=name, annotations={LEAF_ANNOTATION: leaf, CONFIG_ANNOTATION: config})
+    del template["name"]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(spec, name, namespace=spec.namespace, component=name),
+        "spec": {
+            "replicas": 1,
+            "revisionHistoryLimit": 1,
+            "strategy": strategy,
+            "selector": {"matchLabels": metadata(spec, name, component=name)["labels"]},
+            "template": {"metadata": template, "spec": pod},
+        },
+    }
 
 
 def probe(path: str, port: int, *, scheme: str = "HTTP", period: int, failures: int, timeout: int = 5) -> Obj:

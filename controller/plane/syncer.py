@@ -6,10 +6,9 @@ read nodes through the kubelet proxy, and in the plane's namespace it sees its o
 
 import json
 
+from controller.plane import parts
 from controller.plane.parts import CONTAINER_SECURITY, metadata, mount, pod_spec, probe, secret_volume
 from controller.plane.spec import (
-    CONFIG_ANNOTATION,
-    LEAF_ANNOTATION,
     PKI_PATH,
     SHIM_PORT,
     SYNCER,
@@ -104,22 +103,8 @@ def access(spec: PlaneSpec) -> list[Obj]:
 
 def deployment(spec: PlaneSpec, *, leaf: str, config: str) -> Obj:
     """Deployment `syncer`; `leaf` and `config` are digests of what the process reads once."""
-    annotations = {LEAF_ANNOTATION: leaf, CONFIG_ANNOTATION: config}
-    template_meta = metadata(spec, SYNCER, component=SYNCER, annotations=annotations)
-    del template_meta["name"]
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": metadata(spec, SYNCER, namespace=spec.namespace, component=SYNCER),
-        "spec": {
-            "replicas": 1,
-            "revisionHistoryLimit": 1,
-            # Never two at once: both would mirror the same objects.
-            "strategy": {"type": "Recreate"},
-            "selector": {"matchLabels": metadata(spec, SYNCER, component=SYNCER)["labels"]},
-            "template": {"metadata": template_meta, "spec": _pod(spec)},
-        },
-    }
+    # Never two at once: both would mirror the same objects.
+    return parts.deployment(spec, SYNCER, _pod(spec), leaf=leaf, config=config, strategy={"type": "Recreate"})
 
 
 def _pod(spec: PlaneSpec) -> Obj:
