@@ -13,6 +13,7 @@ from typing import Any
 from bulkhead.api import labels, names
 from bulkhead.api.conditions import Reason
 from controller.plane.spec import BUDGETS, Budget, Images, Obj, PlaneSpec
+from controller.sections import section_of, text_or_none
 from controller.settings import Settings
 from controller.slurm.resolve import UnresolvableError, resolve
 from controller.slurm.spec import SlurmSpec
@@ -40,9 +41,9 @@ def admit(
     refusal = refuse(tenant, tenant_class, settings)
     if refusal is not None or tenant_class is None:
         return refusal or Refusal(Reason.UNKNOWN_CLASS, "spec.class: no such TenantClass")
-    spec, bounds = _map(tenant, "spec"), _map(tenant_class, "spec")
+    spec, bounds = section_of(tenant, "spec"), section_of(tenant_class, "spec")
     isolation, control = _merged(bounds, spec, "isolation"), _merged(bounds, spec, "controlPlane")
-    storage = _map(control, "storage")
+    storage = section_of(control, "storage")
     nodes = _merged(bounds, spec, "nodes")
     version = _version(spec, bounds, settings)
     gpus = tuple(gpu_resources(bounds))
@@ -66,13 +67,13 @@ def admit(
         limits=tuple((name, str(value)) for name, value in sorted(nominals(spec).items())),
         object_limits=tuple(sorted(_object_limits(bounds, spec).items())),
         container_defaults=_container_defaults(bounds),
-        node_selector=tuple(sorted((str(k), str(v)) for k, v in _map(nodes, "selector").items())),
+        node_selector=tuple(sorted((str(k), str(v)) for k, v in section_of(nodes, "selector").items())),
         node_tolerations=tuple(nodes.get("tolerations") or ()),
-        egress_cidrs=tuple(_map(isolation, "network").get("egressCIDRs") or ()),
+        egress_cidrs=tuple(section_of(isolation, "network").get("egressCIDRs") or ()),
         pod_security=str(isolation.get("podSecurity") or "baseline"),
-        runtime_class=_text(isolation, "runtimeClassName"),
+        runtime_class=text_or_none(isolation, "runtimeClassName"),
         allowed_runtime_classes=tuple(isolation.get("allowedRuntimeClasses") or ()),
-        workload_priority_class=_text(bounds, "priorityClassName") or settings.workload_priority_class or None,
+        workload_priority_class=text_or_none(bounds, "priorityClassName") or settings.workload_priority_class or None,
         allowed_priority_classes=tuple(bounds.get("allowedPriorityClasses") or ()),
         allowed_storage_classes=tuple(bounds.get("allowedStorageClasses") or ()),
         allowed_device_classes=tuple(bounds.get("allowedDeviceClasses") or ()),
@@ -82,7 +83,7 @@ def admit(
         plane_client_cidrs=settings.plane_client_cidrs,
         host_api=host_api,
         system_namespace=settings.system_namespace,
-        admins=tuple(_map(spec, "access").get("admins") or ()),
+        admins=tuple(section_of(spec, "access").get("admins") or ()),
     )
 
 
@@ -92,10 +93,10 @@ def refuse(tenant: Obj, tenant_class: Obj | None, settings: Settings) -> Refusal
         names.check_tenant_name(str(tenant["metadata"]["name"]))
     except names.InvalidTenantNameError as error:
         return Refusal(Reason.INVALID_NAME, str(error))
-    spec = _map(tenant, "spec")
+    spec = section_of(tenant, "spec")
     if tenant_class is None:
         return Refusal(Reason.UNKNOWN_CLASS, f"spec.class: no TenantClass is named {spec.get('class')!r}")
-    bounds = _map(tenant_class, "spec")
+    bounds = section_of(tenant_class, "spec")
     version = _version(spec, bounds, settings)
     offered = offered_versions(bounds, settings)
     if version not in offered:
@@ -121,8 +122,8 @@ def gpu_resources(bounds: Mapping[str, Any]) -> list[str]:
 
 def nominals(spec: Mapping[str, Any]) -> dict[str, int]:
     """The nominal quota of each resource."""
-    resources = _map(_map(spec, "quota"), "resources")
-    return {str(name): int(str(_map(resources, name).get("nominal", 0))) for name in resources}
+    resources = section_of(section_of(spec, "quota"), "resources")
+    return {str(name): int(str(section_of(resources, name).get("nominal", 0))) for name in resources}
 
 
 def offered_versions(bounds: Mapping[str, Any], settings: Settings) -> tuple[str, ...]:
@@ -134,11 +135,11 @@ def offered_versions(bounds: Mapping[str, Any], settings: Settings) -> tuple[str
 
 
 def _refuse_quota(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Refusal | None:
-    resources = _map(_map(spec, "quota"), "resources")
-    highest = _map(_map(bounds, "quota"), "resources")
+    resources = section_of(section_of(spec, "quota"), "resources")
+    highest = section_of(section_of(bounds, "quota"), "resources")
     known = set(gpu_resources(bounds)) | set(highest)
     for name in sorted(resources):
-        value = str(_map(resources, name).get("nominal", 0))
+        value = str(section_of(resources, name).get("nominal", 0))
         field = f"spec.quota.resources[{name}].nominal"
         if name not in known:
             return Refusal(
@@ -162,9 +163,9 @@ def _refuse_shape(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Refusal
     asked = {
         "spec.isolation.userNamespaces": isolation.get("userNamespaces"),
         "spec.nodes.dedicated": nodes.get("dedicated"),
-        "spec.quota.cohort": _map(spec, "quota").get("cohort"),
-        "spec.access.oidc": _map(spec, "access").get("oidc"),
-        "spec.hibernation.enabled": _map(spec, "hibernation").get("enabled"),
+        "spec.quota.cohort": section_of(spec, "quota").get("cohort"),
+        "spec.access.oidc": section_of(spec, "access").get("oidc"),
+        "spec.hibernation.enabled": section_of(spec, "hibernation").get("enabled"),
     }
     missing = next((field for field, value in asked.items() if value), None)
     # Saying no is honest; taking the field and doing nothing about it would be a promise broken in silence.
@@ -181,7 +182,7 @@ def _refuse_slurm(tenant: Obj, tenant_class: Obj, settings: Settings) -> Refusal
 
 def paused(tenant: Obj, now: datetime) -> Refusal | None:
     """Whether the controller is asked to keep its hands off for now."""
-    until = _map(tenant, "spec").get("pausedUntil")
+    until = section_of(tenant, "spec").get("pausedUntil")
     if not until or now >= datetime.fromisoformat(str(until)):
         return None
     return Refusal(Reason.PAUSED, f"spec.pausedUntil: nothing is changed until {until}")
@@ -201,13 +202,13 @@ _LEAST_MIB = 32
 
 def _budgets(control: Mapping[str, Any]) -> dict[str, Any]:
     """What class or tenant say about the components' resources, over the built-in budgets."""
-    resources = _map(control, "resources")
+    resources = section_of(control, "resources")
     found: dict[str, Any] = {}
     for field, attribute in _COMPONENTS.items():
-        asked = _map(resources, field)
+        asked = section_of(resources, field)
         if not asked:
             continue
-        requests, limits = _map(asked, "requests"), _map(asked, "limits")
+        requests, limits = section_of(asked, "requests"), section_of(asked, "limits")
         usual = BUDGETS[attribute]
         found[attribute] = Budget(
             cpu=str(requests.get("cpu", usual.cpu)),
@@ -244,29 +245,21 @@ def _object_limits(bounds: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[s
         "services.nodeports": "0",
         "services.loadbalancers": "0",
     }
-    wanted = _map(_map(bounds, "quota"), "objects") | _map(_map(spec, "quota"), "objects")
+    wanted = section_of(section_of(bounds, "quota"), "objects") | section_of(section_of(spec, "quota"), "objects")
     return default | {str(name): str(value) for name, value in wanted.items()}
 
 
 def _container_defaults(bounds: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
-    given = _map(bounds, "containerDefaults")
+    given = section_of(bounds, "containerDefaults")
     if not given:
         # Without a request of its own, a limit becomes the request: a node would be full of promises and empty of data.
         return (("cpu", "10m", ""), ("ephemeral-storage", "64Mi", "10Gi"), ("memory", "32Mi", "4Gi"))
-    requests, limits = _map(given, "requests"), _map(given, "limits")
+    requests, limits = section_of(given, "requests"), section_of(given, "limits")
     return tuple((n, str(requests.get(n, "")), str(limits.get(n, ""))) for n in sorted({*requests, *limits}))
 
 
 def _merged(bounds: Mapping[str, Any], spec: Mapping[str, Any], field: str) -> dict[str, Any]:
     """A section of the tenant's spec over the same section of its class."""
-    return _map(bounds, field) | {key: value for key, value in _map(spec, field).items() if value not in (None, {}, [])}
-
-
-def _map(value: Mapping[str, Any], field: str) -> dict[str, Any]:
-    found = value.get(field)
-    return dict(found) if isinstance(found, Mapping) else {}
-
-
-def _text(value: Mapping[str, Any], field: str) -> str | None:
-    found = value.get(field)
-    return str(found) if found else None
+    return section_of(bounds, field) | {
+        key: value for key, value in section_of(spec, field).items() if value not in (None, {}, [])
+    }

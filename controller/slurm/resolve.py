@@ -10,6 +10,7 @@ from typing import Any
 
 from bulkhead.api import labels
 from bulkhead.api.conditions import Reason
+from controller.sections import section_of, text_or_none
 from controller.settings import Settings
 from controller.slurm.config import extra, known
 from controller.slurm.spec import (
@@ -47,7 +48,7 @@ class UnresolvableError(ValueError):
 
 def wanted(tenant: Obj) -> bool:
     """Whether the tenant has a Slurm cluster: alone, or beside its Kubernetes pods."""
-    scheduling = _map(_map(tenant, "spec"), "scheduling")
+    scheduling = section_of(section_of(tenant, "spec"), "scheduling")
     return scheduling.get("mode") == "Slurm" or isinstance(scheduling.get("slurm"), Mapping)
 
 
@@ -55,18 +56,18 @@ def resolve(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | N
     """The cluster to build; None when the tenant has none. Raises `UnresolvableError`."""
     if not wanted(tenant):
         return None
-    spec, bounds = _map(tenant, "spec"), _map(tenant_class, "spec")
+    spec, bounds = section_of(tenant, "spec"), section_of(tenant_class, "spec")
     _check_class(spec, bounds)
-    asked = _map(_map(spec, "scheduling"), "slurm")
+    asked = section_of(section_of(spec, "scheduling"), "slurm")
     version = _version(asked, settings)
     gpu_resources = [str(each) for each in bounds.get("gpuResources") or [labels.GPU]]
     node_sets = tuple(_node_set(each, gpu_resources) for each in _list(asked, "nodeSets"))
     _check_features(node_sets)
     _check_quota(node_sets, spec, bounds)
     lines = _taken_apart(extra.slurm_conf_lines, asked.get("extraConf"), f"{_AT}.extraConf")
-    accounting = _accounting(_map(asked, "accounting"))
+    accounting = _accounting(section_of(asked, "accounting"))
     _check_accounting(lines, accounting)
-    controller, login, rest_api = _map(asked, "controller"), _map(asked, "login"), _map(asked, "restApi")
+    controller, login, rest_api = section_of(asked, "controller"), section_of(asked, "login"), section_of(asked, "restApi")
     return SlurmSpec(
         tenant=str(tenant["metadata"]["name"]),
         uid=str(tenant["metadata"]["uid"]),
@@ -76,8 +77,8 @@ def resolve(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | N
         image_pull_policy=settings.image_pull_policy,
         node_sets=node_sets,
         controller=_allotment(controller, SLURMCTLD),
-        state=_volume(_map(controller, "storage"), "2Gi"),
-        home=_volume(_map(asked, "homeStorage"), "10Gi"),
+        state=_volume(section_of(controller, "storage"), "2Gi"),
+        home=_volume(section_of(asked, "homeStorage"), "10Gi"),
         login=_login(login) if login.get("enabled", True) else None,
         rest_api=_allotment(rest_api, SLURMRESTD) if rest_api.get("enabled", True) else None,
         accounting=accounting,
@@ -89,10 +90,10 @@ def resolve(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | N
 
 
 def _check_class(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> None:
-    modes = _map(bounds, "scheduling").get("modes")
+    modes = section_of(bounds, "scheduling").get("modes")
     if modes and "Slurm" not in modes:
         raise UnresolvableError(Reason.OUT_OF_BOUNDS, "spec.scheduling: the class does not offer Slurm")
-    level = _map(spec, "isolation").get("podSecurity") or _map(bounds, "isolation").get("podSecurity")
+    level = section_of(spec, "isolation").get("podSecurity") or section_of(bounds, "isolation").get("podSecurity")
     if level == "restricted":
         raise UnresolvableError(
             Reason.NOT_SUPPORTED,
@@ -122,7 +123,7 @@ def _node_set(asked: Mapping[str, Any], gpu_resources: list[str]) -> NodeSetSpec
         )
     maximum = int(asked.get("max") or asked.get("replicas") or 0)
     minimum = int(asked.get("min") or 0) if asked.get("max") else maximum
-    partition, requests = _map(asked, "partition"), _map(asked, "requests")
+    partition, requests = section_of(asked, "partition"), section_of(asked, "requests")
     return NodeSetSpec(
         name=name,
         replicas=int(asked.get("replicas", minimum)),
@@ -133,8 +134,8 @@ def _node_set(asked: Mapping[str, Any], gpu_resources: list[str]) -> NodeSetSpec
         gpus=int(asked.get("gpus", 0)),
         gpu_type=str(asked.get("gpuType") or ""),
         gpu_resource=resource,
-        cpu_request=_text(requests, "cpu"),
-        memory_request=_text(requests, "memory"),
+        cpu_request=text_or_none(requests, "cpu"),
+        memory_request=text_or_none(requests, "memory"),
         partition=PartitionSpec(
             enabled=bool(partition.get("enabled", True)),
             config=_taken_apart(extra.partition_words, partition.get("config"), f"{at}.partition.config"),
@@ -142,7 +143,7 @@ def _node_set(asked: Mapping[str, Any], gpu_resources: list[str]) -> NodeSetSpec
         ),
         features=tuple(str(each) for each in asked.get("features") or ()),
         extra_conf=_taken_apart(extra.node_words, asked.get("extraConf"), f"{at}.extraConf"),
-        node_selector=tuple(sorted((str(key), str(value)) for key, value in _map(asked, "nodeSelector").items())),
+        node_selector=tuple(sorted((str(key), str(value)) for key, value in section_of(asked, "nodeSelector").items())),
     )
 
 
@@ -160,15 +161,15 @@ def _check_features(node_sets: tuple[NodeSetSpec, ...]) -> None:
 
 def _check_quota(node_sets: tuple[NodeSetSpec, ...], spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> None:
     """Workers that are always there must fit: waiting for what can never come would look like a fault of Slurm's."""
-    most_nodes = _map(_map(bounds, "scheduling"), "slurm").get("maxNodes")
+    most_nodes = section_of(section_of(bounds, "scheduling"), "slurm").get("maxNodes")
     nodes = sum(each.maximum for each in node_sets)
     if most_nodes is not None and nodes > int(most_nodes):
         raise UnresolvableError(
             Reason.OUT_OF_BOUNDS, f"{_AT}.nodeSets: {nodes} workers are more than the {most_nodes} that the class allows"
         )
-    resources = _map(_map(spec, "quota"), "resources")
+    resources = section_of(section_of(spec, "quota"), "resources")
     for name in sorted({each.gpu_resource for each in node_sets if each.gpus}):
-        quota = _map(resources, name)
+        quota = section_of(resources, name)
         limit = int(quota.get("nominal") or 0) + int(quota.get("borrowingLimit") or 0)
         least = sum(each.minimum * each.gpus for each in node_sets if each.gpu_resource == name)
         if least > limit:
@@ -206,7 +207,9 @@ def _accounting(asked: Mapping[str, Any]) -> AccountingSpec | None:
             raise UnresolvableError(
                 Reason.INVALID_CONFIGURATION, f"{_AT}.accounting.qos[{each.name}].preempt: there is no QOS {unknown[0]}"
             )
-    return AccountingSpec(storage=_volume(_map(asked, "storage"), "5Gi"), qos=qos, enforce=bool(asked.get("enforce", True)))
+    return AccountingSpec(
+        storage=_volume(section_of(asked, "storage"), "5Gi"), qos=qos, enforce=bool(asked.get("enforce", True))
+    )
 
 
 def _qos(asked: Mapping[str, Any]) -> QosSpec:
@@ -215,7 +218,7 @@ def _qos(asked: Mapping[str, Any]) -> QosSpec:
         name=str(asked["name"]),
         priority=int(asked.get("priority", 0)),
         preempts=tuple(str(each) for each in asked.get("preempt") or ()),
-        preempt_mode=_text(asked, "preemptMode"),
+        preempt_mode=text_or_none(asked, "preemptMode"),
         max_wall_minutes=int(wall) if wall is not None else None,
         group_tres=_pairs(asked, "grpTres"),
         user_tres=_pairs(asked, "maxTresPerUser"),
@@ -239,18 +242,18 @@ def _taken_apart(parse: Callable[[str], Pairs], text: Any, at: str) -> Pairs:
 
 
 def _allotment(section: Mapping[str, Any], daemon: str) -> Allotment:
-    resources, usual = _map(section, "resources"), ALLOTMENTS[daemon]
-    requests, limits = _map(resources, "requests"), _map(resources, "limits")
+    resources, usual = section_of(section, "resources"), ALLOTMENTS[daemon]
+    requests, limits = section_of(resources, "requests"), section_of(resources, "limits")
     return Allotment(
         cpu=str(requests.get("cpu", usual.cpu)),
         memory=str(requests.get("memory", usual.memory)),
         memory_limit=str(limits.get("memory", usual.memory_limit)),
-        cpu_limit=_text(limits, "cpu"),
+        cpu_limit=text_or_none(limits, "cpu"),
     )
 
 
 def _volume(asked: Mapping[str, Any], size: str) -> Volume:
-    return Volume(str(asked.get("size") or size), _text(asked, "className"))
+    return Volume(str(asked.get("size") or size), text_or_none(asked, "className"))
 
 
 def _mib(quantity: str) -> int:
@@ -258,18 +261,8 @@ def _mib(quantity: str) -> int:
 
 
 def _pairs(value: Mapping[str, Any], field: str) -> Pairs:
-    return tuple(sorted((str(key), str(item)) for key, item in _map(value, field).items()))
-
-
-def _map(value: Mapping[str, Any], field: str) -> dict[str, Any]:
-    found = value.get(field)
-    return dict(found) if isinstance(found, Mapping) else {}
+    return tuple(sorted((str(key), str(item)) for key, item in section_of(value, field).items()))
 
 
 def _list(value: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
     return [dict(each) for each in value.get(field) or () if isinstance(each, Mapping)]
-
-
-def _text(value: Mapping[str, Any], field: str) -> str | None:
-    found = value.get(field)
-    return str(found) if found else None

@@ -1,0 +1,16 @@
+"""Reading a part of a manifest that may leave it out. Pure; shapes were checked by the API server, absence was not."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def section_of(value: Mapping[str, Any], field: str) -> dict[str, Any]:
+    """The mapping under a field; empty when it is missing or no mapping."""
+    found = value.get(field)
+    return dict(found) if isinstance(found, Mapping) else {}
+
+
+def text_or_none(value: Mapping[str, Any], field: str) -> str | None:
+    """The text under a field; None when it is missing or empty."""
+    found = value.get(field)
+    return str(found) if found else None
