@@ -164,7 +164,7 @@ async def test_an_index_survives_objects_of_odd_shape(host_client: Client, names
         assert informer.store.by_index("x", "1") == [Key(namespace, "with-data")]
 
 
-async def test_deletions_while_the_server_is_away_are_told_by_the_watch(own_server: ApiServer, eventually: Eventually) -> None:
+async def test_a_deletion_around_an_outage_is_told_once(own_server: ApiServer, eventually: Eventually) -> None:
     changes: list[Change] = []
     async with Client(own_server.admin, user_agent="tests", field_manager="tests") as client:
         await client.create(CONFIG_MAPS, config_map("goes"), "default")
@@ -177,5 +177,6 @@ async def test_deletions_while_the_server_is_away_are_told_by_the_watch(own_serv
             await asyncio.to_thread(own_server.wait)
             await client.delete(CONFIG_MAPS, "goes", "default")
             await eventually(lambda: changes, seconds=60)
-    assert told(changes) == [("deleted", "goes", False)]
-    assert informer.relists == 1
+    # A server that wrote something of its own before its watch cache was filled answers our version with 410: then the list
+    # tells of the deletion instead, as an absence.
+    assert told(changes) == [("deleted", "goes", informer.relists > 1)]
