@@ -5,13 +5,13 @@ Observed ──> decide() ─┬─> Refusal: change nothing, tell why
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bulkhead.api import labels
 from controller import bootstrap
 from controller.plane.render import Rendered, render
 from controller.plane.secrets import KeyMaterial
-from controller.plane.spec import Obj, PlaneSpec
+from controller.plane.spec import PLANE, Obj, PlaneSpec
 
 # Kinds of which nothing may stay that the plan does not name: what an older version made would widen rights or open ports.
 # Others hold data, or belong to somebody who only wears our label.
@@ -52,6 +52,7 @@ class Plan:
 
 def plan(spec: PlaneSpec, keys: KeyMaterial, existing: Mapping[Ref, Obj]) -> Plan:
     """The plan for a tenant that may be built."""
+    spec = _on_its_volume(spec, existing)
     rendered = render(spec, keys)
     wanted = {(ref.kind, ref.namespace, ref.name) for ref in map(ref_of, rendered.everything())}
     deletions = tuple(
@@ -65,6 +66,15 @@ def plan(spec: PlaneSpec, keys: KeyMaterial, existing: Mapping[Ref, Obj]) -> Pla
         )
     )
     return Plan(spec, rendered, deletions, bootstrap.objects(spec))
+
+
+def _on_its_volume(spec: PlaneSpec, existing: Mapping[Ref, Obj]) -> PlaneSpec:
+    """A plane stays on the storage class that it began with: a changed default is for new tenants, and claims cannot move."""
+    for ref, obj in existing.items():
+        if (ref.kind, ref.namespace, ref.name) == ("StatefulSet", spec.namespace, PLANE):
+            claims = obj["spec"].get("volumeClaimTemplates") or [{}]
+            return replace(spec, storage_class=(claims[0].get("spec") or {}).get("storageClassName"))
+    return spec
 
 
 def ref_of(obj: Obj) -> Ref:

@@ -131,7 +131,7 @@ class Reconciler:
             made = plan(spec, assembled.keys, existing)
             await self._apply(made, observed)
             health = await self._plane(made, assembled)
-            followers = made.followers(plane_answers=health.bootstrapped, existing=existing)
+            followers = made.followers(plane_answers=health.answers, existing=existing)
             await self._applier.stage(followers, observed.objects)
             slurm = await self._order_slurm(spec, observed, health)
         except Stale as error:
@@ -191,9 +191,9 @@ class Reconciler:
             except (KubeError, TimeoutError) as error:
                 # The tenant may have put a webhook in the way; that is his loss and no reason to stop the pass.
                 _log.warning("bootstrap failed: %s", error, extra={"tenant": spec.tenant})
-                return PlaneHealth(ready=True, message=f"the plane refuses its bootstrap objects: {error}")
+                return PlaneHealth(answers=True, ready=True, message=f"the plane refuses its bootstrap objects: {error}")
             self._bootstrapped[spec.tenant] = (made.bootstrap, self._clock.monotonic(), uid)
-        return PlaneHealth(ready=True, bootstrapped=True, message=health.message, cluster_uid=uid)
+        return PlaneHealth(answers=True, ready=True, bootstrapped=True, message=health.message, cluster_uid=uid)
 
     def _findings(
         self,

@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 
 from bulkhead.api import names
+from bulkhead.hostcluster.storage.volumes import IMMEDIATE_CLASS
 from e2e import commands, machine
 from e2e.api import Api, Obj
 from e2e.poll import NotYetError, until
@@ -39,6 +40,8 @@ def install_chart(note: Note) -> None:
     # Helm installs a chart's CRDs once and never upgrades them.
     commands.kubectl(machine.KUBECONFIG, "apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
     arguments = ["upgrade", "--install", RELEASE, str(CHART), "--namespace", names.SYSTEM_NAMESPACE, "--create-namespace"]
+    # Planes run on the one real node, so their volumes need not wait for the scheduler's choice (docs/decisions/0006).
+    arguments += ["--set", f"storageClass={IMMEDIATE_CLASS}"]
     commands.helm(machine.KUBECONFIG, *arguments, "--wait", "--timeout", "150s", seconds=180)
 
 

@@ -6,6 +6,7 @@
 import asyncio
 import os
 import secrets
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
@@ -19,6 +20,10 @@ from tests.apiserver.servers import ApiServer, Pair, start_pair
 # gRPC's fork handlers abort a child that is forked (as API servers of tests are) while one of its threads polls; nothing here
 # uses gRPC in a child. It is read when the first channel is made.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
+
+# A shell's background job starts with SIGINT ignored, and so would every command that a test interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # `steady` draws the same examples in every run and asserts no time; HYPOTHESIS_PROFILE=search looks for new ones, and longer.
 settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

@@ -7,7 +7,7 @@ import yaml
 
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import NotFound
+from bulkhead.kube.errors import NotFound, Unavailable
 
 FOLDER = Path(__file__).parent.parent / "crds"
 
@@ -22,7 +22,7 @@ async def install(client: Client) -> None:
             try:
                 await client.list(kind)
                 break
-            except NotFound:
+            except (NotFound, Unavailable):
                 if asyncio.get_running_loop().time() > deadline:
                     raise
                 await asyncio.sleep(0.1)

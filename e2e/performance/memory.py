@@ -26,26 +26,32 @@ class Footprint:
     pss_mib: float
     parts_mib: dict[str, float]  # by program
     syncer_rss_mib: float
-    cpu_s: float
+    parts_cpu_s: dict[str, float]
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU time of all parts since their start."""
+        return sum(self.parts_cpu_s.values())
 
 
 def footprint(host: Api, tenant: str) -> Footprint:
     """Everything in the pods of the tenant's plane namespace."""
     processes: list[Process] = []
     parts: dict[str, float] = defaultdict(float)
+    cpu: dict[str, float] = defaultdict(float)
     syncer_rss = 0.0
     for pod in host.list("Pod", names.plane_namespace(tenant)):
         for process in machine.processes_of_pod(pod["metadata"]["uid"]):
             processes.append(process)
             part = "syncer" if pod["metadata"]["name"].startswith("syncer") else process.program.split(" ")[0]
             parts[part] += machine.pss_kib(process.pid) / MIB
+            cpu[part] += machine.cpu_ticks(process.pid) / _TICKS
             if part == "syncer" and process.program.startswith("python"):
                 syncer_rss = max(syncer_rss, machine.rss_kib(process.pid) / MIB)
     if not processes:
         raise RuntimeError(f"tenant {tenant}: no process found in its plane's pods")
-    cpu = sum(machine.cpu_ticks(process.pid) for process in processes) / _TICKS
     rounded = {name: round(value, 1) for name, value in sorted(parts.items())}
-    return Footprint(tenant, tuple(processes), sum(parts.values()), rounded, syncer_rss, cpu)
+    return Footprint(tenant, tuple(processes), sum(parts.values()), rounded, syncer_rss, dict(cpu))
 
 
 def controller_rss_mib(host: Api) -> float:
@@ -55,8 +61,8 @@ def controller_rss_mib(host: Api) -> float:
     return max(machine.rss_kib(process.pid) for process in found) / MIB
 
 
-def idle_percent(before: Footprint, after: Footprint, seconds: float) -> float:
-    """CPU time between two moments, in percent of one core; processes that were replaced would falsify it."""
+def idle_percent(before: Footprint, after: Footprint, seconds: float) -> dict[str, float]:
+    """CPU time of each part between two moments, in percent of one core; processes that were replaced would falsify it."""
     if {process.pid for process in before.processes} != {process.pid for process in after.processes}:
         raise RuntimeError(f"tenant {before.tenant}: a process of its plane was replaced while it should idle")
-    return 100.0 * (after.cpu_s - before.cpu_s) / seconds
+    return {part: 100.0 * (spent - before.parts_cpu_s[part]) / seconds for part, spent in sorted(after.parts_cpu_s.items())}

@@ -82,6 +82,7 @@ class Bench:
         after = {name: memory.footprint(self.host, name) for name in wanted}
         seconds = time.monotonic() - begin
         cpu = [memory.idle_percent(before[name], after[name], seconds) for name in wanted]
+        cpu_parts = {part: round(statistics.mean(item[part] for item in cpu), 2) for part in cpu[0]}
         parts = {
             part: round(statistics.mean(item.parts_mib.get(part, 0.0) for item in after.values()), 1)
             for part in after[wanted[0]].parts_mib
@@ -89,7 +90,8 @@ class Bench:
         return {
             "plane_pss_mib": round(statistics.mean(item.pss_mib for item in after.values()), 1),
             "plane_pss_parts_mib": parts,
-            "plane_idle_cpu_percent": round(statistics.mean(cpu), 2),
+            "plane_idle_cpu_percent": round(statistics.mean(sum(item.values()) for item in cpu), 2),
+            "plane_idle_cpu_parts_percent": cpu_parts,
             "syncer_rss_mib": round(max(item.syncer_rss_mib for item in after.values()), 1),
             "controller_rss_mib": round(memory.controller_rss_mib(self.host), 1),
         }

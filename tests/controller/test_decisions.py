@@ -1,5 +1,6 @@
 """The pure deciders: admission, slices, plans, teardown, status, settings. State in, state out."""
 
+from dataclasses import replace
 from datetime import timedelta
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from bulkhead.api.conditions import Reason, find_condition
 from controller import slices, status, teardown
 from controller.admit import Refusal, admit, paused, refuse
-from controller.plan import plan, ref_of
+from controller.plan import Plan, plan, ref_of
 from controller.plane.spec import PlaneSpec
 from controller.settings import Settings, SettingsError, load
 from controller.status import Findings
@@ -166,6 +167,19 @@ def test_dns_waits_for_the_plane_once_and_is_kept_afterwards() -> None:
     assert made.followers(plane_answers=False, existing={}) == ()
     assert made.followers(plane_answers=True, existing={}) == (dns,)
     assert made.followers(plane_answers=False, existing={ref_of(dns): dns}) == (dns,)
+
+
+def test_a_plane_stays_on_its_storage_class_when_the_default_changes() -> None:
+    def storage_class(made: Plan) -> Any:
+        (found,) = [obj for obj in made.rendered.workloads if obj["kind"] == "StatefulSet"]
+        return found["spec"]["volumeClaimTemplates"][0]["spec"].get("storageClassName")
+
+    spec = plane_spec()
+    for before in ("slow", None):
+        old = replace(spec, storage_class=before)
+        existing = {ref_of(obj): obj for obj in plan(old, material(old), {}).rendered.workloads}
+        assert storage_class(plan(replace(spec, storage_class="fast"), material(spec), existing)) == before
+    assert storage_class(plan(replace(spec, storage_class="fast"), material(spec), {})) == "fast"
 
 
 # -- teardown

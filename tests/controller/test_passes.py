@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-import yaml
 
 from bulkhead.api import names
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import Conflict, NotFound, Unavailable, Unprocessable
+from bulkhead.kube.errors import Conflict, NotFound, Unprocessable
 from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import SystemClock
 from controller.owned import OWNED, SELECTOR, Owned
@@ -23,6 +22,7 @@ from controller.reconcile import PassFailed, Reconciler
 from controller.settings import Settings
 from tests.apiserver.servers import ApiServer
 from tests.controller.samples import tenant_class
+from tests.crds import install
 
 pytestmark = pytest.mark.apiserver
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,15 +79,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.fixture
 async def client(server: ApiServer) -> AsyncIterator[Client]:
     async with Client(server.admin, user_agent="tests", field_manager="tests") as made:
-        for path in sorted((ROOT / "crds").glob("*.yaml")):
-            await made.apply(kinds.CUSTOM_RESOURCE_DEFINITIONS, yaml.safe_load(path.read_text()))
-        async with asyncio.timeout(30):
-            while True:
-                try:
-                    await made.apply(kinds.TENANT_CLASSES, tenant_class() | {"metadata": {"name": "standard"}})
-                    break
-                except (NotFound, Unavailable):
-                    await asyncio.sleep(0.1)
+        await install(made)
+        await made.apply(kinds.TENANT_CLASSES, tenant_class() | {"metadata": {"name": "standard"}})
         yield made
 
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from bulkhead.hostcluster.addons.dns import COREFILE, dns_objects
-from bulkhead.hostcluster.addons.objects import storage_class
+from bulkhead.hostcluster.addons.objects import storage_classes
 from bulkhead.hostcluster.addons.processes import components
 from bulkhead.hostcluster.component import CLUSTER_DNS, HostContext, HostOptions
 
@@ -47,7 +47,9 @@ def test_the_name_service_answers_at_the_fixed_address_and_needs_no_root() -> No
     assert COREFILE.count("{") == COREFILE.count("}")
 
 
-def test_the_storage_class_is_the_default_and_waits_for_a_pod() -> None:
-    made = storage_class()
+def test_the_default_storage_class_waits_for_a_pod_and_the_other_does_not() -> None:
+    made, immediate = storage_classes()
     assert made["volumeBindingMode"] == "WaitForFirstConsumer"
+    assert immediate["volumeBindingMode"] == "Immediate"
+    assert "annotations" not in immediate["metadata"]
     assert made["metadata"]["annotations"] == {"storageclass.kubernetes.io/is-default-class": "true"}

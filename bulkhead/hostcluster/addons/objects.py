@@ -1,4 +1,4 @@
-"""Applies the objects of the embedded host: name service, storage class, GPU labels, simulated nodes.
+"""Applies the objects of the embedded host: name service, storage classes, GPU labels, simulated nodes.
 
 Level-triggered: server-side apply of everything each time, so it may run at any moment and as often as one likes. Waits for
 the real node, as its labels belong on the object that the kubelet makes.
@@ -13,7 +13,7 @@ from bulkhead.hostcluster.addons.dns import COREFILE, dns_objects
 from bulkhead.hostcluster.component import NODE_NAME, HostContext, HostOptions, Progress
 from bulkhead.hostcluster.images.build import COREDNS
 from bulkhead.hostcluster.kwok.nodes import SIMULATED_LABEL, gpu_labels, node_name, node_status, simulated_node
-from bulkhead.hostcluster.storage.volumes import CLASS, PROVISIONER
+from bulkhead.hostcluster.storage.volumes import CLASS, IMMEDIATE_CLASS, PROVISIONER
 
 _NODE_DEADLINE = 60
 _CALL_DEADLINE = 90
@@ -43,16 +43,18 @@ def _apply(ctx: HostContext, objects: list[dict[str, Any]], *options: str) -> No
     )
 
 
-def storage_class() -> dict[str, Any]:
-    """The default class: volumes are made once a pod that uses them has a node."""
-    return {
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "StorageClass",
-        "metadata": {"name": CLASS, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
-        "provisioner": PROVISIONER,
-        "reclaimPolicy": "Delete",
-        "volumeBindingMode": "WaitForFirstConsumer",
-    }
+def storage_classes() -> list[dict[str, Any]]:
+    """The default class, whose volumes are made once a pod that uses them has a node; and one for volumes on the real node.
+
+    The scheduler looks whether a volume that it waits for is bound only once a second, so pods that can run on the real node
+    alone, as the planes' pods, start a second or two earlier with the second class.
+    """
+    default = {"name": CLASS, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
+    common = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": PROVISIONER, "reclaimPolicy": "Delete"}
+    return [
+        {**common, "metadata": default, "volumeBindingMode": "WaitForFirstConsumer"},
+        {**common, "metadata": {"name": IMMEDIATE_CLASS}, "volumeBindingMode": "Immediate"},
+    ]
 
 
 def _real_node(options: HostOptions) -> dict[str, Any]:
@@ -74,9 +76,9 @@ def apply(ctx: HostContext, report: Progress) -> None:
     _kubectl(ctx, "wait", "--for=create", f"node/{NODE_NAME}", f"--timeout={_NODE_DEADLINE}s")
     digest = hashlib.sha256(COREFILE.encode()).hexdigest()[:16]
     indices = range(options.simulated_nodes)
-    report.detail(f"name service, storage class, {len(indices)} simulated nodes")
+    report.detail(f"name service, storage classes, {len(indices)} simulated nodes")
     nodes = [simulated_node(index, options.gpus_per_node, options.nvlink_domain_size) for index in indices]
-    _apply(ctx, [storage_class(), *dns_objects(COREDNS, digest), _real_node(options), *nodes])
+    _apply(ctx, [*storage_classes(), *dns_objects(COREDNS, digest), _real_node(options), *nodes])
     if nodes:
         _apply(ctx, [node_status(index, options.gpus_per_node) for index in indices], "--subresource=status")
     _drop_surplus_nodes(ctx, {node_name(index) for index in indices})

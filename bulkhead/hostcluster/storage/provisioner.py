@@ -1,4 +1,4 @@
-"""The provisioner process: serves claims of the class `local`, and removes what they leave.
+"""The provisioner process: serves claims of the classes `local` and `local-immediate`, and removes what they leave.
 
 Flow: two watches (claims, volumes) -> one queue -> `volumes` decides -> a folder and one API call. Level-triggered: a crash
 between folder and volume is repaired by doing both again. Simulated nodes get a volume without a folder, as nothing there
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bulkhead.hostcluster.component import NODE_NAME
-from bulkhead.hostcluster.storage.volumes import folder_to_remove, volume_for, volume_node
+from bulkhead.hostcluster.storage.volumes import folder_to_remove, volume_for, volume_node, wants_volume
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError
 from bulkhead.kube.informer import Change, Informer
@@ -75,13 +75,11 @@ class Provisioner:
 
     async def _serve_claim(self, key: Key) -> None:
         claim = self._claims.store.get(key)
-        if claim is None:
-            return
-        # Most claims need nothing: only one that would be served is worth a look at its class.
-        if volume_for(claim, "Delete", self._folder) is None:
+        # Most claims need nothing: only one that could be served is worth a look at its class.
+        if claim is None or not wants_volume(claim):
             return
         storage_class = await self._client.get(STORAGE_CLASSES, claim["spec"]["storageClassName"])
-        volume = volume_for(claim, storage_class.get("reclaimPolicy", "Delete"), self._folder)
+        volume = volume_for(claim, storage_class, self._folder, here=NODE_NAME)
         if volume is None:
             return
         if volume_node(volume) == NODE_NAME:

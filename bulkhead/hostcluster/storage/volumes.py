@@ -1,8 +1,9 @@
 """Decides what a claim or a volume needs. Pure: looks at objects, touches neither disk nor API.
 
-A claim is served once the scheduler has chosen a node (WaitForFirstConsumer). A volume is removed only when it is Released,
-its policy is Delete, and its path is the one that this provisioner would have given it: an annotation alone, which anybody
-who may create volumes can write, never leads to the removal of a folder.
+A claim of class `local` is served once the scheduler has chosen a node (WaitForFirstConsumer), one of class `local-immediate`
+at once and on the node where this runs. A volume is removed only when it is Released, its policy is Delete, and its path is the
+one that this provisioner would have given it: an annotation alone, which anybody who may create volumes can write, never leads
+to the removal of a folder.
 """
 
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 PROVISIONER = "bulkhead.dev/local"
 CLASS = "local"
+IMMEDIATE_CLASS = "local-immediate"
 _SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 
@@ -24,13 +26,21 @@ def _wanted_provisioner(claim: dict[str, Any]) -> str:
     return str(notes.get("volume.kubernetes.io/storage-provisioner") or "")
 
 
-def volume_for(claim: dict[str, Any], reclaim_policy: str, folder: Path) -> dict[str, Any] | None:
-    """The volume to create for a claim, or None while there is nothing to do."""
+def wants_volume(claim: dict[str, Any]) -> bool:
+    """Whether a claim is one for this provisioner, and still without a volume."""
+    spec, metadata = claim["spec"], claim["metadata"]
+    if spec.get("volumeName") or metadata.get("deletionTimestamp") or _wanted_provisioner(claim) != PROVISIONER:
+        return False
+    return not spec.get("selector") and spec.get("volumeMode", "Filesystem") == "Filesystem"
+
+
+def volume_for(claim: dict[str, Any], storage_class: dict[str, Any], folder: Path, *, here: str) -> dict[str, Any] | None:
+    """The volume to create for a claim of a class, or None while there is nothing to do; `here` is this node's name."""
     spec, metadata = claim["spec"], claim["metadata"]
     node = (metadata.get("annotations") or {}).get(_SELECTED_NODE)
-    if spec.get("volumeName") or metadata.get("deletionTimestamp") or not node or _wanted_provisioner(claim) != PROVISIONER:
-        return None
-    if spec.get("selector") or spec.get("volumeMode", "Filesystem") != "Filesystem":
+    if storage_class.get("volumeBindingMode") == "Immediate":
+        node = node or here
+    if not node or not wants_volume(claim):
         return None
     name = volume_name(metadata["uid"])
     expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
@@ -43,7 +53,7 @@ def volume_for(claim: dict[str, Any], reclaim_policy: str, folder: Path) -> dict
             "accessModes": spec["accessModes"],
             "volumeMode": "Filesystem",
             "storageClassName": spec.get("storageClassName", ""),
-            "persistentVolumeReclaimPolicy": reclaim_policy,
+            "persistentVolumeReclaimPolicy": storage_class.get("reclaimPolicy", "Delete"),
             "local": {"path": str(folder / name)},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}},
             "claimRef": {

@@ -1,112 +1,20 @@
-"""The device plugin against a kubelet of the test's own: registration, stream, allocation, restart."""
+"""The device plugin and its generated messages."""
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
-import grpc
-import grpc.aio
 import pytest
 
-from bulkhead.hostcluster.gpu import deviceplugin_pb2 as messages
-from bulkhead.hostcluster.gpu import plugin
-from bulkhead.hostcluster.gpu.devices import Gpu
 from bulkhead.hostcluster.gpu.regenerate import FOLDER, PROJECT, WRITTEN, write
 
 pytest.importorskip("grpc_tools")
 
 
-class Kubelet:
-    """Listens where the kubelet listens and keeps what is registered."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.registered: asyncio.Queue[messages.RegisterRequest] = asyncio.Queue()
-
-    async def _register(self, request: messages.RegisterRequest, _context: Any) -> messages.Empty:
-        await self.registered.put(request)
-        return messages.Empty()
-
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        for path in self.folder.iterdir():
-            path.unlink()
-        handler = grpc.unary_unary_rpc_method_handler(
-            self._register,
-            request_deserializer=messages.RegisterRequest.FromString,
-            response_serializer=lambda answer: answer.SerializeToString(),
-        )
-        server = grpc.aio.server()
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("v1beta1.Registration", {"Register": handler}),))
-        server.add_insecure_port(f"unix://{self.folder}/kubelet.sock")
-        await server.start()
-        try:
-            yield
-        finally:
-            await server.stop(grace=None)
-
-
-class FakeGpu(Gpu):
-    """Healthy while its file is there: a test needs no right to make devices."""
-
-    def healthy(self) -> bool:
-        return self.node.exists()
-
-
-async def test_registers_streams_health_allocates_and_survives_a_kubelet_restart(tmp_path: Path) -> None:
-    folder, nodes = tmp_path / "plugins", tmp_path / "nodes"
-    folder.mkdir()
-    nodes.mkdir()
-    gpus = [FakeGpu(index, nodes / f"nvidia{index}") for index in range(2)]
-    for gpu in gpus:
-        gpu.node.write_bytes(b"")
-    kubelet = Kubelet(folder)
-    task = asyncio.create_task(plugin.run(gpus, folder))
-    try:
-        async with asyncio.timeout(30), kubelet.running():
-            request = await kubelet.registered.get()
-            assert (request.version, request.resource_name) == ("v1beta1", "nvidia.com/gpu")
-            async with grpc.aio.insecure_channel(f"unix://{folder}/{request.endpoint}") as channel:
-                await _check_health_follows_the_files(channel, gpus)
-                await _check_allocation(channel)
-        async with asyncio.timeout(30), kubelet.running():
-            assert (await kubelet.registered.get()).endpoint == request.endpoint
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-
-async def _check_health_follows_the_files(channel: grpc.aio.Channel, gpus: list[FakeGpu]) -> None:
-    stream = channel.unary_stream(
-        "/v1beta1.DevicePlugin/ListAndWatch",
-        request_serializer=lambda message: message.SerializeToString(),
-        response_deserializer=messages.ListAndWatchResponse.FromString,
-    )(messages.Empty())
-    first = await stream.read()
-    assert [device.health for device in first.devices] == ["Healthy", "Healthy"]
-    gpus[1].node.unlink()
-    second = await stream.read()
-    assert [device.health for device in second.devices] == ["Healthy", "Unhealthy"]
-    stream.cancel()
-
-
-async def _check_allocation(channel: grpc.aio.Channel) -> None:
-    allocate = channel.unary_unary(
-        "/v1beta1.DevicePlugin/Allocate",
-        request_serializer=lambda message: message.SerializeToString(),
-        response_deserializer=messages.AllocateResponse.FromString,
-    )
-    one = messages.ContainerAllocateRequest(devices_ids=["bulkhead-gpu-1"])
-    answer = await allocate(messages.AllocateRequest(container_requests=[one]), timeout=5)
-    response = answer.container_responses[0]
-    assert dict(response.envs) == {"NVIDIA_VISIBLE_DEVICES": "1"}
-    assert [(device.container_path, device.permissions) for device in response.devices] == [("/dev/nvidia1", "rw")]
-    unknown = messages.ContainerAllocateRequest(devices_ids=["other"])
-    with pytest.raises(grpc.aio.AioRpcError, match="unknown device"):
-        await allocate(messages.AllocateRequest(container_requests=[unknown]), timeout=5)
+def test_registers_streams_health_allocates_and_survives_a_kubelet_restart(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.hostcluster.gpu.exchange", str(tmp_path)]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
 
 
 def test_generated_messages_are_up_to_date(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster.addons.objects import storage_class
+from bulkhead.hostcluster.addons.objects import storage_classes
 from bulkhead.hostcluster.component import NODE_NAME
 from bulkhead.hostcluster.storage.provisioner import Provisioner
-from bulkhead.hostcluster.storage.volumes import PROVISIONER
+from bulkhead.hostcluster.storage.volumes import IMMEDIATE_CLASS, PROVISIONER, volume_node
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj
@@ -20,7 +20,8 @@ from tests.apiserver.bed import until
 
 @pytest.fixture
 async def folder(host_client: Client, tmp_path: Path) -> AsyncIterator[Path]:
-    await host_client.apply(STORAGE_CLASSES, storage_class())
+    for each in storage_classes():
+        await host_client.apply(STORAGE_CLASSES, each)
     task = asyncio.create_task(Provisioner(host_client, tmp_path / "volumes").run())
     try:
         yield tmp_path / "volumes"
@@ -30,11 +31,11 @@ async def folder(host_client: Client, tmp_path: Path) -> AsyncIterator[Path]:
             await task
 
 
-async def claim(client: Client, namespace: str, name: str, node: str | None) -> Obj:
+async def claim(client: Client, namespace: str, name: str, node: str | None, of_class: str = "local") -> Obj:
     notes = {"volume.kubernetes.io/storage-provisioner": PROVISIONER}
     if node:
         notes["volume.kubernetes.io/selected-node"] = node
-    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "local"}
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": of_class}
     metadata = {"namespace": namespace, "name": name, "annotations": notes}
     return await client.create(PERSISTENT_VOLUME_CLAIMS, {"metadata": metadata, "spec": spec})
 
@@ -65,6 +66,13 @@ async def test_a_claim_is_served_once_it_has_a_node_and_cleaned_up_once_released
         return await volume_of(host_client, served) is None and not path.exists()
 
     await until(gone, "the volume and its folder to go")
+
+
+async def test_a_claim_of_the_immediate_class_waits_for_nobody(host_client: Client, namespace: str, folder: Path) -> None:
+    served = await claim(host_client, namespace, "at-once", None, IMMEDIATE_CLASS)
+    volume = await until(lambda: volume_of(host_client, served), "a volume for the claim")
+    assert volume_node(volume) == NODE_NAME
+    assert (folder / volume["metadata"]["name"]).is_dir()
 
 
 async def test_a_volume_on_a_simulated_node_has_no_folder(host_client: Client, namespace: str, folder: Path) -> None:

@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
-from bulkhead.hostcluster.storage.volumes import PROVISIONER, folder_to_remove, volume_for, volume_node
+from bulkhead.hostcluster.storage.volumes import PROVISIONER, folder_to_remove, volume_for, volume_node, wants_volume
 
 FOLDER = Path("/data/volumes")
+WAITING = {"reclaimPolicy": "Delete", "volumeBindingMode": "WaitForFirstConsumer"}
+RETAINED = WAITING | {"reclaimPolicy": "Retain"}
+IMMEDIATE = WAITING | {"volumeBindingMode": "Immediate"}
 CLAIM: dict[str, Any] = {
     "metadata": {
         "namespace": "bh-red",
@@ -27,13 +30,13 @@ def changed(obj: dict[str, Any], **parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def volume(**parts: dict[str, Any]) -> dict[str, Any]:
-    made = volume_for(CLAIM, "Delete", FOLDER)
+    made = volume_for(CLAIM, WAITING, FOLDER, here="real")
     assert made is not None
     return changed(made | {"status": {"phase": "Released"}}, **parts)
 
 
 def test_a_claim_gets_a_volume_on_its_node() -> None:
-    made = volume_for(CLAIM, "Retain", FOLDER)
+    made = volume_for(CLAIM, RETAINED, FOLDER, here="real")
     assert made is not None
     assert made["metadata"]["name"] == "pvc-u-1"
     assert made["spec"]["local"] == {"path": "/data/volumes/pvc-u-1"}
@@ -55,7 +58,17 @@ def test_a_claim_gets_a_volume_on_its_node() -> None:
     ids=["no node yet", "another provisioner", "being deleted", "bound", "block", "selector"],
 )
 def test_claims_that_get_none(parts: dict[str, Any]) -> None:
-    assert volume_for(changed(CLAIM, **parts), "Delete", FOLDER) is None
+    assert volume_for(changed(CLAIM, **parts), WAITING, FOLDER, here="real") is None
+
+
+def test_a_claim_that_waits_for_no_pod_gets_a_volume_on_the_real_node() -> None:
+    claim = changed(CLAIM, metadata={"annotations": {"volume.kubernetes.io/storage-provisioner": PROVISIONER}})
+    made = volume_for(claim, IMMEDIATE, FOLDER, here="real")
+    assert made is not None
+    assert volume_node(made) == "real"
+    bound = changed(claim, spec={"volumeName": "bound"})
+    assert not wants_volume(bound)
+    assert volume_for(bound, IMMEDIATE, FOLDER, here="real") is None
 
 
 def test_a_released_volume_loses_its_folder() -> None:
