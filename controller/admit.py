@@ -13,6 +13,7 @@ from typing import Any
 from bulkhead.api import labels, names
 from bulkhead.api.conditions import Reason
 from controller.plane.spec import BUDGETS, Budget, Images, Obj, PlaneSpec
+from controller.quantity import memory_mib
 from controller.sections import section_of, text_or_none
 from controller.settings import Settings
 from controller.slurm.resolve import UnresolvableError, resolve
@@ -188,8 +189,6 @@ def paused(tenant: Obj, now: datetime) -> Refusal | None:
     return Refusal(Reason.PAUSED, f"spec.pausedUntil: nothing is changed until {until}")
 
 
-_UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "": 1}
-_MEMORY = re.compile(r"^([0-9]{1,15})(Ki|Mi|Gi|Ti|k|M|G|T|)$")
 _COMPONENTS = {
     "etcd": "etcd",
     "apiServer": "apiserver",
@@ -213,15 +212,15 @@ def _budgets(control: Mapping[str, Any]) -> dict[str, Any]:
         found[attribute] = Budget(
             cpu=str(requests.get("cpu", usual.cpu)),
             memory=str(requests.get("memory", usual.memory)),
-            memory_limit_mib=_mib(limits.get("memory")) or usual.memory_limit_mib,
+            memory_limit_mib=_memory_limit(limits) or usual.memory_limit_mib,
+            cpu_limit=text_or_none(limits, "cpu"),
         )
     return found
 
 
-def _mib(quantity: Any) -> int | None:
-    """A memory quantity in MiB; None when there is none or it is written in a way that memory never is."""
-    match = _MEMORY.fullmatch(str(quantity or ""))
-    return None if match is None else max(_LEAST_MIB, int(match[1]) * _UNITS[match[2]] // 2**20)
+def _memory_limit(limits: Mapping[str, Any]) -> int | None:
+    found = memory_mib(str(limits.get("memory") or ""))
+    return None if found is None else max(_LEAST_MIB, found)
 
 
 def _version(spec: Mapping[str, Any], bounds: Mapping[str, Any], settings: Settings) -> str:

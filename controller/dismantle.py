@@ -21,7 +21,7 @@ _AGAIN = 0.25
 _AGAIN_SLOW = 1.0
 _NAMED = 3
 _WORKLOAD_GRACE_SECONDS = 10
-_PLANE_GRACE_SECONDS = 2
+_PLANE_GRACE_SECONDS = 1
 _PARALLEL = 8
 
 
@@ -74,6 +74,10 @@ class Dismantler:
             stateful_sets=await self._list(kinds.STATEFUL_SETS, plane_name) if plane else nothing,
             plane_pods=await self._list(kinds.PODS, plane_name) if plane else nothing,
             work_pods=await self._list(kinds.PODS, work_name) if work else nothing,
+            claims=(
+                *(await self._list(kinds.PERSISTENT_VOLUME_CLAIMS, plane_name) if plane else nothing),
+                *(await self._list(kinds.PERSISTENT_VOLUME_CLAIMS, work_name) if work else nothing),
+            ),
             volumes=await self._volumes(plane_name, work_name) if _keeps(tenant) and (plane or work) else nothing,
             cluster_scoped=(
                 *await self._own(kinds.CLUSTER_ROLE_BINDINGS, name),

@@ -38,6 +38,7 @@ class Left:
     stateful_sets: tuple[Obj, ...] = ()
     plane_pods: tuple[Obj, ...] = ()
     work_pods: tuple[Obj, ...] = ()
+    claims: tuple[Obj, ...] = ()
     volumes: tuple[Obj, ...] = ()
     cluster_scoped: tuple[Obj, ...] = ()
     keep_volumes: bool = False
@@ -74,6 +75,10 @@ def _actions(step: Step, targets: tuple[Obj, ...], left: Left) -> tuple[Action, 
     # Whoever makes pods goes before the pods, or it makes new ones.
     makers = tuple(obj for obj in targets if obj["kind"] in _MAKERS)
     actions = [Action("delete", obj) for obj in makers or targets if not _going(obj)]
+    if step is Step.NAMESPACES:
+        # The host empties a namespace five seconds after it was told to; claims take a moment longer than all else to go, and
+        # one that is still there then costs another five.
+        actions += [Action("delete", obj) for obj in left.claims if not _going(obj)]
     if step is Step.NAMESPACES and all(_going(obj) for obj in targets):
         # The host holds a ServiceCIDR for ten seconds after its deletion was asked for: let them pass meanwhile.
         actions += [Action("delete", obj) for obj in left.cluster_scoped if not _going(obj)]

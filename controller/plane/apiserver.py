@@ -41,7 +41,7 @@ def container(spec: PlaneSpec) -> Obj:
         ],
         "startupProbe": probe("/livez", API_PORT, scheme="HTTPS", period=1, failures=180),
         "livenessProbe": probe("/livez", API_PORT, scheme="HTTPS", period=10, failures=6, timeout=10),
-        "readinessProbe": probe("/readyz", API_PORT, scheme="HTTPS", period=2, failures=3, timeout=10),
+        "readinessProbe": probe("/readyz", API_PORT, scheme="HTTPS", period=5, failures=3, timeout=10),
     }
 
 

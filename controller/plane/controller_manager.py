@@ -54,7 +54,7 @@ def container(spec: PlaneSpec) -> Obj:
         "volumeMounts": [mount("pki-controller-manager", PKI_PATH)],
         "startupProbe": probe("/healthz", KCM_PORT, scheme="HTTPS", period=1, failures=180),
         "livenessProbe": probe("/healthz", KCM_PORT, scheme="HTTPS", period=10, failures=6, timeout=10),
-        "readinessProbe": probe("/healthz", KCM_PORT, scheme="HTTPS", period=5, failures=3),
+        "readinessProbe": probe("/healthz", KCM_PORT, scheme="HTTPS", period=10, failures=3),
     }
 
 

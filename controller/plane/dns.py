@@ -84,5 +84,5 @@ def _container(spec: PlaneSpec) -> Obj:
         "volumeMounts": [mount("pki", PKI_PATH), mount("config", CONFIG_PATH)],
         "startupProbe": probe("/ready", DNS_READY_PORT, period=1, failures=180),
         "livenessProbe": probe("/health", DNS_HEALTH_PORT, period=10, failures=6),
-        "readinessProbe": probe("/ready", DNS_READY_PORT, period=5, failures=3),
+        "readinessProbe": probe("/ready", DNS_READY_PORT, period=10, failures=3),
     }

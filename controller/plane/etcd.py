@@ -38,7 +38,7 @@ def container(spec: PlaneSpec) -> Obj:
         "lifecycle": {"preStop": {"sleep": {"seconds": 4}}},
         "startupProbe": probe("/livez", ETCD_METRICS_PORT, period=1, failures=120),
         "livenessProbe": probe("/livez", ETCD_METRICS_PORT, period=10, failures=6),
-        "readinessProbe": probe("/readyz", ETCD_METRICS_PORT, period=5, failures=3),
+        "readinessProbe": probe("/readyz", ETCD_METRICS_PORT, period=10, failures=3),
     }
 
 

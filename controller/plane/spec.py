@@ -53,10 +53,12 @@ class Budget:
     cpu: str
     memory: str
     memory_limit_mib: int
+    cpu_limit: str | None = None
 
     def resources(self) -> Obj:
-        """The container's `resources`; memory is limited, CPU is not, because throttling an API server helps nobody."""
-        return {"requests": {"cpu": self.cpu, "memory": self.memory}, "limits": {"memory": f"{self.memory_limit_mib}Mi"}}
+        """The container's `resources`; CPU is limited only where the class says so: throttling an API server helps nobody."""
+        limits = {"memory": f"{self.memory_limit_mib}Mi"} | ({"cpu": self.cpu_limit} if self.cpu_limit else {})
+        return {"requests": {"cpu": self.cpu, "memory": self.memory}, "limits": limits}
 
     def go_env(self, gogc: int) -> list[Obj]:
         """Garbage collector settings: a small heap when idle, and a soft limit below the hard one under load."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from bulkhead.api import labels
 from bulkhead.api.conditions import Reason
+from controller.quantity import memory_mib
 from controller.sections import section_of, text_or_none
 from controller.settings import Settings
 from controller.slurm.config import extra, known
@@ -34,7 +35,6 @@ from controller.slurm.spec import (
 )
 
 _AT = "spec.scheduling.slurm"
-_MIB = {"Mi": 1, "Gi": 1024, "Ti": 1024 * 1024}
 _STANDARD_QOS = "normal"
 
 
@@ -130,7 +130,7 @@ def _node_set(asked: Mapping[str, Any], gpu_resources: list[str]) -> NodeSetSpec
         minimum=minimum,
         maximum=maximum,
         cpus=int(asked.get("cpus", 1)),
-        memory_mib=_mib(str(asked.get("memory", "1Gi"))),
+        memory_mib=memory_mib(str(asked.get("memory", "1Gi"))) or 0,
         gpus=int(asked.get("gpus", 0)),
         gpu_type=str(asked.get("gpuType") or ""),
         gpu_resource=resource,
@@ -254,10 +254,6 @@ def _allotment(section: Mapping[str, Any], daemon: str) -> Allotment:
 
 def _volume(asked: Mapping[str, Any], size: str) -> Volume:
     return Volume(str(asked.get("size") or size), text_or_none(asked, "className"))
-
-
-def _mib(quantity: str) -> int:
-    return int(quantity[:-2]) * _MIB[quantity[-2:]]
 
 
 def _pairs(value: Mapping[str, Any], field: str) -> Pairs:

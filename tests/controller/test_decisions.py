@@ -86,10 +86,12 @@ def test_a_tenants_section_lies_over_its_classs() -> None:
 
 
 def test_resources_of_components_are_taken_over_field_by_field() -> None:
-    asked = tenant(controlPlane={"resources": {"apiServer": {"limits": {"memory": "2Gi"}}, "dns": {"requests": {"cpu": "7m"}}}})
+    resources = {"apiServer": {"limits": {"memory": "2.5Gi", "cpu": "2"}}, "dns": {"requests": {"cpu": "7m"}}}
+    asked = tenant(controlPlane={"resources": resources})
     spec = admit(asked, tenant_class(), Settings(), service_slice="10.112.4.0/22")
     assert isinstance(spec, PlaneSpec)
-    assert (spec.apiserver.memory_limit_mib, spec.apiserver.cpu) == (2048, "50m")
+    assert spec.apiserver.resources()["limits"] == {"memory": "2560Mi", "cpu": "2"}
+    assert (spec.apiserver.cpu, spec.etcd.resources()["limits"]) == ("50m", {"memory": "512Mi"})
     assert (spec.dns.cpu, spec.dns.memory_limit_mib) == ("7m", 128)
 
 
@@ -246,6 +248,16 @@ def test_what_is_going_already_is_waited_for_and_not_deleted_again() -> None:
     upcoming = teardown.next_step(Left(work_pods=WHOLE["work_pods"]))
     assert [action.obj["metadata"]["name"] for action in upcoming.actions] == ["job-1"]
     assert len(upcoming.waiting_for) == 2
+
+
+def test_claims_go_together_with_their_namespace_and_not_before() -> None:
+    claim = thing("PersistentVolumeClaim", "data-plane-0")
+    still = Left(**(WHOLE | {"claims": (claim,)}))
+    assert not any(action.obj is claim for action in teardown.next_step(still).actions)
+    last = Left(plane_namespace=WHOLE["plane_namespace"], claims=(claim, thing("PersistentVolumeClaim", "old", going=True)))
+    upcoming = teardown.next_step(last)
+    assert upcoming.step is Step.NAMESPACES
+    assert [action.obj["metadata"]["name"] for action in upcoming.actions] == ["bh-team-a", "data-plane-0"]
 
 
 def test_volumes_are_kept_before_their_namespace_goes_where_that_is_asked_for() -> None:
