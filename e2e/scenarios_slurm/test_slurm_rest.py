@@ -67,7 +67,7 @@ def test_the_api_answers_inside_the_tenant_by_its_service(red: Cluster) -> None:
 
 
 def test_rotating_the_keys_revokes_tokens_and_loses_no_job(blue: Cluster, host: Api) -> None:
-    number = jobs.submit(blue, "sleep 45; echo survived")
+    number = jobs.submit(blue, "sleep 150; echo survived")
     jobs.wait(blue, number, "RUNNING")
     old = rest.token(blue, "alice")
     assert rest.slurm(blue, "/jobs/", old).status == 200
@@ -75,7 +75,7 @@ def test_rotating_the_keys_revokes_tokens_and_loses_no_job(blue: Cluster, host: 
     host.patch("Tenant", blue.name, {"metadata": {"annotations": {"bulkhead.dev/rotate-keys": stamp}}})
     until("the former token to be refused", lambda: _refused(blue, old), seconds=180, interval=2)
     until("a new token to be accepted", lambda: _accepted(blue), seconds=180, interval=2)
-    jobs.wait(blue, number, seconds=120)
+    jobs.wait(blue, number, seconds=240)
     assert jobs.output(blue, number) == "survived\n"
     assert blue.run("srun", "hostname").out.strip() == "gpu-0"
 

@@ -1,10 +1,11 @@
 """The shape of the cluster: unprivileged workers with the devices of their own pod, features, topology, probes, metrics."""
 
 from bulkhead.cli.slurm import NAMESPACE
-from e2e import workloads
+from e2e import machine, workloads
 from e2e.api import Api, Obj
 from e2e.poll import until
 from e2e.scenarios_slurm.conftest import GPUS
+from e2e.slurm import clusters
 from e2e.slurm.clusters import Cluster
 from e2e.slurm.faults import mirror
 from e2e.tenants import GPU, Tenant
@@ -112,6 +113,24 @@ def test_pods_carry_slurms_truth_as_conditions(quiet: Cluster) -> None:
     finally:
         quiet.run("scontrol", "update", "nodename=cpu-0", "state=resume")
     until("the pod to be idle again", idle, seconds=60)
+
+
+def test_a_cordoned_host_node_drains_its_workers_and_says_why(host: Api, quiet: Cluster) -> None:
+    """A lost node is told to Slurm the same way, but the one real node here cannot be lost without everything on it."""
+    host.patch("Node", machine.NODE, {"spec": {"unschedulable": True}})
+    try:
+        clusters.wait_nodes(quiet, "cpu-0", "cpu-1", "gpu-0", state="drained")
+        reasons = quiet.run("sinfo", "-R", "-h", "-o", "%E").out
+        assert f"bulkhead: node {machine.NODE} is cordoned" in reasons
+
+        def told() -> None:
+            found = condition(quiet.pod("cpu-0"), "SlurmNodeStateDrain")
+            workloads.expect(found.get("status") == "True" and "is cordoned" in str(found), str(found))
+
+        until("the pod to say why its node is drained", told, seconds=60)
+    finally:
+        host.patch("Node", machine.NODE, {"spec": {"unschedulable": None}})
+    clusters.wait_nodes(quiet, "cpu-0", "cpu-1", "gpu-0")
 
 
 def test_the_tenants_status_counts_nodes_and_jobs(host: Api, quiet: Cluster) -> None:

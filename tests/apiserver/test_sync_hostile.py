@@ -1,0 +1,138 @@
+"""A plane that turns hostile while its pods run: the syncer keeps within its memory and its budget, and the pods stay."""
+
+import asyncio
+import contextlib
+import gzip
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.kubeconfig import KubeConfig
+from controller.plane.spec import BUDGETS
+from tests.apiserver.bed import Bed, until
+from tests.apiserver.syncerprocess import free_port, probe, resident_mib, running_syncer, tail, write_files
+from tests.apiserver.turncoat import Turncoat, turncoat
+from tests.kube.hostile import Answer, closing, endless, fixed, http, silent, slow
+
+CAP_MIB = BUDGETS["syncer"].memory_limit_mib  # beyond it the kernel would kill the process in its pod
+MOST_WRITES = 20  # to the host in all phases together: what was asked for is the pods' own end, and nothing asks for it
+PHASE_SECONDS = 20.0
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def chunk(data: bytes) -> bytes:
+    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
+
+
+def json_answer(body: bytes, *headers: str) -> bytes:
+    return http("200 OK", body, "Content-Type: application/json", *headers)
+
+
+ITEM = b'{"metadata":{"name":"p","namespace":"n","uid":"u","resourceVersion":"7","labels":{"x":"' + b"y" * 60_000 + b'"}}},'
+EMPTY = b'{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"%s"},"items":[]}'
+
+# name -> what every request gets
+BEHAVIOURS: dict[str, Answer] = {
+    "a list without end": endless(CHUNKED + chunk(b'{"metadata":{"resourceVersion":"9"},"items":['), chunk(ITEM)),
+    "a line without end": endless(CHUNKED, chunk(b"x" * 65_536)),
+    "a gzip bomb": fixed(json_answer(gzip.compress(b"0" * 100_000_000), "Content-Encoding: gzip")),
+    "slow loris": slow(json_answer(b" " * 10_000)),
+    "redirects": fixed(http("307 Temporary Redirect", b"", "Location: https://127.0.0.1:1/steal")),
+    "versions of garbage": fixed(json_answer(EMPTY % b"\\u0000garbage")),
+    "an empty world from the future": fixed(json_answer(EMPTY % b"999999999999999999")),
+    "closed at once": closing(b""),
+    "silence": silent(),
+    "waits of an eternity": fixed(http("429 Too Many Requests", b"", "Retry-After: 1e99")),
+}
+
+
+@dataclass(slots=True)
+class Watched:
+    """The largest memory seen."""
+
+    peak_mib: float = 0.0
+
+    async def sample(self, pid: int) -> None:
+        while True:
+            self.peak_mib = max(self.peak_mib, resident_mib(pid))
+            await asyncio.sleep(0.05)
+
+
+@contextlib.asynccontextmanager
+async def watched(pid: int) -> AsyncIterator[Watched]:
+    found = Watched()
+    task = asyncio.create_task(found.sample(pid))
+    try:
+        yield found
+    finally:
+        task.cancel()
+
+
+async def host_writes(port: int) -> float:
+    text = (await probe(port, "/metrics"))[1]
+    return sum(float(value) for value in re.findall(r"^bulkhead_syncer_host_writes_total\{.*\} (\S+)$", text, re.MULTILINE))
+
+
+async def meet(plane: Turncoat, name: str) -> None:
+    """Play one behaviour until the syncer has met it three times, for two seconds at least."""
+    plane.turn(BEHAVIOURS[name])
+
+    async def met() -> bool:
+        return plane.asked >= 3
+
+    await until(met, f"requests to a plane with {name}", PHASE_SECONDS)
+    await asyncio.sleep(2)
+
+
+@pytest.mark.timeout(240)
+async def test_a_plane_that_turns_hostile_costs_nobody_anything(
+    host_client: Client, plane_client: Client, plane_config: KubeConfig, host_config: KubeConfig, tmp_path: Path
+) -> None:
+    with turncoat(plane_config, tmp_path) as (plane, config):
+        async with Bed.open(host_client, plane_client, start=False) as bed:
+            port = free_port()
+            arguments, log = write_files(tmp_path, bed, config, host_config, free_port()), tmp_path / "log"
+            async with running_syncer(arguments, port, log) as process, watched(process.pid) as memory:
+                await bed.create(bed.pod("before"))
+
+                async def mirrored() -> bool:
+                    return len(await bed.host_pods()) == 1
+
+                await until(mirrored, "host pod")
+                (pod,) = await bed.host_pods()
+                calm, writes = memory.peak_mib, await host_writes(port)
+
+                for name in BEHAVIOURS:
+                    await meet(plane, name)
+                    assert process.returncode is None, f"{name}: {tail(log)}"
+                    assert (await probe(port, "/livez"))[0] == 200, name
+                    assert [each["metadata"]["uid"] for each in await bed.host_pods()] == [pod["metadata"]["uid"]], name
+                    assert memory.peak_mib < CAP_MIB, f"{name}: {memory.peak_mib:.0f} MiB, {calm:.0f} before"
+                assert await host_writes(port) - writes <= MOST_WRITES
+
+                plane.turn(None)
+                await bed.create(bed.pod("after"))
+
+                async def both() -> bool:
+                    return len(await bed.host_pods()) == 2
+
+                await until(both, "the pod that came after", 60)
+                assert pod["metadata"]["uid"] in {each["metadata"]["uid"] for each in await bed.host_pods()}
+
+
+async def test_the_turncoat_does_send_what_it_says(plane_config: KubeConfig, tmp_path: Path) -> None:
+    """The positive control: a reader without bounds takes from it whatever it sends."""
+    with turncoat(plane_config, tmp_path) as (plane, config):
+        plane.turn(BEHAVIOURS["a line without end"])
+        reader, writer = await asyncio.open_connection("127.0.0.1", plane.port, ssl=config.ssl_context())
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        got = 0
+        async with asyncio.timeout(30):
+            while got < 64 * 1024 * 1024:
+                got += len(await reader.read(1 << 20))
+        writer.transport.abort()
