@@ -46,13 +46,19 @@ def test_a_limit_by_tres_holds_a_job_back(quiet: Cluster) -> None:
 
 def test_fair_share_with_multifactor_priority(quiet: Cluster) -> None:
     assert quiet.config("PriorityType") == "priority/multifactor"
-    number = jobs.submit(quiet, "true", "--hold")
-    quiet.run("scontrol", "release", str(number))
     shares = quiet.run("sshare", "-a", "-n", "-P", "-o", "User,FairShare").out.split()
     assert {line.split("|")[0] for line in shares} >= {"alice", "bob"}
-    held = jobs.submit(quiet, "sleep 5", "--begin=now+300")
-    assert str(held) in quiet.run("sprio", "-h", "-o", "%i %Y %F").out or held
-    quiet.run("scancel", str(held))
+    running = jobs.submit(quiet, "sleep 300", "--exclusive", "--nodelist=cpu-0")
+    jobs.wait(quiet, running, "RUNNING")
+    waiting = {user: jobs.submit(quiet, "true", "--nodelist=cpu-0", user=user) for user in ("alice", "bob")}
+
+    def weighed() -> None:
+        lines = quiet.run("sprio", "-h", "-o", "%i %Y %F").out.splitlines()
+        priorities = {line.split()[0]: int(line.split()[1]) for line in lines if len(line.split()) >= 3}
+        workloads.expect(all(priorities.get(str(number), 0) > 0 for number in waiting.values()), str(lines))
+
+    until("both waiting jobs to have a priority", weighed, seconds=60)
+    jobs.cancel_all(quiet)
 
 
 def test_backfill_starts_a_short_job_before_a_wide_one(quiet: Cluster) -> None:
