@@ -24,7 +24,7 @@ DEBIAN_PACKAGES := busybox-static ca-certificates conntrack containernetworking-
 VENV_STAMP := $(VENV)/.bulkhead-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-16)
 PACKAGES_STAMP := $(STAMPS)/packages-$(shell echo '$(DEBIAN_PACKAGES)' | sha256sum | cut -c1-16)
 
-.PHONY: help setup packages venv demo down test binaries-for-tests e2e scenarios simulation chaos slurm bench-slurm bench-provision bench-sync bench-client conformance netpol-conformance check fmt crds docs clean
+.PHONY: help setup packages venv demo down test binaries-for-tests host-up e2e scenarios simulation outages chaos slurm bench-slurm bench-provision bench-sync bench-client conformance netpol-conformance check fmt crds docs clean
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-19s %s\n", $$1, $$2}' Makefile
@@ -66,26 +66,34 @@ down: venv ## stop the embedded host; leaves no process, mount, device, rule, cg
 
 binaries-for-tests: venv
 	@echo "==> etcd and kube-apiserver for the tests"
-	@$(PY) -c 'from bulkhead.hostcluster.binaries import ensure; [print("   ", path) for name in ("etcd", "kubernetes") for path in ensure(name).values()]'
+	@$(PY) -u -m bulkhead.hostcluster.binaries etcd kubernetes
+
+# The tests would start the host themselves, and keep what it does to themselves until their end.
+host-up: setup
+	@$(BIN)/bulkhead host up
 
 test: binaries-for-tests ## the tests that need no root
-	@$(PY) -m pytest -m "not host and not simulation" $(PYTEST_ARGS)
+	@$(PY) -m pytest -m "not host and not simulation and not outage" $(PYTEST_ARGS)
 
 # One hash seed, so that the order of sets, and with it every run, follows from the seed of the run alone.
 simulation: venv ## the syncer in simulation: every crash, thousands of faults, seeded bugs (ten minutes)
 	@PYTHONHASHSEED=0 $(PY) -m pytest tests/simulation $(PYTEST_ARGS)
 
-e2e: setup ## the end-to-end tests and the chaos experiments, on the embedded host (root)
+outages: binaries-for-tests ## five minutes without an API, twenty syncers, older backups (half an hour, 8 GiB)
+	@$(PY) -m pytest tests/apiserver/test_outages.py $(PYTEST_ARGS)
+
+e2e: host-up ## the end-to-end tests and the chaos experiments, on the embedded host (root)
 	@$(PY) -u -m pytest e2e/scenarios -m host -p no:cacheprovider $(PYTEST_ARGS)
 	@$(PY) -u -m e2e.chaos
 
-scenarios: setup ## the end-to-end tests alone
+scenarios: host-up ## the end-to-end tests alone
 	@$(PY) -u -m pytest e2e/scenarios -m host -p no:cacheprovider $(PYTEST_ARGS)
 
-chaos: setup ## the six chaos experiments alone -> build/results/chaos.json
+chaos: host-up ## the six chaos experiments alone -> build/results/chaos.json
 	@$(PY) -u -m e2e.chaos
 
 slurm: setup ## the end-to-end tests of the Slurm mode; makes its images first (root)
+	@$(BIN)/bulkhead host up --slurm
 	@$(PY) -u -m pytest e2e/scenarios_slurm -m host -p no:cacheprovider $(PYTEST_ARGS)
 
 bench-slurm: setup ## Slurm in a tenant beside the same daemons started plainly -> build/results/slurm.json

@@ -135,6 +135,13 @@ class Session:
         listen("host", "ResourceQuota", self.starved.room)
         listen("host", "Secret", self.tokens.gone)
         listen("host", "Event", self.recorder.heard)
+        for informer in (*self.caches.virtual.values(), *self.caches.host.values()):
+            informer.on_back = self._try_again
+
+    def _try_again(self) -> None:
+        """A side that was away is back: what failed because of it need not wait for its turn."""
+        for item in self.backoff.failing():
+            self.queue.add(item)
 
     def _quota(self) -> Obj | None:
         """The tenant's quota on the host as last seen."""

@@ -68,6 +68,9 @@ class Informer:
         self.resource_version = ""
         self.relists = 0
         self.last_error: KubeError | None = None
+        # Called when a server that was away is heard again.
+        self.on_back: Callable[[], None] = _nothing
+        self._away = False
         self._client = client
         self._namespace = namespace
         self._label_selector = label_selector
@@ -149,6 +152,7 @@ class Informer:
         pages = self._client.pages(self.resource, self._namespace, limit=1, metadata_only=True)
         async with contextlib.aclosing(pages):
             async for page in pages:
+                self._hear()
                 return _older(page.resource_version, self.resource_version)
         return False
 
@@ -235,6 +239,9 @@ class Informer:
 
     def _hear(self) -> None:
         self._heard = asyncio.get_running_loop().time()
+        if self._away:
+            self._away = False
+            self.on_back()
 
     def _forget(self, error: KubeError, why: str) -> None:
         self.last_error = error
@@ -245,6 +252,7 @@ class Informer:
         self.last_error = error
         self._failures += 1
         away = isinstance(error, Unavailable | Timeout | Throttled)
+        self._away = self._away or away
         if not away and self._failures % _FAILURES_BEFORE_RELIST == 0:
             # A server that is merely away tells by watch what happened meanwhile, deletions included; a list cannot.
             self._forget(error, "repeated errors")
@@ -255,6 +263,10 @@ class Informer:
             delay = max(delay, min(error.retry_after, _MAX_DELAY))
         _log.warning("watch failed: %s", error, extra={"resource": str(self.resource), "retry_in": round(delay, 1)})
         await asyncio.sleep(delay)
+
+
+def _nothing() -> None:
+    """What happens where nobody wants to know."""
 
 
 def _older(left: str, right: str) -> bool:

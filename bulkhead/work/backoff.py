@@ -79,6 +79,10 @@ class PerKeyBackoff(Generic[K]):
         row = self._rows.get(key)
         return row.failures if row else 0
 
+    def failing(self) -> tuple[K, ...]:
+        """The keys that failed last time, the longest untouched first."""
+        return tuple(self._rows)
+
     def forget(self, key: K) -> None:
         """The key succeeded, or is gone."""
         self._rows.pop(key, None)

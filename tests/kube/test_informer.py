@@ -169,10 +169,13 @@ async def test_a_deletion_around_an_outage_is_told_once(own_server: ApiServer, e
     async with Client(own_server.admin, user_agent="tests", field_manager="tests") as client:
         await client.create(CONFIG_MAPS, config_map("goes"), "default")
         informer = Informer(client, CONFIG_MAPS, namespace="default", on_change=changes.append)
+        back: list[int] = []
+        informer.on_back = lambda: back.append(1)
         async with running(informer):
             changes.clear()
             own_server.kill("kube-apiserver")
             await eventually(lambda: informer.last_error is not None)
+            assert not back
             own_server.start()
             await asyncio.to_thread(own_server.wait)
             await client.delete(CONFIG_MAPS, "goes", "default")
@@ -180,3 +183,4 @@ async def test_a_deletion_around_an_outage_is_told_once(own_server: ApiServer, e
     # A server that wrote something of its own before its watch cache was filled answers our version with 410: then the list
     # tells of the deletion instead, as an absence.
     assert told(changes) == [("deleted", "goes", informer.relists > 1)]
+    assert back == [1]

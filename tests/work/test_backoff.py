@@ -36,6 +36,14 @@ def test_keys_fail_on_their_own() -> None:
     assert (backoff.next("a"), backoff.failures("b"), backoff.failures("c")) == (1, 1, 0)
 
 
+def test_those_that_fail_are_known() -> None:
+    backoff: PerKeyBackoff[str] = PerKeyBackoff()
+    for key in ("a", "b", "c"):
+        backoff.next(key)
+    backoff.forget("b")
+    assert backoff.failing() == ("a", "c")
+
+
 def test_memory_is_bounded() -> None:
     backoff: PerKeyBackoff[int] = PerKeyBackoff(1, 8, jitter=0, max_keys=3)
     for key in (1, 2, 3, 1, 4):
