@@ -20,9 +20,8 @@ DEFAULT_KUBERNETES = ("default", "kubernetes")
 
 @dataclass(frozen=True, slots=True)
 class PlaneHealth:
-    """What the plane's API server said last: anything at all, that it is ready, and whether its own objects are in."""
+    """What the plane's API server answered last: reachable at all, and ready."""
 
-    answers: bool = False
     ready: bool = False
     bootstrapped: bool = False
     message: str = "not asked yet"

@@ -3,8 +3,7 @@
 A plane is hostile input: bodies are small and bounded, every call has a short deadline, nothing is followed. One client per
 plane, replaced when its certificate is halfway through or the plane's CAs changed.
 
-    pass sees "not ready" ──> waiter asks /readyz every 100 ms ─┬─ any answer at all ─┬─> tenant's key into the queue
-                                                                └─ ready ─────────────┘
+    pass sees "not ready" ──> waiter asks /readyz every 100 ms ──> ready ──> tenant's key into the queue
 """
 
 import asyncio
@@ -15,7 +14,7 @@ from datetime import datetime
 
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import ApiError, KubeError, NotFound
+from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Obj, uid_of
 from bulkhead.work.clock import Clock
@@ -45,9 +44,9 @@ class _Connection:
 class PlaneAccess:
     """The clients of all planes; close it at the end."""
 
-    def __init__(self, clock: Clock, on_news: Callable[[str], object]) -> None:
+    def __init__(self, clock: Clock, on_ready: Callable[[str], object]) -> None:
         self._clock = clock
-        self._on_news = on_news
+        self._on_ready = on_ready
         self._connections: dict[str, _Connection] = {}
         self._waiters: dict[str, asyncio.Task[None]] = {}
 
@@ -59,10 +58,9 @@ class PlaneAccess:
         try:
             await client.get_raw("/readyz", timeout=2.0)
         except KubeError as error:
-            answers = _is_answer(error)
-            self._wait(spec.tenant, client, told=answers)
-            return PlaneHealth(answers=answers, message=f"the API server does not answer: {error}")
-        return PlaneHealth(answers=True, ready=True, message="the API server answers")
+            self._wait(spec.tenant, client)
+            return PlaneHealth(message=f"the API server does not answer: {error}")
+        return PlaneHealth(ready=True, message="the API server answers")
 
     def client(self, tenant: str) -> Client | None:
         """The client of a plane that was asked for its health before; None when there is none to ask."""
@@ -113,25 +111,21 @@ class PlaneAccess:
         self._connections[spec.tenant] = _Connection(client, identity, now + wanted.life / 2)
         return client
 
-    def _wait(self, tenant: str, client: Client, *, told: bool) -> None:
+    def _wait(self, tenant: str, client: Client) -> None:
         running = self._waiters.get(tenant)
         if running is None or running.done():
-            waiter = self._poll(tenant, client, told=told)
-            self._waiters[tenant] = asyncio.create_task(waiter, name=f"waiting for plane {tenant}")
+            self._waiters[tenant] = asyncio.create_task(self._poll(tenant, client), name=f"waiting for plane {tenant}")
 
-    async def _poll(self, tenant: str, client: Client, *, told: bool) -> None:
+    async def _poll(self, tenant: str, client: Client) -> None:
         started = self._clock.monotonic()
         while True:
             try:
                 await client.get_raw("/readyz", timeout=2.0)
-            except KubeError as error:
-                if not told and _is_answer(error):
-                    told = True
-                    self._on_news(tenant)
+            except KubeError:
                 fast = self._clock.monotonic() - started < _POLL_FAST_FOR
                 await self._clock.sleep(_POLL_SECONDS if fast else _POLL_SLOW)
                 continue
-            self._on_news(tenant)
+            self._on_ready(tenant)
             return
 
     async def _apply(self, client: Client, obj: Obj) -> None:
@@ -146,8 +140,3 @@ class PlaneAccess:
                 await self._clock.sleep(_POLL_SECONDS)
             else:
                 return
-
-
-def _is_answer(error: KubeError) -> bool:
-    """Whether a server said no, as one does that still starts; not, that none was reached."""
-    return isinstance(error, ApiError) and error.status != 0

@@ -130,9 +130,11 @@ class Reconciler:
             existing = {ref_of(obj): obj for obj in observed.objects.values()}
             made = plan(spec, assembled.keys, existing)
             await self._apply(made, observed)
-            health = await self._plane(made, assembled)
-            followers = made.followers(plane_answers=health.answers, existing=existing)
+            health = await self._health(made, assembled)
+            # Before the plane's own objects: until a follower's pod runs, those are in.
+            followers = made.followers(plane_answers=health.ready, existing=existing)
             await self._applier.stage(followers, observed.objects)
+            health = await self._bootstrap(made, health)
             slurm = await self._order_slurm(spec, observed, health)
         except Stale as error:
             _log.info("looking again: %s", error, extra={"tenant": spec.tenant})
@@ -174,12 +176,16 @@ class Reconciler:
             await self._applier.stage(stage, seen)
         await self._applier.delete(made.deletions, seen)
 
-    async def _plane(self, made: Plan, assembled: Assembled) -> PlaneHealth:
+    async def _health(self, made: Plan, assembled: Assembled) -> PlaneHealth:
         spec = made.spec
         pod = self._owned.get(kinds.PODS, Key(spec.namespace, f"{PLANE}-0"))
         if pod is None or pod["metadata"].get("deletionTimestamp"):
             return PlaneHealth(message="the plane's pod is not there")
-        health = await self._planes.health(spec, assembled.keys, (pod.get("status") or {}).get("podIP"))
+        return await self._planes.health(spec, assembled.keys, (pod.get("status") or {}).get("podIP"))
+
+    async def _bootstrap(self, made: Plan, health: PlaneHealth) -> PlaneHealth:
+        """Look after what is made inside the plane."""
+        spec = made.spec
         if not health.ready:
             self._bootstrapped.pop(spec.tenant, None)
             return health
@@ -191,9 +197,9 @@ class Reconciler:
             except (KubeError, TimeoutError) as error:
                 # The tenant may have put a webhook in the way; that is his loss and no reason to stop the pass.
                 _log.warning("bootstrap failed: %s", error, extra={"tenant": spec.tenant})
-                return PlaneHealth(answers=True, ready=True, message=f"the plane refuses its bootstrap objects: {error}")
+                return PlaneHealth(ready=True, message=f"the plane refuses its bootstrap objects: {error}")
             self._bootstrapped[spec.tenant] = (made.bootstrap, self._clock.monotonic(), uid)
-        return PlaneHealth(answers=True, ready=True, bootstrapped=True, message=health.message, cluster_uid=uid)
+        return PlaneHealth(ready=True, bootstrapped=True, message=health.message, cluster_uid=uid)
 
     def _findings(
         self,

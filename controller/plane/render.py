@@ -2,8 +2,7 @@
 
 Within a stage the order means nothing and the applies run side by side; a stage begins when the one before is in. Pods are
 started by the stages after the parts, so that a kubelet never finds a Secret or ConfigMap missing and waits. The DNS server is
-the last: much too early, it would retry at growing intervals and find the API server seconds late; its pod takes about as long
-to start as an API server that answers already takes to become ready.
+the last: started before the API server is ready, it would retry at growing intervals and find it seconds late.
 """
 
 import json
