@@ -1,7 +1,8 @@
 """Taking a tenant down: from what is left to what is to be done next. Pure, and the same at every restart.
 
 The order matters. The syncer goes first, or it would put back what is deleted. Pods go before the policies that confine them.
-The plane goes after its workloads, namespaces after their pods, the address slice after the Services in it, the finalizer last.
+The plane goes after its workloads, namespaces after their pods, the finalizer last; the host itself keeps the address slice
+until the Services in it are gone.
 Each pass looks at what exists and takes the first step that still has something to do, so it makes no difference where an
 earlier pass stopped, whether the plane still answers, or whether it was ever finished.
 """
@@ -79,8 +80,9 @@ def _actions(step: Step, targets: tuple[Obj, ...], left: Left) -> tuple[Action, 
         # The host empties a namespace five seconds after it was told to; claims take a moment longer than all else to go, and
         # one that is still there then costs another five.
         actions += [Action("delete", obj) for obj in left.claims if not _going(obj)]
-    if step is Step.NAMESPACES and all(_going(obj) for obj in targets):
-        # The host holds a ServiceCIDR for ten seconds after its deletion was asked for: let them pass meanwhile.
+    if step in {Step.PLANE, Step.NAMESPACES}:
+        # The host holds a ServiceCIDR for ten seconds after its deletion was asked for, and until the last Service in it is
+        # gone: let the seconds pass meanwhile. The syncer, whose rights go with it, has ended by now.
         actions += [Action("delete", obj) for obj in left.cluster_scoped if not _going(obj)]
     return tuple(actions)
 
