@@ -70,7 +70,7 @@ def plan_leases(spec: SlurmSpec, view: SlurmView | None, fleet: Fleet, now: date
         target = targets[node_set.name]
         if fleet.targets.get(node_set.name) != target:
             actions.append(SetReplicas(node_set.name, target))
-        made = _missing(node_set, fleet, target, free)
+        made = _missing(look, node_set, target, free)
         if free is not None:
             free -= len(made) * node_set.gpus
         actions += made
@@ -132,12 +132,23 @@ def _working(view: SlurmView, worker: Worker) -> bool:
     return node is not None and not node.draining and (node.busy or bool(view.jobs_on(worker.name)))
 
 
-def _missing(node_set: NodeSetSpec, fleet: Fleet, target: int, free: int | None) -> list[Action]:
-    live = fleet.of(node_set.name)
-    count = min(target - len(live), _BURST)
+def _missing(look: _Look, node_set: NodeSetSpec, target: int, free: int | None) -> list[Action]:
+    """The workers to make, each under a name that neither a pod nor a record of Slurm's still has.
+
+    A pod that took over a record would be known under its predecessor's address. Fixed workers keep their names, so they wait
+    for pod and record to go; elastic ones take another name.
+    """
+    own = [worker for worker in look.fleet.workers if worker.node_set == node_set.name]
+    live = {worker.ordinal for worker in own if worker.live}
+    records = look.view.nodes if look.view is not None else ()
+    recorded = {int(node.name.rpartition("-")[2]) for node in records if _belongs(node, (node_set.name,))}
+    taken = {worker.ordinal for worker in own} | recorded
+    count = target - len(live)
+    if not node_set.elastic:
+        count -= sum(ordinal < target for ordinal in taken - live)
+    count = min(count, _BURST)
     if free is not None and node_set.gpus:
         count = min(count, free // node_set.gpus)
-    taken = {worker.ordinal for worker in fleet.workers if worker.node_set == node_set.name}
     made: list[Action] = []
     ordinal = 0
     while len(made) < count:
@@ -155,7 +166,9 @@ def _surplus(look: _Look, node_set: NodeSetSpec, target: int) -> tuple[Action, .
     if surplus or not outdated:
         by = _by(look, node_set.name) if surplus else None
         return _given(look, live, surplus, grace=look.times.grace, by=by, first=outdated)
-    # One at a time, and however long its jobs take: nobody's work ends because a setting changed.
+    if len(live) < target:
+        return ()
+    # One at a time, the one before replaced, and however long its jobs take: nobody's work ends because a setting changed.
     return _given(look, live, 1, grace=REPLACING, first=outdated)
 
 

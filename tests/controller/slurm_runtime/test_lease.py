@@ -250,6 +250,26 @@ def test_the_record_of_a_worker_without_a_pod_goes_its_jobs_first() -> None:
     assert made.step() == ()
 
 
+def test_a_fixed_worker_whose_pod_went_comes_back_under_its_name_once_pod_and_record_are_gone() -> None:
+    made = world(minimum=2, maximum=2, workers=2)
+    made.run_job(1, "gpu-1", seconds=600)
+    made.workers["gpu-1"] = replace(made.workers["gpu-1"], deleting=True)
+    assert not [action for action in made.step() if isinstance(action, CreateWorker)]
+    del made.workers["gpu-1"]
+    assert made.step() == (Down("gpu-1", LOST),)
+    assert made.step() == (DeleteNode("gpu-1"),)
+    assert made.step() == (CreateWorker("gpu", 1),)
+
+
+def test_an_elastic_worker_is_not_made_under_a_name_that_slurm_still_knows() -> None:
+    made = world()
+    made.nodes["gpu-0"] = Node()
+    made.queue = [pending(1, gpus=2)]
+    assert CreateWorker("gpu", 1) in made.step()
+    made.silent = True
+    assert created(made) == 0
+
+
 def test_an_outdated_worker_is_replaced_when_its_jobs_are_done_and_never_sooner() -> None:
     made = world(minimum=2, maximum=2, workers=2)
     for name, worker in made.workers.items():
@@ -269,6 +289,7 @@ def test_an_outdated_worker_is_replaced_when_its_jobs_are_done_and_never_sooner(
     made.pass_time(1001)
     made.step()
     assert sorted(made.workers) == ["gpu-0"]
+    assert made.step() == (DeleteNode("gpu-1"),)
     made.step()
     assert made.workers["gpu-1"].made_from == ""
 
