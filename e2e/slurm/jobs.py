@@ -38,7 +38,8 @@ def look(cluster: Cluster, number: int) -> Job | None:
     outcome = cluster.run("scontrol", "-o", "show", "job", str(number), check=False)
     if outcome.code != 0:
         return None
-    line = outcome.out.splitlines()[0] if outcome.out else ""
+    # A name may hold a line break, and then the rest of the record is on another line.
+    line = " ".join(outcome.out.splitlines())
     return Job(
         number,
         _field(line, "JobState"),
