@@ -169,8 +169,8 @@ def _add_slurm_token(commands: Commands, shared: argparse.ArgumentParser) -> Non
         "token",
         parents=[shared],
         help="a token for the REST API of a tenant's Slurm",
-        description="Print a token for slurmrestd, as `scontrol token` does. "
-        "All tokens of a tenant are revoked by rotating its keys.",
+        description="Print a token for slurmrestd, as `scontrol token` does.\n"
+        "Revoke all tokens of a tenant:\n  kubectl annotate tenant NAME bulkhead.dev/revoke-tokens=$(date +%s) --overwrite",
         epilog="examples:\n  export $(bulkhead slurm token red --user alice --lifetime 1h)\n",
         formatter_class=_RAW,
     )

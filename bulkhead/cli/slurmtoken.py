@@ -1,6 +1,6 @@
 """A token for slurmrestd as Slurm's auth/jwt reads it: HS256 over header and claims, the user in the claim `sun`. Pure.
 
-The time is passed in. A token is what `scontrol token` would give; it lives until `exp` or until the tenant's key is rotated.
+The time is passed in. A token is what `scontrol token` would give; it lives until `exp` or until it is revoked.
 """
 
 import base64

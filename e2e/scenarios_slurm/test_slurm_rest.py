@@ -1,7 +1,10 @@
 """slurmrestd: tokens are issued, expire, and end with the key; its OpenAPI is there; each user is who the token says."""
 
+import base64
+import json
 import time
 
+from bulkhead.cli.slurm import NAMESPACE
 from e2e.api import Api
 from e2e.poll import until
 from e2e.slurm import jobs, rest
@@ -66,18 +69,38 @@ def test_the_api_answers_inside_the_tenant_by_its_service(red: Cluster) -> None:
     assert red.fetch(url)[0] in rest.REFUSED
 
 
-def test_rotating_the_keys_revokes_tokens_and_loses_no_job(blue: Cluster, host: Api) -> None:
-    number = jobs.submit(blue, "sleep 150; echo survived")
+def test_revoked_tokens_are_refused_and_jobs_run_on(blue: Cluster, host: Api) -> None:
+    number = jobs.submit(blue, "sleep 60; echo survived")
     jobs.wait(blue, number, "RUNNING")
     old = rest.token(blue, "alice")
     assert rest.slurm(blue, "/jobs/", old).status == 200
-    stamp = str(int(time.time()))
-    host.patch("Tenant", blue.name, {"metadata": {"annotations": {"bulkhead.dev/rotate-keys": stamp}}})
+    annotate(host, blue, "bulkhead.dev/revoke-tokens")
     until("the former token to be refused", lambda: _refused(blue, old), seconds=180, interval=2)
     until("a new token to be accepted", lambda: _accepted(blue), seconds=180, interval=2)
-    jobs.wait(blue, number, seconds=240)
+    jobs.wait(blue, number, seconds=120)
+    assert jobs.output(blue, number) == "survived\n"
+
+
+def test_rotating_the_signing_key_loses_no_job(blue: Cluster, host: Api) -> None:
+    """The new key is known everywhere for three minutes before it signs; a job sees both."""
+    before = signing_key(blue)
+    number = jobs.submit(blue, "sleep 270; srun echo survived")
+    jobs.wait(blue, number, "RUNNING")
+    annotate(host, blue, "bulkhead.dev/rotate-keys")
+    until("the new key to sign", lambda: expect(signing_key(blue) != before, before), seconds=400, interval=5)
+    jobs.wait(blue, number, seconds=300)
     assert jobs.output(blue, number) == "survived\n"
     assert blue.run("srun", "hostname").out.strip() == "gpu-0"
+
+
+def annotate(host: Api, cluster: Cluster, name: str) -> None:
+    host.patch("Tenant", cluster.name, {"metadata": {"annotations": {name: str(int(time.time()))}}})
+
+
+def signing_key(cluster: Cluster) -> str:
+    """The name of the key that signs."""
+    data = cluster.api.get("Secret", "slurm-keys", NAMESPACE)["data"]["slurm.jwks"]
+    return next(str(key["kid"]) for key in json.loads(base64.b64decode(data))["keys"] if key.get("use") == "default")
 
 
 def _refused(cluster: Cluster, bearer: str) -> None:
