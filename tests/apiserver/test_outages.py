@@ -91,7 +91,8 @@ async def test_a_plane_from_an_older_backup_deletes_nothing(own_server: ApiServe
         tenant.plane.stop()
         await pass_time(SECONDS, [tenant])
         await asyncio.to_thread(restore, tenant.plane, tmp_path / "copy")
-        await until(lambda: is_one(tenant, "bulkhead_syncer_quarantined"), "the older plane to be noticed", QUIET)
+        # Noticed where it matters, before a deletion: after the next try, at most 24 s later, and a fresh look.
+        await until(lambda: is_one(tenant, "bulkhead_syncer_quarantined"), "the older plane to be noticed", 2 * QUIET)
         assert (await tenant.bed.virtual("young")) is None
         await tenant.bed.create(tenant.bed.pod("new"))
         after = await tenant.host_pods(3, QUIET)
