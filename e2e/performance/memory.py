@@ -26,12 +26,7 @@ class Footprint:
     pss_mib: float
     parts_mib: dict[str, float]  # by program
     syncer_rss_mib: float
-    parts_cpu_s: dict[str, float]
-
-    @property
-    def cpu_s(self) -> float:
-        """CPU time of all parts since their start."""
-        return sum(self.parts_cpu_s.values())
+    parts_cpu_s: dict[str, float]  # since their start
 
 
 def footprint(host: Api, tenant: str) -> Footprint:
