@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import gzip
-import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from bulkhead.kube.kubeconfig import KubeConfig
 from controller.plane.spec import BUDGETS
 from tests.apiserver.bed import Bed, until
 from tests.apiserver.syncerprocess import free_port, probe, resident_mib, running_syncer, tail, write_files
+from tests.apiserver.tenancy import summed
 from tests.apiserver.turncoat import Turncoat, turncoat
 from tests.kube.hostile import Answer, closing, endless, fixed, http, silent, slow
 
@@ -74,8 +74,7 @@ async def watched(pid: int) -> AsyncIterator[Watched]:
 
 
 async def host_writes(port: int) -> float:
-    text = (await probe(port, "/metrics"))[1]
-    return sum(float(value) for value in re.findall(r"^bulkhead_syncer_host_writes_total\{.*\} (\S+)$", text, re.MULTILINE))
+    return summed((await probe(port, "/metrics"))[1], "bulkhead_syncer_host_writes_total")
 
 
 async def meet(plane: Turncoat, name: str) -> None:
