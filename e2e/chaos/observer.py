@@ -1,94 +1,22 @@
-"""The observer: a process of its own that probes and watches, and writes a history. It changes nothing but its own ConfigMap.
+"""The observer: a process of its own that watches the pods of every tenant and of the host, and writes a history.
 
-It is neither controller nor syncer and shares no code with them. Every tenant's API is reached by its ClusterIP through the
-tenant's kubeconfig, the host through the admin's. A thread per probe and per watch; all records go through one queue to one
-writer, so that a slow disk delays no probe. It ends when told to (SIGTERM) or after its deadline.
-
-    python -m e2e.chaos.observer --out FILE --seconds N TENANT=KUBECONFIG…
+It is neither controller nor syncer and shares no code with them, and it changes nothing. Every tenant's API is reached by its
+ClusterIP through the tenant's kubeconfig, the host through the admin's. What requests take, the prober measures.
 """
 
-import argparse
-import os
-import queue
-import signal
 import sys
-import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from e2e.api import Api, ApiError, Obj, UnreachableError
-from e2e.chaos.history import HOST, LeaderSeen, PartSeen, PodGone, PodSeen, Probe, Record, Side, to_line
-from e2e.machine import host_api
+from e2e.chaos.history import LeaderSeen, PartSeen, PodGone, PodSeen, Side
+from e2e.chaos.recorder import Recorder, record
 
-PROBE_EVERY = 0.25
-WRITE_EACH = 4  # one probe in four writes
 LIST_EVERY = 5.0
-PROBE_TIMEOUT = 5.0
-_NICENESS = -10
-MARK = "chaos-observer"
 SYNCED = "bulkhead.dev/managed-by=syncer"
 SYSTEM = "bulkhead-system"
 LEASE = "bulkhead-controller"
-
-
-class Recorder:
-    """Collects records of all threads and writes them, one line each."""
-
-    def __init__(self, path: Path) -> None:
-        self._queue: queue.Queue[Record] = queue.Queue(maxsize=100_000)
-        self._path = path
-        self.stop = threading.Event()
-
-    def add(self, record: Record) -> None:
-        self._queue.put(record, timeout=5)
-
-    def write(self, seconds: float) -> None:
-        """Write until told to stop, and then what is left."""
-        deadline = time.monotonic() + seconds
-        with self._path.open("w") as out:
-            while not (self.stop.is_set() and self._queue.empty()) and time.monotonic() < deadline:
-                try:
-                    out.write(to_line(self._queue.get(timeout=0.2)) + "\n")
-                except queue.Empty:
-                    out.flush()
-        self.stop.set()
-
-
-def probe(recorder: Recorder, tenant: str, api: Api) -> None:
-    """Read and write as a tenant would, at a steady rate, and note what each request took."""
-    namespace = "default"
-    count = 0
-    while not recorder.stop.is_set():
-        begin = time.monotonic()
-        count += 1
-        writes = count % WRITE_EACH == 0
-        error = _attempt(lambda: _write(api, namespace, count) if writes else _read(api, namespace))  # noqa: B023
-        took = time.monotonic() - begin
-        recorder.add(Probe(begin, tenant, "write" if writes else "read", took, error))
-        recorder.stop.wait(max(0.0, PROBE_EVERY - took))
-
-
-def _read(api: Api, namespace: str) -> None:
-    api.list("Pod", namespace)
-
-
-def _write(api: Api, namespace: str, count: int) -> None:
-    api.patch("ConfigMap", MARK, {"data": {"count": str(count)}}, namespace)
-
-
-def prepare(api: Api) -> None:
-    """The one object that the observer writes."""
-    if api.find("ConfigMap", MARK, "default") is None:
-        api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": MARK, "namespace": "default"}})
-
-
-def _attempt(call: Callable[[], object]) -> str:
-    try:
-        call()
-    except (ApiError, UnreachableError) as exc:
-        return str(exc)[:300]
-    return ""
 
 
 class PodWatch:
@@ -180,46 +108,23 @@ def _note_parts(recorder: Recorder, pod: Obj) -> None:
         recorder.add(PartSeen(time.monotonic(), tenant, part, metadata["uid"], count, killed))
 
 
-def observe(out: Path, seconds: float, tenants: dict[str, Path]) -> int:
-    """Run all probes and watches until told to stop."""
-    recorder = Recorder(out)
-    # What it measures is how long others take, not how long it waits for a core that the fault's generator holds.
-    os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
-    signal.signal(signal.SIGTERM, lambda *_: recorder.stop.set())
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner stops us in its own order
-    apis = {name: Api(path, timeout=PROBE_TIMEOUT) for name, path in tenants.items()}
-    host = host_api(timeout=PROBE_TIMEOUT)
-    for api in (*apis.values(), host):
-        prepare(api)
-    threads = [threading.Thread(target=probe, args=(recorder, name, api), daemon=True) for name, api in apis.items()]
-    threads.append(threading.Thread(target=probe, args=(recorder, HOST, host), daemon=True))
+def watches(recorder: Recorder, apis: Mapping[str, Api], host: Api) -> Iterator[Callable[[], None]]:
+    """One loop per side and tenant, and one for the platform itself."""
     for name, api in apis.items():
-        watch = PodWatch(recorder, api, "virtual", None, "")
-        threads.append(threading.Thread(target=watch.run, args=(lambda _pod, name=name: name,), daemon=True))
-    watch = PodWatch(recorder, host, "host", None, SYNCED)
-    threads.append(threading.Thread(target=watch.run, args=(lambda pod: _tenant_of(pod, set(tenants)),), daemon=True))
-    threads.append(threading.Thread(target=watch_platform, args=(recorder, host), daemon=True))
-    for thread in threads:
-        thread.start()
-    recorder.write(seconds)
-    return 0
+        yield partial(PodWatch(recorder, api, "virtual", None, "").run, partial(_always, name))
+    yield partial(PodWatch(recorder, host, "host", None, SYNCED).run, partial(_tenant_of, frozenset(apis)))
+    yield partial(watch_platform, recorder, host)
 
 
-def _tenant_of(pod: Obj, known: set[str]) -> str | None:
+def _always(tenant: str, _pod: Obj) -> str:
+    return tenant
+
+
+def _tenant_of(known: frozenset[str], pod: Obj) -> str | None:
     namespace = pod["metadata"]["namespace"]
     tenant = str(namespace).removeprefix("bh-").removesuffix("-work")
     return tenant if tenant in known else None
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Observe tenants from outside and write a history.")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("tenants", nargs="+", metavar="TENANT=KUBECONFIG")
-    chosen = parser.parse_args()
-    tenants = dict(item.split("=", 1) for item in chosen.tenants)
-    return observe(chosen.out, chosen.seconds, {name: Path(path) for name, path in tenants.items()})
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(record("Observe tenants from outside and write a history.", watches))

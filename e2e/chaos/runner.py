@@ -1,6 +1,6 @@
 """Runs the experiments one by one under steady load and observation, and judges the history that results.
 
-tenants up -> loads on -> observer on -> baseline -> for each: fault, proof, lift, recovery -> observer off -> judge
+tenants up -> loads on -> recorders on -> baseline -> for each: fault, proof, lift, recovery -> recorders off -> judge
 """
 
 import json
@@ -28,9 +28,11 @@ from e2e.tenants import Tenant
 
 NAMES = ("chaos-a", "chaos-b", "chaos-c")
 NEWCOMER = "chaos-d"
-OBSERVATIONS = Path("build/e2e/chaos-history.jsonl")
+RECORDERS = {"observer": Path("build/e2e/chaos-observer.jsonl"), "prober": Path("build/e2e/chaos-prober.jsonl")}
 LIMITS = Path(__file__).with_name("limits.yaml")
 SETTLE_SECONDS = 4.0
+# With ten probes a second, a shorter experiment would have too few for a p99 that is anything but the slowest.
+LEAST_SPAN_SECONDS = 20.0
 LONGEST_RUN = 1500.0
 
 Note = Callable[[str], None]
@@ -51,8 +53,7 @@ class Runner:
         """Run all, write chaos.json, print the table; True when everything held."""
         opened = self._prepare()
         loads = [Load(tenant) for tenant in opened]
-        OBSERVATIONS.parent.mkdir(parents=True, exist_ok=True)
-        observer = self._observe(opened)
+        recorders = self._record(opened)
         try:
             for load in loads:
                 load.start()
@@ -63,11 +64,11 @@ class Runner:
         finally:
             for load in loads:
                 load.stop()
-            observer.terminate()
-            code = observer.wait(timeout=30)
+            codes = {name: _end(process) for name, process in recorders.items()}
             tenants.remove(self.host, NEWCOMER)
-        if code != 0:
-            raise RuntimeError(f"observer: it ended with code {code} before the run was over")
+        for name, code in codes.items():
+            if code != 0:
+                raise RuntimeError(f"{name}: it ended with code {code} before the run was over")
         return self._judge(experiments, loads, window)
 
     def _prepare(self) -> list[Tenant]:
@@ -79,10 +80,14 @@ class Runner:
         tenants.wait_ready(self.host, NAMES, seconds=180, note=self.note)
         return [tenants.open_tenant(name) for name in NAMES]
 
-    def _observe(self, opened: Sequence[Tenant]) -> subprocess.Popen[bytes]:
+    def _record(self, opened: Sequence[Tenant]) -> dict[str, subprocess.Popen[bytes]]:
         pairs = [f"{tenant.name}={tenant.kubeconfig}" for tenant in opened]
-        seconds = ["--seconds", str(LONGEST_RUN)]
-        return subprocess.Popen([sys.executable, "-m", "e2e.chaos.observer", "--out", str(OBSERVATIONS), *seconds, *pairs])
+        started = {}
+        for name, path in RECORDERS.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            command = [sys.executable, "-m", f"e2e.chaos.{name}", "--out", str(path), "--seconds", str(LONGEST_RUN), *pairs]
+            started[name] = subprocess.Popen(command)
+        return started
 
     def _baseline(self) -> tuple[float, float]:
         self.note(f"baseline: {self.baseline_seconds:.0f} s without a fault")
@@ -114,6 +119,7 @@ class Runner:
         except _BROKE_OFF as exc:
             problem = f"{type(exc).__name__}: {exc}"
             self.note(f"    FAILED: {problem[:400]}")
+        time.sleep(max(0.0, LEAST_SPAN_SECONDS - (time.monotonic() - begin)))
         self.records.append(Span(experiment.name, owner, begin, time.monotonic()))
         self.findings.append(report.Finding(experiment.name, experiment.title, recovered, went_on, problem))
         if recovered is not None:
@@ -123,9 +129,11 @@ class Runner:
         self.note(f"    waiting: {text[:160]}")
 
     def _judge(self, experiments: Sequence[Experiment], loads: Sequence[Load], window: tuple[float, float]) -> bool:
-        with OBSERVATIONS.open() as lines:
-            observed = from_lines(lines)
-        history = History.of([*observed, *self.records], NAMES)
+        recorded: list[Record] = []
+        for path in RECORDERS.values():
+            with path.open() as lines:
+                recorded += from_lines(lines)
+        history = History.of([*recorded, *self.records], NAMES)
         baseline = invariants.baseline_p99(history, *window)
         limit = report.latency_limit(yaml.safe_load(LIMITS.read_text()))
         violations = invariants.check_all(history, baseline, [item.name for item in experiments], limit)
@@ -147,3 +155,8 @@ class Runner:
             if load.tenant.name != span.target
             for text in load.errors(span.begin, span.end)
         ]
+
+
+def _end(process: subprocess.Popen[bytes]) -> int:
+    process.terminate()
+    return process.wait(timeout=30)

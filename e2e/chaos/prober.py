@@ -1,0 +1,70 @@
+"""The prober: reads and writes every tenant's API and the host's at a steady rate, and notes what each request took.
+
+It is a process of its own, apart from the observer: whoever parses lists of pods between two looks at the clock measures
+its own interpreter. Every tenant's API is reached by its ClusterIP through the tenant's kubeconfig, as a tenant's client would.
+The probes start one after another within a period: all at once, they would measure how they wake each other. It changes
+nothing but its own ConfigMap.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
+from e2e.api import Api, ApiError, UnreachableError
+from e2e.chaos.history import HOST, Probe
+from e2e.chaos.recorder import Recorder, record
+
+PERIOD = 0.1
+WRITE_EACH = 4  # one probe in four writes
+MARK = "chaos-observer"
+_NAMESPACE = "default"
+
+
+def probe(recorder: Recorder, tenant: str, api: Api, offset: float) -> None:
+    """Probe one API until told to stop. `offset`: its place within the period, in seconds."""
+    recorder.stop.wait(offset)
+    count = 0
+    while not recorder.stop.is_set():
+        begin = time.monotonic()
+        count += 1
+        writes = count % WRITE_EACH == 0
+        error = _attempt(partial(_write, api, count) if writes else partial(_read, api))
+        took = time.monotonic() - begin
+        recorder.add(Probe(begin, tenant, "write" if writes else "read", took, error))
+        recorder.stop.wait(max(0.0, PERIOD - took))
+
+
+def _read(api: Api) -> None:
+    api.list("Pod", _NAMESPACE)
+
+
+def _write(api: Api, count: int) -> None:
+    api.patch("ConfigMap", MARK, {"data": {"count": str(count)}}, _NAMESPACE)
+
+
+def _attempt(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except (ApiError, UnreachableError) as exc:
+        return str(exc)[:300]
+    return ""
+
+
+def _prepare(api: Api) -> None:
+    """The one object that the prober writes."""
+    if api.find("ConfigMap", MARK, _NAMESPACE) is None:
+        api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": MARK, "namespace": _NAMESPACE}})
+
+
+def probes(recorder: Recorder, apis: Mapping[str, Api], host: Api) -> Iterator[Callable[[], None]]:
+    """One loop per API, spread over the period."""
+    targets = {**apis, HOST: host}
+    for api in targets.values():
+        _prepare(api)
+    for place, (name, api) in enumerate(targets.items()):
+        yield partial(probe, recorder, name, api, PERIOD * place / len(targets))
+
+
+if __name__ == "__main__":
+    sys.exit(record("Probe tenants from outside and write a history.", probes))

@@ -1,0 +1,68 @@
+"""Writes a history: what the prober and the observer have in common, a queue of records, one writer, and an orderly end.
+
+All records of a process go through one queue to one writer, so that a slow disk delays no measurement. It ends when told to
+(SIGTERM) or after its deadline. Times are the machine's monotonic clock, so that histories of several processes merge.
+
+    python -m e2e.chaos.<prober|observer> --out FILE --seconds N TENANT=KUBECONFIG…
+"""
+
+import argparse
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from e2e.api import Api
+from e2e.chaos.history import Record, to_line
+from e2e.machine import host_api
+
+REQUEST_TIMEOUT = 5.0
+# What is measured is how long others take, not how long this process waits for a core that the fault's generator holds.
+_NICENESS = -10
+
+Start = Callable[["Recorder", Mapping[str, Api], Api], Iterable[Callable[[], None]]]
+
+
+class Recorder:
+    """Collects records of all threads and writes them, one line each."""
+
+    def __init__(self, path: Path) -> None:
+        self._queue: queue.Queue[Record] = queue.Queue(maxsize=100_000)
+        self._path = path
+        self.stop = threading.Event()
+
+    def add(self, record: Record) -> None:
+        self._queue.put(record, timeout=5)
+
+    def write(self, seconds: float) -> None:
+        """Write until told to stop, and then what is left."""
+        deadline = time.monotonic() + seconds
+        with self._path.open("w") as out:
+            while not (self.stop.is_set() and self._queue.empty()) and time.monotonic() < deadline:
+                try:
+                    out.write(to_line(self._queue.get(timeout=0.2)) + "\n")
+                except queue.Empty:
+                    out.flush()
+        self.stop.set()
+
+
+def record(description: str, loops: Start) -> int:
+    """The body of a recording process: each of `loops` in a thread of its own, until told to stop."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("tenants", nargs="+", metavar="TENANT=KUBECONFIG")
+    chosen = parser.parse_args()
+    recorder = Recorder(chosen.out)
+    os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
+    signal.signal(signal.SIGTERM, lambda *_: recorder.stop.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner stops us in its own order
+    kubeconfigs = dict(item.split("=", 1) for item in chosen.tenants)
+    apis = {name: Api(Path(path), timeout=REQUEST_TIMEOUT) for name, path in kubeconfigs.items()}
+    for loop in loops(recorder, apis, host_api(timeout=REQUEST_TIMEOUT)):
+        threading.Thread(target=loop, daemon=True).start()
+    recorder.write(chosen.seconds)
+    return 0
