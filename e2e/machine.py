@@ -11,8 +11,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
+from bulkhead.hostcluster import cgroups
 from e2e.api import Api
 
 DATA = Path(os.environ.get("BULKHEAD_DATA_DIR", "/var/lib/bulkhead"))
@@ -20,6 +22,7 @@ KUBECONFIG = DATA / "kubeconfig"
 NODE = "bulkhead-host"
 CONTROL_GROUP = "/bulkhead"
 RESULTS = Path("build/results")
+_PARTS = ("system", "kubepods")
 
 
 class HostDownError(RuntimeError):
@@ -94,13 +97,39 @@ def processes_of_pod(pod_uid: str, program: str | None = None) -> list[Process]:
     return found
 
 
+class Standing(Enum):
+    """What a process that stands for another machine weighs against the host's components and the group of all pods.
+
+    Elsewhere a process weighs as much as the whole host, with all that its session does (niceness counts within a session only,
+    where the kernel groups by session): it would wait for seconds behind a busy pod, or make all pods wait.
+    """
+
+    PROBE = ("probes", 16384)  # measures: before the host's own components
+    LOAD = ("load", 64)  # computes: far less than the pods together
+
+
+def stand(standing: Standing) -> None:
+    """Give this process and the children it will have their standing, until it ends.
+
+    Only once the host is up, which ends what it finds in its groups when it starts.
+    """
+    name, shares = standing.value
+    for top in cgroups.hierarchies():
+        group = top / CONTROL_GROUP.strip("/") / name
+        for knob, weight in (("cpu.shares", shares), ("cpu.weight", max(1, shares // 10))):
+            if (group.parent / knob).exists():
+                group.mkdir(exist_ok=True)
+                (group / knob).write_text(str(weight))
+                (group / "cgroup.procs").write_text(str(os.getpid()))
+
+
 def processes_of_host() -> list[Process]:
     """Every process of the embedded host: its components, and all containers on its node."""
     found = []
     for pid in _pids():
         with contextlib.suppress(OSError):
             groups = Path(f"/proc/{pid}/cgroup").read_text()
-            process = process_at(pid) if f":{CONTROL_GROUP}/" in groups else None
+            process = process_at(pid) if any(f":{CONTROL_GROUP}/{part}" in groups for part in _PARTS) else None
             if process and process.state not in {"Z", ""}:
                 found.append(process)
     return found

@@ -13,10 +13,10 @@ from pathlib import Path
 from bulkhead.hostcluster.component import CGROUP
 
 _MOUNTS = Path("/proc/self/mounts")
-# The host's components share the CPUs with every pod of every tenant, and go first when these are short (v1, v2).
-_SYSTEM_WEIGHT = {"cpu.shares": "16384", "cpu.weight": "1600"}
-# Each other process of the machine weighs as much as a whole group: the host with all its pods is more than one of them.
-_HOST_WEIGHT = {"cpu.shares": "20480", "cpu.weight": "2000"}
+# The host's components share the CPUs with every pod of every tenant, and go first when these are short (v1, v2): twice what
+# the kubelet gives all pods on two cores. With eight times that, planes waited at every start of a container. The subtree
+# itself keeps the weight that every group has: with twenty times that, one busy pod made its user's kubectl wait for seconds.
+_SYSTEM_WEIGHT = {"cpu.shares": "4096", "cpu.weight": "160"}
 
 
 def hierarchies() -> list[Path]:
@@ -57,10 +57,9 @@ def create() -> None:
         if (own / "cgroup.subtree_control").exists():
             for controller in ("cpu", "memory", "pids", "cpuset", "io"):
                 _quiet_write(own / "cgroup.subtree_control", f"+{controller}")
-        for folder, weights in ((own, _HOST_WEIGHT), (own / "system", _SYSTEM_WEIGHT)):
-            for name, weight in weights.items():
-                if (folder / name).exists():
-                    _quiet_write(folder / name, weight)
+        for name, weight in _SYSTEM_WEIGHT.items():
+            if (own / "system" / name).exists():
+                _quiet_write(own / "system" / name, weight)
 
 
 def join() -> None:

@@ -1,14 +1,13 @@
 """`python -m e2e.chaos [EXPERIMENT…]`: run the chaos experiments on the embedded host and report."""
 
 import argparse
-import os
 import sys
 import time
 
 from e2e import install
 from e2e.chaos.experiments import EXPERIMENTS, named
 from e2e.chaos.runner import Runner
-from e2e.machine import RESULTS, host_api
+from e2e.machine import RESULTS, Standing, host_api, stand
 
 
 def main() -> int:
@@ -26,8 +25,8 @@ def main() -> int:
     experiments = named(chosen.experiments)
     install.ensure_installed(note)
     # The load and the floods stand for clients on other machines: what they compute must not cost the neighbours their cores.
-    # Only after the host is up, whose processes would inherit it; the observer sets a priority of its own.
-    os.nice(10)
+    # Only after the host is up, whose processes would inherit it; prober and observer have a standing of their own.
+    stand(Standing.LOAD)
     passed = Runner(host_api(), note, chosen.baseline_seconds).run(experiments)
     print(f"{'passed' if passed else 'FAILED'}; {RESULTS / 'chaos.json'}")
     return 0 if passed else 1

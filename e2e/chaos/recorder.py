@@ -7,7 +7,6 @@ All records of a process go through one queue to one writer, so that a slow disk
 """
 
 import argparse
-import os
 import queue
 import signal
 import threading
@@ -17,12 +16,9 @@ from pathlib import Path
 
 from e2e.api import Api
 from e2e.chaos.history import Record, to_line
-from e2e.machine import host_api
+from e2e.machine import Standing, host_api, stand
 
 REQUEST_TIMEOUT = 5.0
-# What is measured is how long others take, not how long this process waits for a core that the fault's generator holds.
-_NICENESS = -10
-
 Start = Callable[["Recorder", Mapping[str, Api], Api], Iterable[Callable[[], None]]]
 
 
@@ -57,7 +53,8 @@ def record(description: str, loops: Start) -> int:
     parser.add_argument("tenants", nargs="+", metavar="TENANT=KUBECONFIG")
     chosen = parser.parse_args()
     recorder = Recorder(chosen.out)
-    os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
+    # What is measured is how long others take, not how long this process waits for a core.
+    stand(Standing.PROBE)
     signal.signal(signal.SIGTERM, lambda *_: recorder.stop.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner stops us in its own order
     kubeconfigs = dict(item.split("=", 1) for item in chosen.tenants)

@@ -7,7 +7,7 @@ import sys
 import time
 
 from e2e import install
-from e2e.machine import RESULTS
+from e2e.machine import RESULTS, Standing, stand
 from e2e.performance import judgement
 from e2e.performance.provision import COUNT, Bench
 
@@ -24,6 +24,7 @@ def main() -> int:
 
     limits = judgement.load()
     host = install.ensure_installed(note)
+    stand(Standing.PROBE)
     measured = Bench(host, note, chosen.idle_seconds, chosen.tenants).run()
     verdicts = judgement.judge(measured, limits)
     within = all(item.within_limit for item in verdicts)

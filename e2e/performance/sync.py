@@ -17,7 +17,7 @@ from typing import Any
 
 from bulkhead.kube.errors import KubeError
 from e2e import install
-from e2e.machine import RESULTS
+from e2e.machine import RESULTS, Standing, stand
 from e2e.performance import judgement
 from e2e.performance.sync_bench import Bench, Plan
 from e2e.performance.sync_place import Place
@@ -53,6 +53,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     if not chosen.skip_install:
         install.ensure_installed(note)
+    stand(Standing.PROBE)
     with Place.prepared(chosen.prefix, max(plan.tenants), plan.most_pods, note, keep=chosen.keep) as place:
         measured = asyncio.run(Bench(place, plan, note).run())
     return _report(measured, limits)

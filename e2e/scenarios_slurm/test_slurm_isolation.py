@@ -81,3 +81,9 @@ def test_what_users_can_read_holds_no_key(red: Cluster) -> None:
     assert listed.code != 0
     for value in values:
         assert value.decode("utf-8", "replace").strip() not in listed.out
+
+
+def test_slurmctlds_state_is_its_own(red: Cluster) -> None:
+    """All jobs' scripts are in it, and its volume may come writable for everybody."""
+    assert red.inside("slurmctld-0", "stat -c '%a %u' /var/spool/slurmctld").out.strip() == "700 401"
+    assert red.inside("slurmctld-0", "setpriv --reuid=10001 --clear-groups ls /var/spool/slurmctld", check=False).code != 0
