@@ -1,20 +1,22 @@
-"""What is made inside a tenant's plane, through its own API: rights for its admins, its syncer and its DNS, the DNS Service.
+"""What is made inside a tenant's plane, through its own API: rights, the Service of its DNS, and the API of metrics.
 
 Pure. The controller applies these objects each time the plane answers after a change, and looks after them with every pass, so
 that a tenant who deletes the syncer's rights has them back within the resync period.
 """
 
+import base64
+
 from bulkhead.api import labels, names
 from controller.plane.pki import DNS_USER, SYNCER_USER
-from controller.plane.spec import Obj, PlaneSpec
+from controller.plane.spec import METRICS, SHIM_PORT, Obj, PlaneSpec
 
 _RBAC = "rbac.authorization.k8s.io"
 _READ = ["get", "list", "watch"]
 _WRITE = [*_READ, "create", "update", "patch", "delete"]
 
 
-def objects(spec: PlaneSpec) -> tuple[Obj, ...]:
-    """Everything, in no order that matters."""
+def objects(spec: PlaneSpec, shim_ca: bytes) -> tuple[Obj, ...]:
+    """Everything, in no order that matters; `shim_ca`: what the syncer's serving certificate is verified with, PEM."""
     return (
         _binding("bulkhead:tenant-admins", "cluster-admin", _admins(spec)),
         _role("bulkhead:syncer", _syncer_rules()),
@@ -24,6 +26,7 @@ def objects(spec: PlaneSpec) -> tuple[Obj, ...]:
         # The API server reaches logs and exec of the syncer's shim under this name.
         _binding("bulkhead:kubelet-client", "system:kubelet-api-admin", [_user("bulkhead:apiserver")]),
         _dns_service(spec),
+        *_metrics(spec, shim_ca),
     )
 
 
@@ -104,6 +107,36 @@ def _dns_service(spec: PlaneSpec) -> Obj:
             ],
         },
     }
+
+
+def _metrics(spec: PlaneSpec, shim_ca: bytes) -> tuple[Obj, ...]:
+    """metrics.k8s.io of this plane, its way to the syncer, and the right to read it for whoever may view pods.
+
+    The way is a name and not a Service with an address: nothing of it concerns the tenant's network or is mirrored.
+    """
+    service: Obj = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {**_meta(METRICS), "namespace": "kube-system"},
+        "spec": {"type": "ExternalName", "externalName": spec.shim_address},
+    }
+    announced: Obj = {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": _meta("v1beta1.metrics.k8s.io"),
+        "spec": {
+            "group": "metrics.k8s.io",
+            "version": "v1beta1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "service": {"name": METRICS, "namespace": "kube-system", "port": SHIM_PORT},
+            "caBundle": base64.b64encode(shim_ca).decode(),
+        },
+    }
+    readers = _role("system:aggregated-metrics-reader", [_rule("metrics.k8s.io", ["pods", "nodes"], _READ)])
+    for role in ("view", "edit", "admin"):
+        readers["metadata"]["labels"][f"rbac.authorization.k8s.io/aggregate-to-{role}"] = "true"
+    return service, announced, readers
 
 
 def _meta(name: str) -> Obj:

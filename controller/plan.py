@@ -65,7 +65,7 @@ def plan(spec: PlaneSpec, keys: KeyMaterial, existing: Mapping[Ref, Obj]) -> Pla
             key=lambda ref: (ref.kind, ref.namespace, ref.name),
         )
     )
-    return Plan(spec, rendered, deletions, bootstrap.objects(spec))
+    return Plan(spec, rendered, deletions, bootstrap.objects(spec, keys.authorities["kubelet"].certificate))
 
 
 def _on_its_volume(spec: PlaneSpec, existing: Mapping[Ref, Obj]) -> PlaneSpec:

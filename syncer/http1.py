@@ -16,6 +16,8 @@ HEAD_SECONDS: Final = 10.0
 _HEADERS_LIMIT: Final = 100
 _QUERY_LIMIT: Final = 512
 _METHODS: Final = frozenset({"GET", "POST", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"})
+# Headers that may come in several lines, besides what an API server tells of its caller (`X-Remote-*`).
+_LISTS: Final = frozenset({"x-stream-protocol-version", "sec-websocket-protocol", "x-forwarded-for", "via"})
 _TOKEN: Final = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _REASONS: Final = {
     200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed", 408: "Request Timeout",
@@ -101,7 +103,7 @@ def _headers(lines: list[str]) -> dict[str, str]:
             raise BadRequestError(400, "request header: broken")
         lowered = name.lower()
         # Lists may be split over several lines; everything that could change a meaning may not.
-        if lowered in headers and lowered in {"x-stream-protocol-version", "sec-websocket-protocol", "x-forwarded-for", "via"}:
+        if lowered in headers and (lowered in _LISTS or lowered.startswith("x-remote-")):
             headers[lowered] += f", {value.strip()}"
         elif lowered in headers:
             raise BadRequestError(400, f"request header: {lowered} twice")

@@ -36,6 +36,7 @@ from syncer.mirrors import Mirrors
 from syncer.nodes import Nodes
 from syncer.offers import Offers
 from syncer.patrol import Patrol
+from syncer.podmetrics import PodMetrics
 from syncer.pods import Pods
 from syncer.probes import Heart, Probes
 from syncer.quota import Starved
@@ -87,7 +88,12 @@ class Session:
         self.recorder = Recorder(self.caches, plane, self._clock)
         self.heart = Heart(self._clock)
         self.probes = Probes(self.heart, self._unready)
-        self.shim = Shim(host, self.find)
+        measured = PodMetrics(
+            host, plane, settings.work_namespace, self._clock,
+            pods=self.caches.virtual["Pod"].store.objects,
+            host_name=self._host_name,
+        )  # fmt: skip
+        self.shim = Shim(host, self.find, measured.answer)
         self.patrol = Patrol(self.caches, self.queue, self.references, self._clock, settings.patrol_seconds)
         self.nodes = Nodes(self.caches, self.queue, plane, self.identity)
         self.starved = Starved(self.queue)
@@ -160,6 +166,10 @@ class Session:
         if who is None or who.uid != uid_of(virtual) or not (host.get("spec") or {}).get("nodeName"):
             return None
         return Target(virtual, self.caches.host_key("Pod", key))
+
+    def _host_name(self, key: Key) -> str | None:
+        target = self.find(key)
+        return target.host.name if target is not None else None
 
     # -- running
 

@@ -1,17 +1,20 @@
-"""The kubelet that the tenant's API server sees: logs, exec, attach and port-forward of the tenant's own pods.
+"""The kubelet that the tenant's API server sees: logs, exec, attach and port-forward of a tenant's own pods, and metrics.
 
-Serves only callers with a certificate of the plane's kubelet CA, knows only the routes of `shimroutes`, finds the host pod by
-the UID of the virtual pod and never by a name that the caller could have chosen, and asks the host with the syncer's own
-credentials. Nothing of the caller's headers but the upgrade's negotiation is passed on, so no token travels either way.
+Serves only callers with a certificate of the plane's kubelet CA or front-proxy CA, which the plane's API server alone has,
+knows only the routes of `shimroutes` and `metricsroutes`, finds the host pod by the UID of the virtual pod and never by a name
+that the caller could have chosen, and asks the host with the syncer's own credentials. Nothing of the caller's headers but the
+upgrade's negotiation is passed on, so no token travels either way.
 
     API server ──TLS, client certificate──> read_request ──> route ──> virtual pod ──> host pod (same virtual UID)
                <──────────── bytes, unbuffered ────────────────────────────────────> host API: log | exec | attach | portforward
+               ──/apis/metrics.k8s.io──────────────────────> question ──> podmetrics
 """
 
 import asyncio
+import json
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,6 +27,7 @@ from bulkhead.kube.resources import PODS
 from syncer import http1, metrics, refusals
 from syncer.http1 import BadRequestError, Request
 from syncer.logs import about
+from syncer.metricsroutes import Question, question
 from syncer.shimroutes import Route, route
 
 _log = logging.getLogger(__name__)
@@ -31,6 +35,7 @@ _log = logging.getLogger(__name__)
 STREAMS: Final = 64
 CONNECTIONS: Final = 256
 _STUCK_SECONDS: Final = 120.0
+_REASONS: Final = {404: "NotFound", 405: "MethodNotAllowed", 503: "ServiceUnavailable"}
 _ANSWER_HEADERS: Final = frozenset(
     {"upgrade", "connection", "x-stream-protocol-version", "sec-websocket-accept", "sec-websocket-protocol"}
 )
@@ -44,6 +49,8 @@ class Target:
     host: Key
 
 
+# Answers a question about metrics with a document, or raises BadRequestError.
+Answer = Callable[[Question], Awaitable[Obj]]
 # Finds the target of a request by virtual namespace and name; None where the host has no pod for that virtual UID.
 Lookup = Callable[[Key], Target | None]
 
@@ -54,6 +61,7 @@ def tls_context(folder: Path) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(folder / "shim.crt", folder / "shim.key")
     context.load_verify_locations(folder / "shim-client-ca.crt")
+    context.load_verify_locations(folder / "shim-proxy-ca.crt")
     context.verify_mode = ssl.CERT_REQUIRED
     return context
 
@@ -61,9 +69,10 @@ def tls_context(folder: Path) -> ssl.SSLContext:
 class Shim:
     """The server on the kubelet port."""
 
-    def __init__(self, host: Client, lookup: Lookup, *, streams: int = STREAMS) -> None:
+    def __init__(self, host: Client, lookup: Lookup, answer: Answer, *, streams: int = STREAMS) -> None:
         self._host = host
         self._lookup = lookup
+        self._answer = answer
         self._limit = streams
         self._streams = 0
         self._connections = 0
@@ -104,6 +113,10 @@ class Shim:
             request = await http1.read_request(reader)
             if request is None:
                 return
+            if request.path.startswith("/apis/"):
+                verb = "metrics"
+                status = await self._tell(request, writer)
+                return
             found = route(request)
             verb = found.verb
             await self._serve(found, request, reader, writer)
@@ -118,6 +131,27 @@ class Shim:
             await self._refuse(writer, status, "host API: not reachable now")
         finally:
             metrics.SHIM_REQUESTS.labels(verb, str(status)).inc()
+
+    async def _tell(self, request: Request, writer: asyncio.StreamWriter) -> int:
+        """Answer as an extension server does, refusals as Status objects, which clients show to people."""
+        status = 200
+        try:
+            document = await self._answer(question(request))
+        except BadRequestError as error:
+            status = error.status
+            document = {
+                "kind": "Status",
+                "apiVersion": "v1",
+                "metadata": {},
+                "status": "Failure",
+                "message": str(error),
+                "reason": _REASONS.get(status, "BadRequest"),
+                "code": status,
+            }
+        writer.write(http1.response(status, json.dumps(document).encode(), "application/json"))
+        async with asyncio.timeout(_STUCK_SECONDS):
+            await writer.drain()
+        return status
 
     async def _refuse(self, writer: asyncio.StreamWriter, status: int, text: str) -> None:
         writer.write(http1.response(status, text.encode()))

@@ -71,6 +71,9 @@ RESOURCE_CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceC
 RESOURCE_SLICES = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False)
 DEVICE_CLASSES = Resource("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", False)
 
+# what extension servers serve
+POD_METRICS = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", True)
+
 # the API's own extension points
 API_SERVICES = Resource("apiregistration.k8s.io", "v1", "apiservices", "APIService", False)
 CUSTOM_RESOURCE_DEFINITIONS = Resource(

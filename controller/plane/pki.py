@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from bulkhead.api import names
-from controller.plane.spec import PEERS, PLANE, SHIM, PlaneSpec
+from controller.plane.spec import METRICS, PEERS, PLANE, SHIM, PlaneSpec
 
 AUTHORITY_LIFE: Final = timedelta(days=5 * 365)
 LEAF_LIFE: Final = timedelta(days=90)
@@ -102,7 +102,12 @@ def leaves(spec: PlaneSpec) -> dict[str, CertSpec]:
         "pki-controller-manager/client": CertSpec("client", "system:kube-controller-manager", Usage.CLIENT),
         "pki-syncer/client": CertSpec("client", SYNCER_USER, Usage.CLIENT),
         "pki-syncer/shim": CertSpec(
-            "kubelet", "bulkhead:kubelet-shim", Usage.SERVER, dns=spec.service_names(SHIM), addresses=(spec.shim_address,)
+            "kubelet",
+            "bulkhead:kubelet-shim",
+            Usage.SERVER,
+            # As an extension server it is asked for under the name of the Service inside the plane.
+            dns=(*spec.service_names(SHIM), f"{METRICS}.kube-system.svc"),
+            addresses=(spec.shim_address,),
         ),
         "pki-dns/client": CertSpec("client", DNS_USER, Usage.CLIENT),
         f"{names.KUBECONFIG_SECRET}/client": CertSpec("client", ADMIN_USER, Usage.CLIENT, groups=(names.ADMIN_GROUP,)),

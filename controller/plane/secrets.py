@@ -117,6 +117,7 @@ def _syncer(spec: PlaneSpec, keys: KeyMaterial) -> Obj:
         "kubeconfig": _client_config(spec, keys, "pki-syncer/client", SYNCER_USER),
         **_pair(keys, "pki-syncer/shim", "shim"),
         **_ca(keys, "kubelet", "shim-client-ca.crt"),
+        **_ca(keys, "front-proxy", "shim-proxy-ca.crt"),
     }
     return _secret(spec, "pki-syncer", SYNCER, files)
 

@@ -16,6 +16,7 @@ PLANE: Final = "plane"
 DNS: Final = "dns"
 SYNCER: Final = "syncer"
 SHIM: Final = "kubelet-shim"
+METRICS: Final = "metrics-server"
 PEERS: Final = "plane-peers"
 
 API_PORT: Final = 6443

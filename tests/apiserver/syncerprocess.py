@@ -59,6 +59,7 @@ def write_files(folder: Path, bed: Bed, plane: KubeConfig, host: KubeConfig, shi
     (folder / "shim.crt").write_bytes(cert)
     (folder / "shim.key").write_bytes(key)
     (folder / "shim-client-ca.crt").write_bytes(authority.pem)
+    (folder / "shim-proxy-ca.crt").write_bytes(Authority("front-proxy").pem)
     return [
         f"--settings={folder / 'settings.json'}",
         f"--pki={folder}",

@@ -12,6 +12,8 @@ import pytest
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Key, Obj
+from syncer.http1 import BadRequestError
+from syncer.metricsroutes import Question
 from syncer.shim import Shim, Target, tls_context
 from tests.apiserver.pki import Authority
 
@@ -58,6 +60,7 @@ class Bench:
     upstream: Upstream
     tls: ssl.SSLContext
     stranger: ssl.SSLContext
+    proxy: ssl.SSLContext
 
     async def ask(self, head: str, *, tls: ssl.SSLContext | None = None) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=tls or self.tls)
@@ -79,11 +82,12 @@ def client_context(authority: Authority, server: Authority, folder: Path, name: 
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    serving, kubelet, other = Authority("serving"), Authority("kubelet"), Authority("other")
+    serving, kubelet, front_proxy, other = (Authority(name) for name in ("serving", "kubelet", "front-proxy", "other"))
     cert, key = serving.issue("shim", addresses=("127.0.0.1",))
     (tmp_path / "shim.crt").write_bytes(cert)
     (tmp_path / "shim.key").write_bytes(key)
     (tmp_path / "shim-client-ca.crt").write_bytes(kubelet.pem)
+    (tmp_path / "shim-proxy-ca.crt").write_bytes(front_proxy.pem)
     host_cert, host_key = serving.issue("host", addresses=("127.0.0.1",))
     (tmp_path / "host.pem").write_bytes(host_cert + host_key)
     host_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -96,14 +100,20 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     def lookup(key: Key) -> Target | None:
         return Target(VIRTUAL, Key("work", "web-host")) if key == Key("ns", "web") else None
 
+    async def answer(asked: Question) -> Obj:
+        if asked.name:
+            raise BadRequestError(404, f"{asked.name} not found")
+        return {"kind": "PodMetricsList", "items": []}
+
     async with Client(config, user_agent="shim", field_manager="shim") as client:
-        shim = Shim(client, lookup, streams=2)
+        shim = Shim(client, lookup, answer, streams=2)
         listener = await asyncio.start_server(shim._accept, "127.0.0.1", 0, ssl=tls_context(tmp_path), limit=65536)
         port = listener.sockets[0].getsockname()[1]
         good = client_context(kubelet, serving, tmp_path, "apiserver")
         bad = client_context(other, serving, tmp_path, "stranger")
+        proxy = client_context(front_proxy, serving, tmp_path, "front-proxy-client")
         try:
-            yield Bench(port, shim, upstream, good, bad)
+            yield Bench(port, shim, upstream, good, bad, proxy)
         finally:
             listener.close()
             server.close()
@@ -177,6 +187,22 @@ async def test_item_86_a_stranger_does_not_get_in(bench: Bench) -> None:
     with contextlib.suppress(ssl.SSLError, ConnectionError):
         answer = await bench.ask("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", tls=bench.stranger)
     assert answer == b""
+    assert bench.upstream.requests == []
+
+
+async def test_item_87_metrics_are_told_to_the_api_server_as_an_extension_server_does(bench: Bench) -> None:
+    """It passes on whom it asks for, in as many headers as there are groups, and shows refusals to people."""
+    caller = "X-Remote-User: alice\r\nX-Remote-Group: a\r\nX-Remote-Group: system:authenticated\r\n"
+    path = "/apis/metrics.k8s.io/v1beta1/namespaces/ns/pods"
+    found = await bench.ask(f"GET {path} HTTP/1.1\r\nHost: x\r\n{caller}\r\n", tls=bench.proxy)
+    assert found.startswith(b"HTTP/1.1 200 OK")
+    assert b"Content-Type: application/json" in found
+    assert b'"PodMetricsList"' in found
+    refused = await bench.ask(f"GET {path}/web HTTP/1.1\r\nHost: x\r\n{caller}\r\n", tls=bench.proxy)
+    assert refused.startswith(b"HTTP/1.1 404")
+    assert b'"kind": "Status"' in refused
+    assert b'"reason": "NotFound"' in refused
+    assert (await bench.ask("GET /apis/apps/v1 HTTP/1.1\r\nHost: x\r\n\r\n", tls=bench.proxy)).startswith(b"HTTP/1.1 404")
     assert bench.upstream.requests == []
 
 

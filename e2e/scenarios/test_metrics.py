@@ -1,0 +1,49 @@
+"""`kubectl top`: what the host measured of a tenant's own pods, through the tenant's own API, and of nobody else's."""
+
+from e2e import machine, workloads
+from e2e.commands import kubectl
+from e2e.poll import until
+from e2e.tenants import Tenant
+
+BUSY = ("sh", "-c", "while :; do :; done")
+
+
+def top(tenant: Tenant, *words: str) -> dict[str, list[str]]:
+    """The first word of each line -> the others."""
+    lines = kubectl(tenant.kubeconfig, "top", *words, "--no-headers").out.splitlines()
+    return {line.split()[0]: line.split()[1:] for line in lines if line.strip()}
+
+
+def test_item_87_kubectl_top_tells_of_the_tenants_own_pods_alone(alice: Tenant, bob: Tenant, space: str) -> None:
+    spec = workloads.pod_spec(BUSY)
+    spec["containers"][0]["resources"]["limits"]["cpu"] = "200m"
+    alice.api.create(workloads.pod("busy", spec, namespace=space, labels={"role": "busy"}))
+    alice.api.create(workloads.pod("idle", namespace=space))
+    for name in ("busy", "idle"):
+        workloads.wait_running(alice.api, name, namespace=space)
+
+    def measured() -> None:
+        found = top(alice, "pods", "-n", space)
+        workloads.expect(found.keys() == {"busy", "idle"}, f"measured so far: {found}")
+        workloads.expect(int(found["busy"][0].removesuffix("m")) > 50, f"busy does not seem so: {found}")
+
+    until("both pods to be measured", measured, seconds=120, interval=2.0)
+    assert top(alice, "pods", "-n", space, "-l", "role=busy").keys() == {"busy"}
+    assert top(alice, "pod", "busy", "-n", space, "--containers")["busy"][0] == "main"
+
+    nodes = top(alice, "nodes")
+    assert int(nodes[machine.NODE][0].removesuffix("m")) > 50
+    others = kubectl(bob.kubeconfig, "top", "pods", "-A", "--no-headers", check=False).out
+    assert "busy" not in others
+    assert "busy" in kubectl(machine.KUBECONFIG, "top", "pods", "-n", alice.work, "--no-headers").out, "the positive control"
+
+
+def test_item_87_whoever_may_view_pods_may_see_what_they_use(alice: Tenant, space: str) -> None:
+    asked = ("auth", "can-i", "list", "pods.metrics.k8s.io", "-n", space, "--as", "eve")
+    assert kubectl(alice.kubeconfig, *asked, check=False).code != 0
+    kubectl(alice.kubeconfig, "create", "rolebinding", "eve", "--clusterrole=view", "--user=eve", "-n", space)
+    until("the right to be there", lambda: _may(alice, *asked), seconds=20)
+
+
+def _may(tenant: Tenant, *asked: str) -> None:
+    workloads.expect(kubectl(tenant.kubeconfig, *asked, check=False).code == 0, "not yet")
