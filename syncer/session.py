@@ -29,6 +29,7 @@ from syncer.caches import Caches, Item
 from syncer.claims import Claims
 from syncer.down import Again, HostWriter
 from syncer.events import Recorder
+from syncer.heardagain import HeardAgain
 from syncer.identity import PlaneIdentity
 from syncer.logs import about
 from syncer.massdelete import MassDeleteBreaker
@@ -141,13 +142,10 @@ class Session:
         listen("host", "ResourceQuota", self.starved.room)
         listen("host", "Secret", self.tokens.gone)
         listen("host", "Event", self.recorder.heard)
-        for informer in (*self.caches.virtual.values(), *self.caches.host.values()):
-            informer.on_back = self._try_again
-
-    def _try_again(self) -> None:
-        """A side that was away is back: what failed because of it need not wait for its turn."""
-        for item in self.backoff.failing():
-            self.queue.add(item)
+        for side in (self.caches.virtual, self.caches.host):
+            heard_again = HeardAgain(side.values(), self.backoff, self.queue, self._clock)
+            for informer in side.values():
+                informer.on_back = heard_again
 
     def _quota(self) -> Obj | None:
         """The tenant's quota on the host as last seen."""

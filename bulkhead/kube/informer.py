@@ -31,6 +31,7 @@ _log = logging.getLogger(__name__)
 _FIRST_DELAY = 0.8
 # With its spread at most 24 s, so that a server that is back is heard within half a minute.
 _MAX_DELAY = 16.0
+_SPREAD = 1.0  # seconds within which those who are told to try at once do so
 _FAILURES_BEFORE_RELIST = 3
 _YIELD_EVERY = 100
 _SHORT_WATCH = 1.0
@@ -71,6 +72,7 @@ class Informer:
         # Called when a server that was away is heard again.
         self.on_back: Callable[[], None] = _nothing
         self._away = False
+        self._hurry = asyncio.Event()
         self._client = client
         self._namespace = namespace
         self._label_selector = label_selector
@@ -94,6 +96,10 @@ class Informer:
     def silence(self) -> float:
         """Seconds since the server was last heard of; infinite before the first time."""
         return asyncio.get_running_loop().time() - self._heard if self._heard else float("inf")
+
+    def try_now(self) -> None:
+        """Do not wait out a pause: somebody else has heard this server. Those who are told at once try within a second."""
+        self._hurry.set()
 
     async def run(self) -> NoReturn:
         """Keep the store up to date until cancelled."""
@@ -262,7 +268,11 @@ class Informer:
             # A server may ask for patience; one that asks for an hour does not get it.
             delay = max(delay, min(error.retry_after, _MAX_DELAY))
         _log.warning("watch failed: %s", error, extra={"resource": str(self.resource), "retry_in": round(delay, 1)})
-        await asyncio.sleep(delay)
+        self._hurry.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay):
+                await self._hurry.wait()
+                await asyncio.sleep(random.uniform(0, _SPREAD))  # noqa: S311 -- spreading load, not secrets
 
 
 def _nothing() -> None:

@@ -3,10 +3,13 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import cast
 
 import pytest
 
+from bulkhead.kube import informer as module
 from bulkhead.kube.client import Client
+from bulkhead.kube.errors import Unavailable
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Key, Obj, uid_of
 from bulkhead.kube.resources import CONFIG_MAPS
@@ -184,3 +187,30 @@ async def test_a_deletion_around_an_outage_is_told_once(own_server: ApiServer, e
     # tells of the deletion instead, as an absence.
     assert told(changes) == [("deleted", "goes", informer.relists > 1)]
     assert back == [1]
+
+
+async def test_a_pause_ends_when_somebody_else_has_heard_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FIRST_DELAY", 3600.0)
+    monkeypatch.setattr(module, "_MAX_DELAY", 3600.0)
+    monkeypatch.setattr(module, "_SPREAD", 0.0)
+    tried = asyncio.Event()
+
+    class Away:
+        async def pages(self, *_: object, **__: object) -> AsyncIterator[object]:
+            tried.set()
+            raise Unavailable(503, "ServiceUnavailable", "not now")
+            yield
+
+    informer = Informer(cast("Client", Away()), CONFIG_MAPS)
+    task = asyncio.create_task(informer.run())
+    try:
+        for _ in range(3):
+            async with asyncio.timeout(5):
+                await tried.wait()
+            tried.clear()
+            await asyncio.sleep(0)
+            informer.try_now()
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
