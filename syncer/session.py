@@ -58,7 +58,6 @@ _ATTEMPT_SECONDS: Final = 2.0
 DRAIN_SECONDS: Final = 8.0
 _OFFER_SECONDS: Final = 10.0
 RECONCILE_SECONDS: Final = 60.0
-_LONGEST_WAIT_SECONDS: Final = 30.0  # whatever a server asks for in Retry-After
 _USER_AGENT: Final = "bulkhead-syncer"
 
 
@@ -278,7 +277,7 @@ class Session:
     def _retry(self, item: Item, error: Exception, *, quiet: bool = False) -> None:
         delay = max(0.05, self.backoff.next(item))
         if isinstance(error, (Throttled, Unavailable)) and error.retry_after is not None:
-            delay = max(delay, min(error.retry_after, _LONGEST_WAIT_SECONDS))
+            delay = max(delay, error.retry_after)
         if not quiet:
             _log.warning("reconcile failed: %s", error, extra=about(item.kind, item.key, retry_in=round(delay, 2)))
         self.queue.add_after(item, delay)

@@ -21,7 +21,7 @@ from typing import Literal, NoReturn
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import compact
-from bulkhead.kube.errors import ApiError, Gone, KubeError, ProtocolError, Throttled, Timeout, Unavailable
+from bulkhead.kube.errors import RETRY_AFTER_LIMIT, ApiError, Gone, KubeError, ProtocolError, Throttled, Timeout, Unavailable
 from bulkhead.kube.objects import Key, Meta, Resource
 from bulkhead.kube.store import Entry, Indexer, Store
 from bulkhead.kube.watch import INACTIVITY_SECONDS, WatchEvent
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 _FIRST_DELAY = 0.8
 # With its spread at most 24 s, so that a server that is back is heard within half a minute.
-_MAX_DELAY = 16.0
+_MAX_DELAY = RETRY_AFTER_LIMIT
 _SPREAD = 1.0  # seconds within which those who are told to try at once do so
 _FAILURES_BEFORE_RELIST = 3
 _YIELD_EVERY = 100
@@ -265,8 +265,7 @@ class Informer:
         delay: float = min(_MAX_DELAY, _FIRST_DELAY * 2 ** min(self._failures - 1, 10))
         delay *= random.uniform(0.5, 1.5)  # noqa: S311 -- spreading load, not secrets
         if isinstance(error, ApiError) and error.retry_after is not None:
-            # A server may ask for patience; one that asks for an hour does not get it.
-            delay = max(delay, min(error.retry_after, _MAX_DELAY))
+            delay = max(delay, error.retry_after)
         _log.warning("watch failed: %s", error, extra={"resource": str(self.resource), "retry_in": round(delay, 1)})
         self._hurry.clear()
         with contextlib.suppress(TimeoutError):
