@@ -79,7 +79,17 @@ def test_a_worker_pod_that_goes_is_made_again_and_its_job_runs_elsewhere(quiet: 
     number = jobs.submit(quiet, 'test "${SLURM_RESTART_COUNT:-0}" -gt 0 || sleep 200; hostname', "-p", "cpu", "--requeue")
     worker = jobs.wait(quiet, number, "RUNNING").nodes
     assert worker in {"cpu-0", "cpu-1"}
+    before = quiet.pod(worker)["metadata"]["uid"]
     quiet.api.delete("Pod", worker, NAMESPACE)
+
+    def made_again() -> None:
+        # The old one answers until it is gone, and its record goes after it.
+        now = quiet.api.find("Pod", worker, NAMESPACE)
+        workloads.expect(
+            now is not None and now["metadata"]["uid"] != before, f"{worker} is still the old one, or not there yet"
+        )
+
+    until(f"{worker} to be made again", made_again, seconds=150)
     clusters.wait_nodes(quiet, worker, seconds=150)
     quiet.run("scontrol", "update", f"jobid={number}", "starttime=now", check=False)
     assert jobs.wait(quiet, number, seconds=300).restarts >= 1
