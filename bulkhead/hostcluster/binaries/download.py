@@ -67,7 +67,7 @@ def _unpack(item: Download, file: Path, into: Path) -> None:
 
 
 def fetch(wanted: Recipe, into: Path, report: Progress) -> bool:
-    """Download a component. False when its publisher cannot be reached, or loses the line midway."""
+    """Download a component. False when it has no release, or its publisher cannot be reached or loses the line midway."""
     for item in wanted.downloads:
         report.detail(f"looking for the release of {wanted.component} {wanted.version}")
         file = into.parent / item.url.rsplit("/", 1)[-1]
@@ -83,4 +83,4 @@ def fetch(wanted: Recipe, into: Path, report: Progress) -> bool:
         if found != expected:
             raise RuntimeError(f"release {item.url}: SHA-256 is {found}, the release says {expected}; not using it")
         _unpack(item, file, into)
-    return True
+    return bool(wanted.downloads)

@@ -25,12 +25,17 @@ def command(wanted: Recipe, into: Path) -> list[str]:
     return ["go", "build", *flags, "-o", target, wanted.package]
 
 
+def _why_built(wanted: Recipe) -> str:
+    return "no release download could be reached" if wanted.downloads else "its releases hold none"
+
+
 def build(wanted: Recipe, into: Path, report: Progress) -> None:
     """Build into a folder; raises with the compiler's last lines when it fails."""
     if shutil.which("go") is None:
         raise RuntimeError(
-            f"binaries of {wanted.component}: no release download could be reached and there is no `go` to build them; "
-            "install Go 1.26 or newer (or one that fetches its toolchain), or open the way to the release downloads"
+            f"binaries of {wanted.component}: {_why_built(wanted)} and there is no `go` to build them; "
+            "install Go 1.26 or newer (or one that fetches its toolchain)"
+            f"{', or open the way to the release downloads' if wanted.downloads else ''}"
         )
     ensure_packages(wanted.needs, report)
     log = into.parent / "build.log"

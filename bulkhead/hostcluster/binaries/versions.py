@@ -37,7 +37,7 @@ class Recipe:
     component: str
     version: str
     files: tuple[str, ...]
-    downloads: tuple[Download, ...]
+    downloads: tuple[Download, ...]  # none: its releases hold no binaries, so it is always built
     package: str = "tool"  # what `go build` builds: the module's `tool` lines, or one package
     ldflags: str = ""
     tags: str = ""
@@ -103,6 +103,13 @@ def _helm(arch: str) -> Recipe:
     return Recipe("helm", version, ("helm",), (download,), ldflags=f"-X helm.sh/helm/v4/internal/version.version={version}")
 
 
+def _metrics_server(_: str) -> Recipe:
+    version = "v0.9.0"  # its releases hold manifests and images, but no binaries
+    return Recipe(
+        "metrics-server", version, ("metrics-server",), (), ldflags=f"-X k8s.io/client-go/pkg/version.gitVersion={version}"
+    )
+
+
 _RECIPES = {
     "kubernetes": _kubernetes,
     "etcd": _etcd,
@@ -111,6 +118,7 @@ _RECIPES = {
     "coredns": _coredns,
     "kwok": _kwok,
     "helm": _helm,
+    "metrics-server": _metrics_server,
 }
 COMPONENTS = tuple(_RECIPES)
 
