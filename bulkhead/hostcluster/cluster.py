@@ -236,6 +236,7 @@ def _bring_up(ctx: HostContext, report: Progress, *, slurm: bool) -> None:
     else:
         _stop_supervisor(report)
         _start(ctx, report)
+        addons.grant(ctx)
     report.step("Importing the images")
     imports.import_images(ctx, images, report)
     report.step(f"Waiting for the node {NODE_NAME}")

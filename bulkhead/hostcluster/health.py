@@ -24,7 +24,8 @@ def _tls(check: HttpHealth) -> ssl.SSLContext:
     return context
 
 
-async def _http(check: HttpHealth) -> str:
+async def http(check: HttpHealth) -> str:
+    """Empty when the URL answers 200; otherwise what is wrong."""
     timeout = aiohttp.ClientTimeout(total=_SECONDS)
     tls = _tls(check) if check.url.startswith("https:") else True
     try:
@@ -70,7 +71,7 @@ async def ask(component: Component, alive_seconds: float) -> str:
     """Empty when the component is well; otherwise what is wrong."""
     match component.health:
         case HttpHealth() as check:
-            return await _http(check)
+            return await http(check)
         case CommandHealth() as check:
             return await _command(check)
         case SocketHealth() as check:

@@ -51,6 +51,7 @@ _API_HOSTS = (
     NODE_ADDRESS,
     _SERVICE_IP,
 )
+_METRICS_HOSTS = ("metrics-server.kube-system.svc", NODE_ADDRESS)  # as the API server calls it, and where it is
 
 LEAVES = (
     Leaf("etcd-server", "etcd-ca", "etcd", server=True, hosts=("localhost", "127.0.0.1")),
@@ -64,8 +65,10 @@ LEAVES = (
     Leaf("scheduler", "ca", "system:kube-scheduler"),
     Leaf("kubelet", "ca", f"system:node:{NODE_NAME}", "system:nodes"),
     Leaf("proxy", "ca", "system:kube-proxy"),
+    Leaf("metrics-server", "ca", "system:metrics-server"),
+    Leaf("metrics-server-serving", "ca", "metrics-server", server=True, client=False, hosts=_METRICS_HOSTS),
 )
-KUBECONFIGS = ("controller-manager", "scheduler", "kubelet", "proxy")
+KUBECONFIGS = ("controller-manager", "scheduler", "kubelet", "proxy", "metrics-server")
 
 
 def _now() -> dt.datetime:

@@ -13,15 +13,16 @@ from bulkhead.hostcluster.component import CLUSTER_DNS, HostContext, HostOptions
 
 
 def context(**options: Any) -> HostContext:
-    return HostContext(HostOptions(**options), {"kwok": Path("/bin/kwok")}, Path("/cache"))
+    binaries = {name: Path("/bin") / name for name in ("kwok", "metrics-server")}
+    return HostContext(HostOptions(**options), binaries, Path("/cache"))
 
 
 @pytest.mark.parametrize(
     ("options", "names"),
     [
-        ({}, {"netpol", "storage", "gpu", "kwok"}),
-        ({"simulated_nodes": 0}, {"netpol", "storage", "gpu"}),
-        ({"gpus_per_node": 0, "simulated_nodes": 0}, {"netpol", "storage"}),
+        ({}, {"netpol", "storage", "metrics-server", "gpu", "kwok"}),
+        ({"simulated_nodes": 0}, {"netpol", "storage", "metrics-server", "gpu"}),
+        ({"gpus_per_node": 0, "simulated_nodes": 0}, {"netpol", "storage", "metrics-server"}),
     ],
 )
 def test_only_what_is_wanted_runs(options: dict[str, int], names: set[str]) -> None:

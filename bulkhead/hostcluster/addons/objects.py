@@ -1,22 +1,28 @@
-"""Applies the objects of the embedded host: name service, storage classes, GPU labels, simulated nodes.
+"""Applies the objects of the embedded host: name service, storage classes, metrics API, GPU labels, simulated nodes.
 
 Level-triggered: server-side apply of everything each time, so it may run at any moment and as often as one likes. Waits for
 the real node, as its labels belong on the object that the kubelet makes.
 """
 
+import asyncio
 import hashlib
 import json
 import subprocess
+import time
 from typing import Any
 
+from bulkhead.hostcluster import health
 from bulkhead.hostcluster.addons.dns import COREFILE, dns_objects
-from bulkhead.hostcluster.component import NODE_NAME, HostContext, HostOptions, Progress
+from bulkhead.hostcluster.addons.metrics import metrics_access, metrics_api, metrics_endpoint
+from bulkhead.hostcluster.addons.processes import METRICS_ADDRESS
+from bulkhead.hostcluster.component import NODE_NAME, HostContext, HostOptions, HttpHealth, Progress
 from bulkhead.hostcluster.images.build import COREDNS
 from bulkhead.hostcluster.kwok.nodes import SIMULATED_LABEL, gpu_labels, node_name, node_status, simulated_node
 from bulkhead.hostcluster.storage.volumes import CLASS, IMMEDIATE_CLASS, PROVISIONER
 
 _NODE_DEADLINE = 60
 _CALL_DEADLINE = 90
+_METRICS_DEADLINE = 30.0
 
 
 class AddonError(Exception):
@@ -69,6 +75,32 @@ def _drop_surplus_nodes(ctx: HostContext, wanted: set[str]) -> None:
         _kubectl(ctx, "delete", "node", "--wait=false", *surplus)
 
 
+def _await_metrics(ctx: HostContext) -> str:
+    """Wait until metrics-server answers. Empty, or what is wrong in the end."""
+    probe = HttpHealth(f"https://{METRICS_ADDRESS}/livez", ctx.pki_dir / "ca.crt")
+    until = time.monotonic() + _METRICS_DEADLINE
+    while (wrong := asyncio.run(health.http(probe))) and time.monotonic() < until:
+        time.sleep(0.2)
+    return wrong
+
+
+def _metrics_registration(ctx: HostContext, report: Progress) -> list[dict[str, Any]]:
+    """The metrics API, if its server answers: an API whose server does not keeps every namespace from being deleted."""
+    wrong = _await_metrics(ctx)
+    if not wrong:
+        return [metrics_api((ctx.pki_dir / "ca.crt").read_bytes())]
+    report.warn(
+        f"metrics-server does not answer, so `kubectl top` is left as it is: {wrong}; see {ctx.log('metrics-server')}, "
+        "then run `bulkhead host up` again"
+    )
+    return []
+
+
+def grant(ctx: HostContext) -> None:
+    """Give add-on processes of a new host their rights early: refused, metrics-server asks again after ever longer pauses."""
+    _apply(ctx, metrics_access())
+
+
 def apply(ctx: HostContext, report: Progress) -> None:
     """Bring the host's objects to where the options want them."""
     options = ctx.options
@@ -78,7 +110,8 @@ def apply(ctx: HostContext, report: Progress) -> None:
     indices = range(options.simulated_nodes)
     report.detail(f"name service, storage classes, {len(indices)} simulated nodes")
     nodes = [simulated_node(index, options.gpus_per_node, options.nvlink_domain_size) for index in indices]
-    _apply(ctx, [*storage_classes(), *dns_objects(COREDNS, digest), _real_node(options), *nodes])
+    metrics = [*metrics_access(), *metrics_endpoint(), *_metrics_registration(ctx, report)]
+    _apply(ctx, [*storage_classes(), *dns_objects(COREDNS, digest), *metrics, _real_node(options), *nodes])
     if nodes:
         _apply(ctx, [node_status(index, options.gpus_per_node) for index in indices], "--subresource=status")
     _drop_surplus_nodes(ctx, {node_name(index) for index in indices})

@@ -1,4 +1,4 @@
-"""The add-on processes of the embedded host: fake GPUs, simulated nodes, network policy, local storage.
+"""The add-on processes of the embedded host: fake GPUs, simulated nodes, network policy, local storage, usage of pods.
 
 They start once the API server is healthy and know nothing of each other. This module starts nothing itself.
 """
@@ -6,12 +6,22 @@ They start once the API server is healthy and know nothing of each other. This m
 from importlib import resources
 from pathlib import Path
 
-from bulkhead.hostcluster.component import SIMULATED_POD_RANGE, AliveHealth, CommandHealth, Component, HostContext, HttpHealth
+from bulkhead.hostcluster.addons import metrics
+from bulkhead.hostcluster.component import (
+    NODE_ADDRESS,
+    SIMULATED_POD_RANGE,
+    AliveHealth,
+    CommandHealth,
+    Component,
+    HostContext,
+    HttpHealth,
+)
 from bulkhead.hostcluster.gpu.plugin import PLUGIN_FOLDER
-from bulkhead.hostcluster.kwok.nodes import TAINT_KEY
+from bulkhead.hostcluster.kwok.nodes import SIMULATED_LABEL, TAINT_KEY
 from bulkhead.hostcluster.netpol.render import TABLE
 
 KWOK_ADDRESS = "127.0.0.1:10447"
+METRICS_ADDRESS = f"{NODE_ADDRESS}:{metrics.PORT}"
 _LEASE_SECONDS = 40
 
 
@@ -58,9 +68,37 @@ def _storage(ctx: HostContext) -> Component:
     return Component("storage", (*argv, f"--folder={volume_folder(ctx)}"), AliveHealth(), depends_on=("kube-apiserver",))
 
 
+def _metrics(ctx: HostContext) -> Component:
+    pki, config = ctx.pki_dir, ctx.config_dir / "metrics-server.kubeconfig"
+    argv = (
+        str(ctx.binaries["metrics-server"]),
+        f"--kubeconfig={config}",
+        f"--bind-address={NODE_ADDRESS}",  # not on the machine's outer addresses
+        f"--secure-port={metrics.PORT}",
+        f"--tls-cert-file={pki / 'metrics-server-serving.crt'}",
+        f"--tls-private-key-file={pki / 'metrics-server-serving.key'}",
+        f"--authentication-kubeconfig={config}",
+        f"--authorization-kubeconfig={config}",
+        # Without these files it looks the authorities up in the cluster, and ends where that is refused: a new host
+        # gives it its rights only after its start.
+        "--authentication-skip-lookup=true",
+        f"--client-ca-file={pki / 'ca.crt'}",
+        f"--requestheader-client-ca-file={pki / 'front-proxy-ca.crt'}",
+        "--requestheader-allowed-names=front-proxy-client",
+        f"--kubelet-certificate-authority={pki / 'ca.crt'}",
+        "--kubelet-preferred-address-types=InternalIP",
+        f"--node-selector={SIMULATED_LABEL}!=true",  # simulated nodes have no kubelet
+        "--metric-resolution=15s",
+    )
+    # It listens only once it has read nodes and pods, and so not before it has its rights: no probe of it can be waited for.
+    # It starts last, after the kubelet, and so is refused least often before it is given them.
+    limits = {"GOGC": "50", "GOMEMLIMIT": "96MiB"}
+    return Component("metrics-server", argv, AliveHealth(), env=limits, depends_on=("kubelet",))
+
+
 def components(ctx: HostContext) -> list[Component]:
     """Every add-on process."""
-    chosen = [_netpol(ctx), _storage(ctx)]
+    chosen = [_netpol(ctx), _storage(ctx), _metrics(ctx)]
     if ctx.options.gpus_per_node > 0:
         chosen.append(_gpu(ctx))
     if ctx.options.simulated_nodes > 0:
