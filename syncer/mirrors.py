@@ -138,10 +138,13 @@ class Mirrors:
                 del self._deleted[next(iter(self._deleted))]
 
     def _pods_unknown(self) -> bool:
-        """Whether a host pod has no virtual pod: what it refers to cannot be known, so nothing is taken from under it."""
+        """Whether a host pod's own virtual pod is not there: what it refers to cannot be known, so nothing is taken from it."""
         for meta in self._caches.host["Pod"].store.metas():
             who = self._caches.origin(meta)
-            if who is not None and Key(who.namespace, who.name) not in self._caches.virtual["Pod"].store:
+            if who is None:
+                continue
+            virtual = self._caches.virtual["Pod"].store.meta(Key(who.namespace, who.name))
+            if virtual is None or virtual.uid != who.uid:
                 return True
         return False
 

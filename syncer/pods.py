@@ -77,17 +77,22 @@ class Pods:
         self._recorder = recorder
         # Virtual pods that had a host pod, or may have had one, while this process has run.
         self._seen: dict[Key, str] = {}
+        # Virtual UIDs of host pods that were made, or may have been made, and that the cache has not shown yet.
+        self._unshown: dict[Key, str] = {}
         # UIDs of virtual pods whose host pod was as it should be, and what both looked like then.
         self._equal: dict[str, int] = {}
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one pod forward; returns seconds after which to look again."""
         virtual, host = self._caches.virtual_pod(key), self._caches.host_pod(key)
+        if host is not None:
+            self._unshown.pop(key, None)
         if virtual is None:
             return await self._vanished(key, host)
-        await self._refer(key, virtual, host)
         if host is not None and _virtual_uid(host) != uid_of(virtual):
+            # What its predecessor refers to is kept until that is gone.
             return await self._replace_old(key, host)
+        await self._refer(key, virtual, host)
         if host is not None:
             self._seen[key] = uid_of(virtual)
         if virtual["metadata"].get("deletionTimestamp"):
@@ -100,7 +105,10 @@ class Pods:
 
     async def _vanished(self, key: Key, host: Obj | None) -> float | None:
         self._starved.forget(key)
+        if host is None and (unshown := self._unshown.get(key)):
+            host = await self._live_mirror(key, unshown)
         if host is None:
+            self._unshown.pop(key, None)
             self._seen.pop(key, None)
             await self._release(self._references.forget(key))
             await self._tokens.clean(key)
@@ -196,7 +204,7 @@ class Pods:
         place = key_of(desired)
         self._claims.claim(place, desired)
         tokens = await self._asked(place, virtual)
-        self._seen[key] = uid_of(virtual)
+        self._seen[key] = self._unshown[key] = uid_of(virtual)
         try:
             with metrics.IN_CREATION.time():
                 made = await self._host.create(PODS, desired, view)

@@ -47,6 +47,10 @@ class Change:
     relist: bool = False
 
 
+class _WentBackError(ProtocolError):
+    """A watch told of something from before what it had told already."""
+
+
 class Informer:
     """List + watch of one resource into a store."""
 
@@ -111,8 +115,8 @@ class Informer:
                     self._forget(ProtocolError(f"{self.resource}: the server's version is behind ours"), "rolled back")
                     continue
                 await self._watch()
-            except Gone as error:
-                self._forget(error, "too old a version")
+            except (Gone, _WentBackError) as error:
+                self._forget(error, "too old a version" if isinstance(error, Gone) else "older events again")
                 if self._failures:
                     # Gone again at once: not compaction but a server that plays with us.
                     await self._pause(error)
@@ -198,6 +202,9 @@ class Informer:
         self.last_error = None
         if not event.meta.resource_version.isdigit():
             raise ProtocolError(f"watch of {self.resource}: event without resource version")
+        if _older(event.meta.resource_version, self.resource_version):
+            # Events come in order. Taken, an older one would bring back an object of the same name that was replaced since.
+            raise _WentBackError(f"watch of {self.resource}: event of version {event.meta.resource_version} after a later one")
         if event.type == "DELETED":
             self._drop(event.key, relist=False, final=event.meta)
         elif event.type != "BOOKMARK":

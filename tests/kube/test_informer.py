@@ -5,14 +5,17 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import cast
 
+import msgspec
 import pytest
 
 from bulkhead.kube import informer as module
 from bulkhead.kube.client import Client
+from bulkhead.kube.codec import Page, compact
 from bulkhead.kube.errors import Unavailable
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Key, Obj, uid_of
 from bulkhead.kube.resources import CONFIG_MAPS
+from bulkhead.kube.watch import WatchEvent
 from tests.apiserver.servers import ApiServer
 
 Eventually = Callable[..., Awaitable[None]]
@@ -214,3 +217,35 @@ async def test_a_pause_ends_when_somebody_else_has_heard_the_server(monkeypatch:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+
+
+async def test_events_of_the_past_bring_nothing_back(eventually: Eventually) -> None:
+    """Found by a storm of the simulation: a replayed event put an object back that one of the same name had replaced."""
+
+    def event(version: str, uid: str) -> WatchEvent:
+        meta = {"name": "a", "namespace": "n", "uid": uid, "resourceVersion": version}
+        raw = msgspec.json.encode({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+        return WatchEvent("ADDED", compact(raw)[0], raw)
+
+    class Repeating:
+        lists = 0
+
+        async def pages(self, *_: object, **__: object) -> AsyncIterator[Page]:
+            self.lists += 1
+            first = self.lists == 1
+            yield Page([] if first else [msgspec.Raw(event("9", "new").raw)], "5" if first else "9", "")
+
+        async def watch(self, *_: object, **__: object) -> AsyncIterator[WatchEvent]:
+            if self.lists == 1:
+                for version, uid in (("7", "old"), ("9", "new"), ("7", "old")):
+                    yield event(version, uid)
+            await asyncio.Event().wait()
+
+    changes: list[Change] = []
+    repeating = Repeating()
+    informer = Informer(cast("Client", repeating), CONFIG_MAPS, on_change=changes.append)
+    async with running(informer):
+        await eventually(lambda: repeating.lists > 1 and informer.resource_version == "9")
+        (meta,) = informer.store.metas()
+    assert meta.uid == "new"
+    assert [(change.kind, change.meta.uid) for change in changes] == [("added", "old"), ("deleted", "old"), ("added", "new")]

@@ -22,10 +22,36 @@ async def copy_of_a_lingering_pod(world: World) -> None:
     world.tenant.delete(PODS, "other", grace=0)
     world.tenant.delete(PODS, "web", grace=0)
     await world.wait(2)
-    gone = next(pod for pod in world.on_host.pods() if pod["metadata"]["name"].startswith("web"))
+    gone = next((pod for pod in world.on_host.pods() if pod["metadata"]["name"].startswith("web")), None)
+    assert gone is not None, "the host pod was forced away while its node stands still"
     world.on_host.delete(gone, grace=0)
     await world.wait(5)
     world.on_host.frozen = set()
+    await world.settle(10)
+    assert not world.host.store.all(CONFIG_MAPS, WORK)
+
+
+async def copy_of_a_pod_that_was_replaced(world: World) -> None:
+    """Found: a pod that came again under its name, needing less, took the copies from under its predecessor's host pod."""
+    await _full(world, pods=("web",))
+    world.tenant.delete(PODS, "web", grace=0)
+    world.tenant.pod("web")
+    await world.settle(10)
+    assert not world.host.store.all(CONFIG_MAPS, WORK)
+
+
+async def pod_gone_before_its_host_pod_is_seen(world: World) -> None:
+    """Found: a virtual pod that went before the cache showed its host pod took the copies away that this runs with."""
+    world.tenant.config("1")
+    world.tenant.secret("1")
+    await world.settle()
+    world.host_faults.lag |= {"pods": 2.0}
+    world.tenant.pod("web", refers=True)
+    for _ in range(200):
+        await world.wait(0.01)
+        if world.on_host.pods():
+            break
+    world.tenant.delete(PODS, "web", grace=0)
     await world.settle(10)
     assert not world.host.store.all(CONFIG_MAPS, WORK)
 
@@ -280,6 +306,8 @@ STORIES: Final[Mapping[str, Story]] = {
     "a copy goes although another pod lingers on the host": copy_of_a_lingering_pod,
     "a copy just taken away is there before the next pod": partial(copy_needed_again, lag=0.0),
     "the same when the host tells late": partial(copy_needed_again, lag=5.0),
+    "a pod that was replaced keeps its copies to its end": copy_of_a_pod_that_was_replaced,
+    "a host pod that nobody has seen yet keeps its copies": pod_gone_before_its_host_pod_is_seen,
     "a pod that waits for room is given no token": waiting_for_room,
     "a token that somebody took away is made anew": token_taken_away,
     "no token expires because the clock was ahead": partial(wrong_clock, skew=3600.0),

@@ -20,13 +20,14 @@ from syncer.settings import Settings
 from syncer.translate.references import of_pod
 from tests.simulation.api import Api
 from tests.simulation.kinds import GPU
-from tests.simulation.store import Commit, kind_of
+from tests.simulation.store import Commit, Kind, kind_of
 
 HOST_USER: Final = "syncer-host"
 PLANE_USER: Final = "syncer-plane"
 _MARK: Final = "SECRET-TEXT-"
 _SIGNS: Final = (b"SECRET-TEXT-", b"U0VDUkVULVRFWFQt", b"token of ", b"dG9rZW4gb2Yg")
 _FINAL: Final = ("Succeeded", "Failed")
+_UNTOLD_SECONDS: Final = 30.0  # for how long a watch may lag here
 _KINDS: Final = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS, "Service": SERVICES, "Pod": PODS}
 
 
@@ -50,6 +51,7 @@ class Oracle:
         self._born: dict[str, int] = {}  # virtual UID -> version at which it was created
         self._placed: set[str] = set()  # virtual pods that were bound to a node
         self._mirrors: dict[str, list[str]] = {}  # virtual pod UID -> UIDs of its host pods, ever
+        self._taken: dict[tuple[Kind, Key], float] = {}  # when somebody else took a host object away
         for each in (host, plane):
             for held in each.store.objects.values():
                 for obj in held.values():
@@ -103,8 +105,10 @@ class Oracle:
 
     def _on_host(self, commit: Commit) -> None:
         if commit.kind == kind_of(PODS) and commit.before is None and commit.after is not None:
-            self._new_pod(commit.after)
+            self._new_pod(commit.after, commit.time)
         if commit.user != HOST_USER or commit.key.namespace != self._work:
+            if commit.after is None:
+                self._taken[(commit.kind, commit.key)] = commit.time
             return
         self._leaks(commit)
         before, after = commit.before, commit.after
@@ -118,7 +122,7 @@ class Oracle:
         if ends and marks.is_mirrored(before):
             self._host_end(commit, before, after)
 
-    def _new_pod(self, host: Obj) -> None:
+    def _new_pod(self, host: Obj, at: float) -> None:
         if not marks.is_mirrored(host):
             return
         uid = virtual_uid(host)
@@ -134,7 +138,10 @@ class Oracle:
         for kind, key in _needs(virtual or {}):
             held = self._plane.store.get(_KINDS[kind], key)
             known = held is not None and self._born.get(uid_of(held), 0) < self._born[uid]
-            if known and self._host.store.get(_KINDS[kind], self.host_key(kind, key)) is None:
+            place = self.host_key(kind, key)
+            # What somebody else took away just now, the syncer may believe to be there until its cache is told.
+            taken = at - self._taken.get((kind_of(_KINDS[kind]), place), -_UNTOLD_SECONDS) < _UNTOLD_SECONDS
+            if known and not taken and self._host.store.get(_KINDS[kind], place) is None:
                 self.violate(f"host pod of {key_of(virtual or {})} made before its {kind} {key}")
 
     def _host_end(self, commit: Commit, before: Obj, after: Obj | None) -> None:
