@@ -27,7 +27,6 @@ PLANE_USER: Final = "syncer-plane"
 _MARK: Final = "SECRET-TEXT-"
 _SIGNS: Final = (b"SECRET-TEXT-", b"U0VDUkVULVRFWFQt", b"token of ", b"dG9rZW4gb2Yg")
 _FINAL: Final = ("Succeeded", "Failed")
-_UNTOLD_SECONDS: Final = 30.0  # for how long a watch may lag here
 _KINDS: Final = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS, "Service": SERVICES, "Pod": PODS}
 
 
@@ -51,7 +50,7 @@ class Oracle:
         self._born: dict[str, int] = {}  # virtual UID -> version at which it was created
         self._placed: set[str] = set()  # virtual pods that were bound to a node
         self._mirrors: dict[str, list[str]] = {}  # virtual pod UID -> UIDs of its host pods, ever
-        self._taken: dict[tuple[Kind, Key], float] = {}  # when somebody else took a host object away
+        self._taken: set[tuple[Kind, Key]] = set()  # host objects that somebody else took away
         for each in (host, plane):
             for held in each.store.objects.values():
                 for obj in held.values():
@@ -105,10 +104,12 @@ class Oracle:
 
     def _on_host(self, commit: Commit) -> None:
         if commit.kind == kind_of(PODS) and commit.before is None and commit.after is not None:
-            self._new_pod(commit.after, commit.time)
+            self._new_pod(commit.after)
+        if commit.after is not None:
+            self._taken.discard((commit.kind, commit.key))
         if commit.user != HOST_USER or commit.key.namespace != self._work:
             if commit.after is None:
-                self._taken[(commit.kind, commit.key)] = commit.time
+                self._taken.add((commit.kind, commit.key))
             return
         self._leaks(commit)
         before, after = commit.before, commit.after
@@ -122,7 +123,7 @@ class Oracle:
         if ends and marks.is_mirrored(before):
             self._host_end(commit, before, after)
 
-    def _new_pod(self, host: Obj, at: float) -> None:
+    def _new_pod(self, host: Obj) -> None:
         if not marks.is_mirrored(host):
             return
         uid = virtual_uid(host)
@@ -139,8 +140,8 @@ class Oracle:
             held = self._plane.store.get(_KINDS[kind], key)
             known = held is not None and self._born.get(uid_of(held), 0) < self._born[uid]
             place = self.host_key(kind, key)
-            # What somebody else took away just now, the syncer may believe to be there until its cache is told.
-            taken = at - self._taken.get((kind_of(_KINDS[kind]), place), -_UNTOLD_SECONDS) < _UNTOLD_SECONDS
+            # What somebody else took away, the syncer may believe to be there until its cache is told.
+            taken = (kind_of(_KINDS[kind]), place) in self._taken
             if known and not taken and self._host.store.get(_KINDS[kind], place) is None:
                 self.violate(f"host pod of {key_of(virtual or {})} made before its {kind} {key}")
 
