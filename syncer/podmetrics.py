@@ -22,7 +22,7 @@ from syncer.http1 import BadRequestError
 from syncer.metricsroutes import GROUP, GROUP_DOCUMENT, RESOURCE_DOCUMENT, Question
 from syncer.translate.podmetrics import API_VERSION, node_metrics, pod_metrics
 
-FRESH_SECONDS: Final = 5.0  # metrics-server itself looks every 15 s
+FRESH_SECONDS: Final = 5.0  # metrics-server itself looks every ten to sixty seconds
 _DEADLINE: Final = 10.0
 _MARKED: Final = f"{marks.SYNCED}={marks.SYNCED_BY_SYNCER}"
 

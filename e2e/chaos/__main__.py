@@ -15,7 +15,7 @@ def main() -> int:
         prog="e2e.chaos", description="Break one tenant on purpose and see what the others notice."
     )
     parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help=", ".join(item.name for item in EXPERIMENTS))
-    parser.add_argument("--baseline-seconds", type=float, default=30.0)
+    parser.add_argument("--baseline-seconds", type=float, default=20.0)
     chosen = parser.parse_args()
     begin = time.monotonic()
 

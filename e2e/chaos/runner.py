@@ -45,7 +45,7 @@ class Runner:
 
     host: Api
     note: Note
-    baseline_seconds: float = 30.0
+    baseline_seconds: float = 20.0
     records: list[Record] = field(default_factory=list)
     findings: list[report.Finding] = field(default_factory=list)
 

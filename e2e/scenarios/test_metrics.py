@@ -10,8 +10,9 @@ BUSY = ("sh", "-c", "while :; do :; done")
 
 def top(tenant: Tenant, *words: str) -> dict[str, list[str]]:
     """The first word of each line -> the others."""
-    lines = kubectl(tenant.kubeconfig, "top", *words, "--no-headers").out.splitlines()
-    return {line.split()[0]: line.split()[1:] for line in lines if line.strip()}
+    done = kubectl(tenant.kubeconfig, "top", *words, "--no-headers", check=False)
+    workloads.expect(done.code == 0, done.text)  # nothing was measured yet
+    return {line.split()[0]: line.split()[1:] for line in done.out.splitlines() if line.strip()}
 
 
 def test_item_87_kubectl_top_tells_of_the_tenants_own_pods_alone(alice: Tenant, bob: Tenant, space: str) -> None:
