@@ -8,16 +8,15 @@ What is not listed does not exist.
 /apis/metrics.k8s.io/v1beta1/nodes[/{name}]
 """
 
-import re
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from syncer.http1 import BadRequestError, Request
+from syncer.shimroutes import SEGMENT
 from syncer.translate.podmetrics import API_VERSION
 
 GROUP, VERSION = API_VERSION.split("/")
 
-_SEGMENT: Final = re.compile(r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
 # What clients send with every list and what changes nothing here: an answer is always whole and always now.
 _IGNORED: Final = frozenset(
     {"limit", "continue", "resourceVersion", "resourceVersionMatch", "timeout", "timeoutSeconds", "pretty", "watch"}
@@ -63,7 +62,7 @@ def question(request: Request) -> Question:
     if parts == ["apis", GROUP, VERSION]:
         return Question("resources")
     found = _subject(parts[3:]) if parts[:3] == ["apis", GROUP, VERSION] else None
-    if found is None or not all(_SEGMENT.match(name) for name in (found.namespace, found.name) if name):
+    if found is None or not all(SEGMENT.match(name) for name in (found.namespace, found.name) if name):
         raise BadRequestError(404, "not found")
     labels, fields = _selectors(request)
     return found if found.name else replace(found, label_selector=labels, field_selector=fields)

@@ -29,6 +29,7 @@ from syncer.http1 import BadRequestError, Request
 from syncer.logs import about
 from syncer.metricsroutes import Question, question
 from syncer.shimroutes import Route, route
+from syncer.translate.containers import container_names
 
 _log = logging.getLogger(__name__)
 
@@ -180,7 +181,7 @@ class Shim:
         target = self._lookup(Key(found.namespace, found.pod))
         if target is None or (found.uid and target.virtual["metadata"].get("uid") != found.uid):
             raise BadRequestError(404, f"pod {found.namespace}/{found.pod}: not on a node")
-        if found.verb != "portforward" and found.container not in _containers(target.virtual):
+        if found.verb != "portforward" and found.container not in container_names(target.virtual):
             raise BadRequestError(404, f"container {found.container}: not in pod {found.namespace}/{found.pod}")
         return target
 
@@ -222,9 +223,3 @@ def _switching(connection: proxy.RawConnection) -> bytes:
     lines = ["HTTP/1.1 101 Switching Protocols"]
     lines += [f"{name}: {value}" for name, value in connection.headers if name.lower() in _ANSWER_HEADERS]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
-
-
-def _containers(virtual: Obj) -> set[str]:
-    spec = virtual.get("spec") or {}
-    lists = (spec.get(name) or [] for name in ("containers", "initContainers", "ephemeralContainers"))
-    return {str(each.get("name", "")) for each_list in lists for each in each_list if isinstance(each, dict)}

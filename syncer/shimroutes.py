@@ -18,7 +18,7 @@ from syncer.http1 import BadRequestError, Request
 
 Verb = Literal["healthz", "log", "exec", "attach", "portforward"]
 
-_SEGMENT: Final = re.compile(r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
+SEGMENT: Final = re.compile(r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
 _UID: Final = re.compile(r"^[A-Za-z0-9-]{1,64}$")
 _FLAG: Final = frozenset({"true", "false", "1", "0"})
 _COMMAND_LIMIT: Final = 256
@@ -70,7 +70,7 @@ def _must_upgrade(request: Request) -> None:
 
 def _checked(found: Route) -> Route:
     names = [found.namespace, found.pod] + ([found.container] if found.verb != "portforward" else [])
-    if not all(_SEGMENT.match(name) for name in names) or (found.uid and not _UID.match(found.uid)):
+    if not all(SEGMENT.match(name) for name in names) or (found.uid and not _UID.match(found.uid)):
         raise BadRequestError(400, "path: not a name")
     return found
 

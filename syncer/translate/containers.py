@@ -164,6 +164,13 @@ def container(entry: Mapping[str, Any], path: str, place: Place, rule: Struct = 
     return translated
 
 
+def container_names(virtual: Mapping[str, Any]) -> frozenset[str]:
+    """The names of all containers of a virtual pod, of every sort."""
+    spec = virtual.get("spec") or {}
+    lists = (spec.get(name) or [] for name in ("containers", "initContainers", "ephemeralContainers"))
+    return frozenset(str(each.get("name", "")) for each_list in lists for each in each_list if isinstance(each, dict))
+
+
 def wants_gpu(resources: Mapping[str, Any], view: TenantView) -> bool:
     """Whether a container's (or pod's) resources ask for an accelerator."""
     asked = [(key, value) for part in ("limits", "requests") for key, value in (resources.get(part) or {}).items()]

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
+from syncer.translate.containers import container_names
 from syncer.translate.quantity import InvalidQuantityError, parse
 
 Obj = dict[str, Any]
@@ -21,9 +22,7 @@ _MEASURED: Final = ("cpu", "memory")
 def pod_metrics(virtual: Obj, measured: Obj) -> Obj:
     """The PodMetrics of a virtual pod from that of its host pod; quantities that are none count as nothing measured."""
     meta = virtual["metadata"]
-    spec = virtual.get("spec") or {}
-    lists = (spec.get(name) or [] for name in ("containers", "initContainers", "ephemeralContainers"))
-    own = {str(each["name"]) for each_list in lists for each in each_list}
+    own = container_names(virtual)
     containers = [
         {"name": str(each["name"]), "usage": _plain(_usage(each))}
         for each in measured.get("containers") or []
