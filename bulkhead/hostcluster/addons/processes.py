@@ -88,7 +88,7 @@ def _metrics(ctx: HostContext) -> Component:
         f"--kubelet-certificate-authority={pki / 'ca.crt'}",
         "--kubelet-preferred-address-types=InternalIP",
         f"--node-selector={SIMULATED_LABEL}!=true",  # simulated nodes have no kubelet
-        "--metric-resolution=10s",
+        "--metric-resolution=15s",
     )
     # It listens only once it has read nodes and pods, and so not before it has its rights: no probe of it can be waited for.
     # It starts last, after the kubelet, and so is refused least often before it is given them.
