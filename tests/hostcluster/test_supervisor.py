@@ -64,7 +64,7 @@ async def test_a_component_starts_after_what_it_depends_on_is_healthy(tmp_path: 
     assert house.line("second").restarts == 0
     pids = [house.line("first").pid, house.line("second").pid]
     await house.stop()
-    assert not any(_alive(pid) for pid in pids)
+    await _until(lambda: not any(_alive(pid) for pid in pids))
     assert [item.phase for item in house.board.state.components] == ["stopped", "stopped"]
 
 
