@@ -7,6 +7,7 @@ is given back for another, as long as no plane was built on it.
 
 import asyncio
 import logging
+from collections.abc import Container, Iterable
 
 from bulkhead.api import labels, names
 from bulkhead.api.conditions import Reason
@@ -44,12 +45,12 @@ class Slicer:
 
     async def _claim(self, observed: Observed, name: str) -> str | Refusal:
         listed = (await self._client.list(kinds.SERVICE_CIDRS)).items
-        used = await self._used_by_others(observed.name)
+        addresses = (await self._client.list(kinds.IP_ADDRESSES)).items
         own = next((each for each in listed if each["metadata"]["name"] == name), None)
         if own is not None and (own["metadata"].get("labels") or {}).get(labels.TENANT) != observed.name:
             return Refusal(Reason.NAMESPACE_TAKEN, f"ServiceCIDR {name} exists and is not this tenant's")
         if own is not None:
-            clash = slices.clash(cidr_of(own), _NEEDED, used)
+            clash = slices.clash(cidr_of(own), _NEEDED, _used_by_others(addresses, _namespaces(observed.name)))
             if clash is None:
                 return cidr_of(own)
             _log.warning("slice given back", extra={"tenant": observed.name, "slice": cidr_of(own), "address": clash})
@@ -60,7 +61,7 @@ class Slicer:
             self._settings.service_range,
             self._settings.slice_prefix,
             taken=[cidr for each in listed for cidr in each["spec"].get("cidrs") or []],
-            used=used,
+            used=_used_by_others(addresses, _inhabited(observed)),
             wished=str(wished) if wished else None,
         )
         if chosen is None:
@@ -80,12 +81,24 @@ class Slicer:
             await self._client.delete(kinds.SERVICES, meta["name"], meta["namespace"], uid=meta["uid"])
         await self._client.delete(kinds.SERVICE_CIDRS, own["metadata"]["name"], uid=own["metadata"]["uid"])
 
-    async def _used_by_others(self, tenant: str) -> list[str]:
-        """Addresses that Services outside this tenant's namespaces have."""
-        own = {names.plane_namespace(tenant), names.work_namespace(tenant)}
-        addresses = (await self._client.list(kinds.IP_ADDRESSES)).items
-        parents = ((each, (each.get("spec") or {}).get("parentRef") or {}) for each in addresses)
-        return [str(each["metadata"]["name"]) for each, parent in parents if parent.get("namespace") not in own]
+
+def _namespaces(tenant: str) -> set[str]:
+    return {names.plane_namespace(tenant), names.work_namespace(tenant)}
+
+
+def _inhabited(observed: Observed) -> set[str]:
+    """The tenant's namespaces that have Services of it.
+
+    An address whose Service went together with the slice stays behind until the host's next repair, minutes later. It names the
+    namespace of a tenant of this name that is gone, and is as taken as anybody's.
+    """
+    return _namespaces(observed.name) if observed.in_plane(kinds.SERVICES) else set()
+
+
+def _used_by_others(addresses: Iterable[Obj], own: Container[str]) -> list[str]:
+    """Addresses that Services outside these namespaces have."""
+    parents = ((each, (each.get("spec") or {}).get("parentRef") or {}) for each in addresses)
+    return [str(each["metadata"]["name"]) for each, parent in parents if parent.get("namespace") not in own]
 
 
 def cidr_of(service_cidr: Obj) -> str:

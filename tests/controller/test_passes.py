@@ -4,6 +4,7 @@ There is no kubelet, so no plane ever answers; a small stand-in for the host's n
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Self
@@ -13,7 +14,7 @@ import pytest
 from bulkhead.api import names
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import Conflict, NotFound, Unprocessable
+from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound, Unprocessable
 from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import SystemClock
 from controller.owned import OWNED, SELECTOR, Owned
@@ -300,6 +301,36 @@ async def test_a_slice_of_which_the_host_gave_an_address_away_is_changed_for_ano
         assert given != ["10.120.0.0/22"]
         assert (await client.get(kinds.SERVICES, "dns", "bh-clashing"))["spec"]["clusterIP"].endswith(".10")
         await take_down(world, "clashing")
+
+
+async def test_an_address_left_behind_by_a_tenant_of_the_same_name_is_not_given_again(client: Client) -> None:
+    given = []
+    async with World(client) as world:
+        for _ in range(2):
+            await ask(client, "namesake")
+            await world.settle("namesake")
+            given += (await client.get(kinds.SERVICE_CIDRS, "bh-namesake"))["spec"]["cidrs"]
+            await take_down(world, "namesake")
+            with contextlib.suppress(AlreadyExists):
+                await client.create(kinds.IP_ADDRESSES, left_behind(given[0].replace(".0/22", ".1"), "bh-namesake"))
+    first, second = given
+    assert first != second
+
+
+def left_behind(address: str, namespace: str) -> Obj:
+    """An address as the host keeps it when its Service and the range it came from were deleted together."""
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "IPAddress",
+        "metadata": {
+            "name": address,
+            "labels": {
+                "ipaddress.kubernetes.io/ip-family": "IPv4",
+                "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+            },
+        },
+        "spec": {"parentRef": {"resource": "services", "namespace": namespace, "name": "plane"}},
+    }
 
 
 async def live_and_die(server: ApiServer, name: str, dies_at: int, *, committed: bool, passes: int) -> bool:
