@@ -76,8 +76,8 @@ class ApiError(Exception):
 
     @property
     def is_startup_refusal(self) -> bool:
-        """A plane that just started may refuse for a moment, until its RBAC objects are loaded."""
-        return self.status == 403 and "RBAC" in self.message
+        """A plane that just started may refuse for a moment until it has loaded who may do what; an admin may do all."""
+        return self.status == 403 and ("RBAC" in self.message or 'User "bulkhead:admin" cannot' in self.message)
 
 
 class UnreachableError(Exception):

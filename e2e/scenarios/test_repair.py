@@ -42,6 +42,7 @@ def test_deleted_objects_return(host: Api, drifting: Tenant, kind: str) -> None:
         host.delete(kind, item["metadata"]["name"], item["metadata"]["namespace"])
     for item in before:
         until(f"{kind} {item['metadata']['name']} to return", lambda item=item: returned(host, kind, item), seconds=60)  # type: ignore[misc]
+    until("the plane to run as it is ordered", lambda: rolled_out(host, drifting), seconds=120)
     tenants.wait_ready(host, [drifting.name], seconds=120)
 
 
@@ -94,3 +95,12 @@ def returned(host: Api, kind: str, before: Obj) -> None:
     current = host.get(kind, before["metadata"]["name"], before["metadata"]["namespace"])
     fresh = current["metadata"]["uid"] != before["metadata"]["uid"]
     workloads.expect(fresh and not current["metadata"].get("deletionTimestamp"), "the deleted object is still there")
+
+
+def rolled_out(host: Api, tenant: Tenant) -> None:
+    """New certificates make a new pod, and the Tenant says Ready until the former one ends."""
+    found = host.get("StatefulSet", "plane", tenant.plane)
+    status = found["status"]
+    seen = status.get("observedGeneration") == found["metadata"]["generation"]
+    current = status.get("currentRevision") == status.get("updateRevision")
+    workloads.expect(seen and current and status.get("readyReplicas") == 1, "the plane is being replaced")
