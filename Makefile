@@ -11,8 +11,9 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
-# What the tests that need no root use: checked processes, one thread each.
 PYTEST_ARGS ?=
+# `make test` runs this many test files at a time; each process has two API servers of its own (1 GiB).
+TEST_PROCESSES ?= 2
 IDLE_SECONDS ?= 300
 SYNC_TENANTS ?= 1,5
 CONFORMANCE_ARGS ?=
@@ -73,7 +74,7 @@ host-up: setup
 	@$(BIN)/bulkhead host up
 
 test: binaries-for-tests ## the tests that need no root
-	@$(PY) -m pytest -m "not host and not simulation and not outage" $(PYTEST_ARGS)
+	@$(PY) -m pytest -m "not host and not simulation and not outage" -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 # One hash seed, so that the order of sets, and with it every run, follows from the seed of the run alone.
 simulation: venv ## the syncer in simulation: every crash, thousands of faults, seeded bugs (ten minutes)

@@ -2,6 +2,8 @@
 
 import json
 import socket
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from tests.hostcluster.context import make_context
 
 
 @pytest.fixture
-def sysctls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def sysctls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     root = tmp_path / "sys"
     values = {"net/ipv4/ip_forward": "0", "kernel/panic": "1", "fs/inotify/max_user_instances": "128"}
     for name, value in values.items():
@@ -20,8 +22,10 @@ def sysctls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "boot_id").write_text("boot-one\n")
     monkeypatch.setattr(machine, "_SYSCTLS", root)
     monkeypatch.setattr(machine, "_BOOT_ID", root / "boot_id")
-    monkeypatch.setattr(machine, "DEVICE_PLUGINS", tmp_path / "kubelet" / "device-plugins")
-    return root
+    # The name of a socket must not be longer than 107 characters, and `tmp_path` alone may be.
+    with tempfile.TemporaryDirectory(prefix="bulkhead-") as short:
+        monkeypatch.setattr(machine, "DEVICE_PLUGINS", Path(short) / "kubelet" / "device-plugins")
+        yield root
 
 
 def test_kernel_settings_come_back_to_what_they_were(tmp_path: Path, sysctls: Path) -> None:
