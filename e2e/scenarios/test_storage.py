@@ -109,3 +109,13 @@ def test_item_35_36_a_shared_claim_is_shared_and_its_deletion_waits_for_the_pods
         workloads.expect(alice.api.find("PersistentVolume", volume) is None, "volume still there")
 
     until("claim and volume to go with the last pod", gone, seconds=40)
+
+
+def test_item_31_an_image_is_a_volume(alice: Tenant, space: str) -> None:
+    tools = {"name": "tools", "image": {"reference": workloads.BUSYBOX, "pullPolicy": "IfNotPresent"}}
+    spec = workloads.pod_spec(volumes=[tools])
+    spec["containers"][0]["volumeMounts"] = [{"name": "tools", "mountPath": DATA}]
+    alice.api.create(workloads.pod("model", spec, namespace=space))
+    workloads.wait_running(alice.api, "model", namespace=space)
+    assert run(alice, space, "model", f"{DATA}/bin/busybox echo from the image") == "from the image\n"
+    assert "Read-only" in run(alice, space, "model", f"touch {DATA}/file 2>&1 || true")

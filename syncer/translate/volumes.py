@@ -34,7 +34,8 @@ VOLUME: Final = Struct({
     "gitRepo": Refused("removed from Kubernetes; clone in an init container"),
     "flexVolume": Refused("flexVolume runs drivers on the host"),
     "csi": Refused("inline CSI volumes are not offered; use a PersistentVolumeClaim"),
-    "image": Refused("image volumes are not offered", Reason.NOT_SUPPORTED),
+    # Pulled like a container's image, with the pod's renamed pull secrets, and mounted read-only.
+    "image": Struct({"reference": Text(4096), "pullPolicy": OneOf(("", "Always", "IfNotPresent", "Never"))}),
     **dict.fromkeys(
         (
             "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "fc", "flocker", "gcePersistentDisk",

@@ -116,10 +116,14 @@ def test_item_30_an_inline_csi_volume_is_refused() -> None:
     assert refusal({"volumes": [volume]}).reason is Reason.NOT_ALLOWED
 
 
-def test_item_31_pull_secrets_are_renamed_and_image_volumes_refused() -> None:
-    host = to_host({"imagePullSecrets": [{"name": "registry"}]})
+@pytest.mark.parametrize("level", ["baseline", "restricted", "privileged"])
+def test_item_31_pull_secrets_are_renamed_and_serve_image_volumes_too(level: str) -> None:
+    model = {"name": "model", "image": {"reference": "registry.example/model:1", "pullPolicy": "IfNotPresent"}}
+    host = to_host({"imagePullSecrets": [{"name": "registry"}], "volumes": [model]}, pod_security=level)
     assert host["spec"]["imagePullSecrets"] == [{"name": samples.VIEW.host_name("Secret", "team", "registry")}]
-    assert refusal({"volumes": [{"name": "v", "image": {"reference": "a"}}]}).reason is Reason.NOT_SUPPORTED
+    assert model in host["spec"]["volumes"]
+    unknown = {"name": "model", "image": {"reference": "a", "credentials": "b"}}
+    assert refusal({"volumes": [unknown]}).field == "spec.volumes[0].image.credentials"
 
 
 @pytest.mark.parametrize("level", ["baseline", "restricted", "privileged"])
