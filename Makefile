@@ -25,7 +25,7 @@ DEBIAN_PACKAGES := busybox-static ca-certificates conntrack containernetworking-
 VENV_STAMP := $(VENV)/.bulkhead-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-16)
 PACKAGES_STAMP := $(STAMPS)/packages-$(shell echo '$(DEBIAN_PACKAGES)' | sha256sum | cut -c1-16)
 
-.PHONY: help setup packages venv demo down test binaries-for-tests host-up e2e scenarios simulation outages chaos slurm bench-slurm bench-provision bench-sync bench-client conformance netpol-conformance check fmt crds docs clean
+.PHONY: help setup packages venv demo down test binaries-for-tests host-up e2e scenarios simulation outages chaos slurm devices bench-slurm bench-provision bench-sync bench-client conformance netpol-conformance check fmt crds docs clean
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-19s %s\n", $$1, $$2}' Makefile
@@ -96,6 +96,9 @@ chaos: host-up ## the six chaos experiments alone -> build/results/chaos.json
 slurm: setup ## the end-to-end tests of the Slurm mode; makes its images first (root)
 	@$(BIN)/bulkhead host up --slurm
 	@$(PY) -u -m pytest e2e/scenarios_slurm -m host -p no:cacheprovider $(PYTEST_ARGS)
+
+devices: setup ## claims of tenants with the upstream test driver for dynamic resource allocation; builds it first (root)
+	@$(PY) -u -m pytest e2e/scenarios_devices -m host -p no:cacheprovider $(PYTEST_ARGS)
 
 bench-slurm: setup ## Slurm in a tenant beside the same daemons started plainly -> build/results/slurm.json
 	@$(PY) -u -m e2e.performance.slurm

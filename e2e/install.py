@@ -25,23 +25,24 @@ _IMPORTED = machine.DATA / "containerd" / "imported.json"  # written by the host
 Note = Callable[[str], None]
 
 
-def ensure_installed(note: Note) -> Api:
-    """Everything up to and with the example TenantClass; quick when all is there already."""
+def ensure_installed(note: Note, **values: str) -> Api:
+    """Everything up to and with the example TenantClass; quick when all is there already. `values` are the chart's."""
     machine.bring_up(lambda line: note(f"    {line}"))
     host = machine.host_api()
-    install_chart(note)
+    install_chart(note, **values)
     replace_outdated(host, note)
     apply_class(host)
     return host
 
 
-def install_chart(note: Note) -> None:
+def install_chart(note: Note, **values: str) -> None:
     note("helm upgrade --install")
     # Helm installs a chart's CRDs once and never upgrades them.
     commands.kubectl(machine.KUBECONFIG, "apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
     arguments = ["upgrade", "--install", RELEASE, str(CHART), "--namespace", names.SYSTEM_NAMESPACE, "--create-namespace"]
     # Planes run on the one real node, so their volumes need not wait for the scheduler's choice (docs/decisions/0006).
-    arguments += ["--set", f"storageClass={IMMEDIATE_CLASS}"]
+    for name, value in {"storageClass": IMMEDIATE_CLASS, **values}.items():
+        arguments += ["--set", f"{name}={value}"]
     commands.helm(machine.KUBECONFIG, *arguments, "--wait", "--timeout", "150s", seconds=180)
 
 

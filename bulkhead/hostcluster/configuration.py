@@ -61,7 +61,8 @@ restrict_oom_score_adj = true
 netns_mounts_under_state_dir = true
 enable_unprivileged_ports = true
 enable_unprivileged_icmp = true
-cdi_spec_dirs = []
+# Devices of drivers on this host alone; `down` takes them along.
+cdi_spec_dirs = [{text(ctx.run_dir / "cdi")}]
 
 [{runtime}.containerd]
 default_runtime_name = "runc"

@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,14 +21,17 @@ VERSION = "v1.36.3"
 MODULE = Path(binaries.__file__).parent / "e2e-suite"
 _BUILD_SECONDS = 3600
 _LAST_SECONDS = 120
+DEVICE_DRIVER = "dra-test-driver"
 _PACKAGES: Mapping[str, str] = {
     "agnhost": "k8s.io/kubernetes/test/images/agnhost",
+    DEVICE_DRIVER: "k8s.io/kubernetes/test/e2e/dra/test-driver",
     "e2e.test": "k8s.io/kubernetes/test/e2e",
     "ginkgo": "github.com/onsi/ginkgo/v2/ginkgo",
     "nonewprivs": "k8s.io/kubernetes/test/images/nonewprivs",
     "regression-issue-74839": "k8s.io/kubernetes/test/images/regression-issue-74839",
     "sample-apiserver": "k8s.io/sample-apiserver",
 }
+_OF_SUITE = tuple(name for name in _PACKAGES if name != DEVICE_DRIVER)
 _STAMP = "k8s.io/component-base/version"
 _LDFLAGS = f"-s -w -X {_STAMP}.gitVersion={VERSION} -X {_STAMP}.gitMajor=1 -X {_STAMP}.gitMinor=36"
 
@@ -55,22 +58,20 @@ def _run(what: str, command: list[str], *, cwd: Path | None = None, seconds: int
     return done.stdout
 
 
-def programs(cache: Path) -> Mapping[str, Path]:
-    """`e2e.test` and `agnhost`, built once for each version."""
+def programs(cache: Path, wanted: Sequence[str] = _OF_SUITE) -> Mapping[str, Path]:
+    """`e2e.test`, `agnhost` and what else is wanted, built once for each version."""
     folder = cache / "binaries" / "e2e-suite" / VERSION
     folder.mkdir(parents=True, exist_ok=True)
     plain = ["go", "build", "-mod=readonly", "-trimpath", "-ldflags", "-s -w"]
-    commands = dict.fromkeys(_PACKAGES, plain) | {
-        "e2e.test": ["go", "test", "-c", "-mod=readonly", "-trimpath", "-ldflags", _LDFLAGS]
-    }
-    packages = _PACKAGES
-    for name, command in commands.items():
+    special = {"e2e.test": ["go", "test", "-c", "-mod=readonly", "-trimpath", "-ldflags", _LDFLAGS]}
+    for name in wanted:
+        command = special.get(name, plain)
         target, half = folder / name, folder / f".{name}"
         if not target.exists():
             print(f"building {name} {VERSION} (minutes on two cores)", file=sys.stderr, flush=True)
-            _run(f"build of {name}", [*command, "-o", str(half), packages[name]], cwd=MODULE, seconds=_BUILD_SECONDS)
+            _run(f"build of {name}", [*command, "-o", str(half), _PACKAGES[name]], cwd=MODULE, seconds=_BUILD_SECONDS)
             half.rename(target)
-    return {name: folder / name for name in commands}
+    return {name: folder / name for name in wanted}
 
 
 @functools.cache

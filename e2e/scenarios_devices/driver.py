@@ -1,0 +1,62 @@
+"""The upstream test driver for dynamic resource allocation, run on the embedded host's node as a real driver would be.
+
+    built from the suite's module -> kubelet plugin: publishes ResourceSlices, answers the kubelet, writes CDI files
+
+Its devices are names without hardware behind them: what a container gets of one is an environment variable.
+"""
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from bulkhead.hostcluster.component import RUN_DIR
+from e2e import machine
+from e2e.api import Api
+from e2e.conformance import suite
+from e2e.conformance.__main__ import cache_folder
+from e2e.poll import NotYetError, until
+
+NAME = "test-driver.cdi.k8s.io"
+_KUBELET = machine.DATA / "kubelet"
+_LOG = Path("build/e2e/dra-driver.log")
+_END_SECONDS = 15
+
+
+@contextlib.contextmanager
+def running(host: Api, devices: int) -> Iterator[None]:
+    """The driver with this many devices, until the context ends; its slices go with it."""
+    program = suite.programs(cache_folder(), [suite.DEVICE_DRIVER])[suite.DEVICE_DRIVER]
+    _LOG.parent.mkdir(parents=True, exist_ok=True)
+    command = [str(program), "kubelet-plugin", f"--kubeconfig={machine.KUBECONFIG}", f"--drivername={NAME}"]
+    command += [f"--node-name={machine.NODE}", f"--num-devices={devices}", f"--cdi-dir={RUN_DIR / 'cdi'}"]
+    command += [f"--plugin-registration-path={_KUBELET / 'plugins_registry'}", f"--datadir={_KUBELET / 'plugins'}"]
+    with _LOG.open("w") as log, subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT) as process:
+        try:
+            until("the driver to offer its devices", lambda: _offered(host, process, devices), seconds=60)
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(timeout=_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            for item in _slices(host):
+                host.delete("ResourceSlice", item)
+
+
+def _offered(host: Api, process: subprocess.Popen[bytes], devices: int) -> None:
+    if process.poll() is not None:
+        raise AssertionError(f"the driver ended with status {process.returncode}; log: {_LOG}")
+    found = sum(_slices(host).values())
+    if found != devices:
+        raise NotYetError(f"{found} devices in the slices")
+
+
+def _slices(host: Api) -> dict[str, int]:
+    """The driver's slices, and how many devices are in each."""
+    return {
+        item["metadata"]["name"]: len(item["spec"].get("devices") or [])
+        for item in host.list("ResourceSlice")
+        if item["spec"]["driver"] == NAME
+    }
