@@ -27,7 +27,8 @@ _END_SECONDS = 15
 def running(host: Api, devices: int) -> Iterator[None]:
     """The driver with this many devices, until the context ends; its slices go with it."""
     program = suite.programs(cache_folder(), [suite.DEVICE_DRIVER])[suite.DEVICE_DRIVER]
-    _LOG.parent.mkdir(parents=True, exist_ok=True)
+    for folder in (_LOG.parent, _KUBELET / "plugins" / NAME):
+        folder.mkdir(parents=True, exist_ok=True)
     command = [str(program), "kubelet-plugin", f"--kubeconfig={machine.KUBECONFIG}", f"--drivername={NAME}"]
     command += [f"--node-name={machine.NODE}", f"--num-devices={devices}", f"--cdi-dir={RUN_DIR / 'cdi'}"]
     command += [f"--plugin-registration-path={_KUBELET / 'plugins_registry'}", f"--datadir={_KUBELET / 'plugins'}"]
@@ -47,7 +48,8 @@ def running(host: Api, devices: int) -> Iterator[None]:
 
 def _offered(host: Api, process: subprocess.Popen[bytes], devices: int) -> None:
     if process.poll() is not None:
-        raise AssertionError(f"the driver ended with status {process.returncode}; log: {_LOG}")
+        last = _LOG.read_text(errors="replace").splitlines()[-1:]
+        raise AssertionError(f"the driver ended with status {process.returncode}: {last}; log: {_LOG}")
     found = sum(_slices(host).values())
     if found != devices:
         raise NotYetError(f"{found} devices in the slices")
