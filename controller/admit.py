@@ -45,7 +45,7 @@ def admit(
     spec, bounds = section_of(tenant, "spec"), section_of(tenant_class, "spec")
     isolation, control = _merged(bounds, spec, "isolation"), _merged(bounds, spec, "controlPlane")
     storage = section_of(control, "storage")
-    nodes = _merged(bounds, spec, "nodes")
+    nodes, ingress = _merged(bounds, spec, "nodes"), section_of(bounds, "ingress")
     version = _version(spec, bounds, settings)
     gpus = tuple(gpu_resources(bounds))
     return PlaneSpec(
@@ -78,6 +78,9 @@ def admit(
         allowed_priority_classes=tuple(bounds.get("allowedPriorityClasses") or ()),
         allowed_storage_classes=tuple(bounds.get("allowedStorageClasses") or ()),
         allowed_device_classes=tuple(bounds.get("allowedDeviceClasses") or ()),
+        ingress_classes=tuple(ingress.get("classes") or ()),
+        ingress_domains=tuple(ingress.get("domains") or ()),
+        ingress_controllers=tuple(ingress.get("controllerNamespaces") or ()),
         plane_priority_class=settings.plane_priority_class or None,
         cluster_domain=settings.cluster_domain,
         dns_upstreams=settings.dns_upstreams,
@@ -241,6 +244,7 @@ def _object_limits(bounds: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[s
         "persistentvolumeclaims": "100",
         "count/networkpolicies.networking.k8s.io": "200",
         "count/poddisruptionbudgets.policy": "200",
+        "count/ingresses.networking.k8s.io": "100",
         "services.nodeports": "0",
         "services.loadbalancers": "0",
     }

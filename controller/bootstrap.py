@@ -67,6 +67,7 @@ def _syncer_rules() -> list[Obj]:
         _rule("scheduling.k8s.io", ["podgroups"], _READ),
         _rule("node.k8s.io", ["runtimeclasses"], _WRITE),
         _rule("networking.k8s.io", ["networkpolicies", "ingresses"], _READ),
+        _rule("networking.k8s.io", ["ingressclasses"], _WRITE),
         _rule("networking.k8s.io", ["ingresses/status"], ["get", "update", "patch"]),
         _rule("policy", ["poddisruptionbudgets"], _READ),
         _rule("apps", ["replicasets", "statefulsets", "deployments", "daemonsets"], _READ),

@@ -3,9 +3,9 @@
 A section of a Tenant lies over the section of the same name here. Images are chosen by the installation and by nobody else.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from bulkhead.api import labels
 from bulkhead.api.fields import (
@@ -14,12 +14,14 @@ from bulkhead.api.fields import (
     ApiModel,
     Components,
     Count,
+    DnsLabel,
     DnsName,
     KubernetesVersion,
     LabelKey,
     LabelValue,
     Quantity,
     ResourceName,
+    Rule,
     StorageSize,
     model_rules,
     rules,
@@ -150,6 +152,43 @@ class ClassScheduling(ApiModel):
     slurm: ClassSlurm | None = Field(None, description="Bounds on the Slurm clusters of tenants.")
 
 
+def _apart(domains: list[str]) -> list[str]:
+    """`domains`, if none lies below another: where `x.org` and `a.x.org` are given, tenant `a` would own what is `b`'s."""
+    for one in domains:
+        for other in domains:
+            if one.endswith(f".{other}"):
+                raise ValueError(f"{one} lies below {other}: one tenant's hosts would lie below another's")
+    if len(set(domains)) < len(domains):
+        raise ValueError("a domain is given twice")
+    return domains
+
+
+_APART: Final[Rule] = {
+    "rule": "self.all(one, !self.exists(other, one.endsWith('.' + other)))",
+    "message": "no domain may lie below another: one tenant's hosts would lie below another's",
+}
+
+
+class ClassIngress(ApiModel):
+    """What tenants may publish with Ingresses, through controllers that run on the host."""
+
+    classes: Annotated[list[DnsName], Field(min_length=1, max_length=16)] = Field(
+        description="IngressClasses of the host that Ingresses may name; one that names none gets the only one.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+    domains: Annotated[
+        list[Annotated[DnsName, Field(max_length=190)]], Field(min_length=1, max_length=16), AfterValidator(_apart)
+    ] = Field(
+        description="Where tenants have hosts: for example.org, a tenant named t may use t.example.org and what lies below it.",
+        json_schema_extra={"x-kubernetes-list-type": "set", **rules(_APART)},
+    )
+    controller_namespaces: Annotated[list[DnsLabel], Field(max_length=16)] | None = Field(
+        None,
+        description="Namespaces of the host whose pods, the ingress controllers, may reach the tenants' pods.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+
+
 class TenantClassSpec(ApiModel):
     """Defaults and bounds."""
 
@@ -196,6 +235,9 @@ class TenantClassSpec(ApiModel):
         None,
         description="StorageClasses of the host that claims may ask for; the host's default one unless given.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+    ingress: ClassIngress | None = Field(
+        None, description="What tenants may publish with Ingresses; without it they stay in the plane."
     )
     container_defaults: ContainerDefaults | None = Field(None, description="What a container gets that does not say.")
 

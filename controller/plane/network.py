@@ -80,10 +80,13 @@ def _workloads(spec: PlaneSpec) -> list[Obj]:
         {"to": [dns], "ports": [_udp(DNS_PORT), _tcp(DNS_PORT)]},
     ]
     outward: list[Obj] = [{"to": [own]}, *({"to": [{"ipBlock": {"cidr": cidr}}]} for cidr in spec.egress_cidrs)]
+    controllers = [_namespace(name) for name in spec.ingress_controllers] if spec.offers_ingress else []
+    published = [_one_way(spec, "allow-ingress-controllers", "Ingress", [{"from": controllers}])] if controllers else []
     return [
         _policy(spec, (spec.work_namespace, "allow-tenant"), {}, [{"from": [plane]}], platform),
         _one_way(spec, "allow-tenant-ingress", "Ingress", [{"from": [own]}]),
         _one_way(spec, "allow-tenant-egress", "Egress", outward),
+        *published,
     ]
 
 

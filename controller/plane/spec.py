@@ -112,6 +112,9 @@ class PlaneSpec:
     allowed_priority_classes: tuple[str, ...] = ()
     allowed_storage_classes: tuple[str, ...] = ()
     allowed_device_classes: tuple[str, ...] = ()
+    ingress_classes: tuple[str, ...] = ()
+    ingress_domains: tuple[str, ...] = ()
+    ingress_controllers: tuple[str, ...] = ()  # their namespaces
     plane_priority_class: str | None = None
     cluster_domain: str = "cluster.local"
     dns_upstreams: tuple[str, ...] = ("/etc/resolv.conf",)
@@ -132,6 +135,11 @@ class PlaneSpec:
     def work_namespace(self) -> str:
         """The host namespace of the tenant's workloads."""
         return names.work_namespace(self.tenant)
+
+    @property
+    def offers_ingress(self) -> bool:
+        """Whether the class lets tenants publish anything."""
+        return bool(self.ingress_classes and self.ingress_domains)
 
     def address(self, index: int) -> str:
         """The index-th address of the tenant's service slice."""

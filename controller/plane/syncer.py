@@ -20,6 +20,7 @@ from controller.plane.spec import (
 WORKLOAD = "workload"
 WORK_ROLE = "bulkhead-syncer-work"
 PLANE_ROLE = "bulkhead-syncer-plane"
+INGRESS_ROLE = "bulkhead-syncer-ingress"
 NODE_READER = "bulkhead-syncer-nodes"
 _RBAC = "rbac.authorization.k8s.io"
 
@@ -49,6 +50,8 @@ def settings(spec: PlaneSpec) -> Obj:
         "allowedRuntimeClasses": list(spec.allowed_runtime_classes),
         "allowedStorageClasses": list(spec.allowed_storage_classes),
         "allowedDeviceClasses": list(spec.allowed_device_classes),
+        "allowedIngressClasses": list(spec.ingress_classes),
+        "ingressDomains": list(spec.ingress_domains),
         "patrolSeconds": spec.patrol_seconds,
         "massDeleteLimit": spec.mass_delete_limit,
         "tokenSeconds": spec.token_seconds,
@@ -88,8 +91,11 @@ def access(spec: PlaneSpec) -> list[Obj]:
 
     The controller binds them and holds none of their rights itself: it could not exec into a tenant's pod.
     """
+    # What was published before the class withdrew it is taken away with the rights that every syncer has.
+    publishing = [_binding(spec, spec.work_namespace, INGRESS_ROLE, f"{SYNCER}-ingress")] if spec.offers_ingress else []
     return [
         _binding(spec, spec.work_namespace, WORK_ROLE),
+        *publishing,
         _binding(spec, spec.namespace, PLANE_ROLE),
         {
             "apiVersion": f"{_RBAC}/v1",
@@ -148,11 +154,11 @@ def _pod(spec: PlaneSpec) -> Obj:
     )
 
 
-def _binding(spec: PlaneSpec, namespace: str, role: str) -> Obj:
+def _binding(spec: PlaneSpec, namespace: str, role: str, name: str = SYNCER) -> Obj:
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": "RoleBinding",
-        "metadata": metadata(spec, SYNCER, namespace=namespace, component=SYNCER),
+        "metadata": metadata(spec, name, namespace=namespace, component=SYNCER),
         "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
         "subjects": [_subject(spec)],
     }

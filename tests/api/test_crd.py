@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from bulkhead.api import crd, generate
 from bulkhead.api.tenant import Tenant
+from bulkhead.api.tenantclass import ClassIngress
 
 ROOT = Path(__file__).parents[2]
 
@@ -80,3 +81,10 @@ def test_the_types_read_what_the_server_accepts() -> None:
     assert tenant.spec.model_dump(mode="json", by_alias=True, exclude_unset=True) == full["spec"]
     with pytest.raises(ValidationError, match="Extra inputs"):
         Tenant.model_validate({"spec": {"class": "a", "gpus": 1}})
+
+
+@pytest.mark.parametrize("domains", [["x.org", "a.x.org"], ["c.b.x.org", "y.org", "x.org"], ["x.org", "x.org"]])
+def test_domains_of_ingress_lie_apart(domains: list[str]) -> None:
+    with pytest.raises(ValidationError):
+        ClassIngress(classes=["public"], domains=domains)
+    assert ClassIngress(classes=["public"], domains=["x.org", "ax.org", "x.org.uk"])

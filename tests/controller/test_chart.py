@@ -73,7 +73,12 @@ def test_the_controller_cannot_do_what_it_hands_out() -> None:
         assert not {"escalate", "impersonate"} & set(rule["verbs"])
         assert not {"pods/exec", "pods/attach", "nodes/proxy", "serviceaccounts/token"} & set(rule["resources"])
         if "bind" in rule["verbs"]:
-            assert rule["resourceNames"] == ["bulkhead-syncer-work", "bulkhead-syncer-plane", "bulkhead-syncer-nodes"]
+            assert rule["resourceNames"] == [
+                "bulkhead-syncer-work",
+                "bulkhead-syncer-ingress",
+                "bulkhead-syncer-plane",
+                "bulkhead-syncer-nodes",
+            ]
 
 
 def test_the_syncer_has_no_right_to_nodes_proxies_and_roles() -> None:

@@ -23,6 +23,9 @@ CASES: dict[str, dict[str, Any]] = {
         "egress_cidrs": ("203.0.113.0/24",),
         "plane_client_cidrs": ("198.51.100.0/24",),
         "dns_upstreams": (),
+        "ingress_classes": ("public",),
+        "ingress_domains": ("apps.example.org",),
+        "ingress_controllers": ("ingress-nginx",),
     },
 }
 
@@ -100,3 +103,16 @@ def test_every_object_names_its_tenant() -> None:
     for obj in render(spec, material(spec)).everything():
         assert obj["metadata"]["labels"]["bulkhead.dev/tenant"] == "team-a"
         assert obj["metadata"].get("namespace", "bh-team-a") in {"bh-team-a", "bh-team-a-work"}
+
+
+def test_item_84_a_class_without_ingress_gives_the_syncer_no_right_to_publish() -> None:
+    def named(**changes: Any) -> set[tuple[str, str]]:
+        spec = plane_spec(**changes)
+        return {(obj["kind"], obj["metadata"]["name"]) for obj in render(spec, material(spec)).everything()}
+
+    offered: dict[str, Any] = {"ingress_classes": ("public",), "ingress_domains": ("x.org",)}
+    right, way = ("RoleBinding", "syncer-ingress"), ("NetworkPolicy", "allow-ingress-controllers")
+    assert not {right, way} & named()
+    assert not {right, way} & named(ingress_controllers=("ingress-nginx",))
+    assert {right, way} & named(**offered) == {right}
+    assert {right, way} <= named(**offered, ingress_controllers=("ingress-nginx",))
