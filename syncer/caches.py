@@ -274,6 +274,8 @@ def _static_view(settings: Settings) -> TenantView:
         enforced_node_selector=settings.enforced_node_selector,
         enforced_tolerations=tuple(_toleration(each) for each in settings.enforced_tolerations),
         device_classes=frozenset(settings.allowed_device_classes),
+        ingress_classes=frozenset(settings.allowed_ingress_classes),
+        ingress_domains=settings.ingress_domains,
         runtime_class=settings.runtime_class_name or "",
         allowed_runtime_classes=frozenset(settings.allowed_runtime_classes),
         priority_class=settings.priority_class_name or "",

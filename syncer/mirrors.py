@@ -1,8 +1,9 @@
 """Everything that is mirrored and is no pod, on its way to the host: ConfigMaps, Secrets, Services, claims and others.
 
-ConfigMaps and Secrets are mirrored while a pod refers to them: the first reference makes the copy, before the pod; the last
-one takes it away. Services ask the host for the very ClusterIP that the plane gave them; when the host has given it away, the
-tenant reads so and it is tried again. Deletion by absence needs the plane's own word, and passes the mass-delete breaker.
+ConfigMaps and Secrets are mirrored while a pod or an Ingress refers to them: the first reference makes the copy, before what
+needs it; the last one takes it away. Services ask the host for the very ClusterIP that the plane gave them; when the host has
+given it away, the tenant reads so and it is tried again. Deletion by absence needs the plane's own word, and passes the
+mass-delete breaker.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from syncer.caches import MIRRORED, Caches, Item, Queue
 from syncer.down import HostWriter, Stale
 from syncer.events import Recorder
 from syncer.massdelete import MassDeleteBreaker
-from syncer.references import ReferenceIndex
+from syncer.references import HOLDERS, ReferenceIndex, mirrored_references
 from syncer.translate import Reason, Untranslatable, diff, endpointslice, volumeclaim
 from syncer.translate.metadata import WANTED
 from syncer.translate.references import CLAIM
@@ -34,6 +35,8 @@ _RETRY_SECONDS: Final = 30.0
 _UNKNOWN_SECONDS: Final = 2.0
 _ADDRESS_RETRY_SECONDS: Final = 15.0
 _TOLD_LIMIT: Final = 10_000
+# Refusals that say nothing of the object itself.
+_BY_HOST: Final = frozenset({Reason.NAME_TAKEN, Reason.HOST_REFUSED, Reason.QUOTA_EXCEEDED})
 
 
 class Mirrors:
@@ -119,10 +122,10 @@ class Mirrors:
         held = self._held(item)
         if held is None or held.deleting:
             return None
-        if self._pods_unknown():
+        if self._holders_unknown():
             # Its end comes without an event for this key: without another look the copy would stay.
             return _UNKNOWN_SECONDS
-        done = await self._host.delete(MIRRORED[item.kind], held.key, held.uid, grace=None, why="no pod refers to it")
+        done = await self._host.delete(MIRRORED[item.kind], held.key, held.uid, grace=None, why="nothing refers to it")
         self._note_deleted(item, held, done=done)
         return None if done else _RETRY_SECONDS
 
@@ -137,15 +140,16 @@ class Mirrors:
             if len(self._deleted) > _TOLD_LIMIT:
                 del self._deleted[next(iter(self._deleted))]
 
-    def _pods_unknown(self) -> bool:
+    def _holders_unknown(self) -> bool:
         """Whether a host pod's own virtual pod is not there: what it refers to cannot be known, so nothing is taken from it."""
-        for meta in self._caches.host["Pod"].store.metas():
-            who = self._caches.origin(meta)
-            if who is None:
-                continue
-            virtual = self._caches.virtual["Pod"].store.meta(Key(who.namespace, who.name))
-            if virtual is None or virtual.uid != who.uid:
-                return True
+        for kind in HOLDERS:
+            for meta in self._caches.host[kind].store.metas():
+                who = self._caches.origin(meta)
+                if who is None or who.kind != kind:
+                    continue
+                virtual = self._caches.virtual[kind].store.meta(Key(who.namespace, who.name))
+                if virtual is None or virtual.uid != who.uid:
+                    return True
         return False
 
     # -- ConfigMaps and Secrets
@@ -213,17 +217,36 @@ class Mirrors:
         virtual = self._caches.virtual[item.kind].store.get(item.key)
         host = self._caches.host[item.kind].store.get(self._caches.host_key(item.kind, item.key))
         if virtual is None:
-            return None if host is None else await self._absent(item)
+            return await self._absent(item, host)
         if host is not None and host["metadata"].get("labels", {}).get(marks.VIRTUAL_UID) != uid_of(virtual):
             return await self._replaced(item, virtual, host)
         if virtual["metadata"].get("deletionTimestamp"):
-            return None  # what holds it goes first; its end is told
+            # What holds it goes first, its end is told; but nobody keeps by a finalizer what is not offered any more.
+            return None if host is None or kind.may_stay(host, self._caches.view()) else await self._unwanted(item, host)
         if not kind.mirrored(virtual):
             return await self._unwanted(item, host)
         try:
             return await self._follow(item, virtual, host)
         except Untranslatable as refused:
-            return self._refuse(virtual, refused)
+            return await self._withdraw(item, host, refused) or self._refuse(virtual, refused)
+
+    async def _withdraw(self, item: Item, host: Obj | None, refused: Untranslatable) -> float | None:
+        """Take away what an earlier form of a refused object left on the host, where it may not stay."""
+        if refused.reason in _BY_HOST or (host is not None and KINDS[item.kind].may_stay(host, self._caches.view())):
+            return None
+        return await self._unwanted(item, host)
+
+    async def _refer(self, item: Item, virtual: Obj) -> None:
+        """What the object refers to comes to the host before it, and what it named before goes."""
+        _, last = self._references.set(item, mirrored_references(item.kind, virtual))
+        for each in sorted(self._references.of(item)):
+            await self.ensure(each)
+        for each in last:
+            self.queue(each)
+
+    def _release(self, item: Item) -> None:
+        for each in self._references.forget(item):
+            self.queue(each)
 
     def _refuse(self, virtual: Obj, refused: Untranslatable) -> float:
         self._recorder.warn(virtual, str(refused.reason), str(refused))
@@ -231,8 +254,11 @@ class Mirrors:
             return _ADDRESS_RETRY_SECONDS
         return _RETRY_SECONDS if refused.retriable else _RETRY_SECONDS * 10
 
-    async def _absent(self, item: Item) -> float | None:
+    async def _absent(self, item: Item, host: Obj | None) -> float | None:
         """The cache has no virtual object any more: only the plane's own word counts."""
+        if host is None:
+            self._release(item)
+            return None
         if await self._virtual.look(MIRRORED[item.kind], item.key) is not None:
             return 1.0
         return await self._gone(item, self._held(item))
@@ -258,6 +284,8 @@ class Mirrors:
             desired = down.stamped(desired)
         for remark in kind.remarks(virtual, view):
             self._recorder.warn(virtual, str(Reason.NOT_SUPPORTED), remark)
+        if item.kind in HOLDERS:
+            await self._refer(item, virtual)
         try:
             if host is None:
                 await self._host.create(r, desired, view)
@@ -289,6 +317,7 @@ class Mirrors:
             await self._virtual.status(_resource(kind), virtual, kind.status_to_virtual(host, virtual, self._caches.view()))
 
     async def _unwanted(self, item: Item, host: Obj | None) -> float | None:
+        self._release(item)
         if host is None:
             return None
         r = _resource(KINDS[item.kind])

@@ -1,4 +1,4 @@
-"""Keeps the classes that the host offers in the plane: StorageClasses, PriorityClasses, RuntimeClasses.
+"""Keeps the classes that the host offers in the plane: StorageClasses, PriorityClasses, RuntimeClasses and others.
 
 They change rarely and a watch costs memory on both sides, so both are listed at the start and then once in a while; what a
 tenant changes on them is set right then. A list that fails leaves everything as it was. Decisions: `translate/classes.py`.
@@ -60,6 +60,7 @@ class Offers:
             "PriorityClass": self._settings.allowed_priority_classes,
             "RuntimeClass": self._settings.allowed_runtime_classes,
             "DeviceClass": self._settings.allowed_device_classes,
+            "IngressClass": self._settings.allowed_ingress_classes,
         }[kind]
         select = pure.offered_storage if kind == "StorageClass" else pure.offered
         return select(hosts, frozenset(allowed))

@@ -110,7 +110,7 @@ class Pods:
         if host is None:
             self._unshown.pop(key, None)
             self._seen.pop(key, None)
-            await self._release(self._references.forget(key))
+            await self._release(self._references.forget(Item("Pod", key)))
             await self._tokens.clean(key)
             return None
         if host["metadata"].get("deletionTimestamp"):
@@ -176,7 +176,7 @@ class Pods:
                 return 1.0
             virtual = fresh
         if _ended(virtual):
-            await self._release(self._references.forget(key))
+            await self._release(self._references.forget(Item("Pod", key)))
             return None
         if _started(virtual):
             if await self._live_mirror(key, uid_of(virtual)) is not None:
@@ -199,7 +199,7 @@ class Pods:
         view = self._caches.view()
         with metrics.IN_TRANSLATION.time():
             desired = _POD.to_host(virtual, view)
-        for item in sorted(self._references.of(key)):
+        for item in sorted(self._references.of(Item("Pod", key))):
             await self._mirrors.ensure(item)
         place = key_of(desired)
         self._claims.claim(place, desired)
@@ -334,7 +334,7 @@ class Pods:
     async def _refer(self, key: Key, virtual: Obj, host: Obj | None) -> None:
         if _ended(virtual):
             return
-        first, last = self._references.set(key, mirrored_references(virtual))
+        first, last = self._references.set(Item("Pod", key), mirrored_references("Pod", virtual))
         if host is not None:
             for item in sorted(first):
                 self._mirrors.queue(item)

@@ -1,67 +1,68 @@
-"""Which pods need which ConfigMaps and Secrets: the index that decides what leaves the plane.
+"""Which pods and Ingresses need which ConfigMaps and Secrets: the index that decides what leaves the plane.
 
-A reference holds while its virtual pod lives or the pod's host pod still exists; the last one that goes lets the mirror go.
-Only memory, no I/O. It is filled from the caches before the first key is worked on, so nothing is dropped for not being
-known yet.
+A reference holds while its virtual holder lives or the holder's host object still exists; the last one that goes lets the
+mirror go. Only memory, no I/O. It is filled from the caches before the first key is worked on, so nothing is dropped for not
+being known yet.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from bulkhead.kube.objects import Key
 from syncer.caches import Item
 from syncer.translate import Obj, Reference
+from syncer.translate.references import none
 from syncer.translate.registry import KINDS
+
+# The kinds whose objects refer to others.
+HOLDERS: Final = tuple(kind for kind, each in KINDS.items() if each.references is not none)
 
 
 class ReferenceIndex:
-    """Pods by reference and references by pod."""
+    """Holders by reference and references by holder; a holder is a pod or an Ingress."""
 
     def __init__(self) -> None:
-        self._of_pod: dict[Key, frozenset[Item]] = {}
-        self._pods: dict[Item, set[Key]] = {}
+        self._of_holder: dict[Item, frozenset[Item]] = {}
+        self._holders: dict[Item, set[Item]] = {}
 
-    def set(self, pod: Key, references: Iterable[Reference]) -> tuple[frozenset[Item], frozenset[Item]]:
-        """Note what a pod refers to now; returns what nobody referred to before, and what nobody refers to any more."""
+    def set(self, holder: Item, references: Iterable[Reference]) -> tuple[frozenset[Item], frozenset[Item]]:
+        """Note what a holder refers to now; returns what nobody referred to before, and what nobody refers to any more."""
         wanted = frozenset(Item(each.kind, Key(each.namespace, each.name)) for each in references)
-        before = self._of_pod.get(pod, frozenset())
-        first = frozenset(each for each in wanted - before if each not in self._pods)
+        before = self._of_holder.get(holder, frozenset())
+        first = frozenset(each for each in wanted - before if each not in self._holders)
         for each in wanted - before:
-            self._pods.setdefault(each, set()).add(pod)
+            self._holders.setdefault(each, set()).add(holder)
         if wanted:
-            self._of_pod[pod] = wanted
+            self._of_holder[holder] = wanted
         else:
-            self._of_pod.pop(pod, None)
-        return first, self._release(pod, before - wanted)
+            self._of_holder.pop(holder, None)
+        return first, self._release(holder, before - wanted)
 
-    def forget(self, pod: Key) -> frozenset[Item]:
-        """A pod is gone on both sides; returns what nobody refers to any more."""
-        return self._release(pod, self._of_pod.pop(pod, frozenset()))
+    def forget(self, holder: Item) -> frozenset[Item]:
+        """A holder is gone on both sides; returns what nobody refers to any more."""
+        return self._release(holder, self._of_holder.pop(holder, frozenset()))
 
-    def _release(self, pod: Key, dropped: frozenset[Item]) -> frozenset[Item]:
+    def _release(self, holder: Item, dropped: frozenset[Item]) -> frozenset[Item]:
         last: set[Item] = set()
         for each in dropped:
-            pods = self._pods.get(each)
-            if pods is None:
+            holders = self._holders.get(each)
+            if holders is None:
                 continue
-            pods.discard(pod)
-            if not pods:
-                del self._pods[each]
+            holders.discard(holder)
+            if not holders:
+                del self._holders[each]
                 last.add(each)
         return frozenset(last)
 
     def refers(self, kind: str, key: Key) -> bool:
-        """Whether any pod needs the object."""
-        return Item(kind, key) in self._pods
+        """Whether anybody needs the object."""
+        return Item(kind, key) in self._holders
 
-    def of(self, pod: Key) -> frozenset[Item]:
-        """What a pod refers to."""
-        return self._of_pod.get(pod, frozenset())
-
-    def pods(self, kind: str, key: Key) -> frozenset[Key]:
-        """The pods that need the object."""
-        return frozenset(self._pods.get(Item(kind, key), ()))
+    def of(self, holder: Item) -> frozenset[Item]:
+        """What a holder refers to."""
+        return self._of_holder.get(holder, frozenset())
 
 
-def mirrored_references(virtual: Obj) -> list[Reference]:
-    """What a virtual pod needs of the kinds that are mirrored on reference."""
-    return [each for each in KINDS["Pod"].references(virtual) if each.kind in KINDS and KINDS[each.kind].on_reference]
+def mirrored_references(kind: str, virtual: Obj) -> list[Reference]:
+    """What a virtual object needs of the kinds that are mirrored on reference."""
+    return [each for each in KINDS[kind].references(virtual) if each.kind in KINDS and KINDS[each.kind].on_reference]

@@ -18,7 +18,7 @@ from typing import Final
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, KubeError, Throttled, Unavailable
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Key, Obj, uid_of
+from bulkhead.kube.objects import Key, Obj, key_of, uid_of
 from bulkhead.work.backoff import PerKeyBackoff
 from bulkhead.work.clock import Clock, SystemClock
 from bulkhead.work.queue import KeyedQueue, QueueClosed
@@ -41,7 +41,7 @@ from syncer.podmetrics import PodMetrics
 from syncer.pods import Pods
 from syncer.probes import Heart, Probes
 from syncer.quota import Starved
-from syncer.references import ReferenceIndex, mirrored_references
+from syncer.references import HOLDERS, ReferenceIndex, mirrored_references
 from syncer.settings import Settings
 from syncer.shim import Shim, Target, tls_context
 from syncer.tokens import Tokens
@@ -214,14 +214,14 @@ class Session:
 
     def _index_references(self) -> None:
         """Know every reference before the first key is worked on."""
-        for virtual in self.caches.virtual["Pod"].store.objects():
-            status = virtual.get("status")
-            if isinstance(status, dict) and status.get("phase") in {"Succeeded", "Failed"}:
-                continue
-            key = Key(virtual["metadata"].get("namespace", ""), virtual["metadata"]["name"])
-            first, _ = self.references.set(key, mirrored_references(virtual))
-            for item in first:
-                self.queue.add(item)
+        for kind in HOLDERS:
+            for virtual in self.caches.virtual[kind].store.objects():
+                status = virtual.get("status")
+                if kind == "Pod" and isinstance(status, dict) and status.get("phase") in {"Succeeded", "Failed"}:
+                    continue
+                first, _ = self.references.set(Item(kind, key_of(virtual)), mirrored_references(kind, virtual))
+                for item in first:
+                    self.queue.add(item)
         for kind in ("ConfigMap", "Secret"):
             for meta in self.caches.host[kind].store.metas():
                 who = self.caches.origin(meta)

@@ -54,6 +54,8 @@ class Settings(
         "allowed_runtime_classes": "allowedRuntimeClasses",
         "allowed_storage_classes": "allowedStorageClasses",
         "allowed_device_classes": "allowedDeviceClasses",
+        "allowed_ingress_classes": "allowedIngressClasses",
+        "ingress_domains": "ingressDomains",
         "patrol_seconds": "patrolSeconds",
         "mass_delete_limit": "massDeleteLimit",
         "token_seconds": "tokenSeconds",
@@ -83,6 +85,8 @@ class Settings(
     allowed_runtime_classes: tuple[_Text, ...] = ()
     allowed_storage_classes: tuple[_Text, ...] = ()  # empty: the host's default one
     allowed_device_classes: tuple[_Text, ...] = ()
+    allowed_ingress_classes: tuple[_Text, ...] = ()  # empty: Ingresses stay in the plane
+    ingress_domains: tuple[_Text, ...] = ()
     patrol_seconds: Annotated[float, msgspec.Meta(ge=1, le=86_400)] = 300.0
     mass_delete_limit: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 100
     token_seconds: Annotated[int, msgspec.Meta(ge=600, le=86_400)] = 3600

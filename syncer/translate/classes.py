@@ -13,6 +13,7 @@ from bulkhead.api import labels as marks
 from syncer.translate.view import Obj
 
 DEFAULT_STORAGE_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+INGRESS_CONTROLLER: Final = "bulkhead.dev/host"
 EVERY: Final = "*"
 # What a PriorityClass of a tenant may at most be worth; beyond it the API server reserves names and values.
 _HIGHEST_PRIORITY: Final = 1_000_000_000
@@ -80,6 +81,11 @@ def device_class(host: Obj) -> Obj:
     return _shown(host, "resource.k8s.io/v1", "DeviceClass") | {"spec": {}}
 
 
+def ingress_class(host: Obj) -> Obj:
+    """An IngressClass by name; a controller that the tenant itself runs must not take it for its own."""
+    return _shown(host, "networking.k8s.io/v1", "IngressClass") | {"spec": {"controller": INGRESS_CONTROLLER}}
+
+
 OFFERS: Final[Mapping[str, Offer]] = MappingProxyType(
     {
         "StorageClass": Offer(
@@ -93,6 +99,7 @@ OFFERS: Final[Mapping[str, Offer]] = MappingProxyType(
         ),
         "RuntimeClass": Offer("RuntimeClass", "node.k8s.io/v1", runtime_class, ("handler",)),
         "DeviceClass": Offer("DeviceClass", "resource.k8s.io/v1", device_class, ()),
+        "IngressClass": Offer("IngressClass", "networking.k8s.io/v1", ingress_class, ("spec",)),
     }
 )  # fmt: skip
 

@@ -28,6 +28,7 @@ _CONTENT: Final[Mapping[str, tuple[str, ...]]] = {
     "NetworkPolicy": ("spec",),
     "ResourceClaim": ("spec",),
     "PodDisruptionBudget": ("spec",),
+    "Ingress": ("spec",),
 }
 # A field of these that differs cannot be patched.
 _FIXED: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
@@ -286,4 +287,5 @@ _SPECIAL: Final[Mapping[str, Callable[[Obj, Obj], Obj | None]]] = {
     "NetworkPolicy": _stamped_spec,
     "ResourceClaim": _never,  # a claim's spec cannot be changed, above or below
     "PodDisruptionBudget": _stamped_spec,
+    "Ingress": _stamped_spec,
 }

@@ -21,6 +21,11 @@ def nothing_to_say(_virtual: Obj, _view: TenantView) -> list[str]:
     return []
 
 
+def stays(_host: Obj, _view: TenantView) -> bool:
+    """For kinds of which a copy that was once accepted harms nobody."""
+    return True
+
+
 def service(virtual: Obj) -> bool:
     """Not ExternalName, which the tenant's DNS answers by itself, not `default/kubernetes`, not without an address yet."""
     spec = _mapping(virtual.get("spec"))

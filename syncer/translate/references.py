@@ -1,4 +1,4 @@
-"""Which other objects an object needs on the host: the ConfigMaps, Secrets and claims that a pod names.
+"""Which other objects an object needs on the host: ConfigMaps, Secrets and claims of pods, certificates of Ingresses.
 
 Only what is referenced is mirrored, so this decides what leaves a plane. It is lenient where translation is strict: it takes
 what it can read and never raises, because the runtime also asks about objects that turn out to be refused.
@@ -43,6 +43,14 @@ def of_pod(virtual: Obj) -> frozenset[Reference]:
         if name and len(wanted) < _MOST:
             wanted[kind, name] = optional and wanted.get((kind, name), True)
     return frozenset(Reference(kind, namespace, name, optional) for (kind, name), optional in wanted.items())
+
+
+def of_ingress(virtual: Obj) -> frozenset[Reference]:
+    """The Secrets with the certificates of an Ingress."""
+    namespace = _text(_mapping(virtual.get("metadata")).get("namespace"))
+    tls = _mappings(_mapping(virtual.get("spec")).get("tls"))
+    names = {_text(entry.get("secretName")) for entry in tls}
+    return frozenset(Reference(SECRET, namespace, name, optional=True) for name in names if name)
 
 
 _Found = tuple[str, str, bool]

@@ -13,6 +13,7 @@ from syncer.translate import (
     deviceclaim,
     disruptionbudget,
     endpointslice,
+    ingress,
     mirrored,
     networkpolicy,
     pod,
@@ -22,7 +23,7 @@ from syncer.translate import (
     status,
     volumeclaim,
 )
-from syncer.translate.mirrored import nothing_to_say
+from syncer.translate.mirrored import nothing_to_say, stays
 from syncer.translate.references import Reference
 from syncer.translate.view import Obj, TenantView
 
@@ -40,6 +41,8 @@ class Translation:
     status_to_virtual: Callable[[Obj, Obj, TenantView], Obj] | None = None
     mirrored: Callable[[Obj], bool] = mirrored.always  # what is not mirrored is no error
     remarks: Callable[[Obj, TenantView], list[str]] = nothing_to_say  # what of a mirrored object stays behind
+    # Whether a host copy may outlast the refusal of what its object has become: its last accepted form.
+    may_stay: Callable[[Obj, TenantView], bool] = stays
     # The host copy carries the hash of what was wanted, because the host fills in too much for a comparison field by field.
     stamped: bool = False
     needs_device_classes: bool = False
@@ -95,6 +98,18 @@ _ALL: Final = (
         "poddisruptionbudgets",
         disruptionbudget.to_host,
         mirrored=disruptionbudget.is_mirrored,
+        stamped=True,
+    ),
+    Translation(
+        "Ingress",
+        "networking.k8s.io",
+        "v1",
+        "ingresses",
+        ingress.to_host,
+        references.of_ingress,
+        ingress.status_to_virtual,
+        remarks=ingress.remarks,
+        may_stay=ingress.may_stay,
         stamped=True,
     ),
 )

@@ -90,6 +90,8 @@ class TenantView:
     enforced_node_selector: Mapping[str, str] = field(default_factory=_empty)
     enforced_tolerations: tuple[Toleration, ...] = ()
     device_classes: frozenset[str] = frozenset()  # those that claims may name; none: claims are refused
+    ingress_classes: frozenset[str] = frozenset()  # those that Ingresses may name; none: Ingresses are refused
+    ingress_domains: tuple[str, ...] = ()  # the tenant's hosts are `<tenant>.<domain>` and what lies below
     runtime_class: str = ""  # forced on every pod when set
     allowed_runtime_classes: frozenset[str] = frozenset()
     priority_class: str = ""  # for pods that name none
@@ -112,6 +114,11 @@ class TenantView:
     def work_namespace(self) -> str:
         """The host namespace of everything mirrored."""
         return names.work_namespace(self.tenant)
+
+    @property
+    def ingress_hosts(self) -> tuple[str, ...]:
+        """The hosts that are the tenant's own, with everything below them."""
+        return tuple(f"{self.tenant}.{domain}" for domain in self.ingress_domains)
 
     @property
     def plane_namespace(self) -> str:

@@ -159,7 +159,7 @@ def test_a_merge_patch_leads_from_old_to_new(old: dict[str, object], new: dict[s
 def test_references_come_with_the_first_and_go_with_the_last() -> None:
     index = ReferenceIndex()
     wanted = [Reference("ConfigMap", "ns", "c")]
-    one, two, item = Key("ns", "one"), Key("ns", "two"), Item("ConfigMap", Key("ns", "c"))
+    one, two, item = Item("Pod", Key("ns", "a")), Item("Ingress", Key("ns", "a")), Item("ConfigMap", Key("ns", "c"))
     assert index.set(one, wanted) == (frozenset({item}), frozenset())
     assert index.set(two, wanted) == (frozenset(), frozenset())
     assert index.forget(one) == frozenset()

@@ -40,6 +40,7 @@ _SETS = (
     "allowed_runtime_classes",
     "allowed_resources",
     "gpu_resources",
+    "ingress_classes",
     "nodes",
     "storage_classes",
 )
@@ -69,6 +70,8 @@ def view(changes: Any = None) -> TenantView:
     for key in _SETS:
         if key in plain:
             plain[key] = frozenset(plain[key])
+    if "ingress_domains" in plain:
+        plain["ingress_domains"] = tuple(plain["ingress_domains"])
     if "enforced_tolerations" in plain:
         plain["enforced_tolerations"] = tuple(Toleration(**entry) for entry in plain["enforced_tolerations"])
     return replace(VIEW, **plain)

@@ -14,6 +14,7 @@ from syncer.translate import (
     disruptionbudget,
     endpointslice,
     environment,
+    ingress,
     networkpolicy,
     pod,
     secret,
@@ -76,6 +77,14 @@ SCHEMAS: dict[str, Struct] = {
     "DeviceSelector": deviceclaim.SELECTOR,
     "CapacityRequirements": deviceclaim.CAPACITY,
     "PodDisruptionBudgetSpec": disruptionbudget.BUDGET_SPEC,
+    "IngressSpec": ingress.INGRESS_SPEC,
+    "IngressRule": ingress.RULE,
+    "HTTPIngressRuleValue": ingress.HTTP_RULE,
+    "HTTPIngressPath": ingress.HTTP_PATH,
+    "IngressBackend": ingress.BACKEND,
+    "IngressServiceBackend": ingress.SERVICE_BACKEND,
+    "ServiceBackendPort": _inside(ingress.SERVICE_BACKEND, "port"),
+    "IngressTLS": ingress.TLS,
 }
 
 

@@ -1,0 +1,251 @@
+"""A tenant's Ingress on the host, where a controller that all tenants share serves it.
+
+Hosts. A tenant named `t` owns `t.<domain>` for each domain of its class, and everything below. No domain lies below another,
+so no two tenants can ever claim one host and nobody has to remember who came first. There is no default backend, no empty
+host and no certificate without hosts: each of these stands for the hosts of everybody.
+
+Controllers write what they are given into configuration files, some of them as templates. So no annotation passes, and of
+paths only characters that mean nothing in any of these languages.
+
+A refused Ingress keeps its last accepted form on the host only while the class still offers what that claims (`may_stay`).
+"""
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from syncer.translate import metadata, schema
+from syncer.translate.metadata import Identity
+from syncer.translate.reasons import Reason, Untranslatable
+from syncer.translate.references import SECRET
+from syncer.translate.schema import NAME, PORT, ListOf, OneOf, Refused, Struct, Text, Translated
+from syncer.translate.view import Obj, TenantView
+
+KIND: Final = "Ingress"
+LEGACY_CLASS: Final = "kubernetes.io/ingress.class"
+# Notes of tools that ask nothing of a controller, so that nobody misses them.
+_QUIET_PREFIXES: Final = frozenset({"kubectl.kubernetes.io", "meta.helm.sh", "argocd.argoproj.io"})
+
+_MOST_RULES: Final = 50
+_MOST_PATHS: Final = 200
+_MOST_TLS_HOSTS: Final = 100
+_MOST_PATH: Final = 512
+_MOST_STATUS: Final = 16
+_HOST: Final = re.compile(r"(\*\.)?([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.)+[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_PATH: Final = re.compile(r"/[-A-Za-z0-9._~/]*")
+_HOPS: Final = re.compile(r"//|/\.{1,2}(/|$)")
+
+# Every field of an Ingress's spec of Kubernetes 1.36.
+SERVICE_BACKEND: Final = Struct({"name": NAME, "port": Struct({"name": Text(63), "number": PORT})})
+BACKEND: Final = Struct(
+    {
+        "service": SERVICE_BACKEND,
+        "resource": Refused("only Services are published, name one in `service`"),
+    }
+)
+HTTP_PATH: Final = Struct(
+    {
+        "path": Text(_MOST_PATH),
+        "pathType": OneOf(("Exact", "Prefix", "ImplementationSpecific")),
+        "backend": BACKEND,
+    }
+)
+HTTP_RULE: Final = Struct({"paths": ListOf(HTTP_PATH, _MOST_PATHS)})
+RULE: Final = Struct({"host": NAME, "http": HTTP_RULE})
+TLS: Final = Struct({"hosts": ListOf(NAME, _MOST_TLS_HOSTS), "secretName": NAME})
+INGRESS_SPEC: Final = Struct(
+    {
+        "ingressClassName": Translated("_class"),
+        "defaultBackend": Translated("_check_default"),
+        "rules": ListOf(RULE, _MOST_RULES),
+        "tls": ListOf(TLS, _MOST_RULES),
+    }
+)
+
+
+def to_host(virtual: Obj, view: TenantView) -> Obj:
+    """The host Ingress for `virtual`."""
+    who = metadata.identity(KIND, virtual)
+    if not view.ingress_classes or not view.ingress_domains:
+        raise Untranslatable(Reason.NOT_SUPPORTED, "the class of this tenant offers no Ingress; it stays in this cluster")
+    own = schema.mapping(virtual.get("spec"), "spec")
+    _check_default(own)
+    plain = schema.struct(own, INGRESS_SPEC, "spec")
+    meta = schema.mapping(virtual.get("metadata"), "metadata")
+    spec: Obj = {"ingressClassName": _class(own, meta, view), "rules": _rules(plain.get("rules", []), who, view)}
+    tls = [_tls(entry, f"spec.tls[{index}]", who, view) for index, entry in enumerate(plain.get("tls", []))]
+    if tls:
+        spec["tls"] = tls
+    # Of the tenant's annotations none passes, not even those that do elsewhere.
+    bare = {"metadata": {"labels": meta.get("labels")}}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": KIND,
+        "metadata": metadata.host_metadata(who, bare, view),
+        "spec": spec,
+    }
+
+
+def remarks(virtual: Obj, _view: TenantView) -> list[str]:
+    """What of an Ingress that is mirrored does not reach the host."""
+    notes = schema.mapping(schema.mapping(virtual.get("metadata"), "metadata").get("annotations"), "metadata.annotations")
+    lost = sorted(key[:64] for key in notes if isinstance(key, str) and key.partition("/")[0] not in _QUIET_PREFIXES)
+    if not lost:
+        return []
+    more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
+    return [f"metadata.annotations: none is passed to the host's controller: {', '.join(lost[:3])}{more}"]
+
+
+def may_stay(host: Obj, view: TenantView) -> bool:
+    """Whether the class still offers what a host Ingress claims."""
+    spec = _mapping(host.get("spec"))
+    if spec.get("ingressClassName") not in view.ingress_classes:
+        return False
+    claimed = [_mapping(rule).get("host") for rule in _list(spec.get("rules"))]
+    claimed += [name for entry in _list(spec.get("tls")) for name in _list(_mapping(entry).get("hosts"))]
+    return all(isinstance(name, str) and is_own(name, view) for name in claimed)
+
+
+def is_own(host: str, view: TenantView) -> bool:
+    """Whether a host, or every host that a wildcard stands for, belongs to the tenant."""
+    if len(host) > 253 or not _HOST.fullmatch(host):
+        return False
+    return any(host == own or host.endswith(f".{own}") for own in view.ingress_hosts)
+
+
+def status_to_virtual(host: Obj, _virtual: Obj, _view: TenantView) -> Obj:
+    """Where the host's controller serves the Ingress, and nothing else that it says."""
+    given = _list(_mapping(_mapping(host.get("status")).get("loadBalancer")).get("ingress"))
+    points = [point for entry in given[:_MOST_STATUS] if (point := _point(_mapping(entry)))]
+    return {"loadBalancer": {"ingress": points} if points else {}}
+
+
+def _check_default(spec: Mapping[str, Any]) -> None:
+    if spec.get("defaultBackend") is not None:
+        raise Untranslatable(
+            Reason.NOT_ALLOWED, "would answer for the hosts of others; give a rule with a host instead", "spec.defaultBackend"
+        )
+
+
+def _class(spec: Mapping[str, Any], meta: Mapping[str, Any], view: TenantView) -> str:
+    offered = ", ".join(sorted(view.ingress_classes))
+    if LEGACY_CLASS in schema.mapping(meta.get("annotations"), "metadata.annotations"):
+        raise Untranslatable(
+            Reason.NOT_SUPPORTED,
+            f"name the class in spec.ingressClassName and remove the annotation; classes offered: {offered}",
+            f"metadata.annotations.{LEGACY_CLASS}",
+        )
+    name = schema.text(spec.get("ingressClassName"), "spec.ingressClassName", 253)
+    if not name and len(view.ingress_classes) == 1:
+        return offered
+    if name not in view.ingress_classes:
+        told = f"IngressClass {name[:63]!r} is not offered" if name else "a class has to be named"
+        raise Untranslatable(Reason.NOT_ALLOWED, f"{told}; classes offered: {offered}", "spec.ingressClassName")
+    return name
+
+
+def _rules(rules: list[Obj], who: Identity, view: TenantView) -> list[Obj]:
+    if not rules:
+        raise Untranslatable(Reason.MALFORMED, "there is no rule", "spec.rules")
+    paths = sum(len(rule.get("http", {}).get("paths", [])) for rule in rules)
+    if paths > _MOST_PATHS:
+        raise Untranslatable(Reason.TOO_LARGE, f"{paths} paths, at most {_MOST_PATHS} are mirrored", "spec.rules")
+    return [_rule(rule, f"spec.rules[{index}]", who, view) for index, rule in enumerate(rules)]
+
+
+def _rule(rule: Obj, path: str, who: Identity, view: TenantView) -> Obj:
+    host = _own_host(rule.get("host", ""), f"{path}.host", view)
+    paths = rule.get("http", {}).get("paths", [])
+    if not paths:
+        raise Untranslatable(Reason.MALFORMED, "there is no path, and no default backend that would answer", f"{path}.http")
+    found = [_path(each, f"{path}.http.paths[{at}]", who, view) for at, each in enumerate(paths)]
+    return {"host": host, "http": {"paths": found}}
+
+
+def _own_host(host: str, path: str, view: TenantView) -> str:
+    if not is_own(host, view):
+        told = f"{host[:80]!r} is not a host of this tenant" if host else "a host has to be named"
+        allowed = ", ".join(view.ingress_hosts)
+        raise Untranslatable(Reason.NOT_ALLOWED, f"{told}; allowed: {allowed}, and any name below", path)
+    return host
+
+
+def _tls(entry: Obj, path: str, who: Identity, view: TenantView) -> Obj:
+    hosts = entry.get("hosts", [])
+    if not hosts:
+        raise Untranslatable(Reason.NOT_ALLOWED, "a certificate without hosts would be shown to everybody", f"{path}.hosts")
+    found: Obj = {"hosts": [_own_host(host, f"{path}.hosts[{at}]", view) for at, host in enumerate(hosts)]}
+    if entry.get("secretName"):
+        name = metadata.object_name(entry["secretName"], f"{path}.secretName")
+        found["secretName"] = view.host_name(SECRET, who.namespace, name)
+    return found
+
+
+def _path(entry: Obj, path: str, who: Identity, view: TenantView) -> Obj:
+    kind = entry.get("pathType", "")
+    if not kind:
+        raise Untranslatable(Reason.MALFORMED, "has to be given", f"{path}.pathType")
+    found: Obj = {"pathType": kind, "backend": {"service": _service(entry.get("backend", {}), f"{path}.backend", who, view)}}
+    text = entry.get("path", "")
+    if text or kind != "ImplementationSpecific":
+        found["path"] = _plain_path(text, f"{path}.path")
+    return found
+
+
+def _plain_path(text: str, path: str) -> str:
+    if not _PATH.fullmatch(text):
+        told = "begins with / and consists of letters, digits and the signs / - . _ ~ here"
+        raise Untranslatable(Reason.NOT_ALLOWED, f"{text[:80]!r}: a path {told}", path)
+    if _HOPS.search(text):
+        raise Untranslatable(Reason.NOT_ALLOWED, f"{text[:80]!r}: without empty parts, `.` and `..`", path)
+    return text
+
+
+def _service(backend: Obj, path: str, who: Identity, view: TenantView) -> Obj:
+    service = backend.get("service", {})
+    name = metadata.object_name(service.get("name"), f"{path}.service.name")
+    port = service.get("port", {})
+    if ("number" in port) == bool(port.get("name")):
+        raise Untranslatable(Reason.MALFORMED, "either a name or a number", f"{path}.service.port")
+    if "number" not in port:
+        port = {"name": metadata.dns_label(port["name"], f"{path}.service.port.name")}
+    else:
+        port = {"number": port["number"]}
+    return {"name": view.host_name("Service", who.namespace, name), "port": port}
+
+
+def _point(entry: Mapping[str, Any]) -> Obj:
+    """One address of a load balancer, as far as it is one."""
+    found: Obj = {}
+    address, name = entry.get("ip"), entry.get("hostname")
+    if isinstance(address, str) and _is_address(address):
+        found["ip"] = address
+    if isinstance(name, str) and len(name) <= 253 and _HOST.fullmatch(name) and not name.startswith("*"):
+        found["hostname"] = name
+    ports = [{"port": each["port"], "protocol": each["protocol"]} for each in _list(entry.get("ports")) if _is_port(each)]
+    return found | {"ports": ports[:_MOST_STATUS]} if found and ports else found
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return "%" not in text
+
+
+def _is_port(value: Any) -> bool:
+    plain = _mapping(value)
+    port = plain.get("port")
+    if isinstance(port, bool) or not isinstance(port, int):
+        return False
+    return 0 < port < 65536 and plain.get("protocol") in ("TCP", "UDP", "SCTP")
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
