@@ -1,0 +1,276 @@
+"""Ingresses between two real API servers, with the test as the host's ingress controller."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists, NotFound
+from bulkhead.kube.objects import Key, Obj, Resource
+from bulkhead.kube.resources import INGRESS_CLASSES, INGRESSES, SECRETS
+from syncer import metrics
+from tests.apiserver.bed import Bed, settings_for, until
+
+CLASS = "public"
+DOMAIN = "apps.example.org"
+OFFER: dict[str, Any] = {"allowedIngressClasses": [CLASS], "ingressDomains": [DOMAIN]}
+PAIR = {"tls.crt": "Y2VydA==", "tls.key": "a2V5"}
+
+
+@pytest.fixture
+async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
+    parameters = {"apiGroup": "example.org", "kind": "Parameters", "name": "of-the-host"}
+    spec = {"controller": "example.org/controller", "parameters": parameters}
+    with contextlib.suppress(AlreadyExists):
+        await host_client.create(INGRESS_CLASSES, {"metadata": {"name": CLASS}, "spec": spec})
+    async with Bed.open(host_client, plane_client, **OFFER) as opened:
+        yield opened
+
+
+async def below(bed: Bed, name: str, r: Resource = INGRESSES) -> Obj | None:
+    try:
+        return await bed.host.get(r, bed.host_name(r.kind, name), bed.work)
+    except NotFound:
+        return None
+
+
+def rule(host: str, path: str = "/", service: str = "web") -> Obj:
+    backend = {"service": {"name": service, "port": {"name": "http"}}}
+    return {"host": host, "http": {"paths": [{"path": path, "pathType": "Prefix", "backend": backend}]}}
+
+
+def own(bed: Bed, prefix: str = "") -> str:
+    return f"{prefix}{bed.tenant}.{DOMAIN}"
+
+
+async def publish(bed: Bed, name: str, *rules: Obj, notes: dict[str, str] | None = None, **spec: Any) -> Obj:
+    body = {"metadata": {"name": name, "annotations": notes}, "spec": {"rules": list(rules)} | spec}
+    return await bed.plane.create(INGRESSES, body, bed.space)
+
+
+async def change(bed: Bed, name: str, **spec: Any) -> None:
+    await bed.plane.patch(INGRESSES, name, {"spec": spec}, bed.space)
+
+
+async def secret(bed: Bed, name: str) -> None:
+    body = {"metadata": {"name": name}, "type": "kubernetes.io/tls", "data": PAIR}
+    await bed.plane.create(SECRETS, body, bed.space)
+
+
+async def told(bed: Bed, name: str, *texts: str) -> Obj:
+    async def found() -> Obj | None:
+        events = await bed.events(name)
+        return next((each for each in events if all(text in each["message"] for text in texts)), None)
+
+    return await until(found, f"event with {texts}")
+
+
+async def gone(bed: Bed, name: str, r: Resource = INGRESSES) -> None:
+    async def absent() -> bool:
+        return await below(bed, name, r) is None
+
+    await until(absent, f"{r.kind} {name} gone below")
+
+
+async def test_item_84_an_ingress_is_published_and_its_address_comes_up(bed: Bed) -> None:
+    shown = await bed.plane.get(INGRESS_CLASSES, CLASS)
+    assert shown["spec"] == {"controller": "bulkhead.dev/host"}
+    notes = {"nginx.ingress.kubernetes.io/configuration-snippet": "load_module x;"}
+    await publish(bed, "shop", rule(own(bed)), rule(own(bed, "*.")), notes=notes, ingressClassName=CLASS)
+    host = await until(lambda: below(bed, "shop"), "host ingress")
+    assert host["spec"]["ingressClassName"] == CLASS
+    assert [each["host"] for each in host["spec"]["rules"]] == [own(bed), own(bed, "*.")]
+    service = host["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]
+    assert service == {"name": bed.host_name("Service", "web"), "port": {"name": "http"}}
+    assert all(key.startswith("bulkhead.dev/") for key in host["metadata"]["annotations"])
+    await told(bed, "shop", "metadata.annotations", "configuration-snippet")
+
+    async def served(*points: Obj) -> None:
+        status = {"loadBalancer": {"ingress": list(points)}}
+        await bed.host.patch(INGRESSES, host["metadata"]["name"], {"status": status}, bed.work, subresource="status")
+
+        async def up() -> bool:
+            found = await bed.plane.get(INGRESSES, "shop", bed.space)
+            return found["status"]["loadBalancer"].get("ingress", []) == list(points)
+
+        await until(up, f"{len(points)} addresses above")
+
+    await served({"ip": "203.0.113.7", "ports": [{"port": 443, "protocol": "TCP"}]}, {"hostname": "lb.example.org"})
+    await served({"ip": "203.0.113.8"})
+    await served()
+
+
+async def test_item_84_a_change_is_followed_and_what_is_refused_changes_nothing(bed: Bed) -> None:
+    await publish(bed, "shop", rule(own(bed)))
+    await until(lambda: below(bed, "shop"), "host ingress")
+    await change(bed, "shop", rules=[rule(own(bed, "shop."), "/v2", "api")])
+
+    async def followed() -> bool:
+        rules = ((await below(bed, "shop")) or {})["spec"]["rules"]
+        path = rules[0]["http"]["paths"][0]
+        service = path["backend"]["service"]["name"]
+        return (len(rules), rules[0]["host"], path["path"], service) == (
+            1, own(bed, "shop."), "/v2", bed.host_name("Service", "api"),
+        )  # fmt: skip
+
+    await until(followed, "the change below")
+    before = (await below(bed, "shop") or {})["spec"]
+    await change(bed, "shop", rules=[rule(f"other.{DOMAIN}")])
+    event = await told(bed, "shop", "spec.rules[0].host", f"other.{DOMAIN}", own(bed))
+    assert event["reason"] == "NotAllowed"
+    assert (await below(bed, "shop") or {})["spec"] == before
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"rules": [rule("blue.apps.example.org")]}, "spec.rules[0].host"),
+        ({"rules": [rule("*.apps.example.org")]}, "spec.rules[0].host"),
+        ({"rules": [{"http": rule("")["http"]}]}, "spec.rules[0].host"),
+        ({"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}}, "spec.defaultBackend"),
+        ({"rules": [rule("OWN")], "ingressClassName": "private"}, "spec.ingressClassName"),
+        ({"rules": [rule("OWN", "/a;}$x")]}, "spec.rules[0].http.paths[0].path"),
+        ({"rules": [rule("OWN")], "tls": [{"secretName": "certificate"}]}, "spec.tls[0].hosts"),
+    ],
+    ids=["another's host", "everybody's hosts", "no host", "default", "class", "statement", "certificate for everybody"],
+)
+async def test_item_84_what_is_not_the_tenants_is_refused_with_an_event(bed: Bed, spec: Obj, field: str) -> None:
+    rules = [each | {"host": own(bed)} if each.get("host") == "OWN" else each for each in spec.get("rules", [])]
+    await bed.plane.create(
+        INGRESSES, {"metadata": {"name": "grab"}, "spec": spec | ({"rules": rules} if rules else {})}, bed.space
+    )
+    event = await told(bed, "grab", field)
+    assert event["reason"] == "NotAllowed"
+    assert event["involvedObject"]["kind"] == "Ingress"
+    assert await below(bed, "grab") is None
+
+
+async def test_item_33_84_a_certificate_comes_with_the_first_ingress_and_goes_with_the_last(bed: Bed) -> None:
+    await secret(bed, "certificate")
+    await secret(bed, "unused")
+    tls = [{"hosts": [own(bed)], "secretName": "certificate"}]
+    await publish(bed, "one", rule(own(bed)), tls=tls)
+    host = await until(lambda: below(bed, "one"), "host ingress")
+    copy = await below(bed, "certificate", SECRETS)
+    assert copy is not None, "the certificate is there before the ingress"
+    assert (copy["type"], copy["data"]) == ("kubernetes.io/tls", PAIR)
+    assert host["spec"]["tls"] == [{"hosts": [own(bed)], "secretName": copy["metadata"]["name"]}]
+    await publish(bed, "two", rule(own(bed, "two.")), tls=[{"hosts": [own(bed, "two.")], "secretName": "certificate"}])
+    await until(lambda: below(bed, "two"), "second host ingress")
+
+    await bed.plane.patch(SECRETS, "certificate", {"data": {"tls.crt": "bmV3"}}, bed.space)
+
+    async def renewed() -> bool:
+        return ((await below(bed, "certificate", SECRETS)) or {})["data"]["tls.crt"] == "bmV3"
+
+    await until(renewed, "the new certificate below")
+    await bed.plane.delete(INGRESSES, "one", bed.space)
+    await gone(bed, "one")
+    # A restart knows of the reference too.
+    await bed.stop()
+    await bed.start()
+    assert await below(bed, "certificate", SECRETS) is not None
+    await change(bed, "two", tls=[{"hosts": [own(bed, "two.")], "secretName": "later"}])
+    await gone(bed, "certificate", SECRETS)
+    await secret(bed, "later")
+    await until(lambda: below(bed, "later", SECRETS), "a certificate that comes after its ingress")
+    await bed.plane.delete(INGRESSES, "two", bed.space)
+    await gone(bed, "two")
+    await gone(bed, "later", SECRETS)
+    assert await below(bed, "unused", SECRETS) is None
+
+
+async def test_item_84_deleted_above_it_is_gone_below_and_deleted_below_it_comes_again(bed: Bed) -> None:
+    await publish(bed, "shop", rule(own(bed)))
+    first = await until(lambda: below(bed, "shop"), "host ingress")
+    await bed.host.delete(INGRESSES, first["metadata"]["name"], bed.work)
+
+    async def again() -> bool:
+        found = await below(bed, "shop")
+        return found is not None and found["metadata"]["uid"] != first["metadata"]["uid"]
+
+    await until(again, "host ingress made again")
+    # Deleted and made anew while nobody looked: the copy is the new one's.
+    await bed.stop()
+    await bed.plane.delete(INGRESSES, "shop", bed.space)
+    made = await publish(bed, "shop", rule(own(bed, "new.")))
+    await bed.start()
+
+    async def replaced() -> bool:
+        found = await below(bed, "shop")
+        return found is not None and found["metadata"]["labels"]["bulkhead.dev/virtual-uid"] == made["metadata"]["uid"]
+
+    await until(replaced, "copy of the new one")
+    await bed.plane.delete(INGRESSES, "shop", bed.space)
+    await gone(bed, "shop")
+
+
+async def test_item_84_a_hand_on_the_host_is_put_right_by_event_and_by_patrol(bed: Bed) -> None:
+    await publish(bed, "shop", rule(own(bed)))
+    host = await until(lambda: below(bed, "shop"), "host ingress")
+    name = host["metadata"]["name"]
+
+    async def right() -> bool:
+        return bool(((await below(bed, "shop")) or {})["spec"]["rules"][0]["host"] == own(bed))
+
+    async def crooked() -> None:
+        await bed.host.patch(INGRESSES, name, {"spec": {"rules": [rule(f"other.{DOMAIN}")]}}, bed.work)
+
+    await crooked()
+    await until(right, "put right by the event")
+
+    # Now by the patrol alone: the key that the event made is thrown away.
+    assert bed.session is not None
+    queue, add = bed.session.queue, bed.session.queue.add
+    queue.add = lambda *_: False  # type: ignore[method-assign]
+    await crooked()
+
+    async def seen() -> bool:
+        assert bed.session is not None
+        held = bed.session.caches.host["Ingress"].store.get(Key(bed.work, name))
+        return held is not None and held["spec"]["rules"][0]["host"] != own(bed)
+
+    await until(seen, "the cache knows")
+    queue.add = add  # type: ignore[method-assign]
+    repairs = metrics.PATROL_REPAIRS.labels("Ingress")
+    before = repairs._value.get()
+    bed.session.patrol.round()
+    await until(right, "put right by the patrol")
+
+    async def counted() -> bool:
+        return bool(repairs._value.get() == before + 1)
+
+    await until(counted, "repair counted")
+
+
+async def test_item_84_without_the_classs_offer_nothing_is_published_and_what_was_is_withdrawn(bed: Bed) -> None:
+    await secret(bed, "certificate")
+    await publish(bed, "shop", rule(own(bed)), tls=[{"hosts": [own(bed)], "secretName": "certificate"}])
+    held = {"metadata": {"name": "held", "finalizers": ["example.org/hold"]}, "spec": {"rules": [rule(own(bed))]}}
+    await bed.plane.create(INGRESSES, held, bed.space)
+    for name in ("shop", "held"):
+        await until(lambda name=name: below(bed, name), "host ingress")
+    await bed.plane.delete(INGRESSES, "held", bed.space)
+    await bed.stop()
+    bed.settings = settings_for(bed.tenant)
+    await bed.start()
+    for name in ("shop", "held"):
+        await gone(bed, name)
+    await gone(bed, "certificate", SECRETS)
+    event = await told(bed, "shop", "offers no Ingress")
+    assert event["reason"] == "NotSupported"
+    with pytest.raises(NotFound):
+        await bed.plane.get(INGRESS_CLASSES, CLASS)
+    # Offered again, with another domain first and then with the one of before.
+    for domains, there in ((["other.example.org"], False), ([DOMAIN], True)):
+        await bed.stop()
+        bed.settings = settings_for(bed.tenant, **OFFER | {"ingressDomains": domains})
+        await bed.start()
+        if there:
+            await until(lambda: below(bed, "shop"), "published again")
+            await until(lambda: below(bed, "certificate", SECRETS), "certificate again")
+        else:
+            await told(bed, "shop", f"{bed.tenant}.other.example.org")
+            assert await below(bed, "shop") is None
