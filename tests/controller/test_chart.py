@@ -14,6 +14,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.resources import (
     CONFIG_MAPS,
+    INGRESSES,
     NAMESPACES,
     NETWORK_POLICIES,
     PODS,
@@ -58,12 +59,19 @@ def test_helm_lints_the_chart() -> None:
         "images.slurm=",
         "controller.replicas=0",
         "priorityClasses.plane.name=system-x",
+        "ingressDomains={*.x.org}",
         "x=1",
     ],
 )
 def test_values_that_make_no_sense_are_refused(wrong: str) -> None:
     with pytest.raises(AssertionError, match="schema"):
         rendered("--set", wrong)
+
+
+def test_domains_of_ingress_lie_apart() -> None:
+    with pytest.raises(AssertionError, match="lies below x"):
+        rendered("--set", "ingressDomains={a.x.org,y.org,x.org}")
+    assert rendered("--set", "ingressDomains={x.org,ax.org}")
 
 
 def test_the_controller_cannot_do_what_it_hands_out() -> None:
@@ -121,6 +129,19 @@ def network_policy(**rules: Any) -> dict[str, Any]:
     return policy | {"apiVersion": "networking.k8s.io/v1"}
 
 
+def ingress(*hosts: str, name: str = "x", **spec: Any) -> dict[str, Any]:
+    path = {"path": "/a", "pathType": "Prefix", "backend": {"service": {"name": "web", "port": {"number": 80}}}}
+    rules = [{"host": host, "http": {"paths": [path]}} for host in hosts]
+    content = {"ingressClassName": "public"} | ({"rules": rules} if rules else {}) | spec
+    return mirrored("Ingress", name, spec=content) | {"apiVersion": "networking.k8s.io/v1"}
+
+
+def with_path(**fields: Any) -> dict[str, Any]:
+    made = ingress("team-a.x.org")
+    made["spec"]["rules"][0]["http"]["paths"][0] |= fields
+    return made
+
+
 REFUSED: dict[str, dict[str, Any]] = {
     "no marker": pod(labels={}),
     "another tenant's marker": pod(labels=MARKS | {"bulkhead.dev/tenant": "team-b"}),
@@ -160,6 +181,22 @@ REFUSED: dict[str, dict[str, Any]] = {
     )
     | {"apiVersion": "resource.k8s.io/v1"},
     "a claim from a template of the host": pod(resourceClaims=[{"name": "a", "resourceClaimTemplateName": "t"}]),
+    "another tenant's host": ingress("team-a.x.org", "team-b.x.org"),
+    "every tenant's host": ingress("*.x.org"),
+    "a host that ends alike": ingress("xteam-a.x.org"),
+    "a host of no domain": ingress("team-a.y.org"),
+    "everybody's host": ingress("team-a.x.org") | {"spec": ingress("team-a.x.org")["spec"] | {"rules": [{}]}},
+    "a default backend": ingress("team-a.x.org", defaultBackend={"service": {"name": "web", "port": {"number": 80}}}),
+    "nothing but a default backend": ingress(defaultBackend={"service": {"name": "web", "port": {"number": 80}}}),
+    "a resource as backend": with_path(backend={"resource": {"kind": "Secret", "name": "x"}}),
+    "a path with a statement": with_path(path="/a;}$x", pathType="ImplementationSpecific"),
+    "a certificate for everybody": ingress("team-a.x.org", tls=[{"secretName": "c"}]),
+    "a certificate for another tenant": ingress("team-a.x.org", tls=[{"hosts": ["team-b.x.org"]}]),
+    "no class": ingress("team-a.x.org", ingressClassName=None),
+    "a snippet": ingress("team-a.x.org")
+    | {
+        "metadata": ingress()["metadata"] | {"annotations": NOTES | {"nginx.ingress.kubernetes.io/server-snippet": "x"}},
+    },
     "a secret that the host fills": mirrored("Secret", type="bootstrap.kubernetes.io/token"),
     "an owner that is no pod": mirrored("ConfigMap")
     | {
@@ -180,6 +217,7 @@ ALLOWED: dict[str, dict[str, Any]] = {
         tolerations=[{"key": "kwok.x-k8s.io/node", "operator": "Exists"}],
     ),
     "a service": mirrored("Service", spec={"ports": [{"port": 80}], "selector": {"bulkhead.dev/tenant": "team-a"}}),
+    "an ingress": ingress("team-a.x.org", "a.b.team-a.x.org", "*.team-a.x.org", tls=[{"hosts": ["*.team-a.x.org"]}]),
     "a policy for its own pods": network_policy(ingress=[{"from": [{"podSelector": {"matchLabels": {"app": "a"}}}]}]),
     "a config map": mirrored("ConfigMap"),
     "a secret": mirrored("Secret"),
@@ -193,6 +231,7 @@ KINDS = {
     "Secret": SECRETS,
     "NetworkPolicy": NETWORK_POLICIES,
     "ResourceClaim": RESOURCE_CLAIMS,
+    "Ingress": INGRESSES,
 }
 
 
@@ -225,7 +264,7 @@ async def syncer(policed: ApiServer, admin: Client) -> Any:
 async def prepare(client: Client) -> None:
     for name in ("bh-team-a", "bh-team-a-work", "bh-team-b-work"):
         await client.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    for obj in rendered():
+    for obj in rendered("--set", "ingressDomains={x.org}"):
         if obj["kind"].startswith("ValidatingAdmissionPolicy"):
             await client.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
 
@@ -251,7 +290,7 @@ async def in_force(client: Client) -> None:
     async with asyncio.timeout(60):
         for name in (
             "no marker", "node port", "a secret that the host fills", "host network", "a policy for everyone",
-            "a claim for devices of the host",
+            "a claim for devices of the host", "another tenant's host",
         ):  # fmt: skip
             while not await refused(client, REFUSED[name]):  # noqa: ASYNC110 - the server tells nobody when it is so far
                 await asyncio.sleep(0.1)
@@ -281,3 +320,37 @@ async def test_the_record_of_whose_object_it_is_cannot_change(syncer: Client, ad
     await admin.create(CONFIG_MAPS, mirrored("ConfigMap", "somebodys", labels={}))
     with pytest.raises(ApiError, match="never adopted"):
         await syncer.patch(CONFIG_MAPS, "somebodys", {"metadata": {"labels": MARKS}}, "bh-team-a-work")
+
+
+@pytest.mark.apiserver
+async def test_what_others_noted_on_an_ingress_does_not_stop_the_syncer(syncer: Client, admin: Client) -> None:
+    await in_force(syncer)
+    await syncer.create(INGRESSES, ingress("team-a.x.org", name="noted"))
+    notes = {"metadata": {"annotations": {"field.example.org/endpoints": "y"}}}
+    await admin.patch(INGRESSES, "noted", notes, "bh-team-a-work")
+    await syncer.patch(INGRESSES, "noted", {"spec": ingress("b.team-a.x.org")["spec"]}, "bh-team-a-work")
+    notes["metadata"]["annotations"]["field.example.org/endpoints"] = "z"
+    with pytest.raises(ApiError, match="no annotations"):
+        await syncer.patch(INGRESSES, "noted", notes, "bh-team-a-work")
+
+
+@pytest.mark.apiserver
+async def test_a_tenants_name_may_contain_the_ending_of_its_namespace(
+    policed: ApiServer, admin: Client, syncer: Client
+) -> None:
+    """`bh-a-workers-work`: the tenant is `a-workers`, and not `aers`."""
+    space, name = "bh-a-workers-work", f"x-{secrets.token_hex(4)}"
+    await admin.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
+    who = policed.config_for("system:serviceaccount:bh-a-workers:syncer", "system:masters")
+    marks = MARKS | {"bulkhead.dev/tenant": "a-workers"}
+
+    def service(tenant: str) -> dict[str, Any]:
+        made = mirrored(
+            "Service", name, labels=marks, spec={"ports": [{"port": 80}], "selector": {"bulkhead.dev/tenant": tenant}}
+        )
+        return made | {"metadata": made["metadata"] | {"namespace": space}}
+
+    await in_force(syncer)
+    async with Client(who, user_agent="tests", field_manager="syncer") as other:
+        assert await refused(other, service("team-b"))
+        assert not await refused(other, service("a-workers"))
