@@ -323,6 +323,20 @@ async def test_the_record_of_whose_object_it_is_cannot_change(syncer: Client, ad
 
 
 @pytest.mark.apiserver
+async def test_without_a_domain_no_ingress_is_let_through(syncer: Client, admin: Client) -> None:
+    await in_force(syncer)
+    for obj in rendered():
+        if obj["metadata"]["name"] == "bulkhead-syncer-ingresses":
+            await admin.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
+    async with asyncio.timeout(60):
+        while not await refused(syncer, ALLOWED["an ingress"], cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
+            await asyncio.sleep(0.1)
+        await prepare(admin)
+        while await refused(syncer, ALLOWED["an ingress"], cleaner=admin):  # noqa: ASYNC110 - the same
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.apiserver
 async def test_what_others_noted_on_an_ingress_does_not_stop_the_syncer(syncer: Client, admin: Client) -> None:
     await in_force(syncer)
     await syncer.create(INGRESSES, ingress("team-a.x.org", name="noted"))
