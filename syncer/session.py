@@ -216,17 +216,23 @@ class Session:
         """Know every reference before the first key is worked on."""
         for kind in HOLDERS:
             for virtual in self.caches.virtual[kind].store.objects():
-                status = virtual.get("status")
-                if kind == "Pod" and isinstance(status, dict) and status.get("phase") in {"Succeeded", "Failed"}:
-                    continue
-                first, _ = self.references.set(Item(kind, key_of(virtual)), mirrored_references(kind, virtual))
-                for item in first:
-                    self.queue.add(item)
+                if self._refers(kind, virtual):
+                    first, _ = self.references.set(Item(kind, key_of(virtual)), mirrored_references(kind, virtual))
+                    for item in first:
+                        self.queue.add(item)
         for kind in ("ConfigMap", "Secret"):
             for meta in self.caches.host[kind].store.metas():
                 who = self.caches.origin(meta)
                 if who is not None and who.kind == kind:
                     self.queue.add(Item(kind, Key(who.namespace, who.name)))
+
+    def _refers(self, kind: str, virtual: Obj) -> bool:
+        """Whether an object holds, right after the start, what it refers to."""
+        if kind != "Pod":
+            # Without a copy on the host it may be refused, and then nothing leaves the plane for its sake.
+            return self.caches.host_key(kind, key_of(virtual)) in self.caches.host[kind].store
+        status = virtual.get("status")
+        return not (isinstance(status, dict) and status.get("phase") in {"Succeeded", "Failed"})
 
     async def _work(self) -> None:
         while True:
