@@ -48,7 +48,8 @@ async def _command(check: CommandHealth) -> str:
         *check.argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )
     try:
-        _, errors = await asyncio.wait_for(process.communicate(), _SECONDS * 2)
+        async with asyncio.timeout(_SECONDS * 2):
+            _, errors = await process.communicate()
     except TimeoutError:
         return f"`{check.argv[0]}` does not end"
     finally:
@@ -60,7 +61,8 @@ async def _command(check: CommandHealth) -> str:
 
 async def _socket(check: SocketHealth) -> str:
     try:
-        _, writer = await asyncio.wait_for(asyncio.open_unix_connection(check.path), _SECONDS)
+        async with asyncio.timeout(_SECONDS):
+            _, writer = await asyncio.open_unix_connection(check.path)
     except (TimeoutError, OSError) as error:
         return f"{check.path}: {error}"
     writer.close()

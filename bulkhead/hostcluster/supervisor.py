@@ -171,7 +171,8 @@ class Keeper:
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
             try:
-                await asyncio.wait_for(process.wait(), self.component.grace)
+                async with asyncio.timeout(self.component.grace):
+                    await process.wait()
             except TimeoutError:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()

@@ -141,7 +141,8 @@ async def _seen(sight: Sight, wanted: set[Key], where: str) -> None:
             names = ", ".join(sorted(key.name for key in missing)[:5])
             raise LoadError(f"{where}: {len(missing)} of {len(wanted)} pods not Ready within {READY_DEADLINE:.0f} s: {names}")
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(sight.changed.wait(), min(left, 1.0))
+            async with asyncio.timeout(min(left, 1.0)):
+                await sight.changed.wait()
 
 
 async def clear(target: Target, *, seconds: float = 240.0) -> None:

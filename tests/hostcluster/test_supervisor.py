@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster import state, supervisor
+from bulkhead.hostcluster import health, state, supervisor
 from bulkhead.hostcluster.component import AliveHealth, CommandHealth, Component, HostContext
 from tests.hostcluster.context import make_context
 
@@ -45,6 +45,7 @@ class House:
     async def stop(self) -> None:
         self.task.cancel()
         await asyncio.wait({self.task}, timeout=_DEADLINE)
+        assert self.task.done(), "the supervisor does not end"
 
 
 def _alive(pid: int) -> bool:
@@ -64,7 +65,7 @@ async def test_a_component_starts_after_what_it_depends_on_is_healthy(tmp_path: 
     assert house.line("second").restarts == 0
     pids = [house.line("first").pid, house.line("second").pid]
     await house.stop()
-    await _until(lambda: not any(_alive(pid) for pid in pids))
+    assert not any(_alive(pid) for pid in pids)
     assert [item.phase for item in house.board.state.components] == ["stopped", "stopped"]
 
 
@@ -161,3 +162,17 @@ async def test_one_that_only_dies_fails_the_start_before_its_deadline(tmp_path: 
     house = House(make_context(tmp_path), monkeypatch, _shell("bad", "exit 4", health=AliveHealth(5), start_deadline=3600))
     await asyncio.wait({house.task}, timeout=_DEADLINE)
     assert "bad: ended with status 4" in house.board.state.error
+
+
+async def test_a_cancellation_counts_even_when_the_command_ends_at_that_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    asking: asyncio.Task[str]
+
+    async def ends(process: asyncio.subprocess.Process) -> tuple[bytes, bytes]:
+        await process.wait()
+        asking.cancel()  # the answer is there, and so is the cancellation: a supervisor that only saw the answer would go on
+        return b"", b""
+
+    monkeypatch.setattr(asyncio.subprocess.Process, "communicate", ends)
+    asking = asyncio.ensure_future(health.ask(_shell("a", "", health=CommandHealth(("true",))), 0.0))
+    await asyncio.wait({asking}, timeout=_DEADLINE)
+    assert asking.cancelled()

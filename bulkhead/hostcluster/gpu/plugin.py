@@ -55,7 +55,8 @@ class DevicePlugin:
                     ]
                 )
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.stopping.wait(), _POLL)
+                async with asyncio.timeout(_POLL):
+                    await self.stopping.wait()
 
     async def preferred(
         self, request: messages.PreferredAllocationRequest, _context: Any
