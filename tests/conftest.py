@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import NAMESPACES
+from tests.apiserver.bed import empty
 from tests.apiserver.servers import ApiServer, Pair, start_pair
 
 # gRPC's fork handlers abort a child that is forked (as API servers of tests are) while one of its threads polls; nothing here
@@ -85,12 +86,13 @@ async def plane_client(plane_config: KubeConfig) -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-async def namespace(host_client: Client, plane_client: Client) -> str:
-    """A fresh namespace of one name on both sides."""
+async def namespace(host_client: Client, plane_client: Client) -> AsyncIterator[str]:
+    """A fresh namespace of one name on both sides; nothing that a later test's syncer would mirror stays in the plane's."""
     name = f"test-{secrets.token_hex(4)}"
     for client in (host_client, plane_client):
         await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    return name
+    yield name
+    await empty(plane_client, name)
 
 
 @pytest.fixture

@@ -127,14 +127,8 @@ class Bed:
             self._task = None
 
     async def clean(self) -> None:
-        # Every later session of this plane would mirror what is left here.
-        for kind, r in MIRRORED.items():
-            for client, space in ((self.plane, self.space), (self.host, self.work)):
-                for each in (await client.list(r, space)).items:
-                    with contextlib.suppress(KubeError):
-                        if kind not in {"Pod", "Service"} and each["metadata"].get("finalizers"):
-                            await client.patch(r, each["metadata"]["name"], {"metadata": {"finalizers": None}}, space)
-                        await client.delete(r, each["metadata"]["name"], space, grace_seconds=0)
+        await empty(self.plane, self.space)
+        await empty(self.host, self.work)
         for client in (self.host, self.plane):
             for each in (await client.list(NODES)).items:
                 if self.tenant in each["metadata"]["name"]:
@@ -251,6 +245,16 @@ class Bed:
         key = "requests.nvidia.com/gpu"
         status = {"hard": {key: str(hard)}, "used": {key: str(used)}}
         await self.host.patch(RESOURCE_QUOTAS, "tenant-quota", {"status": status}, self.work, subresource="status")
+
+
+async def empty(client: Client, namespace: str) -> None:
+    """Delete what a syncer mirrors: every later session on the same plane would take it for its tenant's."""
+    for kind, r in MIRRORED.items():
+        for each in (await client.list(r, namespace)).items:
+            with contextlib.suppress(KubeError):
+                if kind not in {"Pod", "Service"} and each["metadata"].get("finalizers"):
+                    await client.patch(r, each["metadata"]["name"], {"metadata": {"finalizers": None}}, namespace)
+                await client.delete(r, each["metadata"]["name"], namespace, grace_seconds=0)
 
 
 def virtual_uid(host: Obj) -> str:

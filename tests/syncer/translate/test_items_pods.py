@@ -116,7 +116,7 @@ def test_item_30_an_inline_csi_volume_is_refused() -> None:
     assert refusal({"volumes": [volume]}).reason is Reason.NOT_ALLOWED
 
 
-@pytest.mark.parametrize("level", ["baseline", "restricted", "privileged"])
+@pytest.mark.parametrize("level", ["baseline", "privileged"])
 def test_item_31_pull_secrets_are_renamed_and_serve_image_volumes_too(level: str) -> None:
     model = {"name": "model", "image": {"reference": "registry.example/model:1", "pullPolicy": "IfNotPresent"}}
     host = to_host({"imagePullSecrets": [{"name": "registry"}], "volumes": [model]}, pod_security=level)
