@@ -269,8 +269,11 @@ async def prepare(client: Client) -> None:
             await client.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
 
 
-async def refused(client: Client, obj: dict[str, Any], *, cleaner: Client | None = None) -> bool:
-    """Whether a create is refused by one of our policies; everything else that goes wrong is an error."""
+async def refused(client: Client, obj: dict[str, Any], *, cleaner: Client) -> bool:
+    """Whether a create is refused by one of our policies; everything else that goes wrong is an error.
+
+    What was let through goes by `cleaner`: a policy that comes into force in between may refuse its maker the deletion.
+    """
     resource = KINDS[obj["kind"]]
     if obj["metadata"]["name"] == "x":
         # What slipped through before the policies were in force may still be on its way out under its name.
@@ -281,38 +284,38 @@ async def refused(client: Client, obj: dict[str, Any], *, cleaner: Client | None
         if "ValidatingAdmissionPolicy 'bulkhead-" in str(error):
             return True
         raise
-    await (cleaner or client).delete(resource, obj["metadata"]["name"], obj["metadata"]["namespace"], grace_seconds=0)
+    await cleaner.delete(resource, obj["metadata"]["name"], obj["metadata"]["namespace"], grace_seconds=0)
     return False
 
 
-async def in_force(client: Client) -> None:
+async def in_force(client: Client, admin: Client) -> None:
     """New policies are picked up within moments; wait until one bites."""
     async with asyncio.timeout(60):
         for name in (
             "no marker", "node port", "a secret that the host fills", "host network", "a policy for everyone",
             "a claim for devices of the host", "another tenant's host",
         ):  # fmt: skip
-            while not await refused(client, REFUSED[name]):  # noqa: ASYNC110 - the server tells nobody when it is so far
+            while not await refused(client, REFUSED[name], cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
                 await asyncio.sleep(0.1)
 
 
 @pytest.mark.apiserver
-async def test_the_policies_refuse_what_a_syncer_must_not_write(syncer: Client) -> None:
-    await in_force(syncer)
-    let_through = [name for name, obj in REFUSED.items() if not await refused(syncer, obj)]
+async def test_the_policies_refuse_what_a_syncer_must_not_write(syncer: Client, admin: Client) -> None:
+    await in_force(syncer, admin)
+    let_through = [name for name, obj in REFUSED.items() if not await refused(syncer, obj, cleaner=admin)]
     assert not let_through
 
 
 @pytest.mark.apiserver
 async def test_the_policies_let_ordinary_objects_through(syncer: Client, admin: Client) -> None:
-    await in_force(syncer)
+    await in_force(syncer, admin)
     stopped = [name for name, obj in ALLOWED.items() if await refused(syncer, obj, cleaner=admin)]
     assert not stopped
 
 
 @pytest.mark.apiserver
 async def test_the_record_of_whose_object_it_is_cannot_change(syncer: Client, admin: Client) -> None:
-    await in_force(syncer)
+    await in_force(syncer, admin)
     await syncer.create(CONFIG_MAPS, mirrored("ConfigMap", "record"))
     body = {"metadata": {"annotations": {"bulkhead.dev/virtual-name": "other"}}}
     with pytest.raises(ApiError, match="cannot change"):
@@ -324,7 +327,7 @@ async def test_the_record_of_whose_object_it_is_cannot_change(syncer: Client, ad
 
 @pytest.mark.apiserver
 async def test_without_a_domain_no_ingress_is_let_through(syncer: Client, admin: Client) -> None:
-    await in_force(syncer)
+    await in_force(syncer, admin)
     for obj in rendered():
         if obj["metadata"]["name"] == "bulkhead-syncer-ingresses":
             await admin.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
@@ -338,7 +341,7 @@ async def test_without_a_domain_no_ingress_is_let_through(syncer: Client, admin:
 
 @pytest.mark.apiserver
 async def test_what_others_noted_on_an_ingress_does_not_stop_the_syncer(syncer: Client, admin: Client) -> None:
-    await in_force(syncer)
+    await in_force(syncer, admin)
     await syncer.create(INGRESSES, ingress("team-a.x.org", name="noted"))
     notes = {"metadata": {"annotations": {"field.example.org/endpoints": "y"}}}
     await admin.patch(INGRESSES, "noted", notes, "bh-team-a-work")
@@ -364,7 +367,7 @@ async def test_a_tenants_name_may_contain_the_ending_of_its_namespace(
         )
         return made | {"metadata": made["metadata"] | {"namespace": space}}
 
-    await in_force(syncer)
+    await in_force(syncer, admin)
     async with Client(who, user_agent="tests", field_manager="syncer") as other:
-        assert await refused(other, service("team-b"))
-        assert not await refused(other, service("a-workers"))
+        assert await refused(other, service("team-b"), cleaner=admin)
+        assert not await refused(other, service("a-workers"), cleaner=admin)
