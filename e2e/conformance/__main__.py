@@ -9,7 +9,6 @@ a whole run shows less than was wanted.
 
 import argparse
 import json
-import os
 import signal
 import sys
 import time
@@ -17,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+from bulkhead.hostcluster import binaries
 from e2e import install, machine, tenants
 from e2e.conformance import comparison, images, suite
 from e2e.conformance.suite import Spec
@@ -28,11 +28,6 @@ SERIAL = r"\[Serial\]|\[Disruptive\]"
 OBJECTS = {"pods": 500, "services": 400, "configmaps": 2000, "secrets": 2000, "persistentvolumeclaims": 100}
 
 Note = Callable[[str], None]
-
-
-def cache_folder() -> Path:
-    """Where binaries and images are kept."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bulkhead"
 
 
 def kept(side: str) -> Path:
@@ -79,9 +74,9 @@ def main() -> int:
     def note(text: str) -> None:
         print(f"[{time.monotonic() - begin:6.0f} s] {text}", flush=True)
 
-    programs = dict(suite.programs(cache_folder()))
+    programs = dict(suite.programs(binaries.cache_dir()))
     host = machine.host_api() if chosen.skip_install else install.ensure_installed(note)
-    stood_in = images.import_all(cache_folder(), programs, suite.listed_images(programs["e2e.test"]), note)
+    stood_in = images.import_all(binaries.cache_dir(), programs, suite.listed_images(programs["e2e.test"]), note)
     machine.RESULTS.mkdir(parents=True, exist_ok=True)
     if chosen.side != "tenant":
         run_side("host", machine.KUBECONFIG, programs, chosen, note)

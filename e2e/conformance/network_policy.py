@@ -5,11 +5,10 @@ Writes build/results/network-policy.json and ends with status 1 unless every spe
 
 import argparse
 import json
-import os
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
+from bulkhead.hostcluster import binaries
 from e2e import machine
 from e2e.conformance import images, suite
 
@@ -17,11 +16,6 @@ REPORT = machine.RESULTS / "network-policy.json"
 FOCUS = r"\[sig-network\] Netpol|NetworkPolicyLegacy|NetworkPolicy API"
 # SCTP needs a kernel module that is a feature of its own upstream; dual stack is not what this host has.
 SKIP = r"SCTP|IPv6|DualStack"
-
-
-def cache_folder() -> Path:
-    """Where binaries and images are kept."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bulkhead"
 
 
 def main() -> int:
@@ -33,9 +27,9 @@ def main() -> int:
     options = parser.parse_args()
     if not machine.KUBECONFIG.exists():
         sys.exit("no embedded host: start one with `bulkhead host up`")
-    files = suite.programs(cache_folder())
+    files = suite.programs(binaries.cache_dir())
     wanted = [one for one in suite.listed_images(files["e2e.test"]) if "e2e-test-images/agnhost:" in one]
-    images.import_all(cache_folder(), files, wanted, lambda text: print(text, file=sys.stderr, flush=True))
+    images.import_all(binaries.cache_dir(), files, wanted, lambda text: print(text, file=sys.stderr, flush=True))
     print(f"running, log: {REPORT.with_suffix('.log')}", file=sys.stderr, flush=True)
     specs = suite.run(files, machine.KUBECONFIG, focus=options.focus, skip=options.skip, report=REPORT, seconds=options.seconds)
     failed = [spec for spec in specs if spec.state != "passed"]

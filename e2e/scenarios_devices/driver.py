@@ -10,11 +10,11 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from bulkhead.hostcluster import binaries
 from bulkhead.hostcluster.component import RUN_DIR
 from e2e import machine
 from e2e.api import Api
 from e2e.conformance import suite
-from e2e.conformance.__main__ import cache_folder
 from e2e.poll import NotYetError, until
 
 NAME = "test-driver.cdi.k8s.io"
@@ -26,7 +26,7 @@ _END_SECONDS = 15
 @contextlib.contextmanager
 def running(host: Api, devices: int) -> Iterator[None]:
     """The driver with this many devices, until the context ends; its slices go with it."""
-    program = suite.programs(cache_folder(), [suite.DEVICE_DRIVER])[suite.DEVICE_DRIVER]
+    program = suite.programs(binaries.cache_dir(), [suite.DEVICE_DRIVER])[suite.DEVICE_DRIVER]
     for folder in (_LOG.parent, _KUBELET / "plugins" / NAME):
         folder.mkdir(parents=True, exist_ok=True)
     command = [str(program), "kubelet-plugin", f"--kubeconfig={machine.KUBECONFIG}", f"--drivername={NAME}"]
