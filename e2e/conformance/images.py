@@ -24,10 +24,11 @@ from e2e.conformance.suite import SuiteError, source
 
 TOOLS = ("bash", "bind9-dnsutils", "curl", "iproute2", "iperf", "netcat-openbsd", "util-linux")
 WEB = ("nginx-light",)
+SHELL = ("bash-static",)
 IMPORTED = machine.DATA / "containerd" / "imported-suite.json"  # goes with the host's images; a tar's name tells its content
 REPLACED: Mapping[str, str] = {
-    "agnhost": "upstream's program; shell and tools from Debian instead of Alpine",
-    "busybox": "Debian's static busybox",
+    "agnhost": "upstream's program; shell (bash) and tools from Debian instead of Alpine",
+    "busybox": "Debian's static busybox, with bash as its shell",
     "nginx": "Debian's nginx",
     "nonroot": "Debian's static busybox as user 1234",
     "glibc-dns-testing": "Debian's dig, as upstream, in the same root as agnhost",
@@ -104,6 +105,9 @@ def _shell(kitchen: Kitchen) -> tuple[Layer, ...]:
 def _rooted(kitchen: Kitchen) -> tuple[Layer, ...]:
     """Shell, tools, and the users that the suite expects."""
     users = [Entry("etc/passwd", "file", _PASSWD), Entry("etc/group", "file", _GROUP), Entry("uploads", "dir", mode=0o777)]
+    # Debian chooses one of several netcats when a package is configured, and these are not. Busybox's shell would take its
+    # own netcat whatever the path says.
+    users += [Entry("bin/nc", "link", "nc.openbsd"), Entry("bin/sh", "link", "bash")]
     return (*_shell(kitchen), kitchen.debian("tools", TOOLS), kitchen.layer("suite-users", users))
 
 
@@ -132,7 +136,9 @@ def _picture(folder: str) -> Callable[[Kitchen, str], ImageSpec]:
 
 
 def _busybox(kitchen: Kitchen, name: str) -> ImageSpec:
-    return ImageSpec(name, _shell(kitchen), ("sh",), (), "", _PATH)
+    # Busybox's own shell does not hand on variables whose names it could not assign, such as `data-1`.
+    shell = (kitchen.debian("shell", SHELL), kitchen.layer("suite-sh", [Entry("bin/sh", "link", "bash-static")]))
+    return ImageSpec(name, (*_shell(kitchen), *shell), ("sh",), (), "", _PATH)
 
 
 def _nonroot(kitchen: Kitchen, name: str) -> ImageSpec:

@@ -8,7 +8,6 @@ It changes nothing on the host but the namespaces that the suite makes and remov
 import functools
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -111,8 +110,8 @@ def run(
         try:
             process.wait(timeout=seconds + 300)
         except BaseException:
-            # Interrupted, it still cleans up what its specs made, and writes its report.
-            process.send_signal(signal.SIGINT)
+            # Ended, it still cleans up what its specs made, and writes its report. Not by SIGINT: a shell's job ignores that.
+            process.terminate()
             process.wait(timeout=_LAST_SECONDS)
             raise
     if not raw.exists():
