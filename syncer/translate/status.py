@@ -112,15 +112,33 @@ def _statuses(value: Any, virtual: Obj, field: str, view: TenantView) -> list[Ob
     """The statuses of containers that the tenant knows, not of those that something on the host added."""
     own = _mapping(virtual.get("spec")).get(field)
     entries = [entry for entry in own if isinstance(entry, Mapping)] if isinstance(own, list) else []
-    known = {entry["name"] for entry in entries if isinstance(entry.get("name"), str)}
+    known = {entry["name"]: _mapping(entry.get("resources")) for entry in entries if isinstance(entry.get("name"), str)}
     statuses = [copy.deepcopy(entry) for entry in value or () if entry.get("name") in known]
     for entry in statuses:
         entry.pop("allocatedResourcesStatus", None)  # names devices of the host
+        _show_asked(entry, known[entry["name"]])
         for state in (entry.get("state"), entry.get("lastState")):
             for detail in (state or {}).values():
                 if isinstance(detail, dict) and isinstance(detail.get("message"), str):
                     detail["message"] = sanitise.text(detail["message"], virtual, view)
     return statuses
+
+
+def _show_asked(status: Obj, asked: Mapping[str, Any]) -> None:
+    """Leave of a container's resources what its pod asks for: the rest are defaults that the platform set on the host pod.
+
+    Whoever resizes a pod waits until the two are equal, and takes a limit that nobody asked for as a resize that failed.
+    """
+    requests, limits = _mapping(asked.get("requests")), _mapping(asked.get("limits"))
+    actual = status.get("resources")
+    if isinstance(actual, dict):
+        for part, own in (("requests", requests), ("limits", limits)):
+            if part in actual:
+                actual[part] = {key: item for key, item in _mapping(actual[part]).items() if key in own}
+        status["resources"] = {key: item for key, item in actual.items() if item}
+    if "allocatedResources" in status:
+        held = _mapping(status["allocatedResources"])
+        status["allocatedResources"] = {key: item for key, item in held.items() if key in requests}
 
 
 def _observed(host: Obj, given: Mapping[str, Any], before: Mapping[str, Any]) -> int | None:

@@ -40,6 +40,22 @@ def test_item_65_injected_containers_stay_behind() -> None:
     assert found["containerStatuses"] == [{"name": "main", "containerID": "x://1"}]
 
 
+def test_item_65_resources_that_the_platform_set_by_default_stay_behind() -> None:
+    own = samples.pod()
+    own["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "20m"}, "limits": {"cpu": "30m"}}
+    defaults = {"memory": "4Gi", "ephemeral-storage": "10Gi"}
+    main = {
+        "name": "main",
+        "allocatedResources": {"cpu": "20m", "memory": "32Mi"},
+        "resources": {"requests": {"cpu": "20m", "memory": "32Mi"}, "limits": {"cpu": "30m"} | defaults},
+    }
+    (shown,) = up(own, containerStatuses=[main])["containerStatuses"]
+    assert shown["allocatedResources"] == {"cpu": "20m"}
+    assert shown["resources"] == {"requests": {"cpu": "20m"}, "limits": {"cpu": "30m"}}
+    del own["spec"]["containers"][0]["resources"]
+    assert up(own, containerStatuses=[main])["containerStatuses"][0]["resources"] == {}
+
+
 def test_item_66_tenants_own_conditions_survive_and_native_ones_come_from_the_host() -> None:
     own = samples.pod() | {
         "status": {"conditions": [{"type": "example.com/linked", "status": "True"}, {"type": "Ready", "status": "True"}]}
