@@ -19,6 +19,8 @@ from controller.settings import Settings
 from controller.slurm.resolve import UnresolvableError, resolve
 from controller.slurm.spec import SlurmSpec
 
+# The only minor version with scheduling.k8s.io/v1alpha2: with its flags another API server would not even start.
+_POD_GROUP_VERSION = "v1.36."
 _PLAIN = re.compile(r"^[0-9]{1,9}$")
 
 
@@ -81,6 +83,7 @@ def admit(
         ingress_classes=tuple(ingress.get("classes") or ()),
         ingress_domains=tuple(ingress.get("domains") or ()),
         ingress_controllers=tuple(ingress.get("controllerNamespaces") or ()),
+        pod_groups=offers_pod_groups(bounds),
         plane_priority_class=settings.plane_priority_class or None,
         cluster_domain=settings.cluster_domain,
         dns_upstreams=settings.dns_upstreams,
@@ -108,6 +111,11 @@ def refuse(tenant: Obj, tenant_class: Obj | None, settings: Settings) -> Refusal
             Reason.VERSION_UNAVAILABLE,
             f"spec.kubernetesVersion: {version} cannot be had; available: {', '.join(offered) or 'none'}",
         )
+    if offers_pod_groups(bounds) and not version.startswith(_POD_GROUP_VERSION):
+        return Refusal(
+            Reason.NOT_SUPPORTED,
+            f"spec.kubernetesVersion: {version} does not serve the PodGroups that the class offers; {_POD_GROUP_VERSION}x does",
+        )
     return _refuse_quota(spec, bounds) or _refuse_shape(spec, bounds) or _refuse_slurm(tenant, tenant_class, settings)
 
 
@@ -122,6 +130,11 @@ def slurm(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | Non
 def gpu_resources(bounds: Mapping[str, Any]) -> list[str]:
     """The resources that count as GPUs in this class."""
     return list(bounds.get("gpuResources") or [labels.GPU])
+
+
+def offers_pod_groups(bounds: Mapping[str, Any]) -> bool:
+    """Whether tenants of this class have PodGroups."""
+    return section_of(bounds, "scheduling").get("podGroups") is True
 
 
 def nominals(spec: Mapping[str, Any]) -> dict[str, int]:
@@ -248,6 +261,8 @@ def _object_limits(bounds: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[s
         "services.nodeports": "0",
         "services.loadbalancers": "0",
     }
+    if offers_pod_groups(bounds):
+        default["count/podgroups.scheduling.k8s.io"] = "200"
     wanted = section_of(section_of(bounds, "quota"), "objects") | section_of(section_of(spec, "quota"), "objects")
     return default | {str(name): str(value) for name, value in wanted.items()}
 

@@ -19,7 +19,7 @@ def objects(spec: PlaneSpec, shim_ca: bytes) -> tuple[Obj, ...]:
     """Everything, in no order that matters; `shim_ca`: what the syncer's serving certificate is verified with, PEM."""
     return (
         _binding("bulkhead:tenant-admins", "cluster-admin", _admins(spec)),
-        _role("bulkhead:syncer", _syncer_rules()),
+        _role("bulkhead:syncer", _syncer_rules(spec)),
         _binding("bulkhead:syncer", "bulkhead:syncer", [_user(SYNCER_USER)]),
         _role("bulkhead:dns", _dns_rules()),
         _binding("bulkhead:dns", "bulkhead:dns", [_user(DNS_USER)]),
@@ -39,7 +39,7 @@ def _admins(spec: PlaneSpec) -> list[Obj]:
     return subjects
 
 
-def _syncer_rules() -> list[Obj]:
+def _syncer_rules(spec: PlaneSpec) -> list[Obj]:
     """Reads what pods refer to, writes status, nodes, endpoints and events, and mints tokens for the tenant's pods."""
     return [
         _rule("", ["pods"], [*_READ, "create", "update", "patch", "delete"]),
@@ -65,6 +65,7 @@ def _syncer_rules() -> list[Obj]:
         _rule("storage.k8s.io", ["storageclasses", "csinodes", "csidrivers"], _WRITE),
         _rule("scheduling.k8s.io", ["priorityclasses"], _WRITE),
         _rule("scheduling.k8s.io", ["podgroups"], _READ),
+        *([_rule("scheduling.k8s.io", ["podgroups/status"], ["get", "update", "patch"])] if spec.pod_groups else []),
         _rule("node.k8s.io", ["runtimeclasses"], _WRITE),
         _rule("networking.k8s.io", ["networkpolicies", "ingresses"], _READ),
         _rule("networking.k8s.io", ["ingressclasses"], _WRITE),

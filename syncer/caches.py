@@ -73,15 +73,15 @@ class Caches:
         self.news: Callable[[Item], None] = lambda _item: None
         self._refers: Callable[[str, Key], bool] = lambda _kind, _key: True
         # The mirrored kinds that this tenant may use.
-        self.kinds = {
-            kind: r for kind, r in MIRRORED.items() if settings.allowed_device_classes or not KINDS[kind].needs_device_classes
-        }
+        self.kinds = {kind: r for kind, r in MIRRORED.items() if KINDS[kind].offered(self._static)}
         self.virtual = self._virtual_side(virtual)
         self.host = self._host_side(host)
 
     def _virtual_side(self, client: Client) -> dict[str, Informer]:
         def make(r: Resource, on_change: Listener, *, lean: bool = False, mib: int = 64) -> Informer:
-            return Informer(client, r, on_change=on_change, metadata_only=lean, max_bytes=mib * _MIB)
+            return Informer(
+                client, r, on_change=on_change, metadata_only=lean, max_bytes=mib * _MIB, optional=_optional(r.kind)
+            )
 
         return {
             "Pod": make(PODS, self._told("Pod"), mib=128),
@@ -101,7 +101,15 @@ class Caches:
 
         def make(r: Resource, *, lean: bool = False) -> Informer:
             changed = self._mirror_changed(r.kind)
-            return Informer(client, r, namespace=work, label_selector=marked, on_change=changed, metadata_only=lean)
+            return Informer(
+                client,
+                r,
+                namespace=work,
+                label_selector=marked,
+                on_change=changed,
+                metadata_only=lean,
+                optional=_optional(r.kind),
+            )
 
         return {
             **{kind: make(r) for kind, r in self.kinds.items() if kind not in {"ConfigMap", "Secret"}},
@@ -143,6 +151,16 @@ class Caches:
             metrics.SYNCED.labels(side).set(0 if late else 1)
             missing += [f"{side} {kind}" for kind in late]
         return missing
+
+    def serves(self, kind: str) -> bool:
+        """Whether both sides serve a mirrored kind; of one that is not served nothing can be said, not even that it is gone."""
+        return self.virtual[kind].served and self.host[kind].served
+
+    def unserved(self, kind: str) -> str:
+        """What the tenant is told about a kind that is offered and not served."""
+        side = self.virtual if not self.virtual[kind].served else self.host
+        where = "this cluster's API server" if side is self.virtual else "the platform's host"
+        return f"{where} does not serve {kind} of {side[kind].resource.group}/{side[kind].resource.version}"
 
     # -- looking up
 
@@ -256,6 +274,10 @@ class Caches:
         self._changed(Item("Node", change.key), change)
 
 
+def _optional(kind: str) -> bool:
+    return kind in KINDS and KINDS[kind].optional
+
+
 def _lane(change: Change) -> Lane:
     return Lane.BACKFILL if change.relist else Lane.FRESH
 
@@ -276,6 +298,7 @@ def _static_view(settings: Settings) -> TenantView:
         device_classes=frozenset(settings.allowed_device_classes),
         ingress_classes=frozenset(settings.allowed_ingress_classes),
         ingress_domains=settings.ingress_domains,
+        pod_groups=settings.pod_groups,
         runtime_class=settings.runtime_class_name or "",
         allowed_runtime_classes=frozenset(settings.allowed_runtime_classes),
         priority_class=settings.priority_class_name or "",

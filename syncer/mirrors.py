@@ -107,7 +107,7 @@ class Mirrors:
     async def reconcile(self, item: Item) -> float | None:
         """Bring one object forward; returns seconds after which to look again."""
         if not KINDS[item.kind].on_reference:
-            return await self._watched(item)
+            return await self._watched(item) if self._caches.serves(item.kind) else self._unserved(item)
         async with self._turn(item):
             if self._references.refers(item.kind, item.key):
                 return await self._referenced(item)
@@ -229,6 +229,13 @@ class Mirrors:
             return await self._follow(item, virtual, host)
         except Untranslatable as refused:
             return await self._withdraw(item, host, refused) or self._refuse(virtual, refused)
+
+    def _unserved(self, item: Item) -> float:
+        """One side has no such kind, or not now: nothing is done on either."""
+        virtual = self._caches.virtual[item.kind].store.get(item.key)
+        if virtual is not None:
+            self._recorder.warn(virtual, str(Reason.NOT_SUPPORTED), self._caches.unserved(item.kind))
+        return _RETRY_SECONDS
 
     async def _withdraw(self, item: Item, host: Obj | None, refused: Untranslatable) -> float | None:
         """Take away what an earlier form of a refused object left on the host, where it may not stay."""

@@ -4,7 +4,7 @@
     virtual is another UID        -> old host pod deleted; the new one waits until it is gone
     virtual deleting              -> host deleted with the same grace; virtual ended when the host pod is gone
     virtual started, host gone    -> virtual deleted: a pod never runs twice
-    virtual new, host missing     -> references and tokens first, then the host pod; a refusal is told on the pod
+    virtual new, host missing     -> group, references and tokens first, then the host pod; a refusal is told on the pod
     both there                    -> binding and status up, changes down; host deleting -> virtual deleted with its grace
 
 Decides from the caches, but every step that cannot be undone reads past them first.
@@ -27,6 +27,7 @@ from syncer.events import Recorder
 from syncer.logs import about
 from syncer.mirrors import Mirrors
 from syncer.nodes import Nodes
+from syncer.podgroups import PodGroups
 from syncer.quota import Starved
 from syncer.references import ReferenceIndex, mirrored_references
 from syncer.tokens import Minted, Tokens
@@ -62,6 +63,7 @@ class Pods:
         tokens: Tokens,
         nodes: Nodes,
         starved: Starved,
+        groups: PodGroups,
         claims: Claims,
         recorder: Recorder,
     ) -> None:
@@ -73,6 +75,7 @@ class Pods:
         self._tokens = tokens
         self._nodes = nodes
         self._starved = starved
+        self._groups = groups
         self._claims = claims
         self._recorder = recorder
         # Virtual pods that had a host pod, or may have had one, while this process has run.
@@ -104,7 +107,7 @@ class Pods:
     # -- the virtual pod is not there
 
     async def _vanished(self, key: Key, host: Obj | None) -> float | None:
-        self._starved.forget(key)
+        self._no_longer_waits(key)
         if host is None and (unshown := self._unshown.get(key)):
             host = await self._live_mirror(key, unshown)
         if host is None:
@@ -137,7 +140,7 @@ class Pods:
     # -- deletion from above
 
     async def _deleting(self, key: Key, virtual: Obj, host: Obj | None) -> float | None:
-        self._starved.forget(key)
+        self._no_longer_waits(key)
         meta = virtual["metadata"]
         if host is None:
             host = await self._live_mirror(key, uid_of(virtual))
@@ -192,13 +195,14 @@ class Pods:
             return await self._refuse(virtual, refused)
         except Stale as stale:
             return await self._replace_old(key, stale.host)
-        self._starved.forget(key)
+        self._no_longer_waits(key)
         return None
 
     async def _create(self, key: Key, virtual: Obj) -> None:
         view = self._caches.view()
         with metrics.IN_TRANSLATION.time():
             desired = _POD.to_host(virtual, view)
+        self._groups.check(key, virtual)
         for item in sorted(self._references.of(Item("Pod", key))):
             await self._mirrors.ensure(item)
         place = key_of(desired)
@@ -226,6 +230,10 @@ class Pods:
         except BaseException:
             self._claims.drop(place)
             raise
+
+    def _no_longer_waits(self, key: Key) -> None:
+        self._starved.forget(key)
+        self._groups.forget(key)
 
     async def _refuse(self, virtual: Obj, refused: Untranslatable) -> float:
         key = key_of(virtual)

@@ -37,6 +37,7 @@ from syncer.mirrors import Mirrors
 from syncer.nodes import Nodes
 from syncer.offers import Offers
 from syncer.patrol import Patrol
+from syncer.podgroups import PodGroups
 from syncer.podmetrics import PodMetrics
 from syncer.pods import Pods
 from syncer.probes import Heart, Probes
@@ -45,6 +46,7 @@ from syncer.references import HOLDERS, ReferenceIndex, mirrored_references
 from syncer.settings import Settings
 from syncer.shim import Shim, Target, tls_context
 from syncer.tokens import Tokens
+from syncer.translate.references import POD_GROUP
 from syncer.translate.registry import KINDS
 from syncer.up import VirtualWriter
 from syncer.volumes import Volumes
@@ -97,6 +99,7 @@ class Session:
         self.patrol = Patrol(self.caches, self.queue, self.references, self._clock, settings.patrol_seconds)
         self.nodes = Nodes(self.caches, self.queue, plane, self.identity)
         self.starved = Starved(self.queue)
+        self.groups = PodGroups(self.caches, self.queue)
         self.claims = Claims(settings.gpu_resources, self._clock, hard=self._quota)
         writer, virtual = HostWriter(host, WriteBudget(self._clock), self.identity), VirtualWriter(plane, self._clock)
         self.offers = Offers(settings, self.caches, plane, host, self._clock)
@@ -120,6 +123,7 @@ class Session:
             tokens=self.tokens,
             nodes=self.nodes,
             starved=self.starved,
+            groups=self.groups,
             claims=self.claims,
             recorder=self.recorder,
         )
@@ -137,6 +141,8 @@ class Session:
         listen("host", "Pod", lambda change: self.claims.seen(change, self.caches.host["Pod"].store.get(change.key)))
         listen("host", "Pod", self.starved.gone)
         listen("host", "Pod", self.nodes.pod_changed)
+        listen("virtual", POD_GROUP, self.groups.above)
+        listen("host", POD_GROUP, self.groups.below)
         listen("host", "Node", self.nodes.changed)
         listen("host", "ResourceQuota", self.starved.room)
         listen("host", "Secret", self.tokens.gone)

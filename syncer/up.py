@@ -12,7 +12,7 @@ from collections import OrderedDict
 from typing import Final
 
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import Conflict, NotFound
+from bulkhead.kube.errors import Conflict, NotFound, NotServed
 from bulkhead.kube.objects import Key, Obj, Resource, key_of, uid_of, version_of
 from bulkhead.kube.resources import PODS
 from bulkhead.work.clock import Clock
@@ -147,6 +147,9 @@ class VirtualWriter:
         """Read past the cache."""
         try:
             return await self._client.get(r, key.name, key.namespace)
+        except NotServed:
+            # No word about the object: an API that is switched off proves no absence.
+            raise
         except NotFound:
             return None
 

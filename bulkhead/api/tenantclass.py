@@ -150,6 +150,11 @@ class ClassScheduling(ApiModel):
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     slurm: ClassSlurm | None = Field(None, description="Bounds on the Slurm clusters of tenants.")
+    pod_groups: bool | None = Field(
+        None,
+        description="Whether tenants have the PodGroups of Kubernetes 1.36 (alpha): the host's scheduler places the pods of a "
+        "group together or not at all. The host has to serve scheduling.k8s.io/v1alpha2.",
+    )
 
 
 def _apart(domains: list[str]) -> list[str]:

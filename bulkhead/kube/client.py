@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from bulkhead.kube import codec, proxy
-from bulkhead.kube.errors import Gone, NotFound, Timeout, TooLarge
+from bulkhead.kube.errors import Gone, NotFound, NotServed, Timeout, TooLarge
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Obj, ObjList, Resource
 from bulkhead.kube.transport import JSON, Pace, Transport
@@ -210,6 +210,9 @@ class Client:
             options["propagationPolicy"] = propagation
         try:
             data = await self.transport.request("DELETE", r.path(namespace, name), body=codec.encode(options))
+        except NotServed:
+            # An API that is switched off may hold the object still.
+            raise
         except NotFound:
             return None
         answer = codec.decode_obj(data)

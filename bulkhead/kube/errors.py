@@ -6,6 +6,7 @@
     │   ├── Unauthorized      401
     │   ├── Forbidden         403
     │   ├── NotFound          404
+    │   │   └── NotServed     404 that names no object: the kind is not served
     │   ├── AlreadyExists     409, reason AlreadyExists
     │   ├── Conflict          409, any other reason
     │   ├── Gone              410, list or watch again from the start
@@ -94,6 +95,10 @@ class NotFound(ApiError):
     """The object, or its kind, is not there."""
 
 
+class NotServed(NotFound):
+    """The server has no such kind, or no such path; it may hold the object still."""
+
+
 class AlreadyExists(ApiError):
     """The name is taken."""
 
@@ -145,7 +150,8 @@ def from_response(status: int, body: bytes, headers: Mapping[str, str] | None = 
     except (msgspec.MsgspecError, ValueError, RecursionError):
         decoded = None
     if not isinstance(decoded, dict) or decoded.get("kind") != "Status":
-        return _BY_STATUS.get(status, ApiError)(status, "", _plain_text(status, body), retry_after=retry_after)
+        kind = NotServed if status == 404 else _BY_STATUS.get(status, ApiError)
+        return kind(status, "", _plain_text(status, body), retry_after=retry_after)
     return from_status(decoded, http_status=status, retry_after=retry_after)
 
 
@@ -168,6 +174,8 @@ def from_status(status: Mapping[str, Any], *, http_status: int = 0, retry_after:
         tuple(_cause(each) for each in listed[:_CAUSES_LIMIT] if isinstance(each, dict)) if isinstance(listed, list) else ()
     )
     kind = AlreadyExists if code == 409 and reason == "AlreadyExists" else _BY_STATUS.get(code, ApiError)
+    if kind is NotFound and not details.get("name"):
+        kind = NotServed
     wait = retry_after if retry_after is not None else _seconds(details.get("retryAfterSeconds"))
     return kind(code, reason, _text(status.get("message"), _MESSAGE_LIMIT), causes, retry_after=wait)
 

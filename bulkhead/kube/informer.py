@@ -9,6 +9,9 @@ decoded metadata; `managedFields` are dropped on arrival.
 
 A list tells only what is there now. What vanished in between is reported as `deleted` with `relist=True`: an absence that
 was seen, not a deletion that was told. A DELETED event of a watch has `relist=False`.
+
+An `optional` kind is one that a server may not serve. Then it counts as read, `served` is False, the store stays as it was
+(an API that is switched off tells of no deletion), and once in a while it is asked for again.
 """
 
 import asyncio
@@ -21,7 +24,17 @@ from typing import Literal, NoReturn
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import compact
-from bulkhead.kube.errors import RETRY_AFTER_LIMIT, ApiError, Gone, KubeError, ProtocolError, Throttled, Timeout, Unavailable
+from bulkhead.kube.errors import (
+    RETRY_AFTER_LIMIT,
+    ApiError,
+    Gone,
+    KubeError,
+    NotServed,
+    ProtocolError,
+    Throttled,
+    Timeout,
+    Unavailable,
+)
 from bulkhead.kube.objects import Key, Meta, Resource
 from bulkhead.kube.store import Entry, Indexer, Store
 from bulkhead.kube.watch import INACTIVITY_SECONDS, WatchEvent
@@ -33,6 +46,7 @@ _FIRST_DELAY = 0.8
 _MAX_DELAY = RETRY_AFTER_LIMIT
 _SPREAD = 1.0  # seconds within which those who are told to try at once do so
 _FAILURES_BEFORE_RELIST = 3
+_UNSERVED_SECONDS = 20.0  # less than what the watchers of silence allow
 _YIELD_EVERY = 100
 _SHORT_WATCH = 1.0
 
@@ -67,8 +81,10 @@ class Informer:
         metadata_only: bool = False,
         inactivity: float = INACTIVITY_SECONDS,
         max_bytes: int = 256 * 1024 * 1024,
+        optional: bool = False,
     ) -> None:
         self.resource = r
+        self.served = True
         self.store = Store(r, indexers or {}, max_bytes=max_bytes)
         self.resource_version = ""
         self.relists = 0
@@ -84,6 +100,7 @@ class Informer:
         self._on_change = on_change
         self._metadata_only = metadata_only
         self._inactivity = inactivity
+        self._optional = optional
         self._synced = asyncio.Event()
         self._heard = 0.0
         self._failures = 0
@@ -121,6 +138,8 @@ class Informer:
                     # Gone again at once: not compaction but a server that plays with us.
                     await self._pause(error)
                 self._failures += 1
+            except NotServed as error:
+                await (self._unserved(error) if self._optional else self._pause(error))
             except KubeError as error:
                 await self._pause(error)
 
@@ -151,6 +170,7 @@ class Informer:
             self._drop(key, relist=True)
         self.resource_version = version
         self.relists += 1
+        self.served = True
         self._synced.set()
 
     async def _rolled_back(self) -> bool:
@@ -261,6 +281,18 @@ class Informer:
         self.resource_version = ""
         _log.info("listing again: %s", why, extra={"resource": str(self.resource)})
 
+    async def _unserved(self, error: NotServed) -> None:
+        """The server answers, and has no such kind."""
+        self._hear()
+        if self.served:
+            _log.warning("not served: %s", error, extra={"resource": str(self.resource)})
+        self.served = False
+        self.last_error = error
+        self.resource_version = ""
+        self._failures = 0
+        self._synced.set()
+        await self._wait(_UNSERVED_SECONDS)
+
     async def _pause(self, error: KubeError) -> None:
         self.last_error = error
         self._failures += 1
@@ -274,6 +306,9 @@ class Informer:
         if isinstance(error, ApiError) and error.retry_after is not None:
             delay = max(delay, error.retry_after)
         _log.warning("watch failed: %s", error, extra={"resource": str(self.resource), "retry_in": round(delay, 1)})
+        await self._wait(delay)
+
+    async def _wait(self, delay: float) -> None:
         self._hurry.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay):

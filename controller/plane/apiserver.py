@@ -94,7 +94,7 @@ def _text(document: Obj) -> str:
 
 
 def _flags(spec: PlaneSpec) -> list[str]:
-    return [*_serving(), *_identity(spec), *_storage(), *_limits(spec), *_audit()]
+    return [*_serving(), *_identity(spec), *_storage(), *_limits(spec), *_pod_groups(spec), *_audit()]
 
 
 def _serving() -> list[str]:
@@ -158,6 +158,16 @@ def _limits(spec: PlaneSpec) -> list[str]:
         "--event-ttl=1h",
         "--default-watch-cache-size=20",
         "--shutdown-delay-duration=0s",
+    ]
+
+
+def _pod_groups(spec: PlaneSpec) -> list[str]:
+    """The upstream PodGroup, alpha in 1.36, with groups that ask for one topology domain; decision 20 says what stays off."""
+    if not spec.pod_groups:
+        return []
+    return [
+        "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
+        "--runtime-config=scheduling.k8s.io/v1alpha2=true",
     ]
 
 

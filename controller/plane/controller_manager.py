@@ -40,6 +40,10 @@ CONTROLLERS: Final = (
 )
 
 
+# The API server puts a finalizer on every PodGroup; without this nobody would ever take it away.
+POD_GROUP_CONTROLLERS: Final = ("podgroup-protection-controller",)
+
+
 def container(spec: PlaneSpec) -> Obj:
     """The controller manager container of the plane's pod."""
     return {
@@ -66,7 +70,8 @@ def _flags(spec: PlaneSpec) -> list[str]:
         f"--tls-cert-file={PKI_PATH}/server.crt",
         f"--tls-private-key-file={PKI_PATH}/server.key",
         "--tls-min-version=VersionTLS12",
-        f"--controllers={','.join(CONTROLLERS)}",
+        f"--controllers={','.join((*CONTROLLERS, *(POD_GROUP_CONTROLLERS if spec.pod_groups else ())))}",
+        *(["--feature-gates=GenericWorkload=true"] if spec.pod_groups else []),
         f"--leader-elect={'true' if spec.replicas > 1 else 'false'}",
         "--use-service-account-credentials=true",
         f"--service-account-private-key-file={PKI_PATH}/sa.key",

@@ -115,6 +115,7 @@ class PlaneSpec:
     ingress_classes: tuple[str, ...] = ()
     ingress_domains: tuple[str, ...] = ()
     ingress_controllers: tuple[str, ...] = ()  # their namespaces
+    pod_groups: bool = False  # whether the plane serves them and the syncer mirrors them
     plane_priority_class: str | None = None
     cluster_domain: str = "cluster.local"
     dns_upstreams: tuple[str, ...] = ("/etc/resolv.conf",)

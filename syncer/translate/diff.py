@@ -29,6 +29,7 @@ _CONTENT: Final[Mapping[str, tuple[str, ...]]] = {
     "ResourceClaim": ("spec",),
     "PodDisruptionBudget": ("spec",),
     "Ingress": ("spec",),
+    "PodGroup": ("spec",),
 }
 # A field of these that differs cannot be patched.
 _FIXED: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
@@ -286,6 +287,7 @@ _SPECIAL: Final[Mapping[str, Callable[[Obj, Obj], Obj | None]]] = {
     "PersistentVolumeClaim": _claim_spec,
     "NetworkPolicy": _stamped_spec,
     "ResourceClaim": _never,  # a claim's spec cannot be changed, above or below
+    "PodGroup": _never,  # nor a group's
     "PodDisruptionBudget": _stamped_spec,
     "Ingress": _stamped_spec,
 }

@@ -16,6 +16,11 @@ def always(virtual: Obj) -> bool:
     return _labels(virtual).get(marks.PLATFORM) != "true"
 
 
+def everybody(_view: TenantView) -> bool:
+    """For kinds that every tenant may use."""
+    return True
+
+
 def nothing_to_say(_virtual: Obj, _view: TenantView) -> list[str]:
     """For kinds that are mirrored whole or not at all."""
     return []

@@ -12,7 +12,7 @@ from bulkhead.api import labels as marks
 from syncer.translate.quantity import InvalidQuantityError, parse, whole
 from syncer.translate.view import Obj, TenantView
 
-_LABELS: Final = frozenset(
+SHOWN_LABELS: Final = frozenset(
     {
         "kubernetes.io/hostname",
         "kubernetes.io/os",
@@ -73,7 +73,7 @@ def to_virtual(host_node: Obj, view: TenantView, gpus: Mapping[str, int]) -> Obj
     spec = _mapping(host_node.get("spec"))
     status = _mapping(host_node.get("status"))
     name = _name(host_node)
-    labels = {key: value for key, value in sorted(_mapping(meta.get("labels")).items()) if key in _LABELS}
+    labels = {key: value for key, value in sorted(_mapping(meta.get("labels")).items()) if key in SHOWN_LABELS}
     labels = {"kubernetes.io/hostname": name} | labels | {marks.PLATFORM: "true"}
     for resource in view.gpu_resources:
         if resource == marks.GPU and marks.GPU_COUNT in labels:

@@ -18,6 +18,7 @@ from syncer.translate import (
     environment,
     metadata,
     networkpolicy,
+    podgroup,
     podsecurity,
     scheduling,
     schema,
@@ -88,7 +89,7 @@ POD_SPEC: Final = Struct(
         "resourceClaims": Translated("deviceclaim"),
         "resources": containers.RESOURCES,
         "hostnameOverride": Translated("dns"),
-        "schedulingGroup": Refused("pod groups are not offered", Reason.NOT_SUPPORTED),
+        "schedulingGroup": Translated("podgroup"),
     }
 )
 _PULL_SECRETS: Final = ListOf(Struct({"name": NAME}), 100)
@@ -116,6 +117,7 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
         "nodeSelector": scheduling.node_selector(own, view),
         "tolerations": scheduling.tolerations(own, view),
         "schedulingGates": scheduling.gates(own, gpu, view),
+        "schedulingGroup": podgroup.of_pod(own, who, view),
         "affinity": affinity.affinity(own, labels, who, view, scheduling.pinned_node(own, view)),
         "topologySpreadConstraints": affinity.spread(own, labels, who, view),
     }

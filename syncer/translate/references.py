@@ -1,4 +1,4 @@
-"""Which other objects an object needs on the host: ConfigMaps, Secrets and claims of pods, certificates of Ingresses.
+"""Which other objects an object needs on the host: what pods refer to, their groups, and the certificates of Ingresses.
 
 Only what is referenced is mirrored, so this decides what leaves a plane. It is lenient where translation is strict: it takes
 what it can read and never raises, because the runtime also asks about objects that turn out to be refused.
@@ -13,6 +13,7 @@ from syncer.translate.view import Obj
 CONFIG_MAP: Final = "ConfigMap"
 SECRET: Final = "Secret"  # noqa: S105  # a kind, not a secret
 CLAIM: Final = "PersistentVolumeClaim"
+POD_GROUP: Final = "PodGroup"
 
 _CONTAINER_LISTS: Final = ("initContainers", "containers", "ephemeralContainers")
 _MOST: Final = 5000
@@ -39,7 +40,7 @@ def of_pod(virtual: Obj) -> frozenset[Reference]:
     pod = _text(_mapping(virtual.get("metadata")).get("name"))
     spec = _mapping(virtual.get("spec"))
     wanted: dict[tuple[str, str], bool] = {}
-    for kind, name, optional in (*_of_volumes(spec, pod), *_of_containers(spec), *_of_pull_secrets(spec)):
+    for kind, name, optional in (*_of_group(virtual), *_of_volumes(spec, pod), *_of_containers(spec), *_of_pull_secrets(spec)):
         if name and len(wanted) < _MOST:
             wanted[kind, name] = optional and wanted.get((kind, name), True)
     return frozenset(Reference(kind, namespace, name, optional) for (kind, name), optional in wanted.items())
@@ -53,7 +54,16 @@ def of_ingress(virtual: Obj) -> frozenset[Reference]:
     return frozenset(Reference(SECRET, namespace, name, optional=True) for name in names if name)
 
 
+def group_of(virtual: Obj) -> str:
+    """The name of a pod's PodGroup; empty for a pod of none."""
+    return _text(_mapping(_mapping(virtual.get("spec")).get("schedulingGroup")).get("podGroupName"))
+
+
 _Found = tuple[str, str, bool]
+
+
+def _of_group(virtual: Obj) -> Iterator[_Found]:
+    yield POD_GROUP, group_of(virtual), False
 
 
 def _of_pull_secrets(spec: Mapping[str, Any]) -> Iterator[_Found]:

@@ -17,13 +17,14 @@ from syncer.translate import (
     mirrored,
     networkpolicy,
     pod,
+    podgroup,
     references,
     secret,
     service,
     status,
     volumeclaim,
 )
-from syncer.translate.mirrored import nothing_to_say, stays
+from syncer.translate.mirrored import everybody, nothing_to_say, stays
 from syncer.translate.references import Reference
 from syncer.translate.view import Obj, TenantView
 
@@ -45,7 +46,8 @@ class Translation:
     may_stay: Callable[[Obj, TenantView], bool] = stays
     # The host copy carries the hash of what was wanted, because the host fills in too much for a comparison field by field.
     stamped: bool = False
-    needs_device_classes: bool = False
+    offered: Callable[[TenantView], bool] = everybody  # kinds that a tenant is not offered are not watched
+    optional: bool = False  # an API server, of the plane or of the host, may not serve it though it is offered
     on_reference: bool = False  # mirrored only while something mirrored refers to it
 
     @property
@@ -71,7 +73,7 @@ _ALL: Final = (
         volumeclaim.to_host,
         status_to_virtual=volumeclaim.status_to_virtual,
     ),
-    # Watched only where device classes are offered: not every host serves this kind.
+    # Not every host serves this kind.
     Translation(
         "ResourceClaim",
         "resource.k8s.io",
@@ -79,7 +81,7 @@ _ALL: Final = (
         "resourceclaims",
         deviceclaim.to_host,
         status_to_virtual=deviceclaim.status_to_virtual,
-        needs_device_classes=True,
+        offered=lambda view: bool(view.device_classes),
         stamped=True,
     ),
     Translation(
@@ -111,6 +113,16 @@ _ALL: Final = (
         remarks=ingress.remarks,
         may_stay=ingress.may_stay,
         stamped=True,
+    ),
+    Translation(
+        references.POD_GROUP,
+        "scheduling.k8s.io",
+        "v1alpha2",
+        "podgroups",
+        podgroup.to_host,
+        status_to_virtual=podgroup.status_to_virtual,
+        offered=lambda view: view.pod_groups,
+        optional=True,
     ),
 )
 

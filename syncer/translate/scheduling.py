@@ -74,20 +74,26 @@ def _may_tolerate(toleration: Mapping[str, Any]) -> bool:
     return bool(key) and not any(domain == kept or domain.endswith(f".{kept}") for kept in _KEPT_TAINT_DOMAINS)
 
 
+def priority(spec: Mapping[str, Any], view: TenantView) -> str:
+    """The priority class on the host of a pod or a group of pods; empty where the host's default applies."""
+    named = schema.text(spec.get("priorityClassName"), "spec.priorityClassName", 253)
+    if named.startswith("system-"):
+        raise Untranslatable(Reason.NOT_ALLOWED, f"the priority class {named!r} is the host's own", "spec.priorityClassName")
+    if named and named not in view.allowed_priority_classes:
+        raise Untranslatable(
+            Reason.NOT_ALLOWED,
+            f"the priority class {named!r} is not allowed{_choice(view.allowed_priority_classes)}",
+            "spec.priorityClassName",
+        )
+    return named or view.priority_class
+
+
 def classes(spec: Mapping[str, Any], view: TenantView) -> Obj:
     """Priority and runtime class on the host."""
     translated: Obj = {}
-    priority = schema.text(spec.get("priorityClassName"), "spec.priorityClassName", 253)
-    if priority.startswith("system-"):
-        raise Untranslatable(Reason.NOT_ALLOWED, f"the priority class {priority!r} is the host's own", "spec.priorityClassName")
-    if priority and priority not in view.allowed_priority_classes:
-        raise Untranslatable(
-            Reason.NOT_ALLOWED,
-            f"the priority class {priority!r} is not allowed{_choice(view.allowed_priority_classes)}",
-            "spec.priorityClassName",
-        )
-    if priority or view.priority_class:
-        translated["priorityClassName"] = priority or view.priority_class
+    chosen = priority(spec, view)
+    if chosen:
+        translated["priorityClassName"] = chosen
     runtime = schema.text(spec.get("runtimeClassName"), "spec.runtimeClassName", 253)
     if runtime and runtime not in view.allowed_runtime_classes and runtime != view.runtime_class:
         raise Untranslatable(

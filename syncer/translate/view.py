@@ -92,6 +92,7 @@ class TenantView:
     device_classes: frozenset[str] = frozenset()  # those that claims may name; none: claims are refused
     ingress_classes: frozenset[str] = frozenset()  # those that Ingresses may name; none: Ingresses are refused
     ingress_domains: tuple[str, ...] = ()  # the tenant's hosts are `<tenant>.<domain>` and what lies below
+    pod_groups: bool = False  # whether PodGroups and pods of them pass
     runtime_class: str = ""  # forced on every pod when set
     allowed_runtime_classes: frozenset[str] = frozenset()
     priority_class: str = ""  # for pods that name none

@@ -116,6 +116,18 @@ class ApiServer:
         ]
         self._spawn("kube-apiserver", *flags)
 
+    def start_scheduler(self) -> None:
+        """Start a kube-scheduler that knows gangs; `kill` ends it."""
+        config = self.folder / "scheduler.kubeconfig"
+        config.write_bytes(self.admin.to_yaml())
+        self._spawn(
+            "kube-scheduler",
+            f"--kubeconfig={config}",
+            "--leader-elect=false",
+            "--secure-port=0",
+            "--feature-gates=GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true",
+        )
+
     def wait(self, seconds: float = _READY_SECONDS) -> None:
         """Return once the server is ready, or tell which process failed and where its log is."""
         deadline = time.monotonic() + seconds
@@ -214,11 +226,20 @@ class Pair:
         self.plane.stop()
 
 
+def with_pod_groups(service_range: str) -> ServerOptions:
+    """What a class that offers PodGroups needs on both sides; who does not use them notices nothing."""
+    return ServerOptions(
+        service_range=service_range,
+        feature_gates={"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True},
+        runtime_config={"scheduling.k8s.io/v1alpha2": True},
+    )
+
+
 def start_pair(folder: Path, host: ServerOptions | None = None, plane: ServerOptions | None = None) -> Pair:
     """Start both planes side by side and wait until both serve."""
     pair = Pair(
-        ApiServer("host", folder / "host", host or ServerOptions(service_range="10.96.0.0/16")),
-        ApiServer("plane", folder / "plane", plane or ServerOptions(service_range="10.112.0.0/22")),
+        ApiServer("host", folder / "host", host or with_pod_groups("10.96.0.0/16")),
+        ApiServer("plane", folder / "plane", plane or with_pod_groups("10.112.0.0/22")),
     )
     try:
         for server in (pair.host, pair.plane):

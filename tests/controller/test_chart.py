@@ -84,6 +84,7 @@ def test_the_controller_cannot_do_what_it_hands_out() -> None:
             assert rule["resourceNames"] == [
                 "bulkhead-syncer-work",
                 "bulkhead-syncer-ingress",
+                "bulkhead-syncer-podgroups",
                 "bulkhead-syncer-plane",
                 "bulkhead-syncer-nodes",
             ]

@@ -1,8 +1,11 @@
-"""What an error says when the answer holds no Status object."""
+"""What an error says when the answer holds no Status object, and what a 404 proves."""
 
+from typing import Any
+
+import msgspec
 import pytest
 
-from bulkhead.kube.errors import from_response
+from bulkhead.kube.errors import NotFound, NotServed, from_response
 
 CHECKS = b"[+]ping ok\n[-]etcd failed: reason withheld\n[-]poststarthook/rbac/bootstrap-roles failed\nreadyz check failed\n"
 
@@ -21,3 +24,19 @@ CHECKS = b"[+]ping ok\n[-]etcd failed: reason withheld\n[-]poststarthook/rbac/bo
 )
 def test_an_answer_without_a_status_is_told_in_its_own_words(body: bytes, message: str) -> None:
     assert from_response(500, body).message == message
+
+
+@pytest.mark.parametrize(
+    ("details", "kind"),
+    [
+        ({"name": "web", "kind": "pods"}, NotFound),
+        ({}, NotServed),
+        (None, NotServed),
+        ({"name": ""}, NotServed),
+        ([], NotServed),
+    ],
+)
+def test_only_an_answer_that_names_what_is_missing_says_that_it_is(details: Any, kind: type[NotFound]) -> None:
+    body = msgspec.json.encode({"kind": "Status", "code": 404, "reason": "NotFound", "message": "", "details": details})
+    assert type(from_response(404, body)) is kind
+    assert type(from_response(404, b"404 page not found")) is NotServed

@@ -10,7 +10,17 @@ import pytest
 
 from bulkhead.kube import proxy
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import ApiError, Forbidden, KubeError, NotFound, ProtocolError, Timeout, TooLarge, Unavailable
+from bulkhead.kube.errors import (
+    ApiError,
+    Forbidden,
+    KubeError,
+    NotFound,
+    NotServed,
+    ProtocolError,
+    Timeout,
+    TooLarge,
+    Unavailable,
+)
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import PODS
 from tests.apiserver.pki import Authority
@@ -178,8 +188,12 @@ REFUSALS: list[tuple[str, Answer, type[KubeError]]] = [
         fixed(b"HTTP/1.1 403 Forbidden\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(STATUS), STATUS)),
         Forbidden,
     ),
-    ("broken chunk size", fixed(b"HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"), NotFound),
-    ("chunk line without end", endless(b"HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n", b"1" * 4096), NotFound),
+    ("broken chunk size", fixed(b"HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"), NotServed),
+    (
+        "chunk line without end",
+        endless(b"HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n", b"1" * 4096),
+        NotServed,
+    ),
     ("promised too much", silent(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 999999\r\n\r\nx"), Timeout),
     ("200 is no upgrade", fixed(http("200 OK", b"hello")), ApiError),
     ("no http", fixed(b"SSH-2.0-x\r\n\r\n"), ProtocolError),

@@ -32,12 +32,15 @@ _EMPTIED = ("labels", "annotations", "ownerReferences", "finalizers")
 class Refused(Exception):  # noqa: N818 -- reads as what the server does
     """An answer that is no success."""
 
-    def __init__(self, status: int, reason: str, message: str, *, cause: str = "", field: str = "") -> None:
+    def __init__(self, status: int, reason: str, message: str, *, cause: str = "", field: str = "", name: str = "") -> None:
         super().__init__(message)
+        self.name = name
         self.status, self.reason, self.message, self.cause, self.field = status, reason, message, cause, field
 
     def body(self) -> Obj:
-        details = {"causes": [{"reason": self.cause, "field": self.field}]} if self.cause else {}
+        details: Obj = {"causes": [{"reason": self.cause, "field": self.field}]} if self.cause else {}
+        # What is missing is named; without a name it is the kind that is not served.
+        details |= {"name": self.name} if self.name else {}
         return {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message,
             "reason": self.reason, "code": self.status, "details": details,
@@ -155,7 +158,7 @@ class Api:
     def _held(self, where: Route) -> Obj:
         held = self.store.get(where.r, where.key)
         if held is None:
-            raise Refused(404, "NotFound", f'{where.r} "{where.name}" not found')
+            raise Refused(404, "NotFound", f'{where.r} "{where.name}" not found', name=where.name)
         return held
 
     def _read(self, call: Call) -> Obj:
@@ -219,7 +222,7 @@ class Api:
             return
         space = self.store.get(NAMESPACES, Key("", where.namespace or ""))
         if space is None:
-            raise Refused(404, "NotFound", f'namespaces "{where.namespace}" not found')
+            raise Refused(404, "NotFound", f'namespaces "{where.namespace}" not found', name=where.namespace)
         if space["metadata"].get("deletionTimestamp"):
             message = f"unable to create new content in namespace {where.namespace} because it is being terminated"
             raise Refused(403, "Forbidden", message, cause="NamespaceTerminating")

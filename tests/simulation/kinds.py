@@ -271,7 +271,7 @@ class Rules:
         bound = spec.get("boundObjectRef") or {}
         pod = self._api.store.get(PODS, Key(call.route.namespace or "", bound.get("name", "")))
         if pod is None:
-            raise Refused(404, "NotFound", f'pods "{bound.get("name")}" not found')
+            raise Refused(404, "NotFound", f'pods "{bound.get("name")}" not found', name=str(bound.get("name")))
         if pod["metadata"]["uid"] != bound.get("uid"):
             raise Refused(409, "Conflict", f"the UID in the bound object reference ({bound.get('uid')}) does not match the UID")
         seconds = int(spec.get("expirationSeconds", 3600))

@@ -17,6 +17,7 @@ from syncer.translate import (
     ingress,
     networkpolicy,
     pod,
+    podgroup,
     secret,
     security,
     service,
@@ -85,6 +86,12 @@ SCHEMAS: dict[str, Struct] = {
     "IngressServiceBackend": ingress.SERVICE_BACKEND,
     "ServiceBackendPort": _inside(ingress.SERVICE_BACKEND, "port"),
     "IngressTLS": ingress.TLS,
+    "PodGroupSpec": podgroup.GROUP_SPEC,
+    "PodGroupSchedulingPolicy": podgroup.POLICY,
+    "GangSchedulingPolicy": podgroup.GANG,
+    "PodGroupSchedulingConstraints": podgroup.CONSTRAINTS,
+    "TopologyConstraint": podgroup.TOPOLOGY,
+    "PodSchedulingGroup": podgroup.OF_POD,
 }
 
 
@@ -108,6 +115,7 @@ def test_every_status_field_is_decided() -> None:
         ("apis/networking.k8s.io/v1", "io.k8s.api.networking.v1"),
         ("apis/policy/v1", "io.k8s.api.policy.v1"),
         ("apis/resource.k8s.io/v1", "io.k8s.api.resource.v1"),
+        ("apis/scheduling.k8s.io/v1alpha2", "io.k8s.api.scheduling.v1alpha2"),
     ],
 )
 async def test_the_api_server_has_no_other_fields(host_client: Client, path: str, prefix: str) -> None:

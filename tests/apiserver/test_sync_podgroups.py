@@ -1,0 +1,290 @@
+"""PodGroups between two real API servers: the test stands for the controllers that protect them, a kube-scheduler places."""
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from bulkhead.kube import informer
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import NotFound
+from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.resources import POD_GROUPS, RESOURCE_QUOTAS
+from syncer import mirrors
+from tests.apiserver.bed import Bed, until, virtual_uid
+from tests.apiserver.servers import ApiServer, Pair, with_pod_groups
+
+COUNT = "count/podgroups.scheduling.k8s.io"
+NOW = "2026-01-01T00:00:00Z"
+
+
+@pytest.fixture
+async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
+    async with Bed.open(host_client, plane_client, podGroups=True) as opened:
+        yield opened
+
+
+async def group(bed: Bed, name: str, minimum: int = 3, **spec: Any) -> Obj:
+    body = {"metadata": {"name": name}, "spec": {"schedulingPolicy": {"gang": {"minCount": minimum}}} | spec}
+    return await bed.plane.create(POD_GROUPS, body, bed.space)
+
+
+async def above(bed: Bed, name: str) -> Obj | None:
+    with contextlib.suppress(NotFound):
+        return await bed.plane.get(POD_GROUPS, name, bed.space)
+    return None
+
+
+async def below(bed: Bed, name: str) -> Obj | None:
+    with contextlib.suppress(NotFound):
+        return await bed.host.get(POD_GROUPS, bed.host_name("PodGroup", name), bed.work)
+    return None
+
+
+async def grouped(bed: Bed, name: str, of: str = "gang", **spec: Any) -> None:
+    await bed.create(bed.pod(name, schedulingGroup={"podGroupName": of}, **spec))
+
+
+async def waits(bed: Bed, name: str, reason: str, text: str) -> None:
+    async def told() -> bool:
+        found = await bed.condition(name) or {}
+        return found.get("reason") == reason and text in found.get("message", "")
+
+    await until(told, f"{name} waits: {reason}, {text}")
+    assert await bed.mirror(name) is None
+
+
+async def told(bed: Bed, name: str, reason: str, text: str) -> None:
+    async def found() -> bool:
+        return any(each["reason"] == reason and text in each["message"] for each in await bed.events(name))
+
+    await until(found, f"event {reason} of {name}")
+
+
+async def let_go(client: Client, name: str, namespace: str) -> None:
+    """What kube-controller-manager does with a group that is being deleted and that no pod needs."""
+    await client.patch(POD_GROUPS, name, {"metadata": {"finalizers": None}}, namespace)
+
+
+async def test_item_91_a_group_goes_before_its_pods_and_its_status_comes_up(bed: Bed) -> None:
+    await grouped(bed, "train-0")
+    await waits(bed, "train-0", "ReferenceMissing", "waiting for the PodGroup 'gang'")
+    await group(bed, "gang", schedulingConstraints={"topology": [{"key": "bulkhead.dev/rack"}]})
+    pod = await bed.mirrored("train-0")
+    host = await below(bed, "gang")
+    assert host is not None, "the group is there before its pod"
+    assert pod["spec"]["schedulingGroup"] == {"podGroupName": host["metadata"]["name"]}
+    assert host["spec"]["schedulingPolicy"] == {"gang": {"minCount": 3}}
+    assert host["spec"]["schedulingConstraints"] == {"topology": [{"key": "bulkhead.dev/rack"}]}
+
+    condition = {"type": "PodGroupScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": NOW}
+    message = f"no room for {host['metadata']['name']} in {bed.work}"
+    status = {"conditions": [condition | {"message": message}]}
+    await bed.host.patch(POD_GROUPS, host["metadata"]["name"], {"status": status}, bed.work, subresource="status")
+
+    async def up() -> bool:
+        return ((await above(bed, "gang")) or {}).get("status", {}).get("conditions") == [
+            condition | {"message": f"no room for gang in {bed.space}"}
+        ]
+
+    await until(up, "condition above")
+
+
+async def test_item_91_a_group_that_may_not_be_says_why_and_its_pods_wait(bed: Bed) -> None:
+    await group(bed, "gang", schedulingConstraints={"topology": [{"key": "example.org/hidden"}]})
+    await grouped(bed, "train-0")
+    await told(bed, "gang", "NotAllowed", "spec.schedulingConstraints.topology[0].key")
+    await waits(bed, "train-0", "ReferenceMissing", "is not on the host yet")
+    assert await below(bed, "gang") is None
+    # Made anew as it may be, it takes its pods with it.
+    await bed.plane.delete(POD_GROUPS, "gang", bed.space)
+    await let_go(bed.plane, "gang", bed.space)
+    await group(bed, "gang")
+    await bed.mirrored("train-0")
+
+
+async def test_item_91_the_hosts_quota_bounds_the_groups(bed: Bed) -> None:
+    quota = {"hard": {COUNT: "1"}}
+    await bed.host.create(RESOURCE_QUOTAS, {"metadata": {"name": "tenant-quota"}, "spec": quota}, bed.work)
+    status = {"status": quota | {"used": {COUNT: "1"}}}
+    await bed.host.patch(RESOURCE_QUOTAS, "tenant-quota", status, bed.work, subresource="status")
+    await group(bed, "gang")
+    await told(bed, "gang", "QuotaExceeded", "1 of 1 are in use")
+    assert await below(bed, "gang") is None
+
+
+async def test_item_91_a_groups_end_follows_and_neither_side_waits_for_the_other(bed: Bed) -> None:
+    await group(bed, "gang")
+    await grouped(bed, "train-0")
+    pod = await bed.mirrored("train-0")
+    host = await until(lambda: below(bed, "gang"), "host group")
+    # While pods need it the plane's protection holds it, and the host's copy stays whole.
+    await bed.plane.delete(POD_GROUPS, "gang", bed.space)
+    await grouped(bed, "train-1")
+    await bed.mirrored("train-1")
+    assert not (await below(bed, "gang") or {})["metadata"].get("deletionTimestamp")
+    await let_go(bed.plane, "gang", bed.space)
+
+    async def ending() -> bool:
+        return bool((await below(bed, "gang") or {})["metadata"].get("deletionTimestamp"))
+
+    await until(ending, "the host's copy ends too")
+    # Another of its name, and its pods, wait until the old one is gone; pods of the old one run on.
+    made = await group(bed, "gang", 1)
+    await grouped(bed, "later")
+    await waits(bed, "later", "ReferenceMissing", "is not on the host yet")
+    assert not pod["metadata"].get("deletionTimestamp")
+    await let_go(bed.host, host["metadata"]["name"], bed.work)
+    await bed.mirrored("later")
+    assert virtual_uid(await below(bed, "gang") or {}) == made["metadata"]["uid"]
+
+
+async def test_item_91_deleted_below_it_comes_again_and_absence_is_no_deletion(bed: Bed) -> None:
+    await group(bed, "gang")
+    first = await until(lambda: below(bed, "gang"), "host group")
+    name = first["metadata"]["name"]
+    await bed.host.delete(POD_GROUPS, name, bed.work)
+    await let_go(bed.host, name, bed.work)
+
+    async def again() -> bool:
+        found = await below(bed, "gang")
+        return found is not None and found["metadata"]["uid"] != first["metadata"]["uid"]
+
+    await until(again, "host group made again")
+    # Gone while nobody looked: told by no event, proven by the plane.
+    await bed.stop()
+    await bed.plane.delete(POD_GROUPS, "gang", bed.space)
+    await let_go(bed.plane, "gang", bed.space)
+    await bed.start()
+
+    async def ending() -> bool:
+        return bool((await below(bed, "gang") or {})["metadata"].get("deletionTimestamp"))
+
+    await until(ending, "the host's copy ends")
+
+
+async def test_item_91_a_class_that_offers_none_has_pods_say_so(host_client: Client, plane_client: Client) -> None:
+    async with Bed.open(host_client, plane_client) as bed:
+        await group(bed, "gang")
+        await grouped(bed, "train-0")
+        await waits(bed, "train-0", "NotSupported", "pod groups are not offered")
+        assert "PodGroup" not in bed.session.caches.kinds  # type: ignore[union-attr]
+
+
+# -- API servers without the gates
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An API that comes is noticed at once."""
+    monkeypatch.setattr(informer, "_UNSERVED_SECONDS", 0.2)
+    monkeypatch.setattr(mirrors, "_RETRY_SECONDS", 0.2)
+
+
+def restart(server: ApiServer, *, serving: bool) -> None:
+    plain = server.options.service_range
+    server.kill()
+    server.options = with_pod_groups(plain) if serving else type(server.options)(service_range=plain)
+    server.start_apiserver()
+    server.wait()
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_item_91_a_host_that_has_no_groups_says_so_and_mirrors_everything_else(
+    own_server: ApiServer, plane_client: Client
+) -> None:
+    async with (
+        Client(own_server.admin, user_agent="tests", field_manager="tests") as host,
+        Bed.open(host, plane_client, podGroups=True) as bed,
+    ):
+        await group(bed, "gang")
+        await grouped(bed, "train-0")
+        await waits(bed, "train-0", "NotSupported", "the platform's host does not serve PodGroup")
+        await told(bed, "gang", "NotSupported", "the platform's host does not serve PodGroup")
+        await bed.running("plain")
+        # A host that is given the gates is noticed without anybody's doing.
+        restart(own_server, serving=True)
+        pod = await bed.mirrored("train-0")
+        assert pod["spec"]["schedulingGroup"]["podGroupName"] == (await below(bed, "gang") or {})["metadata"]["name"]
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_item_91_a_plane_that_serves_no_groups_for_a_while_takes_none_from_the_host(
+    own_server: ApiServer, host_client: Client
+) -> None:
+    restart(own_server, serving=True)
+    async with (
+        Client(own_server.admin, user_agent="tests", field_manager="tests") as plane,
+        Bed.open(host_client, plane, podGroups=True) as bed,
+    ):
+        await group(bed, "gang")
+        first = await until(lambda: below(bed, "gang"), "host group")
+        await bed.stop()
+        restart(own_server, serving=False)
+        session = await bed.start()
+        assert not session.caches.virtual["PodGroup"].served
+        session.patrol.round()
+
+        async def looked() -> bool:
+            return not session.patrol.pending
+
+        await until(looked, "everything looked at")
+        assert session.caches.virtual["PodGroup"].store.get(Key(bed.space, "gang")) is None
+        restart(own_server, serving=True)
+
+        async def served() -> bool:
+            return session.caches.virtual["PodGroup"].store.get(Key(bed.space, "gang")) is not None
+
+        await until(served, "the plane's group is seen again", 60)
+        found = (await below(bed, "gang") or {})["metadata"]
+        assert (found["uid"], found.get("deletionTimestamp")) == (first["metadata"]["uid"], None)
+
+
+# -- a real scheduler
+
+
+@pytest.fixture
+def scheduler(apiservers: Pair) -> Iterator[None]:
+    apiservers.host.start_scheduler()
+    yield
+    apiservers.host.kill("kube-scheduler")
+
+
+@pytest.mark.usefixtures("scheduler")
+async def test_item_91_a_gang_runs_whole_or_not_at_all(bed: Bed) -> None:
+    names = [f"train-{number}" for number in range(3)]
+    await group(bed, "gang", len(names))
+    half = {"limits": {"nvidia.com/gpu": "4"}}
+    for name in names:
+        containers = [{"name": "main", "image": "busybox:1.36", "resources": half}]
+        await grouped(bed, name, containers=containers, nodeSelector={"pool": bed.tenant})
+
+    async def condition() -> str:
+        conditions = ((await above(bed, "gang")) or {}).get("status", {}).get("conditions", [])
+        return "".join(f"{each['status']} {each['reason']}" for each in conditions)
+
+    async def nodes() -> list[str]:
+        pods = [await bed.virtual(name) or {} for name in names]
+        return [pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")]
+
+    async def refused() -> bool:
+        return await condition() == "False Unschedulable"
+
+    # One node has room for two of the three.
+    await until(refused, "the gang is told that there is no room", 60)
+    assert await nodes() == []
+    assert not [pod for pod in await bed.host_pods() if pod["spec"].get("nodeName")]
+    other = f"other-{bed.tenant}"
+    await bed.make_node(other)
+
+    async def placed() -> bool:
+        return len(await nodes()) == len(names)
+
+    await until(placed, "the whole gang has its nodes", 60)
+    assert set(await nodes()) == {bed.node, other}
+
+    async def accepted() -> bool:
+        return (await condition()).startswith("True")
+
+    await until(accepted, "the gang is told that it is placed")
