@@ -12,22 +12,30 @@ import yaml
 from bulkhead.hostcluster import binaries
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
+from bulkhead.kube.objects import Resource
 from bulkhead.kube.resources import (
     CONFIG_MAPS,
     INGRESSES,
     NAMESPACES,
     NETWORK_POLICIES,
+    POD_GROUPS,
     PODS,
     RESOURCE_CLAIMS,
     SECRETS,
     SERVICES,
     resource_of,
 )
-from tests.apiserver.servers import ApiServer
+from tests.apiserver.servers import ApiServer, ServerOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "bulkhead"
 SYNCER = "system:serviceaccount:bh-team-a:syncer"
+WORKLOADS = Resource("scheduling.k8s.io", "v1alpha2", "workloads", "Workload", True)
+# Every gate of the PodGroup's fields: what a host drops by itself needs no policy.
+GATES = (
+    "GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption",
+    "DRAWorkloadResourceClaims",
+)  # fmt: skip
 
 
 def helm(*arguments: str) -> str:
@@ -143,6 +151,11 @@ def with_path(**fields: Any) -> dict[str, Any]:
     return made
 
 
+def pod_group(**spec: Any) -> dict[str, Any]:
+    content = {"schedulingPolicy": {"gang": {"minCount": 3}}} | spec
+    return mirrored("PodGroup", spec=content) | {"apiVersion": "scheduling.k8s.io/v1alpha2"}
+
+
 REFUSED: dict[str, dict[str, Any]] = {
     "no marker": pod(labels={}),
     "another tenant's marker": pod(labels=MARKS | {"bulkhead.dev/tenant": "team-b"}),
@@ -198,6 +211,13 @@ REFUSED: dict[str, dict[str, Any]] = {
     | {
         "metadata": ingress()["metadata"] | {"annotations": NOTES | {"nginx.ingress.kubernetes.io/server-snippet": "x"}},
     },
+    "a group of a workload of the host": pod_group(
+        podGroupTemplateRef={"workload": {"workloadName": "of-the-host", "podGroupTemplateName": "t"}}
+    ),
+    "a group with claims": pod_group(resourceClaims=[{"name": "a", "resourceClaimName": "c"}]),
+    "a group that goes whole": pod_group(disruptionMode="PodGroup"),
+    "a group that somebody holds": pod_group() | {"metadata": pod_group()["metadata"] | {"finalizers": ["example.org/hold"]}},
+    "another tenant's group": pod_group() | {"metadata": pod_group()["metadata"] | {"namespace": "bh-team-b-work"}},
     "a secret that the host fills": mirrored("Secret", type="bootstrap.kubernetes.io/token"),
     "an owner that is no pod": mirrored("ConfigMap")
     | {
@@ -220,6 +240,8 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "a service": mirrored("Service", spec={"ports": [{"port": 80}], "selector": {"bulkhead.dev/tenant": "team-a"}}),
     "an ingress": ingress("team-a.x.org", "a.b.team-a.x.org", "*.team-a.x.org", tls=[{"hosts": ["*.team-a.x.org"]}]),
     "a policy for its own pods": network_policy(ingress=[{"from": [{"podSelector": {"matchLabels": {"app": "a"}}}]}]),
+    "a pod group": pod_group(schedulingConstraints={"topology": [{"key": "bulkhead.dev/rack"}]}, disruptionMode="Pod"),
+    "a pod of a group": pod(schedulingGroup={"podGroupName": "x"}),
     "a config map": mirrored("ConfigMap"),
     "a secret": mirrored("Secret"),
     "the plane's identity": mirrored("ConfigMap", labels={})
@@ -233,13 +255,15 @@ KINDS = {
     "NetworkPolicy": NETWORK_POLICIES,
     "ResourceClaim": RESOURCE_CLAIMS,
     "Ingress": INGRESSES,
+    "PodGroup": POD_GROUPS,
 }
 
 
 @pytest.fixture(scope="module")
 def policed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """An API server with the chart's policies and the namespaces of two tenants; the syncer may do anything but for them."""
-    server = ApiServer("policed", tmp_path_factory.mktemp("policed"))
+    options = ServerOptions(feature_gates=dict.fromkeys(GATES, True), runtime_config={"scheduling.k8s.io/v1alpha2": True})
+    server = ApiServer("policed", tmp_path_factory.mktemp("policed"), options)
     try:
         server.start()
         server.wait()
@@ -265,6 +289,10 @@ async def syncer(policed: ApiServer, admin: Client) -> Any:
 async def prepare(client: Client) -> None:
     for name in ("bh-team-a", "bh-team-a-work", "bh-team-b-work"):
         await client.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    template = {"name": "t", "schedulingPolicy": {"basic": {}}}
+    meta = {"name": "of-the-host", "namespace": "bh-team-a-work"}
+    workload = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "Workload", "metadata": meta}
+    await client.apply(WORKLOADS, workload | {"spec": {"podGroupTemplates": [template]}})
     for obj in rendered("--set", "ingressDomains={x.org}"):
         if obj["kind"].startswith("ValidatingAdmissionPolicy"):
             await client.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
@@ -294,7 +322,7 @@ async def in_force(client: Client, admin: Client) -> None:
     async with asyncio.timeout(60):
         for name in (
             "no marker", "node port", "a secret that the host fills", "host network", "a policy for everyone",
-            "a claim for devices of the host", "another tenant's host",
+            "a claim for devices of the host", "another tenant's host", "a group with claims",
         ):  # fmt: skip
             while not await refused(client, REFUSED[name], cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
                 await asyncio.sleep(0.1)

@@ -95,6 +95,21 @@ def test_resources_of_components_are_taken_over_field_by_field() -> None:
     assert (spec.dns.cpu, spec.dns.memory_limit_mib) == ("7m", 128)
 
 
+def test_item_91_pod_groups_come_with_a_bound_and_only_where_the_version_has_them() -> None:
+    offer, count = tenant_class(scheduling={"podGroups": True}), "count/podgroups.scheduling.k8s.io"
+    spec = admit(tenant(), offer, Settings(), service_slice="10.112.4.0/22")
+    assert isinstance(spec, PlaneSpec)
+    assert (spec.pod_groups, dict(spec.object_limits)[count]) == (True, "200")
+    for bounds in (tenant_class(), tenant_class(scheduling={"podGroups": False}), tenant_class(scheduling={})):
+        plain = admit(tenant(), bounds, Settings(), service_slice="10.112.4.0/22")
+        assert isinstance(plain, PlaneSpec)
+        assert not plain.pod_groups
+        assert count not in dict(plain.object_limits)
+    refusal = refuse(tenant(), offer, Settings(kubernetes_versions=("v1.37.0",)))
+    assert refusal is not None
+    assert (refusal.reason, "v1.36.x does" in refusal.message) == (Reason.NOT_SUPPORTED, True)
+
+
 def test_a_paused_tenant_is_left_alone_until_its_time() -> None:
     asked = tenant(pausedUntil="2026-06-01T12:30:00Z")
     assert paused(asked, NOW) is not None

@@ -27,6 +27,7 @@ CASES: dict[str, dict[str, Any]] = {
         "ingress_domains": ("apps.example.org",),
         "ingress_controllers": ("ingress-nginx",),
     },
+    "pod-groups": {"pod_groups": True},
 }
 
 
@@ -116,3 +117,24 @@ def test_item_84_a_class_without_ingress_gives_the_syncer_no_right_to_publish() 
     assert not {right, way} & named(ingress_controllers=("ingress-nginx",))
     assert {right, way} & named(**offered) == {right}
     assert {right, way} <= named(**offered, ingress_controllers=("ingress-nginx",))
+
+
+def test_item_91_a_class_that_offers_pod_groups_switches_them_on_in_the_plane() -> None:
+    def commands(**changes: Any) -> dict[str, list[str]]:
+        return {each["name"]: each.get("command", []) for pod in pods(**changes) for each in pod["containers"]}
+
+    def named(**changes: Any) -> set[tuple[str, str]]:
+        spec = plane_spec(**changes)
+        return {(obj["kind"], obj["metadata"]["name"]) for obj in render(spec, material(spec)).everything()}
+
+    plain, grouped = commands(), commands(pod_groups=True)
+    assert not any("GenericWorkload" in flag or "v1alpha2" in flag for command in plain.values() for flag in command)
+    assert set(grouped["kube-apiserver"]) - set(plain["kube-apiserver"]) == {
+        "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
+        "--runtime-config=scheduling.k8s.io/v1alpha2=true",
+    }
+    controllers, gates = sorted(set(grouped["kube-controller-manager"]) - set(plain["kube-controller-manager"]))
+    # Without it nobody would take the protection off a deleted group.
+    assert controllers.endswith(",podgroup-protection-controller")
+    assert gates == "--feature-gates=GenericWorkload=true"
+    assert named(pod_groups=True) - named() == {("RoleBinding", "syncer-podgroups")}

@@ -14,9 +14,9 @@ from bulkhead.kube.codec import Page, compact
 from bulkhead.kube.errors import Unavailable
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Key, Obj, uid_of
-from bulkhead.kube.resources import CONFIG_MAPS
+from bulkhead.kube.resources import CONFIG_MAPS, POD_GROUPS
 from bulkhead.kube.watch import WatchEvent
-from tests.apiserver.servers import ApiServer
+from tests.apiserver.servers import ApiServer, ServerOptions, with_pod_groups
 
 Eventually = Callable[..., Awaitable[None]]
 
@@ -249,3 +249,36 @@ async def test_events_of_the_past_bring_nothing_back(eventually: Eventually) -> 
         (meta,) = informer.store.metas()
     assert meta.uid == "new"
     assert [(change.kind, change.meta.uid) for change in changes] == [("added", "old"), ("deleted", "old"), ("added", "new")]
+
+
+async def test_a_kind_that_is_not_served_counts_as_read_and_its_going_tells_of_no_deletion(
+    own_server: ApiServer, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_UNSERVED_SECONDS", 0.1)
+    monkeypatch.setattr(module, "_FIRST_DELAY", 0.1)
+    monkeypatch.setattr(module, "_MAX_DELAY", 0.2)
+    changes: list[Change] = []
+    plain, serving = own_server.options, with_pod_groups(own_server.options.service_range)
+
+    async def restart(options: ServerOptions) -> None:
+        own_server.kill()
+        own_server.options = options
+        own_server.start_apiserver()
+        await asyncio.to_thread(own_server.wait)
+
+    async with Client(own_server.admin, user_agent="tests", field_manager="tests") as client:
+        informer = Informer(client, POD_GROUPS, optional=True, on_change=changes.append)
+        async with running(informer):
+            assert (informer.served, informer.has_synced, informer.relists) == (False, True, 0)
+            await restart(serving)
+            await eventually(lambda: informer.served)
+            spec = {"schedulingPolicy": {"basic": {}}}
+            await client.create(POD_GROUPS, {"metadata": {"name": "gang"}, "spec": spec}, "default")
+            await eventually(lambda: told(changes) == [("added", "gang", False)])
+            await restart(plain)
+            await eventually(lambda: not informer.served)
+            assert informer.silence() < 60
+            await restart(serving)
+            await eventually(lambda: informer.served)
+            assert told(changes) == [("added", "gang", False)]
+            assert informer.store.keys() == [Key("default", "gang")]
