@@ -118,15 +118,18 @@ class ApiServer:
 
     def start_scheduler(self) -> None:
         """Start a kube-scheduler that knows gangs; `kill` ends it."""
-        config = self.folder / "scheduler.kubeconfig"
+        gates = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
+        self._spawn("kube-scheduler", *self._client_flags(), f"--feature-gates={gates}")
+
+    def start_controllers(self, *names: str) -> None:
+        """Start a kube-controller-manager with a few controllers, those of pod groups included; `kill` ends it."""
+        flags = (f"--controllers={','.join(names)}", "--feature-gates=GenericWorkload=true")
+        self._spawn("kube-controller-manager", *self._client_flags(), *flags)
+
+    def _client_flags(self) -> tuple[str, ...]:
+        config = self.folder / "components.kubeconfig"
         config.write_bytes(self.admin.to_yaml())
-        self._spawn(
-            "kube-scheduler",
-            f"--kubeconfig={config}",
-            "--leader-elect=false",
-            "--secure-port=0",
-            "--feature-gates=GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true",
-        )
+        return (f"--kubeconfig={config}", "--leader-elect=false", "--secure-port=0")
 
     def wait(self, seconds: float = _READY_SECONDS) -> None:
         """Return once the server is ready, or tell which process failed and where its log is."""

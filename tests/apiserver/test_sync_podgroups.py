@@ -10,7 +10,8 @@ from bulkhead.kube import informer
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Key, Obj
-from bulkhead.kube.resources import POD_GROUPS, RESOURCE_QUOTAS
+from bulkhead.kube.resources import POD_GROUPS, PODS, RESOURCE_QUOTAS
+from controller.plane.controller_manager import POD_GROUP_CONTROLLERS
 from syncer import mirrors
 from tests.apiserver.bed import Bed, until, virtual_uid
 from tests.apiserver.servers import ApiServer, Pair, with_pod_groups
@@ -241,7 +242,42 @@ async def test_item_91_a_plane_that_serves_no_groups_for_a_while_takes_none_from
         assert (found["uid"], found.get("deletionTimestamp")) == (first["metadata"]["uid"], None)
 
 
-# -- a real scheduler
+# -- real components
+
+
+@pytest.fixture
+def protection(apiservers: Pair) -> Iterator[None]:
+    for server in (apiservers.host, apiservers.plane):
+        server.start_controllers(*POD_GROUP_CONTROLLERS)
+    yield
+    for server in (apiservers.host, apiservers.plane):
+        server.kill("kube-controller-manager")
+
+
+@pytest.mark.usefixtures("protection")
+async def test_item_91_upstreams_protection_lets_both_go_after_the_last_pod(bed: Bed) -> None:
+    await group(bed, "gang")
+    await grouped(bed, "train-0")
+    pod = await bed.running("train-1", bed.pod("train-1", schedulingGroup={"podGroupName": "gang"}))
+    await bed.mirrored("train-0")
+    # A namespace that ends deletes in any order: here the group goes first.
+    await bed.plane.delete(POD_GROUPS, "gang", bed.space)
+    for name in ("train-0", "train-1"):
+        await bed.plane.delete(PODS, name, bed.space)
+
+    async def ending() -> bool:
+        return bool((await bed.mirror("train-1") or {})["metadata"].get("deletionTimestamp"))
+
+    await until(ending, "the pod that runs is told to end")
+    held = await below(bed, "gang")
+    assert held is not None, "held while a pod of it runs"
+    assert not held["metadata"].get("deletionTimestamp")
+    await bed.kubelet_ends(pod)
+
+    async def gone() -> bool:
+        return await above(bed, "gang") is None and await below(bed, "gang") is None
+
+    await until(gone, "the group gone on both sides", 60)
 
 
 @pytest.fixture
