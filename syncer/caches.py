@@ -31,7 +31,7 @@ from bulkhead.kube.resources import (
 from bulkhead.work.queue import KeyedQueue, Lane
 from syncer import metrics
 from syncer.settings import Settings
-from syncer.translate import networkpolicy, origin, tokens
+from syncer.translate import cordon, networkpolicy, origin, tokens
 from syncer.translate.metadata import Identity
 from syncer.translate.registry import KINDS
 from syncer.translate.view import ServiceEnv, ServicePort, TenantView, Toleration
@@ -55,6 +55,10 @@ class Item(NamedTuple):
     key: Key
 
 
+# Stands for all pods that no node was chosen for yet.
+UNPLACED: Final = Item("Pod", Key("", ""))
+_CORDON_DELAY: Final = 1.0
+
 Queue = KeyedQueue[Item]
 Listener = Callable[[Change], None]
 
@@ -72,6 +76,8 @@ class Caches:
         # Told of every key that an event, and not a round of the patrol, made work.
         self.news: Callable[[Item], None] = lambda _item: None
         self._refers: Callable[[str, Key], bool] = lambda _kind, _key: True
+        # Virtual nodes that the tenant itself has cordoned.
+        self._cordoned: set[str] = set()
         # The mirrored kinds that this tenant may use.
         self.kinds = {kind: r for kind, r in MIRRORED.items() if KINDS[kind].offered(self._static)}
         self.virtual = self._virtual_side(virtual)
@@ -91,7 +97,7 @@ class Caches:
             "Namespace": make(NAMESPACES, self._namespace_changed, lean=True),
             "ConfigMap": make(CONFIG_MAPS, self._told("ConfigMap", referenced=True), lean=True),
             "Secret": make(SECRETS, self._told("Secret", referenced=True), lean=True),
-            "Node": make(NODES, self._told("Node")),
+            "Node": make(NODES, self._virtual_node_changed),
         }
 
     def _host_side(self, client: Client) -> dict[str, Informer]:
@@ -206,12 +212,14 @@ class Caches:
             if env is not None:
                 services.setdefault(str(service["metadata"].get("namespace", "")), []).append(env)
         spaces = self.virtual["Namespace"].store.metas()
+        nodes = frozenset(key.name for key in self.host["Node"].store.keys())  # noqa: SIM118 -- a store, not a dict
         return replace(
             self._static,
             services={name: tuple(sorted(found, key=lambda each: each.name)) for name, found in services.items()},
             network_policies=networkpolicy.by_namespace(self.virtual["NetworkPolicy"].store.objects()),
             namespace_labels={meta.name: dict(meta.labels or {}) for meta in spaces},
-            nodes=frozenset(key.name for key in self.host["Node"].store.keys()),  # noqa: SIM118 -- a store, not a dict
+            nodes=nodes,
+            cordoned=nodes & self._cordoned,
         )
 
     # -- changes
@@ -266,6 +274,22 @@ class Caches:
         for key in self.virtual["Pod"].store.keys():  # noqa: SIM118 -- a store, not a dict
             if key.namespace == namespace:
                 self._queue.add(Item("Pod", key), Lane.BACKFILL)
+
+    def queue_unplaced(self) -> None:
+        """The pods that no node was chosen for yet."""
+        for key in self.virtual["Pod"].store.keys():  # noqa: SIM118 -- a store, not a dict
+            pod = self.virtual_pod(key)
+            if pod is not None and not (pod.get("spec") or {}).get("nodeName"):
+                self._queue.add(Item("Pod", key), Lane.BACKFILL)
+
+    def _virtual_node_changed(self, change: Change) -> None:
+        node = None if change.kind == "deleted" else self.virtual["Node"].store.get(change.key)
+        if (node is not None and cordon.by_tenant(node)) != (change.key.name in self._cordoned):
+            self._cordoned ^= {change.key.name}
+            self._view = None
+            # Who drains one node often drains more.
+            self._queue.add_after(UNPLACED, _CORDON_DELAY, Lane.BACKFILL)
+        self._told("Node")(change)
 
     def _host_node_changed(self, change: Change) -> None:
         if change.kind != "modified":

@@ -114,20 +114,22 @@ class HostWriter:
         metrics.host_write(r.kind, "patch")
         return written
 
-    async def delete(self, r: Resource, key: Key, uid: str, *, grace: int | None, why: str) -> bool:
-        """Delete one exact object. False when the plane cannot be trusted and so nothing was done."""
-        return (await self.end(r, key, uid, grace=grace, why=why))[0]
+    async def delete(self, r: Resource, key: Key, uid: str, *, grace: int | None, why: str, version: str | None = None) -> bool:
+        """Delete one exact object, with `version` as it was seen. False when the plane is not trusted and nothing was done."""
+        return (await self.end(r, key, uid, grace=grace, why=why, version=version))[0]
 
-    async def end(self, r: Resource, key: Key, uid: str, *, grace: int | None, why: str) -> tuple[bool, Obj | None]:
+    async def end(
+        self, r: Resource, key: Key, uid: str, *, grace: int | None, why: str, version: str | None = None
+    ) -> tuple[bool, Obj | None]:
         """Delete as `delete` does; also returns the object as the host last had it, where it says so."""
         if not await self._identity.trusted():
             _log.warning("host object kept: plane not trusted", extra=about(r.kind, key, why=why))
             return False, None
         await self._budget.take()
         try:
-            last = await self._client.delete(r, key.name, key.namespace, grace_seconds=grace, uid=uid)
+            last = await self._client.delete(r, key.name, key.namespace, grace_seconds=grace, uid=uid, resource_version=version)
         except Conflict:
-            # Another object has the name by now; the one that was meant is gone.
+            # Another object has the name by now, or another version: the one that was meant is gone.
             return True, None
         metrics.host_write(r.kind, "delete")
         _log.info("host object deleted", extra=about(r.kind, key, why=why, grace=grace))

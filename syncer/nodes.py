@@ -1,7 +1,8 @@
 """The tenant's nodes: one virtual Node per host node of the pool, kept as the host's, cut to the tenant's GPUs.
 
 A virtual Node is made before a pod is bound to it, repaired when the tenant edits it, and removed when the host node leaves
-the pool. Nodes that somebody else made in the plane (without our platform label) are never touched.
+the pool. A cordon of the tenant's own is kept beside the host's. Nodes that somebody else made in the plane (without our
+platform label) are never touched.
 """
 
 import asyncio
@@ -12,13 +13,14 @@ from bulkhead.api import labels as marks
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, NotFound
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Key, Obj, uid_of
+from bulkhead.kube.objects import Key, Obj, uid_of, version_of
 from bulkhead.kube.resources import NODES
 from bulkhead.work.queue import Lane
 from syncer import mergepatch, metrics
 from syncer.caches import Caches, Item, Queue
 from syncer.identity import PlaneIdentity
 from syncer.logs import about
+from syncer.translate import cordon
 from syncer.translate import node as pure
 from syncer.translate import status as statuses
 
@@ -134,11 +136,15 @@ class Nodes:
             else {}
         )
         wanted, held = desired.get("spec") or {}, virtual.get("spec") or {}
-        spec = {
-            key: wanted.get(key)
-            for key in ("taints", "unschedulable")
-            if (wanted.get(key) or None) != (_plain(held.get(key)) or None)
-        }
+        spec: Obj = {}
+        if (wanted.get("taints") or None) != (_plain(held.get("taints")) or None):
+            spec["taints"] = wanted.get("taints")
+        found = cordon.settle(virtual, by_host=wanted.get("unschedulable") is True)
+        if (found.unschedulable, found.note) != (held.get("unschedulable") is True, cordon.note(virtual)):
+            spec["unschedulable"] = found.unschedulable or None
+            meta = body.setdefault("metadata", {})
+            # What the tenant did meanwhile must not be taken for the host's doing: a conflict, and the key comes again.
+            meta |= {"annotations": {marks.CORDONED_BY: found.note}, "resourceVersion": version_of(virtual)}
         if spec:
             body["spec"] = spec
         if body:

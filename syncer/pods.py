@@ -6,6 +6,7 @@
     virtual started, host gone    -> virtual deleted: a pod never runs twice
     virtual new, host missing     -> group, references and tokens first, then the host pod; a refusal is told on the pod
     both there                    -> binding and status up, changes down; host deleting -> virtual deleted with its grace
+    both there, cordons changed   -> host pod that has no node yet deleted, to be made anew
 
 Decides from the caches, but every step that cannot be undone reads past them first.
 """
@@ -17,10 +18,10 @@ import msgspec
 
 from bulkhead.api import labels as marks
 from bulkhead.kube.errors import ApiError, Conflict
-from bulkhead.kube.objects import Key, Obj, key_of, uid_of
+from bulkhead.kube.objects import Key, Obj, key_of, uid_of, version_of
 from bulkhead.kube.resources import PODS
 from syncer import metrics, refusals
-from syncer.caches import Caches, Item
+from syncer.caches import UNPLACED, Caches, Item
 from syncer.claims import Claims
 from syncer.down import Again, HostWriter, Stale
 from syncer.events import Recorder
@@ -31,7 +32,7 @@ from syncer.podgroups import PodGroups
 from syncer.quota import Starved
 from syncer.references import ReferenceIndex, mirrored_references
 from syncer.tokens import Minted, Tokens
-from syncer.translate import Untranslatable, diff, pod
+from syncer.translate import Untranslatable, cordon, diff, pod
 from syncer.translate import status as statuses
 from syncer.translate.metadata import SET_BY_BINDING
 from syncer.translate.registry import KINDS
@@ -82,14 +83,21 @@ class Pods:
         self._seen: dict[Key, str] = {}
         # Virtual UIDs of host pods that were made, or may have been made, and that the cache has not shown yet.
         self._unshown: dict[Key, str] = {}
+        # UIDs of host pods that were deleted to be made anew; the host shows them as being deleted for a moment.
+        self._remade: dict[Key, str] = {}
         # UIDs of virtual pods whose host pod was as it should be, and what both looked like then.
         self._equal: dict[str, int] = {}
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one pod forward; returns seconds after which to look again."""
+        """Bring one pod forward, or queue those without a node; returns seconds after which to look again."""
+        if key == UNPLACED.key:
+            self._caches.queue_unplaced()
+            return None
         virtual, host = self._caches.virtual_pod(key), self._caches.host_pod(key)
         if host is not None:
             self._unshown.pop(key, None)
+        if host is None or self._remade.get(key) != uid_of(host):
+            self._remade.pop(key, None)
         if virtual is None:
             return await self._vanished(key, host)
         if host is not None and _virtual_uid(host) != uid_of(virtual):
@@ -250,6 +258,8 @@ class Pods:
     async def _both(self, virtual: Obj, host: Obj) -> float | None:
         meta = host["metadata"]
         if meta.get("deletionTimestamp"):
+            if key_of(virtual) in self._remade:
+                return None
             await self._report(virtual, host)
             await self._virtual.delete_pod(
                 virtual, grace=meta.get("deletionGracePeriodSeconds"), why="host pod is being deleted by the host"
@@ -265,8 +275,7 @@ class Pods:
 
     async def _placed(self, virtual: Obj, host: Obj) -> bool:
         """Carry the host's choice of node up; True when that wrote, a deletion where the two disagree."""
-        chosen = (host.get("spec") or {}).get("nodeName")
-        held = (virtual.get("spec") or {}).get("nodeName")
+        chosen, held = _placed_on(host), _placed_on(virtual)
         if not chosen or held == chosen:
             return False
         if held:
@@ -294,9 +303,10 @@ class Pods:
         """Carry what may still change on a pod down."""
         uid, print_ = uid_of(virtual), self._print(virtual, host)
         if print_ is None or self._equal.get(uid) != print_:
-            changes = self._changes(virtual, host)
-            if changes is None:
+            found = self._desired(virtual)
+            if found is None or await self._made_anew(found[0], virtual, host):
                 return
+            changes = diff.pod_patches(found[0], host, found[1])
             for change in changes:
                 await self._patch(virtual, host, change)
             if not changes and print_ is not None:
@@ -307,7 +317,8 @@ class Pods:
         if gates is not None:
             await self._patch(virtual, host, diff.Patch(gates, "status"))
 
-    def _changes(self, virtual: Obj, host: Obj) -> tuple[diff.Patch, ...] | None:
+    def _desired(self, virtual: Obj) -> tuple[Obj, list[Obj]] | None:
+        """The host pod that should be there, and its ephemeral containers, which no create may have."""
         view = self._caches.view()
         try:
             desired = _POD.to_host(virtual, view)
@@ -315,7 +326,21 @@ class Pods:
         except Untranslatable as refused:
             self._recorder.warn(virtual, str(refused.reason), str(refused))
             return None
-        return diff.pod_patches(desired, host, late)
+        return desired, late
+
+    async def _made_anew(self, desired: Obj, virtual: Obj, host: Obj) -> bool:
+        """Delete a host pod that was made when the tenant's cordons were others, unless it has its node by now.
+
+        The version is that of a pod without a node, so the scheduler that is faster wins. A pod that something on the host
+        holds with a finalizer is left alone: it would be seen as deleted by the host.
+        """
+        if _placed_on(virtual) or _placed_on(host) or host["metadata"].get("finalizers"):
+            return False
+        if cordon.digest_of(desired) == cordon.digest_of(host):
+            return False
+        self._remade[key_of(virtual)] = uid_of(host)
+        why = "nodes were cordoned or uncordoned above before it was placed"
+        return await self._host.delete(PODS, key_of(host), uid_of(host), grace=None, why=why, version=version_of(host))
 
     def _print(self, virtual: Obj, host: Obj) -> int | None:
         """A hash of all that a patch of the host pod could come from: status changes often, and this does not."""
@@ -323,7 +348,8 @@ class Pods:
         if not above.get("generation") or not below.get("generation"):
             return None
         view, namespace = self._caches.view(), above.get("namespace", "")
-        around = [view.namespace_labels.get(namespace), view.network_policies.get(namespace)]
+        cordoned = None if _placed_on(virtual) else sorted(view.cordoned)
+        around = [view.namespace_labels.get(namespace), view.network_policies.get(namespace), cordoned]
         return hash(msgspec.json.encode([_patchable(above), _patchable(below), around]))
 
     async def _patch(self, virtual: Obj, host: Obj, change: diff.Patch) -> None:
@@ -356,11 +382,15 @@ class Pods:
 def _patchable(meta: Obj) -> list[Any]:
     """What of an object's metadata a patch may come from or go to; the labels that both bindings set are no part of it."""
     labels = {key: value for key, value in (meta.get("labels") or {}).items() if key not in SET_BY_BINDING}
-    return [meta.get("generation"), labels, meta.get("annotations"), meta.get("ownerReferences")]
+    return [meta.get("generation"), labels, *(meta.get(each) for each in ("annotations", "ownerReferences", "finalizers"))]
 
 
 def _virtual_uid(host: Obj) -> str:
     return str((host["metadata"].get("annotations") or {}).get(marks.VIRTUAL_UID, ""))
+
+
+def _placed_on(either: Obj) -> str:
+    return str((either.get("spec") or {}).get("nodeName") or "")
 
 
 def _ended(virtual: Obj) -> bool:
@@ -375,7 +405,7 @@ def _started(virtual: Obj) -> bool:
         return False
     if status.get("startTime"):
         return True
-    bound = bool((virtual.get("spec") or {}).get("nodeName"))
+    bound = bool(_placed_on(virtual))
     conditions = status.get("conditions") or ()
     return bound and any(
         isinstance(each, dict) and each.get("type") == "PodScheduled" and each.get("status") == "True" for each in conditions

@@ -27,6 +27,9 @@ VIRTUAL_NAME: Final = "bulkhead.dev/virtual-name"
 # On objects that the controller makes inside a plane; the syncer never mirrors them.
 PLATFORM: Final = "bulkhead.dev/platform"
 
+# On virtual nodes: whose cordon it is.
+CORDONED_BY: Final = "bulkhead.dev/cordoned-by"
+
 # On nodes.
 SIMULATED: Final = "bulkhead.dev/simulated"
 RACK: Final = "bulkhead.dev/rack"

@@ -7,7 +7,7 @@ host has one namespace per tenant, so `namespaces` and `namespaceSelector` becom
 from collections.abc import Mapping
 from typing import Any, Final
 
-from syncer.translate import schema, selectors
+from syncer.translate import cordon, schema, selectors
 from syncer.translate.metadata import Identity
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.schema import ListOf, Number, OneOf, Struct, Text, Translated
@@ -66,8 +66,16 @@ AFFINITY: Final = Struct(
 )
 
 
-def affinity(spec: Mapping[str, Any], labels: Mapping[str, str], who: Identity, view: TenantView, node: str = "") -> Obj:
-    """`affinity` on the host; `node` is the one node that the pod must run on, or empty."""
+def affinity(
+    spec: Mapping[str, Any],
+    labels: Mapping[str, str],
+    who: Identity,
+    view: TenantView,
+    *,
+    node: str = "",
+    away: tuple[str, ...] = (),
+) -> Obj:
+    """`affinity` on the host; `node` is the one node that the pod must run on, or empty, `away` those that it must not."""
     own = schema.mapping(spec.get("affinity"), "spec.affinity")
     translated = schema.struct(own, AFFINITY, "spec.affinity")
     for key in ("podAffinity", "podAntiAffinity"):
@@ -75,6 +83,9 @@ def affinity(spec: Mapping[str, Any], labels: Mapping[str, str], who: Identity, 
             translated[key] = _pod_affinity(own[key], f"spec.affinity.{key}", labels, who, view)
     if node:
         _pin(translated, node)
+    if away:
+        required = translated.setdefault("nodeAffinity", {}).setdefault(_REQUIRED, {})
+        required["nodeSelectorTerms"] = cordon.keep_away(required.get("nodeSelectorTerms") or [], away)
     return translated
 
 

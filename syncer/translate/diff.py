@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from syncer.translate.cordon import AVOIDS
 from syncer.translate.metadata import APPLIED, WANTED
 from syncer.translate.quantity import parse
 from syncer.translate.quantity import same as same_quantity
@@ -97,7 +98,7 @@ def _metadata_patch(desired: Obj, actual: Obj) -> Obj:
     changes: Obj = {}
     for field in ("labels", "annotations"):
         wanted, there = _mapping(want.get(field)), _mapping(have.get(field))
-        change: Obj = {key: value for key, value in wanted.items() if there.get(key) != value}
+        change: Obj = {key: value for key, value in wanted.items() if there.get(key) != value and key != AVOIDS}
         change |= {key: None for key in before.get(field, ()) if key in there and key not in wanted}
         if change:
             changes[field] = change

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from bulkhead.api import labels as marks
+from syncer.translate import cordon, scheduling
 from syncer.translate.quantity import InvalidQuantityError, parse, whole
 from syncer.translate.view import Obj, TenantView
 
@@ -79,12 +80,14 @@ def to_virtual(host_node: Obj, view: TenantView, gpus: Mapping[str, int]) -> Obj
         if resource == marks.GPU and marks.GPU_COUNT in labels:
             labels[marks.GPU_COUNT] = str(gpus.get(resource, 0))
     virtual_spec: Obj = {"taints": _taints(spec.get("taints"), view)}
+    about: Obj = {"name": name, "labels": dict(sorted(labels.items()))}
     if spec.get("unschedulable") is True:
         virtual_spec["unschedulable"] = True
+        about["annotations"] = {marks.CORDONED_BY: cordon.BY_HOST}
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": dict(sorted(labels.items()))},
+        "metadata": about,
         "spec": {key: value for key, value in virtual_spec.items() if value},
         "status": _status(status, name, view, gpus),
     }
@@ -121,19 +124,11 @@ def _taints(value: Any, view: TenantView) -> list[Obj]:
     for taint in _mappings(value):
         key = str(taint.get("key") or "")
         if key.startswith(_HIDDEN_TAINTS) or any(
-            _tolerates(toleration.to_obj(), taint) for toleration in view.enforced_tolerations
+            scheduling.tolerates(toleration.to_obj(), taint) for toleration in view.enforced_tolerations
         ):
             continue
         found.append({part: taint[part] for part in ("key", "value", "effect") if taint.get(part)})
     return sorted(found, key=lambda taint: (taint.get("key", ""), taint.get("effect", "")))
-
-
-def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
-        return False
-    if toleration.get("operator") == "Exists":
-        return toleration.get("key", "") in ("", taint.get("key"))
-    return bool(toleration.get("key") == taint.get("key") and toleration.get("value", "") == (taint.get("value") or ""))
 
 
 def used_by(host_pods: Sequence[Obj], resources: Iterable[str]) -> Shares:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from syncer.translate import (
     affinity,
     containers,
+    cordon,
     deviceclaim,
     dns,
     downward,
@@ -108,6 +109,7 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
     spec |= _fixed(spec, view) | built | dns.resolver(own, who, view) | dns.hostname(own, who, view)
     spec |= scheduling.classes(own, view)
     spec["terminationGracePeriodSeconds"] = _grace(own, view)
+    node, away = scheduling.pinned_node(own, view), cordon.avoided(own, view)
     optional = {
         "volumes": volumes.volumes(virtual, who, view),
         "securityContext": security_contexts.of_pod(own),
@@ -118,7 +120,7 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
         "tolerations": scheduling.tolerations(own, view),
         "schedulingGates": scheduling.gates(own, gpu, view),
         "schedulingGroup": podgroup.of_pod(own, who, view),
-        "affinity": affinity.affinity(own, labels, who, view, scheduling.pinned_node(own, view)),
+        "affinity": affinity.affinity(own, labels, who, view, node=node, away=away),
         "topologySpreadConstraints": affinity.spread(own, labels, who, view),
     }
     deviceclaim.check_containers(built, optional["resourceClaims"])
@@ -131,6 +133,8 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
         labels=metadata.namespace_labels(who.namespace, view) | networkpolicy.isolation(labels, who.namespace, view),
         annotations=_annotations(virtual),
     )
+    if away:
+        meta["annotations"][cordon.AVOIDS] = cordon.digest(away)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 

@@ -13,7 +13,7 @@ from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.schema import ListOf, Number, OneOf, Struct, Text
 from syncer.translate.view import DEFAULT_SCHEDULER, Obj, TenantView
 
-_TOLERATIONS: Final = ListOf(
+TOLERATIONS: Final = ListOf(
     Struct(
         {
             "key": Text(317),
@@ -58,12 +58,21 @@ def pinned_node(spec: Mapping[str, Any], view: TenantView) -> str:
 
 def tolerations(spec: Mapping[str, Any], view: TenantView) -> list[Obj]:
     """The enforced tolerations, then the tenant's without those that would lead onto nodes of others; no duplicates."""
-    own = schema.copy(spec.get("tolerations") or [], _TOLERATIONS, "spec.tolerations")
+    own = schema.copy(spec.get("tolerations") or [], TOLERATIONS, "spec.tolerations")
     found: list[Obj] = []
     for toleration in (*(entry.to_obj() for entry in view.enforced_tolerations), *filter(_may_tolerate, own)):
         if toleration not in found:
             found.append(toleration)
     return found
+
+
+def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    """Whether a toleration is one of the taint."""
+    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+        return False
+    if toleration.get("operator") == "Exists":
+        return toleration.get("key", "") in ("", taint.get("key"))
+    return bool(toleration.get("key") == taint.get("key") and toleration.get("value", "") == (taint.get("value") or ""))
 
 
 def _may_tolerate(toleration: Mapping[str, Any]) -> bool:

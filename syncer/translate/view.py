@@ -110,6 +110,7 @@ class TenantView:
     # snapshot of the host
     storage_classes: frozenset[str] = frozenset()  # names of the StorageClasses that are offered
     nodes: frozenset[str] = frozenset()  # names of the nodes that the tenant may see
+    cordoned: frozenset[str] = frozenset()  # those of them that the tenant itself has cordoned in its plane
 
     @property
     def work_namespace(self) -> str:

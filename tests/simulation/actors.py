@@ -57,6 +57,10 @@ class HostActors:
             if pod["spec"].get("nodeName") == name:
                 self.delete(pod, grace=0)
 
+    def cordon(self, name: str, wish: bool) -> None:
+        """`kubectl cordon` and `kubectl uncordon` on the host."""
+        self.api.do("PATCH", NODES, {"spec": {"unschedulable": wish or None}}, name=name, content_type=_MERGE)
+
     def pods(self) -> list[Obj]:
         return self.api.store.all(PODS, self.work)
 
@@ -71,9 +75,10 @@ class HostActors:
         collect(self.api, SECRETS, "gc")
 
     def schedule(self, pod: Obj) -> None:
-        """Bind a pod to the first node."""
+        """Bind a pod to the first node that is not cordoned and that its affinity does not exclude."""
         spec = pod["spec"]
-        nodes = [key_of(each).name for each in self.api.store.all(NODES)]
+        nodes = [key_of(each).name for each in self.api.store.all(NODES) if not each.get("spec", {}).get("unschedulable")]
+        nodes = [name for name in nodes if name not in _excluded(spec)]
         if spec.get("nodeName") or spec.get("schedulingGates") or pod["metadata"].get("deletionTimestamp") or not nodes:
             return
         body = {"metadata": {"name": key_of(pod).name}, "target": {"kind": "Node", "name": nodes[0]}}
@@ -148,6 +153,14 @@ class PlaneActors:
                     self.api.do("DELETE", r, {}, namespace=space, name=key.name, user="namespace-controller")
         if not left:
             self.api.store.remove(NAMESPACES, Key("", space), "namespace-controller")
+
+
+def _excluded(spec: Obj) -> set[str]:
+    """The nodes that the one term of a required node affinity excludes."""
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {"nodeSelectorTerms": [{}]}
+    fields = required["nodeSelectorTerms"][0].get("matchFields", ())
+    return {value for field in fields if field["operator"] == "NotIn" for value in field["values"]}
 
 
 def _resource(kind: tuple[str, str]) -> Any:

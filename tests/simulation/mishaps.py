@@ -139,6 +139,36 @@ async def squatters(world: World) -> None:
     assert [pod for pod in world.on_host.pods() if not pod["metadata"].get("labels")]
 
 
+async def cordons(world: World, *, lag: float) -> None:
+    """Host and tenant cordon, and the syncer dies: nobody's cordon is forgotten, and pods wait or move as they must."""
+    world.plane_faults.lag |= {"nodes": lag}
+    world.tenant.pod("before")
+    await world.settle(60)
+    placed = world.on_host.pods()[0]["spec"]["nodeName"]
+    for name in ("node-a", "node-b"):
+        world.tenant.cordon(name, True)
+    await world.wait(2 * lag + 2)
+    world.tenant.pod("waits", token=True)
+    await world.settle(60)
+    where = [pod["spec"].get("nodeName") for pod in world.on_host.pods()]
+    assert sorted(map(str, where)) == ["None", placed]
+    world.on_host.cordon("node-a", True)
+    await world.settle(60)
+    await world.restart((3, "after"))
+    world.on_host.cordon("node-a", False)
+    world.tenant.cordon("node-b", False)
+    await world.wait(2 * lag + 5)
+    await world.restart()
+    await world.settle(60)
+    assert {pod["spec"].get("nodeName") for pod in world.on_host.pods()} == {placed, "node-b"}
+    world.on_host.cordon("node-b", True)
+    await world.settle(60)
+    await world.stop()
+    world.on_host.cordon("node-b", False)
+    await world.start()
+    await world.check()
+
+
 async def two_spaces(world: World) -> None:
     """Objects of one name in two namespaces are two."""
     world.plane.do("POST", NAMESPACES, {"metadata": {"name": "other"}})
@@ -316,6 +346,8 @@ STORIES: Final[Mapping[str, Story]] = {
     "nor when it tells very late": partial(late_copy_of_the_plane, lag=20.0),
     "nothing of others is adopted": squatters,
     "one name in two namespaces is two objects": two_spaces,
+    "a cordon of host or tenant is never forgotten": partial(cordons, lag=0.0),
+    "nor when it tells late of nodes": partial(cordons, lag=5.0),
     "empty lists delete nothing": partial(empty_lists, restart=False),
     "empty lists delete nothing after a restart": partial(empty_lists, restart=True),
     "a plane without its data deletes nothing": partial(lost_plane, restart=False),

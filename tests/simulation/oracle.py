@@ -17,6 +17,7 @@ from bulkhead.api import names
 from bulkhead.kube.objects import Key, Obj, key_of, uid_of
 from bulkhead.kube.resources import CONFIG_MAPS, NODES, PODS, RESOURCE_QUOTAS, SECRETS, SERVICES
 from syncer.settings import Settings
+from syncer.translate import cordon
 from syncer.translate.references import of_pod
 from tests.simulation.api import Api
 from tests.simulation.kinds import GPU
@@ -44,12 +45,15 @@ class Oracle:
         self._settings = settings
         self._work = settings.work_namespace
         self.violations: list[str] = []
+        # Since the tenant's first cordon, host pods that have no node yet may be made anew.
+        self._avoiding = False
         # A replica that is behind, or a watch that tells the past again, shows pods that are long gone. No API server does so.
         self.stale = False
         self.dead: set[str] = set()  # virtual UIDs whose deletion was asked for, or done
         self._born: dict[str, int] = {}  # virtual UID -> version at which it was created
         self._placed: set[str] = set()  # virtual pods that were bound to a node
         self._mirrors: dict[str, list[str]] = {}  # virtual pod UID -> UIDs of its host pods, ever
+        self._cordoned: dict[str, bool] = {}  # nodes that the tenant cordoned or uncordoned itself
         self._taken: set[tuple[Kind, Key]] = set()  # host objects that somebody else took away
         for each in (host, plane):
             for held in each.store.objects.values():
@@ -77,6 +81,12 @@ class Oracle:
             self._born[uid] = commit.version
         if commit.after is None or commit.after["metadata"].get("deletionTimestamp"):
             self.dead.add(uid)
+        if commit.kind == kind_of(NODES):
+            if commit.after is None:
+                self._cordoned.pop(commit.key.name, None)
+            elif commit.user == "tenant":
+                self._cordoned[commit.key.name] = (commit.after.get("spec") or {}).get("unschedulable") is True
+                self._avoiding = True
         if commit.user == PLANE_USER:
             self._leaks(commit)
             self._virtual_end(commit)
@@ -149,7 +159,7 @@ class Oracle:
         uid = virtual_uid(before)
         kind = str(before["metadata"]["annotations"].get(marks.VIRTUAL_KIND))
         if kind == "Pod":
-            if uid not in self.dead:
+            if uid not in self.dead and not (self._avoiding and not before["spec"].get("nodeName")):
                 self.violate(f"I8: host pod of {_origin(before)} deleted although nobody deleted the virtual pod")
             if after is None and before["spec"].get("nodeName") and before["status"].get("phase") not in _FINAL:
                 self.violate(f"I8: host pod of {_origin(before)} forced away while its containers may run")
@@ -208,9 +218,15 @@ class Oracle:
                     continue
                 yield f"pod {key} has no host pod"
                 continue
+            if not host["spec"].get("nodeName") and cordon.digest_of(host) != cordon.digest(self._avoided()):
+                yield f"pod {key} was made for other cordons than there are"
             for what, one, other in _compared(virtual, host):
                 if one != other:
                     yield f"pod {key}: {what} is {one!r} above and {other!r} below"
+
+    def _avoided(self) -> tuple[str, ...]:
+        there = {key_of(each).name for each in self._host.store.all(NODES)}
+        return tuple(sorted(name for name, wish in self._cordoned.items() if wish and name in there))
 
     def _refused(self, virtual: Obj) -> bool:
         """Whether the pod says why it does not run, and is right."""
@@ -286,11 +302,14 @@ class Oracle:
                 yield f"pod {key_of(virtual)} has no token"
 
     def _nodes(self) -> Iterator[str]:
-        host = {key_of(each).name for each in self._host.store.all(NODES)}
+        host = {key_of(each).name: each for each in self._host.store.all(NODES)}
         virtual = {key_of(each).name: each for each in self._plane.store.all(NODES)}
-        for name in sorted(host ^ set(virtual)):
+        for name in sorted(set(host) ^ set(virtual)):
             yield f"node {name} is on one side only"
-        for name in sorted(host & set(virtual)):
+        for name in sorted(set(host) & set(virtual)):
+            here, below = ((each[name].get("spec") or {}).get("unschedulable") is True for each in (virtual, host))
+            if here is not (below or self._cordoned.get(name, False)):
+                yield f"node {name}: cordoned is {here} above, and {below} below"
             if (virtual[name].get("spec") or {}).get("taints"):
                 yield f"virtual node {name} is tainted"
             if not (virtual[name].get("status") or {}).get("allocatable"):

@@ -16,6 +16,7 @@ from tests.simulation.faults import HONEST, CallFault, Faults, WatchFault
 from tests.simulation.world import PATIENCE_SECONDS, WORK, World
 
 STEPS = 120
+_CORDONS = 0.05
 _NAMES = ("a", "b", "c", "d")
 _KINDS = ("pods", "configmaps", "secrets", "services", "nodes")
 
@@ -26,6 +27,8 @@ class Storm:
     def __init__(self, world: World, seed: int) -> None:
         self.world = world
         self.rng = random.Random(seed)
+        # Draws of its own, so that a seed's storm is otherwise what it was before there were cordons.
+        self._aside = random.Random(seed + 1)
         self.log: list[str] = []
         self._steps: list[tuple[int, Callable[[], str]]] = [
             (8, self.pod), (5, self.delete_pod), (3, self.label), (4, self.data), (2, self.service), (2, self.delete),
@@ -43,6 +46,8 @@ class Storm:
             step = rng.choices(self._steps, weights)[0][1]
             with contextlib.suppress(Refused):
                 self.log.append(f"{world.clock.monotonic():8.2f} {step()}")
+            if self._aside.random() < _CORDONS:
+                self.log.append(f"{world.clock.monotonic():8.2f} {self.cordon()}")
             await world.wait(rng.choice((0.0, 0.01, 0.05, 0.3, 1.0, 3.0, 8.0)), act=rng.random() < 0.7)
             world.oracle.raise_violations()
             if world.crashed.is_set() or not self.alive:
@@ -114,6 +119,11 @@ class Storm:
         name, there = self.rng.choice(("node-a", "node-b")), self.rng.random() < 0.6
         (self.world.on_host.add_node if there else self.world.on_host.remove_node)(name)
         return f"node {name} {'added' if there else 'removed'}"
+
+    def cordon(self) -> str:
+        name, wish = self._aside.choice(("node-a", "node-b")), self._aside.random() < 0.5
+        self.world.tenant.cordon(name, wish)
+        return f"tenant {'cordons' if wish else 'uncordons'} {name}"
 
     def outside_hand(self) -> str:
         """Somebody deletes a copy on the host who has no business there."""

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from bulkhead.kube.objects import Key, Obj
-from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, RESOURCE_QUOTAS, SECRETS, SERVICE_ACCOUNTS, SERVICES
+from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SECRETS, SERVICE_ACCOUNTS, SERVICES
 from syncer.session import Session
 from tests.apiserver.bed import settings_for
 from tests.simulation import wire
@@ -253,6 +253,13 @@ class Tenant:
         except Refused:
             return False
         return True
+
+    def cordon(self, name: str, wish: bool) -> None:
+        """`kubectl cordon` and `kubectl uncordon`: writes nothing where the node says so already."""
+        node = self.plane.store.get(NODES, Key("", name))
+        if node is not None and ((node.get("spec") or {}).get("unschedulable") is True) is not wish:
+            body = {"metadata": {"name": name}, "spec": {"unschedulable": wish or None}}
+            self.plane.do("PATCH", NODES, body, user="tenant", content_type="application/merge-patch+json")
 
     def label(self, name: str, value: str) -> None:
         """Change a label of a pod."""

@@ -39,6 +39,7 @@ _SETS = (
     "allowed_priority_classes",
     "allowed_runtime_classes",
     "allowed_resources",
+    "cordoned",
     "gpu_resources",
     "ingress_classes",
     "nodes",
