@@ -26,6 +26,7 @@ from bulkhead.work.clock import SystemClock
 from bulkhead.work.queue import KeyedQueue
 from bulkhead.work.supervise import supervise
 from controller import handlers, metrics, probes
+from controller.accelerators import Accelerators
 from controller.owned import Owned
 from controller.planeaccess import PlaneAccess
 from controller.reconcile import Reconciler
@@ -135,14 +136,18 @@ class Controller:
                 metrics.leading.set(1)
                 await self._enqueue_all()
                 work = asyncio.create_task(self._workers.run(), name="workers")
+                # Made for each reign: a standby keeps no records of all pods.
+                notes = asyncio.create_task(
+                    supervise("accelerators", lambda: Accelerators(self._client).run()), name="accelerators"
+                )
                 lost = asyncio.create_task(lease.lost.wait(), name="lease lost")
                 try:
                     await asyncio.wait({work, lost}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     metrics.leading.set(0)
-                    for task in (work, lost):
+                    for task in (work, lost, notes):
                         task.cancel()
-                    await asyncio.wait({work, lost})
+                    await asyncio.wait({work, lost, notes})
                     # Only the leader acts, on Slurm as on the host.
                     await self._slurm.close()
 

@@ -11,6 +11,10 @@ pass_seconds = Histogram(
 )
 queue_depth = Gauge("bulkhead_controller_queue_depth", "Tenants that wait for a pass.")
 leading = Gauge("bulkhead_controller_leading", "1 while this process holds the lease.")
+accelerator_pods = Gauge("bulkhead_controller_accelerator_pods", "Pods of the host that hold accelerators.")
+accelerator_notes = Counter(
+    "bulkhead_controller_accelerator_notes_total", "Host nodes on which what pods hold was noted, by result.", ["result"]
+)
 certificates_issued = Counter("bulkhead_controller_certificates_issued_total", "CAs, keys and certificates issued.")
 tenant_ready = Gauge("bulkhead_tenant_ready", "1 while the tenant is Ready.", ["tenant"])
 tenant_gpus = Gauge("bulkhead_tenant_gpus", "GPUs of a tenant: used and limit.", ["tenant", "what"])

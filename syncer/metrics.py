@@ -47,6 +47,9 @@ PATROL_ROUND_SECONDS: Final = Gauge(
     "From the start of the last round of the patrol to the last of its keys.",
     registry=REGISTRY,
 )
+NODES_UNREAD: Final = Gauge(
+    "bulkhead_syncer_nodes_unread", "Host nodes whose note of held accelerators cannot be read.", registry=REGISTRY
+)
 QUARANTINED: Final = Gauge("bulkhead_syncer_quarantined", "1 while nothing may be deleted on the host.", registry=REGISTRY)
 MASS_DELETE: Final = Gauge(
     "bulkhead_syncer_mass_delete_breaker_open", "1 while the mass-delete breaker is open.", registry=REGISTRY

@@ -1,4 +1,4 @@
-"""The tenant's nodes: one virtual Node per host node of the pool, kept as the host's, cut to the tenant's GPUs.
+"""The tenant's nodes: one virtual Node per host node of the pool, kept as the host's, cut to the GPUs that the tenant can have.
 
 A virtual Node is made before a pod is bound to it, repaired when the tenant edits it, and removed when the host node leaves
 the pool. A cordon of the tenant's own is kept beside the host's. Nodes that somebody else made in the plane (without our
@@ -9,6 +9,7 @@ import asyncio
 import logging
 from typing import Final
 
+from bulkhead.api import accelerators
 from bulkhead.api import labels as marks
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, NotFound
@@ -26,7 +27,11 @@ from syncer.translate import status as statuses
 
 _log = logging.getLogger(__name__)
 
+# Stands for all nodes whose share is another.
+EVERY: Final = Item("Node", Key("", ""))
 _SHARE_DELAY: Final = 0.5
+_RISE_DELAY: Final = 0.3
+_NOTHING: Final[tuple[str, dict[str, int]]] = ("", {})
 
 
 class Nodes:
@@ -37,44 +42,64 @@ class Nodes:
         self._queue = queue
         self._plane = plane
         self._identity = identity
-        self._shares: pure.Shares | None = None
+        # As of the last time that they were counted and shared out.
+        self._shares: pure.Shares = {}
+        self._rooms: dict[str, pure.Room] = {}
+        # Host nodes with an annotation that is not ours.
+        self._unread: set[str] = set()
         self._made: set[str] = set()
-        # Host pods that hold accelerators.
-        self._holders: set[Key] = set()
+        # Own host pods that ask for accelerators: where and what they hold by now.
+        self._holders: dict[Key, tuple[str, dict[str, int]]] = {}
         self._turn = asyncio.Lock()
 
     def changed(self, change: Change) -> None:
-        """A host node came, went or changed: every share may be another."""
-        self._shares = None
-        if change.kind != "modified":
-            self._all(Lane.BACKFILL)
+        """A host node came, went or changed: where its room is another, every share may be."""
+        name = change.key.name
+        before = self._rooms.pop(name, None)
+        host = None if change.kind == "deleted" else self._caches.host["Node"].store.get(change.key)
+        readable = True
+        if host is not None:
+            self._rooms[name], readable = pure.room(host, self._caches.settings.gpu_resources)
+        self._say(name, readable=readable)
+        if self._rooms.get(name) != before:
+            self._recount()
+
+    def _say(self, name: str, *, readable: bool) -> None:
+        if readable:
+            self._unread.discard(name)
+        elif name not in self._unread:
+            self._unread.add(name)
+            _log.warning("what pods hold on a host node cannot be read: taken for nothing", extra=about("Node", name))
+        metrics.NODES_UNREAD.set(len(self._unread))
 
     def pod_changed(self, change: Change) -> None:
-        """A host pod came or went: what its node shows follows, not at once."""
-        if self._caches.settings.limits and change.kind != "modified" and self._counts(change):
-            self._shares = None
-            self._queue.add_after(Item("Node", Key("", "")), _SHARE_DELAY, Lane.BACKFILL)
+        """A host pod came, was bound, ended or went: what its node shows follows, not at once."""
+        if not self._caches.settings.limits or (change.kind == "modified" and change.key not in self._holders):
+            return
+        before = self._holders.pop(change.key, _NOTHING)
+        host = None if change.kind == "deleted" else self._caches.host["Pod"].store.get(change.key)
+        resources = self._caches.settings.gpu_resources
+        if host is not None and accelerators.requested(host, resources):
+            self._holders[change.key] = accelerators.holds(host, resources)
+        if self._holders.get(change.key, _NOTHING) != before:
+            self._recount()
 
-    def _counts(self, change: Change) -> bool:
-        """Whether the pod holds what is counted."""
-        if change.kind == "deleted":
-            held = change.key in self._holders
-            self._holders.discard(change.key)
-            return held
-        host = self._caches.host["Pod"].store.get(change.key)
-        if host is None or not pure.requested(host, self._caches.settings.gpu_resources):
-            return False
-        self._holders.add(change.key)
-        return True
+    def _recount(self) -> None:
+        self._queue.add_after(EVERY, _SHARE_DELAY, Lane.BACKFILL)
 
-    def _all(self, lane: Lane) -> None:
-        for key in self._caches.host["Node"].store.keys():  # noqa: SIM118 -- a store, not a dict
-            self._queue.add(Item("Node", key), lane)
+    def _share_out(self) -> None:
+        """Queue the nodes that have to show another share, those that lose something first: the sum should not swell."""
+        before, self._shares = self._shares, self._count()
+        for name, now in self._shares.items():
+            was = before.get(name, {})
+            if now != was:
+                rises = all(count >= was.get(resource, 0) for resource, count in now.items())
+                self._queue.add_after(Item("Node", Key("", name)), _RISE_DELAY if rises else 0.0, Lane.BACKFILL)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one node forward; the empty key stands for all."""
-        if not key.name:
-            self._all(Lane.BACKFILL)
+        """Bring one node forward, or all whose share is another."""
+        if key == EVERY.key:
+            self._share_out()
             return None
         host = self._caches.host["Node"].store.get(key)
         virtual = self._caches.virtual["Node"].store.get(key)
@@ -102,12 +127,14 @@ class Nodes:
             return True
 
     def _share(self, name: str) -> dict[str, int]:
-        if self._shares is None:
-            limits = self._caches.settings.limits
-            shown = {each: limits.get(each, 0) for each in self._caches.settings.gpu_resources}
-            used = pure.used_by(list(self._caches.host["Pod"].store.objects()), list(shown))
-            self._shares = pure.gpu_shares(self._caches.host["Node"].store.objects(), shown, used)
+        """A node that came since the last count shows nothing, so that all of them together never show too much."""
+        self._shares = self._shares or self._count()
         return self._shares.get(name, {})
+
+    def _count(self) -> pure.Shares:
+        limits = self._caches.settings.limits
+        shown = {each: limits.get(each, 0) for each in self._caches.settings.gpu_resources}
+        return pure.gpu_shares(self._rooms, shown, accelerators.by_node(self._holders.values()))
 
     async def _make(self, desired: Obj) -> None:
         name = desired["metadata"]["name"]

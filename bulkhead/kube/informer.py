@@ -1,7 +1,7 @@
 """A kept-up copy of one kind: list, watch, list again when the server forgot where we were.
 
 Never decodes a body by itself and never changes anything on the server. Objects lie in the store as encoded bytes with
-decoded metadata; `managedFields` are dropped on arrival.
+decoded metadata; `managedFields` are dropped on arrival, and whatever else a `shrink` of the caller's drops.
 
     list ──> store ──> watch from there ──┬─ event ──────────> store ──> on_change
       ^                                   ├─ stream ended ───> same version or newer there? watch on
@@ -20,7 +20,9 @@ import logging
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, NoReturn
+from typing import Literal, NoReturn, TypeAlias
+
+import msgspec
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import compact
@@ -61,6 +63,11 @@ class Change:
     relist: bool = False
 
 
+# What is stored of an object: its metadata and body, from the encoded object and its metadata where those are decoded already.
+# An object with an empty body does not matter to the caller: nothing of it is stored, and it counts as deleted if it was.
+Shrink: TypeAlias = Callable[[bytes | msgspec.Raw, Meta | None], tuple[Meta, bytes]]
+
+
 class _WentBackError(ProtocolError):
     """A watch told of something from before what it had told already."""
 
@@ -79,6 +86,7 @@ class Informer:
         on_change: Callable[[Change], None] | None = None,
         indexers: Mapping[str, Indexer] | None = None,
         metadata_only: bool = False,
+        shrink: Shrink = compact,
         inactivity: float = INACTIVITY_SECONDS,
         max_bytes: int = 256 * 1024 * 1024,
         optional: bool = False,
@@ -99,6 +107,7 @@ class Informer:
         self._field_selector = field_selector
         self._on_change = on_change
         self._metadata_only = metadata_only
+        self._shrink = shrink
         self._inactivity = inactivity
         self._optional = optional
         self._synced = asyncio.Event()
@@ -158,7 +167,7 @@ class Informer:
         async for page in pages:
             self._hear()
             for position, raw in enumerate(page.items):
-                meta, body = compact(raw)
+                meta, body = self._shrink(raw, None)
                 seen.add(meta.key)
                 self._put(meta, body, relist=True)
                 if position % _YIELD_EVERY == _YIELD_EVERY - 1:
@@ -228,7 +237,7 @@ class Informer:
         if event.type == "DELETED":
             self._drop(event.key, relist=False, final=event.meta)
         elif event.type != "BOOKMARK":
-            meta, body = compact(event.raw, event.meta)
+            meta, body = self._shrink(event.raw, event.meta)
             if not self._outdated(meta):
                 self._put(meta, body, relist=False)
         self.resource_version = event.meta.resource_version
@@ -241,6 +250,9 @@ class Informer:
 
     def _put(self, meta: Meta, body: bytes, *, relist: bool) -> None:
         held = self.store.meta(meta.key)
+        if not body:
+            self._drop(meta.key, relist=relist)
+            return
         if held is not None and held.uid != meta.uid:
             self._drop(meta.key, relist=relist)
             held = None

@@ -77,6 +77,10 @@ class Store:
             if obj is not None:
                 yield obj
 
+    def bodies(self) -> list[bytes]:
+        """Every object's body as it is stored, as of now."""
+        return [entry.raw for entry in self._entries.values()]
+
     def by_index(self, index: str, value: str) -> list[Key]:
         """Keys of the objects for which the indexer named `index` gave `value`, sorted."""
         return sorted(self._indexes[index].get(value, ()))

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bulkhead.api.quantity import InvalidQuantityError, parse, whole
 from syncer.translate import environment, schema
-from syncer.translate.quantity import InvalidQuantityError, parse, whole
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.schema import (
     COUNT,

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bulkhead.api.quantity import parse
+from bulkhead.api.quantity import same as same_quantity
 from syncer.translate.cordon import AVOIDS
 from syncer.translate.metadata import APPLIED, WANTED
-from syncer.translate.quantity import parse
-from syncer.translate.quantity import same as same_quantity
 from syncer.translate.view import Obj
 
 STRATEGIC: Final = "application/strategic-merge-patch+json"

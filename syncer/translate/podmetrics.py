@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
+from bulkhead.api.quantity import InvalidQuantityError, parse
 from syncer.translate.containers import container_names
-from syncer.translate.quantity import InvalidQuantityError, parse
 
 Obj = dict[str, Any]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from syncer.translate.quantity import InvalidQuantityError, parse
+from bulkhead.api.quantity import InvalidQuantityError, parse
 from syncer.translate.reasons import Reason, Untranslatable
 
 MOST_ITEMS: Final = 1000

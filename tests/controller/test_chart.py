@@ -18,6 +18,7 @@ from bulkhead.kube.resources import (
     INGRESSES,
     NAMESPACES,
     NETWORK_POLICIES,
+    NODES,
     POD_GROUPS,
     PODS,
     RESOURCE_CLAIMS,
@@ -400,3 +401,39 @@ async def test_a_tenants_name_may_contain_the_ending_of_its_namespace(
     async with Client(who, user_agent="tests", field_manager="syncer") as other:
         assert await refused(other, service("team-b"), cleaner=admin)
         assert not await refused(other, service("a-workers"), cleaner=admin)
+
+
+@pytest.mark.apiserver
+async def test_item_49_the_controller_changes_nothing_of_a_node_but_its_note(policed: ApiServer, admin: Client) -> None:
+    name, held = f"n-{secrets.token_hex(4)}", "bulkhead.dev/accelerators-held"
+    who = policed.config_for("system:serviceaccount:bulkhead-system:bulkhead-controller", "system:masters")
+    await admin.create(NODES, {"metadata": {"name": name, "annotations": {"x": "1"}, "labels": {"y": "1"}}})
+    wrong: list[dict[str, Any]] = [
+        {"metadata": {"annotations": {"x": "2"}}},
+        {"metadata": {"annotations": {"x": None}}},
+        {"metadata": {"annotations": {held: "{}", "z": "1"}}},
+        {"metadata": {"labels": {"y": None}}},
+        {"metadata": {"finalizers": ["example.com/x"]}},
+        {"spec": {"unschedulable": True}},
+        {"spec": {"taints": [{"key": "x", "effect": "NoSchedule"}]}},
+    ]
+    async with Client(who, user_agent="tests", field_manager="controller") as controller:
+
+        async def no(body: dict[str, Any], subresource: str | None = None) -> bool:
+            try:
+                await controller.patch(NODES, name, body, subresource=subresource)
+            except ApiError as error:
+                return "bulkhead-controller-nodes" in str(error)
+            return False
+
+        async with asyncio.timeout(60):
+            while not await no({"metadata": {"labels": {"in-force": secrets.token_hex(4)}}}):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.1)
+        assert [body for body in wrong if not await no(body)] == []
+        assert await no({"status": {"allocatable": {"nvidia.com/gpu": "64"}}}, "status")
+        for text in ('{"nvidia.com/gpu":5}', '{"nvidia.com/gpu":6}', None):
+            assert not await no({"metadata": {"annotations": {held: text}}})
+        for write in (controller.delete(NODES, name), controller.create(NODES, {"metadata": {"name": f"{name}-b"}})):
+            with pytest.raises(ApiError, match="bulkhead-controller-nodes"):
+                await write
+    await admin.delete(NODES, name)

@@ -13,7 +13,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.codec import Page, compact
 from bulkhead.kube.errors import Unavailable
 from bulkhead.kube.informer import Change, Informer
-from bulkhead.kube.objects import Key, Obj, uid_of
+from bulkhead.kube.objects import Key, Meta, Obj, uid_of
 from bulkhead.kube.resources import CONFIG_MAPS, POD_GROUPS
 from bulkhead.kube.watch import WatchEvent
 from tests.apiserver.servers import ApiServer, ServerOptions, with_pod_groups
@@ -282,3 +282,24 @@ async def test_a_kind_that_is_not_served_counts_as_read_and_its_going_tells_of_n
             await eventually(lambda: informer.served)
             assert told(changes) == [("added", "gang", False)]
             assert informer.store.keys() == [Key("default", "gang")]
+
+
+async def test_what_is_shrunk_to_nothing_is_not_stored(host_client: Client, namespace: str, eventually: Eventually) -> None:
+    changes: list[Change] = []
+
+    def shrink(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
+        meta, body = compact(raw, meta)
+        return msgspec.structs.replace(meta, labels=None), b"{}" if b'"keep"' in body else b""
+
+    await host_client.create(CONFIG_MAPS, config_map("a", keep="yes"), namespace)
+    await host_client.create(CONFIG_MAPS, config_map("b"), namespace)
+    informer = Informer(host_client, CONFIG_MAPS, namespace=namespace, on_change=changes.append, shrink=shrink)
+    async with running(informer):
+        assert told(changes) == [("added", "a", True)]
+        await host_client.patch(CONFIG_MAPS, "b", {"metadata": {"labels": {"keep": "yes"}}}, namespace)
+        await host_client.patch(CONFIG_MAPS, "a", {"metadata": {"labels": None}}, namespace)
+        await host_client.delete(CONFIG_MAPS, "a", namespace)
+        await eventually(lambda: len(changes) == 3)
+        assert told(changes[1:]) == [("added", "b", False), ("deleted", "a", False)]
+        assert informer.store.bodies() == [b"{}"]
+        assert changes[1].meta.labels is None

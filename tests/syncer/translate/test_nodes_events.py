@@ -2,11 +2,13 @@
 
 import base64
 import copy
+import json
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bulkhead.api import accelerators
 from bulkhead.api import labels as marks
 from syncer.translate import Obj, Reference, event, mirrored, node, origin, references, tokens
 from syncer.translate.endpointslice import to_host as slice_to_host
@@ -33,18 +35,97 @@ def host_node(name: str, gpus: int, **more: Any) -> Obj:
 
 
 _COUNTS = st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), st.integers(0, 16), max_size=4)
+# What each of some tenants holds on each node, and the host's own pods.
+_HOLDINGS = st.dictionaries(st.sampled_from(["red", "blue", "green", "host"]), _COUNTS, max_size=4)
+_SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+_JSON = st.recursive(_SCALARS, lambda inner: st.dictionaries(st.text(), inner))
+
+
+def rooms(has: dict[str, int], holdings: dict[str, dict[str, int]]) -> dict[str, node.Room]:
+    """The nodes as a syncer reads them, with what the controller noted there."""
+    held = accelerators.by_node((name, {GPU: count}) for each in holdings.values() for name, count in each.items() if count)
+    made = {}
+    for name, count in has.items():
+        note = accelerators.text(held.get(name, {}))
+        host = host_node(name, count)
+        host["metadata"]["annotations"] = {accelerators.HELD: note} if note else {}
+        made[name], readable = node.room(host, [GPU])
+        assert readable
+    return made
 
 
 @given(_COUNTS, st.integers(-1, 40), _COUNTS)
 def test_item_49_a_tenant_never_sees_more_than_its_limit(has: dict[str, int], limit: int, used: dict[str, int]) -> None:
-    nodes = [host_node(name, count) for name, count in has.items()]
     taken = {name: {GPU: count} for name, count in used.items()}
-    shares = node.gpu_shares(nodes, {GPU: limit}, taken)
+    shares = node.gpu_shares(rooms(has, {}), {GPU: limit}, taken)
     assert sum(share[GPU] for share in shares.values()) == min(max(0, limit), sum(has.values()))
     assert all(0 <= shares[name][GPU] <= has[name] for name in has)
-    assert shares == node.gpu_shares(list(reversed(nodes)), {GPU: limit}, taken)
+    assert shares == node.gpu_shares(dict(reversed(rooms(has, {}).items())), {GPU: limit}, taken)
     if sum(min(used.get(name, 0), has[name]) for name in has) <= limit:
         assert all(shares[name][GPU] >= min(used.get(name, 0), has[name]) for name in has)
+
+
+@given(_COUNTS, st.integers(0, 40), _HOLDINGS)
+def test_item_49_every_tenant_sees_what_the_others_leave_and_its_own(
+    has: dict[str, int], limit: int, holdings: dict[str, dict[str, int]]
+) -> None:
+    for tenant in ("red", "blue", "green"):
+        own = {name: {GPU: count} for name, count in holdings.get(tenant, {}).items()}
+        shares = node.gpu_shares(rooms(has, holdings), {GPU: limit}, own)
+        free = 0
+        for name, count in has.items():
+            others = sum(held.get(name, 0) for who, held in holdings.items() if who != tenant)
+            mine = min(own.get(name, {}).get(GPU, 0), count)
+            assert shares[name][GPU] <= max(mine, count - others)
+            free += max(mine, count - others)
+            if sum(min(each[GPU], has.get(where, 0)) for where, each in own.items()) <= limit:
+                assert shares[name][GPU] >= mine
+        assert sum(share[GPU] for share in shares.values()) == min(limit, free)
+
+
+def test_item_49_what_others_took_on_one_node_is_shown_on_another() -> None:
+    def shown(**holdings: dict[str, int]) -> list[int]:
+        own = {name: {GPU: count} for name, count in holdings.get("red", {}).items()}
+        found = node.gpu_shares(rooms({"a": 8, "b": 8}, holdings), {GPU: 4}, own)
+        return [found[name][GPU] for name in ("a", "b")]
+
+    assert shown() == [4, 0]
+    assert shown(blue={"a": 6}) == [2, 2]
+    assert shown(blue={"a": 8}, host={"b": 7}) == [0, 1]
+    assert shown(red={"a": 2}, blue={"a": 6}) == [2, 2]
+    # The sum that was noted does not have our own pods yet.
+    late = rooms({"a": 8, "b": 8}, {"blue": {"a": 6}})
+    assert node.gpu_shares(late, {GPU: 4}, {"a": {GPU: 2}})["a"] == {GPU: 4}
+
+
+@given(_JSON)
+def test_item_49_a_note_that_is_not_ours_counts_as_nothing_held(garbage: Any) -> None:
+    host = host_node("a", 8)
+    for note in (
+        garbage,
+        json.dumps(garbage),
+        "[" * 9000,
+        '{"nvidia.com/gpu": -1}',
+        '{"nvidia.com/gpu": 1e400}',
+        '{"a": true}',
+    ):
+        host["metadata"]["annotations"] = {accelerators.HELD: note}
+        found, readable = node.room(host, [GPU])
+        assert found.has == {GPU: 8}
+        assert readable is (accelerators.read(note) is not None)
+        assert readable or not found.held
+        assert all(0 <= count <= 1_000_000 for count in found.held.values())
+
+
+def test_item_49_a_tenant_is_not_shown_what_others_hold() -> None:
+    host = host_node("a", 8)
+    host["metadata"]["annotations"] = {accelerators.HELD: '{"nvidia.com/gpu":5}'}
+    found = node.to_virtual(host, samples.VIEW, {GPU: 3})
+    assert "annotations" not in found["metadata"]
+    assert accelerators.HELD not in str(found)
+    assert (
+        found["status"]["capacity"][GPU] == found["status"]["allocatable"][GPU] == found["metadata"]["labels"][marks.GPU_COUNT]
+    )
 
 
 def test_item_59_60_a_node_shows_what_scheduling_needs_and_no_more() -> None:
@@ -71,7 +152,7 @@ def test_item_59_60_a_node_shows_what_scheduling_needs_and_no_more() -> None:
     assert found["status"]["nodeInfo"]["machineID"] == ""
 
 
-def test_use_counts_bound_pods_that_run() -> None:
+def test_item_49_use_counts_bound_pods_that_run() -> None:
     def pod(where: str, phase: str, **spec: Any) -> Obj:
         return {"spec": {"nodeName": where, **spec}, "status": {"phase": phase}}
 
@@ -79,7 +160,9 @@ def test_use_counts_bound_pods_that_run() -> None:
     init = [{"resources": {"limits": {GPU: "1"}}, "restartPolicy": "Always"}, {"resources": {"limits": {GPU: "4"}}}]
     pods = [pod("a", "Running", containers=two), pod("a", "Succeeded", containers=two), pod("", "Pending", containers=two)]
     pods.append(pod("b", "Pending", containers=two, initContainers=init))
-    assert node.used_by(pods, [GPU]) == {"a": {GPU: 2}, "b": {GPU: 5}}
+    assert accelerators.by_node(accelerators.holds(each, [GPU]) for each in pods) == {"a": {GPU: 2}, "b": {GPU: 5}}
+    assert accelerators.extended(pods[3]) == {GPU}
+    assert accelerators.extended(pod("a", "", containers=[{"resources": {"limits": {"cpu": "1", "memory": "1"}}}])) == set()
 
 
 def test_item_83_an_event_is_about_the_virtual_object() -> None:
