@@ -1,9 +1,10 @@
-"""`kubectl drain` of a tenant on a node that all tenants share: its own pods go and stay away, and nobody else notices."""
+"""Nodes that tenants share: what one takes the other does not see, and a drain of one is nobody else's business."""
 
 from e2e import machine, workloads
 from e2e.api import Api
 from e2e.commands import kubectl
 from e2e.poll import until
+from e2e.scenarios.conftest import QUOTA
 from e2e.tenants import Tenant
 
 
@@ -28,3 +29,20 @@ def test_item_37_58_a_drained_node_stays_empty_until_uncordoned(host: Api, alice
     finally:
         kubectl(alice.kubeconfig, "uncordon", machine.NODE)
     workloads.wait_available(alice.api, "moving", 1, namespace=space)
+
+
+def test_item_49_what_bob_takes_on_a_node_alice_does_not_see_there(host: Api, alice: Tenant, bob: Tenant) -> None:
+    there = int(host.get("Node", machine.NODE)["status"]["allocatable"][workloads.GPU])
+
+    def shown() -> int:
+        status = alice.api.get("Node", machine.NODE)["status"]
+        assert status["allocatable"][workloads.GPU] == status["capacity"][workloads.GPU]
+        return int(status["allocatable"][workloads.GPU])
+
+    before = shown()
+    bob.api.create(workloads.pod("taker", workloads.pod_spec(gpus=4)))
+    workloads.wait_running(bob.api, "taker")
+    until("alice to see what is left", lambda: workloads.expect(shown() <= there - 4, f"{shown()} of {there}"), seconds=10)
+    assert sum(int(each["status"]["allocatable"][workloads.GPU]) for each in alice.api.list("Node")) <= QUOTA
+    bob.api.delete("Pod", "taker", "default")
+    until("alice to see it again", lambda: workloads.expect(shown() == before, f"{shown()}, not {before}"), seconds=40)
