@@ -4,9 +4,10 @@
     virtual is another UID        -> old host pod deleted; the new one waits until it is gone
     virtual deleting              -> host deleted with the same grace; virtual ended when the host pod is gone
     virtual started, host gone    -> virtual deleted: a pod never runs twice
-    virtual new, host missing     -> group, references and tokens first, then the host pod; a refusal is told on the pod
-    both there                    -> binding and status up, changes down; host deleting -> virtual deleted with its grace
+    virtual new, host missing     -> group and references first, then the host pod; a refusal is told on the pod
+    both there                    -> binding up, then tokens down; status up, changes down
     both there, cordons changed   -> host pod that has no node yet deleted, to be made anew
+    host deleting                 -> virtual deleted with its grace
 
 Decides from the caches, but every step that cannot be undone reads past them first.
 """
@@ -31,7 +32,7 @@ from syncer.nodes import Nodes
 from syncer.podgroups import PodGroups
 from syncer.quota import Starved
 from syncer.references import ReferenceIndex, mirrored_references
-from syncer.tokens import Minted, Tokens
+from syncer.tokens import Tokens
 from syncer.translate import Untranslatable, cordon, diff, pod
 from syncer.translate import status as statuses
 from syncer.translate.metadata import SET_BY_BINDING
@@ -215,11 +216,10 @@ class Pods:
             await self._mirrors.ensure(item)
         place = key_of(desired)
         self._claims.claim(place, desired)
-        tokens = await self._asked(place, virtual)
         self._seen[key] = self._unshown[key] = uid_of(virtual)
         try:
             with metrics.IN_CREATION.time():
-                made = await self._host.create(PODS, desired, view)
+                await self._host.create(PODS, desired, view)
         except (Stale, Again, Untranslatable):
             self._claims.drop(place)
             raise
@@ -229,15 +229,6 @@ class Pods:
             if refused is None:
                 raise
             raise refused from error
-        await self._tokens.ensure(virtual, made, tokens)
-
-    async def _asked(self, place: Key, virtual: Obj) -> Minted | None:
-        """The pod's tokens, once it has its place: one that waits for room must not be given a token at each try."""
-        try:
-            return await self._tokens.ask(virtual)
-        except BaseException:
-            self._claims.drop(place)
-            raise
 
     def _no_longer_waits(self, key: Key) -> None:
         self._starved.forget(key)
@@ -269,7 +260,7 @@ class Pods:
         if self._virtual.behind(virtual) or await self._placed(virtual, host):
             return None
         await self._report(virtual, host)
-        rotate = await self._tokens.ensure(virtual, host)
+        rotate = await self._tokens.ensure(virtual, host) if _placed_on(host) else None
         await self._push(virtual, host)
         return rotate
 
@@ -284,6 +275,8 @@ class Pods:
         if not await self._nodes.ensure(chosen):
             raise Again(1.0, "the node of the host pod is not known yet")
         await self._virtual.bind(virtual, chosen)
+        # Now, and not when the binding comes back: the kubelet waits for them.
+        await self._tokens.ensure(virtual, host)
         return True
 
     async def _report(self, virtual: Obj, host: Obj) -> None:
@@ -405,8 +398,7 @@ def _started(virtual: Obj) -> bool:
         return False
     if status.get("startTime"):
         return True
-    bound = bool(_placed_on(virtual))
     conditions = status.get("conditions") or ()
-    return bound and any(
+    return bool(_placed_on(virtual)) and any(
         isinstance(each, dict) and each.get("type") == "PodScheduled" and each.get("status") == "True" for each in conditions
     )

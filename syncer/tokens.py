@@ -1,9 +1,9 @@
 """Service account tokens of pods: asked of the tenant's API, kept in one host Secret per pod, renewed at 80 % of their life.
 
-Each token is bound to the virtual pod's UID, so it dies with the pod. It is asked for before the host pod is created, so that a
-pod whose account is refused never runs; the Secret is written right after, owned by the host pod (so both go together, and one
-write does), which the kubelet waits for. No token lies in an annotation, a log or the plane. When it must be renewed is an
-annotation of the Secret, so that a restarted syncer neither mints anew nor forgets.
+Each token is bound to the virtual pod's UID, so it dies with the pod. It is asked for once the pod is bound to its node, which
+the plane then writes into it, so a pod that waits for room costs no token; the Secret, owned by the host pod (so both go
+together, and one write does), is what the kubelet waits for. No token lies in an annotation, a log or the plane. When it must
+be renewed is an annotation of the Secret, so that a restarted syncer neither mints anew nor forgets.
 """
 
 import logging
@@ -47,22 +47,8 @@ class Tokens:
         # What was written and is perhaps not in the cache yet: Secret name -> (renew at, owned).
         self._written: dict[str, tuple[float, bool]] = {}
 
-    async def ask(self, virtual: Obj) -> Minted | None:
-        """The tokens of a pod that is about to be created; None where it needs none or has them already."""
-        view = self._caches.view()
-        needs = pure.token_requests(virtual, view.max_token_seconds)
-        name = pure.secret_name(virtual, view) if needs else ""
-        held = self._caches.host["Secret"].store.meta(Key(self._caches.settings.work_namespace, name))
-        if not needs or self._known(name, held)[0] > self._clock.now().timestamp():
-            return None
-        try:
-            return await self._request_all(virtual, needs)
-        except KubeError:
-            metrics.TOKENS.labels("failed").inc()
-            raise
-
-    async def ensure(self, virtual: Obj, pod: Obj, minted: Minted | None = None) -> float | None:
-        """Make sure that the pod's tokens are there and fresh; returns seconds until they have to be renewed."""
+    async def ensure(self, virtual: Obj, pod: Obj) -> float | None:
+        """Make sure that the tokens of a bound pod are there and fresh; returns seconds until they have to be renewed."""
         view = self._caches.view()
         needs = pure.token_requests(virtual, view.max_token_seconds)
         if not needs:
@@ -78,7 +64,7 @@ class Tokens:
             self._written[name] = (renew_at, True)
             return left
         try:
-            return await self._store(name, virtual, pod, minted or await self._request_all(virtual, needs), new=held is None)
+            return await self._store(name, virtual, pod, await self._request_all(virtual, needs), new=held is None)
         except KubeError:
             metrics.TOKENS.labels("failed").inc()
             if held is None:

@@ -128,6 +128,7 @@ def _identity(spec: PlaneSpec) -> list[str]:
         f"--kubelet-certificate-authority={PKI_PATH}/kubelet-ca.crt",
         "--kubelet-preferred-address-types=InternalIP",
         f"--service-account-issuer={spec.issuer}",
+        f"--service-account-jwks-uri={spec.issuer}/openid/v1/jwks",
         f"--api-audiences={spec.issuer},https://kubernetes.default.svc",
         f"--service-account-key-file={PKI_PATH}/sa.pub",
         f"--service-account-signing-key-file={PKI_PATH}/sa.key",

@@ -37,6 +37,7 @@ CONTROLLERS: Final = (
     "statefulset-controller",
     "ttl-after-finished-controller",
     "validatingadmissionpolicy-status-controller",
+    "volumeattributesclass-protection-controller",
 )
 
 

@@ -20,14 +20,16 @@ from controller.plane.spec import (
 
 def corefile(spec: PlaneSpec) -> str:
     """The Corefile."""
-    upstreams = " ".join(spec.dns_upstreams)
+    upstreams, domain = " ".join(spec.dns_upstreams), spec.cluster_domain
     forward = [f"    forward . {upstreams} {{", "        max_concurrent 500", "    }"] if upstreams else []
     lines = [
         f".:{DNS_PORT} {{",
         "    errors",
         f"    health :{DNS_HEALTH_PORT}",
         f"    ready :{DNS_READY_PORT}",
-        f"    kubernetes {spec.cluster_domain} in-addr.arpa ip6.arpa {{",
+        # Whoever checks a token asks its issuer for the keys, and that is the API server.
+        f"    rewrite name exact {spec.issuer_name}.{domain} kubernetes.default.svc.{domain} answer auto",
+        f"    kubernetes {domain} in-addr.arpa ip6.arpa {{",
         f"        kubeconfig {PKI_PATH}/kubeconfig",
         "        pods verified",
         "        ttl 5",
@@ -35,8 +37,8 @@ def corefile(spec: PlaneSpec) -> str:
         "    }",
         *forward,
         "    cache 30 {",
-        f"        disable success {spec.cluster_domain}",
-        f"        disable denial {spec.cluster_domain}",
+        f"        disable success {domain}",
+        f"        disable denial {domain}",
         "    }",
         "    loadbalance",
         "}",

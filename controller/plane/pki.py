@@ -86,6 +86,7 @@ def leaves(spec: PlaneSpec) -> dict[str, CertSpec]:
         "kubernetes.default",
         "kubernetes.default.svc",
         f"kubernetes.default.svc.{spec.cluster_domain}",
+        spec.issuer_name,
         *spec.service_names(PLANE),
     )
     return {

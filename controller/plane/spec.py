@@ -164,7 +164,12 @@ class PlaneSpec:
     @property
     def issuer(self) -> str:
         """The service account issuer, different for every tenant ever created."""
-        return f"https://kubernetes.default.svc/bulkhead/{self.uid}"
+        return f"https://{self.issuer_name}"
+
+    @property
+    def issuer_name(self) -> str:
+        """The issuer's host: the plane's API server, where readers of tokens find the keys (OpenID Connect Discovery)."""
+        return f"{self.uid}.kubernetes.default.svc"
 
     def service_names(self, service: str) -> tuple[str, ...]:
         """Every DNS name of a host Service in the plane's namespace."""

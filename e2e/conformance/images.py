@@ -22,7 +22,7 @@ from bulkhead.hostcluster.images.oci import Entry, ImageSpec, Layer
 from e2e import machine
 from e2e.conformance.suite import SuiteError, source
 
-TOOLS = ("bash", "bind9-dnsutils", "curl", "iproute2", "iperf", "netcat-openbsd", "util-linux")
+TOOLS = ("bash", "bind9-dnsutils", "curl", "iproute2", "iperf", "libc-bin", "netcat-openbsd", "util-linux")
 WEB = ("nginx-light",)
 SHELL = ("bash-static",)
 IMPORTED = machine.DATA / "containerd" / "imported-suite.json"  # goes with the host's images; a tar's name tells its content

@@ -19,7 +19,7 @@ def test_item_12_16_a_pod_talks_to_its_own_api_with_its_token(host: Api, alice: 
     token = read(alice, space, "caller", "token")
     claims = decode(token)
     tenant = host.get("Tenant", alice.name)
-    assert claims["iss"] == f"https://kubernetes.default.svc/bulkhead/{tenant['metadata']['uid']}"
+    assert claims["iss"] == f"https://{tenant['metadata']['uid']}.kubernetes.default.svc"
     assert claims["kubernetes.io"]["pod"]["name"] == "caller"
     assert claims["kubernetes.io"]["namespace"] == space
     assert 0 < claims["exp"] - time.time() <= 24 * 3600

@@ -88,12 +88,20 @@ async def test_item_12_13_14_15_tokens_are_bound_short_lived_and_owned_by_the_po
     assert virtual is not None
     assert "eyJ" not in json.dumps(host)
     projected = next(each for each in host["spec"]["volumes"] if each["name"] == "t")["projected"]["sources"][0]["secret"]
+
+    async def there() -> bool:
+        return projected["name"] in {each["metadata"]["name"] for each in (await bed.host.list(SECRETS, bed.work)).items}
+
+    assert not await there(), "a pod that waits for its node has no token"
+    await bed.bind(host)
+    await until(there, "the tokens of a pod that has its node")
     secret = await bed.host.get(SECRETS, projected["name"], bed.work)
     token = base64.b64decode(next(iter(secret["data"].values())))
     claims = json.loads(base64.urlsafe_b64decode(token.split(b".")[1] + b"=="))
     assert claims["aud"] == ["vault"]
     assert claims["exp"] - claims["iat"] == 1200
     assert claims["kubernetes.io"]["pod"]["uid"] == virtual["metadata"]["uid"]
+    assert claims["kubernetes.io"]["node"]["name"] == bed.node
 
     async def owned() -> bool:
         found = await bed.host.get(SECRETS, projected["name"], bed.work)
