@@ -10,6 +10,7 @@ read when a pod needs them, so a tenant's flood of ConfigMaps is not a flood of 
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from bulkhead.api import labels as marks
@@ -197,6 +198,12 @@ class Caches:
         """Tell which StorageClasses claims may name."""
         if names != self._static.storage_classes:
             self._static = replace(self._static, storage_classes=names)
+            self._view = None
+
+    def offer_runtimes(self, aliases: Mapping[str, str]) -> None:
+        """Tell which RuntimeClasses of the tenant's own mean which of the host's."""
+        if aliases != self._static.runtime_aliases:
+            self._static = replace(self._static, runtime_aliases=MappingProxyType(dict(aliases)))
             self._view = None
 
     def view(self) -> TenantView:

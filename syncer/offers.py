@@ -4,6 +4,7 @@ They change rarely and a watch costs memory on both sides, so both are listed at
 tenant changes on them is set right then. A list that fails leaves everything as it was. Decisions: `translate/classes.py`.
 """
 
+import contextlib
 import logging
 from typing import Final, NoReturn
 
@@ -31,6 +32,7 @@ class Offers:
         self._plane = plane
         self._host = host
         self._clock = clock
+        self._runtimes: list[Obj] = []
 
     async def run(self) -> NoReturn:
         """Look now and then, for ever."""
@@ -52,7 +54,21 @@ class Offers:
             wanted = self._wanted(kind, hosts)
             if kind == "StorageClass":
                 self._caches.offer_storage(frozenset(str(each["metadata"]["name"]) for each in wanted))
-            await self._write(r, offer, wanted)
+            there = (await self._plane.list(r)).items
+            if kind == "RuntimeClass":
+                self._runtimes = wanted
+                self._caches.offer_runtimes(pure.runtime_aliases(wanted, there))
+            await self._write(r, offer, wanted, there)
+
+    async def learn_runtime(self, name: str) -> None:
+        """Look at one RuntimeClass of the tenant's own now: a pod names it, and nothing is known of it yet."""
+        view = self._caches.view()
+        if not self._runtimes or name in view.runtime_aliases or name in view.allowed_runtime_classes:
+            return
+        with contextlib.suppress(NotFound):
+            found = await self._plane.get(resource_of("node.k8s.io/v1", "RuntimeClass"), name)
+            known = self._caches.view().runtime_aliases
+            self._caches.offer_runtimes({**known, **pure.runtime_aliases(self._runtimes, [found])})
 
     def _wanted(self, kind: str, hosts: list[Obj]) -> list[Obj]:
         allowed = {
@@ -65,8 +81,7 @@ class Offers:
         select = pure.offered_storage if kind == "StorageClass" else pure.offered
         return select(hosts, frozenset(allowed))
 
-    async def _write(self, r: Resource, offer: pure.Offer, wanted: list[Obj]) -> None:
-        there = (await self._plane.list(r)).items
+    async def _write(self, r: Resource, offer: pure.Offer, wanted: list[Obj], there: list[Obj]) -> None:
         for step in pure.steps(offer, wanted, there):
             try:
                 await self._step(r, step)

@@ -29,6 +29,7 @@ from syncer.events import Recorder
 from syncer.logs import about
 from syncer.mirrors import Mirrors
 from syncer.nodes import Nodes
+from syncer.offers import Offers
 from syncer.podgroups import PodGroups
 from syncer.quota import Starved
 from syncer.references import ReferenceIndex, mirrored_references
@@ -66,6 +67,7 @@ class Pods:
         nodes: Nodes,
         starved: Starved,
         groups: PodGroups,
+        offers: Offers,
         claims: Claims,
         recorder: Recorder,
     ) -> None:
@@ -78,6 +80,7 @@ class Pods:
         self._nodes = nodes
         self._starved = starved
         self._groups = groups
+        self._offers = offers
         self._claims = claims
         self._recorder = recorder
         # Virtual pods that had a host pod, or may have had one, while this process has run.
@@ -208,6 +211,8 @@ class Pods:
         return None
 
     async def _create(self, key: Key, virtual: Obj) -> None:
+        if runtime := (virtual.get("spec") or {}).get("runtimeClassName"):
+            await self._offers.learn_runtime(str(runtime))
         view = self._caches.view()
         with metrics.IN_TRANSLATION.time():
             desired = _POD.to_host(virtual, view)

@@ -124,6 +124,7 @@ class Session:
             nodes=self.nodes,
             starved=self.starved,
             groups=self.groups,
+            offers=self.offers,
             claims=self.claims,
             recorder=self.recorder,
         )

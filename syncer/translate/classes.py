@@ -1,7 +1,8 @@
 """Classes of the host as the tenant sees them: which ones are offered, and nothing of how the host makes them work.
 
 They are copied into the plane because its API server asks for them: it refuses a pod whose PriorityClass or RuntimeClass does
-not exist, and gives claims the default StorageClass. A tenant's own classes of other names are left alone.
+not exist, and gives claims the default StorageClass. A tenant's own classes of other names are left alone; a RuntimeClass of
+its own stands for an offered one that has its handler.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -74,6 +75,16 @@ def runtime_class(host: Obj) -> Obj:
     found = _shown(host, "node.k8s.io/v1", "RuntimeClass")
     found["handler"] = str(host.get("handler") or _name(host))
     return found
+
+
+def runtime_aliases(hosts: Iterable[Obj], theirs: Iterable[Obj]) -> dict[str, str]:
+    """The tenant's own RuntimeClasses that mean what an offered one means, because they name the same handler.
+
+    Charts bring such classes along. `hosts` are the offered ones; of several with one handler the first by name counts.
+    """
+    by_handler = {str(each.get("handler") or ""): _name(each) for each in sorted(hosts, key=_name, reverse=True)}
+    own = ((_name(each), str(each.get("handler") or "")) for each in theirs if not is_ours(each))
+    return {name: by_handler[handler] for name, handler in sorted(own) if handler in by_handler}
 
 
 def device_class(host: Obj) -> Obj:

@@ -104,6 +104,7 @@ def classes(spec: Mapping[str, Any], view: TenantView) -> Obj:
     if chosen:
         translated["priorityClassName"] = chosen
     runtime = schema.text(spec.get("runtimeClassName"), "spec.runtimeClassName", 253)
+    runtime = view.runtime_aliases.get(runtime, runtime)
     if runtime and runtime not in view.allowed_runtime_classes and runtime != view.runtime_class:
         raise Untranslatable(
             Reason.NOT_ALLOWED,

@@ -298,7 +298,8 @@ class Oracle:
         have = {virtual_uid(each) for each in secrets}
         for virtual in self._plane.store.all(PODS):
             tokens = any("projected" in each for each in virtual["spec"].get("volumes") or ())
-            if tokens and self.mirror(uid_of(virtual)) is not None and uid_of(virtual) not in have:
+            mirror = self.mirror(uid_of(virtual))
+            if tokens and mirror is not None and mirror["spec"].get("nodeName") and uid_of(virtual) not in have:
                 yield f"pod {key_of(virtual)} has no token"
 
     def _nodes(self) -> Iterator[str]:

@@ -45,6 +45,13 @@ def test_item_45_46_priority_and_runtime_classes_are_offered_by_name_only() -> N
     assert set(runtime) == {"apiVersion", "kind", "metadata", "handler"}
 
 
+def test_item_46_a_class_of_the_tenants_own_stands_for_an_offered_one_of_its_handler() -> None:
+    hosts = [host("nvidia-b", handler="nvidia"), host("nvidia-a", handler="nvidia"), host("kata", handler="kata")]
+    theirs = [host("mine", handler="nvidia"), host("other", handler="runc"), host("empty"), RUNTIME.shown(hosts[0])]
+    assert classes.runtime_aliases(hosts, theirs) == {"mine": "nvidia-a"}
+    assert classes.runtime_aliases([], theirs) == {}
+
+
 def test_item_35_parameters_of_the_hosts_storage_are_not_shown() -> None:
     shown = STORAGE.shown(host("fast", DEFAULT, provisioner="p", parameters={"secret": "x"}, mountOptions=["y"]))
     assert not {"parameters", "mountOptions"} & set(shown)

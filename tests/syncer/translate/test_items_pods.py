@@ -238,6 +238,9 @@ def test_item_46_a_runtime_class_is_forced_or_chosen_from_the_list() -> None:
     assert to_host({"runtimeClassName": "sandboxed"})["spec"]["runtimeClassName"] == "sandboxed"
     assert to_host({}, runtime_class="gvisor")["spec"]["runtimeClassName"] == "gvisor"
     assert refusal({"runtimeClassName": "privileged"}).reason is Reason.NOT_ALLOWED
+    aliases = {"own": "sandboxed", "stale": "withdrawn"}
+    assert to_host({"runtimeClassName": "own"}, runtime_aliases=aliases)["spec"]["runtimeClassName"] == "sandboxed"
+    assert refusal({"runtimeClassName": "stale"}, runtime_aliases=aliases).reason is Reason.NOT_ALLOWED
 
 
 def test_item_51_resources_of_the_pod_as_a_whole_reach_the_host_beside_those_of_containers() -> None:
