@@ -104,6 +104,9 @@ class Pods:
             self._remade.pop(key, None)
         if virtual is None:
             return await self._vanished(key, host)
+        if host is None and self._unshown.get(key, uid_of(virtual)) != uid_of(virtual):
+            # A predecessor's host pod may run although the cache does not show it yet.
+            host = await self._live_mirror(key, self._unshown[key])
         if host is not None and _virtual_uid(host) != uid_of(virtual):
             # What its predecessor refers to is kept until that is gone.
             return await self._replace_old(key, host)

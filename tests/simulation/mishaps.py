@@ -56,6 +56,24 @@ async def pod_gone_before_its_host_pod_is_seen(world: World) -> None:
     assert not world.host.store.all(CONFIG_MAPS, WORK)
 
 
+async def pod_replaced_before_its_host_pod_is_seen(world: World) -> None:
+    """Found: a pod that came again, needing less, before the cache showed its predecessor's host pod took the copies from it."""
+    world.tenant.config("1")
+    world.tenant.secret("1")
+    await world.settle()
+    world.host_faults.lag |= {"pods": 5.0}
+    world.tenant.pod("web", refers=True)
+    for _ in range(200):
+        await world.wait(0.01)
+        if world.on_host.pods():
+            break
+    world.on_host.report(world.on_host.pods()[0], "Running", "10.244.9.9")
+    world.tenant.delete(PODS, "web", grace=0)
+    world.tenant.pod("web")
+    await world.settle(20)
+    assert not world.host.store.all(CONFIG_MAPS, WORK)
+
+
 async def copy_needed_again(world: World, lag: float) -> None:
     """Found: a copy that was just taken away looked as if it were there, and the next pod was made without it."""
     await _full(world, pods=("web",))
@@ -338,6 +356,7 @@ STORIES: Final[Mapping[str, Story]] = {
     "the same when the host tells late": partial(copy_needed_again, lag=5.0),
     "a pod that was replaced keeps its copies to its end": copy_of_a_pod_that_was_replaced,
     "a host pod that nobody has seen yet keeps its copies": pod_gone_before_its_host_pod_is_seen,
+    "copies of a replaced pod outlive the pod that nobody saw yet": pod_replaced_before_its_host_pod_is_seen,
     "a pod that waits for room is given no token": waiting_for_room,
     "a token that somebody took away is made anew": token_taken_away,
     "no token expires because the clock was ahead": partial(wrong_clock, skew=3600.0),
