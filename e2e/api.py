@@ -58,6 +58,7 @@ KINDS: Final[Mapping[str, tuple[str, str, bool]]] = {
     "ResourceClaimTemplate": ("/apis/resource.k8s.io/v1", "resourceclaimtemplates", True),
     "ResourceSlice": ("/apis/resource.k8s.io/v1", "resourceslices", False),
     "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses", False),
+    "RuntimeClass": ("/apis/node.k8s.io/v1", "runtimeclasses", False),
     "PodGroup": ("/apis/scheduling.k8s.io/v1alpha2", "podgroups", True),
     "CustomResourceDefinition": ("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions", False),
     "ValidatingWebhookConfiguration": (

@@ -17,15 +17,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bulkhead.hostcluster import binaries
-from e2e import install, machine, tenants
-from e2e.conformance import comparison, images, suite
+from e2e import install, machine
+from e2e.conformance import comparison, images, place, suite
 from e2e.conformance.suite import Spec
 
 REPORT = machine.RESULTS / "conformance.json"
 CONFORMANCE = r"\[Conformance\]"
 SERIAL = r"\[Serial\]|\[Disruptive\]"
-# A plane of one tenant among many: it must not be taken for a cluster of its own to be filled with GPU pods.
-OBJECTS = {"pods": 500, "services": 400, "configmaps": 2000, "secrets": 2000, "persistentvolumeclaims": 100}
 
 Note = Callable[[str], None]
 
@@ -81,12 +79,8 @@ def main() -> int:
     if chosen.side != "tenant":
         run_side("host", machine.KUBECONFIG, programs, chosen, note)
     if chosen.side != "host":
-        try:
-            tenant = tenants.create(host, chosen.tenant, gpus=0, seconds=300, quota={"objects": OBJECTS})
+        with place.prepared(host, chosen.tenant, keep=chosen.keep) as tenant:
             run_side("tenant", tenant.kubeconfig, programs, chosen, note)
-        finally:
-            if not chosen.keep:
-                tenants.remove(host, chosen.tenant, seconds=600)
     return _report(stood_in, whole=chosen.focus == CONFORMANCE and chosen.side == "both")
 
 

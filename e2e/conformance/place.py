@@ -1,0 +1,33 @@
+"""The tenant in which the suite runs: the example class, a quota for a plane of ordinary work, and the runtime that it names.
+
+Only what it made itself, by name, is removed. The class is as strict as the example: no rights over the node for anybody.
+"""
+
+import contextlib
+from collections.abc import Iterator
+
+from e2e import install, tenants
+from e2e.api import Api
+from e2e.tenants import Tenant
+
+CLASS = RUNTIME = "bulkhead-conformance"
+# The suite expects that every node knows a container runtime of this name.
+HANDLER = "test-handler"
+# A plane of one tenant among many: it must not be taken for a cluster of its own to be filled with GPU pods.
+OBJECTS = {"pods": 500, "services": 400, "configmaps": 2000, "secrets": 2000, "persistentvolumeclaims": 100}
+
+
+@contextlib.contextmanager
+def prepared(host: Api, name: str, *, keep: bool) -> Iterator[Tenant]:
+    """Make the tenant, and take it away again however the block ends (`keep` leaves it)."""
+    standard = next(each for each in install.example_objects() if each["kind"] == "TenantClass")
+    isolation = standard["spec"]["isolation"] | {"allowedRuntimeClasses": [RUNTIME]}
+    host.apply({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": RUNTIME}, "handler": HANDLER})
+    host.apply(standard | {"metadata": {"name": CLASS}, "spec": standard["spec"] | {"isolation": isolation}})
+    try:
+        yield tenants.create(host, name, gpus=0, seconds=300, tenant_class=CLASS, quota={"objects": OBJECTS})
+    finally:
+        if not keep:
+            tenants.remove(host, name, seconds=600)
+            host.delete("TenantClass", CLASS)
+            host.delete("RuntimeClass", RUNTIME)
