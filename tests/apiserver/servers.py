@@ -11,7 +11,6 @@ import contextlib
 import ctypes
 import os
 import signal
-import socket
 import ssl
 import subprocess
 import time
@@ -23,6 +22,7 @@ from pathlib import Path
 
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.apiserver.pki import Authority, signing_key
+from tests.apiserver.ports import free_port
 
 _READY_SECONDS = 90.0
 _STOP_SECONDS = 10.0
@@ -51,7 +51,7 @@ class ApiServer:
         self.folder = folder
         self.options = options or ServerOptions()
         self.authority = Authority(f"{name}-ca")
-        self.port, self.etcd_port, self._peer_port = _free_ports(3)
+        self.port, self.etcd_port, self._peer_port = (free_port() for _ in range(3))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         folder.mkdir(parents=True, exist_ok=True)
         self._write_files()
@@ -271,15 +271,6 @@ def binary(name: str) -> Path:
 def _pairs(flag: str, values: Mapping[str, bool]) -> list[str]:
     joined = ",".join(f"{name}={'true' if value else 'false'}" for name, value in sorted(values.items()))
     return [f"{flag}={joined}"] if joined else []
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def _die_with_parent() -> None:

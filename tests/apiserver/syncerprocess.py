@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,11 +12,6 @@ import msgspec
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.apiserver.bed import Bed, until
 from tests.apiserver.pki import Authority
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def resident_mib(pid: int) -> float:

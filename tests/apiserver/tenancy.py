@@ -11,8 +11,9 @@ from pathlib import Path
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
 from tests.apiserver.bed import Bed, until
+from tests.apiserver.ports import free_port
 from tests.apiserver.servers import ApiServer
-from tests.apiserver.syncerprocess import free_port, probe, running_syncer, tail, write_files
+from tests.apiserver.syncerprocess import probe, running_syncer, tail, write_files
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from controller.plane.spec import BUDGETS
 from tests.apiserver.bed import Bed, until
-from tests.apiserver.syncerprocess import free_port, probe, resident_mib, running_syncer, tail, write_files
+from tests.apiserver.ports import free_port
+from tests.apiserver.syncerprocess import probe, resident_mib, running_syncer, tail, write_files
 from tests.apiserver.tenancy import summed
 from tests.apiserver.turncoat import Turncoat, turncoat
 from tests.kube.hostile import Answer, closing, endless, fixed, http, silent, slow

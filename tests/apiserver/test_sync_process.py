@@ -13,7 +13,8 @@ from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import CONFIG_MAPS
 from syncer import identity
 from tests.apiserver.bed import Bed, until
-from tests.apiserver.syncerprocess import free_port, probe, resident_mib, running_syncer, write_files
+from tests.apiserver.ports import free_port
+from tests.apiserver.syncerprocess import probe, resident_mib, running_syncer, write_files
 
 LIMIT_MIB = 64  # a gross leak shows here; the benchmark holds the real limit
 

@@ -57,7 +57,7 @@ async def pod_gone_before_its_host_pod_is_seen(world: World) -> None:
 
 
 async def pod_replaced_before_its_host_pod_is_seen(world: World) -> None:
-    """Found: a pod that came again, needing less, before the cache showed its predecessor's host pod took the copies from it."""
+    """Found: a pod that came again, needing less, before its predecessor's host pod was seen, took the copies from that."""
     world.tenant.config("1")
     world.tenant.secret("1")
     await world.settle()
