@@ -13,6 +13,11 @@ from e2e.tenants import Tenant
 CLASS = RUNTIME = "bulkhead-conformance"
 # The suite expects that every node knows a container runtime of this name.
 HANDLER = "test-handler"
+DEFAULTS = {
+    # The smallest there is: the suite reads the shares of containers that ask for no CPU from their cgroup.
+    "requests": {"cpu": "1m", "ephemeral-storage": "64Mi", "memory": "32Mi"},
+    "limits": {"ephemeral-storage": "10Gi", "memory": "4Gi"},
+}
 # A plane of one tenant among many: it must not be taken for a cluster of its own to be filled with GPU pods.
 OBJECTS = {"pods": 500, "services": 400, "configmaps": 2000, "secrets": 2000, "persistentvolumeclaims": 100}
 
@@ -22,8 +27,9 @@ def prepared(host: Api, name: str, *, keep: bool) -> Iterator[Tenant]:
     """Make the tenant, and take it away again however the block ends (`keep` leaves it)."""
     standard = next(each for each in install.example_objects() if each["kind"] == "TenantClass")
     isolation = standard["spec"]["isolation"] | {"allowedRuntimeClasses": [RUNTIME]}
+    spec = standard["spec"] | {"isolation": isolation, "containerDefaults": DEFAULTS}
     host.apply({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": RUNTIME}, "handler": HANDLER})
-    host.apply(standard | {"metadata": {"name": CLASS}, "spec": standard["spec"] | {"isolation": isolation}})
+    host.apply(standard | {"metadata": {"name": CLASS}, "spec": spec})
     try:
         yield tenants.create(host, name, gpus=0, seconds=300, tenant_class=CLASS, quota={"objects": OBJECTS})
     finally:
