@@ -148,6 +148,26 @@ def test_nothing_a_tenant_submits_crashes_the_syncer(host: Api, alice: Tenant) -
         alice.api.delete("Pod", name, "default", grace=0)
 
 
+def test_an_expression_that_leaves_its_volume_reaches_nothing(alice: Tenant) -> None:
+    def mounted(name: str, path: str) -> Obj:
+        spec = workloads.pod_spec(volumes=[{"name": "data", "emptyDir": {}}])
+        mount = {"name": "data", "mountPath": "/data", "subPathExpr": "$(WHERE)"}
+        spec["containers"][0] |= {"env": [{"name": "WHERE", "value": path}], "volumeMounts": [mount]}
+        return alice.api.create(workloads.pod(name, spec))
+
+    def told() -> None:
+        statuses = alice.api.get("Pod", "leaves", "default")["status"].get("containerStatuses") or [{}]
+        waiting = statuses[0].get("state", {}).get("waiting") or {}
+        workloads.expect(waiting.get("reason") == "CreateContainerConfigError", str(statuses))
+
+    mounted("stays", "inside")
+    mounted("leaves", "../../../../etc")
+    workloads.wait_running(alice.api, "stays")
+    until("the kubelet to refuse the path", told, seconds=60)
+    for name in ("stays", "leaves"):
+        alice.api.delete("Pod", name, "default", grace=0)
+
+
 def refused(tenant: Tenant, name: str) -> None:
     item = workloads.condition(tenant.api.get("Pod", name, "default"), "PodScheduled") or {}
     workloads.expect(item.get("status") == "False" and bool(item.get("message")), str(item))

@@ -95,7 +95,7 @@ class TenantView:
     pod_groups: bool = False  # whether PodGroups and pods of them pass
     runtime_class: str = ""  # forced on every pod when set
     allowed_runtime_classes: frozenset[str] = frozenset()
-    runtime_aliases: Mapping[str, str] = field(default_factory=_empty)  # a class of the tenant's own -> the host's of its handler
+    runtime_aliases: Mapping[str, str] = field(default_factory=_empty)  # a class of the tenant -> the host's of its handler
     priority_class: str = ""  # for pods that name none
     allowed_priority_classes: frozenset[str] = frozenset()
     gpu_resources: frozenset[str] = frozenset({"nvidia.com/gpu"})
