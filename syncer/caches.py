@@ -32,7 +32,7 @@ from bulkhead.kube.resources import (
 from bulkhead.work.queue import KeyedQueue, Lane
 from syncer import metrics
 from syncer.settings import Settings
-from syncer.translate import cordon, networkpolicy, origin, tokens
+from syncer.translate import cordon, networkpolicy, nodeports, origin, tokens
 from syncer.translate.metadata import Identity
 from syncer.translate.registry import KINDS
 from syncer.translate.view import ServiceEnv, ServicePort, TenantView, Toleration
@@ -189,6 +189,17 @@ class Caches:
             {"metadata": {"name": meta.name, "labels": meta.labels, "annotations": meta.annotations}}, self._static
         )
 
+    def work_of(self, kind: str, meta: Meta) -> Item | None:
+        """The work that a host object of this kind is part of; None for one that only looks like ours."""
+        who = self.origin(meta)
+        if who is None:
+            return None
+        if (kind, who.kind) == ("Secret", tokens.KIND):
+            return Item("Pod", Key(who.namespace, who.name.rpartition(".")[0]))
+        if who.kind == kind or (kind, who.kind) == ("Service", nodeports.KIND):
+            return Item(who.kind, Key(who.namespace, who.name))
+        return None
+
     def namespace_ending(self, namespace: str) -> bool:
         """Whether the virtual namespace is being deleted or gone."""
         meta = self.virtual["Namespace"].store.meta(Key("", namespace))
@@ -242,6 +253,8 @@ class Caches:
             self._tell("virtual", kind, change)
             if not referenced or self._refers(kind, change.key):
                 self._changed(Item(kind, change.key), change)
+            if kind == "Service":
+                self._changed(Item(nodeports.KIND, change.key), change)
 
         return changed
 
@@ -255,13 +268,9 @@ class Caches:
     def _mirror_changed(self, kind: str) -> Listener:
         def changed(change: Change) -> None:
             self._tell("host", kind, change)
-            who = self.origin(change.meta)
-            if who is None:
-                return
-            if who.kind == tokens.KIND:
-                self._changed(Item("Pod", Key(who.namespace, who.name.rpartition(".")[0])), change)
-            elif who.kind == kind:
-                self._changed(Item(kind, Key(who.namespace, who.name)), change)
+            item = self.work_of(kind, change.meta)
+            if item is not None:
+                self._changed(item, change)
 
         return changed
 
@@ -350,10 +359,16 @@ def _toleration(plain: dict[str, object]) -> Toleration:
     )
 
 
-def _service_env(service: Obj) -> ServiceEnv | None:
+def address_of(service: Obj) -> str:
+    """The ClusterIP of a Service as one side has it; empty where it has none."""
     spec = service.get("spec")
     address = spec.get("clusterIP") if isinstance(spec, dict) else None
-    if not isinstance(spec, dict) or not isinstance(address, str) or address in {"", "None"}:
+    return address if isinstance(address, str) and address != "None" else ""
+
+
+def _service_env(service: Obj) -> ServiceEnv | None:
+    spec, address = service.get("spec"), address_of(service)
+    if not isinstance(spec, dict) or not address:
         return None
     ports = tuple(
         ServicePort(str(port.get("name") or ""), int(port["port"]), str(port.get("protocol") or "TCP"))

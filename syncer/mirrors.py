@@ -17,12 +17,12 @@ from bulkhead.kube.errors import ApiError, Conflict, Unprocessable
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta, Obj, Resource, key_of, uid_of
 from syncer import down, refusals
-from syncer.caches import MIRRORED, Caches, Item, Queue
+from syncer.caches import MIRRORED, Caches, Item, Queue, address_of
 from syncer.down import HostWriter, Stale
 from syncer.events import Recorder
 from syncer.massdelete import MassDeleteBreaker
 from syncer.references import HOLDERS, ReferenceIndex, mirrored_references
-from syncer.translate import Reason, Untranslatable, diff, endpointslice, volumeclaim
+from syncer.translate import Reason, Untranslatable, diff, endpointslice, nodeports, volumeclaim
 from syncer.translate.metadata import WANTED
 from syncer.translate.references import CLAIM
 from syncer.translate.registry import KINDS, Translation
@@ -309,8 +309,20 @@ class Mirrors:
         except Conflict:
             return 0.2
         except ApiError as error:
+            if _address_taken(error, r.kind) and self._gives_way(address_of(virtual)):
+                return _UNKNOWN_SECONDS
             raise _refusal(error, virtual, r.kind) from error
         return None
+
+    def _gives_way(self, address: str) -> bool:
+        """Whether only node ports of the tenant's own are at an address: they look for another."""
+        for host in self._caches.host["Service"].store.objects():
+            meta = self._caches.host["Service"].store.meta(key_of(host)) if address_of(host) == address else None
+            item = self._caches.work_of("Service", meta) if meta is not None else None
+            if item is not None and item.kind == nodeports.KIND:
+                self._queue.add(item)
+                return True
+        return False
 
     async def _report(self, kind: Translation, virtual: Obj, host: Obj) -> None:
         """Carry up what the host says of its object."""
@@ -347,10 +359,14 @@ def _unbound(virtual: Obj, host: Obj) -> bool:
     return volumeclaim.is_bound(host) and not (virtual.get("spec") or {}).get("volumeName")
 
 
+def _address_taken(error: ApiError, kind: str) -> bool:
+    return kind == "Service" and isinstance(error, Unprocessable) and "already allocated" in error.message
+
+
 def _refusal(error: ApiError, virtual: Obj, kind: str) -> Exception:
     """The host's no in the tenant's words; anything that is only trouble stays as it is."""
-    if kind == "Service" and isinstance(error, Unprocessable) and "already allocated" in error.message:
-        address = (virtual.get("spec") or {}).get("clusterIP", "")
+    if _address_taken(error, kind):
+        address = address_of(virtual)
         return Untranslatable(
             Reason.HOST_REFUSED,
             f"address {address} is in use on the host; it is tried again, or delete and create the Service to get another",

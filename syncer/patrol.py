@@ -8,13 +8,12 @@ and whatever it counts is a bug or an outside hand.
 import logging
 from typing import Final
 
-from bulkhead.kube.objects import Key
 from bulkhead.work.clock import Clock
 from bulkhead.work.queue import Lane
 from syncer import metrics
 from syncer.caches import Caches, Item, Queue
 from syncer.references import ReferenceIndex
-from syncer.translate import tokens
+from syncer.translate import nodeports
 from syncer.translate.registry import KINDS
 
 _log = logging.getLogger(__name__)
@@ -69,6 +68,7 @@ class Patrol:
             for key in self._caches.virtual[kind].store.keys()  # noqa: SIM118 -- a store, not a dict
         ]
         found += [Item("Node", key) for key in self._caches.virtual["Node"].store.keys()]  # noqa: SIM118 -- a store, not a dict
+        found += [Item(nodeports.KIND, each.key) for each in found if each.kind == "Service"]
         found += [
             Item(kind, key)
             for kind in _ON_REFERENCE
@@ -81,11 +81,7 @@ class Patrol:
         found = [Item("Node", key) for key in self._caches.host["Node"].store.keys()]  # noqa: SIM118 -- a store, not a dict
         for kind in self._caches.kinds:
             for meta in self._caches.host[kind].store.metas():
-                who = self._caches.origin(meta)
-                if who is None:
-                    continue
-                if who.kind == tokens.KIND:
-                    found.append(Item("Pod", Key(who.namespace, who.name.rpartition(".")[0])))
-                elif who.kind == kind:
-                    found.append(Item(kind, Key(who.namespace, who.name)))
+                item = self._caches.work_of(kind, meta)
+                if item is not None:
+                    found.append(item)
         return found

@@ -34,6 +34,7 @@ from syncer.identity import PlaneIdentity
 from syncer.logs import about
 from syncer.massdelete import MassDeleteBreaker
 from syncer.mirrors import Mirrors
+from syncer.nodeports import NodePorts
 from syncer.nodes import Nodes
 from syncer.offers import Offers
 from syncer.patrol import Patrol
@@ -46,6 +47,7 @@ from syncer.references import HOLDERS, ReferenceIndex, mirrored_references
 from syncer.settings import Settings
 from syncer.shim import Shim, Target, tls_context
 from syncer.tokens import Tokens
+from syncer.translate import nodeports
 from syncer.translate.references import POD_GROUP
 from syncer.translate.registry import KINDS
 from syncer.up import VirtualWriter
@@ -113,6 +115,7 @@ class Session:
             recorder=self.recorder,
             volumes=Volumes(plane),
         )
+        self.node_ports = NodePorts(self.caches, writer, virtual, mirrors=self.mirrors, recorder=self.recorder)
         self.tokens = Tokens(self.caches, writer, plane, self._clock)
         self.pods = Pods(
             self.caches,
@@ -300,6 +303,8 @@ class Session:
             return await self.pods.reconcile(item.key)
         if item.kind == "Node":
             return await self.nodes.reconcile(item.key)
+        if item.kind == nodeports.KIND:
+            return await self.node_ports.reconcile(item.key)
         return await self.mirrors.reconcile(item)
 
     async def serve(self, places: Places) -> None:

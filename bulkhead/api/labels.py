@@ -24,6 +24,9 @@ VIRTUAL_KIND: Final = "bulkhead.dev/virtual-kind"
 VIRTUAL_NAMESPACE: Final = "bulkhead.dev/virtual-namespace"
 VIRTUAL_NAME: Final = "bulkhead.dev/virtual-name"
 
+# Annotation on a work namespace: the one address at which the tenant's node ports may be served.
+NODE_ADDRESS: Final = "bulkhead.dev/node-address"
+
 # On objects that the controller makes inside a plane; the syncer never mirrors them.
 PLATFORM: Final = "bulkhead.dev/platform"
 

@@ -1,6 +1,7 @@
 """The tenant's two host namespaces: the plane's, where no workload ever runs, and the workloads'.
 
-Both carry the tenant's UID, by which a namespace of a deleted tenant of the same name is told from this one's.
+Both carry the tenant's UID, by which a namespace of a deleted tenant of the same name is told from this one's. The workloads'
+says which address the tenant's nodes have: the host's admission policy takes no Service's word for it.
 """
 
 from bulkhead.api import labels
@@ -14,16 +15,16 @@ POD_SECURITY_VERSION = "v1.36"
 def namespaces(spec: PlaneSpec) -> list[Obj]:
     """Both namespaces with their Pod Security labels."""
     return [
-        _namespace(spec, spec.namespace, "restricted", "plane"),
-        _namespace(spec, spec.work_namespace, spec.pod_security, "work"),
+        _namespace(spec, spec.namespace, "restricted", "plane", {}),
+        _namespace(spec, spec.work_namespace, spec.pod_security, "work", {labels.NODE_ADDRESS: spec.shim_address}),
     ]
 
 
-def _namespace(spec: PlaneSpec, name: str, level: str, role: str) -> Obj:
+def _namespace(spec: PlaneSpec, name: str, level: str, role: str, notes: dict[str, str]) -> Obj:
     meta = metadata(
         spec,
         name,
-        annotations={labels.TENANT_UID: spec.uid},
+        annotations={labels.TENANT_UID: spec.uid} | notes,
         extra_labels={
             "bulkhead.dev/namespace": role,
             "pod-security.kubernetes.io/enforce": level,

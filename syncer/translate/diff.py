@@ -39,6 +39,9 @@ _FIXED: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     "EndpointSlice": (("addressType",),),
 }
 
+# Fields of a Service that a host does not fill in: what was wanted before and is no more has to be taken away.
+_NOT_DEFAULTED: Final = ("selector", "publishNotReadyAddresses")
+
 
 @dataclass(frozen=True, slots=True)
 class Patch:
@@ -213,8 +216,9 @@ def _service_spec(desired: Obj, actual: Obj) -> Obj | None:
                 change["selector"] = selector
         elif there.get(key) != wanted[key]:
             change[key] = wanted[key]
-    if "selector" not in wanted and there.get("selector"):
-        change["selector"] = None
+    change |= {key: None for key in _NOT_DEFAULTED if key not in wanted and there.get(key)}
+    if there.get("sessionAffinityConfig") and wanted.get("sessionAffinity") == "None":
+        change["sessionAffinityConfig"] = None  # only beside ClientIP
     return change or None
 
 

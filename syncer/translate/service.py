@@ -1,7 +1,8 @@
 """A tenant's Service on the host: the very same ClusterIP, a selector scoped to the tenant's namespace, and nothing public.
 
 NodePort and LoadBalancer become ClusterIP and external addresses stay behind: a tenant opens no port of the host and claims
-no address. ExternalName is not mirrored, the tenant's DNS answers it.
+no address. Their node ports are a host Service of its own, see `nodeports`. ExternalName is not mirrored, the tenant's DNS
+answers it.
 """
 
 import ipaddress
@@ -16,22 +17,20 @@ HEADLESS: Final = "None"
 _PUBLIC: Final = Dropped("nothing of a tenant is reachable from outside through the host's Services")
 _FAMILY: Final = Dropped("follows from the address")
 
+SERVICE_PORT: Final = Struct(
+    {
+        "name": Text(63),
+        "protocol": OneOf(("", "TCP", "UDP", "SCTP")),
+        "appProtocol": Text(317),
+        "port": PORT,
+        "targetPort": INT_OR_TEXT,
+        "nodePort": Translated("nodeports"),
+    }
+)
 # Every field of a Service's spec of Kubernetes 1.36.
 SERVICE_SPEC: Final = Struct(
     {
-        "ports": ListOf(
-            Struct(
-                {
-                    "name": Text(63),
-                    "protocol": OneOf(("", "TCP", "UDP", "SCTP")),
-                    "appProtocol": Text(317),
-                    "port": PORT,
-                    "targetPort": INT_OR_TEXT,
-                    "nodePort": _PUBLIC,
-                }
-            ),
-            250,
-        ),
+        "ports": ListOf(SERVICE_PORT, 250),
         "selector": TEXT_MAP,
         "clusterIP": Translated("_address"),
         "clusterIPs": Translated("_address"),

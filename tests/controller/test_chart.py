@@ -30,6 +30,7 @@ from tests.apiserver.servers import ApiServer, ServerOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "bulkhead"
+NODE_ADDRESS = "10.112.4.11"
 SYNCER = "system:serviceaccount:bh-team-a:syncer"
 WORKLOADS = Resource("scheduling.k8s.io", "v1alpha2", "workloads", "Workload", True)
 # Every gate of the PodGroup's fields: what a host drops by itself needs no policy.
@@ -139,6 +140,16 @@ def network_policy(**rules: Any) -> dict[str, Any]:
     return policy | {"apiVersion": "networking.k8s.io/v1"}
 
 
+def node_ports(*ports: int, **spec: Any) -> dict[str, Any]:
+    content = {
+        "ports": [{"name": f"p{port}", "port": port} for port in ports or (30080,)],
+        "selector": {"bulkhead.dev/tenant": "team-a"},
+        "externalIPs": [NODE_ADDRESS],
+        "externalTrafficPolicy": "Local",
+    }
+    return mirrored("Service", spec=content | spec)
+
+
 def ingress(*hosts: str, name: str = "x", **spec: Any) -> dict[str, Any]:
     path = {"path": "/a", "pathType": "Prefix", "backend": {"service": {"name": "web", "port": {"number": 80}}}}
     rules = [{"host": host, "http": {"paths": [path]}} for host in hosts]
@@ -187,6 +198,17 @@ REFUSED: dict[str, dict[str, Any]] = {
     "load balancer": mirrored("Service", spec={"type": "LoadBalancer", "ports": [{"port": 80}]}),
     "external name": mirrored("Service", spec={"type": "ExternalName", "externalName": "kubernetes.default.svc"}),
     "external address": mirrored("Service", spec={"ports": [{"port": 80}], "externalIPs": ["192.0.2.1"]}),
+    "another tenant's address": node_ports(externalIPs=["10.112.8.11"]),
+    "an address beside the own": node_ports(externalIPs=[NODE_ADDRESS, "192.0.2.1"]),
+    "no port of a node": node_ports(443),
+    "the kubelet's port": node_ports(30080, 10250),
+    "a port before the range": node_ports(29999),
+    "a port beyond the range": node_ports(32768),
+    "callers behind the node's address": node_ports(externalTrafficPolicy="Cluster"),
+    "callers behind the node's address by default": node_ports(externalTrafficPolicy=None),
+    "node ports of no pods": node_ports(selector=None),
+    "node ports of another tenant's pods": node_ports(selector={"bulkhead.dev/tenant": "team-b"}),
+    "node ports that open a port": node_ports(type="NodePort"),
     "another tenant's pods": mirrored("Service", spec={"ports": [{"port": 80}], "selector": {"bulkhead.dev/tenant": "team-b"}}),
     "a policy for everyone": network_policy(ingress=[{}]),
     "a policy for address blocks": network_policy(egress=[{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}]),
@@ -239,6 +261,7 @@ ALLOWED: dict[str, dict[str, Any]] = {
         tolerations=[{"key": "kwok.x-k8s.io/node", "operator": "Exists"}],
     ),
     "a service": mirrored("Service", spec={"ports": [{"port": 80}], "selector": {"bulkhead.dev/tenant": "team-a"}}),
+    "node ports": node_ports(30000, 32767),
     "an ingress": ingress("team-a.x.org", "a.b.team-a.x.org", "*.team-a.x.org", tls=[{"hosts": ["*.team-a.x.org"]}]),
     "a policy for its own pods": network_policy(ingress=[{"from": [{"podSelector": {"matchLabels": {"app": "a"}}}]}]),
     "a pod group": pod_group(schedulingConstraints={"topology": [{"key": "bulkhead.dev/rack"}]}, disruptionMode="Pod"),
@@ -288,8 +311,9 @@ async def syncer(policed: ApiServer, admin: Client) -> Any:
 
 
 async def prepare(client: Client) -> None:
-    for name in ("bh-team-a", "bh-team-a-work", "bh-team-b-work"):
-        await client.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    for name, address in (("bh-team-a", ""), ("bh-team-a-work", NODE_ADDRESS), ("bh-team-b-work", "10.112.8.11")):
+        meta = {"name": name, "annotations": {"bulkhead.dev/node-address": address} if address else {}}
+        await client.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
     template = {"name": "t", "schedulingPolicy": {"basic": {}}}
     meta = {"name": "of-the-host", "namespace": "bh-team-a-work"}
     workload = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "Workload", "metadata": meta}
@@ -379,6 +403,21 @@ async def test_what_others_noted_on_an_ingress_does_not_stop_the_syncer(syncer: 
     notes["metadata"]["annotations"]["field.example.org/endpoints"] = "z"
     with pytest.raises(ApiError, match="no annotations"):
         await syncer.patch(INGRESSES, "noted", notes, "bh-team-a-work")
+
+
+@pytest.mark.apiserver
+async def test_without_the_controllers_word_no_address_is_the_tenants_nodes(syncer: Client, admin: Client) -> None:
+    await in_force(syncer, admin)
+    for address in ("", None):
+        await admin.patch(NAMESPACES, "bh-team-a-work", {"metadata": {"annotations": {"bulkhead.dev/node-address": address}}})
+        async with asyncio.timeout(60):
+            while not await refused(syncer, node_ports(), cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
+                await asyncio.sleep(0.1)
+    assert not await refused(syncer, ALLOWED["a service"], cleaner=admin)
+    await prepare(admin)
+    async with asyncio.timeout(60):
+        while await refused(syncer, node_ports(), cleaner=admin):  # noqa: ASYNC110 - the same
+            await asyncio.sleep(0.1)
 
 
 @pytest.mark.apiserver
