@@ -1,7 +1,7 @@
 """Keeps the host Service of a virtual Service's node ports: made, changed and deleted beside the mirrored one, never with it.
 
 It has a key of its own (`nodeports.KIND`, the virtual Service's name), so a host that refuses external addresses holds up
-nothing else: the mirrored Service works on, the tenant reads why its node ports do not, and tries are minutes apart.
+nothing else: the mirrored Service works on, the tenant reads why its node ports do not, and it is tried again now and then.
 Deletion by absence is as careful as for mirrors: the plane's own word, and the mass-delete breaker.
 """
 
