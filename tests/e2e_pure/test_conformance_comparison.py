@@ -13,15 +13,15 @@ def spec(name: str, state: str = "passed", failure: str = "") -> Spec:
 
 
 def test_a_difference_has_its_reviewed_reason_or_none() -> None:
-    host = [spec("Services LoadBalancer works"), spec("Pods run"), spec("both fail", "failed")]
+    host = [spec("KubeletManagedEtcHosts works"), spec("Pods run"), spec("both fail", "failed")]
     tenant = [
-        spec("Services LoadBalancer works", "failed", "no address"),
+        spec("KubeletManagedEtcHosts works", "failed", "refused"),
         spec("Pods run", "failed", "no pod"),
         spec("both fail", "failed"),
     ]
     found = comparison.summary(host, tenant, comparison.load())
     assert [(one["spec"], one["reason"] == comparison.UNEXPLAINED) for one in found["differences"]] == [
-        ("Services LoadBalancer works", False),
+        ("KubeletManagedEtcHosts works", False),
         ("Pods run", True),
     ]
     assert found["unexplained"] == 1
