@@ -80,6 +80,7 @@ def admit(
         allowed_priority_classes=tuple(bounds.get("allowedPriorityClasses") or ()),
         allowed_storage_classes=tuple(bounds.get("allowedStorageClasses") or ()),
         allowed_device_classes=tuple(bounds.get("allowedDeviceClasses") or ()),
+        allowed_snapshot_classes=tuple(bounds.get("allowedSnapshotClasses") or ()),
         ingress_classes=tuple(ingress.get("classes") or ()),
         ingress_domains=tuple(ingress.get("domains") or ()),
         ingress_controllers=tuple(ingress.get("controllerNamespaces") or ()),
@@ -263,6 +264,9 @@ def _object_limits(bounds: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[s
     }
     if offers_pod_groups(bounds):
         default["count/podgroups.scheduling.k8s.io"] = "200"
+    if bounds.get("allowedSnapshotClasses"):
+        # A host need not know the kind, so it is counted only where it is offered.
+        default |= {"count/volumesnapshots.snapshot.storage.k8s.io": "100"}
     wanted = section_of(section_of(bounds, "quota"), "objects") | section_of(section_of(spec, "quota"), "objects")
     return default | {str(name): str(value) for name, value in wanted.items()}
 

@@ -7,6 +7,7 @@ that a tenant who deletes the syncer's rights has them back within the resync pe
 import base64
 
 from bulkhead.api import labels, names
+from controller import snapshotcrds
 from controller.plane.pki import DNS_USER, SYNCER_USER
 from controller.plane.spec import METRICS, SHIM_PORT, Obj, PlaneSpec
 
@@ -19,7 +20,7 @@ def objects(spec: PlaneSpec, shim_ca: bytes) -> tuple[Obj, ...]:
     """Everything, in no order that matters; `shim_ca`: what the syncer's serving certificate is verified with, PEM."""
     return (
         _binding("bulkhead:tenant-admins", "cluster-admin", _admins(spec)),
-        _role("bulkhead:syncer", _syncer_rules(spec)),
+        _role("bulkhead:syncer", [*_syncer_rules(spec), *_snapshot_rules(spec)]),
         _binding("bulkhead:syncer", "bulkhead:syncer", [_user(SYNCER_USER)]),
         _role("bulkhead:dns", _dns_rules()),
         _binding("bulkhead:dns", "bulkhead:dns", [_user(DNS_USER)]),
@@ -27,6 +28,8 @@ def objects(spec: PlaneSpec, shim_ca: bytes) -> tuple[Obj, ...]:
         _binding("bulkhead:kubelet-client", "system:kubelet-api-admin", [_user("bulkhead:apiserver")]),
         _dns_service(spec),
         *_metrics(spec, shim_ca),
+        # Not taken away when the class offers no snapshots any more: the tenant's objects would go with their definition.
+        *(snapshotcrds.definitions() if spec.allowed_snapshot_classes else ()),
     )
 
 
@@ -75,6 +78,16 @@ def _syncer_rules(spec: PlaneSpec) -> list[Obj]:
         _rule("batch", ["jobs"], _READ),
         _rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
         _rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
+    ]
+
+
+def _snapshot_rules(spec: PlaneSpec) -> list[Obj]:
+    if not spec.allowed_snapshot_classes:
+        return []
+    return [
+        _rule(snapshotcrds.GROUP, ["volumesnapshots"], _READ),
+        _rule(snapshotcrds.GROUP, ["volumesnapshots/status"], ["get", "update", "patch"]),
+        _rule(snapshotcrds.GROUP, ["volumesnapshotclasses"], _WRITE),
     ]
 
 

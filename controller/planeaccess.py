@@ -18,6 +18,7 @@ from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Obj, uid_of
 from bulkhead.work.clock import Clock
+from controller import crds
 from controller.observe import PlaneHealth
 from controller.pki import issue
 from controller.plane.pki import controller_credential
@@ -70,7 +71,9 @@ class PlaneAccess:
     async def bootstrap(self, spec: PlaneSpec, objects: Iterable[Obj]) -> str:
         """Apply what belongs inside the plane; returns the plane's identity, the UID of its kube-system namespace."""
         client = self._connections[spec.tenant].client
-        await asyncio.gather(*(self._apply(client, obj) for obj in objects))
+        await asyncio.gather(
+            *(crds.keep(client, obj) if obj["kind"] == crds.KIND else self._apply(client, obj) for obj in objects)
+        )
         return uid_of(await client.get(kinds.NAMESPACES, "kube-system"))
 
     async def forget(self, tenant: str) -> None:

@@ -241,6 +241,11 @@ class TenantClassSpec(ApiModel):
         description="StorageClasses of the host that claims may ask for; the host's default one unless given.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
+    allowed_snapshot_classes: Annotated[list[DnsName], Field(max_length=16)] | None = Field(
+        None,
+        description="VolumeSnapshotClasses of the host that snapshots of claims may ask for; no snapshots unless given.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
     ingress: ClassIngress | None = Field(
         None, description="What tenants may publish with Ingresses; without it they stay in the plane."
     )

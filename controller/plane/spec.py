@@ -112,6 +112,7 @@ class PlaneSpec:
     allowed_priority_classes: tuple[str, ...] = ()
     allowed_storage_classes: tuple[str, ...] = ()
     allowed_device_classes: tuple[str, ...] = ()
+    allowed_snapshot_classes: tuple[str, ...] = ()
     ingress_classes: tuple[str, ...] = ()
     ingress_domains: tuple[str, ...] = ()
     ingress_controllers: tuple[str, ...] = ()  # their namespaces

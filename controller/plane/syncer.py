@@ -22,6 +22,7 @@ WORK_ROLE = "bulkhead-syncer-work"
 PLANE_ROLE = "bulkhead-syncer-plane"
 INGRESS_ROLE = "bulkhead-syncer-ingress"
 POD_GROUP_ROLE = "bulkhead-syncer-podgroups"
+SNAPSHOT_ROLE = "bulkhead-syncer-snapshots"
 NODE_READER = "bulkhead-syncer-nodes"
 _RBAC = "rbac.authorization.k8s.io"
 
@@ -54,6 +55,7 @@ def settings(spec: PlaneSpec) -> Obj:
         "allowedIngressClasses": list(spec.ingress_classes),
         "ingressDomains": list(spec.ingress_domains),
         **({"podGroups": True} if spec.pod_groups else {}),
+        **({"allowedSnapshotClasses": list(spec.allowed_snapshot_classes)} if spec.allowed_snapshot_classes else {}),
         "patrolSeconds": spec.patrol_seconds,
         "massDeleteLimit": spec.mass_delete_limit,
         "tokenSeconds": spec.token_seconds,
@@ -96,10 +98,14 @@ def access(spec: PlaneSpec) -> list[Obj]:
     # What was published before the class withdrew it is taken away with the rights that every syncer has.
     publishing = [_binding(spec, spec.work_namespace, INGRESS_ROLE, f"{SYNCER}-ingress")] if spec.offers_ingress else []
     grouping = [_binding(spec, spec.work_namespace, POD_GROUP_ROLE, f"{SYNCER}-podgroups")] if spec.pod_groups else []
+    snapshots = (
+        [_binding(spec, spec.work_namespace, SNAPSHOT_ROLE, f"{SYNCER}-snapshots")] if spec.allowed_snapshot_classes else []
+    )
     return [
         _binding(spec, spec.work_namespace, WORK_ROLE),
         *publishing,
         *grouping,
+        *snapshots,
         _binding(spec, spec.namespace, PLANE_ROLE),
         {
             "apiVersion": f"{_RBAC}/v1",

@@ -19,14 +19,17 @@ from bulkhead.kube.resources import (
     NAMESPACES,
     NETWORK_POLICIES,
     NODES,
+    PERSISTENT_VOLUME_CLAIMS,
     POD_GROUPS,
     PODS,
     RESOURCE_CLAIMS,
     SECRETS,
     SERVICES,
+    VOLUME_SNAPSHOTS,
     resource_of,
 )
 from tests.apiserver.servers import ApiServer, ServerOptions
+from tests.apiserver.snapshotting import serve_snapshots
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "bulkhead"
@@ -95,6 +98,7 @@ def test_the_controller_cannot_do_what_it_hands_out() -> None:
                 "bulkhead-syncer-work",
                 "bulkhead-syncer-ingress",
                 "bulkhead-syncer-podgroups",
+                "bulkhead-syncer-snapshots",
                 "bulkhead-syncer-plane",
                 "bulkhead-syncer-nodes",
             ]
@@ -166,6 +170,16 @@ def with_path(**fields: Any) -> dict[str, Any]:
 def pod_group(**spec: Any) -> dict[str, Any]:
     content = {"schedulingPolicy": {"gang": {"minCount": 3}}} | spec
     return mirrored("PodGroup", spec=content) | {"apiVersion": "scheduling.k8s.io/v1alpha2"}
+
+
+def snapshot(name: str = "x", *, source: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    content = {"source": source or {"persistentVolumeClaimName": "data"}, "volumeSnapshotClassName": "daily"} | spec
+    return mirrored("VolumeSnapshot", name, spec=content) | {"apiVersion": "snapshot.storage.k8s.io/v1"}
+
+
+def claim(**spec: Any) -> dict[str, Any]:
+    content = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}} | spec
+    return mirrored("PersistentVolumeClaim", spec=content)
 
 
 REFUSED: dict[str, dict[str, Any]] = {
@@ -241,6 +255,11 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a group that goes whole": pod_group(disruptionMode="PodGroup"),
     "a group that somebody holds": pod_group() | {"metadata": pod_group()["metadata"] | {"finalizers": ["example.org/hold"]}},
     "another tenant's group": pod_group() | {"metadata": pod_group()["metadata"] | {"namespace": "bh-team-b-work"}},
+    "a snapshot's content of somebody": snapshot(source={"volumeSnapshotContentName": "content"}),
+    "a snapshot of a class that is not offered": snapshot(volumeSnapshotClassName="of-the-host"),
+    "a snapshot of the host's default class": snapshot() | {"spec": {"source": {"persistentVolumeClaimName": "data"}}},
+    "a snapshot without a marker": snapshot() | {"metadata": {"name": "x", "namespace": "bh-team-a-work"}},
+    "a claim with data from anywhere": claim(dataSourceRef={"apiGroup": "example.org", "kind": "Copier", "name": "a"}),
     "a secret that the host fills": mirrored("Secret", type="bootstrap.kubernetes.io/token"),
     "an owner that is no pod": mirrored("ConfigMap")
     | {
@@ -266,6 +285,12 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "a policy for its own pods": network_policy(ingress=[{"from": [{"podSelector": {"matchLabels": {"app": "a"}}}]}]),
     "a pod group": pod_group(schedulingConstraints={"topology": [{"key": "bulkhead.dev/rack"}]}, disruptionMode="Pod"),
     "a pod of a group": pod(schedulingGroup={"podGroupName": "x"}),
+    "a snapshot of a claim": snapshot(),
+    "a claim": claim(),
+    "a claim with data from a snapshot": claim(
+        dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "a"}
+    ),
+    "a claim with data from a claim": claim(dataSource={"kind": "PersistentVolumeClaim", "name": "a"}),
     "a config map": mirrored("ConfigMap"),
     "a secret": mirrored("Secret"),
     "the plane's identity": mirrored("ConfigMap", labels={})
@@ -280,6 +305,8 @@ KINDS = {
     "ResourceClaim": RESOURCE_CLAIMS,
     "Ingress": INGRESSES,
     "PodGroup": POD_GROUPS,
+    "PersistentVolumeClaim": PERSISTENT_VOLUME_CLAIMS,
+    "VolumeSnapshot": VOLUME_SNAPSHOTS,
 }
 
 
@@ -318,7 +345,8 @@ async def prepare(client: Client) -> None:
     meta = {"name": "of-the-host", "namespace": "bh-team-a-work"}
     workload = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "Workload", "metadata": meta}
     await client.apply(WORKLOADS, workload | {"spec": {"podGroupTemplates": [template]}})
-    for obj in rendered("--set", "ingressDomains={x.org}"):
+    await serve_snapshots(client)
+    for obj in rendered("--set", "ingressDomains={x.org}", "--set", "snapshotClasses={daily}"):
         if obj["kind"].startswith("ValidatingAdmissionPolicy"):
             await client.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
 
@@ -348,6 +376,7 @@ async def in_force(client: Client, admin: Client) -> None:
         for name in (
             "no marker", "node port", "a secret that the host fills", "host network", "a policy for everyone",
             "a claim for devices of the host", "another tenant's host", "a group with claims",
+            "a snapshot's content of somebody", "a claim with data from anywhere",
         ):  # fmt: skip
             while not await refused(client, REFUSED[name], cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
                 await asyncio.sleep(0.1)
@@ -391,6 +420,20 @@ async def test_without_a_domain_no_ingress_is_let_through(syncer: Client, admin:
         await prepare(admin)
         while await refused(syncer, ALLOWED["an ingress"], cleaner=admin):  # noqa: ASYNC110 - the same
             await asyncio.sleep(0.1)
+
+
+@pytest.mark.apiserver
+async def test_item_35_a_snapshot_is_never_changed_and_its_status_is_the_hosts(syncer: Client, admin: Client) -> None:
+    await in_force(syncer, admin)
+    await syncer.create(VOLUME_SNAPSHOTS, snapshot("kept"))
+    patch = ("kept", {"metadata": {"labels": {"app": "db"}}}, "bh-team-a-work")
+    assert (await syncer.patch(VOLUME_SNAPSHOTS, *patch))["metadata"]["labels"]["app"] == "db"
+    with pytest.raises(ApiError, match="bulkhead-syncer-snapshots"):
+        await syncer.patch(VOLUME_SNAPSHOTS, "kept", {"spec": {"volumeSnapshotClassName": "weekly"}}, "bh-team-a-work")
+    body = {"status": {"readyToUse": True}}
+    with pytest.raises(ApiError, match="every status"):
+        await syncer.patch(VOLUME_SNAPSHOTS, "kept", body, "bh-team-a-work", subresource="status")
+    await syncer.delete(VOLUME_SNAPSHOTS, "kept", "bh-team-a-work")
 
 
 @pytest.mark.apiserver

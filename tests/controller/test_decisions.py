@@ -85,6 +85,19 @@ def test_a_tenants_section_lies_over_its_classs() -> None:
     assert spec.limits == (("nvidia.com/gpu", "24"),)
 
 
+def test_item_35_snapshots_are_counted_where_the_class_offers_them() -> None:
+    def built(**bounds: Any) -> PlaneSpec:
+        made = admit(tenant(), tenant_class(**bounds), Settings(), service_slice="10.112.4.0/22")
+        assert isinstance(made, PlaneSpec)
+        return made
+
+    kind = "count/volumesnapshots.snapshot.storage.k8s.io"
+    assert kind not in dict(built().object_limits)
+    assert built(allowedSnapshotClasses=["daily"]).allowed_snapshot_classes == ("daily",)
+    assert dict(built(allowedSnapshotClasses=["daily"]).object_limits)[kind] == "100"
+    assert dict(built(allowedSnapshotClasses=["daily"], quota={"objects": {kind: 5}}).object_limits)[kind] == "5"
+
+
 def test_resources_of_components_are_taken_over_field_by_field() -> None:
     resources = {"apiServer": {"limits": {"memory": "2.5Gi", "cpu": "2"}}, "dns": {"requests": {"cpu": "7m"}}}
     asked = tenant(controlPlane={"resources": resources})

@@ -138,3 +138,24 @@ def test_item_91_a_class_that_offers_pod_groups_switches_them_on_in_the_plane() 
     assert controllers.endswith(",podgroup-protection-controller")
     assert gates == "--feature-gates=GenericWorkload=true"
     assert named(pod_groups=True) - named() == {("RoleBinding", "syncer-podgroups")}
+
+
+def test_item_35_snapshots_are_there_only_where_the_class_offers_them() -> None:
+    def made(**changes: Any) -> dict[tuple[str, str], dict[str, Any]]:
+        spec = plane_spec(**changes)
+        objects = [*render(spec, material(spec)).everything(), *bootstrap.objects(spec, b"")]
+        return {(obj["kind"], obj["metadata"]["name"]): obj for obj in objects}
+
+    def groups(objects: dict[tuple[str, str], dict[str, Any]]) -> set[str]:
+        return {group for rule in objects["ClusterRole", "bulkhead:syncer"]["rules"] for group in rule["apiGroups"]}
+
+    without, offered = made(), made(allowed_snapshot_classes=("daily",))
+    assert offered.keys() - without.keys() == {
+        ("RoleBinding", "syncer-snapshots"),
+        ("CustomResourceDefinition", "volumesnapshots.snapshot.storage.k8s.io"),
+        ("CustomResourceDefinition", "volumesnapshotclasses.snapshot.storage.k8s.io"),
+    }
+    assert groups(offered) - groups(without) == {"snapshot.storage.k8s.io"}
+    assert "allowedSnapshotClasses" not in without["ConfigMap", "syncer"]["data"]["settings.json"]
+    assert '"daily"' in offered["ConfigMap", "syncer"]["data"]["settings.json"]
+    assert offered["RoleBinding", "syncer-snapshots"]["metadata"]["namespace"] == "bh-team-a-work"
