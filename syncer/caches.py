@@ -8,6 +8,8 @@ read when a pod needs them, so a tenant's flood of ConfigMaps is not a flood of 
     change ──> Item(kind, virtual key) ──> queue, fresh when told by an event, backfill when found by a list
 """
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -44,6 +46,8 @@ SILENT_SECONDS: Final = 150.0
 # API servers keep no watch cache of events and so send no bookmarks for them: their watch may be silent until its end.
 _EVENT_SILENCE: Final = 900.0
 _OPTIONAL: Final = frozenset({"Event"})
+# How long a start waits for an API that a side need not serve, and that a tenant may have bent in its plane.
+_OPTIONAL_SECONDS: Final = 5.0
 # Mirrored kinds whose virtual side is watched in a way of its own.
 _OWN: Final = frozenset({"Pod", "Service", "ConfigMap", "Secret", "NetworkPolicy"})
 MIRRORED: Final[Mapping[str, Resource]] = {kind: resource_of(each.api_version, kind) for kind, each in KINDS.items()}
@@ -142,9 +146,16 @@ class Caches:
     # -- readiness
 
     async def synced(self) -> None:
-        """Wait until everything was listed once."""
-        for informer in (*self.virtual.values(), *self.host.values()):
-            await informer.synced()
+        """Wait until everything was listed once, but not for long for an API that may be missing or bent."""
+        informers = [*self.virtual.items(), *self.host.items()]
+        for kind, informer in informers:
+            if not _optional(kind):
+                await informer.synced()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_OPTIONAL_SECONDS):
+                for kind, informer in informers:
+                    if _optional(kind):
+                        await informer.synced()
 
     def unready(self) -> list[str]:
         """What is not synced or has been silent for too long; also sets the metric per side."""
@@ -153,7 +164,7 @@ class Caches:
             late = [
                 kind
                 for kind, each in informers.items()
-                if not each.has_synced or (kind not in _OPTIONAL and each.silence() > SILENT_SECONDS)
+                if not _optional(kind) and (not each.has_synced or (kind not in _OPTIONAL and each.silence() > SILENT_SECONDS))
             ]
             metrics.SYNCED.labels(side).set(0 if late else 1)
             missing += [f"{side} {kind}" for kind in late]
@@ -161,11 +172,11 @@ class Caches:
 
     def serves(self, kind: str) -> bool:
         """Whether both sides serve a mirrored kind; of one that is not served nothing can be said, not even that it is gone."""
-        return self.virtual[kind].served and self.host[kind].served
+        return _serves(self.virtual[kind]) and _serves(self.host[kind])
 
     def unserved(self, kind: str) -> str:
         """What the tenant is told about a kind that is offered and not served."""
-        side = self.virtual if not self.virtual[kind].served else self.host
+        side = self.host if _serves(self.virtual[kind]) else self.virtual
         where = "this cluster's API server" if side is self.virtual else "the platform's host"
         return f"{where} does not serve {kind} of {side[kind].resource.group}/{side[kind].resource.version}"
 
@@ -215,6 +226,12 @@ class Caches:
         """Tell which RuntimeClasses of the tenant's own mean which of the host's."""
         if aliases != self._static.runtime_aliases:
             self._static = replace(self._static, runtime_aliases=MappingProxyType(dict(aliases)))
+            self._view = None
+
+    def offer_snapshots(self, names: frozenset[str], default: str) -> None:
+        """Tell which VolumeSnapshotClasses snapshots may name, and which one those get that name none."""
+        if (names, default) != (self._static.snapshot_classes, self._static.default_snapshot_class):
+            self._static = replace(self._static, snapshot_classes=names, default_snapshot_class=default)
             self._view = None
 
     def view(self) -> TenantView:
@@ -318,6 +335,11 @@ def _optional(kind: str) -> bool:
     return kind in KINDS and KINDS[kind].optional
 
 
+def _serves(informer: Informer) -> bool:
+    """Whether an API server gives a kind; one that has never given it might as well not."""
+    return informer.has_synced and informer.served
+
+
 def _lane(change: Change) -> Lane:
     return Lane.BACKFILL if change.relist else Lane.FRESH
 
@@ -339,6 +361,7 @@ def _static_view(settings: Settings) -> TenantView:
         ingress_classes=frozenset(settings.allowed_ingress_classes),
         ingress_domains=settings.ingress_domains,
         pod_groups=settings.pod_groups,
+        offers_snapshots=bool(settings.allowed_snapshot_classes),
         runtime_class=settings.runtime_class_name or "",
         allowed_runtime_classes=frozenset(settings.allowed_runtime_classes),
         priority_class=settings.priority_class_name or "",

@@ -7,13 +7,14 @@ mass-delete breaker.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Final
 from weakref import WeakValueDictionary
 
 from bulkhead.api import labels as marks
-from bulkhead.kube.errors import ApiError, Conflict, Unprocessable
+from bulkhead.kube.errors import ApiError, Conflict, NotFound, NotServed, Unprocessable
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta, Obj, Resource, key_of, uid_of
 from syncer import down, refusals
@@ -22,6 +23,7 @@ from syncer.down import HostWriter, Stale
 from syncer.events import Recorder
 from syncer.massdelete import MassDeleteBreaker
 from syncer.references import HOLDERS, ReferenceIndex, mirrored_references
+from syncer.snapshots import Snapshots
 from syncer.translate import Reason, Untranslatable, diff, endpointslice, nodeports, volumeclaim
 from syncer.translate.metadata import WANTED
 from syncer.translate.references import CLAIM
@@ -62,6 +64,7 @@ class Mirrors:
         self._breaker = breaker
         self._recorder = recorder
         self._volumes = volumes
+        self.snapshots = Snapshots(caches, queue)
         # Virtual and host version of ConfigMaps and Secrets when they were last found equal.
         self._equal: dict[Item, tuple[str, str]] = {}
         # UIDs of copies that were deleted here; the cache may still show them.
@@ -107,7 +110,7 @@ class Mirrors:
     async def reconcile(self, item: Item) -> float | None:
         """Bring one object forward; returns seconds after which to look again."""
         if not KINDS[item.kind].on_reference:
-            return await self._watched(item) if self._caches.serves(item.kind) else self._unserved(item)
+            return await self._watched(item) if self._caches.serves(item.kind) else await self._unserved(item)
         async with self._turn(item):
             if self._references.refers(item.kind, item.key):
                 return await self._referenced(item)
@@ -228,13 +231,16 @@ class Mirrors:
         try:
             return await self._follow(item, virtual, host)
         except Untranslatable as refused:
-            return await self._withdraw(item, host, refused) or self._refuse(virtual, refused)
+            return await self._withdraw(item, host, refused) or await self._tell(kind, virtual, host, refused)
 
-    def _unserved(self, item: Item) -> float:
-        """One side has no such kind, or not now: nothing is done on either."""
+    async def _unserved(self, item: Item) -> float:
+        """One side has no such kind, or not now: nothing is done on either, but the tenant is told."""
         virtual = self._caches.virtual[item.kind].store.get(item.key)
         if virtual is not None:
-            self._recorder.warn(virtual, str(Reason.NOT_SUPPORTED), self._caches.unserved(item.kind))
+            refused = Untranslatable(Reason.NOT_SUPPORTED, self._caches.unserved(item.kind))
+            self._recorder.warn(virtual, str(refused.reason), str(refused))
+            if self._caches.host[item.kind].store.meta(self._caches.host_key(item.kind, item.key)) is None:
+                await self._block(KINDS[item.kind], virtual, refused)
         return _RETRY_SECONDS
 
     async def _withdraw(self, item: Item, host: Obj | None, refused: Untranslatable) -> float | None:
@@ -254,6 +260,22 @@ class Mirrors:
     def _release(self, item: Item) -> None:
         for each in self._references.forget(item):
             self.queue(each)
+
+    async def _tell(self, kind: Translation, virtual: Obj, host: Obj | None, refused: Untranslatable) -> float:
+        """Say why an object is refused, by event and by status where the kind has a place for it; a copy tells on."""
+        again = self._refuse(virtual, refused)
+        if host is None:
+            await self._block(kind, virtual, refused)
+        elif kind.was_taken is not None:
+            await self._report(kind, virtual, host)
+        return again
+
+    async def _block(self, kind: Translation, virtual: Obj, refused: Untranslatable) -> None:
+        """Say in the status that an object has no place on the host, where the kind has a place for it."""
+        if kind.blocked is not None:
+            # A tenant can take the status out of a definition, or the whole API away; then the event has to do.
+            with contextlib.suppress(NotFound):
+                await self._virtual.refusal(virtual, refused, _resource(kind), kind.blocked)
 
     def _refuse(self, virtual: Obj, refused: Untranslatable) -> float:
         self._recorder.warn(virtual, str(refused.reason), str(refused))
@@ -295,6 +317,7 @@ class Mirrors:
             await self._refer(item, virtual)
         try:
             if host is None:
+                self.snapshots.check_new(item, virtual, desired)
                 await self._host.create(r, desired, view)
                 return None
             patch = diff.object_patch(desired, host)
@@ -308,6 +331,11 @@ class Mirrors:
             return 0.2
         except Conflict:
             return 0.2
+        except NotServed:
+            if not kind.optional or host is not None:
+                raise
+            # The watch of an API that was taken away may go on for minutes.
+            return await self._unserved(item)
         except ApiError as error:
             if _address_taken(error, r.kind) and self._gives_way(address_of(virtual)):
                 return _UNKNOWN_SECONDS

@@ -9,7 +9,7 @@ import logging
 from typing import Final, NoReturn
 
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
+from bulkhead.kube.errors import AlreadyExists, ApiError, Forbidden, KubeError, NotFound
 from bulkhead.kube.objects import Obj, Resource
 from bulkhead.kube.resources import resource_of
 from bulkhead.work.clock import Clock
@@ -21,6 +21,8 @@ from syncer.translate import classes as pure
 _log = logging.getLogger(__name__)
 
 SECONDS: Final = 60.0
+# The controller makes APIs in the plane while the syncer starts.
+EARLY_SECONDS: Final = 10.0
 
 
 class Offers:
@@ -33,16 +35,19 @@ class Offers:
         self._host = host
         self._clock = clock
         self._runtimes: list[Obj] = []
+        self._early = False
 
     async def run(self) -> NoReturn:
         """Look now and then, for ever."""
         while True:
-            await self._clock.sleep(SECONDS)
+            await self._clock.sleep(EARLY_SECONDS if self._early else SECONDS)
             await self.round()
 
     async def round(self) -> None:
         """Look once."""
         for kind, offer in pure.OFFERS.items():
+            if kind == pure.SNAPSHOT_CLASS:
+                continue
             r = resource_of(offer.api_version, kind)
             try:
                 hosts = (await self._host.list(r)).items
@@ -59,6 +64,8 @@ class Offers:
                 self._runtimes = wanted
                 self._caches.offer_runtimes(pure.runtime_aliases(wanted, there))
             await self._write(r, offer, wanted, there)
+        if self._settings.allowed_snapshot_classes:
+            await self._snapshot_classes()
 
     async def learn_runtime(self, name: str) -> None:
         """Look at one RuntimeClass of the tenant's own now: a pod names it, and nothing is known of it yet."""
@@ -70,6 +77,26 @@ class Offers:
             known = self._caches.view().runtime_aliases
             self._caches.offer_runtimes({**known, **pure.runtime_aliases(self._runtimes, [found])})
 
+    async def _snapshot_classes(self) -> None:
+        """The classes of an API that either side may lack, and that the tenant may bend in its plane."""
+        offer = pure.OFFERS[pure.SNAPSHOT_CLASS]
+        r = resource_of(offer.api_version, offer.kind)
+        try:
+            wanted = self._wanted(offer.kind, (await self._host.list(r)).items)
+        except (NotFound, Forbidden) as error:
+            _log.info("snapshot classes not offered: %s", error)
+            wanted = []
+        self._caches.offer_snapshots(
+            frozenset(str(each["metadata"]["name"]) for each in wanted), pure.default_snapshot_class(wanted)
+        )
+        try:
+            await self._write(r, offer, wanted, (await self._plane.list(r)).items)
+        except KubeError as error:
+            self._early = isinstance(error, NotFound | Forbidden)
+            _log.info("snapshot classes not shown: %s", error)
+        else:
+            self._early = False
+
     def _wanted(self, kind: str, hosts: list[Obj]) -> list[Obj]:
         allowed = {
             "StorageClass": self._settings.allowed_storage_classes,
@@ -77,6 +104,7 @@ class Offers:
             "RuntimeClass": self._settings.allowed_runtime_classes,
             "DeviceClass": self._settings.allowed_device_classes,
             "IngressClass": self._settings.allowed_ingress_classes,
+            pure.SNAPSHOT_CLASS: self._settings.allowed_snapshot_classes,
         }[kind]
         select = pure.offered_storage if kind == "StorageClass" else pure.offered
         return select(hosts, frozenset(allowed))

@@ -150,6 +150,7 @@ class Session:
         listen("host", "Node", self.nodes.changed)
         listen("host", "ResourceQuota", self.starved.room)
         listen("host", "Secret", self.tokens.gone)
+        listen("host", "VolumeSnapshot", self.mirrors.snapshots.seen)
         listen("host", "Event", self.recorder.heard)
         for side in (self.caches.virtual, self.caches.host):
             heard_again = HeardAgain(side.values(), self.backoff, self.queue, self._clock)

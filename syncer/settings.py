@@ -57,6 +57,7 @@ class Settings(
         "allowed_ingress_classes": "allowedIngressClasses",
         "ingress_domains": "ingressDomains",
         "pod_groups": "podGroups",
+        "allowed_snapshot_classes": "allowedSnapshotClasses",
         "patrol_seconds": "patrolSeconds",
         "mass_delete_limit": "massDeleteLimit",
         "token_seconds": "tokenSeconds",
@@ -89,6 +90,7 @@ class Settings(
     allowed_ingress_classes: tuple[_Text, ...] = ()  # empty: Ingresses stay in the plane
     ingress_domains: tuple[_Text, ...] = ()
     pod_groups: bool = False
+    allowed_snapshot_classes: tuple[_Text, ...] = ()  # empty: no snapshots of claims
     patrol_seconds: Annotated[float, msgspec.Meta(ge=1, le=86_400)] = 300.0
     mass_delete_limit: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 100
     token_seconds: Annotated[int, msgspec.Meta(ge=600, le=86_400)] = 3600

@@ -9,6 +9,7 @@ conflict: `behind` tells.
 
 import logging
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 
 from bulkhead.kube.client import Client
@@ -19,10 +20,12 @@ from bulkhead.work.clock import Clock
 from syncer import mergepatch, metrics
 from syncer.down import Again, digest
 from syncer.logs import about
-from syncer.translate import Untranslatable
+from syncer.translate import Reason, Untranslatable
 from syncer.translate import status as pure
 
 _log = logging.getLogger(__name__)
+
+Blocked = Callable[[Obj, Reason, str, str], Obj]
 
 _REMEMBERED: Final = 20_000
 _FREE_TRIES: Final = 3
@@ -102,10 +105,10 @@ class VirtualWriter:
         echo.tries += 1
         echo.written = self._clock.monotonic()
 
-    async def refusal(self, virtual: Obj, refused: Untranslatable) -> bool:
-        """Tell on the pod why it does not run; False when it says so already."""
+    async def refusal(self, virtual: Obj, refused: Untranslatable, r: Resource = PODS, blocked: Blocked = pure.blocked) -> bool:
+        """Tell on the object itself, usually a pod, why it has no place on the host; False when it says so already."""
         now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        return await self.status(PODS, virtual, pure.blocked(virtual, refused.reason, str(refused), now))
+        return await self.status(r, virtual, blocked(virtual, refused.reason, str(refused), now))
 
     async def bind(self, virtual: Obj, node: str) -> None:
         """Bind a virtual pod to the node that the host chose."""

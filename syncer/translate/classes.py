@@ -14,7 +14,9 @@ from bulkhead.api import labels as marks
 from syncer.translate.view import Obj
 
 DEFAULT_STORAGE_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+DEFAULT_SNAPSHOT_CLASS: Final = "snapshot.storage.kubernetes.io/is-default-class"
 INGRESS_CONTROLLER: Final = "bulkhead.dev/host"
+SNAPSHOT_CLASS: Final = "VolumeSnapshotClass"
 EVERY: Final = "*"
 # What a PriorityClass of a tenant may at most be worth; beyond it the API server reserves names and values.
 _HIGHEST_PRIORITY: Final = 1_000_000_000
@@ -97,6 +99,27 @@ def ingress_class(host: Obj) -> Obj:
     return _shown(host, "networking.k8s.io/v1", "IngressClass") | {"spec": {"controller": INGRESS_CONTROLLER}}
 
 
+def snapshot_class(host: Obj) -> Obj:
+    """A VolumeSnapshotClass without the parameters of the host's storage; what becomes of the data is the host's business."""
+    found = _shown(host, "snapshot.storage.k8s.io/v1", SNAPSHOT_CLASS)
+    if is_default_for_snapshots(host):
+        found["metadata"]["annotations"] = {DEFAULT_SNAPSHOT_CLASS: "true"}
+    found["driver"] = str(host.get("driver") or "")
+    found["deletionPolicy"] = "Delete"
+    return found
+
+
+def is_default_for_snapshots(host: Obj) -> bool:
+    """Whether snapshots without a class get this one."""
+    return _mapping(_mapping(host.get("metadata")).get("annotations")).get(DEFAULT_SNAPSHOT_CLASS) == "true"
+
+
+def default_snapshot_class(offered: Iterable[Obj]) -> str:
+    """The one class for snapshots that name none; empty where several say so, or none does."""
+    found = [_name(each) for each in offered if is_default_for_snapshots(each)]
+    return found[0] if len(found) == 1 else ""
+
+
 OFFERS: Final[Mapping[str, Offer]] = MappingProxyType(
     {
         "StorageClass": Offer(
@@ -111,6 +134,7 @@ OFFERS: Final[Mapping[str, Offer]] = MappingProxyType(
         "RuntimeClass": Offer("RuntimeClass", "node.k8s.io/v1", runtime_class, ("handler",)),
         "DeviceClass": Offer("DeviceClass", "resource.k8s.io/v1", device_class, ()),
         "IngressClass": Offer("IngressClass", "networking.k8s.io/v1", ingress_class, ("spec",)),
+        SNAPSHOT_CLASS: Offer(SNAPSHOT_CLASS, "snapshot.storage.k8s.io/v1", snapshot_class, ()),
     }
 )  # fmt: skip
 
@@ -156,8 +180,9 @@ def _difference(body: Obj, old: Obj) -> Obj:
         key: None for key in ("parameters", "mountOptions", "allowedTopologies", "scheduling", "overhead") if old.get(key)
     }
     want, have = _mapping(body["metadata"].get("annotations")), _mapping(_mapping(old.get("metadata")).get("annotations"))
-    notes = {DEFAULT_STORAGE_CLASS: want.get(DEFAULT_STORAGE_CLASS)}
-    if want.get(DEFAULT_STORAGE_CLASS) != have.get(DEFAULT_STORAGE_CLASS):
+    defaults = (DEFAULT_STORAGE_CLASS, DEFAULT_SNAPSHOT_CLASS)
+    notes = {key: want.get(key) for key in defaults if want.get(key) != have.get(key)}
+    if notes:
         change["metadata"] = {"annotations": notes}
     return change
 

@@ -14,7 +14,7 @@ from syncer.translate.view import Obj, TenantView
 _COPIED: Final = ("type", "firstTimestamp", "lastTimestamp", "count", "eventTime", "action", "series")
 _TEXT_LIMIT: Final = 128
 _NAME_LIMIT: Final = 253 - 33
-KINDS: Final = frozenset({"Pod", "Service", "PersistentVolumeClaim"})
+KINDS: Final = frozenset({"Pod", "Service", "PersistentVolumeClaim", "VolumeSnapshot"})
 # What the host says about its own doings, not the tenant's.
 _KEPT_REASONS: Final = frozenset({"FailedToUpdateEndpointSlices", "FailedToCreateEndpoint"})
 

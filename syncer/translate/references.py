@@ -14,6 +14,7 @@ CONFIG_MAP: Final = "ConfigMap"
 SECRET: Final = "Secret"  # noqa: S105  # a kind, not a secret
 CLAIM: Final = "PersistentVolumeClaim"
 POD_GROUP: Final = "PodGroup"
+_SNAPSHOT: Final = "VolumeSnapshot"
 
 _CONTAINER_LISTS: Final = ("initContainers", "containers", "ephemeralContainers")
 _MOST: Final = 5000
@@ -57,6 +58,21 @@ def of_ingress(virtual: Obj) -> frozenset[Reference]:
 def group_of(virtual: Obj) -> str:
     """The name of a pod's PodGroup; empty for a pod of none."""
     return _text(_mapping(_mapping(virtual.get("spec")).get("schedulingGroup")).get("podGroupName"))
+
+
+def named_in_texts(virtual: Obj) -> frozenset[Reference]:
+    """What an object names and the host's texts about it may name by its host name."""
+    kind, namespace = virtual.get("kind"), _text(_mapping(virtual.get("metadata")).get("namespace"))
+    spec = _mapping(virtual.get("spec"))
+    found: list[tuple[str, Any]] = []
+    if kind == "Pod":
+        return of_pod(virtual)
+    if kind == _SNAPSHOT:
+        found = [(CLAIM, _mapping(spec.get("source")).get("persistentVolumeClaimName"))]
+    elif kind == CLAIM:
+        sources = (_mapping(spec.get(field)) for field in ("dataSource", "dataSourceRef"))
+        found = [(each["kind"], each.get("name")) for each in sources if each.get("kind") in (CLAIM, _SNAPSHOT)]
+    return frozenset(Reference(kind, namespace, _text(name)) for kind, name in found if _text(name))
 
 
 _Found = tuple[str, str, bool]

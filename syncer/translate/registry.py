@@ -21,10 +21,12 @@ from syncer.translate import (
     references,
     secret,
     service,
+    snapshot,
     status,
     volumeclaim,
 )
 from syncer.translate.mirrored import everybody, nothing_to_say, stays
+from syncer.translate.reasons import Reason
 from syncer.translate.references import Reference
 from syncer.translate.view import Obj, TenantView
 
@@ -48,6 +50,9 @@ class Translation:
     stamped: bool = False
     offered: Callable[[TenantView], bool] = everybody  # kinds that a tenant is not offered are not watched
     optional: bool = False  # an API server, of the plane or of the host, may not serve it though it is offered
+    # Whether the host has made it before, for what is made once and holds what was at that time.
+    was_taken: Callable[[Obj], bool] | None = None
+    blocked: Callable[[Obj, Reason, str, str], Obj] | None = None  # the status that tells of a refusal
     on_reference: bool = False  # mirrored only while something mirrored refers to it
 
     @property
@@ -123,6 +128,19 @@ _ALL: Final = (
         status_to_virtual=podgroup.status_to_virtual,
         offered=lambda view: view.pod_groups,
         optional=True,
+    ),
+    # What was taken stays when the class offers none any more: it is data.
+    Translation(
+        "VolumeSnapshot",
+        snapshot.GROUP,
+        "v1",
+        "volumesnapshots",
+        snapshot.to_host,
+        status_to_virtual=snapshot.status_to_virtual,
+        offered=lambda view: view.offers_snapshots,
+        optional=True,
+        was_taken=snapshot.was_taken,
+        blocked=snapshot.blocked,
     ),
 )
 

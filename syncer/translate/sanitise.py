@@ -9,7 +9,10 @@ from syncer.translate.metadata import identity
 from syncer.translate.reasons import Untranslatable
 from syncer.translate.view import Obj, TenantView
 
-_HOST_NAME: Final = re.compile(r"\b[a-z0-9](?:[-a-z0-9]{0,29})-[0-9a-f]{32}\b")
+# Of our making, and the contents of snapshots, which are named after the host's UIDs.
+_HOST_NAME: Final = re.compile(
+    r"\b(?:[a-z0-9](?:[-a-z0-9]{0,29})-[0-9a-f]{32}|snapcontent-[0-9a-f]{8}(?:-[0-9a-f]{4,12}){4})\b"
+)
 _LIMIT: Final = 4096
 _HIDDEN: Final = "(hidden)"
 
@@ -30,7 +33,7 @@ def _pairs(virtual: Obj, view: TenantView) -> Iterator[tuple[str, str]]:
     except Untranslatable:
         return
     yield view.host_name(kind, who.namespace, who.name), who.name
-    for needed in sorted(references.of_pod(virtual) if kind == "Pod" else ()):
+    for needed in sorted(references.named_in_texts(virtual | {"kind": kind})):
         yield view.host_name(needed.kind, needed.namespace, needed.name), needed.name
     if kind == "Pod":
         yield tokens.secret_name(virtual, view), "(service account token)"

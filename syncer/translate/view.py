@@ -93,6 +93,7 @@ class TenantView:
     ingress_classes: frozenset[str] = frozenset()  # those that Ingresses may name; none: Ingresses are refused
     ingress_domains: tuple[str, ...] = ()  # the tenant's hosts are `<tenant>.<domain>` and what lies below
     pod_groups: bool = False  # whether PodGroups and pods of them pass
+    offers_snapshots: bool = False  # whether claims may be snapshotted at all
     runtime_class: str = ""  # forced on every pod when set
     allowed_runtime_classes: frozenset[str] = frozenset()
     runtime_aliases: Mapping[str, str] = field(default_factory=_empty)  # a class of the tenant -> the host's of its handler
@@ -110,6 +111,8 @@ class TenantView:
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=_empty)  # by virtual namespace
     # snapshot of the host
     storage_classes: frozenset[str] = frozenset()  # names of the StorageClasses that are offered
+    snapshot_classes: frozenset[str] = frozenset()  # names of the VolumeSnapshotClasses that are offered
+    default_snapshot_class: str = ""  # the one for snapshots that name none; empty: there is no single one
     nodes: frozenset[str] = frozenset()  # names of the nodes that the tenant may see
     cordoned: frozenset[str] = frozenset()  # those of them that the tenant itself has cordoned in its plane
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bulkhead.api import labels as marks
-from syncer.translate import metadata, sanitise, schema
+from syncer.translate import metadata, sanitise, schema, snapshot
 from syncer.translate.metadata import Identity
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.references import CLAIM
@@ -121,6 +121,13 @@ def volume(virtual: Obj, host: Obj) -> Obj:
     return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": meta, "spec": spec}
 
 
+def snapshot_below(host: Obj) -> str:
+    """The host name of the snapshot that a host claim's data comes from; empty where it comes from none."""
+    spec = _mapping(host.get("spec"))
+    sources = [_mapping(spec.get(field)) for field in ("dataSourceRef", "dataSource")]
+    return next((str(each["name"]) for each in sources if each.get("kind") == snapshot.KIND), "")
+
+
 def _check_volume(spec: Mapping[str, Any], who: Identity) -> None:
     named = schema.text(spec.get("volumeName"), "spec.volumeName", 253)
     if named not in ("", volume_name(who.uid)):
@@ -146,11 +153,16 @@ def _storage_class(spec: Mapping[str, Any], view: TenantView) -> Obj:
 
 def _source(value: Any, path: str, who: Identity, view: TenantView) -> Obj:
     source = schema.struct(value, _SOURCE, path)
-    if source.get("kind") != CLAIM or source.get("apiGroup"):
-        raise Untranslatable(Reason.NOT_SUPPORTED, "a claim's data may only come from another claim", path)
+    kind, group = source.get("kind"), source.get("apiGroup", "")
+    of_snapshot = (kind, group) == (snapshot.KIND, snapshot.GROUP) and view.offers_snapshots
+    if not of_snapshot and (kind != CLAIM or group):
+        also = " or a VolumeSnapshot" if view.offers_snapshots else ""
+        raise Untranslatable(Reason.NOT_SUPPORTED, f"a claim's data may only come from another claim{also}", path)
     if source.get("namespace") not in (None, "", who.namespace):
         raise Untranslatable(Reason.NOT_ALLOWED, "data of another namespace is not offered", f"{path}.namespace")
     name = metadata.object_name(source.get("name"), f"{path}.name")
+    if of_snapshot:
+        return {"apiGroup": group, "kind": kind, "name": view.host_name(snapshot.KIND, who.namespace, name)}
     return {"kind": CLAIM, "name": view.host_name(CLAIM, who.namespace, name)}
 
 

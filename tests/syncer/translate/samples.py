@@ -43,6 +43,7 @@ _SETS = (
     "gpu_resources",
     "ingress_classes",
     "nodes",
+    "snapshot_classes",
     "storage_classes",
 )
 

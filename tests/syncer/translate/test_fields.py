@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from bulkhead.kube.client import Client
+from controller import snapshotcrds
 from syncer.translate import (
     affinity,
     configmap,
@@ -21,6 +22,7 @@ from syncer.translate import (
     secret,
     security,
     service,
+    snapshot,
     status,
     volumeclaim,
 )
@@ -92,6 +94,8 @@ SCHEMAS: dict[str, Struct] = {
     "PodGroupSchedulingConstraints": podgroup.CONSTRAINTS,
     "TopologyConstraint": podgroup.TOPOLOGY,
     "PodSchedulingGroup": podgroup.OF_POD,
+    "VolumeSnapshotSpec": snapshot.SNAPSHOT_SPEC,
+    "VolumeSnapshotSource": snapshot.SOURCE,
 }
 
 
@@ -105,6 +109,15 @@ def test_every_status_field_is_decided() -> None:
     assert sorted(decided) == FIELDS["PodStatus"]
     claims = [*volumeclaim.STATUS_COPIED, *volumeclaim.STATUS_TRANSLATED, *volumeclaim.STATUS_DROPPED]
     assert sorted(claims) == FIELDS["PersistentVolumeClaimStatus"]
+    assert sorted([*snapshot.STATUS_TRANSLATED, *snapshot.STATUS_DROPPED]) == FIELDS["VolumeSnapshotStatus"]
+
+
+def test_the_definition_that_planes_get_has_the_same_fields() -> None:
+    version = snapshotcrds.definitions()[0]["spec"]["versions"][0]
+    parts = version["schema"]["openAPIV3Schema"]["properties"]
+    assert sorted(parts["spec"]["properties"]) == FIELDS["VolumeSnapshotSpec"]
+    assert sorted(parts["spec"]["properties"]["source"]["properties"]) == FIELDS["VolumeSnapshotSource"]
+    assert sorted(parts["status"]["properties"]) == FIELDS["VolumeSnapshotStatus"]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from bulkhead.kube.resources import NAMESPACES, PODS, SERVICE_ACCOUNTS
 from syncer.translate import Obj, Untranslatable, diff, tokens
 from syncer.translate.pod import ephemeral_containers, to_host
 from syncer.translate.registry import KINDS
+from tests.apiserver.snapshotting import serve_snapshots
 from tests.syncer.translate import golden, samples
 
 PRIORITY = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False)
@@ -31,6 +32,7 @@ async def tenant(host_client: Client) -> str:
     )
     runtime = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "sandboxed"}, "handler": "runsc"}
     await host_client.apply(RUNTIME, runtime)
+    await serve_snapshots(host_client)
     return name
 
 
