@@ -183,8 +183,9 @@ def _changed_resources(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> O
     news: Obj = {}
     for part in ("requests", "limits"):
         want, have = _mapping(wanted.get(part)), _mapping(there.get(part))
+        # What was not asked for before is asked for now: that is a resize as well.
         change = {
-            key: want[key] for key in _RESIZABLE if key in want and key in have and not same_quantity(want[key], have[key])
+            key: want[key] for key in _RESIZABLE if key in want and not (key in have and same_quantity(want[key], have[key]))
         }
         if change:
             news[part] = change

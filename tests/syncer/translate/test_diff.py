@@ -107,6 +107,20 @@ def test_item_77_ephemeral_containers_and_resize_have_their_own_paths() -> None:
     assert [entry["name"] for entry in added[1]["spec"]["ephemeralContainers"]] == ["debug"]
 
 
+def test_item_77_what_was_not_asked_for_before_is_a_resize_and_a_default_of_the_host_is_none() -> None:
+    own = samples.container(resources={"requests": {"cpu": "20m"}})
+    actual = there(to_host(own, samples.VIEW))
+    actual["spec"]["containers"][0]["resources"] = {
+        "requests": {"cpu": "20m", "memory": "32Mi"},
+        "limits": {"memory": "4Gi"},
+    }
+    assert patches(own, actual) == []
+    own["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "25m"}, "limits": {"cpu": "35m", "memory": "1Gi"}}
+    ((path, body),) = patches(own, actual)
+    wanted = {"requests": {"cpu": "25m"}, "limits": {"cpu": "35m", "memory": "1Gi"}}
+    assert (path, body["spec"]["containers"]) == ("resize", [{"name": "main", "resources": wanted}])
+
+
 def host(kind: str, **fields: Any) -> Obj:
     own = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "a", "namespace": "team", "uid": "u"}, **fields}
     return KINDS[kind].to_host(own, samples.VIEW)
