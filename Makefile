@@ -112,7 +112,7 @@ bench-sync: setup ## throughput, latency and cost of the mirror beside the host'
 bench-client: venv ## what codecs, loops and kinds of writes cost -> build/results/client-stack.json
 	@$(PY) -u -m e2e.performance.client_stack
 
-conformance: setup ## the upstream conformance specs on the host and in a tenant -> build/results/conformance.json (hours)
+conformance: setup ## the upstream conformance specs on the host and in a tenant -> build/results/conformance.json (an hour)
 	@$(PY) -u -m e2e.conformance $(CONFORMANCE_ARGS)
 
 netpol-conformance: setup ## the upstream NetworkPolicy specs against the running embedded host (root, half an hour)

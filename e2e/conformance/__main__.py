@@ -1,8 +1,8 @@
 """`python -m e2e.conformance`: the upstream suite on the host and inside a tenant -> build/results/conformance.json.
 
-Needs the embedded host. Without options all parallel `[Conformance]` specs run on both sides, in hours rather than minutes on
-two cores; `--focus` takes a slice, and results of slices add up over runs until `--anew` forgets them. Ends with status 1 when
-a whole run shows less than was wanted.
+Needs the embedded host. Without options all parallel `[Conformance]` specs run on both sides, half an hour each on two cores;
+`--focus` takes a slice, and results of slices add up over runs until `--anew` forgets them. Ends with status 1 when a whole
+run shows less than was wanted.
 
     programs, images (built here) -> tenant -> ginkgo on the host -> ginkgo in the tenant -> comparison
 """

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.conformance import comparison, images
+from e2e.conformance import comparison, images, report
 from e2e.conformance.suite import Spec
 
 
@@ -69,3 +69,14 @@ def test_a_reason_without_a_pattern_is_refused(tmp_path: Path, text: str) -> Non
 )
 def test_images_are_made_for_what_conformance_runs_and_never_for_registries_that_must_not_answer(name: str, made: bool) -> None:
     assert (images.recipe_of(name) is not None) == made
+
+
+def test_the_report_names_each_difference_under_its_reason_once() -> None:
+    host = [spec("KubeletManagedEtcHosts works"), spec("HostPort validates that there is no conflict"), spec("fails", "failed")]
+    tenant = [spec(one.name, "failed") for one in host]
+    text = report.as_markdown(comparison.summary(host, tenant, comparison.load()), "v1.2.3")
+    for one in host:
+        assert text.count(f"- {one.name}") == 1
+    assert "| host | 3 | 2 |" in text
+    assert "Kubernetes v1.2.3" in text
+    assert text.index("HostPort validates") < text.index("## What fails on both sides") < text.index("- fails")

@@ -1,0 +1,56 @@
+"""`python -m e2e.conformance.report`: the kept results of both sides -> docs/conformance.md. Runs nothing.
+
+conformance-{host,tenant}.specs.json ──> comparison ──> Markdown: counts, each difference with its reason, what failed on both
+"""
+
+import sys
+from collections.abc import Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from e2e.conformance import comparison, suite
+from e2e.conformance.__main__ import read
+
+DOCUMENT = Path("docs/conformance.md")
+
+
+def as_markdown(result: Mapping[str, Any], version: str) -> str:
+    """The report of one whole run; `result` is what `comparison.summary` returns."""
+    lines = [
+        "# Upstream conformance, on the host and inside a tenant",
+        "",
+        "Written by `python -m e2e.conformance.report` from what `make conformance` found; do not edit. The suite is",
+        f"built from Kubernetes {version}, its parallel `[Conformance]` specs run against the host and inside a tenant",
+        "whose class is as strict as the example's (Pod Security baseline). Stand-ins for upstream's images:",
+        "`e2e/conformance/images.py`.",
+        "",
+        "| | ran | passed |",
+        "| --- | --- | --- |",
+        f"| host | {result['host_ran']} | {result['host_passed']} |",
+        f"| tenant | {result['tenant_ran']} | {result['tenant_passed']} |",
+        "",
+        f"Of what passes on the host {result['share']:.1%} passes in the tenant.",
+        "",
+        "## What differs, and why",
+    ]
+    differences = sorted(result["differences"], key=lambda one: (one["reason"], one["spec"]))
+    for reason, specs in groupby(differences, key=lambda one: str(one["reason"])):
+        lines += ["", reason, "", *(f"- {one['spec']} (host {one['host']}, tenant {one['tenant']})" for one in specs)]
+    lines += ["", "## What fails on both sides", "", *(f"- {name}" for name in result["failed_on_both"])]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Write the document; 1 where nothing was kept."""
+    host, tenant = read("host"), read("tenant")
+    if not host or not tenant:
+        print("no results of both sides in build/results; run `make conformance` first", file=sys.stderr)
+        return 1
+    DOCUMENT.write_text(as_markdown(comparison.summary(host, tenant, comparison.load()), suite.VERSION))
+    print(f"wrote {DOCUMENT}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
