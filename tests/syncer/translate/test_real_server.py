@@ -82,10 +82,8 @@ async def test_item_77_a_pod_changes_in_place(host_client: Client, tenant: str) 
     assert "old" not in actual["metadata"]["labels"]
 
 
-async def test_the_planes_own_pod_translates(host_client: Client, plane_client: Client, tenant: str) -> None:
+async def test_the_planes_own_pod_translates(host_client: Client, plane_client: Client, tenant: str, namespace: str) -> None:
     """From a real plane, with everything that it defaults, to a real host under Pod Security."""
-    namespace = f"n{secrets.token_hex(4)}"
-    await plane_client.create(NAMESPACES, {"metadata": {"name": namespace}})
     access = samples.load(samples.HERE / "cases/pod/minimal.virtual.yaml")["spec"]["volumes"]
     changes = {"metadata": {"namespace": namespace, "uid": None}, "spec": {"serviceAccountName": "worker", "volumes": access}}
     own = await plane_client.create(PODS, samples.merged(samples.POD, changes), namespace)
