@@ -4,7 +4,7 @@ What a claim gets of a snapshot's data is the host's provisioner's doing, and no
 """
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -305,18 +305,23 @@ async def test_item_35_a_host_that_loses_the_api_says_so(bed: Bed) -> None:
         await serve_snapshots(bed.host)
 
 
-async def definition(plane: Client, **version: Any) -> None:
-    """What a tenant may do to the definition in its plane."""
+async def rewritten(plane: Client, change: Callable[[Obj], None]) -> None:
+    """Change the definition's spec, however often somebody else writes in between."""
 
     async def written() -> bool:
         there = await plane.get(CUSTOM_RESOURCE_DEFINITIONS, NAME)
-        there["spec"]["versions"][0] |= version
+        change(there["spec"])
         with contextlib.suppress(Conflict):
             await plane.replace(CUSTOM_RESOURCE_DEFINITIONS, there)
             return True
         return False
 
     await until(written, "definition written")
+
+
+async def definition(plane: Client, **version: Any) -> None:
+    """What a tenant may do to the definition in its plane."""
+    await rewritten(plane, lambda spec: spec["versions"][0].update(version))
 
 
 async def test_item_35_a_plane_that_hides_the_api_deletes_nothing(bed: Bed) -> None:
@@ -406,16 +411,7 @@ async def test_item_35_a_definition_that_answers_nothing_but_errors_stops_nothin
 
 async def convert(plane: Client, conversion: Obj, versions: list[Obj]) -> None:
     """What a tenant may do to the versions of the definition in its plane."""
-
-    async def written() -> bool:
-        there = await plane.get(CUSTOM_RESOURCE_DEFINITIONS, NAME)
-        there["spec"] |= {"conversion": conversion, "versions": versions}
-        with contextlib.suppress(Conflict):
-            await plane.replace(CUSTOM_RESOURCE_DEFINITIONS, there)
-            return True
-        return False
-
-    await until(written, "conversion written")
+    await rewritten(plane, lambda spec: spec.update(conversion=conversion, versions=versions))
 
 
 async def test_item_35_a_definition_taken_away_in_the_plane_takes_its_snapshots_with_it(bed: Bed) -> None:

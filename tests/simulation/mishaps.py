@@ -42,15 +42,7 @@ async def copy_of_a_pod_that_was_replaced(world: World) -> None:
 
 async def pod_gone_before_its_host_pod_is_seen(world: World) -> None:
     """Found: a virtual pod that went before the cache showed its host pod took the copies away that this runs with."""
-    world.tenant.config("1")
-    world.tenant.secret("1")
-    await world.settle()
-    world.host_faults.lag |= {"pods": 2.0}
-    world.tenant.pod("web", refers=True)
-    for _ in range(200):
-        await world.wait(0.01)
-        if world.on_host.pods():
-            break
+    await _made_unseen(world, lag=2.0)
     world.tenant.delete(PODS, "web", grace=0)
     await world.settle(10)
     assert not world.host.store.all(CONFIG_MAPS, WORK)
@@ -58,15 +50,7 @@ async def pod_gone_before_its_host_pod_is_seen(world: World) -> None:
 
 async def pod_replaced_before_its_host_pod_is_seen(world: World) -> None:
     """Found: a pod that came again, needing less, before its predecessor's host pod was seen, took the copies from that."""
-    world.tenant.config("1")
-    world.tenant.secret("1")
-    await world.settle()
-    world.host_faults.lag |= {"pods": 5.0}
-    world.tenant.pod("web", refers=True)
-    for _ in range(200):
-        await world.wait(0.01)
-        if world.on_host.pods():
-            break
+    await _made_unseen(world, lag=5.0)
     world.on_host.report(world.on_host.pods()[0], "Running", "10.244.9.9")
     world.tenant.delete(PODS, "web", grace=0)
     world.tenant.pod("web")
@@ -338,6 +322,19 @@ async def away_for_minutes(world: World, side: str) -> None:
     await world.wait(240)
     world.quiet()
     await world.check(60)
+
+
+async def _made_unseen(world: World, *, lag: float) -> None:
+    """A pod with all that it needs, whose host pod is made and not yet told of."""
+    world.tenant.config("1")
+    world.tenant.secret("1")
+    await world.settle()
+    world.host_faults.lag |= {"pods": lag}
+    world.tenant.pod("web", refers=True)
+    for _ in range(200):
+        await world.wait(0.01)
+        if world.on_host.pods():
+            break
 
 
 async def _full(world: World, *, pods: tuple[str, ...] = ("web", "db")) -> None:
