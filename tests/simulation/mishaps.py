@@ -298,6 +298,17 @@ async def lost_answers(world: World, side: str) -> None:
     assert faults.happened["call lost"] > 3
 
 
+async def one_error(world: World, side: str) -> None:
+    """One write of one side is refused, once, and nothing else happens that would bring the key back."""
+    faults = world.host_faults if side == "host" else world.plane_faults
+    world.tenant.pod("first")
+    await world.settle()
+    faults.arm(CallFault.REFUSED, 0, writes=True)
+    world.tenant.pod("web")
+    await world.settle(20)
+    assert faults.happened["call refused"] == 1
+
+
 async def throttled(world: World) -> None:
     """For a while half of all calls are answered by 429."""
     for faults in (world.host_faults, world.plane_faults):
@@ -374,6 +385,8 @@ STORIES: Final[Mapping[str, Story]] = {
     "pods deleted while the syncer was away": deleted_while_away,
     "pods replaced while the host tells late": late_copy_of_the_host,
     "the host's events come again": host_events_again,
+    "a key that met an error of the host is looked at again": partial(one_error, side="host"),
+    "the same for an error of the plane": partial(one_error, side="plane"),
     "answers of the host lost": partial(lost_answers, side="host"),
     "answers of the plane lost": partial(lost_answers, side="plane"),
     "half of all calls throttled": throttled,
