@@ -99,7 +99,7 @@ class Controller:
         self._config = config
         self._settings = settings
         self._queue: KeyedQueue[str] = KeyedQueue(max_keys=10_000)
-        self._owned = Owned(client, self._queue.add)
+        self._owned = Owned(client, self._queue.add, self._queue.add_after)
         self._planes = PlaneAccess(self._clock, self._queue.add)
         self._slurm = SlurmLoops(self._clock, self._planes.client, self._owned.gpus_free, self._queue.add)
         ordering = Ordering(client, self._slurm, self._clock)

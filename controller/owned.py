@@ -4,6 +4,9 @@
 
 Objects lose their owner with their label, so a deleted label counts as a deletion of the object: the informer reports it,
 the tenant's pass applies the object again and with it the label.
+
+A quota changes with every pod that its tenant makes. Nobody is told of what it merely counts, and of the accelerators that it
+counts, which the tenant's status shows, a moment later, so that a burst of pods is one pass and not one pass each.
 """
 
 import asyncio
@@ -38,13 +41,20 @@ OWNED = (
 )
 # Mirrored objects carry the tenant's label too; they are the syncer's and would fill the memory.
 SELECTOR = f"{labels.MANAGED_BY}={labels.MANAGED_BY_BULKHEAD},{labels.TENANT},!{labels.SYNCED}"
+_COUNT_SECONDS = 1.0
 
 
 class Owned:
     """The informers of one controller."""
 
-    def __init__(self, client: Client, on_tenant: Callable[[str], object]) -> None:
+    def __init__(
+        self, client: Client, on_tenant: Callable[[str], object], later: Callable[[str, float], object] | None = None
+    ) -> None:
         self._on_tenant = on_tenant
+        # Tells of a tenant in so many seconds; of several times the earliest counts.
+        self._later = later or (lambda tenant, _: on_tenant(tenant))
+        # What was last seen of each quota: what it is, and what it counts of accelerators.
+        self._quotas: dict[Key, tuple[Obj, Obj]] = {}
         self._informers = {
             resource: Informer(
                 client,
@@ -109,10 +119,30 @@ class Owned:
         return tuple(sorted(found))
 
     def _changed(self, resource: Resource, change: Change) -> None:
-        del resource
         tenant = change.meta.label(labels.TENANT)
-        if tenant:
+        if not tenant:
+            return
+        if resource is not kinds.RESOURCE_QUOTAS:
             self._on_tenant(tenant)
+            return
+        before, now = self._quotas.pop(change.key, None), self.get(resource, change.key)
+        if now is not None and change.kind != "deleted":
+            self._quotas[change.key] = seen = _quota(now)
+            if before == seen:
+                return
+            if before is not None and before[0] == seen[0]:
+                self._later(tenant, _COUNT_SECONDS)
+                return
+        self._on_tenant(tenant)
+
+
+def _quota(quota: Obj) -> tuple[Obj, Obj]:
+    """What a quota is, and what it counts of accelerators; all else that it counts is left out."""
+    status = quota.get("status") or {}
+    used = status.get("used") or {}
+    meta = {key: value for key, value in quota["metadata"].items() if key not in {"resourceVersion", "managedFields"}}
+    what = {"metadata": meta, "spec": quota.get("spec"), "hard": status.get("hard")}
+    return what, {name: value for name, value in used.items() if name.startswith("requests.") and "/" in name}
 
 
 def _whole(value: Any) -> int:

@@ -1,0 +1,109 @@
+"""Who is told of a change to what the controller owns: on a real API server."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from bulkhead.api import labels
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.objects import Key, Obj
+from controller.owned import Owned
+from tests.apiserver.bed import until
+from tests.apiserver.servers import ApiServer
+
+QUOTA = Key("default", "tenant-quota")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    made = ApiServer("owned", tmp_path_factory.mktemp("owned"))
+    try:
+        made.start()
+        made.wait()
+        yield made
+    finally:
+        made.stop()
+
+
+class Told:
+    """An `Owned` that runs, and whom it told: at once, and later."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.at_once = 0
+        self.later: list[float] = []
+        self.owned = Owned(client, self._tell, lambda _, seconds: self.later.append(seconds))
+
+    def _tell(self, tenant: str) -> None:
+        assert tenant == "one"
+        self.at_once += 1
+
+    async def status(self, **status: Obj) -> None:
+        """Write a status, and wait until the informer shows it."""
+        written = await self.client.patch(
+            kinds.RESOURCE_QUOTAS, QUOTA.name, {"status": status}, QUOTA.namespace, subresource="status"
+        )
+        await self.seen(written["metadata"]["resourceVersion"])
+
+    async def seen(self, version: str) -> None:
+        async def there() -> bool:
+            held = self.owned.get(kinds.RESOURCE_QUOTAS, QUOTA)
+            return held is not None and held["metadata"]["resourceVersion"] == version
+
+        await until(there, "the informer to show the quota")
+
+
+@pytest.fixture
+async def told(server: ApiServer) -> AsyncIterator[Told]:
+    async with Client(server.admin, user_agent="tests", field_manager="tests") as client:
+        made = Told(client)
+        running = asyncio.create_task(made.owned.run())
+        await made.owned.synced()
+        meta = {"name": QUOTA.name, "namespace": QUOTA.namespace}
+        marks = {labels.MANAGED_BY: labels.MANAGED_BY_BULKHEAD, labels.TENANT: "one"}
+        quota = await client.create(
+            kinds.RESOURCE_QUOTAS,
+            {
+                "apiVersion": "v1",
+                "kind": "ResourceQuota",
+                "metadata": meta | {"labels": marks},
+                "spec": {"hard": {"pods": "9", "requests.nvidia.com/gpu": "8"}},
+            },
+        )
+        await made.seen(quota["metadata"]["resourceVersion"])
+        yield made
+        await client.delete(kinds.RESOURCE_QUOTAS, QUOTA.name, QUOTA.namespace)
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def test_what_a_quota_counts_of_pods_is_no_work_and_accelerators_are_some_a_moment_later(told: Told) -> None:
+    hard = {"pods": "9", "requests.nvidia.com/gpu": "8", "count/ingresses.networking.k8s.io": "5"}
+    assert told.at_once == 1, "a new quota"
+
+    await told.status(hard=hard, used={"pods": "0", "requests.nvidia.com/gpu": "0"})
+    assert (told.at_once, told.later) == (2, []), "the host took it over: somebody waits for that"
+
+    for pods in range(1, 6):
+        await told.status(used={"pods": str(pods), "count/ingresses.networking.k8s.io": str(pods)})
+    assert (told.at_once, told.later) == (2, []), "nothing that a pass reads is another"
+
+    await told.status(used={"pods": "6", "requests.nvidia.com/gpu": "4"})
+    assert (told.at_once, told.later) == (2, [1.0]), "the tenant's status shows it, but not at once"
+
+
+async def test_a_quota_that_somebody_changes_is_work_at_once(told: Told) -> None:
+    changed = await told.client.patch(kinds.RESOURCE_QUOTAS, QUOTA.name, {"spec": {"hard": {"pods": "999"}}}, QUOTA.namespace)
+    await told.seen(changed["metadata"]["resourceVersion"])
+    assert (told.at_once, told.later) == (2, [])
+    unmarked = {"metadata": {"labels": {labels.TENANT: None}}}
+    await told.client.patch(kinds.RESOURCE_QUOTAS, QUOTA.name, unmarked, QUOTA.namespace)
+
+    async def lost() -> bool:
+        return told.owned.get(kinds.RESOURCE_QUOTAS, QUOTA) is None
+
+    await until(lost, "the informer to lose the quota")
+    assert (told.at_once, told.later) == (3, [])
