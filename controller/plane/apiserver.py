@@ -29,7 +29,7 @@ def container(spec: PlaneSpec) -> Obj:
         "command": ["/usr/local/bin/kube-apiserver", *_flags(spec)],
         "env": [
             {"name": "POD_IP", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}},
-            *spec.apiserver.go_env(30),
+            *spec.apiserver.go_env(60),
         ],
         "ports": [{"name": "api", "containerPort": API_PORT, "protocol": "TCP"}],
         "resources": spec.apiserver.resources(),

@@ -52,7 +52,7 @@ def container(spec: PlaneSpec) -> Obj:
         "image": spec.images.kubernetes,
         "imagePullPolicy": spec.image_pull_policy,
         "command": ["/usr/local/bin/kube-controller-manager", *_flags(spec)],
-        "env": spec.controller_manager.go_env(30),
+        "env": spec.controller_manager.go_env(100),
         "ports": [{"name": "kcm-health", "containerPort": KCM_PORT, "protocol": "TCP"}],
         "resources": spec.controller_manager.resources(),
         "securityContext": CONTAINER_SECURITY,

@@ -28,7 +28,7 @@ def container(spec: PlaneSpec) -> Obj:
         "command": ["/usr/local/bin/etcd", *_flags(spec)],
         "env": [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}},
-            *spec.etcd.go_env(40),
+            *spec.etcd.go_env(100),
         ],
         "ports": [{"name": "etcd-metrics", "containerPort": ETCD_METRICS_PORT, "protocol": "TCP"}],
         "resources": spec.etcd.resources(),

@@ -270,6 +270,15 @@ REFUSED: dict[str, dict[str, Any]] = {
     | {"metadata": mirrored("ConfigMap")["metadata"] | {"namespace": "bh-team-b-work"}},
     "the plane's namespace": mirrored("ConfigMap")
     | {"metadata": mirrored("ConfigMap")["metadata"] | {"namespace": "bh-team-a"}},
+    # Pods and Secrets meet a policy of their own, which says the same again.
+    "a pod in another namespace": pod() | {"metadata": pod()["metadata"] | {"namespace": "bh-team-b-work"}},
+    "a pod in the plane's namespace": pod() | {"metadata": pod()["metadata"] | {"namespace": "bh-team-a"}},
+    "a secret without a marker": mirrored("Secret", labels={}),
+    "another tenant's secret": mirrored("Secret", labels=MARKS | {"bulkhead.dev/tenant": "team-b"}),
+    "a secret in another namespace": mirrored("Secret")
+    | {"metadata": mirrored("Secret")["metadata"] | {"namespace": "bh-team-b-work"}},
+    "a secret in the plane's namespace": mirrored("Secret")
+    | {"metadata": mirrored("Secret")["metadata"] | {"namespace": "bh-team-a"}},
 }
 ALLOWED: dict[str, dict[str, Any]] = {
     "an ordinary pod": pod(
@@ -374,7 +383,7 @@ async def in_force(client: Client, admin: Client) -> None:
     """New policies are picked up within moments; wait until one bites."""
     async with asyncio.timeout(60):
         for name in (
-            "no marker", "node port", "a secret that the host fills", "host network", "a policy for everyone",
+            "the plane's namespace", "no marker", "node port", "a secret that the host fills", "a policy for everyone",
             "a claim for devices of the host", "another tenant's host", "a group with claims",
             "a snapshot's content of somebody", "a claim with data from anywhere",
         ):  # fmt: skip
@@ -397,15 +406,23 @@ async def test_the_policies_let_ordinary_objects_through(syncer: Client, admin: 
 
 
 @pytest.mark.apiserver
-async def test_the_record_of_whose_object_it_is_cannot_change(syncer: Client, admin: Client) -> None:
+@pytest.mark.parametrize("kind", ["ConfigMap", "Secret", "Pod"])
+async def test_the_record_of_whose_object_it_is_cannot_change(kind: str, syncer: Client, admin: Client) -> None:
     await in_force(syncer, admin)
-    await syncer.create(CONFIG_MAPS, mirrored("ConfigMap", "record"))
+
+    def made(name: str, labels: dict[str, str]) -> dict[str, Any]:
+        obj = pod(labels=labels) if kind == "Pod" else mirrored(kind, labels=labels)
+        return obj | {"metadata": obj["metadata"] | {"name": name}}
+
+    await syncer.create(KINDS[kind], made("record", MARKS))
     body = {"metadata": {"annotations": {"bulkhead.dev/virtual-name": "other"}}}
     with pytest.raises(ApiError, match="cannot change"):
-        await syncer.patch(CONFIG_MAPS, "record", body, "bh-team-a-work")
-    await admin.create(CONFIG_MAPS, mirrored("ConfigMap", "somebodys", labels={}))
+        await syncer.patch(KINDS[kind], "record", body, "bh-team-a-work")
+    await admin.create(KINDS[kind], made("somebodys", {}))
     with pytest.raises(ApiError, match="never adopted"):
-        await syncer.patch(CONFIG_MAPS, "somebodys", {"metadata": {"labels": MARKS}}, "bh-team-a-work")
+        await syncer.patch(KINDS[kind], "somebodys", {"metadata": {"labels": MARKS}}, "bh-team-a-work")
+    with pytest.raises(ApiError, match="carries the marker"):
+        await syncer.delete(KINDS[kind], "somebodys", "bh-team-a-work")
 
 
 @pytest.mark.apiserver
