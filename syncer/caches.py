@@ -206,7 +206,7 @@ class Caches:
         if who is None:
             return None
         if (kind, who.kind) == ("Secret", tokens.KIND):
-            return Item("Pod", Key(who.namespace, who.name.rpartition(".")[0]))
+            return Item(tokens.KIND, Key(who.namespace, who.name.rpartition(".")[0]))
         if who.kind == kind or (kind, who.kind) == ("Service", nodeports.KIND):
             return Item(who.kind, Key(who.namespace, who.name))
         return None

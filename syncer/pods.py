@@ -5,7 +5,7 @@
     virtual deleting              -> host deleted with the same grace; virtual ended when the host pod is gone
     virtual started, host gone    -> virtual deleted: a pod never runs twice
     virtual new, host missing     -> group and references first, then the host pod; a refusal is told on the pod
-    both there                    -> binding up, then tokens down; status up, changes down
+    both there                    -> binding up; its tokens' turn; status up, changes down
     both there, cordons changed   -> host pod that has no node yet deleted, to be made anew
     host deleting                 -> virtual deleted with its grace
 
@@ -129,7 +129,7 @@ class Pods:
             self._unshown.pop(key, None)
             self._seen.pop(key, None)
             await self._release(self._references.forget(Item("Pod", key)))
-            await self._tokens.clean(key)
+            self._tokens.forget(key)
             return None
         if host["metadata"].get("deletionTimestamp"):
             return None
@@ -267,10 +267,11 @@ class Pods:
         # What was written comes back as an event, and with it this key.
         if self._virtual.behind(virtual) or await self._placed(virtual, host):
             return None
+        if _placed_on(virtual):
+            self._tokens.tend(virtual)
         await self._report(virtual, host)
-        rotate = await self._tokens.ensure(virtual, host) if _placed_on(host) else None
         await self._push(virtual, host)
-        return rotate
+        return None
 
     async def _placed(self, virtual: Obj, host: Obj) -> bool:
         """Carry the host's choice of node up; True when that wrote, a deletion where the two disagree."""
@@ -283,8 +284,6 @@ class Pods:
         if not await self._nodes.ensure(chosen):
             raise Again(1.0, "the node of the host pod is not known yet")
         await self._virtual.bind(virtual, chosen)
-        # Now, and not when the binding comes back: the kubelet waits for them.
-        await self._tokens.ensure(virtual, host)
         return True
 
     async def _report(self, virtual: Obj, host: Obj) -> None:

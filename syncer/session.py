@@ -47,7 +47,7 @@ from syncer.references import HOLDERS, ReferenceIndex, mirrored_references
 from syncer.settings import Settings
 from syncer.shim import Shim, Target, tls_context
 from syncer.tokens import Tokens
-from syncer.translate import nodeports
+from syncer.translate import nodeports, tokens
 from syncer.translate.references import POD_GROUP
 from syncer.translate.registry import KINDS
 from syncer.up import VirtualWriter
@@ -116,7 +116,7 @@ class Session:
             volumes=Volumes(plane),
         )
         self.node_ports = NodePorts(self.caches, writer, virtual, mirrors=self.mirrors, recorder=self.recorder)
-        self.tokens = Tokens(self.caches, writer, plane, self._clock)
+        self.tokens = Tokens(self.caches, self.queue, writer, plane, self._clock)
         self.pods = Pods(
             self.caches,
             writer,
@@ -149,7 +149,7 @@ class Session:
         listen("host", POD_GROUP, self.groups.below)
         listen("host", "Node", self.nodes.changed)
         listen("host", "ResourceQuota", self.starved.room)
-        listen("host", "Secret", self.tokens.gone)
+        listen("host", "Secret", self.tokens.heard)
         listen("host", "VolumeSnapshot", self.mirrors.snapshots.seen)
         listen("host", "Event", self.recorder.heard)
         for side in (self.caches.virtual, self.caches.host):
@@ -304,6 +304,8 @@ class Session:
             return await self.pods.reconcile(item.key)
         if item.kind == "Node":
             return await self.nodes.reconcile(item.key)
+        if item.kind == tokens.KIND:
+            return await self.tokens.reconcile(item.key)
         if item.kind == nodeports.KIND:
             return await self.node_ports.reconcile(item.key)
         return await self.mirrors.reconcile(item)

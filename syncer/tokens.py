@@ -4,19 +4,26 @@ Each token is bound to the virtual pod's UID, so it dies with the pod. It is ask
 the plane then writes into it, so a pod that waits for room costs no token; the Secret, owned by the host pod (so both go
 together, and one write does), is what the kubelet waits for. No token lies in an annotation, a log or the plane. When it must
 be renewed is an annotation of the Secret, so that a restarted syncer neither mints anew nor forgets.
+
+A pod's tokens are a key of their own in the queue, so that neither waits for the other: the status goes up while they are made.
+
+    pod bound above ──> tend ──┐
+    Secret came, went ─────────┼──> Item(PodToken, pod) ──> fresh? ──> again when they have to be renewed
+    renewal due ───────────────┘                             └─ no ──> TokenRequest of each ──> one Secret
 """
 
 import logging
 from typing import Final, NamedTuple
 
+from bulkhead.api import labels as marks
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import KubeError, NotFound
+from bulkhead.kube.errors import KubeError
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Key, Meta, Obj, uid_of
+from bulkhead.kube.objects import Key, Meta, Obj, key_of, uid_of
 from bulkhead.kube.resources import SECRETS, SERVICE_ACCOUNTS
 from bulkhead.work.clock import Clock
 from syncer import metrics
-from syncer.caches import Caches
+from syncer.caches import Caches, Item, Queue
 from syncer.down import Again, HostWriter, Stale
 from syncer.logs import about
 from syncer.translate import tokens as pure
@@ -25,6 +32,7 @@ _log = logging.getLogger(__name__)
 
 RENEW_AT: Final = "bulkhead.dev/renew-at"
 KEYS: Final = "bulkhead.dev/token-keys"
+_FINAL: Final = frozenset({"Succeeded", "Failed"})
 _SHARE: Final = 0.8
 _RETRY_SECONDS: Final = 15.0
 
@@ -39,63 +47,87 @@ class Minted(NamedTuple):
 class Tokens:
     """Makes and renews the token Secret of a pod."""
 
-    def __init__(self, caches: Caches, host: HostWriter, plane: Client, clock: Clock) -> None:
+    def __init__(self, caches: Caches, queue: Queue, host: HostWriter, plane: Client, clock: Clock) -> None:
         self._caches = caches
+        self._queue = queue
         self._host = host
         self._plane = plane
         self._clock = clock
-        # What was written and is perhaps not in the cache yet: Secret name -> (renew at, owned).
-        self._written: dict[str, tuple[float, bool]] = {}
+        # Pods whose tokens were looked at: their UID, and when they must be renewed. The cache may not show the Secret yet.
+        self._tended: dict[Key, tuple[str, float]] = {}
+        # Token Secrets that no pod owns: an outside hand's doing. Pod -> Secrets.
+        self._strays: dict[Key, dict[str, str]] = {}
 
-    async def ensure(self, virtual: Obj, pod: Obj) -> float | None:
+    def tend(self, virtual: Obj) -> None:
+        """A pod is bound: queue its tokens, unless that was done before. Whatever changes later is an event or a timer."""
+        key = key_of(virtual)
+        if self._tended.get(key, ("", 0.0))[0] != uid_of(virtual):
+            self._queue.add(Item(pure.KIND, key))
+
+    def forget(self, key: Key) -> None:
+        """The pod is gone on both sides: so is its Secret, which it owned, or soon will be."""
+        self._tended.pop(key, None)
+        if key in self._strays:
+            self._queue.add(Item(pure.KIND, key))
+
+    def heard(self, change: Change) -> None:
+        """A Secret of the host that is gone, or that nobody owns: what is known of its tokens counts no more."""
+        if change.kind != "deleted" and change.meta.owner_references and not self._strays:
+            return
+        item = self._caches.work_of("Secret", change.meta)
+        if item is None or item.kind != pure.KIND:
+            return
+        stray = self._strays.setdefault(item.key, {})
+        if change.kind == "deleted" or change.meta.owner_references:
+            stray.pop(change.key.name, None)
+        else:
+            stray[change.key.name] = change.meta.uid
+        if not stray:
+            del self._strays[item.key]
+        if change.kind == "deleted" or stray:
+            self._tended.pop(item.key, None)
+
+    async def reconcile(self, key: Key) -> float | None:
         """Make sure that the tokens of a bound pod are there and fresh; returns seconds until they have to be renewed."""
+        virtual, pod = self._caches.virtual_pod(key), self._caches.host_pod(key)
+        if virtual is None and pod is None:
+            await self._sweep(key)
+            return None
+        if virtual is None or pod is None or not _may_have(virtual, pod):
+            return None
         view = self._caches.view()
         needs = pure.token_requests(virtual, view.max_token_seconds)
         if not needs:
+            self._tended[key] = (uid_of(virtual), float("inf"))
             return None
         name = pure.secret_name(virtual, view)
         held = self._caches.host["Secret"].store.meta(Key(self._caches.settings.work_namespace, name))
-        renew_at, owned = self._known(name, held)
-        left = renew_at - self._clock.now().timestamp()
-        if left > 0 and owned:
-            return left
-        if left > 0:
-            await self._own(name, pod)
-            self._written[name] = (renew_at, True)
-            return left
+        left = self._renew_at(virtual, held) - self._clock.now().timestamp()
+        if left <= 0 or (held is not None and not held.owner_references):
+            left = await self._renew(virtual, pod, needs, new=held is None)
+        return left
+
+    async def _renew(self, virtual: Obj, pod: Obj, needs: tuple[pure.TokenNeed, ...], *, new: bool) -> float:
         try:
-            return await self._store(name, virtual, pod, await self._request_all(virtual, needs), new=held is None)
+            return await self._store(virtual, pod, await self._request_all(virtual, needs), new=new)
         except KubeError:
             metrics.TOKENS.labels("failed").inc()
-            if held is None:
+            if new:
                 raise
             # The pod runs on with what it has; only the renewal is late.
-            _log.warning(
-                "token not renewed", extra=about("Pod", Key(virtual["metadata"]["namespace"], virtual["metadata"]["name"]))
-            )
+            _log.warning("token not renewed", extra=about("Pod", key_of(virtual)))
             return _RETRY_SECONDS
 
-    def gone(self, change: Change) -> None:
-        """A Secret of the host is gone: what was written of it counts no more."""
-        if change.kind == "deleted":
-            self._written.pop(change.key.name, None)
-
-    def _known(self, name: str, held: Meta | None) -> tuple[float, bool]:
-        renew_at, owned = self._noted(name, held)
+    def _renew_at(self, virtual: Obj, held: Meta | None) -> float:
+        """When the tokens that are there have to be renewed; 0 without any."""
+        uid, renew_at = self._tended.get(key_of(virtual), ("", 0.0))
+        noted = _number(held.annotation(RENEW_AT)) if held is not None else 0.0
+        renew_at = max(noted, renew_at if uid == uid_of(virtual) else 0.0)
         if renew_at - self._clock.now().timestamp() > self._caches.settings.token_seconds:
             # No token lives that long: the clock was wrong when this was noted, or is now. A new token does no harm.
-            return 0.0, owned
-        return renew_at, owned
-
-    def _noted(self, name: str, held: Meta | None) -> tuple[float, bool]:
-        written = self._written.get(name)
-        if held is None:
-            return written if written is not None else (0.0, False)
-        renew_at = _number(held.annotation(RENEW_AT))
-        owned = bool(held.owner_references)
-        if written is not None and written[0] >= renew_at:
-            return written[0], written[1] or owned
-        return renew_at, owned
+            return 0.0
+        self._tended[key_of(virtual)] = (uid_of(virtual), renew_at)
+        return renew_at
 
     async def _request_all(self, virtual: Obj, needs: tuple[pure.TokenNeed, ...]) -> Minted:
         values: dict[str, str] = {}
@@ -106,12 +138,12 @@ class Tokens:
                 shortest = min(shortest, life)
         return Minted(values, shortest * _SHARE)
 
-    async def _store(self, name: str, virtual: Obj, pod: Obj, minted: Minted, *, new: bool) -> float:
+    async def _store(self, virtual: Obj, pod: Obj, minted: Minted, *, new: bool) -> float:
         renew_at = self._clock.now().timestamp() + minted.left
         secret = pure.secret(virtual, self._caches.view(), minted.values, pod)
         secret["metadata"]["annotations"] |= {RENEW_AT: str(int(renew_at)), KEYS: ",".join(sorted(minted.values))}
         await self._write(secret, new=new)
-        self._written[name] = (renew_at, True)
+        self._tended[key_of(virtual)] = (uid_of(virtual), renew_at)
         return minted.left
 
     async def _request(self, virtual: Obj, need: pure.TokenNeed) -> tuple[str, float]:
@@ -146,30 +178,20 @@ class Tokens:
                 return
         await self._host.replace(SECRETS, secret, uid_of(found))
 
-    async def _own(self, name: str, pod: Obj) -> None:
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": uid_of(pod)}
-        key = Key(self._caches.settings.work_namespace, name)
-        try:
-            await self._host.patch(SECRETS, key, {"metadata": {"ownerReferences": [owner]}})
-        except NotFound as error:
-            self._written.pop(name, None)
-            raise Again(0.1, "token secret is gone") from error
+    async def _sweep(self, pod: Key) -> None:
+        """Delete token Secrets of a pod that is gone and that owned none; the others go by themselves."""
+        for name, uid in tuple(self._strays.get(pod, {}).items()):
+            key = Key(self._caches.settings.work_namespace, name)
+            await self._host.delete(SECRETS, key, uid, grace=None, why="its pod is gone")
 
-    async def clean(self, pod: Key) -> None:
-        """Delete token Secrets of a pod that is gone on both sides; owned ones go by themselves."""
-        store = self._caches.host["Secret"].store
-        for key in store.keys():  # noqa: SIM118 -- a store, not a dict
-            meta = store.meta(key)
-            who = self._caches.origin(meta) if meta is not None and not meta.owner_references else None
-            if meta is None or who is None or who.kind != pure.KIND:
-                continue
-            if Key(who.namespace, who.name.rpartition(".")[0]) == pod:
-                self._written.pop(key.name, None)
-                await self._host.delete(SECRETS, key, meta.uid, grace=None, why="its pod is gone")
-        # Names of Secrets that went with their pods.
-        for name in [name for name, (_, owned) in self._written.items() if owned]:
-            if Key(self._caches.settings.work_namespace, name) not in store:
-                del self._written[name]
+
+def _may_have(virtual: Obj, pod: Obj) -> bool:
+    """Whether a pod is to have tokens: bound in the plane, which writes the node into them, and neither ended nor about to."""
+    if (pod["metadata"].get("annotations") or {}).get(marks.VIRTUAL_UID) != uid_of(virtual):
+        return False
+    status = virtual.get("status")
+    ended = isinstance(status, dict) and status.get("phase") in _FINAL
+    return bool((virtual.get("spec") or {}).get("nodeName")) and not ended and not virtual["metadata"].get("deletionTimestamp")
 
 
 def _number(text: str | None) -> float:

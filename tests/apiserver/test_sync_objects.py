@@ -110,6 +110,36 @@ async def test_item_12_13_14_15_tokens_are_bound_short_lived_and_owned_by_the_po
     await until(owned, "secret owned by the host pod")
 
 
+async def test_item_14_a_token_secret_that_lost_its_owner_gets_it_back_and_goes_when_there_is_no_pod(bed: Bed) -> None:
+    source = {"serviceAccountToken": {"path": "token", "expirationSeconds": 1200}}
+    await bed.create(bed.pod("web", serviceAccountName="default", volumes=[{"name": "t", "projected": {"sources": [source]}}]))
+    await bed.bind(await bed.mirrored("web"))
+
+    async def of_pod(pod: str) -> list[Obj]:
+        found = (await bed.host.list(SECRETS, bed.work)).items
+        return [each for each in found if each["metadata"]["annotations"].get(marks.VIRTUAL_NAME, "").startswith(f"{pod}.")]
+
+    async def owned() -> Obj | None:
+        return next((each for each in await of_pod("web") if each["metadata"].get("ownerReferences")), None)
+
+    secret = await until(owned, "the pod's tokens")
+    meta = secret["metadata"]
+    await bed.host.patch(SECRETS, meta["name"], {"metadata": {"ownerReferences": None}}, bed.work)
+    again = await until(owned, "their owner again")
+    assert again["metadata"]["ownerReferences"] == meta["ownerReferences"]
+
+    # What a pod left behind that owned nothing: nobody on the host would take it away.
+    gone = json.loads(json.dumps(secret).replace("web.", "gone."))
+    kept = {key: gone["metadata"][key] for key in ("labels", "annotations", "namespace")}
+    kept["name"] = bed.host_name("PodToken", kept["annotations"][marks.VIRTUAL_NAME])
+    await bed.host.create(SECRETS, {"apiVersion": "v1", "kind": "Secret", "metadata": kept})
+
+    async def swept() -> bool:
+        return not await of_pod("gone")
+
+    await until(swept, "the Secret of no pod to be deleted")
+
+
 async def test_item_79_a_service_keeps_its_address(bed: Bed) -> None:
     body = {"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}
     virtual = await bed.plane.create(SERVICES, body, bed.space)
