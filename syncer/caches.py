@@ -76,6 +76,8 @@ class Caches:
         self._queue = queue
         self._static = _static_view(settings)
         self._view: TenantView | None = None
+        # Counts the views that there were: the same number, the same view.
+        self._views = 0
         # Others who want to hear of raw changes: (side, kind) -> listeners.
         self.listeners: dict[tuple[str, str], list[Listener]] = {}
         # Told of every key that an event, and not a round of the patrol, made work.
@@ -238,7 +240,14 @@ class Caches:
         """What translation may know now; built again only after something in it changed."""
         if self._view is None:
             self._view = self._build_view()
+            self._views += 1
         return self._view
+
+    @property
+    def view_serial(self) -> int:
+        """Which view that is: another number after anything in it changed."""
+        self.view()
+        return self._views
 
     def _build_view(self) -> TenantView:
         services: dict[str, list[ServiceEnv]] = {}

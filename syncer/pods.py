@@ -15,8 +15,6 @@ Decides from the caches, but every step that cannot be undone reads past them fi
 import logging
 from typing import Any, Final
 
-import msgspec
-
 from bulkhead.api import labels as marks
 from bulkhead.kube.errors import ApiError, Conflict
 from bulkhead.kube.objects import Key, Obj, key_of, uid_of, version_of
@@ -33,10 +31,10 @@ from syncer.offers import Offers
 from syncer.podgroups import PodGroups
 from syncer.quota import Starved
 from syncer.references import ReferenceIndex, mirrored_references
+from syncer.settled import Settled
 from syncer.tokens import Tokens
 from syncer.translate import Untranslatable, cordon, diff, pod
 from syncer.translate import status as statuses
-from syncer.translate.metadata import SET_BY_BINDING
 from syncer.translate.registry import KINDS
 from syncer.up import VirtualWriter
 
@@ -49,7 +47,6 @@ _FINAL: Final = frozenset({"Succeeded", "Failed"})
 _FORCED_GRACE: Final = 1
 _RETRY_QUOTA: Final = 30.0
 _RETRY_REFUSED: Final = 60.0
-_REMEMBERED: Final = 20_000
 
 
 class Pods:
@@ -89,14 +86,16 @@ class Pods:
         self._unshown: dict[Key, str] = {}
         # UIDs of host pods that were deleted to be made anew; the host shows them as being deleted for a moment.
         self._remade: dict[Key, str] = {}
-        # UIDs of virtual pods whose host pod was as it should be, and what both looked like then.
-        self._equal: dict[str, int] = {}
+        self._settled = Settled(caches)
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one pod forward, or queue those without a node; returns seconds after which to look again."""
         if key == UNPLACED.key:
             self._caches.queue_unplaced()
             return None
+        return None if self._settled.still(key) else await self._look(key)
+
+    async def _look(self, key: Key) -> float | None:
         virtual, host = self._caches.virtual_pod(key), self._caches.host_pod(key)
         if host is not None:
             self._unshown.pop(key, None)
@@ -127,7 +126,7 @@ class Pods:
             host = await self._live_mirror(key, unshown)
         if host is None:
             self._unshown.pop(key, None)
-            self._seen.pop(key, None)
+            self._settled.forget(self._seen.pop(key, ""))
             await self._release(self._references.forget(Item("Pod", key)))
             self._tokens.forget(key)
             return None
@@ -227,7 +226,7 @@ class Pods:
         self._seen[key] = self._unshown[key] = uid_of(virtual)
         try:
             with metrics.IN_CREATION.time():
-                await self._host.create(PODS, desired, view)
+                made = await self._host.create(PODS, desired, view)
         except (Stale, Again, Untranslatable):
             self._claims.drop(place)
             raise
@@ -237,6 +236,8 @@ class Pods:
             if refused is None:
                 raise
             raise refused from error
+        if not diff.pod_patches(desired, made) and not (virtual.get("spec") or {}).get("ephemeralContainers"):
+            self._settled.compared(virtual, made)
 
     def _no_longer_waits(self, key: Key) -> None:
         self._starved.forget(key)
@@ -269,8 +270,10 @@ class Pods:
             return None
         if _placed_on(virtual):
             self._tokens.tend(virtual)
-        await self._report(virtual, host)
-        await self._push(virtual, host)
+        told = await self._report(virtual, host)
+        pushed = await self._push(virtual, host)
+        if told is not None and not pushed:
+            self._settled.rest(virtual, told, host)
         return None
 
     async def _placed(self, virtual: Obj, host: Obj) -> bool:
@@ -286,36 +289,42 @@ class Pods:
         await self._virtual.bind(virtual, chosen)
         return True
 
-    async def _report(self, virtual: Obj, host: Obj) -> None:
+    async def _report(self, virtual: Obj, host: Obj) -> Obj | None:
+        """Carry the status up; returns the virtual pod as it is then, None where that is not known to be what was looked at."""
         if _POD.status_to_virtual is None:
-            return
+            return None
         desired = _POD.status_to_virtual(host, virtual, self._caches.view())
         try:
-            await self._virtual.status(PODS, virtual, desired)
+            written = await self._virtual.status(PODS, virtual, desired)
         except Conflict:
             # Somebody wrote in between, or our own binding did: once more on what is there now.
             fresh = await self._virtual.look(PODS, key_of(virtual))
             if fresh is None or uid_of(fresh) != uid_of(virtual):
-                return
+                return None
             await self._virtual.status(PODS, fresh, _POD.status_to_virtual(host, fresh, self._caches.view()))
+            return None
+        if written is None:
+            return virtual
+        # What a webhook of the tenant made of it is looked at again when it comes.
+        return written if statuses.same(written.get("status"), desired) else None
 
-    async def _push(self, virtual: Obj, host: Obj) -> None:
-        """Carry what may still change on a pod down."""
-        uid, print_ = uid_of(virtual), self._print(virtual, host)
-        if print_ is None or self._equal.get(uid) != print_:
+    async def _push(self, virtual: Obj, host: Obj) -> bool:
+        """Carry what may still change on a pod down; whether anything was written, or could not be."""
+        pushed = False
+        if not self._settled.alike(virtual, host):
             found = self._desired(virtual)
             if found is None or await self._made_anew(found[0], virtual, host):
-                return
+                return True
             changes = diff.pod_patches(found[0], host, found[1])
             for change in changes:
                 await self._patch(virtual, host, change)
-            if not changes and print_ is not None:
-                self._equal[uid] = print_
-                if len(self._equal) > _REMEMBERED:
-                    del self._equal[next(iter(self._equal))]
+            if not changes:
+                self._settled.compared(virtual, host)
+            pushed = bool(changes)
         gates = statuses.readiness_to_host(virtual, host)
         if gates is not None:
             await self._patch(virtual, host, diff.Patch(gates, "status"))
+        return pushed or gates is not None
 
     def _desired(self, virtual: Obj) -> tuple[Obj, list[Obj]] | None:
         """The host pod that should be there, and its ephemeral containers, which no create may have."""
@@ -342,16 +351,6 @@ class Pods:
         why = "nodes were cordoned or uncordoned above before it was placed"
         return await self._host.delete(PODS, key_of(host), uid_of(host), grace=None, why=why, version=version_of(host))
 
-    def _print(self, virtual: Obj, host: Obj) -> int | None:
-        """A hash of all that a patch of the host pod could come from: status changes often, and this does not."""
-        above, below = virtual["metadata"], host["metadata"]
-        if not above.get("generation") or not below.get("generation"):
-            return None
-        view, namespace = self._caches.view(), above.get("namespace", "")
-        cordoned = None if _placed_on(virtual) else sorted(view.cordoned)
-        around = [view.namespace_labels.get(namespace), view.network_policies.get(namespace), cordoned]
-        return hash(msgspec.json.encode([_patchable(above), _patchable(below), around]))
-
     async def _patch(self, virtual: Obj, host: Obj, change: diff.Patch) -> None:
         try:
             await self._host.patch(
@@ -377,12 +376,6 @@ class Pods:
     async def _release(self, items: frozenset[Item]) -> None:
         for item in items:
             self._mirrors.queue(item)
-
-
-def _patchable(meta: Obj) -> list[Any]:
-    """What of an object's metadata a patch may come from or go to; the labels that both bindings set are no part of it."""
-    labels = {key: value for key, value in (meta.get("labels") or {}).items() if key not in SET_BY_BINDING}
-    return [meta.get("generation"), labels, *(meta.get(each) for each in ("annotations", "ownerReferences", "finalizers"))]
 
 
 def _virtual_uid(host: Obj) -> str:

@@ -76,20 +76,20 @@ class VirtualWriter:
         if len(self._ahead) > _REMEMBERED:
             self._ahead.popitem(last=False)
 
-    async def status(self, r: Resource, virtual: Obj, desired: Obj) -> bool:
-        """Make the status of a virtual object `desired`; False when it was so already."""
+    async def status(self, r: Resource, virtual: Obj, desired: Obj) -> Obj | None:
+        """Make the status of a virtual object `desired`; returns the object as written, None when it was so already."""
         current = virtual.get("status")
         current = current if isinstance(current, dict) else {}
         patch = mergepatch.between(current, desired)
         if not patch or pure.same(current, desired):
-            return False
+            return None
         self._pace(uid_of(virtual), digest(desired))
         key = key_of(virtual)
         body = {"metadata": {"uid": uid_of(virtual), "resourceVersion": version_of(virtual)}, "status": patch}
         self._count(r, "status")
         written = await self._client.patch(r, key.name, body, key.namespace, subresource="status")
         self._wrote(uid_of(virtual), version_of(written))
-        return True
+        return written
 
     def _pace(self, uid: str, wanted: str) -> None:
         echo = self._echoes.pop(uid, None)
@@ -108,7 +108,7 @@ class VirtualWriter:
     async def refusal(self, virtual: Obj, refused: Untranslatable, r: Resource = PODS, blocked: Blocked = pure.blocked) -> bool:
         """Tell on the object itself, usually a pod, why it has no place on the host; False when it says so already."""
         now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        return await self.status(r, virtual, blocked(virtual, refused.reason, str(refused), now))
+        return await self.status(r, virtual, blocked(virtual, refused.reason, str(refused), now)) is not None
 
     async def bind(self, virtual: Obj, node: str) -> None:
         """Bind a virtual pod to the node that the host chose."""
