@@ -68,8 +68,8 @@ class Settled:
         if not above.get("generation") or not below.get("generation"):
             return None
         view, namespace = self._caches.view(), above.get("namespace", "")
-        placed = (virtual.get("spec") or {}).get("nodeName")
-        cordoned = None if placed else sorted(view.cordoned)
+        # The tenant's cordons matter until a node was chosen; without any, being placed changes nothing.
+        cordoned = [] if (virtual.get("spec") or {}).get("nodeName") else sorted(view.cordoned)
         around = [view.namespace_labels.get(namespace), view.network_policies.get(namespace), cordoned]
         return hash(msgspec.json.encode([_patchable(above), _patchable(below), around]))
 
