@@ -2,12 +2,14 @@
 
 Bounded in rate and in memory: a tenant that makes errors by the thousand gets some of them as events and all of them as a
 metric. An event that repeats is one event whose count grows, after a minute, then two, four, up to half an hour. A failing
-plane drops events, nothing else; they are never retried for ever.
+plane drops events, nothing else; they are never retried for ever. What the host merely tells gives way to what pods wait for:
+in a burst, the statuses go up first.
 """
 
 import hashlib
 import logging
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 
 from bulkhead.kube.client import Client
@@ -25,6 +27,9 @@ from syncer.translate import event as pure
 _log = logging.getLogger(__name__)
 
 RATE: Final = 10.0
+# An event of the host's waits so long for a moment in which nothing else is to be done.
+_GIVE_WAY_SECONDS: Final = 1.0
+_GIVE_WAY_STEP: Final = 0.05
 _QUEUED: Final = 1000
 _REMEMBERED: Final = 5000
 _REPEAT_SECONDS: Final = 60.0
@@ -35,10 +40,12 @@ _LONGEST_REPEAT_SECONDS: Final = 1800.0
 class Recorder:
     """Writes events into the plane, one after the other."""
 
-    def __init__(self, caches: Caches, plane: Client, clock: Clock) -> None:
+    def __init__(self, caches: Caches, plane: Client, clock: Clock, *, busy: Callable[[], bool]) -> None:
         self._caches = caches
         self._plane = plane
         self._clock = clock
+        # Whether pods wait or are worked on.
+        self.busy = busy
         self._queue: KeyedQueue[Key] = KeyedQueue(max_keys=_QUEUED, clock=clock)
         self._ours: dict[Key, Obj] = {}
         # When an event was last told, how often it was asked for, and how long it has to wait until it is told again.
@@ -108,6 +115,8 @@ class Recorder:
             except QueueClosed:
                 return
             try:
+                if key not in self._ours:
+                    await self._give_way()
                 event = self._ours.pop(key, None) or self._from_host(key)
                 if event is not None:
                     await self._write(event)
@@ -119,6 +128,11 @@ class Recorder:
                 _log.exception("event not understood", extra=about("Event", key))
             finally:
                 self._queue.done(key)
+
+    async def _give_way(self) -> None:
+        until = self._clock.monotonic() + _GIVE_WAY_SECONDS
+        while self.busy() and self._clock.monotonic() < until:
+            await self._clock.sleep(_GIVE_WAY_STEP)
 
     def _from_host(self, key: Key) -> Obj | None:
         event = self._caches.host["Event"].store.get(key)

@@ -89,7 +89,7 @@ class Session:
         self.identity = PlaneIdentity(plane, host, settings.plane_namespace, self._clock)
         self.breaker = MassDeleteBreaker(settings.mass_delete_limit, self._clock)
         self.references = ReferenceIndex()
-        self.recorder = Recorder(self.caches, plane, self._clock)
+        self.recorder = Recorder(self.caches, plane, self._clock, busy=lambda: not self.queue.idle)
         self.heart = Heart(self._clock)
         self.probes = Probes(self.heart, self._unready)
         measured = PodMetrics(

@@ -1,6 +1,6 @@
 """The synchronisation benchmark itself: which load runs when, and what is read before and after it.
 
-for each N: native burst, tenant burst (CPU, memory, phases)  ->  open loop, native and tenant  ->  one large tenant
+for each N: rounds of a native and a tenant burst, one more for phases  ->  open loop, both ways  ->  one large tenant
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from e2e.performance.sync_process import Syncer, Usage
 
 OPEN_LOOP_RATE = 10.0
 SETTLE_SECONDS = 3.0
+WARM_UP_PODS = 10
 INSIDE = ("queue", "translate", "host_create")
 PHASE = "bulkhead_syncer_phase_seconds"
 
@@ -31,6 +32,7 @@ class Plan:
 
     tenants: tuple[int, ...]
     pods: int
+    rounds: int
     volume: int
     open_loop_seconds: int
     idle_seconds: int
@@ -73,7 +75,6 @@ class Bench:
         found: dict[str, Any] = {"pods_a_tenant": self._plan.pods, "tenants": {}}
         found["syncer_idle_cpu_percent"] = round(await planes[0].syncer.idle_percent(self._plan.idle_seconds), 2)
         self._note(f"idle syncer: {found['syncer_idle_cpu_percent']} % of a core")
-        await self._warm_up(natives[0], planes[0])
         for count in self._plan.tenants:
             found["tenants"][str(count)] = await self._at_once(natives[:count], planes[:count])
         if self._plan.open_loop_seconds:
@@ -82,45 +83,57 @@ class Bench:
             found["volume"] = await self._volume(natives[0], planes[0])
         return found
 
-    async def _warm_up(self, native: Target, plane: Plane) -> None:
-        """Connections, caches of code and the first mirrored objects cost once, and not per pod."""
-        for target in (native, plane.above):
-            async with watching(target) as sight:
-                await burst([target], 10, "warm", sights=[sight])
-        await self._cleared(native, [plane])
+    async def _warm_up(self, natives: Sequence[Target], planes: Sequence[Plane]) -> None:
+        """Connections, caches of code and the first mirrored objects cost once, and not per pod: also after a restart."""
+        for targets in (list(natives), [plane.above for plane in planes]):
+            async with _all_watched(targets) as sights:
+                await burst(targets, WARM_UP_PODS, "warm", sights=sights)
+        await self._cleared(natives, planes)
 
     # -- N tenants x pods at once
 
     async def _at_once(self, natives: Sequence[Target], planes: Sequence[Plane]) -> dict[str, Any]:
         count = len(planes)
-        native = figures.speed(await self._native(natives, self._plan.pods, f"n{count}"))
-        self._note(f"N={count} native: {native}")
-        await self._cleared(natives, ())
-        idle = await self._usage(planes)
-        samples, inside, outside = await self._tenant(planes, self._plan.pods, f"t{count}")
-        tenant = figures.speed(samples)
-        await asyncio.sleep(SETTLE_SECONDS)
-        loaded = await self._usage(planes)
-        result = {"native": native, "tenant": tenant, "ratio": figures.ratio(tenant, native)}
-        result |= {"phases": figures.phases(inside, outside), **_cost(idle, loaded, len(samples))}
-        self._note(f"N={count} tenant: {tenant}, ratio {result['ratio']}, {result['syncer_cpu_ms_per_pod']} ms CPU a pod")
+        await self._warm_up(natives, planes)
+        rounds: list[dict[str, Any]] = []
+        for number in range(self._plan.rounds):
+            if rounds:
+                await self._cleared((), planes)
+            rounds.append(await self._round(natives, planes, f"{count}-{number}"))
+            self._note(f"N={count}, round {number + 1}: {rounds[-1]}")
+        # Machines are not equally fast for a minute on end: the pair in the middle, and not the best or the sum, is the result.
+        result = sorted(rounds, key=lambda one: one["ratio"])[len(rounds) // 2]
+        result["ratios"] = [one["ratio"] for one in rounds]
+        result["syncer_cpu_ms_per_pod"] = figures.median([one["syncer_cpu_ms_per_pod"] for one in rounds])
         result["patrol_s"] = round(await planes[0].syncer.patrol_seconds(self._note), 3)
         result["restart_to_synced_s"] = round(await planes[0].syncer.restart(), 2)
         self._note(f"N={count}: patrol {result['patrol_s']} s, restart to synced {result['restart_to_synced_s']} s")
         await self._cleared((), planes)
+        result["phases"] = await self._phases(planes, f"p{count}")
         return result
 
-    async def _native(self, targets: Sequence[Target], pods: int, prefix: str) -> list[Sample]:
+    async def _round(self, natives: Sequence[Target], planes: Sequence[Plane], prefix: str) -> dict[str, Any]:
+        """One pair: straight at the host, then the same in planes. The planes' pods stay."""
+        native = figures.speed(await self._burst(natives, self._plan.pods, f"n{prefix}"))
+        await self._cleared(natives, ())
+        idle = await self._usage(planes)
+        samples = await self._burst([plane.above for plane in planes], self._plan.pods, f"t{prefix}")
+        await asyncio.sleep(SETTLE_SECONDS)
+        loaded = await self._usage(planes)
+        tenant = figures.speed(samples)
+        pair = {"native": native, "tenant": tenant, "ratio": figures.ratio(tenant, native)}
+        return pair | _cost(idle, loaded, len(samples))
+
+    async def _burst(self, targets: Sequence[Target], pods: int, prefix: str) -> list[Sample]:
         async with _all_watched(targets) as sights:
             return await burst(targets, pods, prefix, sights=sights)
 
-    async def _tenant(
-        self, planes: Sequence[Plane], pods: int, prefix: str
-    ) -> tuple[list[Sample], dict[str, float], list[Mirrored]]:
-        above = [plane.above for plane in planes]
+    async def _phases(self, planes: Sequence[Plane], prefix: str) -> dict[str, float]:
+        """Where a pod's time goes; in a burst of its own, since those who look on at the host take their share of the cores."""
         before = [await plane.syncer.metrics() for plane in planes]
+        above = [plane.above for plane in planes]
         async with _all_watched(above) as sights, _all_watched([plane.below for plane in planes], _virtual_key) as below:
-            samples = await burst(above, pods, prefix, sights=sights)
+            await burst(above, self._plan.pods, prefix, sights=sights)
             outside = [
                 Mirrored(down.added[key], down.ready[key], up.ready[key])
                 for up, down in zip(sights, below, strict=True)
@@ -134,12 +147,14 @@ class Bench:
             / len(planes)
             for name in INSIDE
         }
-        return samples, inside, outside
+        await self._cleared((), planes)
+        return figures.phases(inside, outside)
 
     # -- one after the other, at a steady rate
 
     async def _open_loop(self, native: Target, plane: Plane) -> dict[str, Any]:
         seconds = self._plan.open_loop_seconds
+        await self._warm_up([native], [plane])
         self._note(f"{OPEN_LOOP_RATE:.0f} pods/s for {seconds} s, native and then tenant")
         async with watching(native) as sight:
             theirs = await steady(native, OPEN_LOOP_RATE, seconds, "open", sight=sight)
@@ -158,16 +173,15 @@ class Bench:
 
     async def _volume(self, native: Target, plane: Plane) -> dict[str, Any]:
         pods = self._plan.volume
-        theirs = figures.speed(await self._native([native], pods, "v"))
+        await self._warm_up([native], [plane])
+        theirs = figures.speed(await self._burst([native], pods, "v"))
         self._note(f"{pods} pods native: {theirs}")
         await self._cleared([native], ())
         idle = await self._usage([plane])
-        samples, inside, outside = await self._tenant([plane], pods, "v")
-        ours = figures.speed(samples)
+        ours = figures.speed(await self._burst([plane.above], pods, "v"))
         await asyncio.sleep(SETTLE_SECONDS)
         cost = _cost(idle, await self._usage([plane]), pods)
         result: dict[str, Any] = {"pods": pods, "native": theirs, "tenant": ours, "ratio": figures.ratio(ours, theirs), **cost}
-        result["phases"] = figures.phases(inside, outside)
         self._note(f"{pods} pods tenant: {ours}, ratio {result['ratio']}, {cost}")
         result["patrol_s"] = round(await plane.syncer.patrol_seconds(self._note), 3)
         result["restart_to_synced_s"] = round(await plane.syncer.restart(), 2)
@@ -180,10 +194,9 @@ class Bench:
     async def _usage(self, planes: Sequence[Plane]) -> list[Usage]:
         return [await plane.syncer.usage() for plane in planes]
 
-    async def _cleared(self, natives: Sequence[Target] | Target, planes: Sequence[Plane]) -> None:
+    async def _cleared(self, natives: Sequence[Target], planes: Sequence[Plane]) -> None:
         """Nothing is left of a load, on either side."""
-        targets = [natives] if isinstance(natives, Target) else list(natives)
-        await asyncio.gather(*(clear(target) for target in (*targets, *(plane.above for plane in planes))))
+        await asyncio.gather(*(clear(target) for target in (*natives, *(plane.above for plane in planes))))
         mirrored = f"{marks.SYNCED}={marks.SYNCED_BY_SYNCER}"
         await asyncio.gather(*(empty(plane.below, label_selector=mirrored) for plane in planes))
         await asyncio.sleep(1.0)

@@ -236,7 +236,11 @@ async def test_item_61_62_a_node_that_leaves_the_pool_goes_and_a_foreign_one_sta
     assert (await bed.plane.get(NODES, foreign))["metadata"]["name"] == foreign
 
 
-async def test_item_48_83_host_events_go_up_in_the_tenants_words(bed: Bed) -> None:
+@pytest.mark.parametrize("busy", [False, True])
+async def test_item_48_83_host_events_go_up_in_the_tenants_words(bed: Bed, busy: bool) -> None:
+    assert bed.session is not None
+    # Where pods wait all the time, events give way to them, but not for ever.
+    bed.session.recorder.busy = lambda: busy
     await bed.create(bed.pod("web"))
     host = await bed.mirrored("web")
     meta = host["metadata"]
