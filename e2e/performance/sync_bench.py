@@ -165,7 +165,8 @@ class Bench:
         await asyncio.sleep(SETTLE_SECONDS)
         cost = _cost(before, await self._usage([plane]), len(ours))
         await self._cleared((), [plane])
-        found = {"native": figures.latency(theirs), "tenant": figures.latency(ours), "added": figures.added(theirs, ours)}
+        found = {"native": figures.latency(theirs), "tenant": figures.latency(ours)}
+        found |= {"added": figures.added(theirs, ours), "times": figures.times(theirs, ours)}
         self._note(f"open loop: {found}")
         return found | {"syncer_cpu_ms_per_pod": cost["syncer_cpu_ms_per_pod"]}
 

@@ -57,6 +57,12 @@ def added(native: Sequence[Sample], tenant: Sequence[Sample]) -> Figures:
     return {key: round(ours[key] - theirs[key], 1) for key in ours}
 
 
+def times(native: Sequence[Sample], tenant: Sequence[Sample]) -> Figures:
+    """How many times as long a tenant's pods wait, at the same percentile: machines and their moods cancel out."""
+    ours, theirs = latency(tenant), latency(native)
+    return {key.removesuffix("_ms"): round(ours[key] / max(theirs[key], 0.1), 2) for key in ours}
+
+
 def phases(inside: Mapping[str, float], outside: Sequence[Mirrored]) -> dict[str, float]:
     """Milliseconds a pod spent in each phase: means."""
     if not outside:

@@ -37,6 +37,18 @@ def test_what_a_tenant_adds_is_the_difference_at_the_same_percentile() -> None:
     assert figures.added(native, tenant) == {"p50_ms": 35.0, "p99_ms": 70.0}
 
 
+def test_how_many_times_as_long_a_tenant_waits_is_the_ratio_at_the_same_percentile() -> None:
+    native = [sample(0, 0.020), sample(0, 0.050)]
+    tenant = [sample(0, 0.060), sample(0, 0.400)]
+    assert figures.times(native, tenant) == {"p50": 3.0, "p99": 8.0}
+    assert figures.times([sample(0, 0.0)], tenant)["p50"] > 0
+
+
+def test_the_middle_is_one_of_the_values() -> None:
+    assert figures.median([3.0, 1.0, 2.0]) == 2.0
+    assert figures.median([1.0, 4.0]) == 4.0
+
+
 def test_phases_join_what_the_syncer_counts_and_what_is_seen_from_outside() -> None:
     outside = [Mirrored(1.0, 1.1, 1.15), Mirrored(1.0, 1.3, 1.35)]
     found = figures.phases({"queue": 0.002, "translate": 0.0004}, outside)

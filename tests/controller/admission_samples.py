@@ -1,0 +1,220 @@
+"""What a syncer might write on the host, its own checks out of the way: what the policies refuse, and what they let through."""
+
+from typing import Any
+
+from bulkhead.kube.resources import (
+    CONFIG_MAPS,
+    INGRESSES,
+    NETWORK_POLICIES,
+    PERSISTENT_VOLUME_CLAIMS,
+    POD_GROUPS,
+    PODS,
+    RESOURCE_CLAIMS,
+    SECRETS,
+    SERVICES,
+    VOLUME_SNAPSHOTS,
+)
+
+NODE_ADDRESS = "10.112.4.11"
+MARKS = {
+    "app.kubernetes.io/managed-by": "bulkhead",
+    "bulkhead.dev/managed-by": "syncer",
+    "bulkhead.dev/tenant": "team-a",
+    "bulkhead.dev/virtual-uid": "0000",
+}
+NOTES = {"bulkhead.dev/tenant-uid": "1", "bulkhead.dev/virtual-name": "web"}
+
+
+def mirrored(kind: str, name: str = "x", *, labels: dict[str, str] | None = None, **content: Any) -> dict[str, Any]:
+    meta = {"name": name, "namespace": "bh-team-a-work", "labels": MARKS if labels is None else labels, "annotations": NOTES}
+    return {"apiVersion": "v1", "kind": kind, "metadata": meta} | content
+
+
+def pod(container: dict[str, Any] | None = None, *, labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    base = {"name": "main", "image": "example.org/i:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    content: dict[str, Any] = {
+        "serviceAccountName": "workload",
+        "automountServiceAccountToken": False,
+        "containers": [base | (container or {})],
+    }
+    return mirrored("Pod", labels=labels, spec=content | spec)
+
+
+def network_policy(**rules: Any) -> dict[str, Any]:
+    policy = mirrored("NetworkPolicy", spec={"podSelector": {}, "policyTypes": ["Ingress", "Egress"]} | rules)
+    return policy | {"apiVersion": "networking.k8s.io/v1"}
+
+
+def node_ports(*ports: int, **spec: Any) -> dict[str, Any]:
+    content = {
+        "ports": [{"name": f"p{port}", "port": port} for port in ports or (30080,)],
+        "selector": {"bulkhead.dev/tenant": "team-a"},
+        "externalIPs": [NODE_ADDRESS],
+        "externalTrafficPolicy": "Local",
+    }
+    return mirrored("Service", spec=content | spec)
+
+
+def ingress(*hosts: str, name: str = "x", **spec: Any) -> dict[str, Any]:
+    path = {"path": "/a", "pathType": "Prefix", "backend": {"service": {"name": "web", "port": {"number": 80}}}}
+    rules = [{"host": host, "http": {"paths": [path]}} for host in hosts]
+    content = {"ingressClassName": "public"} | ({"rules": rules} if rules else {}) | spec
+    return mirrored("Ingress", name, spec=content) | {"apiVersion": "networking.k8s.io/v1"}
+
+
+def with_path(**fields: Any) -> dict[str, Any]:
+    made = ingress("team-a.x.org")
+    made["spec"]["rules"][0]["http"]["paths"][0] |= fields
+    return made
+
+
+def pod_group(**spec: Any) -> dict[str, Any]:
+    content = {"schedulingPolicy": {"gang": {"minCount": 3}}} | spec
+    return mirrored("PodGroup", spec=content) | {"apiVersion": "scheduling.k8s.io/v1alpha2"}
+
+
+def snapshot(name: str = "x", *, source: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    content = {"source": source or {"persistentVolumeClaimName": "data"}, "volumeSnapshotClassName": "daily"} | spec
+    return mirrored("VolumeSnapshot", name, spec=content) | {"apiVersion": "snapshot.storage.k8s.io/v1"}
+
+
+def claim(**spec: Any) -> dict[str, Any]:
+    content = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}} | spec
+    return mirrored("PersistentVolumeClaim", spec=content)
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "no marker": pod(labels={}),
+    "another tenant's marker": pod(labels=MARKS | {"bulkhead.dev/tenant": "team-b"}),
+    "host network": pod(hostNetwork=True),
+    "host processes": pod(hostPID=True),
+    "host IPC": pod(hostIPC=True),
+    "privileged": pod({"securityContext": {"privileged": True}}),
+    "privileged init container": pod(initContainers=[{"name": "i", "image": "x", "securityContext": {"privileged": True}}]),
+    "unmasked proc": pod({"securityContext": {"procMount": "Unmasked"}}, hostUsers=False),
+    "host path": pod(volumes=[{"name": "v", "hostPath": {"path": "/"}}]),
+    "inline CSI": pod(volumes=[{"name": "v", "csi": {"driver": "d"}}]),
+    "NFS": pod(volumes=[{"name": "v", "nfs": {"server": "s", "path": "/"}}]),
+    "a token of the host": pod(volumes=[{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]),
+    "a token of the host by itself": pod(automountServiceAccountToken=True),
+    "the syncer's account": pod(serviceAccountName="syncer"),
+    "a node of its choice": pod(nodeName="node-of-b"),
+    "another scheduler": pod(schedulerName="mine"),
+    "a system priority": pod(priorityClassName="system-node-critical"),
+    "every taint tolerated": pod(tolerations=[{"operator": "Exists"}]),
+    "control plane taint": pod(tolerations=[{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]),
+    "a resource it may not have": pod({"resources": {"limits": {"rdma/hca": "1"}}}),
+    "a port of the node": pod({"ports": [{"containerPort": 1, "hostPort": 6443}]}),
+    "a CDI annotation": pod()
+    | {
+        "metadata": pod()["metadata"] | {"annotations": {"cdi.k8s.io/x": "nvidia.com/gpu=all"}},
+    },
+    "node port": mirrored("Service", spec={"type": "NodePort", "ports": [{"port": 80}]}),
+    "load balancer": mirrored("Service", spec={"type": "LoadBalancer", "ports": [{"port": 80}]}),
+    "external name": mirrored("Service", spec={"type": "ExternalName", "externalName": "kubernetes.default.svc"}),
+    "external address": mirrored("Service", spec={"ports": [{"port": 80}], "externalIPs": ["192.0.2.1"]}),
+    "another tenant's address": node_ports(externalIPs=["10.112.8.11"]),
+    "an address beside the own": node_ports(externalIPs=[NODE_ADDRESS, "192.0.2.1"]),
+    "no port of a node": node_ports(443),
+    "the kubelet's port": node_ports(30080, 10250),
+    "a port before the range": node_ports(29999),
+    "a port beyond the range": node_ports(32768),
+    "callers behind the node's address": node_ports(externalTrafficPolicy="Cluster"),
+    "callers behind the node's address by default": node_ports(externalTrafficPolicy=None),
+    "node ports of no pods": node_ports(selector=None),
+    "node ports of another tenant's pods": node_ports(selector={"bulkhead.dev/tenant": "team-b"}),
+    "node ports that open a port": node_ports(type="NodePort"),
+    "another tenant's pods": mirrored("Service", spec={"ports": [{"port": 80}], "selector": {"bulkhead.dev/tenant": "team-b"}}),
+    "a policy for everyone": network_policy(ingress=[{}]),
+    "a policy for address blocks": network_policy(egress=[{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}]),
+    "a policy for another tenant": network_policy(ingress=[{"from": [{"podSelector": {}, "namespaceSelector": {}}]}]),
+    "a claim for devices of the host": mirrored(
+        "ResourceClaim", spec={"devices": {"requests": [{"name": "a", "exactly": {"deviceClassName": "of-the-host"}}]}}
+    )
+    | {"apiVersion": "resource.k8s.io/v1"},
+    "a claim from a template of the host": pod(resourceClaims=[{"name": "a", "resourceClaimTemplateName": "t"}]),
+    "another tenant's host": ingress("team-a.x.org", "team-b.x.org"),
+    "every tenant's host": ingress("*.x.org"),
+    "a host that ends alike": ingress("xteam-a.x.org"),
+    "a host of no domain": ingress("team-a.y.org"),
+    "everybody's host": ingress("team-a.x.org") | {"spec": ingress("team-a.x.org")["spec"] | {"rules": [{}]}},
+    "a default backend": ingress("team-a.x.org", defaultBackend={"service": {"name": "web", "port": {"number": 80}}}),
+    "nothing but a default backend": ingress(defaultBackend={"service": {"name": "web", "port": {"number": 80}}}),
+    "a resource as backend": with_path(backend={"resource": {"kind": "Secret", "name": "x"}}),
+    "a path with a statement": with_path(path="/a;}$x", pathType="ImplementationSpecific"),
+    "a certificate for everybody": ingress("team-a.x.org", tls=[{"secretName": "c"}]),
+    "a certificate for another tenant": ingress("team-a.x.org", tls=[{"hosts": ["team-b.x.org"]}]),
+    "no class": ingress("team-a.x.org", ingressClassName=None),
+    "a snippet": ingress("team-a.x.org")
+    | {
+        "metadata": ingress()["metadata"] | {"annotations": NOTES | {"nginx.ingress.kubernetes.io/server-snippet": "x"}},
+    },
+    "a group of a workload of the host": pod_group(
+        podGroupTemplateRef={"workload": {"workloadName": "of-the-host", "podGroupTemplateName": "t"}}
+    ),
+    "a group with claims": pod_group(resourceClaims=[{"name": "a", "resourceClaimName": "c"}]),
+    "a group that goes whole": pod_group(disruptionMode="PodGroup"),
+    "a group that somebody holds": pod_group() | {"metadata": pod_group()["metadata"] | {"finalizers": ["example.org/hold"]}},
+    "another tenant's group": pod_group() | {"metadata": pod_group()["metadata"] | {"namespace": "bh-team-b-work"}},
+    "a snapshot's content of somebody": snapshot(source={"volumeSnapshotContentName": "content"}),
+    "a snapshot of a class that is not offered": snapshot(volumeSnapshotClassName="of-the-host"),
+    "a snapshot of the host's default class": snapshot() | {"spec": {"source": {"persistentVolumeClaimName": "data"}}},
+    "a snapshot without a marker": snapshot() | {"metadata": {"name": "x", "namespace": "bh-team-a-work"}},
+    "a claim with data from anywhere": claim(dataSourceRef={"apiGroup": "example.org", "kind": "Copier", "name": "a"}),
+    "a secret that the host fills": mirrored("Secret", type="bootstrap.kubernetes.io/token"),
+    "an owner that is no pod": mirrored("ConfigMap")
+    | {
+        "metadata": mirrored("ConfigMap")["metadata"]
+        | {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "x", "uid": "1"}]},
+    },
+    "another namespace": mirrored("ConfigMap")
+    | {"metadata": mirrored("ConfigMap")["metadata"] | {"namespace": "bh-team-b-work"}},
+    "the plane's namespace": mirrored("ConfigMap")
+    | {"metadata": mirrored("ConfigMap")["metadata"] | {"namespace": "bh-team-a"}},
+    # Pods and Secrets meet a policy of their own, which says the same again.
+    "a pod in another namespace": pod() | {"metadata": pod()["metadata"] | {"namespace": "bh-team-b-work"}},
+    "a pod in the plane's namespace": pod() | {"metadata": pod()["metadata"] | {"namespace": "bh-team-a"}},
+    "a secret without a marker": mirrored("Secret", labels={}),
+    "another tenant's secret": mirrored("Secret", labels=MARKS | {"bulkhead.dev/tenant": "team-b"}),
+    "a secret in another namespace": mirrored("Secret")
+    | {"metadata": mirrored("Secret")["metadata"] | {"namespace": "bh-team-b-work"}},
+    "a secret in the plane's namespace": mirrored("Secret")
+    | {"metadata": mirrored("Secret")["metadata"] | {"namespace": "bh-team-a"}},
+}
+ALLOWED: dict[str, dict[str, Any]] = {
+    "an ordinary pod": pod(
+        volumes=[
+            {"name": "v", "configMap": {"name": "c"}},
+            {"name": "w", "projected": {"sources": [{"secret": {"name": "s"}}]}},
+        ],
+        tolerations=[{"key": "kwok.x-k8s.io/node", "operator": "Exists"}],
+    ),
+    "a service": mirrored("Service", spec={"ports": [{"port": 80}], "selector": {"bulkhead.dev/tenant": "team-a"}}),
+    "node ports": node_ports(30000, 32767),
+    "an ingress": ingress("team-a.x.org", "a.b.team-a.x.org", "*.team-a.x.org", tls=[{"hosts": ["*.team-a.x.org"]}]),
+    "a policy for its own pods": network_policy(ingress=[{"from": [{"podSelector": {"matchLabels": {"app": "a"}}}]}]),
+    "a pod group": pod_group(schedulingConstraints={"topology": [{"key": "bulkhead.dev/rack"}]}, disruptionMode="Pod"),
+    "a pod of a group": pod(schedulingGroup={"podGroupName": "x"}),
+    "a snapshot of a claim": snapshot(),
+    "a claim": claim(),
+    "a claim with data from a snapshot": claim(
+        dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "a"}
+    ),
+    "a claim with data from a claim": claim(dataSource={"kind": "PersistentVolumeClaim", "name": "a"}),
+    "a config map": mirrored("ConfigMap"),
+    "a secret": mirrored("Secret"),
+    "the plane's identity": mirrored("ConfigMap", labels={})
+    | {"metadata": {"name": "plane-identity", "namespace": "bh-team-a"}},
+}
+KINDS = {
+    "Pod": PODS,
+    "Service": SERVICES,
+    "ConfigMap": CONFIG_MAPS,
+    "Secret": SECRETS,
+    "NetworkPolicy": NETWORK_POLICIES,
+    "ResourceClaim": RESOURCE_CLAIMS,
+    "Ingress": INGRESSES,
+    "PodGroup": POD_GROUPS,
+    "PersistentVolumeClaim": PERSISTENT_VOLUME_CLAIMS,
+    "VolumeSnapshot": VOLUME_SNAPSHOTS,
+}

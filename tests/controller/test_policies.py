@@ -1,0 +1,260 @@
+"""The chart's admission policies on a real API server: the second decider over what a syncer, and the controller, may write."""
+
+import asyncio
+import secrets
+from typing import Any
+
+import pytest
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import ApiError
+from bulkhead.kube.objects import Resource
+from bulkhead.kube.resources import (
+    INGRESSES,
+    NAMESPACES,
+    NODES,
+    VOLUME_SNAPSHOTS,
+    resource_of,
+)
+from tests.apiserver.servers import ApiServer, ServerOptions
+from tests.apiserver.snapshotting import serve_snapshots
+from tests.controller.admission_samples import (
+    ALLOWED,
+    KINDS,
+    MARKS,
+    NODE_ADDRESS,
+    REFUSED,
+    ingress,
+    mirrored,
+    node_ports,
+    pod,
+    snapshot,
+)
+from tests.controller.helmchart import rendered
+
+SYNCER = "system:serviceaccount:bh-team-a:syncer"
+WORKLOADS = Resource("scheduling.k8s.io", "v1alpha2", "workloads", "Workload", True)
+# Every gate of the PodGroup's fields: what a host drops by itself needs no policy.
+GATES = (
+    "GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption",
+    "DRAWorkloadResourceClaims",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def policed(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """An API server with the chart's policies and the namespaces of two tenants; the syncer may do anything but for them."""
+    options = ServerOptions(feature_gates=dict.fromkeys(GATES, True), runtime_config={"scheduling.k8s.io/v1alpha2": True})
+    server = ApiServer("policed", tmp_path_factory.mktemp("policed"), options)
+    try:
+        server.start()
+        server.wait()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+async def admin(policed: ApiServer) -> Any:
+    async with Client(policed.admin, user_agent="tests", field_manager="tests") as client:
+        await prepare(client)
+        yield client
+
+
+@pytest.fixture
+async def syncer(policed: ApiServer, admin: Client) -> Any:
+    # Group system:masters gives it every right, so that only the policies can say no.
+    async with Client(policed.config_for(SYNCER, "system:masters"), user_agent="tests", field_manager="syncer") as client:
+        yield client
+
+
+async def prepare(client: Client) -> None:
+    for name, address in (("bh-team-a", ""), ("bh-team-a-work", NODE_ADDRESS), ("bh-team-b-work", "10.112.8.11")):
+        meta = {"name": name, "annotations": {"bulkhead.dev/node-address": address} if address else {}}
+        await client.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+    template = {"name": "t", "schedulingPolicy": {"basic": {}}}
+    meta = {"name": "of-the-host", "namespace": "bh-team-a-work"}
+    workload = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "Workload", "metadata": meta}
+    await client.apply(WORKLOADS, workload | {"spec": {"podGroupTemplates": [template]}})
+    await serve_snapshots(client)
+    for obj in rendered("--set", "ingressDomains={x.org}", "--set", "snapshotClasses={daily}"):
+        if obj["kind"].startswith("ValidatingAdmissionPolicy"):
+            await client.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
+
+
+async def refused(client: Client, obj: dict[str, Any], *, cleaner: Client) -> bool:
+    """Whether a create is refused by one of our policies; everything else that goes wrong is an error.
+
+    What was let through goes by `cleaner`: a policy that comes into force in between may refuse its maker the deletion.
+    """
+    resource = KINDS[obj["kind"]]
+    if obj["metadata"]["name"] == "x":
+        # What slipped through before the policies were in force may still be on its way out under its name.
+        obj = obj | {"metadata": obj["metadata"] | {"name": f"x-{secrets.token_hex(4)}"}}
+    try:
+        await client.create(resource, obj)
+    except ApiError as error:
+        if "ValidatingAdmissionPolicy 'bulkhead-" in str(error):
+            return True
+        raise
+    await cleaner.delete(resource, obj["metadata"]["name"], obj["metadata"]["namespace"], grace_seconds=0)
+    return False
+
+
+async def in_force(client: Client, admin: Client) -> None:
+    """New policies are picked up within moments; wait until one bites."""
+    async with asyncio.timeout(60):
+        for name in (
+            "the plane's namespace", "no marker", "node port", "a secret that the host fills", "a policy for everyone",
+            "a claim for devices of the host", "another tenant's host", "a group with claims",
+            "a snapshot's content of somebody", "a claim with data from anywhere",
+        ):  # fmt: skip
+            while not await refused(client, REFUSED[name], cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
+                await asyncio.sleep(0.1)
+
+
+@pytest.mark.apiserver
+async def test_the_policies_refuse_what_a_syncer_must_not_write(syncer: Client, admin: Client) -> None:
+    await in_force(syncer, admin)
+    let_through = [name for name, obj in REFUSED.items() if not await refused(syncer, obj, cleaner=admin)]
+    assert not let_through
+
+
+@pytest.mark.apiserver
+async def test_the_policies_let_ordinary_objects_through(syncer: Client, admin: Client) -> None:
+    await in_force(syncer, admin)
+    stopped = [name for name, obj in ALLOWED.items() if await refused(syncer, obj, cleaner=admin)]
+    assert not stopped
+
+
+@pytest.mark.apiserver
+@pytest.mark.parametrize("kind", ["ConfigMap", "Secret", "Pod"])
+async def test_the_record_of_whose_object_it_is_cannot_change(kind: str, syncer: Client, admin: Client) -> None:
+    await in_force(syncer, admin)
+
+    def made(name: str, labels: dict[str, str]) -> dict[str, Any]:
+        obj = pod(labels=labels) if kind == "Pod" else mirrored(kind, labels=labels)
+        return obj | {"metadata": obj["metadata"] | {"name": name}}
+
+    await syncer.create(KINDS[kind], made("record", MARKS))
+    body = {"metadata": {"annotations": {"bulkhead.dev/virtual-name": "other"}}}
+    with pytest.raises(ApiError, match="cannot change"):
+        await syncer.patch(KINDS[kind], "record", body, "bh-team-a-work")
+    await admin.create(KINDS[kind], made("somebodys", {}))
+    with pytest.raises(ApiError, match="never adopted"):
+        await syncer.patch(KINDS[kind], "somebodys", {"metadata": {"labels": MARKS}}, "bh-team-a-work")
+    with pytest.raises(ApiError, match="carries the marker"):
+        await syncer.delete(KINDS[kind], "somebodys", "bh-team-a-work")
+
+
+@pytest.mark.apiserver
+async def test_without_a_domain_no_ingress_is_let_through(syncer: Client, admin: Client) -> None:
+    await in_force(syncer, admin)
+    for obj in rendered():
+        if obj["metadata"]["name"] == "bulkhead-syncer-ingresses":
+            await admin.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
+    async with asyncio.timeout(60):
+        while not await refused(syncer, ALLOWED["an ingress"], cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
+            await asyncio.sleep(0.1)
+        await prepare(admin)
+        while await refused(syncer, ALLOWED["an ingress"], cleaner=admin):  # noqa: ASYNC110 - the same
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.apiserver
+async def test_item_35_a_snapshot_is_never_changed_and_its_status_is_the_hosts(syncer: Client, admin: Client) -> None:
+    await in_force(syncer, admin)
+    await syncer.create(VOLUME_SNAPSHOTS, snapshot("kept"))
+    patch = ("kept", {"metadata": {"labels": {"app": "db"}}}, "bh-team-a-work")
+    assert (await syncer.patch(VOLUME_SNAPSHOTS, *patch))["metadata"]["labels"]["app"] == "db"
+    with pytest.raises(ApiError, match="bulkhead-syncer-snapshots"):
+        await syncer.patch(VOLUME_SNAPSHOTS, "kept", {"spec": {"volumeSnapshotClassName": "weekly"}}, "bh-team-a-work")
+    body = {"status": {"readyToUse": True}}
+    with pytest.raises(ApiError, match="every status"):
+        await syncer.patch(VOLUME_SNAPSHOTS, "kept", body, "bh-team-a-work", subresource="status")
+    await syncer.delete(VOLUME_SNAPSHOTS, "kept", "bh-team-a-work")
+
+
+@pytest.mark.apiserver
+async def test_what_others_noted_on_an_ingress_does_not_stop_the_syncer(syncer: Client, admin: Client) -> None:
+    await in_force(syncer, admin)
+    await syncer.create(INGRESSES, ingress("team-a.x.org", name="noted"))
+    notes = {"metadata": {"annotations": {"field.example.org/endpoints": "y"}}}
+    await admin.patch(INGRESSES, "noted", notes, "bh-team-a-work")
+    await syncer.patch(INGRESSES, "noted", {"spec": ingress("b.team-a.x.org")["spec"]}, "bh-team-a-work")
+    notes["metadata"]["annotations"]["field.example.org/endpoints"] = "z"
+    with pytest.raises(ApiError, match="no annotations"):
+        await syncer.patch(INGRESSES, "noted", notes, "bh-team-a-work")
+
+
+@pytest.mark.apiserver
+async def test_without_the_controllers_word_no_address_is_the_tenants_nodes(syncer: Client, admin: Client) -> None:
+    await in_force(syncer, admin)
+    for address in ("", None):
+        await admin.patch(NAMESPACES, "bh-team-a-work", {"metadata": {"annotations": {"bulkhead.dev/node-address": address}}})
+        async with asyncio.timeout(60):
+            while not await refused(syncer, node_ports(), cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
+                await asyncio.sleep(0.1)
+    assert not await refused(syncer, ALLOWED["a service"], cleaner=admin)
+    await prepare(admin)
+    async with asyncio.timeout(60):
+        while await refused(syncer, node_ports(), cleaner=admin):  # noqa: ASYNC110 - the same
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.apiserver
+async def test_a_tenants_name_may_contain_the_ending_of_its_namespace(
+    policed: ApiServer, admin: Client, syncer: Client
+) -> None:
+    """`bh-a-workers-work`: the tenant is `a-workers`, and not `aers`."""
+    space, name = "bh-a-workers-work", f"x-{secrets.token_hex(4)}"
+    await admin.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
+    who = policed.config_for("system:serviceaccount:bh-a-workers:syncer", "system:masters")
+    marks = MARKS | {"bulkhead.dev/tenant": "a-workers"}
+
+    def service(tenant: str) -> dict[str, Any]:
+        made = mirrored(
+            "Service", name, labels=marks, spec={"ports": [{"port": 80}], "selector": {"bulkhead.dev/tenant": tenant}}
+        )
+        return made | {"metadata": made["metadata"] | {"namespace": space}}
+
+    await in_force(syncer, admin)
+    async with Client(who, user_agent="tests", field_manager="syncer") as other:
+        assert await refused(other, service("team-b"), cleaner=admin)
+        assert not await refused(other, service("a-workers"), cleaner=admin)
+
+
+@pytest.mark.apiserver
+async def test_item_49_the_controller_changes_nothing_of_a_node_but_its_note(policed: ApiServer, admin: Client) -> None:
+    name, held = f"n-{secrets.token_hex(4)}", "bulkhead.dev/accelerators-held"
+    who = policed.config_for("system:serviceaccount:bulkhead-system:bulkhead-controller", "system:masters")
+    await admin.create(NODES, {"metadata": {"name": name, "annotations": {"x": "1"}, "labels": {"y": "1"}}})
+    wrong: list[dict[str, Any]] = [
+        {"metadata": {"annotations": {"x": "2"}}},
+        {"metadata": {"annotations": {"x": None}}},
+        {"metadata": {"annotations": {held: "{}", "z": "1"}}},
+        {"metadata": {"labels": {"y": None}}},
+        {"metadata": {"finalizers": ["example.com/x"]}},
+        {"spec": {"unschedulable": True}},
+        {"spec": {"taints": [{"key": "x", "effect": "NoSchedule"}]}},
+    ]
+    async with Client(who, user_agent="tests", field_manager="controller") as controller:
+
+        async def no(body: dict[str, Any], subresource: str | None = None) -> bool:
+            try:
+                await controller.patch(NODES, name, body, subresource=subresource)
+            except ApiError as error:
+                return "bulkhead-controller-nodes" in str(error)
+            return False
+
+        async with asyncio.timeout(60):
+            while not await no({"metadata": {"labels": {"in-force": secrets.token_hex(4)}}}):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.1)
+        assert [body for body in wrong if not await no(body)] == []
+        assert await no({"status": {"allocatable": {"nvidia.com/gpu": "64"}}}, "status")
+        for text in ('{"nvidia.com/gpu":5}', '{"nvidia.com/gpu":6}', None):
+            assert not await no({"metadata": {"annotations": {held: text}}})
+        for write in (controller.delete(NODES, name), controller.create(NODES, {"metadata": {"name": f"{name}-b"}})):
+            with pytest.raises(ApiError, match="bulkhead-controller-nodes"):
+                await write
+    await admin.delete(NODES, name)
