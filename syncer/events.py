@@ -30,7 +30,7 @@ RATE: Final = 10.0
 # An event of the host's waits so long for a moment in which nothing else is to be done.
 _GIVE_WAY_SECONDS: Final = 1.0
 _GIVE_WAY_STEP: Final = 0.05
-_QUEUED: Final = 1000
+_QUEUED: Final = 2000
 _REMEMBERED: Final = 5000
 _REPEAT_SECONDS: Final = 60.0
 # Less than the hour after which API servers forget an event.
@@ -104,7 +104,8 @@ class Recorder:
         if change.kind == "deleted":
             self._passed.pop(change.key, None)
             return
-        if not self._queue.add(change.key, Lane.BACKFILL if change.relist else Lane.FRESH):
+        # Our own warnings come first.
+        if not self._queue.add(change.key, Lane.BACKFILL):
             metrics.EVENTS_DROPPED.inc()
 
     async def run(self) -> None:

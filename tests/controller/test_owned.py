@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
@@ -15,17 +14,6 @@ from tests.apiserver.bed import until
 from tests.apiserver.servers import ApiServer
 
 QUOTA = Key("default", "tenant-quota")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    made = ApiServer("owned", tmp_path_factory.mktemp("owned"))
-    try:
-        made.start()
-        made.wait()
-        yield made
-    finally:
-        made.stop()
 
 
 class Told:
@@ -57,8 +45,8 @@ class Told:
 
 
 @pytest.fixture
-async def told(server: ApiServer) -> AsyncIterator[Told]:
-    async with Client(server.admin, user_agent="tests", field_manager="tests") as client:
+async def told(own_server: ApiServer) -> AsyncIterator[Told]:
+    async with Client(own_server.admin, user_agent="tests", field_manager="tests") as client:
         made = Told(client)
         running = asyncio.create_task(made.owned.run())
         await made.owned.synced()
