@@ -236,7 +236,9 @@ class Pods:
             if refused is None:
                 raise
             raise refused from error
-        if not diff.pod_patches(desired, made) and not (virtual.get("spec") or {}).get("ephemeralContainers"):
+        # Compared was what the view said before the create; a change since then, which queued this key again, is no part of it.
+        unchanged = self._caches.view() is view and not diff.pod_patches(desired, made)
+        if unchanged and not (virtual.get("spec") or {}).get("ephemeralContainers"):
             self._settled.compared(virtual, made)
 
     def _no_longer_waits(self, key: Key) -> None:
@@ -270,9 +272,10 @@ class Pods:
             return None
         if _placed_on(virtual):
             self._tokens.tend(virtual)
+        view = self._caches.view()
         told = await self._report(virtual, host)
         pushed = await self._push(virtual, host)
-        if told is not None and not pushed:
+        if told is not None and not pushed and self._caches.view() is view:
             self._settled.rest(virtual, told, host)
         return None
 

@@ -91,11 +91,6 @@ def mean_between(before: Mapping[str, float], after: Mapping[str, float], name: 
     return total / count if count > 0 else 0.0
 
 
-def median(values: Sequence[float]) -> float:
-    """The value in the middle; of an even number the higher of the two."""
-    return sorted(values)[len(values) // 2]
-
-
 def ratio(tenant: Mapping[str, float], native: Mapping[str, float]) -> float:
     """Throughput of tenants over that of the host alone."""
     return round(tenant["pods_per_s"] / native["pods_per_s"], 3)

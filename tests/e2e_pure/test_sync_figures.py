@@ -44,11 +44,6 @@ def test_how_many_times_as_long_a_tenant_waits_is_the_ratio_at_the_same_percenti
     assert figures.times([sample(0, 0.0)], tenant)["p50"] > 0
 
 
-def test_the_middle_is_one_of_the_values() -> None:
-    assert figures.median([3.0, 1.0, 2.0]) == 2.0
-    assert figures.median([1.0, 4.0]) == 4.0
-
-
 def test_phases_join_what_the_syncer_counts_and_what_is_seen_from_outside() -> None:
     outside = [Mirrored(1.0, 1.1, 1.15), Mirrored(1.0, 1.3, 1.35)]
     found = figures.phases({"queue": 0.002, "translate": 0.0004}, outside)
