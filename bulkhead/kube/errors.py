@@ -144,7 +144,7 @@ def unreachable(message: str) -> Unavailable:
 
 def from_response(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> ApiError:
     """Build the error for an answer with an error status."""
-    retry_after = _seconds((headers or {}).get("Retry-After"))
+    retry_after = _seconds((headers or {}).get("retry-after"))
     try:
         decoded: Any = msgspec.json.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -14,8 +14,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
 
-import aiohttp
-
+from bulkhead.kube.connection import Stream
 from bulkhead.kube.errors import ApiError, ProtocolError, Timeout, TooLarge, from_response, unreachable
 from bulkhead.kube.transport import Transport, mapped
 
@@ -43,14 +42,14 @@ class ByteStream:
 
     status: int
     headers: Mapping[str, str]
-    response: aiohttp.ClientResponse
+    answer: Stream
 
     async def chunks(self, *, idle: float | None = None) -> AsyncIterator[bytes]:
         """Yield chunks; with `idle`, a stream that is silent for so long is a Timeout."""
         while True:
             with mapped("stream", idle or 0):
                 async with asyncio.timeout(idle):
-                    chunk = await self.response.content.readany()
+                    chunk = await self.answer.readany()
             if not chunk:
                 return
             yield chunk
@@ -75,8 +74,8 @@ class RawConnection:
 @contextlib.asynccontextmanager
 async def open_stream(transport: Transport, path: str, params: Mapping[str, str] | None) -> AsyncIterator[ByteStream]:
     """Open a long answer; an error status is raised as the ApiError that it is."""
-    async with transport.stream(path, params, accept="*/*") as response:
-        yield ByteStream(response.status, response.headers, response)
+    async with transport.stream(path, params, accept="*/*") as answer:
+        yield ByteStream(answer.status, answer.headers, answer)
 
 
 async def open_upgrade(
@@ -162,14 +161,14 @@ def _parse(head: bytes) -> tuple[int, str, tuple[tuple[str, str], ...]]:
 
 async def _refusal(reader: asyncio.StreamReader, status: int, headers: tuple[tuple[str, str], ...]) -> ApiError:
     """Read as much of the refusal as is worth telling, and no longer than a few seconds."""
-    named = {name.title(): value for name, value in headers}
-    length = named.get("Content-Length", "")
+    named = {name.lower(): value for name, value in headers}
+    length = named.get("content-length", "")
     body = b""
     with contextlib.suppress(TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
         async with asyncio.timeout(_ERROR_SECONDS):
             if length.isdigit():
                 body = await reader.readexactly(min(int(length), _ERROR_BODY))
-            elif "chunked" in named.get("Transfer-Encoding", ""):
+            elif "chunked" in named.get("transfer-encoding", ""):
                 # The first chunk is enough: a Status that is longer is not worth reading.
                 size = int((await reader.readuntil(b"\n")).split(b";")[0].strip(), 16)
                 body = await reader.readexactly(max(0, min(size, _ERROR_BODY)))

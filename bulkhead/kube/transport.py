@@ -1,8 +1,8 @@
-"""HTTP under the client: sessions, deadlines, bounds, one kind of error.
+"""HTTP under the client: identity, deadlines, bounds, one kind of error.
 
-Never follows a redirect, never uses a proxy from the environment, keeps no cookie, inflates nothing, retries nothing.
-Two connection pools: short calls share a bounded one, watches and streams have one without a limit, so that a hundred
-idle watches never keep a write waiting.
+Never follows a redirect, never uses a proxy from the environment, keeps no cookie, inflates nothing, repeats nothing that
+changes anything. Short calls share a bounded pool, each watch and stream has a connection of its own, so that a hundred idle
+watches never keep a write waiting (`calls`).
 
     verbs ──> request() ──> pace ──> bounded pool ──> bounded body ──> bytes or KubeError
     watch ──> stream()  ────────────> own connection ──> chunks, one by one
@@ -12,14 +12,12 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlencode
 
-import aiohttp
-from yarl import URL
-
+from bulkhead.kube.calls import Calls
+from bulkhead.kube.connection import Answer, Bounds, Stream
 from bulkhead.kube.errors import ConfigError, KubeError, ProtocolError, Timeout, TooLarge, from_response, unreachable
 from bulkhead.kube.kubeconfig import Authorization, KubeConfig
 
@@ -28,15 +26,6 @@ _ERROR_BODY = 256 * 1024
 _READ_BUFFER = 256 * 1024
 _CALL_CONNECTIONS = 32
 JSON = "application/json"
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer that was read whole."""
-
-    status: int
-    data: bytes
-    headers: Mapping[str, str]
 
 
 class Pace:
@@ -67,35 +56,19 @@ class Transport:
         self.authorization = Authorization(config)
         self.tls: ssl.SSLContext | None = None
         self._pace = pace
-        self._calls: aiohttp.ClientSession | None = None
-        self._streams: aiohttp.ClientSession | None = None
+        self._calls: Calls | None = None
 
     async def __aenter__(self) -> Self:
         self.tls = self.config.ssl_context()
-        self._calls = self._session(_CALL_CONNECTIONS)
-        self._streams = self._session(0)
+        self._calls = Calls(self.config.server, self.tls, server_hostname=self.config.tls_server_name, limit=_CALL_CONNECTIONS)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for session in (self._calls, self._streams):
-            if session is not None:
-                await session.close()
-        self._calls = self._streams = None
-
-    def _session(self, limit: int) -> aiohttp.ClientSession:
-        # API servers close idle connections after minutes; giving ours up first avoids writes into a closed one.
-        connector = aiohttp.TCPConnector(limit=limit, ssl=self.tls or True, keepalive_timeout=30.0)
-        return aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            trust_env=False,
-            read_bufsize=_READ_BUFFER,
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
-            skip_auto_headers=("User-Agent", "Accept-Encoding"),
-        )
+        if self._calls is not None:
+            self._calls.close()
+        self._calls = None
 
     def headers(self) -> dict[str, str]:
         """Headers of every request: who we are, and no compression (its result could be of any size)."""
@@ -104,11 +77,6 @@ class Transport:
         if bearer is not None:
             headers["Authorization"] = bearer
         return headers
-
-    def url(self, path: str, params: Mapping[str, str] | None = None) -> URL:
-        """Absolute URL of an already quoted path."""
-        query = f"?{urlencode(params)}" if params else ""
-        return URL(f"{self.config.server}{path}{query}", encoded=True)
 
     async def request(
         self,
@@ -153,71 +121,54 @@ class Transport:
             async with asyncio.timeout(limit):
                 if self._pace is not None:
                     await self._pace.wait()
-                async with self._calls.request(
-                    method,
-                    self.url(path, params),
-                    data=body,
-                    headers=self.headers() | dict(headers or {}),
-                    allow_redirects=False,
-                    server_hostname=self.config.tls_server_name,
-                ) as response:
-                    bound = (max_body or self.max_body) if response.status < 300 else _ERROR_BODY
-                    data = await _read(response, bound)
-                    if response.status < 400:
-                        _check(response, data)
-                    return Answer(response.status, data, response.headers)
+                named = self.headers() | dict(headers or {})
+                bounds = Bounds(max_body or self.max_body, _ERROR_BODY)
+                answer = await self._calls.ask(method, _target(path, params), named, body, bounds)
+                if answer.status < 400:
+                    _check(answer.status, answer.headers, answer.data)
+                return answer
 
     @contextlib.asynccontextmanager
-    async def stream(
-        self, path: str, params: Mapping[str, str] | None = None, *, accept: str = JSON
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def stream(self, path: str, params: Mapping[str, str] | None = None, *, accept: str = JSON) -> AsyncIterator[Stream]:
         """Open a long answer; the caller reads chunks and keeps its own deadline on them."""
-        if self._streams is None:
+        if self._calls is None:
             raise ConfigError("client not open: use it as an async context manager")
-        headers = self.headers() | {"Accept": accept}
         with mapped(f"GET {path}", self.timeout):
             async with asyncio.timeout(self.timeout):
-                response = await self._streams.get(
-                    self.url(path, params),
-                    headers=headers,
-                    allow_redirects=False,
-                    server_hostname=self.config.tls_server_name,
-                )
+                answer = await self._calls.open(_target(path, params), self.headers() | {"Accept": accept})
                 try:
-                    if response.status >= 300 or response.headers.get("Content-Encoding", "identity") != "identity":
-                        _check(response, await _read(response, _ERROR_BODY))
+                    if answer.status >= 300 or answer.headers.get("content-encoding", "identity") != "identity":
+                        _check(answer.status, answer.headers, await _read(answer, _ERROR_BODY))
                 except BaseException:
-                    response.close()
+                    answer.close()
                     raise
         try:
             # Not mapped: errors of the body are the caller's own.
-            yield response
+            yield answer
         finally:
-            # close, not release: the rest of a stream is of no use and must not be waited for.
-            response.close()
+            answer.close()
 
 
-async def _read(response: aiohttp.ClientResponse, bound: int) -> bytes:
-    length = response.content_length
-    if length is not None and length > bound:
-        raise TooLarge(f"answer of {length} bytes: more than {bound}")
-    parts: list[bytes] = []
-    size = 0
-    async for part in response.content.iter_any():
-        size += len(part)
-        if size > bound:
+def _target(path: str, params: Mapping[str, str] | None) -> str:
+    return f"{path}?{urlencode(params)}" if params else path
+
+
+async def _read(answer: Stream, bound: int) -> bytes:
+    data = bytearray()
+    while part := await answer.readany():
+        data += part
+        if len(data) > bound:
             raise TooLarge(f"answer longer than {bound} bytes")
-        parts.append(part)
-    return b"".join(parts)
+    return bytes(data)
 
 
-def _check(response: aiohttp.ClientResponse, data: bytes) -> None:
-    if response.headers.get("Content-Encoding", "identity") != "identity":
+def _check(status: int, headers: Mapping[str, str], data: bytes) -> None:
+    if headers.get("content-encoding", "identity") != "identity":
         raise ProtocolError("answer is compressed although we asked for none")
-    if 300 <= response.status < 400:
-        raise ProtocolError(f"redirect refused: HTTP {response.status}")
-    if response.status >= 400:
-        raise from_response(response.status, data, response.headers)
+    if 300 <= status < 400:
+        raise ProtocolError(f"redirect refused: HTTP {status}")
+    if status >= 400:
+        raise from_response(status, data, headers)
 
 
 @contextlib.contextmanager
@@ -229,8 +180,6 @@ def mapped(call: str, limit: float) -> Iterator[None]:
         raise
     except TimeoutError as error:
         raise Timeout(f"{call}: no answer within {limit:g} s") from error
-    except aiohttp.ClientResponseError as error:
-        # The parser's complaints about a broken HTTP head arrive as response errors.
-        raise ProtocolError(f"{call}: broken HTTP: {type(error).__name__}") from error
-    except (aiohttp.ClientError, ConnectionError, ssl.SSLError, OSError) as error:
+    except OSError as error:
+        # Connections and TLS: all of their errors are of this one.
         raise unreachable(f"{call}: {type(error).__name__}: {error}"[:500]) from error

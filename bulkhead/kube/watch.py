@@ -97,12 +97,11 @@ async def watch_events(
 ) -> AsyncGenerator[WatchEvent, None]:
     """Yield events until the server ends the watch."""
     splitter = LineSplitter(max_line)
-    async with transport.stream(path, params, accept=accept) as response:
-        content = response.content
+    async with transport.stream(path, params, accept=accept) as answer:
         while True:
             with mapped(f"watch {path}", inactivity):
                 async with asyncio.timeout(inactivity):
-                    chunk = await content.readany()
+                    chunk = await answer.readany()
             if not chunk:
                 return
             for line in splitter.feed(chunk):

@@ -4,7 +4,7 @@ Needs no root and no embedded host: it starts one etcd and one kube-apiserver of
 (orjson, uvloop) are measured where they are installed and named as missing where they are not. Time is CPU time of this
 process and of the API server, so a busy machine moves the figures little; of several rounds the smallest counts.
 
-    codecs: events and bodies in memory ── loops: GET and POST on a real server ── writes: POST, PUT, patch, apply
+    codecs: events and bodies in memory ── loops and clients: GET and POST on a real server ── writes: POST, PUT, patch, apply
     ──> build/results/client-stack.json and tables for docs/decisions/0016-client-stack.md
 """
 
@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import msgspec
 
 from bulkhead.kube import codec, watch
@@ -33,6 +34,7 @@ RESULTS = machine.RESULTS / "client-stack.json"
 SPACE = "stack"
 _AT_ONCE = 16
 _TICK_MS = 10.0
+_PLAIN = {"Accept": "application/json", "Accept-Encoding": "identity"}
 
 Table = dict[str, dict[str, float]]
 
@@ -121,6 +123,28 @@ async def requests(server: ApiServer, count: int) -> Table:
         return {"get": read, "post": made}
 
 
+async def by_aiohttp(server: ApiServer, count: int) -> Table:
+    """The same reads and creations by the library that our own connections took the place of, with the same codec."""
+    one, all_ = (f"{server.admin.server}{PODS.path(SPACE, *name)}" for name in (("one",), ()))
+    connector = aiohttp.TCPConnector(limit=32, ssl=server.admin.ssl_context() or True)
+    async with _client(server) as client, aiohttp.ClientSession(connector=connector, auto_decompress=False) as session:
+        stage = Stage(server, client)
+        await _fresh(client)
+        await client.create(PODS, pods.pod("one", SPACE))
+
+        async def get(_: int) -> None:
+            async with session.get(one, headers=_PLAIN) as answer:
+                codec.decode_obj(await answer.read())
+
+        async def post(number: int) -> None:
+            body = codec.encode(pods.pod(f"p-{number}", SPACE))
+            async with session.post(all_, data=body, headers=_PLAIN | {"Content-Type": "application/json"}) as answer:
+                codec.decode_obj(await answer.read())
+
+        await stage.cost(get, 200)
+        return {"get": await stage.cost(get, count), "post": await stage.cost(post, count)}
+
+
 async def writes(server: ApiServer, count: int) -> Table:
     """The ways to make an object and to change its labels."""
     async with _client(server) as client:
@@ -182,6 +206,7 @@ def measure(server: ApiServer, count: int, calls: int) -> dict[str, Any]:
     event = asyncio.run(sample_event(server))
     table, missing = codecs(event, pods.pod("p", SPACE), calls)
     loops: dict[str, Table] = {"asyncio": asyncio.run(requests(server, count))}
+    loops["asyncio, aiohttp"] = asyncio.run(by_aiohttp(server, count))
     uvloop = _library("uvloop")
     if uvloop is None:
         missing.append("uvloop")

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -113,14 +114,15 @@ def runtime_requirements(lock: Path) -> str:
     """The part of the lock file that the pods' processes need: the project's own dependencies and theirs."""
     locked = _locked(lock)
     chosen: set[str] = set()
-    waiting = ["bulkhead"]
+    # The project's own as its file says it: what is installed of it may be of before a change.
+    waiting = list(tomllib.loads((lock.parent / "pyproject.toml").read_text())["project"]["dependencies"])
     while waiting:
-        for line in importlib.metadata.requires(waiting.pop()) or ():
-            name = _normal(re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0])
-            if "extra ==" in line or name in chosen or name in _NOT_IN_PODS or name not in locked:
-                continue
-            chosen.add(name)
-            waiting.append(name)
+        line = waiting.pop()
+        name = _normal(re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0])
+        if "extra ==" in line or name in chosen or name in _NOT_IN_PODS or name not in locked:
+            continue
+        chosen.add(name)
+        waiting += importlib.metadata.requires(name) or ()
     return "".join(locked[name] for name in sorted(chosen))
 
 

@@ -12,7 +12,7 @@ from bulkhead.hostcluster.images.python_root import own_sources, runtime_require
 def test_pods_get_the_runtime_dependencies_alone() -> None:
     text = runtime_requirements(PROJECT / "requirements.lock")
     names = {line.split("==")[0] for line in text.splitlines() if "==" in line}
-    assert {"aiohttp", "msgspec", "kopf", "pydantic", "cryptography", "multidict", "cffi"} <= names
+    assert {"aiohttp", "httptools", "msgspec", "kopf", "pydantic", "cryptography", "multidict", "cffi"} <= names
     assert not names & {"rich", "pytest", "mypy", "ruff", "grpcio", "grpcio-tools", "hypothesis"}
     assert text.count("--hash=sha256:") >= len(names)
 

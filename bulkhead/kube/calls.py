@@ -1,0 +1,111 @@
+"""Connections to one API server: a few that are kept for short calls, and one of its own for each stream (0016).
+
+Never follows a redirect, never uses a proxy, and asks again in one case only: a kept connection turns out to be closed, before
+any answer to a GET. A connection on which anything was odd, late or cancelled is closed and not used again, so no answer ever
+reaches another call than its own.
+
+    ask ───> a free place ──> a kept connection, or a new one ──> Answer ──> kept again; on any error closed
+    open ──────────────────────────────────────> a new one ──> Stream
+"""
+
+import asyncio
+import re
+import ssl
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from bulkhead.kube.connection import Answer, Bounds, Connection, Stream
+from bulkhead.kube.errors import ProtocolError
+
+_CONNECT_SECONDS: Final = 10.0
+# API servers close idle connections after minutes; giving ours up first avoids writes into a closed one.
+_IDLE_SECONDS: Final = 30.0
+_PLAIN: Final = re.compile(r"[\x21-\x7e]+")
+_HEADER: Final = re.compile(r"[\x20-\x7e]*")
+
+
+class Calls:
+    """See the module. Belongs to one loop."""
+
+    def __init__(self, server: str, tls: ssl.SSLContext | None, *, server_hostname: str | None, limit: int) -> None:
+        parts = urlsplit(server)
+        self._host = parts.hostname or ""
+        self._port = parts.port or (443 if tls else 80)
+        self._tls = tls
+        self._name = (server_hostname or self._host) if tls else None
+        self._netloc = parts.netloc.rpartition("@")[2]
+        self._prefix = parts.path.rstrip("/")
+        self._places = asyncio.Semaphore(limit)
+        self._idle: list[Connection] = []
+        self._open: set[Connection] = set()
+
+    async def ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, bounds: Bounds) -> Answer:
+        """Make one call on an already quoted path. The caller keeps the deadline; errors as of `Connection.whole`."""
+        request = self._request(method, path, headers, body)
+        async with self._places:
+            kept = self._kept()
+            if kept is not None:
+                try:
+                    return await self._whole(kept, request, bounds)
+                except ConnectionError:
+                    # It was closed while nobody looked. Asking again is safe where asking changes nothing (RFC 9110, 9.2.2).
+                    if method != "GET" or not kept.silent:
+                        raise
+            return await self._whole(await self._connect(), request, bounds)
+
+    async def _whole(self, connection: Connection, request: bytes, bounds: Bounds) -> Answer:
+        try:
+            answer = await connection.whole(request, bounds)
+        except BaseException:
+            connection.abort()
+            raise
+        if connection.usable:
+            connection.since = asyncio.get_running_loop().time()
+            self._idle.append(connection)
+        else:
+            connection.abort()
+        return answer
+
+    async def open(self, path: str, headers: Mapping[str, str]) -> Stream:
+        """Begin a long answer on a connection of its own; the caller closes it."""
+        request = self._request("GET", path, headers, None)
+        connection = await self._connect()
+        try:
+            return await connection.begin(request)
+        except BaseException:
+            connection.abort()
+            raise
+
+    def close(self) -> None:
+        """Close every connection; calls and streams that are under way fail."""
+        self._idle.clear()
+        for connection in tuple(self._open):
+            connection.abort()
+
+    def _request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
+        target = f"{self._prefix}{path}"
+        if not _PLAIN.fullmatch(target) or not all(_HEADER.fullmatch(value) for value in headers.values()):
+            raise ProtocolError("a request that is no single line was not sent")
+        lines = [f"{method} {target} HTTP/1.1", f"Host: {self._netloc}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        if body is not None or method != "GET":
+            lines.append(f"Content-Length: {len(body or b'')}")
+        return "\r\n".join([*lines, "", ""]).encode() + (body or b"")
+
+    def _kept(self) -> Connection | None:
+        oldest = asyncio.get_running_loop().time() - _IDLE_SECONDS
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable and connection.since > oldest:
+                return connection
+            connection.abort()
+        return None
+
+    async def _connect(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            _, connection = await loop.create_connection(
+                lambda: Connection(self._open), self._host, self._port, ssl=self._tls, server_hostname=self._name
+            )
+        return connection

@@ -1,0 +1,343 @@
+"""Kept connections: an answer reaches the call that asked for it and no other, whatever the server and the caller do."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bulkhead.kube import calls
+from bulkhead.kube.calls import Calls
+from bulkhead.kube.connection import Answer, Bounds
+from bulkhead.kube.errors import ProtocolError, TooLarge
+from tests.kube import hostile
+from tests.kube.hostile import http
+
+BOUNDS = Bounds(100_000, 1_000)
+FAILED = b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n"
+BOTH = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n0\r\n\r\n"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+class Server:
+    """Counts connections and requests; each answer is made by the test."""
+
+    def __init__(self) -> None:
+        self.connections: set[int] = set()
+        self.heads: list[bytes] = []
+        self.most = 0
+
+    @contextlib.asynccontextmanager
+    async def serving(self, answer: hostile.Answer) -> AsyncIterator[Calls]:
+        active = 0
+
+        async def counted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+            nonlocal active
+            self.connections.add(writer.get_extra_info("peername")[1])
+            self.heads.append(head)
+            active += 1
+            self.most = max(self.most, active)
+            try:
+                await answer(reader, writer, head)
+            finally:
+                active -= 1
+
+        async with hostile.serving(counted) as config:
+            made = Calls(config.server, None, server_hostname=None, limit=4)
+            try:
+                yield made
+            finally:
+                made.close()
+
+
+async def get(made: Calls, path: str = "/x", **headers: str) -> Answer:
+    async with asyncio.timeout(5):
+        return await made.ask("GET", path, headers, None, BOUNDS)
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+    """Answer with the path."""
+    writer.write(http("200 OK", head.split(b" ")[1]))
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+async def test_one_connection_serves_calls_after_each_other(server: Server) -> None:
+    async with server.serving(echo) as made:
+        answers = [await get(made, f"/{number}?a=b%20c") for number in range(20)]
+    assert [each.data for each in answers] == [f"/{number}?a=b%20c".encode() for number in range(20)]
+    assert len(server.connections) == 1
+
+
+async def test_no_more_connections_than_allowed_and_everybody_gets_its_own_answer(server: Server) -> None:
+    async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        await asyncio.sleep(0.01)
+        await echo(reader, writer, head)
+
+    async with server.serving(late) as made:
+        answers = await asyncio.gather(*(get(made, f"/{number}") for number in range(40)))
+    assert [each.data for each in answers] == [f"/{number}".encode() for number in range(40)]
+    assert server.most == 4
+
+
+async def test_the_answer_to_a_call_that_was_given_up_reaches_nobody(server: Server) -> None:
+    async def slow_first(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        if b"/slow" in head:
+            await asyncio.sleep(0.05)
+        await echo(reader, writer, head)
+
+    async with server.serving(slow_first) as made:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.02):
+                await made.ask("GET", "/slow", {}, None, BOUNDS)
+        await asyncio.sleep(0.1)
+        assert (await get(made, "/next")).data == b"/next"
+    assert len(server.connections) == 2
+
+
+@pytest.mark.parametrize("more", [http("200 OK", b"/poison"), b"x", b"HTTP/1.1 200 OK\r\n"])
+@pytest.mark.parametrize("pause", [0.0, 0.02])
+async def test_what_nobody_asked_for_is_no_answer_to_the_next_call(server: Server, more: bytes, pause: float) -> None:
+    async def twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        await echo(reader, writer, head)
+        await asyncio.sleep(pause)
+        writer.write(more)
+
+    async with server.serving(twice) as made:
+        for number in range(5):
+            # Either its own answer, or an error where the surplus came in one piece with it.
+            with contextlib.suppress(ProtocolError, ConnectionError):
+                assert (await get(made, f"/{number}")).data == f"/{number}".encode()
+            await asyncio.sleep(2 * pause)
+
+
+async def test_a_kept_connection_that_the_server_closed_is_not_used_again(server: Server) -> None:
+    async def closing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        await echo(reader, writer, head)
+        writer.close()
+
+    async with server.serving(closing) as made:
+        for number in range(3):
+            assert (await get(made, f"/{number}")).data == f"/{number}".encode()
+            await asyncio.sleep(0.02)
+    assert len(server.connections) == 3
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_kept_connection_that_is_closed_under_a_call_is_made_anew_for_a_get_alone(server: Server, method: str) -> None:
+    asked = 0
+
+    async def first_alone(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            writer.transport.abort()
+        else:
+            await echo(reader, writer, head)
+
+    async with server.serving(first_alone) as made:
+        await get(made)
+        if method == "GET":
+            assert (await get(made, "/again")).data == b"/again"
+        else:
+            with pytest.raises(ConnectionError):
+                await made.ask("POST", "/again", {}, b"", BOUNDS)
+    assert asked == (3 if method == "GET" else 2)
+
+
+async def test_a_kept_connection_that_is_just_closing_is_made_anew(server: Server) -> None:
+    async with server.serving(echo) as made:
+        await get(made)
+        transport = made._idle[0]._transport
+        assert transport is not None
+        transport.close()
+        assert (await get(made, "/again")).data == b"/again"
+    assert len(server.connections) == 2
+
+
+async def test_a_server_that_closes_under_every_call_is_not_asked_for_ever(server: Server) -> None:
+    async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        writer.transport.abort()
+
+    async with server.serving(never) as made:
+        with pytest.raises(ConnectionError):
+            await get(made)
+    assert len(server.heads) == 1
+
+
+@pytest.mark.parametrize("header", ["Connection: close", "Connection: Close, x"])
+async def test_a_server_that_says_that_it_closes_is_taken_at_its_word(server: Server, header: str) -> None:
+    async with server.serving(hostile.fixed(http("200 OK", b"{}", header))) as made:
+        for _ in range(3):
+            assert (await get(made)).data == b"{}"
+    assert len(server.connections) == 3
+
+
+async def test_a_connection_that_was_idle_for_long_is_not_used_again(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "_IDLE_SECONDS", 0.01)
+    async with server.serving(echo) as made:
+        for _ in range(2):
+            await get(made)
+            await asyncio.sleep(0.05)
+    assert len(server.connections) == 2
+
+
+@pytest.mark.parametrize(
+    ("raw", "data"),
+    [
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nX-A: b\r\n\r\n" + http("200 OK", b"{}"), b"{}"),
+        (CHUNKED + b"3;ext=1\r\nabc\r\n1\r\nd\r\n0\r\nX-Trailer: t\r\n\r\n", b"abcd"),
+        (http("204 No Content", b""), b""),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
+    ],
+)
+async def test_answers_of_every_form_are_read(server: Server, raw: bytes, data: bytes) -> None:
+    async with server.serving(hostile.fixed(raw)) as made:
+        for _ in range(2):
+            assert (await get(made)).data == data
+    assert len(server.connections) == 1
+
+
+async def test_an_answer_that_ends_with_its_connection_is_read(server: Server) -> None:
+    async with server.serving(hostile.closing(b"HTTP/1.1 200 OK\r\n\r\nall of it")) as made:
+        assert (await get(made)).data == b"all of it"
+
+
+BROKEN: list[tuple[str, hostile.Answer, type[Exception]]] = [
+    ("endless trailers", hostile.endless(CHUNKED + b"0\r\n", b"X-T: " + b"y" * 1000 + b"\r\n"), ProtocolError),
+    ("a trailer without end", hostile.endless(CHUNKED + b"0\r\nX: ", b"y" * 1000), ProtocolError),
+    ("a chunk's extension without end", hostile.endless(CHUNKED + b"1;", b"y" * 1000), ProtocolError),
+    ("endless hints", hostile.endless(b"", b"HTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n"), ProtocolError),
+    ("a thousand bytes, one by one, for ever", hostile.endless(CHUNKED, b"1\r\nx\r\n" * 1000), TooLarge),
+    (
+        "an error without end",
+        hostile.endless(FAILED, b"100\r\n" + b"x" * 256 + b"\r\n"),
+        TooLarge,
+    ),
+    ("two lengths", hostile.fixed(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}"), ProtocolError),
+    (
+        "length and chunks",
+        hostile.fixed(BOTH),
+        ProtocolError,
+    ),
+    ("no number of a length", hostile.fixed(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"), ProtocolError),
+    ("another protocol", hostile.fixed(b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n"), ProtocolError),
+    ("closed in a chunk", hostile.closing(CHUNKED + b"5\r\nab"), ConnectionError),
+]
+
+
+@pytest.mark.parametrize(("answer", "error"), [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN])
+async def test_a_broken_answer_is_an_error_and_its_connection_not_used_again(
+    server: Server, answer: hostile.Answer, error: type[Exception]
+) -> None:
+    async with server.serving(answer) as made:
+        for _ in range(2):
+            with pytest.raises(error):
+                await get(made)
+    assert len(server.connections) == 2
+
+
+@pytest.mark.parametrize("path", ["/a b", "/a\r\nX: y", "/ä", ""])
+async def test_a_path_that_would_break_the_request_is_not_sent(server: Server, path: str) -> None:
+    async with server.serving(echo) as made:
+        with pytest.raises(ProtocolError):
+            await get(made, path)
+        with pytest.raises(ProtocolError):
+            await get(made, "/x", Accept="a\r\nX-Evil: 1")
+    assert server.heads == []
+
+
+async def test_closing_fails_what_is_under_way_and_leaves_nothing_open(server: Server) -> None:
+    async with server.serving(hostile.silent()) as made:
+        task = asyncio.create_task(get(made))
+        await asyncio.sleep(0.05)
+        made.close()
+        with pytest.raises(ConnectionError):
+            await task
+        assert not made._open
+
+
+async def test_a_stream_is_read_as_it_comes_and_ends(server: Server) -> None:
+    async def pieces(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        writer.write(CHUNKED)
+        for number in range(3):
+            writer.write(b"2\r\n%d\n\r\n" % number)
+            await writer.drain()
+            await asyncio.sleep(0.02)
+        writer.write(b"0\r\n\r\n")
+
+    async with server.serving(pieces) as made:
+        stream = await made.open("/watch", {})
+        found = []
+        while part := await stream.readany():
+            found.append(part)
+        assert await stream.readany() == b""
+        stream.close()
+    assert (stream.status, found) == (200, [b"0\n", b"1\n", b"2\n"])
+
+
+async def test_streams_have_connections_of_their_own_and_keep_no_call_waiting(server: Server) -> None:
+    async def watches(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        await (hostile.silent(CHUNKED) if b"/watch" in head else echo)(reader, writer, head)
+
+    async with server.serving(watches) as made:
+        streams = [await made.open("/watch", {}) for _ in range(10)]
+        assert (await get(made, "/x")).data == b"/x"
+        for each in streams:
+            each.close()
+    assert len(server.connections) == 11
+
+
+async def test_a_slow_reader_makes_the_server_wait(server: Server) -> None:
+    sent = 0
+
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        nonlocal sent
+        writer.write(CHUNKED)
+        while True:
+            writer.write(b"10000\r\n" + b"x" * 65536 + b"\r\n")
+            sent += 65536
+            await writer.drain()
+
+    async with server.serving(flood) as made:
+        stream = await made.open("/logs", {})
+        before = -1
+        async with asyncio.timeout(10):
+            while sent != before:
+                before = sent
+                await asyncio.sleep(0.2)
+        stuck, read = sent, 0
+        assert stream._reading.size < 1 << 20
+        async with asyncio.timeout(10):
+            while read < 4 * stuck:
+                read += len(await stream.readany())
+        assert sent > stuck
+        stream.close()
+
+
+async def test_what_came_of_a_stream_is_read_before_its_error(server: Server) -> None:
+    async with server.serving(hostile.closing(CHUNKED + b"3\r\nabc\r\n5\r\nde")) as made:
+        stream = await made.open("/watch", {})
+        # All of it is there, and the end as well, before anybody reads.
+        await asyncio.sleep(0.05)
+        assert await stream.readany() == b"abcde"
+        with pytest.raises(ConnectionError):
+            await stream.readany()
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (hostile.closing(b"HTTP/1.1 200"), ConnectionError),
+        (hostile.endless(b"HTTP/1.1 200 OK\r\n", b"X-Pad: " + b"y" * 4096 + b"\r\n"), ProtocolError),
+        (hostile.fixed(b"SSH-2.0-OpenSSH\r\n\r\n"), ProtocolError),
+    ],
+)
+async def test_a_stream_that_does_not_begin_is_an_error(server: Server, answer: hostile.Answer, error: type[Exception]) -> None:
+    async with server.serving(answer) as made:
+        with pytest.raises(error):
+            await made.open("/watch", {})
+        assert not [each for each in made._open if each.usable]
