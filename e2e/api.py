@@ -43,6 +43,7 @@ KINDS: Final[Mapping[str, tuple[str, str, bool]]] = {
     "PersistentVolumeClaim": ("/api/v1", "persistentvolumeclaims", True),
     "EndpointSlice": ("/apis/discovery.k8s.io/v1", "endpointslices", True),
     "Deployment": ("/apis/apps/v1", "deployments", True),
+    "DaemonSet": ("/apis/apps/v1", "daemonsets", True),
     "StatefulSet": ("/apis/apps/v1", "statefulsets", True),
     "Job": ("/apis/batch/v1", "jobs", True),
     "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies", True),

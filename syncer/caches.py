@@ -34,7 +34,7 @@ from bulkhead.kube.resources import (
 from bulkhead.work.queue import KeyedQueue, Lane
 from syncer import metrics
 from syncer.settings import Settings
-from syncer.translate import cordon, networkpolicy, nodeports, origin, tokens
+from syncer.translate import networkpolicy, nodemarks, nodeports, origin, tokens
 from syncer.translate.metadata import Identity
 from syncer.translate.registry import KINDS
 from syncer.translate.view import ServiceEnv, ServicePort, TenantView, Toleration
@@ -62,7 +62,7 @@ class Item(NamedTuple):
 
 # Stands for all pods that no node was chosen for yet.
 UNPLACED: Final = Item("Pod", Key("", ""))
-_CORDON_DELAY: Final = 1.0
+_MARKS_DELAY: Final = 1.0
 
 Queue = KeyedQueue[Item]
 Listener = Callable[[Change], None]
@@ -83,8 +83,8 @@ class Caches:
         # Told of every key that an event, and not a round of the patrol, made work.
         self.news: Callable[[Item], None] = lambda _item: None
         self._refers: Callable[[str, Key], bool] = lambda _kind, _key: True
-        # Virtual nodes that the tenant itself has cordoned.
-        self._cordoned: set[str] = set()
+        # What the tenant itself wrote on virtual nodes.
+        self._marks: dict[str, nodemarks.Marks] = {}
         # The mirrored kinds that this tenant may use.
         self.kinds = {kind: r for kind, r in MIRRORED.items() if KINDS[kind].offered(self._static)}
         self.virtual = self._virtual_side(virtual)
@@ -263,7 +263,9 @@ class Caches:
             network_policies=networkpolicy.by_namespace(self.virtual["NetworkPolicy"].store.objects()),
             namespace_labels={meta.name: dict(meta.labels or {}) for meta in spaces},
             nodes=nodes,
-            cordoned=nodes & self._cordoned,
+            cordoned=frozenset(name for name, each in self._marks.items() if each.cordoned) & nodes,
+            node_labels={name: each.labels for name, each in self._marks.items() if each.labels and name in nodes},
+            node_taints={name: each.taints for name, each in self._marks.items() if each.taints and name in nodes},
         )
 
     # -- changes
@@ -326,11 +328,14 @@ class Caches:
 
     def _virtual_node_changed(self, change: Change) -> None:
         node = None if change.kind == "deleted" else self.virtual["Node"].store.get(change.key)
-        if (node is not None and cordon.by_tenant(node)) != (change.key.name in self._cordoned):
-            self._cordoned ^= {change.key.name}
+        now = nodemarks.NO_MARKS if node is None else nodemarks.of_tenant(node)
+        if now != self._marks.get(change.key.name, nodemarks.NO_MARKS):
+            self._marks.pop(change.key.name, None)
+            if now != nodemarks.NO_MARKS:
+                self._marks[change.key.name] = now
             self._view = None
             # Who drains one node often drains more.
-            self._queue.add_after(UNPLACED, _CORDON_DELAY, Lane.BACKFILL)
+            self._queue.add_after(UNPLACED, _MARKS_DELAY, Lane.BACKFILL)
         self._told("Node")(change)
 
     def _host_node_changed(self, change: Change) -> None:

@@ -10,13 +10,13 @@ counts first: pods in its cache that have not ended, and creates that the cache 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from bulkhead.api.podphase import has_ended
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Obj
 from bulkhead.work.clock import Clock
 from syncer.translate import Untranslatable
 from syncer.translate.reasons import Reason
 
-_FINAL: Final = frozenset({"Succeeded", "Failed"})
 # A create that was answered but whose pod never showed: it came and went between two lists.
 _UNSEEN_SECONDS: Final = 60.0
 _PREFIX: Final = "requests."
@@ -67,9 +67,8 @@ class Claims:
             self._held.pop(change.key, None)
             self._made.pop(change.key, None)
             return
-        ended = (host.get("status") or {}).get("phase") in _FINAL
         self._made.pop(change.key, None)
-        if ended:
+        if has_ended(host):
             self._held.pop(change.key, None)
         elif change.key not in self._held and (amounts := requests(host, self._resources)):
             self._held[change.key] = amounts

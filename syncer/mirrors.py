@@ -288,18 +288,21 @@ class Mirrors:
         if host is None:
             self._release(item)
             return None
+        # The copy that the question is about: the cache may show another one when it is answered.
+        held = self._held(item)
         if await self._virtual.look(MIRRORED[item.kind], item.key) is not None:
             return 1.0
-        return await self._gone(item, self._held(item))
+        return await self._gone(item, held)
 
     async def _replaced(self, item: Item, virtual: Obj, host: Obj) -> float | None:
         """The host object is of an earlier virtual object of this name."""
         if host["metadata"].get("deletionTimestamp"):
             return 1.0
+        held = self._held(item)
         found = await self._virtual.look(_resource(KINDS[item.kind]), item.key)
         if found is None or uid_of(found) != uid_of(virtual):
             return 1.0
-        return await self._gone(item, self._held(item)) or 0.2
+        return await self._gone(item, held) or 0.2
 
     async def _follow(self, item: Item, virtual: Obj, host: Obj | None) -> float | None:
         kind, view = KINDS[item.kind], self._caches.view()

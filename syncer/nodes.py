@@ -1,8 +1,8 @@
 """The tenant's nodes: one virtual Node per host node of the pool, kept as the host's, cut to the GPUs that the tenant can have.
 
 A virtual Node is made before a pod is bound to it, repaired when the tenant edits it, and removed when the host node leaves
-the pool. A cordon of the tenant's own is kept beside the host's. Nodes that somebody else made in the plane (without our
-platform label) are never touched.
+the pool. Cordons, taints and labels of the tenant's own are kept beside the host's. Nodes that somebody else made in the plane
+(without our platform label) are never touched.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ from syncer import mergepatch, metrics
 from syncer.caches import Caches, Item, Queue
 from syncer.identity import PlaneIdentity
 from syncer.logs import about
-from syncer.translate import cordon
 from syncer.translate import node as pure
+from syncer.translate import nodemarks
 from syncer.translate import status as statuses
 
 _log = logging.getLogger(__name__)
@@ -164,16 +164,20 @@ class Nodes:
         )
         wanted, held = desired.get("spec") or {}, virtual.get("spec") or {}
         spec: Obj = {}
-        if (wanted.get("taints") or None) != (_plain(held.get("taints")) or None):
-            spec["taints"] = wanted.get("taints")
-        found = cordon.settle(virtual, by_host=wanted.get("unschedulable") is True)
-        if (found.unschedulable, found.note) != (held.get("unschedulable") is True, cordon.note(virtual)):
+        notes: Obj = {}
+        taints = nodemarks.settle_taints(virtual, wanted.get("taints") or ())
+        if _plain(taints.taints) != (_plain(held.get("taints") or [])) or taints.note != nodemarks.noted_taints(virtual):
+            spec["taints"] = taints.taints or None
+            notes[marks.HOST_TAINTS] = taints.note
+        found = nodemarks.settle(virtual, by_host=wanted.get("unschedulable") is True)
+        if (found.unschedulable, found.note) != (held.get("unschedulable") is True, nodemarks.note(virtual)):
             spec["unschedulable"] = found.unschedulable or None
-            meta = body.setdefault("metadata", {})
-            # What the tenant did meanwhile must not be taken for the host's doing: a conflict, and the key comes again.
-            meta |= {"annotations": {marks.CORDONED_BY: found.note}, "resourceVersion": version_of(virtual)}
+            notes[marks.CORDONED_BY] = found.note
         if spec:
             body["spec"] = spec
+            # What the tenant did meanwhile must not be taken for the host's doing: a conflict, and the key comes again.
+            meta = body.setdefault("metadata", {})
+            meta |= {"annotations": notes, "resourceVersion": version_of(virtual)}
         if body:
             metrics.virtual_write("Node", "patch")
             await self._plane.patch(NODES, name, body)

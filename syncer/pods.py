@@ -6,7 +6,7 @@
     virtual started, host gone    -> virtual deleted: a pod never runs twice
     virtual new, host missing     -> group and references first, then the host pod; a refusal is told on the pod
     both there                    -> binding up; its tokens' turn; status up, changes down
-    both there, cordons changed   -> host pod that has no node yet deleted, to be made anew
+    both there, node marks changed-> host pod that has no node yet deleted, to be made anew
     host deleting                 -> virtual deleted with its grace
 
 Decides from the caches, but every step that cannot be undone reads past them first.
@@ -16,6 +16,7 @@ import logging
 from typing import Any, Final
 
 from bulkhead.api import labels as marks
+from bulkhead.api.podphase import has_ended
 from bulkhead.kube.errors import ApiError, Conflict
 from bulkhead.kube.objects import Key, Obj, key_of, uid_of, version_of
 from bulkhead.kube.resources import PODS
@@ -33,7 +34,7 @@ from syncer.quota import Starved
 from syncer.references import ReferenceIndex, mirrored_references
 from syncer.settled import Settled
 from syncer.tokens import Tokens
-from syncer.translate import Untranslatable, cordon, diff, pod
+from syncer.translate import Untranslatable, diff, placement, pod
 from syncer.translate import status as statuses
 from syncer.translate.registry import KINDS
 from syncer.up import VirtualWriter
@@ -41,7 +42,6 @@ from syncer.up import VirtualWriter
 _log = logging.getLogger(__name__)
 
 _POD: Final = KINDS["Pod"]
-_FINAL: Final = frozenset({"Succeeded", "Failed"})
 # What a forced deletion above becomes below. Never 0: the host keeps the pod, and its GPUs taken, until the kubelet says that
 # the containers are gone, so that nobody else is given a device that is still in use.
 _FORCED_GRACE: Final = 1
@@ -160,7 +160,7 @@ class Pods:
             host = await self._live_mirror(key, uid_of(virtual))
         if host is None:
             # Nothing of it is left on the host, so there is nothing to wait for.
-            if meta.get("finalizers") and _started(virtual) and not _ended(virtual):
+            if meta.get("finalizers") and _started(virtual) and not has_ended(virtual):
                 # Whoever holds it waits for its end, which nobody else will tell any more.
                 await self._virtual.status(PODS, virtual, statuses.lost(virtual))
             await self._virtual.delete_pod(virtual, grace=0, why="host pod is gone")
@@ -173,7 +173,7 @@ class Pods:
         if host_meta.get("deletionTimestamp") and (grace is None or (isinstance(left, int) and left <= grace)):
             return None
         done, last = await self._host.end(PODS, key_of(host), uid_of(host), grace=grace, why="virtual pod is being deleted")
-        if last is not None and _ended(last) and not _ended(host):
+        if last is not None and has_ended(last) and not has_ended(host):
             # It ended just before: the host deletes such a pod at once, and no event would tell how it ended.
             await self._report(virtual, last)
         return None if done else _RETRY_REFUSED
@@ -192,7 +192,7 @@ class Pods:
             if fresh is None or uid_of(fresh) != uid_of(virtual) or fresh["metadata"].get("deletionTimestamp"):
                 return 1.0
             virtual = fresh
-        if _ended(virtual):
+        if has_ended(virtual):
             await self._release(self._references.forget(Item("Pod", key)))
             return None
         if _started(virtual):
@@ -341,17 +341,17 @@ class Pods:
         return desired, late
 
     async def _made_anew(self, desired: Obj, virtual: Obj, host: Obj) -> bool:
-        """Delete a host pod that was made when the tenant's cordons were others, unless it has its node by now.
+        """Delete a host pod that was made when the tenant's own marks on nodes were others, unless it has its node by now.
 
         The version is that of a pod without a node, so the scheduler that is faster wins. A pod that something on the host
         holds with a finalizer is left alone: it would be seen as deleted by the host.
         """
         if _placed_on(virtual) or _placed_on(host) or host["metadata"].get("finalizers"):
             return False
-        if cordon.digest_of(desired) == cordon.digest_of(host):
+        if placement.digest_of(desired) == placement.digest_of(host):
             return False
         self._remade[key_of(virtual)] = uid_of(host)
-        why = "nodes were cordoned or uncordoned above before it was placed"
+        why = "nodes were cordoned, tainted or labelled above before it was placed"
         return await self._host.delete(PODS, key_of(host), uid_of(host), grace=None, why=why, version=version_of(host))
 
     async def _patch(self, virtual: Obj, host: Obj, change: diff.Patch) -> None:
@@ -368,7 +368,7 @@ class Pods:
     # -- references
 
     async def _refer(self, key: Key, virtual: Obj, host: Obj | None) -> None:
-        if _ended(virtual):
+        if has_ended(virtual):
             return
         first, last = self._references.set(Item("Pod", key), mirrored_references("Pod", virtual))
         if host is not None:
@@ -387,11 +387,6 @@ def _virtual_uid(host: Obj) -> str:
 
 def _placed_on(either: Obj) -> str:
     return str((either.get("spec") or {}).get("nodeName") or "")
-
-
-def _ended(virtual: Obj) -> bool:
-    status = virtual.get("status")
-    return isinstance(status, dict) and status.get("phase") in _FINAL
 
 
 def _started(virtual: Obj) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bulkhead.api.podphase import has_ended
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, KubeError, Throttled, Unavailable
 from bulkhead.kube.kubeconfig import KubeConfig
@@ -242,8 +243,7 @@ class Session:
         if kind != "Pod":
             # Without a copy on the host it may be refused, and then nothing leaves the plane for its sake.
             return self.caches.host_key(kind, key_of(virtual)) in self.caches.host[kind].store
-        status = virtual.get("status")
-        return not (isinstance(status, dict) and status.get("phase") in {"Succeeded", "Failed"})
+        return not has_ended(virtual)
 
     async def _work(self) -> None:
         while True:

@@ -68,9 +68,10 @@ class Settled:
         if not above.get("generation") or not below.get("generation"):
             return None
         view, namespace = self._caches.view(), above.get("namespace", "")
-        # The tenant's cordons matter until a node was chosen; without any, being placed changes nothing.
-        cordoned = [] if (virtual.get("spec") or {}).get("nodeName") else sorted(view.cordoned)
-        around = [view.namespace_labels.get(namespace), view.network_policies.get(namespace), cordoned]
+        # The tenant's own marks on nodes matter until one was chosen; without any, being placed changes nothing.
+        placed = (virtual.get("spec") or {}).get("nodeName")
+        nodes = [] if placed else [sorted(view.cordoned), dict(view.node_labels), dict(view.node_taints)]
+        around = [view.namespace_labels.get(namespace), view.network_policies.get(namespace), nodes if any(nodes) else []]
         return hash(msgspec.json.encode([_patchable(above), _patchable(below), around]))
 
 

@@ -16,6 +16,7 @@ import logging
 from typing import Final, NamedTuple
 
 from bulkhead.api import labels as marks
+from bulkhead.api.podphase import has_ended
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
 from bulkhead.kube.informer import Change
@@ -32,7 +33,6 @@ _log = logging.getLogger(__name__)
 
 RENEW_AT: Final = "bulkhead.dev/renew-at"
 KEYS: Final = "bulkhead.dev/token-keys"
-_FINAL: Final = frozenset({"Succeeded", "Failed"})
 _SHARE: Final = 0.8
 _RETRY_SECONDS: Final = 15.0
 
@@ -189,9 +189,8 @@ def _may_have(virtual: Obj, pod: Obj) -> bool:
     """Whether a pod is to have tokens: bound in the plane, which writes the node into them, and neither ended nor about to."""
     if (pod["metadata"].get("annotations") or {}).get(marks.VIRTUAL_UID) != uid_of(virtual):
         return False
-    status = virtual.get("status")
-    ended = isinstance(status, dict) and status.get("phase") in _FINAL
-    return bool((virtual.get("spec") or {}).get("nodeName")) and not ended and not virtual["metadata"].get("deletionTimestamp")
+    bound, dying = bool((virtual.get("spec") or {}).get("nodeName")), bool(virtual["metadata"].get("deletionTimestamp"))
+    return bound and not dying and not has_ended(virtual)
 
 
 def _number(text: str | None) -> float:

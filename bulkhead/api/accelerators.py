@@ -8,10 +8,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from bulkhead.api.podphase import has_ended
 from bulkhead.api.quantity import InvalidQuantityError, parse, whole
 
 HELD: Final = "bulkhead.dev/accelerators-held"  # on host nodes: resource -> count, as JSON
-_FINAL: Final = ("Succeeded", "Failed")
 _MOST: Final = 1_000_000
 _LONGEST: Final = 4096
 
@@ -19,7 +19,7 @@ _LONGEST: Final = 4096
 def holds(pod: Mapping[str, Any], resources: Iterable[str]) -> tuple[str, dict[str, int]]:
     """The node on which a pod holds something, and what; no node and nothing unless it is bound and has not ended."""
     node = mapping(pod.get("spec")).get("nodeName")
-    if not isinstance(node, str) or not node or mapping(pod.get("status")).get("phase") in _FINAL:
+    if not isinstance(node, str) or not node or has_ended(pod):
         return "", {}
     found = requested(pod, resources)
     return (node, found) if found else ("", {})

@@ -30,8 +30,9 @@ NODE_ADDRESS: Final = "bulkhead.dev/node-address"
 # On objects that the controller makes inside a plane; the syncer never mirrors them.
 PLATFORM: Final = "bulkhead.dev/platform"
 
-# On virtual nodes: whose cordon it is.
+# On virtual nodes: whose cordon it is, and which taints are the host's.
 CORDONED_BY: Final = "bulkhead.dev/cordoned-by"
+HOST_TAINTS: Final = "bulkhead.dev/host-taints"
 
 # On nodes.
 SIMULATED: Final = "bulkhead.dev/simulated"

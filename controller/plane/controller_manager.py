@@ -35,6 +35,7 @@ CONTROLLERS: Final = (
     "serviceaccount-controller",
     "serviceaccount-token-controller",
     "statefulset-controller",
+    "taint-eviction-controller",
     "ttl-after-finished-controller",
     "validatingadmissionpolicy-status-controller",
     "volumeattributesclass-protection-controller",

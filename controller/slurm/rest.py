@@ -14,8 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
+from bulkhead.kube.connection import Answer
 from bulkhead.kube.errors import KubeError
-from bulkhead.kube.transport import Answer, Transport
+from bulkhead.kube.transport import Transport
 from controller.slurm import model, wire
 from controller.slurm.model import SlurmAnswerError, SlurmView
 from controller.slurm.spec import NAMESPACE, SLURMRESTD, SLURMRESTD_PORT

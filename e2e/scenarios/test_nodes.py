@@ -31,6 +31,58 @@ def test_item_37_58_a_drained_node_stays_empty_until_uncordoned(host: Api, alice
     workloads.wait_available(alice.api, "moving", 1, namespace=space)
 
 
+def test_item_37_a_daemon_set_runs_where_the_tenant_labelled_a_node(alice: Tenant, space: str) -> None:
+    label = "scenario.example/role"
+    spec = workloads.pod_spec() | {"nodeSelector": {label: "agent"}}
+    template = {"metadata": {"labels": {"app": "agents"}}, "spec": spec}
+    about = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agents", "namespace": space}}
+    alice.api.create(about | {"spec": {"selector": {"matchLabels": {"app": "agents"}}, "template": template}})
+    kubectl(alice.kubeconfig, "label", "node", machine.NODE, f"{label}=agent")
+    try:
+
+        def runs(count: int) -> None:
+            pods = [pod for pod in alice.api.list("Pod", space) if pod["metadata"]["labels"].get("app") == "agents"]
+            ready = [pod for pod in pods if workloads.pod_ready(pod)]
+            workloads.expect(len(pods) == len(ready) == count, f"{[workloads.describe(pod) for pod in pods]}")
+
+        until("the agent on the labelled node", lambda: runs(1), seconds=60)
+    finally:
+        kubectl(alice.kubeconfig, "label", "node", machine.NODE, f"{label}-")
+    until("no agent without the label", lambda: runs(0), seconds=60)
+
+
+def test_item_59_a_taint_of_alices_own_evicts_her_pods_and_no_others(host: Api, alice: Tenant, bob: Tenant, space: str) -> None:
+    alice.api.create(workloads.pod("evicted", namespace=space))
+    enduring = workloads.pod_spec() | {"tolerations": [{"key": "scenario.example/repair", "operator": "Exists"}]}
+    alice.api.create(workloads.pod("enduring", enduring, namespace=space))
+    bob.api.create(workloads.pod("bystander"))
+    for tenant, name, where in ((alice, "evicted", space), (alice, "enduring", space), (bob, "bystander", "default")):
+        workloads.wait_running(tenant.api, name, namespace=where)
+
+    def untouched() -> set[str]:
+        pods = (bob.api.get("Pod", "bystander", "default"), alice.api.get("Pod", "enduring", space))
+        return {str(pod["metadata"]["uid"]) for pod in pods}
+
+    before = untouched()
+    kubectl(alice.kubeconfig, "taint", "node", machine.NODE, "scenario.example/repair=yes:NoExecute")
+    try:
+        workloads.wait_pod_gone(alice.api, "evicted", namespace=space)
+        taints = host.get("Node", machine.NODE)["spec"].get("taints") or []
+        assert not [each for each in taints if each["key"].startswith("scenario.example")]
+        alice.api.create(workloads.pod("waits", namespace=space))
+
+        def told() -> None:
+            found = workloads.condition(alice.api.get("Pod", "waits", space), "PodScheduled") or {}
+            workloads.expect(f"tainted in this cluster: {machine.NODE}" in str(found.get("message")), f"{found}")
+
+        until("the next pod to wait for the taint", told, seconds=40)
+        assert untouched() == before
+    finally:
+        kubectl(alice.kubeconfig, "taint", "node", machine.NODE, "scenario.example/repair-")
+    workloads.wait_running(alice.api, "waits", namespace=space)
+    bob.api.delete("Pod", "bystander", "default")
+
+
 def test_item_49_what_bob_takes_on_a_node_alice_does_not_see_there(host: Api, alice: Tenant, bob: Tenant) -> None:
     there = int(host.get("Node", machine.NODE)["status"]["allocatable"][workloads.GPU])
 

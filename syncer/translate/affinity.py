@@ -7,7 +7,7 @@ host has one namespace per tenant, so `namespaces` and `namespaceSelector` becom
 from collections.abc import Mapping
 from typing import Any, Final
 
-from syncer.translate import cordon, schema, selectors
+from syncer.translate import placement, schema, selectors
 from syncer.translate.metadata import Identity
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.schema import ListOf, Number, OneOf, Struct, Text, Translated
@@ -74,19 +74,20 @@ def affinity(
     *,
     node: str = "",
     away: tuple[str, ...] = (),
-) -> Obj:
-    """`affinity` on the host; `node` is the one node that the pod must run on, or empty, `away` those that it must not."""
+) -> tuple[Obj, str]:
+    """`affinity` on the host, and the hash of what the tenant's own marks on nodes came to in it (`placement`).
+
+    `node` is the one node that the pod must run on, or empty, `away` those that it must not.
+    """
     own = schema.mapping(spec.get("affinity"), "spec.affinity")
     translated = schema.struct(own, AFFINITY, "spec.affinity")
     for key in ("podAffinity", "podAntiAffinity"):
         if own.get(key) is not None:
             translated[key] = _pod_affinity(own[key], f"spec.affinity.{key}", labels, who, view)
+    made_for = _by_marks(translated, spec, view, away)
     if node:
         _pin(translated, node)
-    if away:
-        required = translated.setdefault("nodeAffinity", {}).setdefault(_REQUIRED, {})
-        required["nodeSelectorTerms"] = cordon.keep_away(required.get("nodeSelectorTerms") or [], away)
-    return translated
+    return translated, made_for
 
 
 def spread(spec: Mapping[str, Any], labels: Mapping[str, str], who: Identity, view: TenantView) -> list[Obj]:
@@ -139,6 +140,19 @@ def _scope(term: Mapping[str, Any], path: str, who: Identity, view: TenantView) 
             Reason.NOT_SUPPORTED, "namespaces and namespaceSelector cannot be combined; use one", f"{path}.namespaceSelector"
         )
     return selectors.selected_namespaces(selector, f"{path}.namespaceSelector", view)
+
+
+def _by_marks(translated: Obj, spec: Mapping[str, Any], view: TenantView, away: tuple[str, ...]) -> str:
+    """Work the tenant's own cordons, taints and labels of nodes into a node affinity."""
+    selector = schema.text_map(spec.get("nodeSelector"), "spec.nodeSelector")
+    own = translated.get("nodeAffinity") or {}
+    terms = (own.get(_REQUIRED) or {}).get("nodeSelectorTerms") or []
+    found = placement.required(terms, selector, away, view)
+    if found.terms != terms:
+        translated.setdefault("nodeAffinity", {})[_REQUIRED] = {"nodeSelectorTerms": found.terms}
+    if own.get(_PREFERRED):
+        translated["nodeAffinity"][_PREFERRED] = placement.preferred(own[_PREFERRED], view)
+    return found.digest
 
 
 def _pin(translated: Obj, node: str) -> None:

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from bulkhead.api.quantity import parse
 from bulkhead.api.quantity import same as same_quantity
-from syncer.translate.cordon import AVOIDS
 from syncer.translate.metadata import APPLIED, WANTED
+from syncer.translate.placement import MADE_FOR
 from syncer.translate.view import Obj
 
 STRATEGIC: Final = "application/strategic-merge-patch+json"
@@ -101,7 +101,7 @@ def _metadata_patch(desired: Obj, actual: Obj) -> Obj:
     changes: Obj = {}
     for field in ("labels", "annotations"):
         wanted, there = _mapping(want.get(field)), _mapping(have.get(field))
-        change: Obj = {key: value for key, value in wanted.items() if there.get(key) != value and key != AVOIDS}
+        change: Obj = {key: value for key, value in wanted.items() if there.get(key) != value and key != MADE_FOR}
         change |= {key: None for key in before.get(field, ()) if key in there and key not in wanted}
         if change:
             changes[field] = change

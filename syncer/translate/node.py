@@ -12,37 +12,14 @@ from typing import Any, Final, NamedTuple
 from bulkhead.api import accelerators
 from bulkhead.api import labels as marks
 from bulkhead.api.accelerators import count, mapping, mappings
-from syncer.translate import cordon, scheduling
+from syncer.translate import nodemarks, scheduling
 from syncer.translate.view import Obj, TenantView
 
-SHOWN_LABELS: Final = frozenset(
-    {
-        "kubernetes.io/hostname",
-        "kubernetes.io/os",
-        "kubernetes.io/arch",
-        "node.kubernetes.io/instance-type",
-        "topology.kubernetes.io/region",
-        marks.ZONE,
-        marks.RACK,
-        marks.NVLINK_DOMAIN,
-        marks.SIMULATED,
-        marks.GPU_PRODUCT,
-        marks.GPU_COUNT,
-        marks.GPU_CLIQUE,
-        "nvidia.com/gpu.memory",
-        "nvidia.com/gpu.family",
-        "nvidia.com/cuda.driver.major",
-        "nvidia.com/cuda.driver.minor",
-    }
-)
 _RESOURCES: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
 _CONDITIONS: Final = frozenset({"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
 _CONDITION_FIELDS: Final = ("type", "status", "lastHeartbeatTime", "lastTransitionTime", "reason", "message")
 _NODE_INFO: Final = ("kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion", "operatingSystem", "architecture")
 _NODE_INFO_HIDDEN: Final = ("machineID", "systemUUID", "bootID", "kubeProxyVersion")  # required fields, empty
-# The tenant's pods tolerate these for a while by default, and the plane has nobody who would act on them.
-_HIDDEN_TAINTS: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "bulkhead.dev/")
-
 Shares = dict[str, dict[str, int]]
 
 
@@ -97,16 +74,20 @@ def to_virtual(host_node: Obj, view: TenantView, gpus: Mapping[str, int]) -> Obj
     spec = mapping(host_node.get("spec"))
     status = mapping(host_node.get("status"))
     name = _name(host_node)
-    labels = {key: value for key, value in sorted(mapping(meta.get("labels")).items()) if key in SHOWN_LABELS}
+    labels = {key: value for key, value in sorted(mapping(meta.get("labels")).items()) if key in nodemarks.SHOWN_LABELS}
     labels = {"kubernetes.io/hostname": name} | labels | {marks.PLATFORM: "true"}
     for resource in view.gpu_resources:
         if resource == marks.GPU and marks.GPU_COUNT in labels:
             labels[marks.GPU_COUNT] = str(gpus.get(resource, 0))
-    virtual_spec: Obj = {"taints": _taints(spec.get("taints"), view)}
+    taints = _taints(spec.get("taints"), view)
+    virtual_spec: Obj = {"taints": taints}
     about: Obj = {"name": name, "labels": dict(sorted(labels.items()))}
+    notes = {marks.HOST_TAINTS: nodemarks.host_taints(taints)}
     if spec.get("unschedulable") is True:
         virtual_spec["unschedulable"] = True
-        about["annotations"] = {marks.CORDONED_BY: cordon.BY_HOST}
+        notes[marks.CORDONED_BY] = nodemarks.BY_HOST
+    if any(notes.values()):
+        about["annotations"] = {key: value for key, value in notes.items() if value}
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -146,7 +127,7 @@ def _taints(value: Any, view: TenantView) -> list[Obj]:
     found = []
     for taint in mappings(value):
         key = str(taint.get("key") or "")
-        if key.startswith(_HIDDEN_TAINTS) or any(
+        if key.startswith(nodemarks.HIDDEN_TAINTS) or any(
             scheduling.tolerates(toleration.to_obj(), taint) for toleration in view.enforced_tolerations
         ):
             continue

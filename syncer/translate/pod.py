@@ -12,13 +12,13 @@ from typing import Any, Final
 from syncer.translate import (
     affinity,
     containers,
-    cordon,
     deviceclaim,
     dns,
     downward,
     environment,
     metadata,
     networkpolicy,
+    placement,
     podgroup,
     podsecurity,
     scheduling,
@@ -109,7 +109,8 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
     spec |= _fixed(spec, view) | built | dns.resolver(own, who, view) | dns.hostname(own, who, view)
     spec |= scheduling.classes(own, view)
     spec["terminationGracePeriodSeconds"] = _grace(own, view)
-    node, away = scheduling.pinned_node(own, view), cordon.avoided(own, view)
+    node, away = scheduling.pinned_node(own, view), placement.avoided(own, view)
+    wishes, made_for = affinity.affinity(own, labels, who, view, node=node, away=away)
     optional = {
         "volumes": volumes.volumes(virtual, who, view),
         "securityContext": security_contexts.of_pod(own),
@@ -120,7 +121,7 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
         "tolerations": scheduling.tolerations(own, view),
         "schedulingGates": scheduling.gates(own, gpu, view),
         "schedulingGroup": podgroup.of_pod(own, who, view),
-        "affinity": affinity.affinity(own, labels, who, view, node=node, away=away),
+        "affinity": wishes,
         "topologySpreadConstraints": affinity.spread(own, labels, who, view),
     }
     deviceclaim.check_containers(built, optional["resourceClaims"])
@@ -133,8 +134,8 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
         labels=metadata.namespace_labels(who.namespace, view) | networkpolicy.isolation(labels, who.namespace, view),
         annotations=_annotations(virtual),
     )
-    if away:
-        meta["annotations"][cordon.AVOIDS] = cordon.digest(away)
+    if made_for:
+        meta["annotations"][placement.MADE_FOR] = made_for
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 

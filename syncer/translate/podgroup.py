@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bulkhead.api import labels as marks
-from syncer.translate import metadata, node, sanitise, scheduling, schema
+from syncer.translate import metadata, nodemarks, sanitise, scheduling, schema
 from syncer.translate.metadata import Identity
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.references import POD_GROUP, group_of
@@ -110,7 +110,7 @@ def _waiting(message: str) -> Untranslatable:
 def _check_topology(topology: list[Obj]) -> None:
     for index, each in enumerate(topology):
         key = each.get("key", "")
-        if key not in node.SHOWN_LABELS:
+        if key not in nodemarks.SHOWN_LABELS:
             path = f"spec.schedulingConstraints.topology[{index}].key"
             raise Untranslatable(Reason.NOT_ALLOWED, f"{key[:63]!r} is no label that nodes show in this cluster", path)
 

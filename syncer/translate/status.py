@@ -9,7 +9,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
-from syncer.translate import cordon, sanitise
+from syncer.translate import placement, sanitise
 from syncer.translate.pod import GENERATION, NATIVE_CONDITIONS
 from syncer.translate.reasons import Reason
 from syncer.translate.view import Obj, TenantView
@@ -56,7 +56,7 @@ def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
     found["conditions"] = _conditions(given, before, seen, virtual, view)
     for condition in found["conditions"]:
         if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
-            condition["message"] = f"{condition.get('message') or ''}{cordon.told(host, view)}"
+            condition["message"] = f"{condition.get('message') or ''}{placement.told(host, view)}"
     return found
 
 

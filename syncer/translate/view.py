@@ -114,7 +114,10 @@ class TenantView:
     snapshot_classes: frozenset[str] = frozenset()  # names of the VolumeSnapshotClasses that are offered
     default_snapshot_class: str = ""  # the one for snapshots that name none; empty: there is no single one
     nodes: frozenset[str] = frozenset()  # names of the nodes that the tenant may see
-    cordoned: frozenset[str] = frozenset()  # those of them that the tenant itself has cordoned in its plane
+    # what the tenant itself wrote on them in its plane
+    cordoned: frozenset[str] = frozenset()
+    node_labels: Mapping[str, Mapping[str, str]] = field(default_factory=_empty)  # beside the host's; by node
+    node_taints: Mapping[str, tuple[Obj, ...]] = field(default_factory=_empty)  # beside the host's; by node
 
     @property
     def work_namespace(self) -> str:

@@ -126,6 +126,16 @@ class Bed:
                 await self._task
             self._task = None
 
+    async def quiet(self) -> None:
+        """Wait until the syncer has looked at everything once more and has nothing left to do."""
+
+        async def idle() -> bool:
+            return self.session is not None and self.session.queue.idle and not self.session.queue.delayed
+
+        assert self.session is not None
+        self.session.patrol.round()
+        await until(idle, "nothing to do")
+
     async def clean(self) -> None:
         await empty(self.plane, self.space)
         await empty(self.host, self.work)

@@ -56,15 +56,6 @@ async def mirrored(bed: Bed, name: str, *away: str) -> Obj:
     return found
 
 
-async def quiet(bed: Bed) -> None:
-    async def idle() -> bool:
-        return bed.session is not None and bed.session.queue.idle and not bed.session.queue.delayed
-
-    assert bed.session is not None
-    bed.session.patrol.round()
-    await until(idle, "nothing to do")
-
-
 async def test_item_58_a_hosts_cordon_comes_and_goes_with_the_host(bed: Bed) -> None:
     await cordon(bed.host, bed.node, True)
     await shows(bed, cordoned=True, by_host=True)
@@ -80,24 +71,24 @@ async def test_item_58_a_tenants_cordon_outlives_the_hosts(bed: Bed) -> None:
     await cordon(bed.plane, bed.node, True)
     for _ in range(2):
         await cordon(bed.host, bed.node, True)
-        await quiet(bed)
+        await bed.quiet()
         await shows(bed, cordoned=True)
         await cordon(bed.host, bed.node, False)
-        await quiet(bed)
+        await bed.quiet()
         await shows(bed, cordoned=True)
     await bed.stop()
     await bed.start()
-    await quiet(bed)
+    await bed.quiet()
     await shows(bed, cordoned=True)
     await cordon(bed.plane, bed.node, False)
-    await quiet(bed)
+    await bed.quiet()
     await shows(bed, cordoned=False)
 
 
 async def test_item_58_a_tenant_that_uncordons_below_a_hosts_cordon_is_taken_at_its_word(bed: Bed) -> None:
     await cordon(bed.plane, bed.node, True)
     await cordon(bed.host, bed.node, True)
-    await quiet(bed)
+    await bed.quiet()
     await cordon(bed.plane, bed.node, False)
     await shows(bed, cordoned=True, by_host=True)
     await bed.plane.patch(NODES, bed.node, {"metadata": {"annotations": {marks.CORDONED_BY: "\u0000nobody"}}})
@@ -109,7 +100,7 @@ async def test_item_58_a_tenant_that_uncordons_below_a_hosts_cordon_is_taken_at_
 
 async def test_item_37_58_pods_avoid_a_node_that_the_tenant_cordoned_but_for_those_that_endure_it(bed: Bed) -> None:
     await cordon(bed.plane, bed.node, True)
-    await quiet(bed)
+    await bed.quiet()
     await bed.create(bed.pod("web"))
     assert avoids(await bed.mirrored("web")) == [bed.node]
     endures = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}
@@ -131,7 +122,7 @@ async def test_item_37_a_pod_that_waits_follows_the_cordons_and_one_that_is_plac
     await cordon(bed.plane, bed.node, True)
     second = await mirrored(bed, "waiting", bed.node)
     assert second["metadata"]["uid"] != first["metadata"]["uid"]
-    await quiet(bed)
+    await bed.quiet()
     now = await bed.mirror("placed")
     assert now is not None
     assert now["metadata"]["uid"] == placed["metadata"]["uid"]
@@ -157,7 +148,7 @@ async def test_item_37_72_a_waiting_pod_that_the_host_holds_or_has_just_placed_i
     await cordon(bed.plane, bed.node, True)
     await bed.bind(late)
     await bed.start()
-    await quiet(bed)
+    await bed.quiet()
     for name, before in (("held", held), ("late", late)):
         host = await bed.mirror(name)
         assert host is not None
@@ -169,7 +160,7 @@ async def test_item_37_72_a_waiting_pod_that_the_host_holds_or_has_just_placed_i
 
 async def test_item_47_a_pod_that_finds_no_node_for_the_tenants_cordons_is_told_so(bed: Bed) -> None:
     await cordon(bed.plane, bed.node, True)
-    await quiet(bed)
+    await bed.quiet()
     await bed.create(bed.pod("web"))
     host = await bed.mirrored("web")
     said = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Any
 
+from bulkhead.api.podphase import has_ended
 from bulkhead.kube.objects import Key, key_of
 
 Labels = Mapping[str, str]
@@ -57,7 +58,7 @@ def _container_ports(spec: Mapping[str, Any]) -> tuple[NamedPort, ...]:
 def pod_from(obj: Mapping[str, Any], attached: IPv4Address | None = None) -> Pod | None:
     """The pod, or None when no packet is its own; the address it was attached with counts before the one in its status."""
     spec, status, metadata = obj["spec"], obj.get("status") or {}, obj["metadata"]
-    if spec.get("hostNetwork") or status.get("phase") in {"Succeeded", "Failed"}:
+    if spec.get("hostNetwork") or has_ended(obj):
         return None
     try:
         address = attached or IPv4Address(status.get("podIP") or "")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api import labels as marks
-from syncer.translate import Obj, Reason, Untranslatable, cordon, diff, scheduling, status
+from syncer.translate import Obj, Reason, Untranslatable, diff, nodemarks, placement, scheduling, status
 from syncer.translate.pod import to_host
 from tests.syncer.translate import samples
 
@@ -29,7 +29,7 @@ class Node:
         self.sync()
 
     def sync(self) -> None:
-        found = cordon.settle(self.obj, by_host=self.host)
+        found = nodemarks.settle(self.obj, by_host=self.host)
         self.obj = {
             "metadata": {"annotations": {marks.CORDONED_BY: found.note} if found.note else {}},
             "spec": {"unschedulable": found.unschedulable},
@@ -48,7 +48,7 @@ def test_item_58_a_node_is_cordoned_while_the_host_or_the_tenant_wants_it(steps:
             node.sync()
     node.sync()
     assert node.obj["spec"]["unschedulable"] is (node.host or node.wish)
-    assert cordon.by_tenant(node.obj) is node.wish
+    assert nodemarks.by_tenant(node.obj) is node.wish
     node.host = False
     node.sync()
     assert node.obj == {"metadata": {"annotations": {}}, "spec": {"unschedulable": node.wish}}
@@ -58,7 +58,7 @@ def test_item_58_a_node_is_cordoned_while_the_host_or_the_tenant_wants_it(steps:
 def test_item_58_whatever_stands_on_a_node_is_settled(garbage: Any, by_host: bool) -> None:
     notes = [{marks.CORDONED_BY: garbage}, garbage]
     for node in [{"metadata": {"annotations": each}, "spec": {"unschedulable": garbage}} for each in notes]:
-        found = cordon.settle(node, by_host=by_host)
+        found = nodemarks.settle(node, by_host=by_host)
         assert found.unschedulable is (by_host or garbage is True)
         assert by_host or not found.host_alone
 
@@ -99,13 +99,13 @@ def test_item_37_who_endures_a_cordon_is_not_kept_away(spec: Obj, kept: bool) ->
     own = samples.pod(spec)
     found = to_host(own, GPU_B)
     assert (NOT_B in [field for term in terms(own) or () for field in term.get("matchFields", ())]) is kept
-    assert bool(cordon.digest_of(found)) is kept
+    assert bool(placement.digest_of(found)) is kept
     assert scheduling.tolerations(own["spec"], GPU_B) == scheduling.tolerations(own["spec"], samples.VIEW)
 
 
 def test_item_37_more_cordons_than_a_pod_can_carry_are_told() -> None:
-    many = samples.view({"cordoned": [f"n{number}" for number in range(cordon.MOST_AVOIDED)]})
-    assert len(terms(samples.pod(), many)[0]["matchFields"]) == cordon.MOST_AVOIDED
+    many = samples.view({"cordoned": [f"n{number}" for number in range(placement.MOST_NAMES)]})
+    assert len(terms(samples.pod(), many)[0]["matchFields"]) == placement.MOST_NAMES
     zone = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
     with pytest.raises(Untranslatable, match="uncordon") as refused:
         to_host(wishing(zone, zone), many)
@@ -115,7 +115,7 @@ def test_item_37_more_cordons_than_a_pod_can_carry_are_told() -> None:
 
 def test_item_37_what_a_pod_was_made_to_avoid_is_noted_once() -> None:
     made = to_host(samples.pod(), GPU_B)
-    assert cordon.digest_of(made) != cordon.digest_of(to_host(samples.pod(), samples.view({"cordoned": ["gpu-a"]})))
+    assert placement.digest_of(made) != placement.digest_of(to_host(samples.pod(), samples.view({"cordoned": ["gpu-a"]})))
     for later in (samples.VIEW, samples.view({"cordoned": ["gpu-a"]})):
         assert diff.pod_patches(to_host(samples.pod(), later), made) == ()
 

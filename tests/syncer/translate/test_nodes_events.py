@@ -138,7 +138,7 @@ def test_item_59_60_a_node_shows_what_scheduling_needs_and_no_more() -> None:
     assert found["metadata"] == {
         "name": "gpu-a",
         "labels": {"kubernetes.io/hostname": "gpu-a", marks.GPU_COUNT: "3", marks.ZONE: "a", marks.PLATFORM: "true"},
-        "annotations": {marks.CORDONED_BY: "host"},
+        "annotations": {marks.CORDONED_BY: "host", marks.HOST_TAINTS: "kwok.x-k8s.io/node:NoSchedule"},
     }
     assert found["spec"] == {
         "taints": [{"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}],

@@ -1,0 +1,143 @@
+"""Two that write on one virtual node, the host and the tenant: whose the cordon, the taints and the labels are.
+
+`spec.unschedulable` and each taint above is the host's or the tenant's. Whose it is stands on the virtual node itself, so that
+nothing is forgotten in a crash: with the annotation `bulkhead.dev/cordoned-by: host` the cordon is the host's alone, and goes
+with it; without it the tenant wants it too, and it stays. `bulkhead.dev/host-taints` names the taints that are the host's.
+Whatever the tenant writes there, it can deceive nobody but itself.
+
+    host cordons, node open above     -> cordoned, annotated      tenant uncordons below a host's cordon -> cordoned, annotated
+    host cordons, tenant has cordoned -> nothing to write         host uncordons                         -> open, if annotated
+    host taints                       -> tainted, annotated       host takes a taint away                -> gone, if annotated
+    tenant taints                     -> stays                    tenant takes the host's taint away     -> it comes again
+
+What the tenant's own marks mean for its pods is the business of `placement`.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final, NamedTuple
+
+from bulkhead.api import labels as marks
+from bulkhead.api.accelerators import mapping, mappings
+from syncer.translate.view import Obj
+
+BY_HOST: Final = "host"
+# Labels that a tenant sees as the host has them.
+SHOWN_LABELS: Final = frozenset(
+    {
+        "kubernetes.io/hostname",
+        "kubernetes.io/os",
+        "kubernetes.io/arch",
+        "node.kubernetes.io/instance-type",
+        "topology.kubernetes.io/region",
+        marks.ZONE,
+        marks.RACK,
+        marks.NVLINK_DOMAIN,
+        marks.SIMULATED,
+        marks.GPU_PRODUCT,
+        marks.GPU_COUNT,
+        marks.GPU_CLIQUE,
+        "nvidia.com/gpu.memory",
+        "nvidia.com/gpu.family",
+        "nvidia.com/cuda.driver.major",
+        "nvidia.com/cuda.driver.minor",
+    }
+)
+# The tenant's pods tolerate these for a while by default, and the plane has nobody who would act on them.
+HIDDEN_TAINTS: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "bulkhead.dev/")
+
+
+class Cordon(NamedTuple):
+    """What a virtual node should say."""
+
+    unschedulable: bool
+    host_alone: bool
+
+    @property
+    def note(self) -> str | None:
+        """The value of the annotation."""
+        return BY_HOST if self.host_alone else None
+
+
+class Taints(NamedTuple):
+    """What a virtual node should say."""
+
+    taints: list[Obj]
+    note: str | None  # the value of the annotation
+
+
+class Marks(NamedTuple):
+    """What the tenant itself wrote on a node."""
+
+    cordoned: bool
+    labels: dict[str, str]
+    taints: tuple[Obj, ...]
+
+
+NO_MARKS: Final = Marks(cordoned=False, labels={}, taints=())
+
+
+def settle(virtual: Obj, *, by_host: bool) -> Cordon:
+    """What a virtual node should say of its cordon that says `virtual` now."""
+    held, alone = _unschedulable(virtual), note(virtual) == BY_HOST
+    return Cordon(unschedulable=True, host_alone=alone or not held) if by_host else Cordon(held and not alone, host_alone=False)
+
+
+def settle_taints(virtual: Obj, by_host: Collection[Obj]) -> Taints:
+    """What a virtual node should say of its taints: the host's first. One that both want is the host's."""
+    return Taints([*by_host, *_own_taints(virtual, {_name(each) for each in by_host})], host_taints(by_host))
+
+
+def host_taints(by_host: Collection[Obj]) -> str | None:
+    """What the annotation says of the host's taints."""
+    return ",".join(sorted(_name(each) for each in by_host)) or None
+
+
+def noted_taints(virtual: Obj) -> Any:
+    """What the annotation of a virtual node says of the host's taints."""
+    return _annotation(virtual, marks.HOST_TAINTS)
+
+
+def by_tenant(virtual: Obj) -> bool:
+    """Whether the tenant itself wants a virtual node cordoned."""
+    return _unschedulable(virtual) and note(virtual) != BY_HOST
+
+
+def note(virtual: Obj) -> Any:
+    """What the annotation of a virtual node says of its cordon."""
+    return _annotation(virtual, marks.CORDONED_BY)
+
+
+def of_tenant(virtual: Obj) -> Marks:
+    """What the tenant itself wrote on a virtual node."""
+    labels = mapping(mapping(virtual.get("metadata")).get("labels"))
+    own = {
+        key: value
+        for key, value in labels.items()
+        if key not in SHOWN_LABELS and key != marks.PLATFORM and isinstance(value, str)
+    }
+    return Marks(by_tenant(virtual), own, tuple(_own_taints(virtual, frozenset())))
+
+
+def _own_taints(virtual: Obj, besides: Collection[str]) -> list[Obj]:
+    noted = noted_taints(virtual)
+    known = {*besides, *(noted.split(",") if isinstance(noted, str) else ())}
+    # No API server gives any other.
+    found = [
+        each
+        for each in mappings(mapping(virtual.get("spec")).get("taints"))
+        if all(isinstance(part, str) for part in each.values())
+    ]
+    return [dict(each) for each in found if _name(each) not in known and not _name(each).startswith(HIDDEN_TAINTS)]
+
+
+def _name(taint: Mapping[str, Any]) -> str:
+    """What tells taints of one node apart."""
+    return f"{taint.get('key') or ''}:{taint.get('effect') or ''}"
+
+
+def _annotation(virtual: Obj, name: str) -> Any:
+    return mapping(mapping(virtual.get("metadata")).get("annotations")).get(name)
+
+
+def _unschedulable(node: Obj) -> bool:
+    return mapping(node.get("spec")).get("unschedulable") is True
