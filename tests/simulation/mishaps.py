@@ -1,21 +1,22 @@
-"""Short stories about one thing that goes wrong, by name. Those that say "Found" showed a fault of the syncer once."""
+"""Short stories about one object that something goes wrong with, by name, and those about a whole side (`outages`).
 
-from collections.abc import Awaitable, Callable, Mapping
+Those that say "Found" showed a fault of the syncer once.
+"""
+
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
 from bulkhead.api import names
-from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS
-from tests.simulation import virtualtime
-from tests.simulation.faults import CallFault, WatchFault
+from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS, SERVICES
+from tests.simulation import outages, stories, virtualtime
+from tests.simulation.faults import WatchFault
 from tests.simulation.world import SPACE, WORK, Tenant, World
-
-Story = Callable[[World], Awaitable[None]]
 
 
 async def copy_of_a_lingering_pod(world: World) -> None:
     """Found: while any pod without a virtual one was still ending on the host, copies that nobody needed stayed for ever."""
-    await _full(world, pods=("web",))
+    await stories.everything(world, pods=("web",))
     world.tenant.pod("other")
     await world.settle()
     world.on_host.frozen = {"node-a"}
@@ -33,7 +34,7 @@ async def copy_of_a_lingering_pod(world: World) -> None:
 
 async def copy_of_a_pod_that_was_replaced(world: World) -> None:
     """Found: a pod that came again under its name, needing less, took the copies from under its predecessor's host pod."""
-    await _full(world, pods=("web",))
+    await stories.everything(world, pods=("web",))
     world.tenant.delete(PODS, "web", grace=0)
     world.tenant.pod("web")
     await world.settle(10)
@@ -58,9 +59,26 @@ async def pod_replaced_before_its_host_pod_is_seen(world: World) -> None:
     assert not world.host.store.all(CONFIG_MAPS, WORK)
 
 
+async def service_replaced_under_an_old_list(world: World) -> None:
+    """Found: while the plane was asked about an earlier Service's copy, the cache moved on, and the present one was deleted."""
+    world.tenant.service(80)
+    await world.settle()
+    world.tenant.delete(SERVICES, "web")
+    world.tenant.service(80)
+    await world.settle()
+    # The list of a replica that is behind shows the first copy; its watch tells at once of that one's end and of the second.
+    world.host_faults.stale = 3
+    world.host_faults.arm(WatchFault.GONE)
+    world.tenant.service(81)
+    await world.wait(10, act=False)
+    assert world.host_faults.happened["watch gone"] == 1
+    world.quiet()
+    await world.check()
+
+
 async def copy_needed_again(world: World, lag: float) -> None:
     """Found: a copy that was just taken away looked as if it were there, and the next pod was made without it."""
-    await _full(world, pods=("web",))
+    await stories.everything(world, pods=("web",))
     world.host_faults.lag |= {"secrets": lag, "configmaps": lag}
     world.tenant.delete(PODS, "web", grace=0)
     for _ in range(200):
@@ -69,6 +87,16 @@ async def copy_needed_again(world: World, lag: float) -> None:
             break
     world.tenant.pod("next", refers=True)
     await world.settle()
+
+
+async def space_labelled_meanwhile(world: World) -> None:
+    """Found: a label of the namespace that changed while a host pod was being made was taken for one that it was made with."""
+    for step in range(40):
+        world.tenant.pod(f"web-{step}")
+        # Later and later: some of these labels come while the create is on its way.
+        await world.wait(0.001 * step, act=False)
+        world.tenant.label_space(f"step-{step}")
+    await world.check()
 
 
 async def waiting_for_room(world: World) -> None:
@@ -186,56 +214,9 @@ async def two_spaces(world: World) -> None:
     assert len(world.on_host.pods()) == 1
 
 
-async def empty_lists(world: World, *, restart: bool) -> None:
-    """A plane that answers every list with nothing, and is the same plane otherwise, deletes nothing."""
-    await _full(world)
-    world.plane_faults.empty = frozenset({"pods", "services", "configmaps", "secrets"})
-    if restart:
-        await world.restart()
-    else:
-        world.relist()
-    await world.wait(200)
-    world.oracle.raise_violations()
-    assert len(world.on_host.pods()) == 2
-    world.quiet()
-    world.relist()
-    await world.check(150)
-
-
-async def lost_plane(world: World, *, restart: bool) -> None:
-    """A plane that lost its data is another plane: nothing is deleted on the host, and what is new runs."""
-    await _full(world)
-    world.lose()
-    if restart:
-        await world.restart()
-    await world.wait(200)
-    world.oracle.raise_violations()
-    assert world.session is not None
-    assert world.session.identity.quarantine
-    assert len(world.on_host.pods()) == 2
-
-
-async def restored_plane(world: World, *, restart: bool) -> None:
-    """A plane that was restored from before the pods is quarantined: they live on."""
-    backup = world.plane.store.snapshot()
-    await _full(world)
-    # A plane that has counted past the record again cannot be told from one that was never restored.
-    for step in range(100):
-        world.tenant.label("web", f"step-{step}")
-    await world.wait(10)
-    world.restore(backup)
-    if restart:
-        await world.restart()
-    await world.wait(300)
-    world.oracle.raise_violations()
-    assert world.session is not None
-    assert world.session.identity.quarantine
-    assert len(world.on_host.pods()) == 2
-
-
 async def replaced_while_away(world: World) -> None:
     """The syncer was away while every pod was deleted by force and made anew, without what it needed before."""
-    await _full(world)
+    await stories.everything(world)
     await world.stop()
     for name in ("web", "db"):
         world.tenant.delete(PODS, name, grace=0)
@@ -250,7 +231,7 @@ async def replaced_while_away(world: World) -> None:
 
 async def deleted_while_away(world: World) -> None:
     """The syncer was away while all was deleted: what ran with a copy goes before the copy does."""
-    await _full(world)
+    await stories.everything(world)
     await world.stop()
     for name in ("web", "db"):
         world.tenant.delete(PODS, name, grace=0)
@@ -260,7 +241,7 @@ async def deleted_while_away(world: World) -> None:
 
 async def late_copy_of_the_host(world: World) -> None:
     """A pod is replaced while the copy of the host is ten seconds old."""
-    await _full(world)
+    await stories.everything(world)
     world.host_faults.lag["pods"] = 10.0
     for _ in range(4):
         world.tenant.delete(PODS, "web", grace=0)
@@ -273,7 +254,7 @@ async def late_copy_of_the_host(world: World) -> None:
 
 async def host_events_again(world: World) -> None:
     """The host's watch tells of the last pod again while the next one of its name runs."""
-    await _full(world, pods=("web",))
+    await stories.everything(world, pods=("web",))
     for _ in range(3):
         world.tenant.delete(PODS, "web", grace=0)
         await world.wait(1)
@@ -284,55 +265,6 @@ async def host_events_again(world: World) -> None:
         await world.wait(5)
         world.oracle.raise_violations()
     await world.check()
-
-
-async def lost_answers(world: World, side: str) -> None:
-    """Every third write of one side happens, and its answer is lost."""
-    faults = world.host_faults if side == "host" else world.plane_faults
-    for at in range(0, 60, 3):
-        faults.arm(CallFault.LOST, at, writes=True)
-    await _full(world)
-    world.tenant.delete(PODS, "web")
-    world.tenant.pod("more", token=True, refers=True)
-    await world.check(90)
-    assert faults.happened["call lost"] > 3
-
-
-async def one_error(world: World, side: str) -> None:
-    """One write of one side is refused, once, and nothing else happens that would bring the key back."""
-    faults = world.host_faults if side == "host" else world.plane_faults
-    world.tenant.pod("first")
-    await world.settle()
-    faults.arm(CallFault.REFUSED, 0, writes=True)
-    world.tenant.pod("web")
-    await world.settle(20)
-    assert faults.happened["call refused"] == 1
-
-
-async def throttled(world: World) -> None:
-    """For a while half of all calls are answered by 429."""
-    for faults in (world.host_faults, world.plane_faults):
-        faults.calls, faults.call_rate = (CallFault.THROTTLED,), 0.5
-    world.tenant.config("1")
-    world.tenant.pod("web", refers=True)
-    await world.wait(60)
-    world.quiet()
-    await world.check(60)
-
-
-async def away_for_minutes(world: World, side: str) -> None:
-    """One side does not answer for five minutes, while the other goes on."""
-    await _full(world)
-    faults, api = (world.host_faults, world.host) if side == "host" else (world.plane_faults, world.plane)
-    faults.away = True
-    world.cut(api)
-    await world.wait(60)
-    world.tenant.delete(PODS, "db")
-    world.tenant.pod("more", refers=True)
-    world.on_host.delete(world.on_host.pods()[0])
-    await world.wait(240)
-    world.quiet()
-    await world.check(60)
 
 
 async def _made_unseen(world: World, *, lag: float) -> None:
@@ -348,23 +280,15 @@ async def _made_unseen(world: World, *, lag: float) -> None:
             break
 
 
-async def _full(world: World, *, pods: tuple[str, ...] = ("web", "db")) -> None:
-    """Pods with all that they need, running."""
-    world.tenant.config("1")
-    world.tenant.secret("1")
-    world.tenant.service(80)
-    for name in pods:
-        world.tenant.pod(name, refers=True, token=name == "web")
-    await world.settle(60)
-
-
-STORIES: Final[Mapping[str, Story]] = {
+STORIES: Final[Mapping[str, stories.Story]] = {
     "a copy goes although another pod lingers on the host": copy_of_a_lingering_pod,
     "a copy just taken away is there before the next pod": partial(copy_needed_again, lag=0.0),
     "the same when the host tells late": partial(copy_needed_again, lag=5.0),
     "a pod that was replaced keeps its copies to its end": copy_of_a_pod_that_was_replaced,
     "a host pod that nobody has seen yet keeps its copies": pod_gone_before_its_host_pod_is_seen,
     "copies of a replaced pod outlive the pod that nobody saw yet": pod_replaced_before_its_host_pod_is_seen,
+    "a Service that was replaced keeps its new copy": service_replaced_under_an_old_list,
+    "a namespace's new label reaches pods in the making": space_labelled_meanwhile,
     "a pod that waits for room is given no token": waiting_for_room,
     "a token that somebody took away is made anew": token_taken_away,
     "no token expires because the clock was ahead": partial(wrong_clock, skew=3600.0),
@@ -375,23 +299,11 @@ STORIES: Final[Mapping[str, Story]] = {
     "one name in two namespaces is two objects": two_spaces,
     "a cordon of host or tenant is never forgotten": partial(cordons, lag=0.0),
     "nor when it tells late of nodes": partial(cordons, lag=5.0),
-    "empty lists delete nothing": partial(empty_lists, restart=False),
-    "empty lists delete nothing after a restart": partial(empty_lists, restart=True),
-    "a plane without its data deletes nothing": partial(lost_plane, restart=False),
-    "a plane without its data deletes nothing after a restart": partial(lost_plane, restart=True),
-    "a restored plane deletes nothing": partial(restored_plane, restart=False),
-    "a restored plane deletes nothing after a restart": partial(restored_plane, restart=True),
     "pods replaced while the syncer was away": replaced_while_away,
     "pods deleted while the syncer was away": deleted_while_away,
     "pods replaced while the host tells late": late_copy_of_the_host,
     "the host's events come again": host_events_again,
-    "a key that met an error of the host is looked at again": partial(one_error, side="host"),
-    "the same for an error of the plane": partial(one_error, side="plane"),
-    "answers of the host lost": partial(lost_answers, side="host"),
-    "answers of the plane lost": partial(lost_answers, side="plane"),
-    "half of all calls throttled": throttled,
-    "the host away for five minutes": partial(away_for_minutes, side="host"),
-    "the plane away for five minutes": partial(away_for_minutes, side="plane"),
+    **outages.STORIES,
 }
 
 

@@ -15,9 +15,10 @@ import msgspec
 from bulkhead.api import labels as marks
 from bulkhead.api import names
 from bulkhead.kube.objects import Key, Obj, key_of, uid_of
-from bulkhead.kube.resources import CONFIG_MAPS, NODES, PODS, RESOURCE_QUOTAS, SECRETS, SERVICES
+from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SECRETS, SERVICES
 from syncer.settings import Settings
-from syncer.translate import cordon
+from syncer.translate import placement
+from syncer.translate.metadata import host_namespace_key
 from syncer.translate.references import of_pod
 from tests.simulation.api import Api
 from tests.simulation.kinds import GPU
@@ -218,11 +219,16 @@ class Oracle:
                     continue
                 yield f"pod {key} has no host pod"
                 continue
-            if not host["spec"].get("nodeName") and cordon.digest_of(host) != cordon.digest(self._avoided()):
+            if not host["spec"].get("nodeName") and placement.digest_of(host) != placement.digest([",".join(self._avoided())]):
                 yield f"pod {key} was made for other cordons than there are"
             for what, one, other in _compared(virtual, host):
                 if one != other:
                     yield f"pod {key}: {what} is {one!r} above and {other!r} below"
+            space = self._plane.store.get(NAMESPACES, Key("", key.namespace)) or {"metadata": {}}
+            wanted = {host_namespace_key(name): value for name, value in (space["metadata"].get("labels") or {}).items()}
+            below = {name: (host["metadata"].get("labels") or {}).get(name) for name in wanted}
+            if wanted != below and virtual["status"].get("phase") not in _FINAL:
+                yield f"pod {key}: the labels of its namespace are {below!r} below, and should be {wanted!r}"
 
     def _avoided(self) -> tuple[str, ...]:
         there = {key_of(each).name for each in self._host.store.all(NODES)}
@@ -299,7 +305,8 @@ class Oracle:
         for virtual in self._plane.store.all(PODS):
             tokens = any("projected" in each for each in virtual["spec"].get("volumes") or ())
             mirror = self.mirror(uid_of(virtual))
-            if tokens and mirror is not None and mirror["spec"].get("nodeName") and uid_of(virtual) not in have:
+            runs = mirror is not None and mirror["spec"].get("nodeName") and mirror["status"].get("phase") not in _FINAL
+            if tokens and runs and uid_of(virtual) not in have:
                 yield f"pod {key_of(virtual)} has no token"
 
     def _nodes(self) -> Iterator[str]:

@@ -2,12 +2,15 @@
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from bulkhead.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES
 from tests.simulation.world import World
 
 BEAT = 2.5
+
+Story = Callable[[World], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +20,16 @@ class Told:
     calls: int
     restarts: int
     seconds: float
+
+
+async def everything(world: World, *, pods: tuple[str, ...] = ("web", "db")) -> None:
+    """Pods with all that they need, running, and a Service."""
+    world.tenant.config("1")
+    world.tenant.secret("1")
+    world.tenant.service(80)
+    for name in pods:
+        world.tenant.pod(name, refers=True, token=name == "web")
+    await world.settle(60)
 
 
 async def life_of_a_pod(world: World) -> None:

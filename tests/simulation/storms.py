@@ -17,6 +17,7 @@ from tests.simulation.world import PATIENCE_SECONDS, WORK, World
 
 STEPS = 120
 _CORDONS = 0.05
+_SPACES = 0.05
 _NAMES = ("a", "b", "c", "d")
 _KINDS = ("pods", "configmaps", "secrets", "services", "nodes")
 
@@ -27,7 +28,7 @@ class Storm:
     def __init__(self, world: World, seed: int) -> None:
         self.world = world
         self.rng = random.Random(seed)
-        # Draws of its own, so that a seed's storm is otherwise what it was before there were cordons.
+        # Draws of its own, so that a seed's storm is otherwise what it was before cordons and labels.
         self._aside = random.Random(seed + 1)
         self.log: list[str] = []
         self._steps: list[tuple[int, Callable[[], str]]] = [
@@ -48,6 +49,8 @@ class Storm:
                 self.log.append(f"{world.clock.monotonic():8.2f} {step()}")
             if self._aside.random() < _CORDONS:
                 self.log.append(f"{world.clock.monotonic():8.2f} {self.cordon()}")
+            if self._aside.random() < _SPACES:
+                self.log.append(f"{world.clock.monotonic():8.2f} {self.label_space()}")
             await world.wait(rng.choice((0.0, 0.01, 0.05, 0.3, 1.0, 3.0, 8.0)), act=rng.random() < 0.7)
             world.oracle.raise_violations()
             if world.crashed.is_set() or not self.alive:
@@ -124,6 +127,10 @@ class Storm:
         name, wish = self._aside.choice(("node-a", "node-b")), self._aside.random() < 0.5
         self.world.tenant.cordon(name, wish)
         return f"tenant {'cordons' if wish else 'uncordons'} {name}"
+
+    def label_space(self) -> str:
+        self.world.tenant.label_space(value := self._aside.choice("xyz"))
+        return f"label namespace {value}"
 
     def outside_hand(self) -> str:
         """Somebody deletes a copy on the host who has no business there."""

@@ -22,7 +22,7 @@ from tests.simulation.world import PATIENCE_SECONDS, World
 
 NAMES = st.sampled_from(["a", "b", "c"])
 SIDES = st.sampled_from(["host", "plane"])
-KINDS = st.sampled_from(["pods", "configmaps", "secrets", "services", "nodes"])
+KINDS = st.sampled_from(["pods", "configmaps", "secrets", "services", "nodes", "namespaces"])
 SMALL = st.integers(0, 6)
 
 
@@ -61,6 +61,10 @@ class SyncerMachine(RuleBasedStateMachine):
     @rule(name=NAMES, value=st.sampled_from(["x", "y"]))
     def label(self, name: str, value: str) -> None:
         self.tenant(self.world.tenant.label, name, value)
+
+    @rule(value=st.sampled_from(["x", "y"]))
+    def label_space(self, value: str) -> None:
+        self.tenant(self.world.tenant.label_space, value)
 
     @rule(what=st.sampled_from(["config", "secret"]), value=st.sampled_from(["1", "2"]))
     def data(self, what: str, value: str) -> None:

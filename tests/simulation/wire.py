@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-import aiohttp
 import msgspec
 
 from bulkhead.kube.client import Client
@@ -162,10 +161,9 @@ class SimTransport(Transport):
 
 
 class Watch:
-    """One open watch: response and content in one."""
+    """One open watch."""
 
     def __init__(self, api: Api, faults: Faults, life: Life, where: Route, *, params: dict[str, str], accept: str) -> None:
-        self.content = self
         self._api = api
         self._faults = faults
         self._life = life
@@ -220,7 +218,7 @@ class Watch:
                     await asyncio.sleep(0.05)
                 return self._chunks.popleft()
             if self._broken or self._faults.away:
-                raise aiohttp.ClientPayloadError("simulated: connection reset")
+                raise ConnectionResetError("simulated: connection reset")
             if self._ended or self._api.now() >= self._until:
                 return b""
             self._news.clear()

@@ -261,6 +261,11 @@ class Tenant:
             body = {"metadata": {"name": name}, "spec": {"unschedulable": wish or None}}
             self.plane.do("PATCH", NODES, body, user="tenant", content_type="application/merge-patch+json")
 
+    def label_space(self, value: str) -> None:
+        """Change a label of the namespace, which its pods carry on the host."""
+        body = {"metadata": {"name": self.space, "labels": {"step": value}}}
+        self.plane.do("PATCH", NAMESPACES, body, user="tenant", content_type="application/merge-patch+json")
+
     def label(self, name: str, value: str) -> None:
         """Change a label of a pod."""
         body = {"metadata": {"name": name, "namespace": self.space, "labels": {"step": value}}}
