@@ -91,26 +91,49 @@ def run_program(command: Sequence[str], environment: Mapping[str, str], stack: c
     program = shutil.which(command[0], path=environment.get("PATH"))
     if program is None:
         raise CliError(f"{command[0]}: no such program on PATH", code=Exit.FAILED)
+    forwarding = stack.enter_context(_forwarding())
     try:
         child = subprocess.Popen([program, *command[1:]], env=environment)
     except OSError as error:
         raise CliError(f"{command[0]}: cannot be started: {error.strerror}") from error
-    stack.enter_context(_forwarding(child))
+    forwarding.to(child)
     code = child.wait()
     return code if code >= 0 else 128 - code
 
 
+class _Forwarder:
+    """Passes signals on to a child, also those that came while it was being started."""
+
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
+        self._early: list[int] = []
+
+    def to(self, child: "subprocess.Popen[bytes]") -> None:
+        """The child is there."""
+        self._child = child
+        for number in self._early:
+            child.send_signal(number)
+
+    def forward(self, number: int, _frame: FrameType | None) -> None:
+        """A handler of signals."""
+        if self._child is None:
+            self._early.append(number)
+        else:
+            self._child.send_signal(number)
+
+
 @contextlib.contextmanager
-def _forwarding(child: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """Leave Ctrl-C to the child, which gets it from the terminal too, and pass on what only we are told."""
+def _forwarding() -> Iterator[_Forwarder]:
+    """Leave Ctrl-C to the child, which gets it from the terminal too, and pass on what only we are told.
 
-    def forward(number: int, _frame: FrameType | None) -> None:
-        child.send_signal(number)
-
-    before = {number: signal.signal(number, forward) for number in _FORWARDED}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    From before the child starts: one that is killed in between would leave it behind. What is ignored stays ignored in a child,
+    so Ctrl-C gets a handler that does nothing.
+    """
+    forwarder = _Forwarder()
+    before = {number: signal.signal(number, forwarder.forward) for number in _FORWARDED}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda _number, _frame: None)
     try:
-        yield
+        yield forwarder
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,12 +1,19 @@
 """`bulkhead kubeconfig` and `bulkhead connect` against two real API servers."""
 
 import asyncio
+import contextlib
 import json
+import os
 import signal
 import stat
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from bulkhead.cli import access
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.cli.conftest import Cli, Controller, finish, start
 
@@ -82,3 +89,19 @@ async def test_a_terminated_connect_leaves_no_kubeconfig(
     process.send_signal(signal.SIGTERM)
     assert (await finish(process)).code == 143
     assert not there(Path(path).parent)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_comes_while_the_command_is_being_started_reaches_it(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    class Started(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **more: Any) -> None:
+            super().__init__(*arguments, **more)
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(access.subprocess, "Popen", Started)
+    before = signal.getsignal(number)
+    with contextlib.ExitStack() as stack:
+        assert access.run_program(["sleep", "60"], dict(os.environ), stack) == 128 + number
+    assert signal.getsignal(number) is before
