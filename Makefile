@@ -25,7 +25,7 @@ DEBIAN_PACKAGES := busybox-static ca-certificates conntrack containernetworking-
 VENV_STAMP := $(VENV)/.bulkhead-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-16)
 PACKAGES_STAMP := $(STAMPS)/packages-$(shell echo '$(DEBIAN_PACKAGES)' | sha256sum | cut -c1-16)
 
-.PHONY: help setup packages venv demo down test binaries-for-tests host-up e2e scenarios simulation outages chaos slurm devices bench-slurm bench-provision bench-sync bench-client conformance netpol-conformance check fmt crds docs clean
+.PHONY: help setup packages venv demo down test binaries-for-tests host-up e2e scenarios simulation outages chaos slurm devices bench-slurm bench-provision bench-sync bench-client conformance conformance-serial netpol-conformance check fmt crds docs clean
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-19s %s\n", $$1, $$2}' Makefile
@@ -114,6 +114,9 @@ bench-client: venv ## what codecs, loops and kinds of writes cost -> build/resul
 
 conformance: setup ## the upstream conformance specs on the host and in a tenant -> build/results/conformance.json (an hour)
 	@$(PY) -u -m e2e.conformance $(CONFORMANCE_ARGS)
+
+conformance-serial: setup ## the serial ones of them, one after the other, added to what the others found (an hour)
+	@$(PY) -u -m e2e.conformance --serial --processes 1 --focus '\[Serial\].*\[Conformance\]' $(CONFORMANCE_ARGS)
 
 netpol-conformance: setup ## the upstream NetworkPolicy specs against the running embedded host (root, half an hour)
 	@$(PY) -u -m e2e.conformance.network_policy

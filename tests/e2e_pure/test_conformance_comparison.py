@@ -74,7 +74,7 @@ def test_images_are_made_for_what_conformance_runs_and_never_for_registries_that
 def test_the_report_names_each_difference_under_its_reason_once() -> None:
     host = [spec("KubeletManagedEtcHosts works"), spec("HostPort validates that there is no conflict"), spec("fails", "failed")]
     tenant = [spec(one.name, "failed") for one in host]
-    text = report.as_markdown(comparison.summary(host, tenant, comparison.load()), "v1.2.3")
+    text = report.as_markdown(comparison.summary(host, tenant, comparison.load()), 0.75, "v1.2.3")
     for one in host:
         assert text.count(f"- {one.name}") == 1
     assert "| host | 3 | 2 |" in text
