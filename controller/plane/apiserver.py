@@ -13,6 +13,8 @@ from controller.plane.spec import API_PORT, CONFIG_PATH, PKI_PATH, Obj, PlaneSpe
 
 AUDIT_PATH: Final = "/var/log/audit"
 HEALTH_PATHS: Final = ("/livez", "/readyz", "/healthz")
+# An API server whose etcd stands still is not mended by a restart: it would only be away for longer once etcd answers again.
+LIVENESS_PATH: Final = "/livez?exclude=etcd"
 CIPHERS: Final = (
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
     "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
@@ -40,7 +42,7 @@ def container(spec: PlaneSpec) -> Obj:
             mount("audit", AUDIT_PATH, read_only=False),
         ],
         "startupProbe": probe("/livez", API_PORT, scheme="HTTPS", period=1, failures=180),
-        "livenessProbe": probe("/livez", API_PORT, scheme="HTTPS", period=10, failures=6, timeout=10),
+        "livenessProbe": probe(LIVENESS_PATH, API_PORT, scheme="HTTPS", period=10, failures=6, timeout=10),
         "readinessProbe": probe("/readyz", API_PORT, scheme="HTTPS", period=5, failures=3, timeout=10),
     }
 

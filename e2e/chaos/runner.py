@@ -104,7 +104,8 @@ class Runner:
         went_on, problem = False, ""
         self.note(f"{experiment.title}: the fault begins")
         try:
-            before = stayers(target)
+            # A target that recovered from the fault before may fall once more, of a restart that was decided during it.
+            before = until("the target before the fault", lambda: stayers(target), seconds=60, note=self._detail)
             try:
                 for proven, text in experiment.fault.inject(scene):
                     self.records.append(Evidence(experiment.name, time.monotonic(), proven, text))
