@@ -58,7 +58,7 @@ def required(terms: Sequence[Obj], selector: Mapping[str, str], away: Collection
 
     `selector` is the pod's own, of which only the keys of the tenant's own labels count here.
     """
-    keys = scheduling.own_node_labels(view)
+    keys = view.own_node_labels
     common = [{"key": key, "operator": "In", "values": [value]} for key, value in sorted(selector.items()) if key in keys]
     found: list[Obj] = []
     made_for: list[str] = [",".join(sorted(away))]
@@ -80,7 +80,8 @@ def required(terms: Sequence[Obj], selector: Mapping[str, str], away: Collection
 
 def preferred(weighted: Iterable[Obj], view: TenantView) -> list[Obj]:
     """Preferred terms: a wish for labels of the tenant's own is one for each node that has them."""
-    keys, found = scheduling.own_node_labels(view), []
+    found: list[Obj] = []
+    keys = view.own_node_labels
     for each in weighted:
         term = each.get("preference") or {}
         asked = _expressions(term, keys)

@@ -38,14 +38,8 @@ _KEPT_TAINT_DOMAINS: Final = (
 def node_selector(spec: Mapping[str, Any], view: TenantView) -> dict[str, str]:
     """The tenant's node selector under the enforced one, without what asks for labels of the tenant's own (`placement`)."""
     own = schema.text_map(spec.get("nodeSelector"), "spec.nodeSelector")
-    mine = own_node_labels(view)
-    passing = {key: value for key, value in own.items() if key not in mine}
+    passing = {key: value for key, value in own.items() if key not in view.own_node_labels}
     return dict(sorted((passing | dict(view.enforced_node_selector)).items()))
-
-
-def own_node_labels(view: TenantView) -> frozenset[str]:
-    """Keys of labels that only the tenant's nodes have; what the platform enforces stays the host's to answer."""
-    return frozenset().union(*view.node_labels.values()) - frozenset(view.enforced_node_selector)
 
 
 def pinned_node(spec: Mapping[str, Any], view: TenantView) -> str:

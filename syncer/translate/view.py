@@ -118,6 +118,12 @@ class TenantView:
     cordoned: frozenset[str] = frozenset()
     node_labels: Mapping[str, Mapping[str, str]] = field(default_factory=_empty)  # beside the host's; by node
     node_taints: Mapping[str, tuple[Obj, ...]] = field(default_factory=_empty)  # beside the host's; by node
+    # keys of labels that only the tenant's nodes have; what the platform enforces stays the host's to answer
+    own_node_labels: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        own = frozenset().union(*self.node_labels.values()) - frozenset(self.enforced_node_selector)
+        object.__setattr__(self, "own_node_labels", own)
 
     @property
     def work_namespace(self) -> str:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api import labels as marks
-from syncer.translate import Obj, Reason, TenantView, Untranslatable, nodemarks, placement, scheduling
+from syncer.translate import Obj, Reason, TenantView, Untranslatable, nodemarks, placement
 from syncer.translate.pod import to_host
 from tests.syncer.translate import samples
 
@@ -225,7 +225,6 @@ def test_item_59_whatever_stands_on_a_node_is_settled(garbage: Any) -> None:
         assert nodemarks.settle_taints(node, [TAINT]).note == "example.com/repair:NoExecute"
         found = nodemarks.of_tenant(node)
         view = samples.view({"node_labels": {"gpu-a": found.labels}, "node_taints": {"gpu-a": found.taints}})
-        scheduling.own_node_labels(view)
         placement.avoided({}, view)
 
 
