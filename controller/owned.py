@@ -97,7 +97,7 @@ class Owned:
 
     def gpus_free(self, tenant: str) -> int | None:
         """GPUs of a tenant's quota that no pod of its holds, as the host counts them; None when the host counts none."""
-        quota = self.get(kinds.RESOURCE_QUOTAS, Key(names.work_namespace(tenant), "tenant-quota"))
+        quota = self.get(kinds.RESOURCE_QUOTAS, Key(names.work_namespace(tenant), names.POD_QUOTA))
         status = (quota or {}).get("status") or {}
         hard, used = status.get("hard") or {}, status.get("used") or {}
         counted = [name for name in hard if name.startswith("requests.") and "/" in name]

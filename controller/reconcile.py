@@ -220,7 +220,7 @@ class Reconciler:
             plane_uid=health.cluster_uid,
             deployments={name: obj for (resource, name), obj in after.items() if resource is kinds.DEPLOYMENTS},
             pods=pods,
-            quota=next((obj for (resource, _), obj in after.items() if resource is kinds.RESOURCE_QUOTAS), None),
+            quotas={name: obj for (resource, name), obj in after.items() if resource is kinds.RESOURCE_QUOTAS},
             tenant_class=tenant_class,
             failure=failure,
         )

@@ -5,7 +5,7 @@ reason. A part that was ready before and is not now says so with another reason 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ from bulkhead.api import names
 from bulkhead.api.conditions import ConditionType, Reason, is_true, set_condition
 from bulkhead.api.conditions import Status as Truth
 from controller.admit import Refusal
+from controller.plane import quota
 from controller.plane.spec import DNS, PLANE, SYNCER, Obj, PlaneSpec
 
 PARTS = (
@@ -54,7 +55,7 @@ class Findings:
     plane_uid: str = ""
     deployments: Mapping[str, Obj] | None = None
     pods: tuple[Obj, ...] = ()
-    quota: Obj | None = None
+    quotas: Mapping[str, Obj] = field(default_factory=dict)  # by name
     tenant_class: Obj | None = None
     failure: Refusal | None = None
     slurm: SlurmPart | None = None
@@ -79,7 +80,7 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
         ConditionType.PKI_READY: _pki(findings),
         ConditionType.PLANE_READY: _plane(findings, was=is_true(before, ConditionType.PLANE_READY)),
         ConditionType.SYNCER_READY: _syncer(findings, was=is_true(before, ConditionType.SYNCER_READY)),
-        ConditionType.QUOTA_APPLIED: _quota(findings),
+        ConditionType.QUOTA_APPLIED: _quota(spec, findings),
     }
     first = next((verdicts[part] for part in PARTS if verdicts[part].status != "True"), None)
     if findings.slurm is not None:
@@ -96,7 +97,7 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
 def summary(spec: PlaneSpec, findings: Findings, applied_class: Mapping[str, Any]) -> Obj:
     """The fields beside the conditions."""
     limits = {name: int(value) for name, value in spec.limits if name in spec.gpu_resources}
-    hard = ((findings.quota or {}).get("status") or {}).get("used") or {}
+    hard = (findings.quotas.get(names.POD_QUOTA, {}).get("status") or {}).get("used") or {}
     total, limit = sum(_count(hard.get(f"requests.{name}")) for name in limits), sum(limits.values())
     identity = {"planeClusterUID": findings.plane_uid} if findings.plane_uid else {}
     return identity | {
@@ -169,12 +170,14 @@ def _syncer(findings: Findings, *, was: bool) -> Verdict:
     return Verdict("False", Reason.RESTARTING if was else Reason.WAITING_FOR_SYNCER, f"not ready: {', '.join(waiting)}")
 
 
-def _quota(findings: Findings) -> Verdict:
-    quota = findings.quota
-    if quota is None:
-        return Verdict("False", Reason.PROVISIONING, "the ResourceQuota is being made")
-    if (quota.get("status") or {}).get("hard") != (quota.get("spec") or {}).get("hard"):
-        return Verdict("False", Reason.PROVISIONING, "the host has not taken the ResourceQuota over yet")
+def _quota(spec: PlaneSpec, findings: Findings) -> Verdict:
+    wanted = {str(each["metadata"]["name"]) for each in quota.resource_quotas(spec)}
+    if missing := sorted(wanted - findings.quotas.keys()):
+        return Verdict("False", Reason.PROVISIONING, f"being made: ResourceQuota {', '.join(missing)}")
+    for name in sorted(wanted):
+        there = findings.quotas[name]
+        if (there.get("status") or {}).get("hard") != (there.get("spec") or {}).get("hard"):
+            return Verdict("False", Reason.PROVISIONING, f"the host has not taken ResourceQuota {name} over yet")
     return Verdict("True", Reason.APPLIED, "the host enforces the quota")
 
 

@@ -10,6 +10,7 @@ counts first: pods in its cache that have not ended, and creates that the cache 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from bulkhead.api import names
 from bulkhead.api.podphase import has_ended
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Obj
@@ -77,7 +78,7 @@ class Claims:
         quota = self._hard() or {}
         hard = (quota.get("spec") or {}).get("hard") or {}
         found = {name.removeprefix(_PREFIX): _count(value) for name, value in hard.items() if name.startswith(_PREFIX)}
-        return str((quota.get("metadata") or {}).get("name") or "tenant-quota"), found
+        return str((quota.get("metadata") or {}).get("name") or names.POD_QUOTA), found
 
 
 def requests(pod: Obj, resources: Iterable[str]) -> dict[str, int]:

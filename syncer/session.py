@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bulkhead.api import names
 from bulkhead.api.podphase import has_ended
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, KubeError, Throttled, Unavailable
@@ -159,8 +160,8 @@ class Session:
                 informer.on_back = heard_again
 
     def _quota(self) -> Obj | None:
-        """The tenant's quota on the host as last seen."""
-        return next(iter(self.caches.host["ResourceQuota"].store.objects()), None)
+        """The tenant's quota of pods on the host as last seen."""
+        return self.caches.host["ResourceQuota"].store.get(Key(self.settings.work_namespace, names.POD_QUOTA))
 
     def _unready(self) -> list[str]:
         return self.caches.unready() or ([] if self._started else ["starting"])

@@ -23,6 +23,10 @@ TENANT_NAME_LIMIT: Final = 40
 TENANT_NAME_PATTERN: Final = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
 RESERVED_TENANT_NAMES: Final = ("system", "bulkhead-system")
 RESERVED_TENANT_PREFIX: Final = "kube-"
+# ResourceQuotas of a tenant's work namespace.
+POD_QUOTA: Final = "tenant-quota"
+SECRET_QUOTA: Final = "tenant-secrets"  # noqa: S105 - the name of a quota
+OBJECT_QUOTA: Final = "tenant-objects"
 WORK_SUFFIX: Final = "-work"
 
 HOST_NAME_LIMIT: Final = 63

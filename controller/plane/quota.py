@@ -1,25 +1,39 @@
 """What the host lets the tenant use in its work namespace: the hard stop behind the syncer's own accounting.
 
-The ResourceQuota counts the GPU resources and objects; the LimitRange gives a size to containers that name none, so that
+The ResourceQuotas count the GPU resources and objects; the LimitRange gives a size to containers that name none, so that
 the best-effort pods of one tenant cannot starve a node that another uses.
+
+Each object that is counted is an update of the whole quota that counts it, and what that costs the host's API server grows
+with what stands in the quota: so pods and Secrets, one of each for a pod, have one of their own (docs/decisions/0012).
 """
 
+from typing import Final
+
+from bulkhead.api.names import OBJECT_QUOTA, POD_QUOTA, SECRET_QUOTA
 from controller.plane.parts import metadata
 from controller.plane.spec import Obj, PlaneSpec
 
-QUOTA = "tenant-quota"
-LIMITS = "tenant-limits"
+LIMITS: Final = "tenant-limits"
+_OF_PODS: Final = frozenset({"pods", "cpu", "memory", "ephemeral-storage"})
 
 
-def resource_quota(spec: PlaneSpec) -> Obj:
-    """ResourceQuota `tenant-quota`."""
+def resource_quotas(spec: PlaneSpec) -> tuple[Obj, ...]:
+    """For pods and what they use (`tenant-quota`), for Secrets (`tenant-secrets`), and for all else (`tenant-objects`)."""
     hard = {_quota_name(name): value for name, value in spec.limits} | dict(spec.object_limits)
-    return {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": metadata(spec, QUOTA, namespace=spec.work_namespace),
-        "spec": {"hard": hard},
-    }
+    # Those of objects first: what moves from one to another is counted twice for a moment, and never not at all.
+    names = (OBJECT_QUOTA, SECRET_QUOTA, POD_QUOTA)
+    parts = {name: {key: value for key, value in hard.items() if _counted_by(key) == name} for name in names}
+    return tuple(
+        {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": metadata(spec, name, namespace=spec.work_namespace),
+            "spec": {"hard": counted},
+        }
+        for name, counted in parts.items()
+        # The one of pods is there always: others look at it by its name.
+        if counted or name == POD_QUOTA
+    )
 
 
 def limit_range(spec: PlaneSpec) -> Obj:
@@ -37,6 +51,15 @@ def limit_range(spec: PlaneSpec) -> Obj:
         "metadata": metadata(spec, LIMITS, namespace=spec.work_namespace),
         "spec": {"limits": [item]},
     }
+
+
+def _counted_by(name: str) -> str:
+    """The quota that a name of a limit stands in."""
+    plain = name.removeprefix("count/")
+    if plain == "secrets":
+        return SECRET_QUOTA
+    of_pods = plain in _OF_PODS or (name.startswith(("requests.", "limits.", "hugepages-")) and name != "requests.storage")
+    return POD_QUOTA if of_pods else OBJECT_QUOTA
 
 
 def _quota_name(resource: str) -> str:

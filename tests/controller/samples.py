@@ -25,7 +25,7 @@ def plane_spec(**changes: Any) -> PlaneSpec:
         "service_slice": "10.112.4.0/22",
         "images": IMAGES,
         "limits": (("nvidia.com/gpu", "24"),),
-        "object_limits": (("pods", "100"),),
+        "object_limits": (("configmaps", "1000"), ("pods", "100"), ("secrets", "1000")),
         "container_defaults": (("cpu", "10m", ""), ("memory", "32Mi", "4Gi")),
         "host_api": (("192.0.2.10", 6443),),
         "plane_priority_class": "bulkhead-plane",

@@ -13,6 +13,7 @@ from bulkhead.api.conditions import Reason, find_condition
 from controller import slices, status, teardown
 from controller.admit import Refusal, admit, paused, refuse
 from controller.plan import Plan, plan, ref_of
+from controller.plane.quota import resource_quotas
 from controller.plane.spec import PlaneSpec
 from controller.settings import Settings, SettingsError, load
 from controller.status import Findings
@@ -297,6 +298,33 @@ def test_volumes_are_kept_before_their_namespace_goes_where_that_is_asked_for() 
     assert teardown.next_step(after).step is Step.NAMESPACES
 
 
+# -- quotas
+
+
+def test_each_limit_stands_in_one_quota_and_that_of_pods_holds_what_pods_use() -> None:
+    limits = {
+        "pods": "1", "count/pods": "2", "requests.cpu": "3", "limits.memory": "4", "memory": "5", "hugepages-2Mi": "6",
+        "secrets": "1", "count/secrets": "2",
+        "configmaps": "1", "count/ingresses.networking.k8s.io": "2", "requests.storage": "3", "services.nodeports": "0",
+        "gold.storageclass.storage.k8s.io/requests.storage": "4",
+    }  # fmt: skip
+    spec = replace(plane_spec(), object_limits=tuple(limits.items()))
+    found = {each["metadata"]["name"]: each["spec"]["hard"] for each in resource_quotas(spec)}
+    assert list(found) == ["tenant-objects", "tenant-secrets", "tenant-quota"]
+    assert {key: value for hard in found.values() for key, value in hard.items()} == limits | {"requests.nvidia.com/gpu": "24"}
+    assert sum(len(hard) for hard in found.values()) == len(limits) + 1
+    assert set(found["tenant-secrets"]) == {"secrets", "count/secrets"}
+    assert set(found["tenant-quota"]) == {
+        "pods", "count/pods", "requests.cpu", "limits.memory", "memory", "hugepages-2Mi", "requests.nvidia.com/gpu",
+    }  # fmt: skip
+
+
+def test_without_any_limit_the_quota_of_pods_is_there() -> None:
+    assert [each["metadata"]["name"] for each in resource_quotas(replace(plane_spec(), limits=(), object_limits=()))] == [
+        "tenant-quota"
+    ]
+
+
 # -- status
 
 
@@ -309,14 +337,17 @@ def ready_findings(**changes: Any) -> Findings:
         "metadata": {"name": "plane-0", "labels": {"bulkhead.dev/component": "plane"}},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }
-    hard = {"requests.nvidia.com/gpu": "24"}
+    quotas = {
+        each["metadata"]["name"]: each | {"status": {"hard": each["spec"]["hard"]}} for each in resource_quotas(plane_spec())
+    }
+    quotas["tenant-quota"]["status"] |= {"used": {"requests.nvidia.com/gpu": "16"}}
     defaults: dict[str, Any] = {
         "namespaces": ({"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}),
         "pki": True,
         "plane_ready": True,
         "deployments": {"syncer": deployment(), "dns": deployment()},
         "pods": (pod,),
-        "quota": {"spec": {"hard": hard}, "status": {"hard": hard, "used": {"requests.nvidia.com/gpu": "16"}}},
+        "quotas": quotas,
         "tenant_class": tenant_class(),
     }
     return Findings(**(defaults | changes))
@@ -341,7 +372,12 @@ NOT_READY: dict[str, tuple[dict[str, Any], str]] = {
     "no keys": ({"pki": False}, "Provisioning"),
     "no pod": ({"plane_ready": False, "pods": ()}, "Provisioning"),
     "no syncer": ({"deployments": {}}, "WaitingForSyncer"),
-    "no quota": ({"quota": None}, "Provisioning"),
+    "no quota": ({"quotas": {}}, "Provisioning"),
+    "one quota": ({"quotas": {"tenant-quota": {}}}, "Provisioning"),
+    "a quota that nobody counts yet": (
+        {"quotas": {name: {"spec": {"hard": {"pods": "1"}}} for name in ("tenant-quota", "tenant-secrets", "tenant-objects")}},
+        "Provisioning",
+    ),
     "the host refuses": ({"failure": Refusal(Reason.HOST_REFUSED, "no")}, "HostRefused"),
 }
 
