@@ -15,6 +15,8 @@ _EXCEEDED: Final = re.compile(
     r"exceeded quota: (?P<quota>[^,]+), requested: (?P<asked>.+), used: (?P<used>.+), limited: (?P<hard>.+)$"
 )
 _PAIR: Final = re.compile(r"(?P<name>[^=,\s]+)=(?P<amount>[^,\s]+)")
+# Said of a quota for which the controller manager of the host has set a limit and not counted yet.
+_UNCOUNTED: Final = ": status unknown for quota: "
 _MUST_SPECIFY: Final = re.compile(r"failed quota: (?P<quota>[^:]+): must specify (?P<what>.+)$")
 _SECURITY: Final = re.compile(r"violates PodSecurity \"(?P<level>[a-z]+):[^\"]*\": (?P<what>.+)$")
 _HASHED: Final = re.compile(r"\b[a-z0-9][-a-z0-9]{0,30}-[0-9a-f]{32}\b")
@@ -35,8 +37,9 @@ def explain(error: ApiError, pod: str, hope: str = "The pod starts when enough i
     """The refusal as the tenant reads it; None when the error is trouble and no refusal. `hope` ends a lack of quota."""
     if not isinstance(error, (Forbidden, Unprocessable)):
         return None
-    if any(cause.field == "metadata.uid" for cause in error.causes):
-        # A patch names the UID that it is for: another object has the name by now, and that is for the next look.
+    # A patch names the UID that it is for: another object has the name by now, and that is for the next look. And a quota
+    # that is not counted yet is so for moments.
+    if any(cause.field == "metadata.uid" for cause in error.causes) or _UNCOUNTED in error.message:
         return None
     exceeded = _EXCEEDED.search(error.message)
     if exceeded:

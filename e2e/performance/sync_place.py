@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from bulkhead.api import names
 from bulkhead.hostcluster.kwok.nodes import node_status, simulated_node
@@ -19,6 +19,9 @@ from e2e.poll import NotYetError, until
 NAMESPACE = "bench"
 _PODS_A_NODE = 250
 _FIRST_NODE = 900  # beyond the simulated nodes that the host makes
+# What planes ask of CPU by default is more than two cores promise to twenty of them. It is a promise and a weight, no limit.
+_MANY_PLANES = 15
+_MODEST = {"resources": {"apiServer": {"requests": {"cpu": "10m"}, "limits": {"cpu": "1"}}}}
 
 Note = Callable[[str], None]
 
@@ -76,9 +79,12 @@ def _nodes(host: Api, indices: range) -> None:
 
 
 def _planes(host: Api, chosen: list[str], note: Note) -> Iterator[tuple[str, Path]]:
+    many: dict[str, Any] = {"controlPlane": _MODEST} if len(chosen) > _MANY_PLANES else {}
+    if many:
+        note(f"more than {_MANY_PLANES} planes: each API server asks for 10m of CPU instead of 50m")
     for name in chosen:
         if host.find("Tenant", name) is None:
-            host.create(tenants.manifest(name, gpus=0, quota={"objects": {"pods": 2000, "secrets": 4000}}))
+            host.create(tenants.manifest(name, gpus=0, quota={"objects": {"pods": 2000, "secrets": 4000}}, **many))
     tenants.wait_ready(host, chosen, seconds=120 + 20.0 * len(chosen))
     note(f"{len(chosen)} tenants Ready")
     for name in chosen:

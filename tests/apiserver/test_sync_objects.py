@@ -11,9 +11,10 @@ import pytest
 
 from bulkhead.api import labels as marks
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import NotFound, Unprocessable
-from bulkhead.kube.objects import Obj
-from bulkhead.kube.resources import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, SECRETS, SERVICES
+from bulkhead.kube.errors import Forbidden, NotFound, Unprocessable
+from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.resources import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SECRETS, SERVICES
+from syncer.caches import Item
 from syncer.tokens import RENEW_AT
 from tests.apiserver.bed import Bed, until
 
@@ -286,6 +287,36 @@ async def test_item_47_ten_at_once_never_pass_the_quota_and_the_rest_say_why(bed
         return len([each for each in await bed.host_pods() if "deletionTimestamp" not in each["metadata"]]) == 4
 
     await until(next_one, "a waiting pod takes the room")
+
+
+async def test_item_47_a_quota_that_nobody_has_counted_yet_is_waited_for(bed: Bed) -> None:
+    counted = {"pods": "5"}
+    await bed.host.create(RESOURCE_QUOTAS, {"metadata": {"name": "tenant-quota"}, "spec": {"hard": counted}}, bed.work)
+    status: Obj = {"status": {"hard": counted}}
+    await bed.host.patch(RESOURCE_QUOTAS, "tenant-quota", status, bed.work, subresource="status")
+    probe = {"metadata": {"name": "probe"}, "spec": {"containers": [{"name": "main", "image": "a"}]}}
+
+    async def uncounted() -> bool:
+        try:
+            await bed.host.create(PODS, probe, bed.work)
+        except Forbidden as error:
+            return "status unknown for quota" in error.message
+        await bed.host.delete(PODS, "probe", bed.work, grace_seconds=0)
+        return False
+
+    await until(uncounted, "the host to refuse whatever the quota counts")
+    await bed.create(bed.pod("web"))
+    await until(lambda: refused_once(bed), "the host to have refused the syncer")
+    assert not await bed.condition("web")
+    status["status"]["used"] = {"pods": "0"}
+    await bed.host.patch(RESOURCE_QUOTAS, "tenant-quota", status, bed.work, subresource="status")
+    await bed.mirrored("web")
+    assert not [each for each in await bed.events("web") if each["type"] == "Warning"]
+
+
+async def refused_once(bed: Bed) -> bool:
+    assert bed.session is not None
+    return bed.session.backoff.failures(Item("Pod", Key(bed.space, "web"))) > 0
 
 
 async def test_item_09_namespace_labels_reach_running_pods(bed: Bed) -> None:

@@ -127,6 +127,8 @@ def test_other_refusals_hide_host_names() -> None:
 def test_trouble_is_no_refusal() -> None:
     assert refusals.explain(Unavailable(503, "", "down"), "web") is None
     assert refusals.explain(ApiError(500, "", "broken"), "web") is None
+    uncounted = 'secrets "web-1" is forbidden: status unknown for quota: tenant-secrets, resources: secrets'
+    assert refusals.explain(Forbidden(403, "Forbidden", uncounted), "web") is None
 
 
 json_values = st.recursive(
