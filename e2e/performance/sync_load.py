@@ -148,7 +148,8 @@ async def _seen(sight: Sight, wanted: set[Key], where: str) -> None:
 async def clear(target: Target, *, seconds: float = 240.0) -> None:
     """Delete every pod of a namespace and wait until none is left."""
     path = PODS.path(target.namespace)
-    await target.client.transport.request("DELETE", path, params={"gracePeriodSeconds": "0"})
+    # One request for all: with twenty planes on two cores it takes longer than a request usually may.
+    await target.client.transport.request("DELETE", path, params={"gracePeriodSeconds": "0"}, timeout=seconds)
     await empty(target, seconds=seconds)
 
 
