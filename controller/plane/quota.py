@@ -20,7 +20,7 @@ _OF_PODS: Final = frozenset({"pods", "cpu", "memory", "ephemeral-storage"})
 def resource_quotas(spec: PlaneSpec) -> tuple[Obj, ...]:
     """For pods and what they use (`tenant-quota`), for Secrets (`tenant-secrets`), and for all else (`tenant-objects`)."""
     hard = {_quota_name(name): value for name, value in spec.limits} | dict(spec.object_limits)
-    # Those of objects first: what moves from one to another is counted twice for a moment, and never not at all.
+    # Those of objects first, and that of pods last: it goes on holding what moved until the host has taken it over anew.
     names = (OBJECT_QUOTA, SECRET_QUOTA, POD_QUOTA)
     parts = {name: {key: value for key, value in hard.items() if _counted_by(key) == name} for name in names}
     return tuple(
