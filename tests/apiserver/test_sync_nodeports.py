@@ -219,7 +219,8 @@ async def test_item_79_copied_marks_are_not_believed_and_a_taken_name_is_told(be
     await make(bed)
     host = await served(bed)
     marked = {key: host["metadata"][key] for key in ("labels", "annotations")}
-    spec = {"ports": [{"port": 30001}]}
+    # Without addresses of their own, or the host's choice may be what the plane gives to the next Service.
+    spec = {"clusterIP": "None", "ports": [{"port": 30001}]}
     await bed.host.create(SERVICES, {"metadata": {"name": "copy"} | marked, "spec": spec}, bed.work)
     await bed.host.create(SERVICES, {"metadata": {"name": bed.host_name(nodeports.KIND, "late")}, "spec": spec}, bed.work)
     await make(bed, "late")
