@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from bulkhead.api import labels as marks
+from bulkhead.api.serviceenv import ServiceEnv, ServicePort
 from bulkhead.kube.client import Client
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Key, Meta, Obj, Resource
@@ -37,7 +38,7 @@ from syncer.settings import Settings
 from syncer.translate import networkpolicy, nodemarks, nodeports, origin, tokens
 from syncer.translate.metadata import Identity
 from syncer.translate.registry import KINDS
-from syncer.translate.view import ServiceEnv, ServicePort, TenantView, Toleration
+from syncer.translate.view import TenantView, Toleration
 
 _MIB: Final = 1024 * 1024
 # Of most kinds a tenant has few objects, and what it makes more of must not fill the memory.
@@ -365,6 +366,7 @@ def _static_view(settings: Settings) -> TenantView:
         cluster_domain=settings.cluster_domain,
         dns_address=settings.dns_address,
         api_address=settings.api_address,
+        api_environment=settings.api_environment,
         shim_address=settings.shim_address,
         shim_port=settings.shim_port,
         service_slice=settings.service_slice,

@@ -41,6 +41,7 @@ class Settings(
         "cluster_domain": "clusterDomain",
         "dns_address": "dnsAddress",
         "api_address": "apiAddress",
+        "api_environment": "apiEnvironment",
         "shim_address": "shimAddress",
         "shim_port": "shimPort",
         "service_slice": "serviceSlice",
@@ -72,6 +73,7 @@ class Settings(
     cluster_domain: _Text = "cluster.local"
     dns_address: _Address = ""
     api_address: _Address = ""
+    api_environment: Annotated[str, msgspec.Meta(pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$")] = ""
     shim_address: _Address = ""
     shim_port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = 10250
     service_slice: Annotated[str, msgspec.Meta(max_length=64)] = ""

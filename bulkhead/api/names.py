@@ -27,6 +27,8 @@ RESERVED_TENANT_PREFIX: Final = "kube-"
 POD_QUOTA: Final = "tenant-quota"
 SECRET_QUOTA: Final = "tenant-secrets"  # noqa: S105 - the name of a quota
 OBJECT_QUOTA: Final = "tenant-objects"
+# ConfigMap of a work namespace with the variables by which pods find the tenant's API.
+API_ENVIRONMENT: Final = "kubernetes-environment"
 WORK_SUFFIX: Final = "-work"
 
 HOST_NAME_LIMIT: Final = 63

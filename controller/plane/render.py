@@ -8,7 +8,7 @@ the last: started before the API server is ready, it would retry at growing inte
 import json
 from dataclasses import dataclass
 
-from controller.plane import dns, namespaces, network, quota, secrets, services, statefulset, syncer
+from controller.plane import dns, environment, namespaces, network, quota, secrets, services, statefulset, syncer
 from controller.plane.secrets import KeyMaterial, digest
 from controller.plane.spec import Obj, PlaneSpec
 
@@ -43,6 +43,7 @@ def render(spec: PlaneSpec, keys: KeyMaterial) -> Rendered:
             *syncer.accounts(spec),
             *syncer.access(spec),
             *network.policies(spec),
+            environment.config_map(spec),
             *quota.resource_quotas(spec),
             quota.limit_range(spec),
             statefulset.disruption_budget(spec),

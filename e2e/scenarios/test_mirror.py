@@ -87,6 +87,32 @@ def test_item_81_the_kubernetes_service_works_unchanged_in_a_pod(alice: Tenant, 
     assert address in run(alice, space, "plain", "nslookup kubernetes.default.svc.cluster.local || true")
 
 
+def test_item_19_20_the_variables_of_the_api_behave_as_a_kubelets_own(alice: Tenant, space: str) -> None:
+    address = alice.api.get("Service", "kubernetes", "default")["spec"]["clusterIP"]
+    alice.api.create(
+        {"kind": "ConfigMap", "metadata": {"name": "own", "namespace": space}, "data": {"KUBERNETES_PORT": "mine"}}
+    )
+    spec = workloads.pod_spec(("sh", "-c", "echo argument $(KUBERNETES_SERVICE_PORT_HTTPS); env"), restart="Never")
+    spec["containers"][0] |= {
+        "envFrom": [{"configMapRef": {"name": "own"}}],
+        "env": [
+            {"name": "URL", "value": "https://$(KUBERNETES_SERVICE_HOST)"},
+            {"name": "KUBERNETES_SERVICE_PORT", "value": "8443"},
+        ],
+    }
+    alice.api.create(workloads.pod("reads", spec, namespace=space))
+    workloads.wait_phase(alice.api, "reads", ("Succeeded",), namespace=space)
+    said = set(kubectl(alice.kubeconfig, "-n", space, "logs", "reads").out.splitlines())
+    own = {
+        "argument 443",
+        f"URL=https://{address}",
+        f"KUBERNETES_SERVICE_HOST={address}",
+        f"KUBERNETES_PORT_443_TCP_ADDR={address}",
+    }
+    assert said >= own | {"KUBERNETES_PORT=mine", "KUBERNETES_SERVICE_PORT=8443"}
+    assert len([line for line in said if line.startswith("KUBERNETES_")]) == 8
+
+
 def test_item_63_status_goes_up_with_exit_codes_and_restarts(alice: Tenant, space: str) -> None:
     failing = workloads.pod_spec(("sh", "-c", "exit 3"), restart="Never")
     alice.api.create(workloads.pod("failing", failing, namespace=space))

@@ -1,7 +1,9 @@
 """Environment of a container on the host: the platform's variables first, then the tenant's own, device variables policed.
 
-The host's kubelet puts the host's KUBERNETES_* into every container that does not set them, so they are always set here. Our
-variables come first, so that `$(VAR)` in the tenant's values can use them, and are left out where the tenant sets them.
+The host's kubelet puts the host's KUBERNETES_* into every container that does not set them, so they are always set here: by an
+`envFrom` before the tenant's own, of a ConfigMap that the controller keeps, because eight variables in each container are an
+eighth of a host pod. What stands in `envFrom` first may be overridden by all else, as a kubelet's own variables may, and
+`$(VAR)` sees it. Variables of Services come first, for `$(VAR)` too, and are left out where the tenant sets them.
 
 Device variables. Container runtimes grant devices by environment (NVIDIA_VISIBLE_DEVICES=all needs no request), and pod
 variables beat those of the device plugin. So a container without a GPU request gets `void`, which also beats its image and
@@ -9,14 +11,14 @@ its envFrom; with a request, the tenant's own setting is removed, a prefixed env
 and the mirrors of ConfigMaps and Secrets never carry such a key (`without_device_keys`).
 """
 
-import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
+from bulkhead.api import serviceenv
 from syncer.translate import downward, metadata, schema
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.references import CONFIG_MAP, SECRET
-from syncer.translate.view import Obj, ServiceEnv, ServicePort, TenantView
+from syncer.translate.view import Obj, TenantView
 
 VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
 DRIVER_CAPABILITIES: Final = "NVIDIA_DRIVER_CAPABILITIES"
@@ -70,15 +72,18 @@ _ENV_FROM: Final = schema.Struct(
 
 
 def injected(namespace: str, service_links: bool, view: TenantView) -> dict[str, str]:
-    """The platform's variables, in the order in which they stand: the tenant's API first, then its services by name."""
-    api = ServiceEnv("kubernetes", view.api_address, (ServicePort("https", view.api_port),))
-    found = dict(_service_variables(api)) if view.api_address else {}
-    if service_links:
-        for service in sorted(view.services.get(namespace, ()), key=lambda entry: entry.name):
-            if service.name != "kubernetes" or namespace != "default":
-                found = dict(_service_variables(service)) | found
-    head = {key: value for key, value in found.items() if key.startswith("KUBERNETES_")}
-    return dict(sorted(head.items())) | dict(sorted((key, value) for key, value in found.items() if key not in head))
+    """The platform's variables that stand in each container, in their order: the tenant's API first, then its services.
+
+    Those of the API are left out where a ConfigMap of the host has them, see `env_from`.
+    """
+    api = serviceenv.of_api(view.api_address)
+    found: dict[str, str] = {} if view.api_environment else dict(sorted(api.items()))
+    links = sorted(view.services.get(namespace, ()), key=lambda entry: entry.name) if service_links else ()
+    services: dict[str, str] = {}
+    for service in links:
+        if service.name != "kubernetes" or namespace != "default":
+            services = serviceenv.of_service(service) | services
+    return found | {key: value for key, value in sorted(services.items()) if key not in api}
 
 
 def env(
@@ -105,7 +110,7 @@ def env(
 
 def env_from(container: Mapping[str, Any], path: str, namespace: str, view: TenantView) -> list[Obj]:
     """The container's `envFrom` on the host."""
-    found: list[Obj] = []
+    found: list[Obj] = [{"configMapRef": {"name": view.api_environment}}] if view.api_environment else []
     for at, entry in schema.items(container.get("envFrom"), f"{path}.envFrom"):
         translated = schema.struct(entry, _ENV_FROM, at)
         prefix = translated.get("prefix", "")
@@ -162,33 +167,3 @@ def _value_from(value: Any, path: str, namespace: str, view: TenantView) -> Obj:
             reference = schema.struct(source[key], _KEY_REF, f"{path}.{key}")
             translated[key] = renamed(reference, kind, f"{path}.{key}", namespace, view)
     return translated
-
-
-def _service_variables(service: ServiceEnv) -> Iterator[tuple[str, str]]:
-    """What a kubelet sets for one service."""
-    if not service.ports or not _is_address(service.cluster_ip):
-        return
-    prefix = service.name.upper().replace("-", "_")
-    address = service.cluster_ip
-    in_url = f"[{address}]" if ":" in address else address
-    first = service.ports[0]
-    yield f"{prefix}_SERVICE_HOST", address
-    yield f"{prefix}_SERVICE_PORT", str(first.port)
-    for port in service.ports:
-        if port.name:
-            yield f"{prefix}_SERVICE_PORT_{port.name.upper().replace('-', '_')}", str(port.port)
-    yield f"{prefix}_PORT", f"{first.protocol.lower()}://{in_url}:{first.port}"
-    for port in service.ports:
-        stem = f"{prefix}_PORT_{port.port}_{port.protocol.upper()}"
-        yield stem, f"{port.protocol.lower()}://{in_url}:{port.port}"
-        yield f"{stem}_PROTO", port.protocol.lower()
-        yield f"{stem}_PORT", str(port.port)
-        yield f"{stem}_ADDR", address
-
-
-def _is_address(value: str) -> bool:
-    try:
-        ipaddress.ip_address(value)
-    except ValueError:
-        return False
-    return True

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from bulkhead.api import names
+from bulkhead.api.serviceenv import ServiceEnv
 
 Obj: TypeAlias = dict[str, Any]
 
@@ -23,24 +24,6 @@ _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 
 def _empty() -> Mapping[str, Any]:
     return _EMPTY
-
-
-@dataclass(frozen=True, slots=True)
-class ServicePort:
-    """A port of a tenant Service, as the service environment variables need it."""
-
-    name: str
-    port: int
-    protocol: str = "TCP"
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceEnv:
-    """A tenant Service with a ClusterIP, as the service environment variables need it."""
-
-    name: str
-    cluster_ip: str
-    ports: tuple[ServicePort, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +64,7 @@ class TenantView:
     cluster_domain: str = "cluster.local"
     dns_address: str = ""  # slice.10; empty: pods wait
     api_address: str = ""  # slice.1, the address of the tenant's default/kubernetes
-    api_port: int = 443
+    api_environment: str = ""  # the host's ConfigMap with the variables of that address; empty: each container lists them
     shim_address: str = ""
     shim_port: int = 10250
     service_slice: str = ""  # CIDR; empty: every address is accepted

@@ -7,7 +7,8 @@ from typing import Any
 
 import yaml
 
-from syncer.translate import Obj, ServiceEnv, ServicePort, TenantView, Toleration
+from bulkhead.api.serviceenv import ServiceEnv, ServicePort
+from syncer.translate import Obj, TenantView, Toleration
 
 HERE = Path(__file__).parent
 VIEW = TenantView(
@@ -15,6 +16,7 @@ VIEW = TenantView(
     tenant_uid="7d1f3c2a-0000-4000-8000-000000000001",
     dns_address="10.112.4.10",
     api_address="10.112.4.1",
+    api_environment="kubernetes-environment",
     shim_address="10.112.4.11",
     service_slice="10.112.4.0/22",
     enforced_node_selector={"bulkhead.dev/pool": "shared"},

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from bulkhead.api import labels as marks
+from bulkhead.api.serviceenv import ServiceEnv, ServicePort
 from syncer.translate import Obj, Reason, Untranslatable, downward, metadata, pod, tokens
 from syncer.translate.registry import KINDS
 from tests.syncer.translate import samples
@@ -125,7 +126,7 @@ def test_item_17_references_in_the_environment_are_renamed_everywhere() -> None:
     for each in (*host["spec"]["initContainers"], *host["spec"]["containers"], *late):
         reference = next(entry for entry in each["env"] if entry["name"] == "A")
         assert reference["valueFrom"]["secretKeyRef"]["name"] == samples.VIEW.host_name("Secret", "team", "s")
-        assert each["envFrom"][0]["configMapRef"]["name"] == samples.VIEW.host_name("ConfigMap", "team", "m")
+        assert each["envFrom"][1]["configMapRef"]["name"] == samples.VIEW.host_name("ConfigMap", "team", "m")
 
 
 @pytest.mark.parametrize("path", FIELD_PATHS)
@@ -153,11 +154,30 @@ def test_item_18_the_noted_labels_follow_a_change() -> None:
 
 
 def test_item_19_services_of_the_namespace_are_in_the_environment_only_when_linked() -> None:
-    linked, plain = (env_of(main(to_host({"enableServiceLinks": links}))) for links in (True, False))
+    linked, plain = (env_of(main(to_host({"enableServiceLinks": links}, api_environment=""))) for links in (True, False))
     assert linked["DB_SERVICE_HOST"] == "10.112.4.30"
     assert "HIDDEN_SERVICE_HOST" not in linked
     assert "DB_SERVICE_HOST" not in plain
     assert linked["KUBERNETES_SERVICE_HOST"] == plain["KUBERNETES_SERVICE_HOST"] == "10.112.4.1"
+
+
+def test_item_19_the_variables_of_the_api_come_from_a_config_map_before_what_the_tenant_gives() -> None:
+    own = {"envFrom": [{"configMapRef": {"name": "mine"}}], "env": [{"name": "URL", "value": "$(KUBERNETES_SERVICE_HOST)"}]}
+    pod = {"containers": [{"name": "main", "image": "a"} | own], "initContainers": [{"name": "first", "image": "a"}]}
+    host = to_host(pod)
+    sources = [each["configMapRef"]["name"] for each in main(host)["envFrom"]]
+    assert sources == ["kubernetes-environment", samples.VIEW.host_name("ConfigMap", "team", "mine")]
+    assert [each["configMapRef"]["name"] for each in host["spec"]["initContainers"][0]["envFrom"]] == sources[:1]
+    assert not [name for name in env_of(main(host)) if name.startswith("KUBERNETES_")]
+    assert env_of(main(host))["DB_SERVICE_HOST"] == "10.112.4.30"
+
+
+def test_item_19_a_service_of_the_tenant_does_not_stand_in_for_its_api() -> None:
+    services = {"team": (ServiceEnv("kubernetes", "10.112.4.66", (ServicePort("https", 443), ServicePort("old", 80))),)}
+    listed, mapped = (env_of(main(to_host(api_environment=name, services=services))) for name in ("", "kubernetes-environment"))
+    assert listed["KUBERNETES_SERVICE_HOST"] == "10.112.4.1"
+    assert "KUBERNETES_SERVICE_HOST" not in mapped
+    assert listed["KUBERNETES_PORT_80_TCP_ADDR"] == mapped["KUBERNETES_PORT_80_TCP_ADDR"] == "10.112.4.66"
 
 
 def test_item_20_the_platforms_variables_come_first_and_the_tenants_win() -> None:
@@ -171,7 +191,7 @@ def test_item_20_the_platforms_variables_come_first_and_the_tenants_win() -> Non
 
 
 def test_item_21_addresses_of_ip_version_6_are_bracketed_in_urls() -> None:
-    env = env_of(main(to_host(api_address="fd00::1")))
+    env = env_of(main(to_host(api_address="fd00::1", api_environment="")))
     assert env["KUBERNETES_SERVICE_HOST"] == "fd00::1"
     assert env["KUBERNETES_PORT"] == "tcp://[fd00::1]:443"
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bulkhead.api.serviceenv import ServiceEnv
 from syncer.translate import Obj, TenantView, Untranslatable, diff, nodeports, origin, service
-from syncer.translate.view import ServiceEnv
 from tests.syncer.translate import golden, samples
 from tests.syncer.translate.test_laws import JSON
 
