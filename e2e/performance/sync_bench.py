@@ -1,6 +1,7 @@
 """The synchronisation benchmark itself: which load runs when, and what is read before and after it.
 
-for each N: rounds of a native and a tenant burst, one more for phases  ->  open loop, both ways  ->  one large tenant
+one plane: rounds of a native and a tenant burst, one more for phases  ->  open loop, both ways  ->  many pods
+for each larger N, as many planes as that: rounds of bursts and phases
 """
 
 import asyncio
@@ -22,6 +23,8 @@ from e2e.performance.sync_process import Syncer, Usage
 
 OPEN_LOOP_RATE = 10.0
 SETTLE_SECONDS = 3.0
+# So long new planes are left to themselves before anything is measured.
+GROWN_SECONDS = 10.0
 WARM_UP_PODS = 10
 INSIDE = ("queue", "translate", "host_create")
 PHASE = "bulkhead_syncer_phase_seconds"
@@ -54,35 +57,43 @@ class Plane:
 
 
 class Bench:
-    """One run."""
+    """One run; `found` is what it has measured so far."""
 
     def __init__(self, place: Place, plan: Plan, note: Callable[[str], None]) -> None:
         self._place = place
         self._plan = plan
         self._note = note
+        self._planes: list[Plane] = []
+        self.found: dict[str, Any] = {"pods_a_tenant": plan.pods, "tenants": {}}
 
-    async def run(self) -> dict[str, Any]:
+    async def run(self) -> None:
+        """Measure all that was planned; what needs one plane alone comes before there are more."""
         async with contextlib.AsyncExitStack() as stack:
             host = await stack.enter_async_context(_client(KubeConfig.from_file(self._place.host)))
             natives = [Target(host, name) for name in self._place.natives]
-            planes = []
-            for tenant, path in self._place.planes:
-                client = await stack.enter_async_context(_client(KubeConfig.from_file(path)))
-                below = Target(host, work_namespace(tenant))
-                planes.append(Plane(Target(client, NAMESPACE), below, Syncer(host, tenant)))
-            return await self._measure(natives, planes)
+            await self._grow(1, host, stack)
+            self.found["syncer_idle_cpu_percent"] = round(await self._planes[0].syncer.idle_percent(self._plan.idle_seconds), 2)
+            self._note(f"idle syncer: {self.found['syncer_idle_cpu_percent']} % of a core")
+            for count in sorted({1, *self._plan.tenants}):
+                await self._grow(count, host, stack)
+                if count in self._plan.tenants:
+                    self.found["tenants"][str(count)] = await self._at_once(natives[:count], self._planes)
+                if count == 1:
+                    await self._alone(natives[0], self._planes[0])
 
-    async def _measure(self, natives: Sequence[Target], planes: Sequence[Plane]) -> dict[str, Any]:
-        found: dict[str, Any] = {"pods_a_tenant": self._plan.pods, "tenants": {}}
-        found["syncer_idle_cpu_percent"] = round(await planes[0].syncer.idle_percent(self._plan.idle_seconds), 2)
-        self._note(f"idle syncer: {found['syncer_idle_cpu_percent']} % of a core")
-        for count in self._plan.tenants:
-            found["tenants"][str(count)] = await self._at_once(natives[:count], planes[:count])
+    async def _alone(self, native: Target, plane: Plane) -> None:
         if self._plan.open_loop_seconds:
-            found["open_loop"] = await self._open_loop(natives[0], planes[0])
+            self.found["open_loop"] = await self._open_loop(native, plane)
         if self._plan.volume:
-            found["volume"] = await self._volume(natives[0], planes[0])
-        return found
+            self.found["volume"] = await self._volume(native, plane)
+
+    async def _grow(self, count: int, host: Client, stack: contextlib.AsyncExitStack) -> None:
+        """Have `count` planes, all of them at rest."""
+        for tenant, path in (await asyncio.to_thread(self._place.planes, count))[len(self._planes) :]:
+            client = await stack.enter_async_context(_client(KubeConfig.from_file(path)))
+            below = Target(host, work_namespace(tenant))
+            self._planes.append(Plane(Target(client, NAMESPACE), below, Syncer(host, tenant)))
+        await asyncio.sleep(GROWN_SECONDS)
 
     async def _warm_up(self, natives: Sequence[Target], planes: Sequence[Plane]) -> None:
         """Connections, caches of code and the first mirrored objects cost once, and not per pod: also after a restart."""

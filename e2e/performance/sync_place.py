@@ -1,10 +1,11 @@
-"""Where the synchronisation benchmark runs: simulated nodes, host namespaces, tenants; made before and removed after.
+"""Where the synchronisation benchmark runs: simulated nodes, host namespaces, tenants; made as needed and removed after.
 
-Only what it made itself, by name, is removed.
+Planes are made when a load needs them, because idle ones take their share of the cores. Only what it made itself, by name, is
+removed.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,11 +29,16 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What the benchmark may use."""
+    """What the benchmark may use: namespaces straight on the host, and as many planes as it asks for."""
 
     host: Path
     natives: tuple[str, ...]
-    planes: tuple[tuple[str, Path], ...]  # tenant, kubeconfig
+    tenants: tuple[str, ...]
+    note: Note
+
+    def planes(self, count: int) -> list[tuple[str, Path]]:
+        """The first `count` tenants, Ready, and their kubeconfigs; those that are missing are made."""
+        return _planes(machine.host_api(), self.tenants[:count], self.note, modest=len(self.tenants) > _MANY_PLANES)
 
     @classmethod
     @contextlib.contextmanager
@@ -43,19 +49,19 @@ class Place:
         natives = [f"{prefix}-native-{number}" for number in range(count)]
         nodes = range(_FIRST_NODE, _FIRST_NODE + -(-most_pods // _PODS_A_NODE) + 1)
         try:
-            note(f"making {len(nodes)} simulated nodes, {count} namespaces and {count} tenants")
+            note(f"making {len(nodes)} simulated nodes and {count} namespaces")
             _nodes(host, nodes)
             for name in natives:
                 if host.find("Namespace", name) is None:
                     tenants.make_namespace(host, name)
-            yield cls(machine.KUBECONFIG, tuple(natives), tuple(_planes(host, chosen, note)))
+            yield cls(machine.KUBECONFIG, tuple(natives), tuple(chosen), note)
         finally:
             note("taking away what was made")
             for name in natives:
                 host.delete("Namespace", name)
             if not keep:
                 with ThreadPoolExecutor(4) as pool:
-                    list(pool.map(lambda name: tenants.remove(host, name, seconds=300), chosen))
+                    list(pool.map(lambda name: tenants.remove(host, name, seconds=300), _there(host, chosen)))
             for index in nodes:
                 host.delete("Node", simulated_node(index, 0, 1)["metadata"]["name"])
 
@@ -78,20 +84,23 @@ def _nodes(host: Api, indices: range) -> None:
     until("the simulated nodes to be Ready", ready, seconds=60)
 
 
-def _planes(host: Api, chosen: list[str], note: Note) -> Iterator[tuple[str, Path]]:
-    many: dict[str, Any] = {"controlPlane": _MODEST} if len(chosen) > _MANY_PLANES else {}
-    if many:
-        note(f"more than {_MANY_PLANES} planes: each API server asks for 10m of CPU instead of 50m")
-    for name in chosen:
-        if host.find("Tenant", name) is None:
-            host.create(tenants.manifest(name, gpus=0, quota={"objects": {"pods": 2000, "secrets": 4000}}, **many))
-    tenants.wait_ready(host, chosen, seconds=120 + 20.0 * len(chosen))
-    note(f"{len(chosen)} tenants Ready")
-    for name in chosen:
-        tenant = tenants.open_tenant(name)
+def _there(host: Api, chosen: Sequence[str]) -> list[str]:
+    return [name for name in chosen if host.find("Tenant", name) is not None]
+
+
+def _planes(host: Api, chosen: Sequence[str], note: Note, *, modest: bool) -> list[tuple[str, Path]]:
+    missing = sorted(set(chosen) - set(_there(host, chosen)))
+    if missing:
+        note(f"making {len(missing)} tenants" + (", each API server asking for 10m of CPU instead of 50m" if modest else ""))
+    many: dict[str, Any] = {"controlPlane": _MODEST} if modest else {}
+    for name in missing:
+        host.create(tenants.manifest(name, gpus=0, quota={"objects": {"pods": 2000, "secrets": 4000}}, **many))
+    tenants.wait_ready(host, list(chosen), seconds=120 + 20.0 * len(chosen))
+    opened = [tenants.open_tenant(name) for name in chosen]
+    for tenant in opened:
         if tenant.api.find("Namespace", NAMESPACE) is None:
             tenants.make_namespace(tenant.api, NAMESPACE)
-        yield name, tenant.kubeconfig
+    return [(tenant.name, tenant.kubeconfig) for tenant in opened]
 
 
 def work_namespace(tenant: str) -> str:
