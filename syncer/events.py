@@ -3,9 +3,11 @@
 Bounded in rate and in memory: a tenant that makes errors by the thousand gets some of them as events and all of them as a
 metric. An event that repeats is one event whose count grows, after a minute, then two, four, up to half an hour. A failing
 plane drops events, nothing else; they are never retried for ever. What the host merely tells gives way to what pods wait for:
-in a burst, the statuses go up first.
+in a burst, the statuses go up first. A restarted syncer hears all events of the host anew: those that the plane has already are
+not told again (one list of names), so what one of them counted meanwhile is seen with its next repeat.
 """
 
+import contextlib
 import hashlib
 import logging
 from collections import OrderedDict
@@ -13,6 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bulkhead.kube.client import Client
+from bulkhead.kube.codec import decode_meta
 from bulkhead.kube.errors import AlreadyExists, KubeError
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Obj, key_of, uid_of
@@ -31,6 +34,7 @@ RATE: Final = 10.0
 _GIVE_WAY_SECONDS: Final = 1.0
 _GIVE_WAY_STEP: Final = 0.05
 _QUEUED: Final = 2000
+_PAGE: Final = 500
 _REMEMBERED: Final = 5000
 _REPEAT_SECONDS: Final = 60.0
 # Less than the hour after which API servers forget an event.
@@ -51,6 +55,8 @@ class Recorder:
         # When an event was last told, how often it was asked for, and how long it has to wait until it is told again.
         self._repeats: OrderedDict[Key, tuple[float, int, float]] = OrderedDict()
         self._passed: OrderedDict[Key, str] = OrderedDict()
+        # What an earlier process told, as hashes: asked for with the host's first event, forgotten once all are looked at.
+        self._told: set[int] | None = None
 
     # -- our own
 
@@ -118,6 +124,8 @@ class Recorder:
             try:
                 if key not in self._ours:
                     await self._give_way()
+                    if self._told is None:
+                        self._told = await self._told_before()
                 event = self._ours.pop(key, None) or self._from_host(key)
                 if event is not None:
                     await self._write(event)
@@ -129,6 +137,22 @@ class Recorder:
                 _log.exception("event not understood", extra=about("Event", key))
             finally:
                 self._queue.done(key)
+                if self._told and not len(self._queue):
+                    self._told.clear()
+
+    async def _told_before(self) -> set[int]:
+        """The events that the plane has, as many as may wait here."""
+        found: set[int] = set()
+        try:
+            pages = self._plane.pages(EVENTS, limit=_PAGE, metadata_only=True)
+            async with contextlib.aclosing(pages):
+                async for page in pages:
+                    found |= {hash(decode_meta(item).key) for item in page.items}
+                    if len(found) >= _QUEUED:
+                        break
+        except KubeError as error:
+            _log.debug("events of before not known: %s", error)
+        return found
 
     async def _give_way(self) -> None:
         until = self._clock.monotonic() + _GIVE_WAY_SECONDS
@@ -155,7 +179,8 @@ class Recorder:
         self._passed[key] = version
         if len(self._passed) > _REMEMBERED:
             self._passed.popitem(last=False)
-        return pure.to_virtual(event, virtual | {"kind": kind}, self._caches.view())
+        told = pure.to_virtual(event, virtual | {"kind": kind}, self._caches.view())
+        return None if self._told and hash(key_of(told)) in self._told else told
 
     async def _write(self, event: Obj) -> None:
         key = key_of(event)

@@ -108,6 +108,8 @@ class Bench:
         count = len(planes)
         await self._warm_up(natives, planes)
         rounds: list[dict[str, Any]] = []
+        # Should this break off, what was measured until then is there.
+        self.found["tenants"][str(count)] = {"rounds": rounds}
         for number in range(self._plan.rounds):
             if rounds:
                 await self._cleared((), planes)

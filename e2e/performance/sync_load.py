@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import KubeError
+from bulkhead.kube.errors import KubeError, Timeout, Unavailable
 from bulkhead.kube.objects import Key, Meta
 from bulkhead.kube.resources import PODS
 from bulkhead.kube.watch import WatchEvent
@@ -148,8 +148,17 @@ async def _seen(sight: Sight, wanted: set[Key], where: str) -> None:
 async def clear(target: Target, *, seconds: float = 240.0) -> None:
     """Delete every pod of a namespace and wait until none is left."""
     path = PODS.path(target.namespace)
-    # One request for all: with twenty planes on two cores it takes longer than a request usually may.
-    await target.client.transport.request("DELETE", path, params={"gracePeriodSeconds": "0"}, timeout=seconds)
+    deadline = time.monotonic() + seconds
+    done = False
+    while not done:
+        try:
+            # One request for all. With twenty planes on two cores it takes longer than the minute that an API server gives it.
+            await target.client.transport.request("DELETE", path, params={"gracePeriodSeconds": "0"})
+            done = True
+        except (Timeout, Unavailable):
+            # What it has deleted stays deleted.
+            if time.monotonic() > deadline:
+                raise
     await empty(target, seconds=seconds)
 
 

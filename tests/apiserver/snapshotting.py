@@ -1,19 +1,29 @@
-"""The snapshot API on a server of the tests. Its controller and drivers are not here: a test writes what they would.
+"""The snapshot API on a server of the tests, and the steps that its tests share.
 
-The definitions are our own, with the project's group, version, names and fields.
+Its controller and drivers are not here: a test writes what they would. The definitions are our own, with the project's group,
+version, names and fields.
 """
 
 import asyncio
 import contextlib
 import time
+from typing import Any
 
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists, NotServed
-from bulkhead.kube.objects import Obj
-from bulkhead.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOTS
+from bulkhead.kube.errors import AlreadyExists, NotFound, NotServed
+from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.resources import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    PERSISTENT_VOLUME_CLAIMS,
+    VOLUME_SNAPSHOT_CLASSES,
+    VOLUME_SNAPSHOTS,
+)
 from controller import snapshotcrds
+from tests.apiserver.bed import Bed, until
 
 SECONDS = 30.0
+OFFER: dict[str, Any] = {"allowedSnapshotClasses": ["daily"]}
+KIND = {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot"}
 
 
 async def serve_snapshots(*clients: Client) -> None:
@@ -52,3 +62,82 @@ async def remove_snapshots(client: Client) -> None:
 
 def snapshot_class(name: str, **more: object) -> Obj:
     return {"metadata": {"name": name}, "driver": "disk.example.org", "deletionPolicy": "Delete"} | more
+
+
+async def with_classes(host: Client, plane: Client) -> tuple[Client, Client]:
+    """Both API servers with the snapshot API, the host with two classes."""
+    await serve_snapshots(host, plane)
+    for name in ("daily", "of-the-host"):
+        body = snapshot_class(name, parameters={"secret": "of-the-host"})
+        body |= {"apiVersion": KIND["apiVersion"], "kind": "VolumeSnapshotClass"}
+        with contextlib.suppress(AlreadyExists):
+            await host.create(VOLUME_SNAPSHOT_CLASSES, body)
+    return host, plane
+
+
+async def take(bed: Bed, name: str, meta: Obj | None = None, **spec: Any) -> Obj:
+    wanted = {"source": {"persistentVolumeClaimName": "data"}} | spec
+    body = KIND | {"metadata": {"name": name, "namespace": bed.space} | (meta or {}), "spec": wanted}
+    return await bed.plane.create(VOLUME_SNAPSHOTS, body)
+
+
+async def restore(bed: Bed, name: str, snapshot: str, size: str = "2Gi") -> Obj:
+    source = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": snapshot}
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, "dataSource": source}
+    return await bed.plane.create(PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": name}, "spec": spec}, bed.space)
+
+
+async def below(bed: Bed, name: str, r: Resource = VOLUME_SNAPSHOTS) -> Obj | None:
+    try:
+        return await bed.host.get(r, bed.host_name(r.kind, name), bed.work)
+    except NotFound:
+        return None
+
+
+async def mirrored(bed: Bed, name: str, r: Resource = VOLUME_SNAPSHOTS, seconds: float = 20.0) -> Obj:
+    found: Obj = await until(lambda: below(bed, name, r), f"host {r.kind} of {name}", seconds)
+    return found
+
+
+async def gone(bed: Bed, name: str, seconds: float = 20.0) -> None:
+    async def absent() -> bool:
+        return await below(bed, name) is None
+
+    await until(absent, f"{name} gone below", seconds)
+
+
+async def controller_says(bed: Bed, name: str, status: Obj) -> None:
+    """What the host's snapshot controller would write."""
+    host = bed.host_name("VolumeSnapshot", name)
+    await bed.host.patch(VOLUME_SNAPSHOTS, host, {"status": status}, bed.work, subresource="status")
+
+
+async def status(bed: Bed, name: str) -> Obj:
+    found = await bed.plane.get(VOLUME_SNAPSHOTS, name, bed.space)
+    return dict(found.get("status") or {})
+
+
+async def says(bed: Bed, name: str, wanted: Obj) -> None:
+    async def same() -> bool:
+        return await status(bed, name) == wanted
+
+    await until(same, f"status {wanted} above")
+
+
+async def told(bed: Bed, name: str, *texts: str, seconds: float = 20.0) -> Obj:
+    async def found() -> Obj | None:
+        events = await bed.events(name)
+        return next((each for each in events if all(text in each["message"] for text in texts)), None)
+
+    event: Obj = await until(found, f"event with {texts}", seconds)
+    return event
+
+
+async def blocked(bed: Bed, name: str, *texts: str, seconds: float = 20.0) -> Obj:
+    async def found() -> Obj | None:
+        said = await status(bed, name)
+        message = (said.get("error") or {}).get("message", "")
+        return said if all(text in message for text in texts) and message else None
+
+    said: Obj = await until(found, f"status.error with {texts}", seconds)
+    return said

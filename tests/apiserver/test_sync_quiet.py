@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bulkhead.kube.client import Client
-from bulkhead.kube.resources import CONFIG_MAPS, SECRETS, SERVICES
+from bulkhead.kube.resources import CONFIG_MAPS, EVENTS, SECRETS, SERVICES
 from syncer import metrics
 from tests.apiserver.bed import Bed, until
 
@@ -72,6 +72,47 @@ async def test_item_67_70_88_what_agrees_is_left_alone(bed: Bed) -> None:
     await bed.start()
     await settle(bed)
     assert writes() == before
+
+
+async def test_item_48_70_a_restarted_syncer_tells_only_those_of_the_hosts_events_that_are_new(bed: Bed) -> None:
+    meta = (await bed.running("web"))["metadata"]
+    about = {"kind": "Pod", "namespace": bed.work, "name": meta["name"], "uid": meta["uid"]}
+
+    async def happens(reason: str) -> None:
+        event = {
+            "involvedObject": about,
+            "reason": reason,
+            "message": "m",
+            "type": "Normal",
+            "source": {"component": "kubelet"},
+        }
+        await bed.host.create(EVENTS, event | {"metadata": {"name": f"{meta['name']}.{reason.lower()}"}, "count": 1}, bed.work)
+
+    async def told(reason: str, count: int = 1) -> None:
+        async def found() -> bool:
+            return any(each["reason"] == reason and each["count"] == count for each in await bed.events("web"))
+
+        await until(found, f"event {reason}, {count} times, above")
+
+    for reason in ("Pulled", "Started"):
+        await happens(reason)
+        await told(reason)
+
+    def written() -> float:
+        return (
+            metrics.REGISTRY.get_sample_value("bulkhead_syncer_virtual_writes_total", {"kind": "Event", "verb": "create"}) or 0
+        )
+
+    before = written()
+    await bed.stop()
+    await happens("Killing")
+    await bed.start()
+    await told("Killing")
+    await settle(bed)
+    assert written() == before + 1
+    # What the plane has already is told again as soon as it repeats.
+    await bed.host.patch(EVENTS, f"{meta['name']}.pulled", {"count": 7}, bed.work)
+    await told("Pulled", 7)
 
 
 async def test_item_88_the_patrol_repairs_what_a_hand_on_the_host_changed_and_counts_it(bed: Bed) -> None:

@@ -1,4 +1,4 @@
-"""The pure deciders: admission, slices, plans, teardown, status, settings. State in, state out."""
+"""The pure deciders: admission, slices, plans, teardown, quotas, settings. State in, state out."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bulkhead.api.conditions import Reason, find_condition
-from controller import slices, status, teardown
-from controller.admit import Refusal, admit, paused, refuse
+from bulkhead.api.conditions import Reason
+from controller import slices, teardown
+from controller.admit import admit, paused, refuse
 from controller.plan import Plan, plan, ref_of
 from controller.plane.quota import resource_quotas
 from controller.plane.spec import PlaneSpec
 from controller.settings import Settings, SettingsError, load
-from controller.status import Findings
 from controller.teardown import Left, Step
 from tests.controller.samples import NOW, material, plane_spec, tenant, tenant_class
 
@@ -323,109 +322,6 @@ def test_without_any_limit_the_quota_of_pods_is_there() -> None:
     assert [each["metadata"]["name"] for each in resource_quotas(replace(plane_spec(), limits=(), object_limits=()))] == [
         "tenant-quota"
     ]
-
-
-# -- status
-
-
-def ready_findings(**changes: Any) -> Findings:
-    def deployment() -> dict[str, Any]:
-        counts = {"observedGeneration": 1, "updatedReplicas": 1, "availableReplicas": 1}
-        return {"metadata": {"name": "x", "generation": 1}, "status": counts}
-
-    pod = {
-        "metadata": {"name": "plane-0", "labels": {"bulkhead.dev/component": "plane"}},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-    }
-    quotas = {
-        each["metadata"]["name"]: each | {"status": {"hard": each["spec"]["hard"]}} for each in resource_quotas(plane_spec())
-    }
-    quotas["tenant-quota"]["status"] |= {"used": {"requests.nvidia.com/gpu": "16"}}
-    defaults: dict[str, Any] = {
-        "namespaces": ({"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}),
-        "pki": True,
-        "plane_ready": True,
-        "deployments": {"syncer": deployment(), "dns": deployment()},
-        "pods": (pod,),
-        "quotas": quotas,
-        "tenant_class": tenant_class(),
-    }
-    return Findings(**(defaults | changes))
-
-
-def ready_condition(made: dict[str, Any]) -> tuple[str, str]:
-    found = find_condition(made["conditions"], "Ready")
-    assert found is not None
-    return found["status"], found["reason"]
-
-
-def test_a_tenant_of_which_everything_is_there_is_ready() -> None:
-    made = status.compute(tenant(), plane_spec(), ready_findings(), NOW)
-    assert ready_condition(made) == ("True", "Ready")
-    assert made["gpus"] == {"used": 16, "borrowed": 0, "limit": 24, "summary": "16/24"}
-    assert made["endpoint"] == "https://10.112.4.1:443"
-    assert made["observedGeneration"] == 3
-
-
-NOT_READY: dict[str, tuple[dict[str, Any], str]] = {
-    "no namespaces": ({"namespaces": ()}, "Provisioning"),
-    "no keys": ({"pki": False}, "Provisioning"),
-    "no pod": ({"plane_ready": False, "pods": ()}, "Provisioning"),
-    "no syncer": ({"deployments": {}}, "WaitingForSyncer"),
-    "no quota": ({"quotas": {}}, "Provisioning"),
-    "one quota": ({"quotas": {"tenant-quota": {}}}, "Provisioning"),
-    "a quota that nobody counts yet": (
-        {"quotas": {name: {"spec": {"hard": {"pods": "1"}}} for name in ("tenant-quota", "tenant-secrets", "tenant-objects")}},
-        "Provisioning",
-    ),
-    "the host refuses": ({"failure": Refusal(Reason.HOST_REFUSED, "no")}, "HostRefused"),
-}
-
-
-@pytest.mark.parametrize("name", NOT_READY)
-def test_what_is_missing_is_the_reason(name: str) -> None:
-    changes, reason = NOT_READY[name]
-    assert ready_condition(status.compute(tenant(), plane_spec(), ready_findings(**changes), NOW)) == ("False", reason)
-
-
-def test_a_plane_that_was_ready_and_is_not_says_so() -> None:
-    before = status.compute(tenant(), plane_spec(), ready_findings(), NOW)
-    pod = {"metadata": {"name": "plane-0", "labels": {"bulkhead.dev/component": "plane"}}, "status": {}}
-    down = ready_findings(plane_ready=False, plane_message="refused", pods=(pod,))
-    after = status.compute(tenant(status=before), plane_spec(), down, NOW + timedelta(minutes=1))
-    assert ready_condition(after) == ("False", "PlaneUnreachable")
-
-
-def test_a_status_that_says_nothing_new_is_not_written() -> None:
-    before = status.compute(tenant(), plane_spec(), ready_findings(), NOW)
-    after = status.compute(tenant(status=before), plane_spec(), ready_findings(), NOW + timedelta(hours=1))
-    assert not status.changed(tenant(status=before), after)
-    assert status.changed(tenant(), after)
-
-
-def test_a_refusal_changes_ready_and_nothing_else() -> None:
-    before = status.compute(tenant(), plane_spec(), ready_findings(), NOW)
-    refusal = Refusal(Reason.OUT_OF_BOUNDS, "too much")
-    after = status.refused(tenant(status=before), refusal, NOW)
-    others = [each for each in after["conditions"] if each["type"] != "Ready"]
-    assert others == [each for each in before["conditions"] if each["type"] != "Ready"]
-    assert ready_condition(after) == ("False", "OutOfBounds")
-    assert set(after) == {"conditions", "observedGeneration"}
-
-
-TROUBLE = {
-    "ImagePullBackOff": (0, Reason.POD_NOT_STARTING),
-    "CrashLoopBackOff": (5, Reason.CRASHING),
-    "ContainerCreating": (0, None),
-}
-
-
-@pytest.mark.parametrize("waiting", TROUBLE)
-def test_a_pod_that_cannot_start_is_told_from_one_that_takes_its_time(waiting: str) -> None:
-    restarts, reason = TROUBLE[waiting]
-    container = {"name": "etcd", "restartCount": restarts, "state": {"waiting": {"reason": waiting, "message": "m"}}}
-    found = status.pod_trouble({"metadata": {"name": "plane-0"}, "status": {"containerStatuses": [container]}})
-    assert (found[0] if found else None) == reason
 
 
 # -- settings

@@ -1,0 +1,252 @@
+"""Volume snapshots where one side does not serve them, or serves what a tenant has made of them; see `test_sync_snapshots`."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, NotServed
+from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.resources import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    PERSISTENT_VOLUME_CLAIMS,
+    VOLUME_SNAPSHOT_CLASSES,
+    VOLUME_SNAPSHOTS,
+)
+from syncer.caches import Item
+from tests.apiserver.bed import Bed, until
+from tests.apiserver.snapshotting import (
+    KIND,
+    OFFER,
+    below,
+    blocked,
+    controller_says,
+    gone,
+    mirrored,
+    remove_snapshots,
+    restore,
+    says,
+    serve_snapshots,
+    served,
+    snapshot_class,
+    status,
+    take,
+    told,
+    with_classes,
+)
+
+NAME = "volumesnapshots.snapshot.storage.k8s.io"
+READY: Obj = {"readyToUse": True, "creationTime": "2026-01-02T03:04:05Z", "restoreSize": "2Gi"}
+
+
+@pytest.fixture
+async def sides(host_client: Client, plane_client: Client) -> tuple[Client, Client]:
+    return await with_classes(host_client, plane_client)
+
+
+@pytest.fixture
+async def bed(sides: tuple[Client, Client]) -> AsyncIterator[Bed]:
+    async with Bed.open(*sides, **OFFER) as opened:
+        yield opened
+
+
+async def test_item_35_a_host_without_the_api_says_so_and_everything_else_goes_on(sides: tuple[Client, Client]) -> None:
+    host, plane = sides
+    await remove_snapshots(host)
+    try:
+        async with Bed.open(host, plane, **OFFER) as bed:
+            await take(bed, "nightly")
+            event = await told(bed, "nightly", "the platform's host does not serve VolumeSnapshot of")
+            assert event["reason"] == "NotSupported"
+            await blocked(bed, "nightly", "NotSupported", "does not serve")
+            await restore(bed, "copy", "nightly")
+            await told(bed, "copy", "waits for its VolumeSnapshot")
+            await bed.create(bed.pod("web"))
+            await bed.mirrored("web")
+            assert bed.session is not None
+            assert bed.session._unready() == []
+            # Once the admin has installed it, all goes on by itself.
+            await serve_snapshots(host)
+            body = snapshot_class("daily") | {"apiVersion": KIND["apiVersion"], "kind": "VolumeSnapshotClass"}
+            await host.create(VOLUME_SNAPSHOT_CLASSES, body)
+            await bed.session.offers.round()
+            await mirrored(bed, "nightly", seconds=90)
+            await mirrored(bed, "copy", PERSISTENT_VOLUME_CLAIMS, seconds=60)
+            await says(bed, "nightly", {})
+    finally:
+        await serve_snapshots(host)
+
+
+async def test_item_35_a_host_that_loses_the_api_says_so(bed: Bed) -> None:
+    await remove_snapshots(bed.host)
+    try:
+        await take(bed, "late")
+        await blocked(bed, "late", "the platform's host does not serve VolumeSnapshot")
+    finally:
+        await serve_snapshots(bed.host)
+
+
+async def rewritten(plane: Client, change: Callable[[Obj], None]) -> None:
+    """Change the definition's spec, however often somebody else writes in between."""
+
+    async def written() -> bool:
+        there = await plane.get(CUSTOM_RESOURCE_DEFINITIONS, NAME)
+        change(there["spec"])
+        with contextlib.suppress(Conflict):
+            await plane.replace(CUSTOM_RESOURCE_DEFINITIONS, there)
+            return True
+        return False
+
+    await until(written, "definition written")
+
+
+async def definition(plane: Client, **version: Any) -> None:
+    """What a tenant may do to the definition in its plane."""
+    await rewritten(plane, lambda spec: spec["versions"][0].update(version))
+
+
+async def test_item_35_a_plane_that_hides_the_api_deletes_nothing(bed: Bed) -> None:
+    await take(bed, "nightly")
+    first = await mirrored(bed, "nightly")
+    await bed.stop()
+    await definition(bed.plane, served=False)
+    try:
+        await served_not(bed.plane)
+        session = await bed.start()
+        await bed.create(bed.pod("web"))
+        await bed.mirrored("web")
+        # The copy is looked at, and nobody can say that its snapshot is gone: not the cache, and not the plane.
+        item, copy = Item("VolumeSnapshot", Key(bed.space, "nightly")), await mirrored(bed, "nightly")
+        assert item in session.patrol._host()
+        assert not session.caches.serves("VolumeSnapshot")
+        await session.mirrors.reconcile(item)
+        with pytest.raises(NotServed):
+            await session.mirrors._absent(item, copy)
+        assert (await mirrored(bed, "nightly"))["metadata"]["uid"] == first["metadata"]["uid"]
+    finally:
+        await definition(bed.plane, served=True)
+    await served(bed.plane)
+    await controller_says(bed, "nightly", READY)
+
+    async def ready() -> bool:
+        return await status(bed, "nightly") == READY
+
+    await until(ready, "heard again", 90)
+    assert (await mirrored(bed, "nightly"))["metadata"]["uid"] == first["metadata"]["uid"]
+
+
+async def served_not(plane: Client) -> None:
+    async def hidden() -> bool:
+        try:
+            await plane.list(VOLUME_SNAPSHOTS)
+        except NotServed:
+            return True
+        return False
+
+    await until(hidden, "API hidden")
+
+
+async def test_item_35_a_definition_that_answers_nothing_but_errors_stops_nothing_else(bed: Bed) -> None:
+    await take(bed, "nightly")
+    first = await mirrored(bed, "nightly")
+    await bed.stop()
+    # Stored in another version, and nobody answers who could convert it.
+    there = await bed.plane.get(CUSTOM_RESOURCE_DEFINITIONS, NAME)
+    old = there["spec"]["versions"][0]
+    nobody = {"clientConfig": {"url": "https://127.0.0.1:9/"}, "conversionReviewVersions": ["v1"]}
+    await convert(bed.plane, {"strategy": "Webhook", "webhook": nobody}, [old | {"storage": False}, old | {"name": "v2"}])
+    try:
+
+        async def stored() -> bool:
+            body = {"apiVersion": "snapshot.storage.k8s.io/v2", "kind": "VolumeSnapshot", "metadata": {"name": "later"}}
+            body |= {"spec": {"source": {"persistentVolumeClaimName": "data"}}}
+            with contextlib.suppress(NotFound):
+                await bed.plane.create(replace(VOLUME_SNAPSHOTS, version="v2"), body, bed.space)
+                return True
+            return False
+
+        async def broken() -> bool:
+            try:
+                await bed.plane.list(VOLUME_SNAPSHOTS)
+            except NotFound:
+                return False
+            except KubeError:
+                return True
+            return False
+
+        await until(stored, "one of the other version")
+        await until(broken, "nothing but errors")
+        session = await bed.start()
+        assert not session.caches.virtual["VolumeSnapshot"].has_synced
+        await bed.create(bed.pod("web"))
+        await bed.mirrored("web")
+        item = Item("VolumeSnapshot", Key(bed.space, "nightly"))
+        await session.mirrors.reconcile(item)
+        assert (await mirrored(bed, "nightly"))["metadata"]["uid"] == first["metadata"]["uid"]
+    finally:
+        await convert(bed.plane, {"strategy": "None"}, [old | {"storage": False}, old | {"name": "v2"}])
+        await bed.stop()
+        await remove_snapshots(bed.plane)
+        await serve_snapshots(bed.plane)
+
+
+async def convert(plane: Client, conversion: Obj, versions: list[Obj]) -> None:
+    """What a tenant may do to the versions of the definition in its plane."""
+    await rewritten(plane, lambda spec: spec.update(conversion=conversion, versions=versions))
+
+
+async def test_item_35_a_definition_taken_away_in_the_plane_takes_its_snapshots_with_it(bed: Bed) -> None:
+    await take(bed, "nightly")
+    await mirrored(bed, "nightly")
+    await remove_snapshots(bed.plane)
+    # The API server has deleted the objects, but as long as it does not serve them nothing counts as their absence.
+    assert bed.session is not None
+    assert bed.session._unready() == []
+    await serve_snapshots(bed.plane)
+    await gone(bed, "nightly", 90)
+
+
+async def test_item_35_a_definition_bent_to_any_shape_harms_nobody(bed: Bed) -> None:
+    # A watch from before goes on for a while with what the old definition leaves of the objects.
+    await bed.stop()
+    before = (await bed.plane.get(CUSTOM_RESOURCE_DEFINITIONS, NAME))["spec"]["versions"][0]
+    shape = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    await definition(bed.plane, schema=shape, additionalPrinterColumns=[], subresources={})
+    bodies: dict[str, Obj] = {
+        "text": {"spec": "x"},
+        "list": {"spec": {"source": [1]}},
+        "deep": {"spec": {"source": {"persistentVolumeClaimName": {"a": [{}] * 100}}}},
+        "more": {"spec": {"source": {"persistentVolumeClaimName": "data"}, "hostPath": "/etc"}},
+        "long": {"spec": {"source": {"persistentVolumeClaimName": "x" * 5000}}},
+        "status": {"spec": {"source": {"persistentVolumeClaimName": "data"}}, "status": ["forged"]},
+        "none": {},
+    }
+    try:
+
+        async def taken() -> bool:
+            try:
+                await bed.plane.create(VOLUME_SNAPSHOTS, KIND | {"metadata": {"name": "probe", "namespace": bed.space}})
+            except AlreadyExists:
+                return True
+            except Exception:  # noqa: BLE001 -- the old shape for a moment
+                return False
+            return True
+
+        await until(taken, "the bent definition in force")
+        for name, body in bodies.items():
+            await bed.plane.create(VOLUME_SNAPSHOTS, KIND | {"metadata": {"name": name, "namespace": bed.space}} | body)
+        await bed.start()
+        for name in ("text", "list", "deep", "more", "long", "none"):
+            await told(bed, name, "spec")
+            assert await below(bed, name) is None
+        await mirrored(bed, "status")
+        await bed.create(bed.pod("web"))
+        await bed.mirrored("web")
+        for name in (*bodies, "probe"):
+            await bed.plane.delete(VOLUME_SNAPSHOTS, name, bed.space)
+        await gone(bed, "status")
+    finally:
+        await definition(bed.plane, **before)
