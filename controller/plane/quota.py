@@ -5,21 +5,27 @@ the best-effort pods of one tenant cannot starve a node that another uses.
 
 Each object that is counted is an update of the whole quota that counts it, and what that costs the host's API server grows
 with what stands in the quota: so pods and Secrets, one of each for a pod, have one of their own (docs/decisions/0012).
+What host and platform keep in the namespace themselves is on top: a limit is the tenant's alone.
 """
 
+import contextlib
 from typing import Final
 
 from bulkhead.api.names import OBJECT_QUOTA, POD_QUOTA, SECRET_QUOTA
+from bulkhead.api.quantity import InvalidQuantityError, whole
 from controller.plane.parts import metadata
 from controller.plane.spec import Obj, PlaneSpec
 
 LIMITS: Final = "tenant-limits"
+# ConfigMaps that are nobody's: the host's own authority (`kube-root-ca.crt`) and the variables of the tenant's API.
+_NOT_THE_TENANTS: Final = {"configmaps": 2}
 _OF_PODS: Final = frozenset({"pods", "cpu", "memory", "ephemeral-storage"})
 
 
 def resource_quotas(spec: PlaneSpec) -> tuple[Obj, ...]:
     """For pods and what they use (`tenant-quota`), for Secrets (`tenant-secrets`), and for all else (`tenant-objects`)."""
-    hard = {_quota_name(name): value for name, value in spec.limits} | dict(spec.object_limits)
+    hard = {_quota_name(name): value for name, value in spec.limits}
+    hard |= {name: _with_what_is_nobodys(name, value) for name, value in spec.object_limits}
     # Those of objects first, and that of pods last: it goes on holding what moved until the host has taken it over anew.
     names = (OBJECT_QUOTA, SECRET_QUOTA, POD_QUOTA)
     parts = {name: {key: value for key, value in hard.items() if _counted_by(key) == name} for name in names}
@@ -51,6 +57,14 @@ def limit_range(spec: PlaneSpec) -> Obj:
         "metadata": metadata(spec, LIMITS, namespace=spec.work_namespace),
         "spec": {"limits": [item]},
     }
+
+
+def _with_what_is_nobodys(name: str, value: str) -> str:
+    """The hard limit for so many objects of the tenant's; what is no number is left to the host to refuse."""
+    others = _NOT_THE_TENANTS.get(name.removeprefix("count/"), 0)
+    with contextlib.suppress(InvalidQuantityError):
+        return str(whole(value) + others) if others else value
+    return value
 
 
 def _counted_by(name: str) -> str:

@@ -310,12 +310,21 @@ def test_each_limit_stands_in_one_quota_and_that_of_pods_holds_what_pods_use() -
     spec = replace(plane_spec(), object_limits=tuple(limits.items()))
     found = {each["metadata"]["name"]: each["spec"]["hard"] for each in resource_quotas(spec)}
     assert list(found) == ["tenant-objects", "tenant-secrets", "tenant-quota"]
-    assert {key: value for hard in found.values() for key, value in hard.items()} == limits | {"requests.nvidia.com/gpu": "24"}
+    # Two ConfigMaps there are the host's and the platform's.
+    wanted = limits | {"requests.nvidia.com/gpu": "24", "configmaps": "3"}
+    assert {key: value for hard in found.values() for key, value in hard.items()} == wanted
     assert sum(len(hard) for hard in found.values()) == len(limits) + 1
     assert set(found["tenant-secrets"]) == {"secrets", "count/secrets"}
     assert set(found["tenant-quota"]) == {
         "pods", "count/pods", "requests.cpu", "limits.memory", "memory", "hugepages-2Mi", "requests.nvidia.com/gpu",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("limit", "hard"), [("0", "2"), ("2k", "2002"), ("1500m", "1500m"), ("many", "many")])
+def test_what_host_and_platform_keep_does_not_count_against_the_tenant(limit: str, hard: str) -> None:
+    spec = replace(plane_spec(), object_limits=(("count/configmaps", limit), ("services", limit)))
+    found = {each["metadata"]["name"]: each["spec"]["hard"] for each in resource_quotas(spec)}
+    assert found["tenant-objects"] == {"count/configmaps": hard, "services": limit}
 
 
 def test_without_any_limit_the_quota_of_pods_is_there() -> None:
