@@ -147,7 +147,7 @@ class Recorder:
             pages = self._plane.pages(EVENTS, limit=_PAGE, metadata_only=True)
             async with contextlib.aclosing(pages):
                 async for page in pages:
-                    found |= {hash(decode_meta(item).key) for item in page.items}
+                    found |= {hash(decode_meta(item).key) for item in page.items[: _QUEUED - len(found)]}
                     if len(found) >= _QUEUED:
                         break
         except KubeError as error:

@@ -30,7 +30,6 @@ from tests.apiserver.snapshotting import (
     says,
     take,
     told,
-    with_classes,
 )
 
 NAME = "volumesnapshots.snapshot.storage.k8s.io"
@@ -39,13 +38,8 @@ READY: Obj = {"readyToUse": True, "creationTime": "2026-01-02T03:04:05Z", "resto
 
 
 @pytest.fixture
-async def sides(host_client: Client, plane_client: Client) -> tuple[Client, Client]:
-    return await with_classes(host_client, plane_client)
-
-
-@pytest.fixture
-async def bed(sides: tuple[Client, Client]) -> AsyncIterator[Bed]:
-    async with Bed.open(*sides, **OFFER) as opened:
+async def bed(snapshot_sides: tuple[Client, Client]) -> AsyncIterator[Bed]:
+    async with Bed.open(*snapshot_sides, **OFFER) as opened:
         yield opened
 
 

@@ -35,7 +35,6 @@ from tests.apiserver.snapshotting import (
     status,
     take,
     told,
-    with_classes,
 )
 
 NAME = "volumesnapshots.snapshot.storage.k8s.io"
@@ -43,18 +42,15 @@ READY: Obj = {"readyToUse": True, "creationTime": "2026-01-02T03:04:05Z", "resto
 
 
 @pytest.fixture
-async def sides(host_client: Client, plane_client: Client) -> tuple[Client, Client]:
-    return await with_classes(host_client, plane_client)
-
-
-@pytest.fixture
-async def bed(sides: tuple[Client, Client]) -> AsyncIterator[Bed]:
-    async with Bed.open(*sides, **OFFER) as opened:
+async def bed(snapshot_sides: tuple[Client, Client]) -> AsyncIterator[Bed]:
+    async with Bed.open(*snapshot_sides, **OFFER) as opened:
         yield opened
 
 
-async def test_item_35_a_host_without_the_api_says_so_and_everything_else_goes_on(sides: tuple[Client, Client]) -> None:
-    host, plane = sides
+async def test_item_35_a_host_without_the_api_says_so_and_everything_else_goes_on(
+    snapshot_sides: tuple[Client, Client],
+) -> None:
+    host, plane = snapshot_sides
     await remove_snapshots(host)
     try:
         async with Bed.open(host, plane, **OFFER) as bed:
