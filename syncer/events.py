@@ -180,7 +180,14 @@ class Recorder:
         if len(self._passed) > _REMEMBERED:
             self._passed.popitem(last=False)
         told = pure.to_virtual(event, virtual | {"kind": kind}, self._caches.view())
-        return None if self._told and hash(key_of(told)) in self._told else told
+        return None if self._was_told(key_of(told)) else told
+
+    def _was_told(self, key: Key) -> bool:
+        """Whether an earlier process told of it; only once, because what comes of it after that is news."""
+        if not self._told or hash(key) not in self._told:
+            return False
+        self._told.discard(hash(key))
+        return True
 
     async def _write(self, event: Obj) -> None:
         key = key_of(event)

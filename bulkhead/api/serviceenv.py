@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-API_PORT: Final = 443
+_HTTPS: Final = 443
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ def of_service(service: ServiceEnv) -> dict[str, str]:
 
 def of_api(address: str) -> dict[str, str]:
     """The variables of the API server at `address` (`KUBERNETES_…`)."""
-    return of_service(ServiceEnv("kubernetes", address, (ServicePort("https", API_PORT),)))
+    return of_service(ServiceEnv("kubernetes", address, (ServicePort("https", _HTTPS),)))
 
 
 def _variables(service: ServiceEnv) -> Iterator[tuple[str, str]]:

@@ -23,6 +23,8 @@ from tests.apiserver.bed import Bed, until
 
 SECONDS = 30.0
 OFFER: dict[str, Any] = {"allowedSnapshotClasses": ["daily"]}
+READY: Obj = {"readyToUse": True, "creationTime": "2026-01-02T03:04:05Z", "restoreSize": "2Gi"}
+NAME = "volumesnapshots.snapshot.storage.k8s.io"
 KIND = {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot"}
 
 
@@ -62,17 +64,6 @@ async def remove_snapshots(client: Client) -> None:
 
 def snapshot_class(name: str, **more: object) -> Obj:
     return {"metadata": {"name": name}, "driver": "disk.example.org", "deletionPolicy": "Delete"} | more
-
-
-async def with_classes(host: Client, plane: Client) -> tuple[Client, Client]:
-    """Both API servers with the snapshot API, the host with two classes."""
-    await serve_snapshots(host, plane)
-    for name in ("daily", "of-the-host"):
-        body = snapshot_class(name, parameters={"secret": "of-the-host"})
-        body |= {"apiVersion": KIND["apiVersion"], "kind": "VolumeSnapshotClass"}
-        with contextlib.suppress(AlreadyExists):
-            await host.create(VOLUME_SNAPSHOT_CLASSES, body)
-    return host, plane
 
 
 async def take(bed: Bed, name: str, meta: Obj | None = None, **spec: Any) -> Obj:

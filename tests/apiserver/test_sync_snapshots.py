@@ -20,7 +20,9 @@ from bulkhead.kube.resources import (
 )
 from tests.apiserver.bed import Bed, settings_for, until
 from tests.apiserver.snapshotting import (
+    NAME,
     OFFER,
+    READY,
     below,
     blocked,
     controller_says,
@@ -32,9 +34,7 @@ from tests.apiserver.snapshotting import (
     told,
 )
 
-NAME = "volumesnapshots.snapshot.storage.k8s.io"
 CONTENT = "snapcontent-1b7c0d4e-6a3f-4f64-9d1e-3f0a7b8c9d0e"
-READY: Obj = {"readyToUse": True, "creationTime": "2026-01-02T03:04:05Z", "restoreSize": "2Gi"}
 
 
 @pytest.fixture

@@ -20,7 +20,9 @@ from syncer.caches import Item
 from tests.apiserver.bed import Bed, until
 from tests.apiserver.snapshotting import (
     KIND,
+    NAME,
     OFFER,
+    READY,
     below,
     blocked,
     controller_says,
@@ -36,9 +38,6 @@ from tests.apiserver.snapshotting import (
     take,
     told,
 )
-
-NAME = "volumesnapshots.snapshot.storage.k8s.io"
-READY: Obj = {"readyToUse": True, "creationTime": "2026-01-02T03:04:05Z", "restoreSize": "2Gi"}
 
 
 @pytest.fixture
