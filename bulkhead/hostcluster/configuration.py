@@ -63,6 +63,9 @@ enable_unprivileged_ports = true
 enable_unprivileged_icmp = true
 # Devices of drivers on this host alone; `down` takes them along.
 cdi_spec_dirs = [{text(ctx.run_dir / "cdi")}]
+# Every second, unless told otherwise, containerd asks each container what it used, for a kubelet that takes its figures from
+# the runtime. Ours counts by itself, and the asking was a fifth of what ten idle planes cost.
+stats_collect_period = "1m"
 
 [{runtime}.containerd]
 default_runtime_name = "runc"
