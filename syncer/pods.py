@@ -271,7 +271,7 @@ class Pods:
         if self._virtual.behind(virtual) or await self._placed(virtual, host):
             return None
         if _placed_on(virtual):
-            self._tokens.tend(virtual)
+            self._tokens.tend(virtual, host)
         view = self._caches.view()
         told = await self._report(virtual, host)
         pushed = await self._push(virtual, host)

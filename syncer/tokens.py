@@ -6,10 +6,12 @@ together, and one write does), is what the kubelet waits for. No token lies in a
 be renewed is an annotation of the Secret, so that a restarted syncer neither mints anew nor forgets.
 
 A pod's tokens are a key of their own in the queue, so that neither waits for the other: the status goes up while they are made.
+A pod that has ended stays for as long as the tenant keeps it, and needs no tokens any more: they go at once.
 
-    pod bound above ──> tend ──┐
-    Secret came, went ─────────┼──> Item(PodToken, pod) ──> fresh? ──> again when they have to be renewed
-    renewal due ───────────────┘                             └─ no ──> TokenRequest of each ──> one Secret
+    pod bound above, ended ──> tend ──┐
+    Secret came, went ────────────────┼──> Item(PodToken, pod) ──> fresh? ──> again when they have to be renewed
+    renewal due ──────────────────────┘          │                  └─ no ──> TokenRequest of each ──> one Secret
+                                                 └─ ended ──> delete the Secret
 """
 
 import logging
@@ -35,6 +37,8 @@ RENEW_AT: Final = "bulkhead.dev/renew-at"
 KEYS: Final = "bulkhead.dev/token-keys"
 _SHARE: Final = 0.8
 _RETRY_SECONDS: Final = 15.0
+_LATER_SECONDS: Final = 2.0
+_NEVER: Final = float("inf")
 
 
 class Minted(NamedTuple):
@@ -58,10 +62,13 @@ class Tokens:
         # Token Secrets that no pod owns: an outside hand's doing. Pod -> Secrets.
         self._strays: dict[Key, dict[str, str]] = {}
 
-    def tend(self, virtual: Obj) -> None:
-        """A pod is bound: queue its tokens, unless that was done before. Whatever changes later is an event or a timer."""
+    def tend(self, virtual: Obj, host: Obj) -> None:
+        """A pod is bound, or has ended: queue its tokens, unless that was done. What comes later is an event or a timer."""
         key = key_of(virtual)
-        if self._tended.get(key, ("", 0.0))[0] != uid_of(virtual):
+        if has_ended(host):
+            if self._held(virtual) is not None or self._tended.get(key, ("", _NEVER))[1] < _NEVER:
+                self._queue.add(Item(pure.KIND, key))
+        elif self._tended.get(key, ("", 0.0))[0] != uid_of(virtual):
             self._queue.add(Item(pure.KIND, key))
 
     def forget(self, key: Key) -> None:
@@ -93,19 +100,36 @@ class Tokens:
         if virtual is None and pod is None:
             await self._sweep(key)
             return None
-        if virtual is None or pod is None or not _may_have(virtual, pod):
+        if virtual is None or pod is None or not _is_mirror(pod, virtual):
             return None
-        view = self._caches.view()
-        needs = pure.token_requests(virtual, view.max_token_seconds)
+        if has_ended(pod):
+            return await self._take_away(virtual)
+        if not _may_have(virtual):
+            return None
+        needs = pure.token_requests(virtual, self._caches.view().max_token_seconds)
         if not needs:
-            self._tended[key] = (uid_of(virtual), float("inf"))
+            self._tended[key] = (uid_of(virtual), _NEVER)
             return None
-        name = pure.secret_name(virtual, view)
-        held = self._caches.host["Secret"].store.meta(Key(self._caches.settings.work_namespace, name))
+        held = self._held(virtual)
         left = self._renew_at(virtual, held) - self._clock.now().timestamp()
         if left <= 0 or (held is not None and not held.owner_references):
             left = await self._renew(virtual, pod, needs, new=held is None)
         return left
+
+    def _held(self, virtual: Obj) -> Meta | None:
+        """The Secret of a pod's tokens as last seen."""
+        name = pure.secret_name(virtual, self._caches.view())
+        return self._caches.host["Secret"].store.meta(Key(self._caches.settings.work_namespace, name))
+
+    async def _take_away(self, virtual: Obj) -> float | None:
+        """Delete the tokens of a pod that has ended; seconds until a second look where they may be on their way."""
+        held = self._held(virtual)
+        if held is not None:
+            key = Key(self._caches.settings.work_namespace, held.name)
+            await self._host.delete(SECRETS, key, held.uid, grace=None, why="its pod has ended")
+        made = self._tended.get(key_of(virtual), ("", _NEVER))[1] < _NEVER
+        self._tended[key_of(virtual)] = (uid_of(virtual), _NEVER)
+        return _LATER_SECONDS if made and held is None else None
 
     async def _renew(self, virtual: Obj, pod: Obj, needs: tuple[pure.TokenNeed, ...], *, new: bool) -> float:
         try:
@@ -185,10 +209,13 @@ class Tokens:
             await self._host.delete(SECRETS, key, uid, grace=None, why="its pod is gone")
 
 
-def _may_have(virtual: Obj, pod: Obj) -> bool:
+def _is_mirror(pod: Obj, virtual: Obj) -> bool:
+    """Whether a host pod is that of this very pod, and not of one that had its name before."""
+    return (pod["metadata"].get("annotations") or {}).get(marks.VIRTUAL_UID) == uid_of(virtual)
+
+
+def _may_have(virtual: Obj) -> bool:
     """Whether a pod is to have tokens: bound in the plane, which writes the node into them, and neither ended nor about to."""
-    if (pod["metadata"].get("annotations") or {}).get(marks.VIRTUAL_UID) != uid_of(virtual):
-        return False
     bound, dying = bool((virtual.get("spec") or {}).get("nodeName")), bool(virtual["metadata"].get("deletionTimestamp"))
     return bound and not dying and not has_ended(virtual)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import contextlib
 import json
 import secrets
 from collections.abc import AsyncIterator
@@ -16,7 +15,6 @@ from bulkhead.kube.errors import Forbidden, NotFound, Unprocessable
 from bulkhead.kube.objects import Key, Obj
 from bulkhead.kube.resources import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SECRETS, SERVICES
 from syncer.caches import Item
-from syncer.tokens import RENEW_AT
 from tests.apiserver.bed import Bed, until
 
 
@@ -80,66 +78,6 @@ async def test_item_33_34_a_secret_that_comes_after_its_pod_is_mirrored(bed: Bed
         return (await host_copy(bed, SECRETS, "late") or {}).get("data") == {"k": data}
 
     await until(there, "late secret")
-
-
-async def test_item_12_13_14_15_tokens_are_bound_short_lived_and_owned_by_the_pod(bed: Bed) -> None:
-    source = {"serviceAccountToken": {"path": "token", "expirationSeconds": 1200, "audience": "vault"}}
-    await bed.create(bed.pod("web", serviceAccountName="default", volumes=[{"name": "t", "projected": {"sources": [source]}}]))
-    host = await bed.mirrored("web")
-    virtual = await bed.virtual("web")
-    assert virtual is not None
-    assert "eyJ" not in json.dumps(host)
-    projected = next(each for each in host["spec"]["volumes"] if each["name"] == "t")["projected"]["sources"][0]["secret"]
-
-    async def there() -> bool:
-        return projected["name"] in {each["metadata"]["name"] for each in (await bed.host.list(SECRETS, bed.work)).items}
-
-    assert not await there(), "a pod that waits for its node has no token"
-    await bed.bind(host)
-    await until(there, "the tokens of a pod that has its node")
-    secret = await bed.host.get(SECRETS, projected["name"], bed.work)
-    token = base64.b64decode(next(iter(secret["data"].values())))
-    claims = json.loads(base64.urlsafe_b64decode(token.split(b".")[1] + b"=="))
-    assert claims["aud"] == ["vault"]
-    assert claims["exp"] - claims["iat"] == 1200
-    assert claims["kubernetes.io"]["pod"]["uid"] == virtual["metadata"]["uid"]
-    assert claims["kubernetes.io"]["node"]["name"] == bed.node
-
-    async def owned() -> bool:
-        found = await bed.host.get(SECRETS, projected["name"], bed.work)
-        return [each["uid"] for each in found["metadata"].get("ownerReferences", ())] == [host["metadata"]["uid"]]
-
-    await until(owned, "secret owned by the host pod")
-
-
-async def test_item_14_a_token_secret_that_lost_its_owner_gets_it_back_and_goes_when_there_is_no_pod(bed: Bed) -> None:
-    source = {"serviceAccountToken": {"path": "token", "expirationSeconds": 1200}}
-    await bed.create(bed.pod("web", serviceAccountName="default", volumes=[{"name": "t", "projected": {"sources": [source]}}]))
-    await bed.bind(await bed.mirrored("web"))
-
-    async def of_pod(pod: str) -> list[Obj]:
-        found = (await bed.host.list(SECRETS, bed.work)).items
-        return [each for each in found if each["metadata"]["annotations"].get(marks.VIRTUAL_NAME, "").startswith(f"{pod}.")]
-
-    async def owned() -> Obj | None:
-        return next((each for each in await of_pod("web") if each["metadata"].get("ownerReferences")), None)
-
-    secret = await until(owned, "the pod's tokens")
-    meta = secret["metadata"]
-    await bed.host.patch(SECRETS, meta["name"], {"metadata": {"ownerReferences": None}}, bed.work)
-    again = await until(owned, "their owner again")
-    assert again["metadata"]["ownerReferences"] == meta["ownerReferences"]
-
-    # What a pod left behind that owned nothing: nobody on the host would take it away.
-    gone = json.loads(json.dumps(secret).replace("web.", "gone."))
-    kept = {key: gone["metadata"][key] for key in ("labels", "annotations", "namespace")}
-    kept["name"] = bed.host_name("PodToken", kept["annotations"][marks.VIRTUAL_NAME])
-    await bed.host.create(SECRETS, {"apiVersion": "v1", "kind": "Secret", "metadata": kept})
-
-    async def swept() -> bool:
-        return not await of_pod("gone")
-
-    await until(swept, "the Secret of no pod to be deleted")
 
 
 async def test_item_79_a_service_keeps_its_address(bed: Bed) -> None:
@@ -330,33 +268,3 @@ async def test_item_09_namespace_labels_reach_running_pods(bed: Bed) -> None:
         return "red" in (set(labels.values()) - set(before.values()))
 
     await until(followed, "label of the namespace on the host pod")
-
-
-async def test_item_13_a_token_that_is_due_is_renewed_even_after_a_restart(bed: Bed) -> None:
-    source = {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}}
-    volumes = [{"name": "t", "projected": {"sources": [source]}}]
-    host = await bed.running("web", bed.pod("web", serviceAccountName="default", volumes=volumes))
-    projected = next(each for each in host["spec"]["volumes"] if each["name"] == "t")["projected"]["sources"][0]["secret"]
-
-    async def owner() -> list[str]:
-        # It comes after the binding, beside the statuses.
-        with contextlib.suppress(NotFound):
-            found = await bed.host.get(SECRETS, projected["name"], bed.work)
-            return [each["uid"] for each in found["metadata"].get("ownerReferences", ())]
-        return []
-
-    async def owned() -> bool:
-        return await owner() == [host["metadata"]["uid"]]
-
-    await until(owned, "secret owned by the host pod")
-    await bed.stop()
-    old = (await bed.host.get(SECRETS, projected["name"], bed.work))["data"]
-    await bed.host.patch(SECRETS, projected["name"], {"metadata": {"annotations": {RENEW_AT: "1"}}}, bed.work)
-    await bed.start()
-
-    async def renewed() -> bool:
-        found = await bed.host.get(SECRETS, projected["name"], bed.work)
-        return found["data"] != old and found["data"].keys() == old.keys() and found["metadata"]["annotations"][RENEW_AT] != "1"
-
-    await until(renewed, "a new token")
-    assert await owned()

@@ -296,6 +296,8 @@ class Oracle:
             mirror = self.mirror(virtual_uid(each))
             if mirror is None:
                 yield f"token of a pod that is gone: {_origin(each)}"
+            elif mirror["status"].get("phase") in _FINAL:
+                yield f"token of a pod that has ended: {_origin(each)}"
             elif [owner["uid"] for owner in each["metadata"].get("ownerReferences") or ()] != [uid_of(mirror)]:
                 yield f"token {_origin(each)} is not owned by its host pod"
             for text in (each.get("data") or {}).values():

@@ -1,0 +1,173 @@
+"""Service account tokens of pods: asked of one real API server, kept in a Secret of the other, renewed, taken away."""
+
+import base64
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from bulkhead.api import labels as marks
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import NotFound
+from bulkhead.kube.objects import Obj
+from bulkhead.kube.resources import SECRETS
+from syncer.tokens import RENEW_AT
+from tests.apiserver.bed import Bed, until
+
+
+@pytest.fixture
+async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
+    async with Bed.open(host_client, plane_client) as opened:
+        yield opened
+
+
+def with_token(bed: Bed, name: str) -> Obj:
+    source = {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}}
+    return bed.pod(name, serviceAccountName="default", volumes=[{"name": "t", "projected": {"sources": [source]}}])
+
+
+def secret_of(host: Obj) -> str:
+    volume = next(each for each in host["spec"]["volumes"] if each["name"] == "t")
+    return str(volume["projected"]["sources"][0]["secret"]["name"])
+
+
+async def looked_at_all(bed: Bed) -> None:
+    """The syncer has looked at everything once more; a renewal that is due some day may wait."""
+
+    async def idle() -> bool:
+        return bed.session is not None and bed.session.queue.idle
+
+    assert bed.session is not None
+    bed.session.patrol.round()
+    await until(idle, "nothing to do")
+
+
+async def there(bed: Bed, name: str) -> Any:
+    return name in {each["metadata"]["name"] for each in (await bed.host.list(SECRETS, bed.work)).items}
+
+
+async def test_item_12_13_14_15_tokens_are_bound_short_lived_and_owned_by_the_pod(bed: Bed) -> None:
+    source = {"serviceAccountToken": {"path": "token", "expirationSeconds": 1200, "audience": "vault"}}
+    await bed.create(bed.pod("web", serviceAccountName="default", volumes=[{"name": "t", "projected": {"sources": [source]}}]))
+    host = await bed.mirrored("web")
+    virtual = await bed.virtual("web")
+    assert virtual is not None
+    assert "eyJ" not in json.dumps(host)
+    projected = next(each for each in host["spec"]["volumes"] if each["name"] == "t")["projected"]["sources"][0]["secret"]
+
+    async def there() -> bool:
+        return projected["name"] in {each["metadata"]["name"] for each in (await bed.host.list(SECRETS, bed.work)).items}
+
+    assert not await there(), "a pod that waits for its node has no token"
+    await bed.bind(host)
+    await until(there, "the tokens of a pod that has its node")
+    secret = await bed.host.get(SECRETS, projected["name"], bed.work)
+    token = base64.b64decode(next(iter(secret["data"].values())))
+    claims = json.loads(base64.urlsafe_b64decode(token.split(b".")[1] + b"=="))
+    assert claims["aud"] == ["vault"]
+    assert claims["exp"] - claims["iat"] == 1200
+    assert claims["kubernetes.io"]["pod"]["uid"] == virtual["metadata"]["uid"]
+    assert claims["kubernetes.io"]["node"]["name"] == bed.node
+
+    async def owned() -> bool:
+        found = await bed.host.get(SECRETS, projected["name"], bed.work)
+        return [each["uid"] for each in found["metadata"].get("ownerReferences", ())] == [host["metadata"]["uid"]]
+
+    await until(owned, "secret owned by the host pod")
+
+
+async def test_item_14_a_token_secret_that_lost_its_owner_gets_it_back_and_goes_when_there_is_no_pod(bed: Bed) -> None:
+    source = {"serviceAccountToken": {"path": "token", "expirationSeconds": 1200}}
+    await bed.create(bed.pod("web", serviceAccountName="default", volumes=[{"name": "t", "projected": {"sources": [source]}}]))
+    await bed.bind(await bed.mirrored("web"))
+
+    async def of_pod(pod: str) -> list[Obj]:
+        found = (await bed.host.list(SECRETS, bed.work)).items
+        return [each for each in found if each["metadata"]["annotations"].get(marks.VIRTUAL_NAME, "").startswith(f"{pod}.")]
+
+    async def owned() -> Obj | None:
+        return next((each for each in await of_pod("web") if each["metadata"].get("ownerReferences")), None)
+
+    secret = await until(owned, "the pod's tokens")
+    meta = secret["metadata"]
+    await bed.host.patch(SECRETS, meta["name"], {"metadata": {"ownerReferences": None}}, bed.work)
+    again = await until(owned, "their owner again")
+    assert again["metadata"]["ownerReferences"] == meta["ownerReferences"]
+
+    # What a pod left behind that owned nothing: nobody on the host would take it away.
+    gone = json.loads(json.dumps(secret).replace("web.", "gone."))
+    kept = {key: gone["metadata"][key] for key in ("labels", "annotations", "namespace")}
+    kept["name"] = bed.host_name("PodToken", kept["annotations"][marks.VIRTUAL_NAME])
+    await bed.host.create(SECRETS, {"apiVersion": "v1", "kind": "Secret", "metadata": kept})
+
+    async def swept() -> bool:
+        return not await of_pod("gone")
+
+    await until(swept, "the Secret of no pod to be deleted")
+
+
+async def test_item_13_a_token_that_is_due_is_renewed_even_after_a_restart(bed: Bed) -> None:
+    source = {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}}
+    volumes = [{"name": "t", "projected": {"sources": [source]}}]
+    host = await bed.running("web", bed.pod("web", serviceAccountName="default", volumes=volumes))
+    projected = next(each for each in host["spec"]["volumes"] if each["name"] == "t")["projected"]["sources"][0]["secret"]
+
+    async def owner() -> list[str]:
+        # It comes after the binding, beside the statuses.
+        with contextlib.suppress(NotFound):
+            found = await bed.host.get(SECRETS, projected["name"], bed.work)
+            return [each["uid"] for each in found["metadata"].get("ownerReferences", ())]
+        return []
+
+    async def owned() -> bool:
+        return await owner() == [host["metadata"]["uid"]]
+
+    await until(owned, "secret owned by the host pod")
+    await bed.stop()
+    old = (await bed.host.get(SECRETS, projected["name"], bed.work))["data"]
+    await bed.host.patch(SECRETS, projected["name"], {"metadata": {"annotations": {RENEW_AT: "1"}}}, bed.work)
+    await bed.start()
+
+    async def renewed() -> bool:
+        found = await bed.host.get(SECRETS, projected["name"], bed.work)
+        return found["data"] != old and found["data"].keys() == old.keys() and found["metadata"]["annotations"][RENEW_AT] != "1"
+
+    await until(renewed, "a new token")
+    assert await owned()
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+async def test_item_14_the_tokens_of_a_pod_that_has_ended_go_and_those_of_others_stay(bed: Bed, phase: str) -> None:
+    done, runs = await bed.running("done", with_token(bed, "done")), await bed.running("runs", with_token(bed, "runs"))
+    await until(lambda: there(bed, secret_of(done)), "the tokens of a pod that runs")
+    await until(lambda: there(bed, secret_of(runs)), "the tokens of another")
+    await bed.run(done, phase=phase)
+
+    async def gone() -> bool:
+        return not await there(bed, secret_of(done))
+
+    await until(gone, "no tokens of a pod that has ended")
+    await looked_at_all(bed)
+    assert await bed.mirror("done"), "the pod itself stays as long as the tenant keeps it"
+    assert await there(bed, secret_of(runs))
+    # Nor are they made again by a syncer that knows nothing of it.
+    await bed.stop()
+    await bed.start()
+    await looked_at_all(bed)
+    assert not await there(bed, secret_of(done))
+    assert await there(bed, secret_of(runs))
+
+
+async def test_item_14_a_pod_that_ended_while_the_syncer_was_away_keeps_no_tokens(bed: Bed) -> None:
+    host = await bed.running("done", with_token(bed, "done"))
+    await until(lambda: there(bed, secret_of(host)), "the tokens of a pod that runs")
+    await bed.stop()
+    await bed.run(host, phase="Succeeded")
+    await bed.start()
+
+    async def gone() -> bool:
+        return not await there(bed, secret_of(host))
+
+    await until(gone, "no tokens of a pod that has ended")
