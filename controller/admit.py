@@ -231,6 +231,7 @@ def _budgets(control: Mapping[str, Any]) -> dict[str, Any]:
             memory=str(requests.get("memory", usual.memory)),
             memory_limit_mib=_memory_limit(limits) or usual.memory_limit_mib,
             cpu_limit=text_or_none(limits, "cpu"),
+            cores=usual.cores,
         )
     return found
 

@@ -31,7 +31,8 @@ def corefile(spec: PlaneSpec) -> str:
         f"    rewrite name exact {spec.issuer_name}.{domain} kubernetes.default.svc.{domain} answer auto",
         f"    kubernetes {domain} in-addr.arpa ip6.arpa {{",
         f"        kubeconfig {PKI_PATH}/kubeconfig",
-        "        pods verified",
+        # As kubeadm has it. With `verified` every pod is watched and kept here, for names that hardly anybody uses.
+        "        pods insecure",
         "        ttl 5",
         "        fallthrough in-addr.arpa ip6.arpa",
         "    }",

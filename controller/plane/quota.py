@@ -5,7 +5,8 @@ the best-effort pods of one tenant cannot starve a node that another uses.
 
 Each object that is counted is an update of the whole quota that counts it, and what that costs the host's API server grows
 with what stands in the quota: so pods and Secrets, one of each for a pod, have one of their own (docs/decisions/0012).
-What host and platform keep in the namespace themselves is on top: a limit is the tenant's alone.
+What host and platform keep in the namespace themselves is on top: a limit is the tenant's alone. So Secrets may be as many
+more as there may be pods, since the tokens of each pod lie in one.
 """
 
 import contextlib
@@ -25,7 +26,7 @@ _OF_PODS: Final = frozenset({"pods", "cpu", "memory", "ephemeral-storage"})
 def resource_quotas(spec: PlaneSpec) -> tuple[Obj, ...]:
     """For pods and what they use (`tenant-quota`), for Secrets (`tenant-secrets`), and for all else (`tenant-objects`)."""
     hard = {_quota_name(name): value for name, value in spec.limits}
-    hard |= {name: _with_what_is_nobodys(name, value) for name, value in spec.object_limits}
+    hard |= {name: _with_what_is_nobodys(name, value, _tokens(spec)) for name, value in spec.object_limits}
     # Those of objects first, and that of pods last: it goes on holding what moved until the host has taken it over anew.
     names = (OBJECT_QUOTA, SECRET_QUOTA, POD_QUOTA)
     parts = {name: {key: value for key, value in hard.items() if _counted_by(key) == name} for name in names}
@@ -59,9 +60,17 @@ def limit_range(spec: PlaneSpec) -> Obj:
     }
 
 
-def _with_what_is_nobodys(name: str, value: str) -> str:
+def _tokens(spec: PlaneSpec) -> int:
+    """How many Secrets of tokens there may be: one for each pod, or none where pods are not counted."""
+    most = [value for name, value in spec.object_limits if name.removeprefix("count/") == "pods"]
+    with contextlib.suppress(InvalidQuantityError):
+        return min((whole(value) for value in most), default=0)
+    return 0
+
+
+def _with_what_is_nobodys(name: str, value: str, tokens: int) -> str:
     """The hard limit for so many objects of the tenant's; what is no number is left to the host to refuse."""
-    others = _NOT_THE_TENANTS.get(name.removeprefix("count/"), 0)
+    others = (_NOT_THE_TENANTS | {"secrets": tokens}).get(name.removeprefix("count/"), 0)
     with contextlib.suppress(InvalidQuantityError):
         return str(whole(value) + others) if others else value
     return value

@@ -4,11 +4,14 @@ Frozen data and the few addresses and names that follow from it. What a field ma
 (`controller.admit`); the builders trust it.
 """
 
+import contextlib
+import math
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any, Final, TypeAlias
 
 from bulkhead.api import names
+from bulkhead.api.quantity import InvalidQuantityError, parse
 
 Obj: TypeAlias = dict[str, Any]
 
@@ -29,6 +32,7 @@ DNS_READY_PORT: Final = 8181
 SHIM_PORT: Final = 10250
 SYNCER_HTTP_PORT: Final = 8080
 
+_MOST_THREADS: Final = 256
 USER: Final = 65532
 PKI_PATH: Final = "/etc/bulkhead/pki"
 CONFIG_PATH: Final = "/etc/bulkhead/config"
@@ -55,6 +59,8 @@ class Budget:
     memory: str
     memory_limit_mib: int
     cpu_limit: str | None = None
+    # How much of its Go code runs at once where no limit says so; None leaves that to the machine's number of cores.
+    cores: int | None = None
 
     def resources(self) -> Obj:
         """The container's `resources`; CPU is limited only where the class says so: throttling an API server helps nobody."""
@@ -62,19 +68,33 @@ class Budget:
         return {"requests": {"cpu": self.cpu, "memory": self.memory}, "limits": limits}
 
     def go_env(self, gogc: int) -> list[Obj]:
-        """Garbage collector settings: a small heap when idle, and a soft limit below the hard one under load."""
-        return [
+        """Settings of the Go runtime: a small heap when idle, a soft memory limit below the hard one, and no idle threads.
+
+        Go itself never goes below two threads, whatever the limit, and has one for each core of the node without one: on a
+        node with a hundred cores every plane would keep as many for work that one of them does (docs/decisions/0009).
+        """
+        env = [
             {"name": "GOGC", "value": str(gogc)},
             {"name": "GOMEMLIMIT", "value": f"{self.memory_limit_mib * 9 // 10}MiB"},
         ]
+        threads = self._threads()
+        return [*env, {"name": "GOMAXPROCS", "value": str(threads)}] if threads else env
+
+    def _threads(self) -> int | None:
+        """As many as the limit lets run, rounded up; a limit that is none in practice, or no number, says nothing."""
+        with contextlib.suppress(InvalidQuantityError):
+            allowed = math.ceil(parse(self.cpu_limit)) if self.cpu_limit else 0
+            if 0 < allowed <= _MOST_THREADS:
+                return allowed
+        return self.cores
 
 
 BUDGETS: Final = {
-    "etcd": Budget("20m", "40Mi", 512),
+    "etcd": Budget("20m", "40Mi", 512, cores=1),
     "apiserver": Budget("50m", "180Mi", 1024),
-    "controller_manager": Budget("10m", "48Mi", 320),
+    "controller_manager": Budget("10m", "48Mi", 320, cores=1),
     "syncer": Budget("20m", "56Mi", 256),
-    "dns": Budget("5m", "24Mi", 128),
+    "dns": Budget("5m", "24Mi", 128, cores=1),
 }
 
 

@@ -13,7 +13,6 @@ from bulkhead.api.conditions import Reason
 from controller import slices, teardown
 from controller.admit import admit, paused, refuse
 from controller.plan import Plan, plan, ref_of
-from controller.plane.quota import resource_quotas
 from controller.plane.spec import PlaneSpec
 from controller.settings import Settings, SettingsError, load
 from controller.teardown import Left, Step
@@ -295,42 +294,6 @@ def test_volumes_are_kept_before_their_namespace_goes_where_that_is_asked_for() 
     kept = volume | {"spec": {"persistentVolumeReclaimPolicy": "Retain"}}
     after = Left(work_namespace=WHOLE["work_namespace"], volumes=(kept,), keep_volumes=True)
     assert teardown.next_step(after).step is Step.NAMESPACES
-
-
-# -- quotas
-
-
-def test_each_limit_stands_in_one_quota_and_that_of_pods_holds_what_pods_use() -> None:
-    limits = {
-        "pods": "1", "count/pods": "2", "requests.cpu": "3", "limits.memory": "4", "memory": "5", "hugepages-2Mi": "6",
-        "secrets": "1", "count/secrets": "2",
-        "configmaps": "1", "count/ingresses.networking.k8s.io": "2", "requests.storage": "3", "services.nodeports": "0",
-        "gold.storageclass.storage.k8s.io/requests.storage": "4",
-    }  # fmt: skip
-    spec = replace(plane_spec(), object_limits=tuple(limits.items()))
-    found = {each["metadata"]["name"]: each["spec"]["hard"] for each in resource_quotas(spec)}
-    assert list(found) == ["tenant-objects", "tenant-secrets", "tenant-quota"]
-    # Two ConfigMaps there are the host's and the platform's.
-    wanted = limits | {"requests.nvidia.com/gpu": "24", "configmaps": "3"}
-    assert {key: value for hard in found.values() for key, value in hard.items()} == wanted
-    assert sum(len(hard) for hard in found.values()) == len(limits) + 1
-    assert set(found["tenant-secrets"]) == {"secrets", "count/secrets"}
-    assert set(found["tenant-quota"]) == {
-        "pods", "count/pods", "requests.cpu", "limits.memory", "memory", "hugepages-2Mi", "requests.nvidia.com/gpu",
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(("limit", "hard"), [("0", "2"), ("2k", "2002"), ("1500m", "1500m"), ("many", "many")])
-def test_what_host_and_platform_keep_does_not_count_against_the_tenant(limit: str, hard: str) -> None:
-    spec = replace(plane_spec(), object_limits=(("count/configmaps", limit), ("services", limit)))
-    found = {each["metadata"]["name"]: each["spec"]["hard"] for each in resource_quotas(spec)}
-    assert found["tenant-objects"] == {"count/configmaps": hard, "services": limit}
-
-
-def test_without_any_limit_the_quota_of_pods_is_there() -> None:
-    assert [each["metadata"]["name"] for each in resource_quotas(replace(plane_spec(), limits=(), object_limits=()))] == [
-        "tenant-quota"
-    ]
 
 
 # -- settings

@@ -1,0 +1,82 @@
+"""What a tenant may use of the host, and the parts of its plane of a node: quotas, and how much Go code runs at once."""
+
+from dataclasses import replace
+
+import pytest
+
+from controller.plane.quota import resource_quotas
+from controller.plane.spec import Budget
+from tests.controller.samples import plane_spec
+
+
+def test_each_limit_stands_in_one_quota_and_that_of_pods_holds_what_pods_use() -> None:
+    limits = {
+        "pods": "1", "count/pods": "2", "requests.cpu": "3", "limits.memory": "4", "memory": "5", "hugepages-2Mi": "6",
+        "secrets": "1", "count/secrets": "2",
+        "configmaps": "1", "count/ingresses.networking.k8s.io": "2", "requests.storage": "3", "services.nodeports": "0",
+        "gold.storageclass.storage.k8s.io/requests.storage": "4",
+    }  # fmt: skip
+    spec = replace(plane_spec(), object_limits=tuple(limits.items()))
+    found = {each["metadata"]["name"]: each["spec"]["hard"] for each in resource_quotas(spec)}
+    assert list(found) == ["tenant-objects", "tenant-secrets", "tenant-quota"]
+    # Two ConfigMaps there are the host's and the platform's, and the tokens of the one pod lie in a Secret.
+    wanted = limits | {"requests.nvidia.com/gpu": "24", "configmaps": "3", "secrets": "2", "count/secrets": "3"}
+    assert {key: value for hard in found.values() for key, value in hard.items()} == wanted
+    assert sum(len(hard) for hard in found.values()) == len(limits) + 1
+    assert set(found["tenant-secrets"]) == {"secrets", "count/secrets"}
+    assert set(found["tenant-quota"]) == {
+        "pods", "count/pods", "requests.cpu", "limits.memory", "memory", "hugepages-2Mi", "requests.nvidia.com/gpu",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("limit", "hard"), [("0", "2"), ("2k", "2002"), ("1500m", "1500m"), ("many", "many")])
+def test_what_host_and_platform_keep_does_not_count_against_the_tenant(limit: str, hard: str) -> None:
+    spec = replace(plane_spec(), object_limits=(("count/configmaps", limit), ("services", limit)))
+    found = {each["metadata"]["name"]: each["spec"]["hard"] for each in resource_quotas(spec)}
+    assert found["tenant-objects"] == {"count/configmaps": hard, "services": limit}
+
+
+@pytest.mark.parametrize(
+    ("pods", "hard"),
+    [
+        ({"pods": "100"}, "110"),
+        ({"count/pods": "5"}, "15"),
+        ({"pods": "100", "count/pods": "5"}, "15"),
+        ({"pods": "2k"}, "2010"),
+        ({"pods": "many"}, "10"),
+        ({}, "10"),
+    ],
+)
+def test_the_tokens_of_as_many_pods_as_there_may_be_do_not_count_against_the_tenant(pods: dict[str, str], hard: str) -> None:
+    spec = replace(plane_spec(), object_limits=(("secrets", "10"), *pods.items()))
+    found = {each["metadata"]["name"]: each["spec"]["hard"] for each in resource_quotas(spec)}
+    assert found["tenant-secrets"] == {"secrets": hard}
+
+
+@pytest.mark.parametrize(
+    ("limit", "cores", "threads"),
+    [
+        ("1", None, "1"),
+        ("250m", None, "1"),
+        ("1500m", 1, "2"),
+        ("4", 1, "4"),
+        (None, 1, "1"),
+        (None, None, None),
+        # No limit in practice, or none at all: the runtime of a container is no place to fail.
+        ("1k", 1, "1"),
+        ("0", None, None),
+        ("999999999999P", 1, "1"),
+        ("much", None, None),
+    ],
+)
+def test_as_much_go_code_runs_at_once_as_the_limit_of_cpu_lets(
+    limit: str | None, cores: int | None, threads: str | None
+) -> None:
+    env = {each["name"]: each["value"] for each in Budget("10m", "64Mi", 100, cpu_limit=limit, cores=cores).go_env(60)}
+    assert env == {"GOGC": "60", "GOMEMLIMIT": "90MiB"} | ({"GOMAXPROCS": threads} if threads else {})
+
+
+def test_without_any_limit_the_quota_of_pods_is_there() -> None:
+    assert [each["metadata"]["name"] for each in resource_quotas(replace(plane_spec(), limits=(), object_limits=()))] == [
+        "tenant-quota"
+    ]
