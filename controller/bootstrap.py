@@ -93,7 +93,7 @@ def _snapshot_rules(spec: PlaneSpec) -> list[Obj]:
 
 def _dns_rules() -> list[Obj]:
     return [
-        _rule("", ["services", "namespaces", "pods", "endpoints"], ["list", "watch"]),
+        _rule("", ["services", "namespaces"], ["list", "watch"]),
         _rule("discovery.k8s.io", ["endpointslices"], ["list", "watch"]),
     ]
 
