@@ -66,7 +66,7 @@ class Tokens:
         """A pod is bound, or has ended: queue its tokens, unless that was done. What comes later is an event or a timer."""
         key = key_of(virtual)
         if has_ended(host):
-            if self._held(virtual) is not None or self._tended.get(key, ("", _NEVER))[1] < _NEVER:
+            if self._held(virtual) is not None or self._made(key):
                 self._queue.add(Item(pure.KIND, key))
         elif self._tended.get(key, ("", 0.0))[0] != uid_of(virtual):
             self._queue.add(Item(pure.KIND, key))
@@ -121,13 +121,17 @@ class Tokens:
         name = pure.secret_name(virtual, self._caches.view())
         return self._caches.host["Secret"].store.meta(Key(self._caches.settings.work_namespace, name))
 
+    def _made(self, key: Key) -> bool:
+        """Whether this process made tokens of a pod, or meant to, and has not heard of their end."""
+        return self._tended.get(key, ("", _NEVER))[1] < _NEVER
+
     async def _take_away(self, virtual: Obj) -> float | None:
         """Delete the tokens of a pod that has ended; seconds until a second look where they may be on their way."""
         held = self._held(virtual)
         if held is not None:
             key = Key(self._caches.settings.work_namespace, held.name)
             await self._host.delete(SECRETS, key, held.uid, grace=None, why="its pod has ended")
-        made = self._tended.get(key_of(virtual), ("", _NEVER))[1] < _NEVER
+        made = self._made(key_of(virtual))
         self._tended[key_of(virtual)] = (uid_of(virtual), _NEVER)
         return _LATER_SECONDS if made and held is None else None
 

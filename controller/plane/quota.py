@@ -26,7 +26,8 @@ _OF_PODS: Final = frozenset({"pods", "cpu", "memory", "ephemeral-storage"})
 def resource_quotas(spec: PlaneSpec) -> tuple[Obj, ...]:
     """For pods and what they use (`tenant-quota`), for Secrets (`tenant-secrets`), and for all else (`tenant-objects`)."""
     hard = {_quota_name(name): value for name, value in spec.limits}
-    hard |= {name: _with_what_is_nobodys(name, value, _tokens(spec)) for name, value in spec.object_limits}
+    others = _NOT_THE_TENANTS | {"secrets": _tokens(spec)}
+    hard |= {name: _raised(value, others.get(name.removeprefix("count/"), 0)) for name, value in spec.object_limits}
     # Those of objects first, and that of pods last: it goes on holding what moved until the host has taken it over anew.
     names = (OBJECT_QUOTA, SECRET_QUOTA, POD_QUOTA)
     parts = {name: {key: value for key, value in hard.items() if _counted_by(key) == name} for name in names}
@@ -68,9 +69,8 @@ def _tokens(spec: PlaneSpec) -> int:
     return 0
 
 
-def _with_what_is_nobodys(name: str, value: str, tokens: int) -> str:
-    """The hard limit for so many objects of the tenant's; what is no number is left to the host to refuse."""
-    others = (_NOT_THE_TENANTS | {"secrets": tokens}).get(name.removeprefix("count/"), 0)
+def _raised(value: str, others: int) -> str:
+    """The hard limit for so many objects of the tenant's and `others`; what is no number is left to the host to refuse."""
     with contextlib.suppress(InvalidQuantityError):
         return str(whole(value) + others) if others else value
     return value

@@ -55,15 +55,10 @@ async def test_item_12_13_14_15_tokens_are_bound_short_lived_and_owned_by_the_po
     virtual = await bed.virtual("web")
     assert virtual is not None
     assert "eyJ" not in json.dumps(host)
-    projected = next(each for each in host["spec"]["volumes"] if each["name"] == "t")["projected"]["sources"][0]["secret"]
-
-    async def there() -> bool:
-        return projected["name"] in {each["metadata"]["name"] for each in (await bed.host.list(SECRETS, bed.work)).items}
-
-    assert not await there(), "a pod that waits for its node has no token"
+    assert not await there(bed, secret_of(host)), "a pod that waits for its node has no token"
     await bed.bind(host)
-    await until(there, "the tokens of a pod that has its node")
-    secret = await bed.host.get(SECRETS, projected["name"], bed.work)
+    await until(lambda: there(bed, secret_of(host)), "the tokens of a pod that has its node")
+    secret = await bed.host.get(SECRETS, secret_of(host), bed.work)
     token = base64.b64decode(next(iter(secret["data"].values())))
     claims = json.loads(base64.urlsafe_b64decode(token.split(b".")[1] + b"=="))
     assert claims["aud"] == ["vault"]
@@ -72,7 +67,7 @@ async def test_item_12_13_14_15_tokens_are_bound_short_lived_and_owned_by_the_po
     assert claims["kubernetes.io"]["node"]["name"] == bed.node
 
     async def owned() -> bool:
-        found = await bed.host.get(SECRETS, projected["name"], bed.work)
+        found = await bed.host.get(SECRETS, secret_of(host), bed.work)
         return [each["uid"] for each in found["metadata"].get("ownerReferences", ())] == [host["metadata"]["uid"]]
 
     await until(owned, "secret owned by the host pod")
@@ -109,15 +104,13 @@ async def test_item_14_a_token_secret_that_lost_its_owner_gets_it_back_and_goes_
 
 
 async def test_item_13_a_token_that_is_due_is_renewed_even_after_a_restart(bed: Bed) -> None:
-    source = {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}}
-    volumes = [{"name": "t", "projected": {"sources": [source]}}]
-    host = await bed.running("web", bed.pod("web", serviceAccountName="default", volumes=volumes))
-    projected = next(each for each in host["spec"]["volumes"] if each["name"] == "t")["projected"]["sources"][0]["secret"]
+    host = await bed.running("web", with_token(bed, "web"))
+    name = secret_of(host)
 
     async def owner() -> list[str]:
         # It comes after the binding, beside the statuses.
         with contextlib.suppress(NotFound):
-            found = await bed.host.get(SECRETS, projected["name"], bed.work)
+            found = await bed.host.get(SECRETS, name, bed.work)
             return [each["uid"] for each in found["metadata"].get("ownerReferences", ())]
         return []
 
@@ -126,12 +119,12 @@ async def test_item_13_a_token_that_is_due_is_renewed_even_after_a_restart(bed: 
 
     await until(owned, "secret owned by the host pod")
     await bed.stop()
-    old = (await bed.host.get(SECRETS, projected["name"], bed.work))["data"]
-    await bed.host.patch(SECRETS, projected["name"], {"metadata": {"annotations": {RENEW_AT: "1"}}}, bed.work)
+    old = (await bed.host.get(SECRETS, name, bed.work))["data"]
+    await bed.host.patch(SECRETS, name, {"metadata": {"annotations": {RENEW_AT: "1"}}}, bed.work)
     await bed.start()
 
     async def renewed() -> bool:
-        found = await bed.host.get(SECRETS, projected["name"], bed.work)
+        found = await bed.host.get(SECRETS, name, bed.work)
         return found["data"] != old and found["data"].keys() == old.keys() and found["metadata"]["annotations"][RENEW_AT] != "1"
 
     await until(renewed, "a new token")
