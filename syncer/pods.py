@@ -36,6 +36,7 @@ from syncer.settled import Settled
 from syncer.tokens import Tokens
 from syncer.translate import Untranslatable, diff, placement, pod
 from syncer.translate import status as statuses
+from syncer.translate.origin import virtual_uid
 from syncer.translate.registry import KINDS
 from syncer.up import VirtualWriter
 
@@ -106,7 +107,7 @@ class Pods:
         if host is None and self._unshown.get(key, uid_of(virtual)) != uid_of(virtual):
             # A predecessor's host pod may run although the cache does not show it yet.
             host = await self._live_mirror(key, self._unshown[key])
-        if host is not None and _virtual_uid(host) != uid_of(virtual):
+        if host is not None and virtual_uid(host) != uid_of(virtual):
             # What its predecessor refers to is kept until that is gone.
             return await self._replace_old(key, host)
         await self._refer(key, virtual, host)
@@ -133,7 +134,7 @@ class Pods:
         if host["metadata"].get("deletionTimestamp"):
             return None
         found = await self._virtual.look(PODS, key)
-        if found is not None and uid_of(found) == _virtual_uid(host):
+        if found is not None and uid_of(found) == virtual_uid(host):
             # The cache is behind: its event comes.
             return 1.0
         grace = _FORCED_GRACE if self._mirrors.was_told("Pod", key) else None
@@ -146,7 +147,7 @@ class Pods:
         if host["metadata"].get("deletionTimestamp"):
             return None
         found = await self._virtual.look(PODS, key)
-        if found is not None and uid_of(found) == _virtual_uid(host):
+        if found is not None and uid_of(found) == virtual_uid(host):
             return 1.0
         done = await self._host.delete(PODS, key_of(host), uid_of(host), grace=_FORCED_GRACE, why="virtual pod was replaced")
         return None if done else _RETRY_REFUSED
@@ -181,7 +182,7 @@ class Pods:
     async def _live_mirror(self, key: Key, uid: str) -> Obj | None:
         """The host pod of a virtual UID, asked of the host itself."""
         found = await self._host.look(PODS, self._caches.host_key("Pod", key))
-        return found if found is not None and marks.is_mirrored(found) and _virtual_uid(found) == uid else None
+        return found if found is not None and marks.is_mirrored(found) and virtual_uid(found) == uid else None
 
     # -- the host pod is not there
 
@@ -379,10 +380,6 @@ class Pods:
     async def _release(self, items: frozenset[Item]) -> None:
         for item in items:
             self._mirrors.queue(item)
-
-
-def _virtual_uid(host: Obj) -> str:
-    return str((host["metadata"].get("annotations") or {}).get(marks.VIRTUAL_UID, ""))
 
 
 def _placed_on(either: Obj) -> str:

@@ -17,7 +17,6 @@ A pod that has ended stays for as long as the tenant keeps it, and needs no toke
 import logging
 from typing import Final, NamedTuple
 
-from bulkhead.api import labels as marks
 from bulkhead.api.podphase import has_ended
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
@@ -30,6 +29,7 @@ from syncer.caches import Caches, Item, Queue
 from syncer.down import Again, HostWriter, Stale
 from syncer.logs import about
 from syncer.translate import tokens as pure
+from syncer.translate.origin import virtual_uid
 
 _log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class Tokens:
         if virtual is None and pod is None:
             await self._sweep(key)
             return None
-        if virtual is None or pod is None or not _is_mirror(pod, virtual):
+        if virtual is None or pod is None or virtual_uid(pod) != uid_of(virtual):
             return None
         if has_ended(pod):
             return await self._take_away(virtual)
@@ -211,11 +211,6 @@ class Tokens:
         for name, uid in tuple(self._strays.get(pod, {}).items()):
             key = Key(self._caches.settings.work_namespace, name)
             await self._host.delete(SECRETS, key, uid, grace=None, why="its pod is gone")
-
-
-def _is_mirror(pod: Obj, virtual: Obj) -> bool:
-    """Whether a host pod is that of this very pod, and not of one that had its name before."""
-    return (pod["metadata"].get("annotations") or {}).get(marks.VIRTUAL_UID) == uid_of(virtual)
 
 
 def _may_have(virtual: Obj) -> bool:

@@ -24,3 +24,8 @@ def of_host(host: Obj, view: TenantView) -> Identity | None:
     if not (kind and name and uid) or meta.get("name") != view.host_name(kind, namespace, name):
         return None
     return Identity(kind, namespace, name, uid)
+
+
+def virtual_uid(host: Obj) -> str:
+    """The UID of the virtual object that `host` was made for, empty where none is noted; whose `host` is says `of_host`."""
+    return str((host["metadata"].get("annotations") or {}).get(marks.VIRTUAL_UID, ""))

@@ -13,7 +13,7 @@ from pathlib import Path
 import bulkhead
 from bulkhead.hostcluster import binaries
 from bulkhead.hostcluster.component import Progress
-from bulkhead.hostcluster.images import python_root, slurm_root
+from bulkhead.hostcluster.images import python_root, slack, slurm_root
 from bulkhead.hostcluster.images.layercache import cached_layer, drop_older, drop_unused_blobs, file_key, key_of
 from bulkhead.hostcluster.images.oci import Entry, ImageSpec, Layer, image_key, write_image
 from bulkhead.hostcluster.images.pause import pause_entries
@@ -66,9 +66,10 @@ def _program_layer(shop: Workshop, component: str, names: Iterable[str]) -> Laye
     def entries() -> Iterator[Entry]:
         yield from _skeleton()
         for name, path in chosen.items():
-            yield Entry(f"usr/local/bin/{name}", "file", path, 0o755)
+            yield from slack.entries(name, path)
 
-    return cached_layer(shop.cache, component, key_of([file_key(path) for path in chosen.values()]), entries)
+    key = key_of([slack.KEY, *(file_key(path) for path in chosen.values())])
+    return cached_layer(shop.cache, component, key, entries)
 
 
 def _busybox() -> Path:

@@ -6,10 +6,8 @@ shared PID namespace, and otherwise use no processor and no memory. Each pod of 
 
 import struct
 
+from bulkhead.hostcluster.images import elf
 from bulkhead.hostcluster.images.oci import Entry, architecture
-
-_BASE = 0x400000
-_HEADERS = 64 + 56  # ELF header and one program header
 
 # x86-64, position known. `sigaction` structures follow the code: handler, flags, restorer, mask.
 #   rt_sigaction(SIGTERM, &stop, NULL, 8); rt_sigaction(SIGINT, &stop, NULL, 8)
@@ -36,20 +34,14 @@ _SA_RESTORER, _SA_NOCLDWAIT = 0x04000000, 0x2
 
 def elf_x86_64() -> bytes:
     """The whole executable."""
-    code_at = _BASE + _HEADERS
     calls = 3 * len(_rt_sigaction(0, 0))
-    stop_at = code_at + calls + len(_LOOP)
+    stop_at = elf.CODE_AT + calls + len(_LOOP)
     data_at = stop_at + len(_STOP)
     stop_action = struct.pack("<QQQQ", stop_at, _SA_RESTORER, stop_at, 0)
     ignore_action = struct.pack("<QQQQ", 1, _SA_RESTORER | _SA_NOCLDWAIT, stop_at, 0)
     ignore_at = data_at + len(stop_action)
     code = _rt_sigaction(15, data_at) + _rt_sigaction(2, data_at) + _rt_sigaction(17, ignore_at) + _LOOP + _STOP
-    body = code + stop_action + ignore_action
-    size = _HEADERS + len(body)
-    header = b"\x7fELF\x02\x01\x01" + bytes(9)
-    header += struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, code_at, 64, 0, 0, 64, 56, 1, 0, 0, 0)
-    program = struct.pack("<IIQQQQQQ", 1, 5, 0, _BASE, _BASE, size, size, 0x1000)
-    return header + program + body
+    return elf.x86_64(code + stop_action + ignore_action)
 
 
 _SHELL = b"#!/bin/busybox sh\ntrap 'exit 0' TERM INT\nwhile :; do /bin/busybox sleep 2147483647 & wait; done\n"

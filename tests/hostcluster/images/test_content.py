@@ -1,9 +1,14 @@
 """What is put into the images, as far as no Debian package is needed for it."""
 
+import platform
+import shutil
 import struct
 import subprocess
 from pathlib import Path
 
+import pytest
+
+from bulkhead.hostcluster.images import slack
 from bulkhead.hostcluster.images.build import PROJECT
 from bulkhead.hostcluster.images.pause import elf_x86_64
 from bulkhead.hostcluster.images.python_root import own_sources, runtime_requirements
@@ -32,11 +37,12 @@ def test_pause_is_a_small_elf_whose_entry_lies_in_its_only_segment() -> None:
     assert address <= entry < address + size
 
 
-def test_pause_ends_on_sigterm(tmp_path: Path) -> None:
-    import platform
+# There is machine code for one kind of machine; others get a shell loop, and programs without a launcher.
+needs_machine_code = pytest.mark.skipif(platform.machine() != "x86_64", reason="machine code for x86-64 only")
 
-    if platform.machine() != "x86_64":
-        return
+
+@needs_machine_code
+def test_pause_ends_on_sigterm(tmp_path: Path) -> None:
     program = tmp_path / "pause"
     program.write_bytes(elf_x86_64())
     program.chmod(0o755)
@@ -44,3 +50,35 @@ def test_pause_ends_on_sigterm(tmp_path: Path) -> None:
         # The handler may not be set yet: then the signal's default ends the process, with another status.
         process.terminate()
         assert process.wait(10) in {0, -15}
+
+
+def _launcher(at: Path, program: str) -> Path:
+    at.write_bytes(slack.elf_x86_64(program))
+    at.chmod(0o755)
+    return at
+
+
+@needs_machine_code
+def test_a_program_gets_coarse_timers_its_arguments_and_its_environment(tmp_path: Path) -> None:
+    shell = shutil.which("sh") or "/bin/sh"
+    launcher = _launcher(tmp_path / "sh", shell)
+    script = 'cat /proc/self/timerslack_ns; echo "$0 $1 $2 $GREETING"'
+    done = subprocess.run(
+        [launcher, "-c", script, "called", "a b", "c"],
+        env={"PATH": "/usr/bin:/bin", "GREETING": "hello"}, capture_output=True, text=True, check=True, timeout=30,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == [str(slack.SLACK_NS), "called a b c hello"]
+
+
+@needs_machine_code
+def test_a_program_that_is_not_there_is_no_success(tmp_path: Path) -> None:
+    launcher = _launcher(tmp_path / "gone", str(tmp_path / "nothing"))
+    assert subprocess.run([launcher], check=False, timeout=30).returncode == 127
+
+
+def test_each_program_of_an_image_stands_behind_its_launcher(tmp_path: Path) -> None:
+    found = {entry.path: entry for entry in slack.entries("etcd", tmp_path / "etcd")}
+    assert found["usr/local/bin/etcd"].mode == 0o755
+    if platform.machine() == "x86_64":
+        assert b"/usr/local/libexec/etcd\0" in found["usr/local/bin/etcd"].content
+        assert found["usr/local/libexec/etcd"].content == tmp_path / "etcd"
