@@ -61,15 +61,10 @@ def _skeleton() -> list[Entry]:
 
 def _program_layer(shop: Workshop, component: str, names: Iterable[str]) -> Layer:
     files = shop.binaries(component)
-    chosen = {name: files[name] for name in names}
-
-    def entries() -> Iterator[Entry]:
-        yield from _skeleton()
-        for name, path in chosen.items():
-            yield from slack.entries(name, path)
-
-    key = key_of([slack.KEY, *(file_key(path) for path in chosen.values())])
-    return cached_layer(shop.cache, component, key, entries)
+    programs = [entry for name in names for entry in slack.entries(name, files[name])]
+    contents = (entry.content for entry in programs)
+    key = key_of([file_key(each) if isinstance(each, Path) else each for each in contents])
+    return cached_layer(shop.cache, component, key, lambda: [*_skeleton(), *programs])
 
 
 def _busybox() -> Path:

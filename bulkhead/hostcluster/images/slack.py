@@ -48,7 +48,3 @@ def entries(name: str, program: Path) -> Iterator[Entry]:
         return
     yield Entry(f"{_BIN}/{name}", "file", elf_x86_64(f"/{_LIBEXEC}/{name}"), 0o755)
     yield Entry(f"{_LIBEXEC}/{name}", "file", program, 0o755)
-
-
-# Stands for what is said here in a layer's key.
-KEY: Final = elf_x86_64(f"/{_LIBEXEC}/")
