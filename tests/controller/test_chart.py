@@ -54,6 +54,31 @@ def test_the_controller_cannot_do_what_it_hands_out() -> None:
             ]
 
 
+def test_a_policy_narrows_every_write_that_the_controller_may_do() -> None:
+    """Rights of the whole cluster are held to tenants' names by a policy; one that lists no such kind would let it through."""
+    objects = {(obj["kind"], obj["metadata"]["name"]): obj for obj in rendered()}
+    policies = ("bulkhead-controller-scope", "bulkhead-controller-nodes")
+    matched = [
+        rule
+        for name in policies
+        for rule in objects["ValidatingAdmissionPolicy", name]["spec"]["matchConstraints"]["resourceRules"]
+    ]
+    operations = {"create": "CREATE", "patch": "UPDATE", "update": "UPDATE", "delete": "DELETE"}
+    unheld = [
+        (group, resource, verb)
+        for rule in objects["ClusterRole", "bulkhead-controller"]["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        if verb in operations and group != "bulkhead.dev"
+        if not any(
+            group in m["apiGroups"] and {resource, "*"} & set(m["resources"]) and operations[verb] in m["operations"]
+            for m in matched
+        )
+    ]
+    assert unheld == []
+
+
 def test_the_syncer_has_no_right_to_nodes_proxies_and_roles() -> None:
     for role in rendered():
         if role["kind"] == "ClusterRole" and role["metadata"]["name"].startswith("bulkhead-syncer"):

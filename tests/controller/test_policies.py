@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Resource
 from bulkhead.kube.resources import (
+    CONFIG_MAPS,
     INGRESSES,
     NAMESPACES,
     NODES,
+    PODS,
     VOLUME_SNAPSHOTS,
     resource_of,
 )
@@ -33,6 +36,7 @@ from tests.controller.admission_samples import (
 from tests.controller.helmchart import rendered
 
 SYNCER = "system:serviceaccount:bh-team-a:syncer"
+CONTROLLER = "system:serviceaccount:bulkhead-system:bulkhead-controller"
 WORKLOADS = Resource("scheduling.k8s.io", "v1alpha2", "workloads", "Workload", True)
 # Every gate of the PodGroup's fields: what a host drops by itself needs no policy.
 GATES = (
@@ -225,9 +229,43 @@ async def test_a_tenants_name_may_contain_the_ending_of_its_namespace(
 
 
 @pytest.mark.apiserver
+async def test_the_controller_writes_in_tenants_namespaces_alone(policed: ApiServer, admin: Client) -> None:
+    who = policed.config_for(CONTROLLER, "system:masters")
+
+    def settings(namespace: str) -> dict[str, Any]:
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": f"x-{secrets.token_hex(4)}", "namespace": namespace},
+        }
+
+    async def stopped(write: Coroutine[Any, Any, object]) -> bool:
+        try:
+            await write
+        except ApiError as error:
+            if "bulkhead-controller-scope" not in str(error):
+                raise
+            return True
+        return False
+
+    async with Client(who, user_agent="tests", field_manager="controller") as controller:
+        async with asyncio.timeout(60):
+            while not await stopped(controller.create(CONFIG_MAPS, settings("default"))):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.1)
+        assert not await stopped(controller.create(CONFIG_MAPS, settings("bh-team-a")))
+        space = f"x-{secrets.token_hex(4)}"
+        assert await stopped(controller.create(NAMESPACES, {"metadata": {"name": space}}))
+        assert not await stopped(controller.create(NAMESPACES, {"metadata": {"name": f"bh-{space}"}}))
+        await admin.create(PODS, pod(labels={}) | {"metadata": {"name": space, "namespace": "default"}})
+        assert await stopped(controller.delete(PODS, space, "default"))
+        await admin.create(PODS, pod(labels={}) | {"metadata": {"name": space, "namespace": "bh-team-a-work"}})
+        assert not await stopped(controller.delete(PODS, space, "bh-team-a-work"))
+
+
+@pytest.mark.apiserver
 async def test_item_49_the_controller_changes_nothing_of_a_node_but_its_note(policed: ApiServer, admin: Client) -> None:
     name, held = f"n-{secrets.token_hex(4)}", "bulkhead.dev/accelerators-held"
-    who = policed.config_for("system:serviceaccount:bulkhead-system:bulkhead-controller", "system:masters")
+    who = policed.config_for(CONTROLLER, "system:masters")
     await admin.create(NODES, {"metadata": {"name": name, "annotations": {"x": "1"}, "labels": {"y": "1"}}})
     wrong: list[dict[str, Any]] = [
         {"metadata": {"annotations": {"x": "2"}}},
