@@ -319,9 +319,12 @@ class Pods:
             found = self._desired(virtual)
             if found is None or await self._made_anew(found[0], virtual, host):
                 return True
-            changes = diff.pod_patches(found[0], host, found[1])
+            changes, refused = diff.pod_patches(found[0], host, found[1]), False
             for change in changes:
-                await self._patch(virtual, host, change)
+                if not (refused and change.last):
+                    refused = not await self._patch(virtual, host, change) or refused
+            if not refused:
+                self._starved.forget(key_of(virtual))
             if not changes:
                 self._settled.compared(virtual, host)
             pushed = bool(changes)
@@ -355,16 +358,22 @@ class Pods:
         why = "nodes were cordoned, tainted or labelled above before it was placed"
         return await self._host.delete(PODS, key_of(host), uid_of(host), grace=None, why=why, version=version_of(host))
 
-    async def _patch(self, virtual: Obj, host: Obj, change: diff.Patch) -> None:
+    async def _patch(self, virtual: Obj, host: Obj, change: diff.Patch) -> bool:
+        """Write on the host pod; False where the host refuses, which the tenant is told."""
+        key = key_of(virtual)
         try:
             await self._host.patch(
                 PODS, key_of(host), change.body, subresource=change.subresource, content_type=change.content_type
             )
         except ApiError as error:
-            refused = refusals.explain(error, key_of(virtual).name)
+            refused = refusals.explain(error, key.name, "It is changed when enough is free.")
             if refused is None:
                 raise
+            if refusals.is_quota(refused):
+                self._starved.add(key)
             self._recorder.warn(virtual, str(refused.reason), str(refused))
+            return False
+        return True
 
     # -- references
 

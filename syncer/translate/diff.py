@@ -8,13 +8,14 @@ patched; any other difference is the business of a new pod. Every patch carries 
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from bulkhead.api.quantity import parse
 from bulkhead.api.quantity import same as same_quantity
 from syncer.translate.metadata import APPLIED, WANTED
 from syncer.translate.placement import MADE_FOR
+from syncer.translate.pod import GENERATION
 from syncer.translate.view import Obj
 
 STRATEGIC: Final = "application/strategic-merge-patch+json"
@@ -50,6 +51,8 @@ class Patch:
     body: Obj
     subresource: str | None = None
     content_type: str = STRATEGIC
+    # Says that the others were taken: not to be sent where one of them was refused.
+    last: bool = False
 
 
 class Recreate(Exception):  # noqa: N818  # an instruction, not a fault
@@ -57,20 +60,27 @@ class Recreate(Exception):  # noqa: N818  # an instruction, not a fault
 
 
 def pod_patches(desired: Obj, actual: Obj, ephemeral: Sequence[Obj] = ()) -> tuple[Patch, ...]:
-    """The patches that bring a host pod as near to `desired` as Kubernetes allows; none where nothing is to be done."""
+    """The patches that bring a host pod as near to `desired` as Kubernetes allows; none where nothing is to be done.
+
+    The generation of the virtual pod is noted when the host pod has all that it stands for, so in a patch of its own after
+    those of subresources: what the kubelet has observed would be told as that generation before a resize has reached it.
+    """
     body = _metadata_patch(desired, actual)
     spec = _spec_patch(_mapping(desired.get("spec")), _mapping(actual.get("spec")))
     if spec:
         body["spec"] = spec
-    patches = [_patch(body, actual)] if body else []
+    parts = []
     resize = _resize(_mapping(desired.get("spec")), _mapping(actual.get("spec")))
     if resize:
-        patches.append(_patch({"spec": resize}, actual, "resize"))
+        parts.append(_patch({"spec": resize}, actual, "resize"))
     have = {entry.get("name") for entry in _list(_mapping(actual.get("spec")).get("ephemeralContainers"))}
     added = [entry for entry in ephemeral if entry["name"] not in have]
     if added:
-        patches.append(_patch({"spec": {"ephemeralContainers": added}}, actual, "ephemeralcontainers"))
-    return tuple(patches)
+        parts.append(_patch({"spec": {"ephemeralContainers": added}}, actual, "ephemeralcontainers"))
+    noted = _take_generation(body) if parts else None
+    if noted is not None:
+        parts.append(replace(_patch({"metadata": {"annotations": {GENERATION: noted}}}, actual), last=True))
+    return (*((_patch(body, actual),) if body else ()), *parts)
 
 
 def object_patch(desired: Obj, actual: Obj) -> Patch | None:
@@ -106,6 +116,18 @@ def _metadata_patch(desired: Obj, actual: Obj) -> Obj:
         if change:
             changes[field] = change
     return {"metadata": changes} if changes else {}
+
+
+def _take_generation(body: Obj) -> str | None:
+    """Take the note of the virtual pod's generation out of a patch of ours, where it changes."""
+    meta: Obj = body.get("metadata", {})
+    annotations: dict[str, str] = meta.get("annotations", {})
+    noted = annotations.pop(GENERATION, None)
+    if not annotations:
+        meta.pop("annotations", None)
+    if not meta:
+        body.pop("metadata", None)
+    return noted
 
 
 def _applied(meta: Mapping[str, Any]) -> Mapping[str, list[str]]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from syncer.translate import Obj, diff
-from syncer.translate.pod import ephemeral_containers, to_host
+from syncer.translate.pod import GENERATION, ephemeral_containers, to_host
 from syncer.translate.registry import KINDS
 from tests.syncer.translate import golden, samples
 
@@ -105,6 +105,30 @@ def test_item_77_ephemeral_containers_and_resize_have_their_own_paths() -> None:
     assert resize[1]["spec"]["containers"] == [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]
     assert added[0] == "ephemeralcontainers"
     assert [entry["name"] for entry in added[1]["spec"]["ephemeralContainers"]] == ["debug"]
+
+
+def test_item_64_77_a_generation_is_noted_after_the_resize_that_it_stands_for() -> None:
+    """Noted before, the kubelet's word on the old size would be told as its word on the new one."""
+    own = samples.container(resources={"requests": {"cpu": "1"}})
+    own["metadata"]["generation"] = 1
+    actual = there(to_host(own, samples.VIEW))
+    own["metadata"] |= {"generation": 2, "labels": {"app": "api"}}
+    own["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "2"}
+    found = diff.pod_patches(to_host(own, samples.VIEW), actual)
+    assert [(patch.subresource, patch.last) for patch in found] == [(None, False), ("resize", False), (None, True)]
+    assert GENERATION not in found[0].body["metadata"].get("annotations", {})
+    assert found[0].body["metadata"]["labels"]["app"] == "api"
+    assert found[2].body == {"metadata": {"uid": "host-uid", "annotations": {GENERATION: "2"}}}
+
+
+def test_item_64_77_a_generation_goes_with_the_image_that_it_stands_for() -> None:
+    own = samples.pod(metadata={"generation": 1})
+    actual = there(to_host(own, samples.VIEW))
+    own["metadata"]["generation"] = 2
+    own["spec"]["containers"][0]["image"] = "new"
+    ((_, body),) = patches(own, actual)
+    assert body["metadata"]["annotations"] == {GENERATION: "2"}
+    assert body["spec"]["containers"] == [{"name": "main", "image": "new"}]
 
 
 def test_item_77_what_was_not_asked_for_before_is_a_resize_and_a_default_of_the_host_is_none() -> None:

@@ -1,0 +1,98 @@
+"""A resize is told as seen when the host's pod has it, and not before; two real API servers, the kubelet stood in for."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.objects import Obj
+from bulkhead.kube.resources import PODS, RESOURCE_QUOTAS
+from tests.apiserver.bed import Bed, until
+
+QUOTA = "requests.cpu"
+
+
+@pytest.fixture
+async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
+    async with Bed.open(host_client, plane_client) as opened:
+        yield opened
+
+
+async def limit(bed: Bed, used: str, hard: str) -> None:
+    """What the host counts of the tenant's CPU; nobody counts by himself where no controller manager runs."""
+    quota = {"metadata": {"name": "tenant-quota", "namespace": bed.work}, "spec": {"hard": {QUOTA: hard}}}
+    await bed.host.apply(RESOURCE_QUOTAS, {"apiVersion": "v1", "kind": "ResourceQuota"} | quota)
+    status = {"hard": {QUOTA: hard}, "used": {QUOTA: used}}
+    await bed.host.patch(RESOURCE_QUOTAS, "tenant-quota", {"status": status}, bed.work, subresource="status")
+
+
+async def sized(bed: Bed, name: str, cpu: str) -> Obj:
+    """A running pod that asks for so much, of a kubelet that can resize."""
+    container = {"name": "main", "image": "busybox:1.36", "resources": {"requests": {"cpu": cpu}}}
+    host = await bed.running(name, bed.pod(name, containers=[container]))
+    await kubelet_says(bed, host, cpu)
+    await until(lambda: told(bed, name, cpu), "size above")
+    return host
+
+
+async def kubelet_says(bed: Bed, host: Obj, cpu: str) -> None:
+    """The kubelet has seen the host pod as it is now, and runs it with so much."""
+    now = await bed.host.get(PODS, host["metadata"]["name"], bed.work)
+    statuses = now["status"]["containerStatuses"]
+    statuses[0] |= {"resources": {"requests": {"cpu": cpu}}, "allocatedResources": {"cpu": cpu}}
+    status = {"containerStatuses": statuses, "observedGeneration": now["metadata"]["generation"]}
+    await bed.host.patch(PODS, now["metadata"]["name"], {"status": status}, bed.work, subresource="status")
+
+
+async def told(bed: Bed, name: str, cpu: str) -> bool:
+    """Whether the tenant is told of this size, as what its newest generation asks for."""
+    virtual = await bed.virtual(name)
+    assert virtual is not None
+    return size(virtual) == cpu and seen(virtual) == virtual["metadata"]["generation"]
+
+
+def size(virtual: Obj) -> Any:
+    return virtual["status"]["containerStatuses"][0].get("resources", {}).get("requests", {}).get("cpu")
+
+
+def seen(virtual: Obj) -> Any:
+    return virtual["status"].get("observedGeneration")
+
+
+async def resize(bed: Bed, name: str, cpu: str) -> None:
+    body = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}}
+    strategic = "application/strategic-merge-patch+json"
+    await bed.plane.patch(PODS, name, body, bed.space, subresource="resize", content_type=strategic)
+
+
+async def test_item_77_a_refused_resize_is_explained_not_seen_and_done_when_there_is_room(bed: Bed) -> None:
+    await limit(bed, "0", "1")
+    host = await sized(bed, "web", "100m")
+    await limit(bed, "900m", "1")
+    await resize(bed, "web", "500m")
+
+    async def refused() -> bool:
+        return any(each["reason"] == "QuotaExceeded" for each in await bed.events("web"))
+
+    await until(refused, "the refusal told")
+    await bed.plane.patch(PODS, "web", {"metadata": {"labels": {"stage": "live"}}}, bed.space)
+
+    async def labelled() -> bool:
+        return ((await bed.mirror("web")) or {})["metadata"]["labels"].get("stage") == "live"
+
+    await until(labelled, "what was not refused below")
+    await kubelet_says(bed, host, "100m")
+    await bed.quiet()
+    virtual = await bed.virtual("web")
+    assert virtual is not None
+    assert (virtual["metadata"]["generation"], seen(virtual), size(virtual)) == (2, 1, "100m")
+
+    await limit(bed, "100m", "1")
+
+    async def resized() -> bool:
+        return bool(((await bed.mirror("web")) or {})["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "500m")
+
+    await until(resized, "new size below")
+    await kubelet_says(bed, host, "500m")
+    await until(lambda: told(bed, "web", "500m"), "new size above")
