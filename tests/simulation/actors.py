@@ -94,6 +94,8 @@ class HostActors:
         elif pod["status"]["phase"] == "Pending":
             self._addresses += 1
             self.report(pod, "Running", f"10.244.{self._addresses // 250}.{self._addresses % 250 + 1}")
+        elif pod["status"]["phase"] == "Running" and pod["status"].get("observedGeneration") != pod["metadata"]["generation"]:
+            self.report(pod, "Running")
 
     def report(self, pod: Obj, phase: str, address: str | None = None) -> None:
         """The kubelet's word about a pod."""
@@ -104,6 +106,7 @@ class HostActors:
         ended = {"terminated": {"exitCode": 0 if phase == "Succeeded" else 1, "startedAt": now, "finishedAt": now}}
         status = {
             "phase": phase,
+            "observedGeneration": pod["metadata"]["generation"],
             "startTime": before.get("startTime") or now,
             "podIP": address,
             "podIPs": [{"ip": address}],

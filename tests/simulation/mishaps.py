@@ -280,6 +280,19 @@ async def _made_unseen(world: World, *, lag: float) -> None:
             break
 
 
+async def resized(world: World, *, lag: float) -> None:
+    """Found by upstream's conformance: a resize was told as seen by the node before the host pod had it."""
+    await stories.everything(world, pods=("web",))
+    world.host_faults.lag |= {"pods": lag}
+    for cpu in ("200m", "150m"):
+        world.tenant.resize("web", cpu)
+        await world.wait(0.5)
+        world.tenant.label("web", cpu)
+        await world.settle(60)
+    await world.check()
+    assert world.plane.store.all(PODS)[0]["status"]["observedGeneration"] == 3
+
+
 STORIES: Final[Mapping[str, stories.Story]] = {
     "a copy goes although another pod lingers on the host": copy_of_a_lingering_pod,
     "a copy just taken away is there before the next pod": partial(copy_needed_again, lag=0.0),
@@ -303,6 +316,8 @@ STORIES: Final[Mapping[str, stories.Story]] = {
     "pods deleted while the syncer was away": deleted_while_away,
     "pods replaced while the host tells late": late_copy_of_the_host,
     "the host's events come again": host_events_again,
+    "a resize is told as seen when the host's pod has it": partial(resized, lag=0.0),
+    "the same when the host tells late of its pod": partial(resized, lag=5.0),
     **outages.STORIES,
 }
 

@@ -91,6 +91,7 @@ class Oracle:
         if commit.user == PLANE_USER:
             self._leaks(commit)
             self._virtual_end(commit)
+            self._seen(commit)
         if commit.kind == kind_of(PODS) and commit.after and commit.after["spec"].get("nodeName"):
             self._placed.add(uid)
 
@@ -112,6 +113,16 @@ class Oracle:
                 self.violate(f"I1: virtual pod {commit.key} is gone while its host pod still ends")
         if not self._mirrors.get(uid) and not before["metadata"].get("deletionTimestamp"):
             self.violate(f"I8: virtual pod {commit.key} was deleted by the syncer although no host pod was ever there")
+
+    def _seen(self, commit: Commit) -> None:
+        """Whoever waits for a resize takes a generation that is told as observed for one that the node has."""
+        virtual = commit.after
+        if commit.kind != kind_of(PODS) or virtual is None:
+            return
+        mirror = self.mirror(uid_of(virtual))
+        current = virtual["metadata"]["generation"] == virtual["status"].get("observedGeneration")
+        if mirror and current and _cpu(mirror) != _cpu(virtual):
+            self.violate(f"I1: a resize of {commit.key} is told as seen, and its host pod does not have it")
 
     def _on_host(self, commit: Commit) -> None:
         if commit.kind == kind_of(PODS) and commit.before is None and commit.after is not None:
@@ -353,6 +364,10 @@ def _gpus(pod: Obj) -> int:
     return sum(int(each.get(GPU, 0)) for each in asked)
 
 
+def _cpu(pod: Obj) -> list[object]:
+    return [((each.get("resources") or {}).get("requests") or {}).get("cpu") for each in pod["spec"]["containers"]]
+
+
 def _compared(virtual: Obj, host: Obj) -> Iterator[tuple[str, object, object]]:
     for what, path in (("node", ("spec", "nodeName")), ("phase", ("status", "phase")), ("address", ("status", "podIP"))):
         yield what, virtual[path[0]].get(path[1]), host[path[0]].get(path[1])
@@ -361,3 +376,5 @@ def _compared(virtual: Obj, host: Obj) -> Iterator[tuple[str, object, object]]:
     labels = virtual["metadata"].get("labels") or {}
     below = host["metadata"].get("labels") or {}
     yield "labels", labels, {key: below.get(key) for key in labels}
+    if virtual["status"].get("phase") not in _FINAL and not virtual["metadata"].get("deletionTimestamp"):
+        yield "CPU", _cpu(virtual), _cpu(host)

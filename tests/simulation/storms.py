@@ -18,6 +18,7 @@ from tests.simulation.world import PATIENCE_SECONDS, WORK, World
 STEPS = 120
 _CORDONS = 0.05
 _SPACES = 0.05
+_SIZES = 0.1
 _NAMES = ("a", "b", "c", "d")
 _KINDS = ("pods", "configmaps", "secrets", "services", "nodes")
 
@@ -28,8 +29,9 @@ class Storm:
     def __init__(self, world: World, seed: int) -> None:
         self.world = world
         self.rng = random.Random(seed)
-        # Draws of its own, so that a seed's storm is otherwise what it was before cordons and labels.
+        # Draws of its own, so that a seed's storm is otherwise what it was before cordons, labels and sizes.
         self._aside = random.Random(seed + 1)
+        self._sizes = random.Random(seed + 2)
         self.log: list[str] = []
         self._steps: list[tuple[int, Callable[[], str]]] = [
             (8, self.pod), (5, self.delete_pod), (3, self.label), (4, self.data), (2, self.service), (2, self.delete),
@@ -51,6 +53,9 @@ class Storm:
                 self.log.append(f"{world.clock.monotonic():8.2f} {self.cordon()}")
             if self._aside.random() < _SPACES:
                 self.log.append(f"{world.clock.monotonic():8.2f} {self.label_space()}")
+            if self._sizes.random() < _SIZES:
+                with contextlib.suppress(Refused):
+                    self.log.append(f"{world.clock.monotonic():8.2f} {self.resize()}")
             await world.wait(rng.choice((0.0, 0.01, 0.05, 0.3, 1.0, 3.0, 8.0)), act=rng.random() < 0.7)
             world.oracle.raise_violations()
             if world.crashed.is_set() or not self.alive:
@@ -131,6 +136,11 @@ class Storm:
     def label_space(self) -> str:
         self.world.tenant.label_space(value := self._aside.choice("xyz"))
         return f"label namespace {value}"
+
+    def resize(self) -> str:
+        name, cpu = self._sizes.choice(_NAMES), self._sizes.choice(("100m", "150m", "200m"))
+        self.world.tenant.resize(name, cpu)
+        return f"resize {name} {cpu}"
 
     def outside_hand(self) -> str:
         """Somebody deletes a copy on the host who has no business there."""

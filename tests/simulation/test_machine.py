@@ -62,6 +62,10 @@ class SyncerMachine(RuleBasedStateMachine):
     def label(self, name: str, value: str) -> None:
         self.tenant(self.world.tenant.label, name, value)
 
+    @rule(name=NAMES, cpu=st.sampled_from(["100m", "200m"]))
+    def resize(self, name: str, cpu: str) -> None:
+        self.tenant(self.world.tenant.resize, name, cpu)
+
     @rule(value=st.sampled_from(["x", "y"]))
     def label_space(self, value: str) -> None:
         self.tenant(self.world.tenant.label_space, value)

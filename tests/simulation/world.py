@@ -213,9 +213,9 @@ class Tenant:
 
     def pod(self, name: str, *, gpus: int = 0, refers: bool = False, token: bool = False, labels: Obj | None = None) -> Obj:
         """Create a pod; `refers`: to ConfigMap `config` and Secret `secret`."""
-        container: Obj = {"name": "main", "image": "busybox:1.36"}
+        container: Obj = {"name": "main", "image": "busybox:1.36", "resources": {"requests": {"cpu": "100m"}}}
         if gpus:
-            container["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
+            container["resources"]["limits"] = {"nvidia.com/gpu": str(gpus)}
         volumes: list[Obj] = []
         if refers:
             container["envFrom"] = [{"secretRef": {"name": "secret"}}]
@@ -265,6 +265,12 @@ class Tenant:
         """Change a label of the namespace, which its pods carry on the host."""
         body = {"metadata": {"name": self.space, "labels": {"step": value}}}
         self.plane.do("PATCH", NAMESPACES, body, user="tenant", content_type="application/merge-patch+json")
+
+    def resize(self, name: str, cpu: str) -> None:
+        """Ask for more or less CPU for a pod."""
+        spec = {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}
+        self.plane.do("PATCH", PODS, {"spec": spec}, namespace=self.space, name=name, subresource="resize", user="tenant",
+                      content_type="application/strategic-merge-patch+json")  # fmt: skip
 
     def label(self, name: str, value: str) -> None:
         """Change a label of a pod."""
