@@ -164,6 +164,9 @@ async def run(gpus: Sequence[Gpu], folder: Path) -> None:
             await _serve_until_kubelet_changes(gpus, folder)
         except grpc.aio.AioRpcError as error:
             log.warning("registration failed: %s: %s", error.code().name, error.details())
+            # A cancellation that meets a call just as it fails comes out as the call's error, and nobody cancels twice.
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise asyncio.CancelledError from error
         await asyncio.sleep(_POLL)
 
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import grpc
 import grpc.aio
@@ -77,7 +78,28 @@ async def exchange(place: Path) -> None:
         async with asyncio.timeout(30), kubelet.running():
             assert (await kubelet.registered.get()).endpoint == request.endpoint
     finally:
-        task.cancel()
+        await _ended(task)
+
+
+async def cancellation(place: Path) -> None:
+    """Found: gRPC answers a cancellation that meets a failing call with the call's error, and the plugin went on for ever."""
+
+    async def failing(_gpus: Any, _folder: Path) -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata()) from None
+
+    with mock.patch.object(plugin, "_serve_until_kubelet_changes", failing):
+        task = asyncio.create_task(plugin.run([], place))
+        await asyncio.sleep(0)
+        await _ended(task)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    """Cancelled once, as the plugin's own signals do it, it ends."""
+    task.cancel()
+    async with asyncio.timeout(30):
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
@@ -114,3 +136,4 @@ async def _check_allocation(channel: grpc.aio.Channel) -> None:
 
 if __name__ == "__main__":
     asyncio.run(exchange(Path(sys.argv[1])))
+    asyncio.run(cancellation(Path(sys.argv[1])))
