@@ -3,6 +3,7 @@
 At every commit of the syncer:  I1 one host pod per virtual UID, made for a pod that exists, never run twice, needs first
                                 I8 deleted only for a deletion that really happened; never by force; nothing that is not ours
                                 I10 no secret outside of Secrets
+                                no resize told as seen by the node that the host pod does not have
 Once all is quiet:              `differences`: what of one side is missing, left over or different on the other
 """
 
@@ -122,7 +123,7 @@ class Oracle:
         mirror = self.mirror(uid_of(virtual))
         current = virtual["metadata"]["generation"] == virtual["status"].get("observedGeneration")
         if mirror and current and _cpu(mirror) != _cpu(virtual):
-            self.violate(f"I1: a resize of {commit.key} is told as seen, and its host pod does not have it")
+            self.violate(f"a resize of {commit.key} is told as seen, and its host pod does not have it")
 
     def _on_host(self, commit: Commit) -> None:
         if commit.kind == kind_of(PODS) and commit.before is None and commit.after is not None:
