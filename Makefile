@@ -25,7 +25,7 @@ DEBIAN_PACKAGES := busybox-static ca-certificates conntrack containernetworking-
 VENV_STAMP := $(VENV)/.bulkhead-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-16)
 PACKAGES_STAMP := $(STAMPS)/packages-$(shell echo '$(DEBIAN_PACKAGES)' | sha256sum | cut -c1-16)
 
-.PHONY: help setup packages venv demo down test binaries-for-tests host-up e2e scenarios simulation outages chaos slurm devices bench-slurm bench-provision bench-sync bench-client conformance conformance-serial netpol-conformance check fmt crds docs clean
+.PHONY: help setup packages venv demo down test binaries-for-tests host-up e2e scenarios simulation hunt outages chaos slurm devices bench-slurm bench-provision bench-sync bench-client conformance conformance-serial netpol-conformance check fmt crds docs clean
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-19s %s\n", $$1, $$2}' Makefile
@@ -76,9 +76,16 @@ host-up: setup
 test: binaries-for-tests ## the tests that need no root
 	@$(PY) -m pytest -m "not host and not simulation and not outage" -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
-# One hash seed, so that the order of sets, and with it every run, follows from the seed of the run alone.
+# One hash seed, so that the order of sets, and with it every run, follows from SIMULATION_SEED alone: what held yesterday holds
+# today, unless the code is another. New histories are what `hunt` is for.
 simulation: venv ## the syncer in simulation: every crash, thousands of faults, seeded bugs (ten minutes)
 	@PYTHONHASHSEED=0 $(PY) -m pytest tests/simulation $(PYTEST_ARGS)
+
+hunt: SIMULATION_SEED ?= $(shell date +%s)
+hunt: venv ## storms and histories that nobody has seen yet, by the time of day or SIMULATION_SEED (ten minutes)
+	@echo "SIMULATION_SEED=$(SIMULATION_SEED)"
+	@SIMULATION_SEED=$(SIMULATION_SEED) SIMULATION_STORMS=$${SIMULATION_STORMS:-1000} SIMULATION_EXAMPLES=$${SIMULATION_EXAMPLES:-1000} \
+		PYTHONHASHSEED=0 $(PY) -m pytest tests/simulation -k "test_many_storms or test_many_histories" $(PYTEST_ARGS)
 
 outages: binaries-for-tests ## five minutes without an API, twenty syncers, older backups (half an hour, 8 GiB)
 	@$(PY) -m pytest tests/apiserver/test_outages.py $(PYTEST_ARGS)

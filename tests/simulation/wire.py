@@ -280,7 +280,9 @@ class Watch:
             self._line(kind, obj)
         elif fault is WatchFault.REPLAY:
             old = [each.version for each in self._api.store.history if self._event(each) and each.version <= commit.version]
-            self._cursor = max(old[-_REPLAYED] if len(old) >= _REPLAYED else self._opened, self._api.store.compacted)
+            first = old[-_REPLAYED] if len(old) >= _REPLAYED else self._opened
+            # Back, and never forward: what was compacted meanwhile is no event that this watch may leave out.
+            self._cursor = min(commit.version, max(first, self._api.store.compacted))
             self._slow = 4 * _REPLAYED
         elif fault in (WatchFault.CLOSE, WatchFault.CUT):
             self._ended = True
