@@ -24,6 +24,7 @@ from syncer.events import Recorder
 from syncer.massdelete import MassDeleteBreaker
 from syncer.references import HOLDERS, ReferenceIndex, mirrored_references
 from syncer.snapshots import Snapshots
+from syncer.takenaway import TakenAway
 from syncer.translate import Reason, Untranslatable, diff, endpointslice, nodeports, volumeclaim
 from syncer.translate.metadata import WANTED
 from syncer.translate.references import CLAIM
@@ -67,8 +68,7 @@ class Mirrors:
         self.snapshots = Snapshots(caches, queue)
         # Virtual and host version of ConfigMaps and Secrets when they were last found equal.
         self._equal: dict[Item, tuple[str, str]] = {}
-        # UIDs of copies that were deleted here; the cache may still show them.
-        self._deleted: dict[Item, str] = {}
+        self._taken = TakenAway(caches, host)
         self._turns: WeakValueDictionary[Item, asyncio.Lock] = WeakValueDictionary()
         # Objects whose deletion a watch event told of, as against those a list merely lacked.
         self._told: dict[Item, None] = {}
@@ -122,26 +122,13 @@ class Mirrors:
 
     async def _unreferenced(self, item: Item) -> float | None:
         self._equal.pop(item, None)
-        held = self._held(item)
+        held = self._taken.left(item)
         if held is None or held.deleting:
             return None
         if self._holders_unknown():
             # Its end comes without an event for this key: without another look the copy would stay.
             return _UNKNOWN_SECONDS
-        done = await self._host.delete(MIRRORED[item.kind], held.key, held.uid, grace=None, why="nothing refers to it")
-        self._note_deleted(item, held, done=done)
-        return None if done else _RETRY_SECONDS
-
-    def _held(self, item: Item) -> Meta | None:
-        meta = self._caches.host[item.kind].store.meta(self._caches.host_key(item.kind, item.key))
-        return None if meta is not None and meta.uid == self._deleted.get(item) else meta
-
-    def _note_deleted(self, item: Item, held: Meta, *, done: bool) -> None:
-        if done:
-            self._deleted.pop(item, None)
-            self._deleted[item] = held.uid
-            if len(self._deleted) > _TOLD_LIMIT:
-                del self._deleted[next(iter(self._deleted))]
+        return None if await self._taken.delete(item, held, "nothing refers to it") else _RETRY_SECONDS
 
     def _holders_unknown(self) -> bool:
         """Whether a host pod's own virtual pod is not there: what it refers to cannot be known, so nothing is taken from it."""
@@ -159,15 +146,16 @@ class Mirrors:
 
     async def _referenced(self, item: Item) -> float | None:
         r = MIRRORED[item.kind]
-        held, meta = self._held(item), self._caches.virtual[item.kind].store.meta(item.key)
+        held, meta = self._taken.surely_left(item), self._caches.virtual[item.kind].store.meta(item.key)
         if held is not None and meta is not None and self._equal.get(item) == (meta.resource_version, held.resource_version):
             return None
         virtual = await self._virtual.look(r, item.key)
         if virtual is None or virtual["metadata"].get("deletionTimestamp"):
-            return await self._gone(item, held) if virtual is None else None
+            return await self._gone(item, self._taken.left(item)) if virtual is None else None
         try:
             desired = down.stamped(KINDS[item.kind].to_host(virtual, self._caches.view()))
             made = await self._write(item, desired, held)
+            self._taken.found(item)
         except Untranslatable as refused:
             self._recorder.warn(virtual, str(refused.reason), str(refused))
             return _RETRY_SECONDS * 10
@@ -205,9 +193,7 @@ class Mirrors:
             return None
         if not self.may_vanish(item.kind, item.key):
             return _RETRY_SECONDS
-        r = KINDS[item.kind]
-        done = await self._host.delete(_resource(r), held.key, held.uid, grace=None, why="virtual object is gone")
-        self._note_deleted(item, held, done=done)
+        done = await self._taken.delete(item, held, "virtual object is gone")
         if done and item.kind == CLAIM:
             # The host's protection keeps the claim until its pods are gone, so its record outlives a crash in between.
             await self._volumes.release(held.annotation(marks.VIRTUAL_UID) or "")
@@ -289,7 +275,7 @@ class Mirrors:
             self._release(item)
             return None
         # The copy that the question is about: the cache may show another one when it is answered.
-        held = self._held(item)
+        held = self._taken.left(item)
         if await self._virtual.look(MIRRORED[item.kind], item.key) is not None:
             return 1.0
         return await self._gone(item, held)
@@ -298,7 +284,7 @@ class Mirrors:
         """The host object is of an earlier virtual object of this name."""
         if host["metadata"].get("deletionTimestamp"):
             return 1.0
-        held = self._held(item)
+        held = self._taken.left(item)
         found = await self._virtual.look(_resource(KINDS[item.kind]), item.key)
         if found is None or uid_of(found) != uid_of(virtual):
             return 1.0

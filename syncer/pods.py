@@ -4,6 +4,7 @@
     virtual is another UID        -> old host pod deleted; the new one waits until it is gone
     virtual deleting              -> host deleted with the same grace; virtual ended when the host pod is gone
     virtual started, host gone    -> virtual deleted: a pod never runs twice
+    host pod was made, and went   -> the same: it may have run unseen
     virtual new, host missing     -> group and references first, then the host pod; a refusal is told on the pod
     both there                    -> binding up; its tokens' turn; status up, changes down
     both there, node marks changed-> host pod that has no node yet deleted, to be made anew
@@ -16,9 +17,9 @@ import logging
 from typing import Any, Final
 
 from bulkhead.api import labels as marks
-from bulkhead.api.podphase import has_ended
+from bulkhead.api.podphase import has_ended, placed_on
 from bulkhead.kube.errors import ApiError, Conflict
-from bulkhead.kube.objects import Key, Obj, key_of, uid_of, version_of
+from bulkhead.kube.objects import Key, Obj, key_of, uid_of
 from bulkhead.kube.resources import PODS
 from syncer import metrics, refusals
 from syncer.caches import UNPLACED, Caches, Item
@@ -30,11 +31,13 @@ from syncer.mirrors import Mirrors
 from syncer.nodes import Nodes
 from syncer.offers import Offers
 from syncer.podgroups import PodGroups
+from syncer.podpatches import PodPatches
 from syncer.quota import Starved
 from syncer.references import ReferenceIndex, mirrored_references
 from syncer.settled import Settled
+from syncer.sightings import Sightings
 from syncer.tokens import Tokens
-from syncer.translate import Untranslatable, diff, placement, pod
+from syncer.translate import Untranslatable, diff, placement
 from syncer.translate import status as statuses
 from syncer.translate.origin import virtual_uid
 from syncer.translate.registry import KINDS
@@ -81,13 +84,11 @@ class Pods:
         self._offers = offers
         self._claims = claims
         self._recorder = recorder
-        # Virtual pods that had a host pod, or may have had one, while this process has run.
-        self._seen: dict[Key, str] = {}
-        # Virtual UIDs of host pods that were made, or may have been made, and that the cache has not shown yet.
-        self._unshown: dict[Key, str] = {}
-        # UIDs of host pods that were deleted to be made anew; the host shows them as being deleted for a moment.
-        self._remade: dict[Key, str] = {}
+        self._sightings = Sightings()
         self._settled = Settled(caches)
+        self._patches = PodPatches(
+            caches, host, virtual, settled=self._settled, sightings=self._sightings, starved=starved, recorder=recorder
+        )
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one pod forward, or queue those without a node; returns seconds after which to look again."""
@@ -98,21 +99,19 @@ class Pods:
 
     async def _look(self, key: Key) -> float | None:
         virtual, host = self._caches.virtual_pod(key), self._caches.host_pod(key)
-        if host is not None:
-            self._unshown.pop(key, None)
-        if host is None or self._remade.get(key) != uid_of(host):
-            self._remade.pop(key, None)
+        self._sightings.cache_shows(key, host)
         if virtual is None:
             return await self._vanished(key, host)
-        if host is None and self._unshown.get(key, uid_of(virtual)) != uid_of(virtual):
+        unshown = self._sightings.unshown(key)
+        if host is None and unshown and unshown != uid_of(virtual):
             # A predecessor's host pod may run although the cache does not show it yet.
-            host = await self._live_mirror(key, self._unshown[key])
+            host = await self._live_mirror(key, unshown)
         if host is not None and virtual_uid(host) != uid_of(virtual):
             # What its predecessor refers to is kept until that is gone.
             return await self._replace_old(key, host)
         await self._refer(key, virtual, host)
         if host is not None:
-            self._seen[key] = uid_of(virtual)
+            self._sightings.has_one(key, uid_of(virtual))
         if virtual["metadata"].get("deletionTimestamp"):
             return await self._deleting(key, virtual, host)
         if host is None:
@@ -123,16 +122,15 @@ class Pods:
 
     async def _vanished(self, key: Key, host: Obj | None) -> float | None:
         self._no_longer_waits(key)
-        if host is None and (unshown := self._unshown.get(key)):
+        if host is None and (unshown := self._sightings.unshown(key)):
             host = await self._live_mirror(key, unshown)
         if host is None:
-            self._unshown.pop(key, None)
-            self._settled.forget(self._seen.pop(key, ""))
+            self._settled.forget(self._sightings.forget(key))
             await self._release(self._references.forget(Item("Pod", key)))
             self._tokens.forget(key)
             return None
         if host["metadata"].get("deletionTimestamp"):
-            return None
+            return self._sightings.unseen_end(key)
         found = await self._virtual.look(PODS, key)
         if found is not None and uid_of(found) == virtual_uid(host):
             # The cache is behind: its event comes.
@@ -141,16 +139,16 @@ class Pods:
         if not self._mirrors.may_vanish("Pod", key):
             return _RETRY_REFUSED
         done = await self._host.delete(PODS, key_of(host), uid_of(host), grace=grace, why="virtual pod is gone")
-        return None if done else _RETRY_REFUSED
+        return self._sightings.unseen_end(key) if done else _RETRY_REFUSED
 
     async def _replace_old(self, key: Key, host: Obj) -> float | None:
         if host["metadata"].get("deletionTimestamp"):
-            return None
+            return self._sightings.unseen_end(key)
         found = await self._virtual.look(PODS, key)
         if found is not None and uid_of(found) == virtual_uid(host):
             return 1.0
         done = await self._host.delete(PODS, key_of(host), uid_of(host), grace=_FORCED_GRACE, why="virtual pod was replaced")
-        return None if done else _RETRY_REFUSED
+        return self._sightings.unseen_end(key) if done else _RETRY_REFUSED
 
     # -- deletion from above
 
@@ -172,23 +170,29 @@ class Pods:
         host_meta = host["metadata"]
         left = host_meta.get("deletionGracePeriodSeconds")
         if host_meta.get("deletionTimestamp") and (grace is None or (isinstance(left, int) and left <= grace)):
-            return None
+            return self._sightings.unseen_end(key)
         done, last = await self._host.end(PODS, key_of(host), uid_of(host), grace=grace, why="virtual pod is being deleted")
         if last is not None and has_ended(last) and not has_ended(host):
             # It ended just before: the host deletes such a pod at once, and no event would tell how it ended.
             await self._report(virtual, last)
-        return None if done else _RETRY_REFUSED
+        return self._sightings.unseen_end(key) if done else _RETRY_REFUSED
 
     async def _live_mirror(self, key: Key, uid: str) -> Obj | None:
         """The host pod of a virtual UID, asked of the host itself."""
         found = await self._host.look(PODS, self._caches.host_key("Pod", key))
         return found if found is not None and marks.is_mirrored(found) and virtual_uid(found) == uid else None
 
+    async def _has_successor(self, virtual: Obj, host: Obj) -> bool:
+        """Whether the host pod that the cache shows was made anew since: its end is not the end of the virtual pod."""
+        live = await self._live_mirror(key_of(virtual), uid_of(virtual))
+        return live is not None and uid_of(live) != uid_of(host)
+
     # -- the host pod is not there
 
     async def _missing(self, key: Key, virtual: Obj) -> float | None:
-        if self._seen.get(key) == uid_of(virtual):
-            # Its host pod went. The cache may be from before it was placed, so the plane itself is asked whether it was.
+        had_one = self._sightings.had_one(key, uid_of(virtual))
+        if had_one or self._sightings.unshown(key):
+            # The cache may be from before the plane was told of its start, or of its end.
             fresh = await self._virtual.look(PODS, key)
             if fresh is None or uid_of(fresh) != uid_of(virtual) or fresh["metadata"].get("deletionTimestamp"):
                 return 1.0
@@ -196,10 +200,10 @@ class Pods:
         if has_ended(virtual):
             await self._release(self._references.forget(Item("Pod", key)))
             return None
-        if _started(virtual):
+        if had_one or _started(virtual):
             if await self._live_mirror(key, uid_of(virtual)) is not None:
                 return 1.0
-            await self._virtual.delete_pod(virtual, grace=0, why="host pod is gone after it had been placed")
+            await self._virtual.delete_pod(virtual, grace=0, why="host pod is gone, and may have run")
             return None
         return 5.0 if self._caches.namespace_ending(key.namespace) else await self._begin(key, virtual)
 
@@ -224,10 +228,11 @@ class Pods:
             await self._mirrors.ensure(item)
         place = key_of(desired)
         self._claims.claim(place, desired)
-        self._seen[key] = self._unshown[key] = uid_of(virtual)
+        self._sightings.may_be_made(key, uid_of(virtual))
         try:
             with metrics.IN_CREATION.time():
                 made = await self._host.create(PODS, desired, view)
+            self._sightings.has_one(key, uid_of(virtual))
         except (Stale, Again, Untranslatable):
             self._claims.drop(place)
             raise
@@ -239,6 +244,8 @@ class Pods:
             raise refused from error
         # Compared was what the view said before the create; a change since then, which queued this key again, is no part of it.
         unchanged = self._caches.view() is view and not diff.pod_patches(desired, made)
+        # And `made` may be what an earlier create made, when the marks on nodes were others.
+        unchanged = unchanged and placement.digest_of(desired) == placement.digest_of(made)
         if unchanged and not (virtual.get("spec") or {}).get("ephemeralContainers"):
             self._settled.compared(virtual, made)
 
@@ -261,8 +268,10 @@ class Pods:
     async def _both(self, virtual: Obj, host: Obj) -> float | None:
         meta = host["metadata"]
         if meta.get("deletionTimestamp"):
-            if key_of(virtual) in self._remade:
+            if self._sightings.is_remade(key_of(virtual)):
                 return None
+            if await self._has_successor(virtual, host):
+                return 1.0
             await self._report(virtual, host)
             await self._virtual.delete_pod(
                 virtual, grace=meta.get("deletionGracePeriodSeconds"), why="host pod is being deleted by the host"
@@ -271,21 +280,23 @@ class Pods:
         # What was written comes back as an event, and with it this key.
         if self._virtual.behind(virtual) or await self._placed(virtual, host):
             return None
-        if _placed_on(virtual):
+        if placed_on(virtual):
             self._tokens.tend(virtual, host)
         view = self._caches.view()
         told = await self._report(virtual, host)
-        pushed = await self._push(virtual, host)
+        pushed = await self._patches.push(virtual, host)
         if told is not None and not pushed and self._caches.view() is view:
             self._settled.rest(virtual, told, host)
         return None
 
     async def _placed(self, virtual: Obj, host: Obj) -> bool:
         """Carry the host's choice of node up; True when that wrote, a deletion where the two disagree."""
-        chosen, held = _placed_on(host), _placed_on(virtual)
+        chosen, held = placed_on(host), placed_on(virtual)
         if not chosen or held == chosen:
             return False
         if held:
+            if await self._has_successor(virtual, host):
+                raise Again(1.0, "the host pod was made anew")
             await self._virtual.delete_pod(virtual, grace=0, why="bound to another node than the host pod")
             return True
         if not await self._nodes.ensure(chosen):
@@ -297,6 +308,12 @@ class Pods:
         """Carry the status up; returns the virtual pod as it is then, None where that is not known to be what was looked at."""
         if _POD.status_to_virtual is None:
             return None
+        if statuses.goes_back(host, virtual):
+            # Told up, an older copy would make it look as if the pod had never run, and then it might run twice.
+            live = await self._live_mirror(key_of(virtual), uid_of(virtual))
+            if live is None:
+                return None
+            host = live
         desired = _POD.status_to_virtual(host, virtual, self._caches.view())
         try:
             written = await self._virtual.status(PODS, virtual, desired)
@@ -311,69 +328,6 @@ class Pods:
             return virtual
         # What a webhook of the tenant made of it is looked at again when it comes.
         return written if statuses.same(written.get("status"), desired) else None
-
-    async def _push(self, virtual: Obj, host: Obj) -> bool:
-        """Carry what may still change on a pod down; whether anything was written, or could not be."""
-        pushed = False
-        if not self._settled.alike(virtual, host):
-            found = self._desired(virtual)
-            if found is None or await self._made_anew(found[0], virtual, host):
-                return True
-            changes, refused = diff.pod_patches(found[0], host, found[1]), False
-            for change in changes:
-                if not (refused and change.last):
-                    refused = not await self._patch(virtual, host, change) or refused
-            if not refused:
-                self._starved.forget(key_of(virtual))
-            if not changes:
-                self._settled.compared(virtual, host)
-            pushed = bool(changes)
-        gates = statuses.readiness_to_host(virtual, host)
-        if gates is not None:
-            await self._patch(virtual, host, diff.Patch(gates, "status"))
-        return pushed or gates is not None
-
-    def _desired(self, virtual: Obj) -> tuple[Obj, list[Obj]] | None:
-        """The host pod that should be there, and its ephemeral containers, which no create may have."""
-        view = self._caches.view()
-        try:
-            desired = _POD.to_host(virtual, view)
-            late = pod.ephemeral_containers(virtual, view) if (virtual.get("spec") or {}).get("ephemeralContainers") else []
-        except Untranslatable as refused:
-            self._recorder.warn(virtual, str(refused.reason), str(refused))
-            return None
-        return desired, late
-
-    async def _made_anew(self, desired: Obj, virtual: Obj, host: Obj) -> bool:
-        """Delete a host pod that was made when the tenant's own marks on nodes were others, unless it has its node by now.
-
-        The version is that of a pod without a node, so the scheduler that is faster wins. A pod that something on the host
-        holds with a finalizer is left alone: it would be seen as deleted by the host.
-        """
-        if _placed_on(virtual) or _placed_on(host) or host["metadata"].get("finalizers"):
-            return False
-        if placement.digest_of(desired) == placement.digest_of(host):
-            return False
-        self._remade[key_of(virtual)] = uid_of(host)
-        why = "nodes were cordoned, tainted or labelled above before it was placed"
-        return await self._host.delete(PODS, key_of(host), uid_of(host), grace=None, why=why, version=version_of(host))
-
-    async def _patch(self, virtual: Obj, host: Obj, change: diff.Patch) -> bool:
-        """Write on the host pod; False where the host refuses, which the tenant is told."""
-        key = key_of(virtual)
-        try:
-            await self._host.patch(
-                PODS, key_of(host), change.body, subresource=change.subresource, content_type=change.content_type
-            )
-        except ApiError as error:
-            refused = refusals.explain(error, key.name, "It is changed when enough is free.")
-            if refused is None:
-                raise
-            if refusals.is_quota(refused):
-                self._starved.add(key)
-            self._recorder.warn(virtual, str(refused.reason), str(refused))
-            return False
-        return True
 
     # -- references
 
@@ -391,10 +345,6 @@ class Pods:
             self._mirrors.queue(item)
 
 
-def _placed_on(either: Obj) -> str:
-    return str((either.get("spec") or {}).get("nodeName") or "")
-
-
 def _started(virtual: Obj) -> bool:
     """Whether the pod ran, or was placed by the host, at any time before."""
     status: Any = virtual.get("status")
@@ -403,6 +353,6 @@ def _started(virtual: Obj) -> bool:
     if status.get("startTime"):
         return True
     conditions = status.get("conditions") or ()
-    return bool(_placed_on(virtual)) and any(
+    return bool(placed_on(virtual)) and any(
         isinstance(each, dict) and each.get("type") == "PodScheduled" and each.get("status") == "True" for each in conditions
     )

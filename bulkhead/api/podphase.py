@@ -1,4 +1,4 @@
-"""When a pod is over."""
+"""Where a pod is in its life: placed on a node, over."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -11,3 +11,8 @@ def has_ended(pod: Mapping[str, Any]) -> bool:
     status = pod.get("status")
     phase = status.get("phase") if isinstance(status, Mapping) else None
     return isinstance(phase, str) and phase in _FINAL
+
+
+def placed_on(pod: Mapping[str, Any]) -> str:
+    """The node that a pod is bound to; empty before it is."""
+    return str((pod.get("spec") or {}).get("nodeName") or "")

@@ -53,6 +53,8 @@ class Patch:
     content_type: str = STRATEGIC
     # Says that the others were taken: not to be sent where one of them was refused.
     last: bool = False
+    # Says something of the whole object: only for the version that was looked at, or that the patch before it left.
+    exact: bool = False
 
 
 class Recreate(Exception):  # noqa: N818  # an instruction, not a fault
@@ -64,8 +66,10 @@ def pod_patches(desired: Obj, actual: Obj, ephemeral: Sequence[Obj] = ()) -> tup
 
     The generation of the virtual pod is noted when the host pod has all that it stands for, so in a patch of its own after
     those of subresources: what the kubelet has observed would be told as that generation before a resize has reached it.
+    For the same reason all patches are exact then: compared with an older copy, a host pod may lack a resize unseen.
     """
     body = _metadata_patch(desired, actual)
+    exact = GENERATION in body.get("metadata", {}).get("annotations", {})
     spec = _spec_patch(_mapping(desired.get("spec")), _mapping(actual.get("spec")))
     if spec:
         body["spec"] = spec
@@ -80,7 +84,15 @@ def pod_patches(desired: Obj, actual: Obj, ephemeral: Sequence[Obj] = ()) -> tup
     noted = _take_generation(body) if parts else None
     if noted is not None:
         parts.append(replace(_patch({"metadata": {"annotations": {GENERATION: noted}}}, actual), last=True))
-    return (*((_patch(body, actual),) if body else ()), *parts)
+    found = (*((_patch(body, actual),) if body else ()), *parts)
+    return tuple(replace(each, exact=True) for each in found) if exact else found
+
+
+def is_ahead(actual: Obj, virtual: Obj) -> bool:
+    """Whether a host pod has what a newer generation of its virtual pod asks for than this copy of that one."""
+    noted = _mapping(_mapping(actual.get("metadata")).get("annotations")).get(GENERATION)
+    generation = _mapping(virtual.get("metadata")).get("generation")
+    return isinstance(noted, str) and noted.isdecimal() and isinstance(generation, int) and int(noted) > generation
 
 
 def object_patch(desired: Obj, actual: Obj) -> Patch | None:

@@ -9,6 +9,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bulkhead.api.podphase import has_ended
 from syncer.translate import placement, sanitise
 from syncer.translate.pod import GENERATION, NATIVE_CONDITIONS
 from syncer.translate.reasons import Reason
@@ -104,6 +105,12 @@ def readiness_to_host(virtual: Obj, host: Obj) -> Obj | None:
             news.append(plain)
     uid = _mapping(host.get("metadata")).get("uid")
     return {"metadata": {"uid": uid}, "status": {"conditions": news}} if news else None
+
+
+def goes_back(host: Obj, virtual: Obj) -> bool:
+    """Whether a host pod has yet to start or end where its virtual pod has: a copy from before, or a status that was forged."""
+    given, told = _mapping(host.get("status")), _mapping(virtual.get("status"))
+    return bool(told.get("startTime") and not given.get("startTime")) or (has_ended(virtual) and not has_ended(host))
 
 
 def same(one: Any, other: Any) -> bool:

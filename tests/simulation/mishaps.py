@@ -1,4 +1,4 @@
-"""Short stories about one object that something goes wrong with, by name, and those about a whole side (`outages`).
+"""Short stories about one object that something goes wrong with, by name, with those about copies, resizes and a whole side.
 
 Those that say "Found" showed a fault of the syncer once.
 """
@@ -8,85 +8,49 @@ from functools import partial
 from typing import Final
 
 from bulkhead.api import names
-from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS, SERVICES
-from tests.simulation import outages, stories, virtualtime
+from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS
+from tests.simulation import copies, outages, resizes, stories, virtualtime
 from tests.simulation.faults import WatchFault
 from tests.simulation.world import SPACE, WORK, Tenant, World
 
 
-async def copy_of_a_lingering_pod(world: World) -> None:
-    """Found: while any pod without a virtual one was still ending on the host, copies that nobody needed stayed for ever."""
-    await stories.everything(world, pods=("web",))
-    world.tenant.pod("other")
-    await world.settle()
-    world.on_host.frozen = {"node-a"}
-    world.tenant.delete(PODS, "other", grace=0)
-    world.tenant.delete(PODS, "web", grace=0)
-    await world.wait(2)
-    gone = next((pod for pod in world.on_host.pods() if pod["metadata"]["name"].startswith("web")), None)
-    assert gone is not None, "the host pod was forced away while its node stands still"
-    world.on_host.delete(gone, grace=0)
-    await world.wait(5)
-    world.on_host.frozen = set()
-    await world.settle(10)
-    assert not world.host.store.all(CONFIG_MAPS, WORK)
-
-
-async def copy_of_a_pod_that_was_replaced(world: World) -> None:
-    """Found: a pod that came again under its name, needing less, took the copies from under its predecessor's host pod."""
-    await stories.everything(world, pods=("web",))
-    world.tenant.delete(PODS, "web", grace=0)
+async def host_pod_from_before_it_ran(world: World) -> None:
+    """Found: a list from before a pod was placed took its start back; when the host pod went, the pod waited for ever."""
     world.tenant.pod("web")
-    await world.settle(10)
-    assert not world.host.store.all(CONFIG_MAPS, WORK)
-
-
-async def pod_gone_before_its_host_pod_is_seen(world: World) -> None:
-    """Found: a virtual pod that went before the cache showed its host pod took the copies away that this runs with."""
-    await _made_unseen(world, lag=2.0)
-    world.tenant.delete(PODS, "web", grace=0)
-    await world.settle(10)
-    assert not world.host.store.all(CONFIG_MAPS, WORK)
-
-
-async def pod_replaced_before_its_host_pod_is_seen(world: World) -> None:
-    """Found: a pod that came again, needing less, before its predecessor's host pod was seen, took the copies from that."""
-    await _made_unseen(world, lag=5.0)
-    world.on_host.report(world.on_host.pods()[0], "Running", "10.244.9.9")
-    world.tenant.delete(PODS, "web", grace=0)
-    world.tenant.pod("web")
-    await world.settle(20)
-    assert not world.host.store.all(CONFIG_MAPS, WORK)
-
-
-async def service_replaced_under_an_old_list(world: World) -> None:
-    """Found: while the plane was asked about an earlier Service's copy, the cache moved on, and the present one was deleted."""
-    world.tenant.service(80)
+    await world.wait(0.5, act=False)
+    unplaced = world.host.store.version
     await world.settle()
-    world.tenant.delete(SERVICES, "web")
-    world.tenant.service(80)
-    await world.settle()
-    # The list of a replica that is behind shows the first copy; its watch tells at once of that one's end and of the second.
-    world.host_faults.stale = 3
     world.host_faults.arm(WatchFault.GONE)
-    world.tenant.service(81)
-    await world.wait(10, act=False)
-    assert world.host_faults.happened["watch gone"] == 1
+    world.on_host.report(world.on_host.pods()[0], "Running")
+    world.host_faults.stale = world.host.store.version - unplaced
+    for _ in range(200):
+        await world.wait(0.01, act=False)
+        if world.host_faults.happened["watch gone"]:
+            break
+    world.host_faults.lag["pods"] = 20.0
+    await world.wait(5, act=False)
+    assert world.plane.store.all(PODS)[0]["status"].get("startTime"), "its start was taken back"
+    world.on_host.remove_node("node-a")
     world.quiet()
     await world.check()
+    assert not world.plane.store.all(PODS)
 
 
-async def copy_needed_again(world: World, lag: float) -> None:
-    """Found: a copy that was just taken away looked as if it were there, and the next pod was made without it."""
-    await stories.everything(world, pods=("web",))
-    world.host_faults.lag |= {"secrets": lag, "configmaps": lag}
-    world.tenant.delete(PODS, "web", grace=0)
-    for _ in range(200):
-        await world.wait(0.05)
-        if not world.host.store.all(SECRETS, WORK):
-            break
-    world.tenant.pod("next", refers=True)
-    await world.settle()
+async def ran_unseen(world: World, *, listed: bool) -> None:
+    """A host pod that was placed, ran and went before the syncer was told of any of it does not come again."""
+    world.host_faults.lag["pods"] = 60.0
+    world.tenant.pod("web")
+    await world.wait(2)
+    assert world.on_host.pods()[0]["status"]["phase"] == "Running"
+    world.on_host.delete(world.on_host.pods()[0], grace=0)
+    world.tenant.label("web", "x")
+    await world.wait(1)
+    if listed:
+        world.quiet()
+        world.host.store.compact()
+        world.cut(world.host)
+    await world.settle(120)
+    assert not world.plane.store.all(PODS)
 
 
 async def space_labelled_meanwhile(world: World) -> None:
@@ -199,6 +163,22 @@ async def cordons(world: World, *, lag: float) -> None:
     await world.check()
 
 
+async def uncordoned_before_it_is_seen(world: World) -> None:
+    """Found by a storm: a host pod made for cordons that ended before the cache showed it kept away from all nodes for ever."""
+    await world.wait(5)
+    for name in ("node-a", "node-b"):
+        world.tenant.cordon(name, True)
+    await world.settle()
+    world.host_faults.lag["pods"] = 10.0
+    world.tenant.pod("web")
+    await world.wait(2)
+    world.tenant.cordon("node-b", False)
+    await world.wait(4)
+    world.quiet()
+    await world.check()
+    assert [pod["spec"].get("nodeName") for pod in world.on_host.pods()] == ["node-b"]
+
+
 async def two_spaces(world: World) -> None:
     """Objects of one name in two namespaces are two."""
     world.plane.do("POST", NAMESPACES, {"metadata": {"name": "other"}})
@@ -267,57 +247,28 @@ async def host_events_again(world: World) -> None:
     await world.check()
 
 
-async def _made_unseen(world: World, *, lag: float) -> None:
-    """A pod with all that it needs, whose host pod is made and not yet told of."""
-    world.tenant.config("1")
-    world.tenant.secret("1")
-    await world.settle()
-    world.host_faults.lag |= {"pods": lag}
-    world.tenant.pod("web", refers=True)
-    for _ in range(200):
-        await world.wait(0.01)
-        if world.on_host.pods():
-            break
-
-
-async def resized(world: World, *, lag: float) -> None:
-    """Found by upstream's conformance: a resize was told as seen by the node before the host pod had it."""
-    await stories.everything(world, pods=("web",))
-    world.host_faults.lag |= {"pods": lag}
-    for cpu in ("200m", "150m"):
-        world.tenant.resize("web", cpu)
-        await world.wait(0.5)
-        world.tenant.label("web", cpu)
-        await world.settle(60)
-    await world.check()
-    assert world.plane.store.all(PODS)[0]["status"]["observedGeneration"] == 3
-
-
 STORIES: Final[Mapping[str, stories.Story]] = {
-    "a copy goes although another pod lingers on the host": copy_of_a_lingering_pod,
-    "a copy just taken away is there before the next pod": partial(copy_needed_again, lag=0.0),
-    "the same when the host tells late": partial(copy_needed_again, lag=5.0),
-    "a pod that was replaced keeps its copies to its end": copy_of_a_pod_that_was_replaced,
-    "a host pod that nobody has seen yet keeps its copies": pod_gone_before_its_host_pod_is_seen,
-    "copies of a replaced pod outlive the pod that nobody saw yet": pod_replaced_before_its_host_pod_is_seen,
-    "a Service that was replaced keeps its new copy": service_replaced_under_an_old_list,
+    "a pod that ran is not told as new again": host_pod_from_before_it_ran,
     "a namespace's new label reaches pods in the making": space_labelled_meanwhile,
     "a pod that waits for room is given no token": waiting_for_room,
     "a token that somebody took away is made anew": token_taken_away,
     "no token expires because the clock was ahead": partial(wrong_clock, skew=3600.0),
     "no token expires because the clock was behind": partial(wrong_clock, skew=-7200.0),
+    "a pod that ran unseen does not run again": partial(ran_unseen, listed=False),
+    "nor when only a list tells that it went": partial(ran_unseen, listed=True),
     "a placed pod does not run again when the plane tells late": partial(late_copy_of_the_plane, lag=3.0),
-    "nor when it tells very late": partial(late_copy_of_the_plane, lag=20.0),
+    "nor when the plane tells very late": partial(late_copy_of_the_plane, lag=20.0),
     "nothing of others is adopted": squatters,
     "one name in two namespaces is two objects": two_spaces,
     "a cordon of host or tenant is never forgotten": partial(cordons, lag=0.0),
     "nor when it tells late of nodes": partial(cordons, lag=5.0),
+    "nor for a pod that nobody saw being made": uncordoned_before_it_is_seen,
     "pods replaced while the syncer was away": replaced_while_away,
     "pods deleted while the syncer was away": deleted_while_away,
     "pods replaced while the host tells late": late_copy_of_the_host,
     "the host's events come again": host_events_again,
-    "a resize is told as seen when the host's pod has it": partial(resized, lag=0.0),
-    "the same when the host tells late of its pod": partial(resized, lag=5.0),
+    **copies.STORIES,
+    **resizes.STORIES,
     **outages.STORIES,
 }
 

@@ -116,9 +116,21 @@ def test_item_64_77_a_generation_is_noted_after_the_resize_that_it_stands_for() 
     own["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "2"}
     found = diff.pod_patches(to_host(own, samples.VIEW), actual)
     assert [(patch.subresource, patch.last) for patch in found] == [(None, False), ("resize", False), (None, True)]
+    assert all(patch.exact for patch in found), "compared with an older copy, it may lack a resize unseen"
     assert GENERATION not in found[0].body["metadata"].get("annotations", {})
     assert found[0].body["metadata"]["labels"]["app"] == "api"
     assert found[2].body == {"metadata": {"uid": "host-uid", "annotations": {GENERATION: "2"}}}
+
+
+def test_item_64_77_what_says_nothing_of_a_generation_is_for_any_version() -> None:
+    own = samples.pod(metadata={"generation": 1})
+    actual = there(to_host(own, samples.VIEW))
+    own["metadata"]["labels"] = {"app": "api"}
+    (patch,) = diff.pod_patches(to_host(own, samples.VIEW), actual)
+    assert not patch.exact
+    own["metadata"]["generation"] = 2
+    (patch,) = diff.pod_patches(to_host(own, samples.VIEW), actual)
+    assert patch.exact
 
 
 def test_item_64_77_a_generation_goes_with_the_image_that_it_stands_for() -> None:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from syncer.translate import Obj, Reason, deviceclaim, status
 from syncer.translate.pod import GENERATION, to_host
 from tests.syncer.translate import samples
@@ -139,3 +141,20 @@ def test_the_plane_keeps_its_own_word_since_when_a_pod_is_scheduled() -> None:
     assert status.status_to_virtual(host, virtual, samples.VIEW)["conditions"] == [above]
     waiting = samples.pod() | {"status": {"phase": "Pending", "conditions": [above | {"status": "False"}]}}
     assert status.status_to_virtual(host, waiting, samples.VIEW)["conditions"] == [below]
+
+
+@pytest.mark.parametrize(
+    ("below", "above", "expected"),
+    [
+        ({"phase": "Pending"}, {"phase": "Running", "startTime": "2026-01-01T00:00:05Z"}, True),
+        ({"phase": "Running", "startTime": "2026-01-01T00:00:05Z"}, {"phase": "Succeeded"}, True),
+        ({}, {"startTime": ["forged"]}, True),
+        ({"phase": "Running", "startTime": "2026-01-01T00:00:05Z"}, {"phase": "Pending"}, False),
+        ({"phase": "Failed"}, {"phase": "Running"}, False),
+        ({"phase": "Pending"}, {"phase": "Pending"}, False),
+        (None, None, False),
+        ({"phase": "Pending"}, "forged", False),
+    ],
+)
+def test_a_start_and_an_end_are_not_taken_back(below: Any, above: Any, expected: bool) -> None:
+    assert status.goes_back({"status": below}, {"status": above}) is expected

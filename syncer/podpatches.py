@@ -1,0 +1,137 @@
+"""What may still change on a pod, on its way down: patches of the host pod in their order, or a host pod made anew.
+
+    both unchanged since they were compared -> nothing
+    host pod ahead of the virtual pod       -> nothing: the cache of the plane is behind, and its event comes
+    node marks changed, no node yet         -> host pod deleted; the next look makes it anew
+    anything else that differs              -> patches; a refusal of the host's is told on the tenant's pod
+
+An exact patch names the version that it is for, the next one the version that the one before left: where somebody else wrote in
+between, Conflict is raised, and the pod is looked at again.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from bulkhead.api.podphase import placed_on
+from bulkhead.kube.errors import ApiError
+from bulkhead.kube.objects import Obj, key_of, uid_of, version_of
+from bulkhead.kube.resources import PODS
+from syncer import refusals
+from syncer.caches import Caches
+from syncer.down import HostWriter
+from syncer.events import Recorder
+from syncer.quota import Starved
+from syncer.settled import Settled
+from syncer.sightings import Sightings
+from syncer.translate import Untranslatable, diff, placement, pod
+from syncer.translate import status as statuses
+from syncer.translate.registry import KINDS
+from syncer.up import VirtualWriter
+
+_POD: Final = KINDS["Pod"]
+
+
+class PodPatches:
+    """See the module."""
+
+    def __init__(
+        self,
+        caches: Caches,
+        host: HostWriter,
+        virtual: VirtualWriter,
+        *,
+        settled: Settled,
+        sightings: Sightings,
+        starved: Starved,
+        recorder: Recorder,
+    ) -> None:
+        self._caches = caches
+        self._host = host
+        self._virtual = virtual
+        self._settled = settled
+        self._sightings = sightings
+        self._starved = starved
+        self._recorder = recorder
+
+    async def push(self, virtual: Obj, host: Obj) -> bool:
+        """Carry what changed down; whether anything was written, or could not be."""
+        pushed = False
+        if not self._settled.alike(virtual, host):
+            if diff.is_ahead(host, virtual) and await self._is_behind(virtual):
+                return True
+            found = self._desired(virtual)
+            if found is None or await self._made_anew(found[0], virtual, host):
+                return True
+            changes = diff.pod_patches(found[0], host, found[1])
+            if await self._apply(virtual, host, changes):
+                self._starved.forget(key_of(virtual))
+            if not changes:
+                self._settled.compared(virtual, host)
+            pushed = bool(changes)
+        gates = statuses.readiness_to_host(virtual, host)
+        if gates is not None:
+            await self._apply(virtual, host, (diff.Patch(gates, "status"),))
+        return pushed or gates is not None
+
+    async def _is_behind(self, virtual: Obj) -> bool:
+        """Whether the plane has another virtual pod by now; if not, it is back from an older backup, and means what it says."""
+        fresh = await self._virtual.look(PODS, key_of(virtual))
+        return fresh is None or version_of(fresh) != version_of(virtual)
+
+    def _desired(self, virtual: Obj) -> tuple[Obj, list[Obj]] | None:
+        """The host pod that should be there, and its ephemeral containers, which no create may have."""
+        view = self._caches.view()
+        try:
+            desired = _POD.to_host(virtual, view)
+            late = pod.ephemeral_containers(virtual, view) if (virtual.get("spec") or {}).get("ephemeralContainers") else []
+        except Untranslatable as refused:
+            self._recorder.warn(virtual, str(refused.reason), str(refused))
+            return None
+        return desired, late
+
+    async def _made_anew(self, desired: Obj, virtual: Obj, host: Obj) -> bool:
+        """Delete a host pod that was made when the tenant's own marks on nodes were others, unless it has its node by now.
+
+        The version is that of a pod without a node, so the scheduler that is faster wins. A pod that something on the host
+        holds with a finalizer is left alone: it would be seen as deleted by the host.
+        """
+        if placed_on(virtual) or placed_on(host) or host["metadata"].get("finalizers"):
+            return False
+        if placement.digest_of(desired) == placement.digest_of(host):
+            return False
+        key = key_of(virtual)
+        self._sightings.remake(key, uid_of(host))
+        why = "nodes were cordoned, tainted or labelled above before it was placed"
+        done, last = await self._host.end(PODS, key_of(host), uid_of(host), grace=None, why=why, version=version_of(host))
+        if last is None:
+            # It was placed meanwhile, or went by itself.
+            self._sightings.not_remade(key)
+        return done
+
+    async def _apply(self, virtual: Obj, host: Obj, changes: Sequence[diff.Patch]) -> bool:
+        """Write on a host pod as it was looked at; False where the host refused one of them, which the tenant is told."""
+        refused = False
+        for change in changes:
+            if refused and change.last:
+                continue
+            written = await self._patch(virtual, host, change)
+            refused |= written is None
+            host = written or host
+        return not refused
+
+    async def _patch(self, virtual: Obj, host: Obj, change: diff.Patch) -> Obj | None:
+        body = change.body
+        if change.exact:
+            body = body | {"metadata": body["metadata"] | {"resourceVersion": version_of(host)}}
+        try:
+            return await self._host.patch(
+                PODS, key_of(host), body, subresource=change.subresource, content_type=change.content_type
+            )
+        except ApiError as error:
+            refused = refusals.explain(error, key_of(virtual).name, "It is changed when enough is free.")
+            if refused is None:
+                raise
+            if refusals.is_quota(refused):
+                self._starved.add(key_of(virtual))
+            self._recorder.warn(virtual, str(refused.reason), str(refused))
+            return None

@@ -1,0 +1,145 @@
+"""Short stories about copies of ConfigMaps, Secrets and Services that are needed, or are not any more; by name."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from bulkhead.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES
+from tests.simulation import stories
+from tests.simulation.faults import CallFault, WatchFault
+from tests.simulation.world import WORK, World
+
+
+async def copy_of_a_lingering_pod(world: World) -> None:
+    """Found: while any pod without a virtual one was still ending on the host, copies that nobody needed stayed for ever."""
+    await stories.everything(world, pods=("web",))
+    world.tenant.pod("other")
+    await world.settle()
+    world.on_host.frozen = {"node-a"}
+    world.tenant.delete(PODS, "other", grace=0)
+    world.tenant.delete(PODS, "web", grace=0)
+    await world.wait(2)
+    gone = next((pod for pod in world.on_host.pods() if pod["metadata"]["name"].startswith("web")), None)
+    assert gone is not None, "the host pod was forced away while its node stands still"
+    world.on_host.delete(gone, grace=0)
+    await world.wait(5)
+    world.on_host.frozen = set()
+    await world.settle(10)
+    assert not world.host.store.all(CONFIG_MAPS, WORK)
+
+
+async def copy_of_a_pod_that_was_replaced(world: World) -> None:
+    """Found: a pod that came again under its name, needing less, took the copies from under its predecessor's host pod."""
+    await stories.everything(world, pods=("web",))
+    world.tenant.delete(PODS, "web", grace=0)
+    world.tenant.pod("web")
+    await world.settle(10)
+    assert not world.host.store.all(CONFIG_MAPS, WORK)
+
+
+async def pod_gone_before_its_host_pod_is_seen(world: World) -> None:
+    """Found: a virtual pod that went before the cache showed its host pod took the copies away that this runs with."""
+    await _made_unseen(world, lag=2.0)
+    world.tenant.delete(PODS, "web", grace=0)
+    await world.settle(10)
+    assert not world.host.store.all(CONFIG_MAPS, WORK)
+
+
+async def pod_gone_and_its_host_pod_never_seen(world: World) -> None:
+    """Found by a storm: of a host pod that came and went between two lists no event told, and its copies stayed for ever."""
+    await _made_unseen(world, lag=60.0)
+    world.on_host.frozen = {"node-a", "node-b"}
+    world.tenant.delete(PODS, "web", grace=0)
+    await world.wait(5)
+    world.on_host.delete(world.on_host.pods()[0], grace=0)
+    world.quiet()
+    world.host.store.compact()
+    world.cut(world.host)
+    await world.settle()
+    assert not world.host.store.all(CONFIG_MAPS, WORK)
+
+
+async def pod_replaced_before_its_host_pod_is_seen(world: World) -> None:
+    """Found: a pod that came again, needing less, before its predecessor's host pod was seen, took the copies from that."""
+    await _made_unseen(world, lag=5.0)
+    world.on_host.report(world.on_host.pods()[0], "Running", "10.244.9.9")
+    world.tenant.delete(PODS, "web", grace=0)
+    world.tenant.pod("web")
+    await world.settle(20)
+    assert not world.host.store.all(CONFIG_MAPS, WORK)
+
+
+async def service_replaced_under_an_old_list(world: World) -> None:
+    """Found: while the plane was asked about an earlier Service's copy, the cache moved on, and the present one was deleted."""
+    world.tenant.service(80)
+    await world.settle()
+    world.tenant.delete(SERVICES, "web")
+    world.tenant.service(80)
+    await world.settle()
+    # The list of a replica that is behind shows the first copy; its watch tells at once of that one's end and of the second.
+    world.host_faults.stale = 3
+    world.host_faults.arm(WatchFault.GONE)
+    world.tenant.service(81)
+    await world.wait(10, act=False)
+    assert world.host_faults.happened["watch gone"] == 1
+    world.quiet()
+    await world.check()
+
+
+async def copy_needed_again(world: World, lag: float) -> None:
+    """Found: a copy that was just taken away looked as if it were there, and the next pod was made without it."""
+    await stories.everything(world, pods=("web",))
+    world.host_faults.lag |= {"secrets": lag, "configmaps": lag}
+    world.tenant.delete(PODS, "web", grace=0)
+    for _ in range(200):
+        await world.wait(0.05)
+        if not world.host.store.all(SECRETS, WORK):
+            break
+    world.tenant.pod("next", refers=True)
+    await world.settle()
+
+
+async def copy_perhaps_taken_away(world: World) -> None:
+    """Found by a storm: a copy whose deletion nobody answered was believed there, and the next pod was made without it."""
+    await stories.everything(world, pods=("web",))
+    world.host_faults.lag |= {"secrets": 60.0, "configmaps": 60.0}
+    world.tenant.delete(PODS, "web", grace=0)
+    for _ in range(2000):
+        await world.wait(0.01)
+        if not world.on_host.pods():
+            break
+    for _ in range(2):
+        world.host_faults.arm(CallFault.LATE, writes=True)
+    for _ in range(2000):
+        await world.wait(0.01)
+        if not world.host.store.all(SECRETS, WORK):
+            break
+    world.tenant.pod("next", refers=True)
+    await world.settle(120)
+    assert world.host_faults.happened["call late"]
+
+
+async def _made_unseen(world: World, *, lag: float) -> None:
+    """A pod with all that it needs, whose host pod is made and not yet told of."""
+    world.tenant.config("1")
+    world.tenant.secret("1")
+    await world.settle()
+    world.host_faults.lag |= {"pods": lag}
+    world.tenant.pod("web", refers=True)
+    for _ in range(200):
+        await world.wait(0.01)
+        if world.on_host.pods():
+            break
+
+
+STORIES: Final[Mapping[str, stories.Story]] = {
+    "a copy goes although another pod lingers on the host": copy_of_a_lingering_pod,
+    "a copy just taken away is there before the next pod": partial(copy_needed_again, lag=0.0),
+    "the same when the host tells late": partial(copy_needed_again, lag=5.0),
+    "the same when nobody answers whether it was": copy_perhaps_taken_away,
+    "a pod that was replaced keeps its copies to its end": copy_of_a_pod_that_was_replaced,
+    "a host pod that nobody has seen yet keeps its copies": pod_gone_before_its_host_pod_is_seen,
+    "nor are they left when nobody ever sees it": pod_gone_and_its_host_pod_never_seen,
+    "copies of a replaced pod outlive the pod that nobody saw yet": pod_replaced_before_its_host_pod_is_seen,
+    "a Service that was replaced keeps its new copy": service_replaced_under_an_old_list,
+}

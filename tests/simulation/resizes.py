@@ -1,0 +1,61 @@
+"""Short stories about pods that are resized while somebody tells late of it; by name."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from bulkhead.kube.resources import PODS
+from tests.simulation import stories
+from tests.simulation.world import World
+
+
+async def resized(world: World, *, lag: float) -> None:
+    """Found by upstream's conformance: a resize was told as seen by the node before the host pod had it."""
+    await stories.everything(world, pods=("web",))
+    world.host_faults.lag |= {"pods": lag}
+    for cpu in ("200m", "150m"):
+        world.tenant.resize("web", cpu)
+        await world.wait(0.5)
+        world.tenant.label("web", cpu)
+        await world.settle(60)
+    await world.check()
+    assert world.plane.store.all(PODS)[0]["status"]["observedGeneration"] == 3
+
+
+async def resized_before_it_was_made(world: World) -> None:
+    """Found by a storm: a host pod was made as the plane itself wanted it, and then resized to what an older copy asked for."""
+    await world.wait(5)
+    world.host_faults.away = True
+    world.tenant.pod("web")
+    await world.wait(1)
+    world.plane_faults.lag["pods"] = 60.0
+    for cpu in ("150m", "200m"):
+        world.tenant.resize("web", cpu)
+    world.host_faults.away = False
+    await world.wait(40, act=False)
+    await world.settle(120)
+    assert world.on_host.pods()[0]["metadata"]["generation"] == 1, "resized to something that nobody asked for any more"
+
+
+async def resized_and_back(world: World) -> None:
+    """Found by a storm: resized back before the first resize was seen to arrive, a pod was told as the newest too early."""
+    await stories.everything(world, pods=("web",))
+    world.host_faults.lag |= {"pods": 60.0}
+    for cpu in ("200m", "100m"):
+        world.tenant.resize("web", cpu)
+        await world.wait(1)
+    # A list shows in one what the watch would have told one by one.
+    world.quiet()
+    world.host.store.compact()
+    world.cut(world.host)
+    await world.settle(120)
+    await world.check()
+    assert world.plane.store.all(PODS)[0]["status"]["observedGeneration"] == 3
+
+
+STORIES: Final[Mapping[str, stories.Story]] = {
+    "a resize is told as seen when the host's pod has it": partial(resized, lag=0.0),
+    "the same when the host tells late of its pod": partial(resized, lag=5.0),
+    "nor is a pod resized to what nobody asks for any more": resized_before_it_was_made,
+    "a resize is not told as seen when it is taken back before it is seen to arrive": resized_and_back,
+}
