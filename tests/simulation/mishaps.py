@@ -10,7 +10,7 @@ from typing import Final
 from bulkhead.api import names
 from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS
 from tests.simulation import copies, outages, resizes, stories, virtualtime
-from tests.simulation.faults import WatchFault
+from tests.simulation.faults import CallFault, WatchFault
 from tests.simulation.world import SPACE, WORK, Tenant, World
 
 
@@ -169,11 +169,13 @@ async def uncordoned_before_it_is_seen(world: World) -> None:
     for name in ("node-a", "node-b"):
         world.tenant.cordon(name, True)
     await world.settle()
-    world.host_faults.lag["pods"] = 10.0
+    world.host_faults.lag["pods"] = 60.0
+    world.host_faults.arm(CallFault.LATE, writes=True)
     world.tenant.pod("web")
     await world.wait(2)
     world.tenant.cordon("node-b", False)
-    await world.wait(4)
+    await world.wait(30)
+    assert world.host_faults.happened["call late"]
     world.quiet()
     await world.check()
     assert [pod["spec"].get("nodeName") for pod in world.on_host.pods()] == ["node-b"]
