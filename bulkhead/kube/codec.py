@@ -4,9 +4,11 @@ A hostile server may send anything, so each way in which decoding can fail is a 
 """
 
 from dataclasses import dataclass
+from sys import intern
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from bulkhead.kube.errors import ProtocolError
 from bulkhead.kube.objects import Meta, Obj
@@ -89,7 +91,8 @@ def decode_with(decoder: "msgspec.json.Decoder[_T]", data: bytes | msgspec.Raw) 
 def compact(data: bytes | msgspec.Raw, meta: Meta | None = None) -> tuple[Meta, bytes]:
     """Return metadata and a copy of the object without `managedFields`, which is often half of it.
 
-    The copy matters: a Raw is a window into the whole answer and would keep all of it alive.
+    The copy matters: a Raw is a window into the whole answer and would keep all of it alive. What labels and annotations of
+    many objects have in common is kept once; interned strings die with their last holder, so nobody can fill memory with them.
     """
     fields = decode_with(_fields, data)
     raw_meta = fields.get("metadata")
@@ -97,6 +100,10 @@ def compact(data: bytes | msgspec.Raw, meta: Meta | None = None) -> tuple[Meta, 
         raise ProtocolError("unexpected JSON: object without metadata")
     if meta is None:
         meta = decode_with(_meta, raw_meta)
+    for field in ("labels", "annotations"):
+        shared = getattr(meta, field)
+        if shared:
+            force_setattr(meta, field, {intern(key): intern(value) for key, value in shared.items()})
     inner = decode_with(_fields, raw_meta)
     if inner.pop("managedFields", None) is not None:
         fields["metadata"] = msgspec.Raw(msgspec.json.encode(inner))
