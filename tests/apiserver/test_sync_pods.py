@@ -102,6 +102,17 @@ async def test_item_73_a_pod_that_ran_is_never_started_twice(bed: Bed) -> None:
     assert await bed.host_pods() == []
 
 
+async def test_item_73_a_pod_whose_host_pod_went_unplaced_does_not_come_again(bed: Bed) -> None:
+    """Its deletion is one event: whether it was placed in between, and ran, a list that follows a gap would not tell."""
+    await bed.create(bed.pod("web"))
+    host = await bed.mirrored("web")
+    await bed.quiet()
+    await bed.host.delete(PODS, host["metadata"]["name"], bed.work)
+    await until(lambda: gone(bed, "web"), "virtual pod gone")
+    await bed.quiet()
+    assert await bed.host_pods() == []
+
+
 async def test_item_74_a_pod_of_the_same_name_waits_for_the_old_one(bed: Bed) -> None:
     old = await bed.running("db-0")
     await bed.plane.delete(PODS, "db-0", bed.space, grace_seconds=0)

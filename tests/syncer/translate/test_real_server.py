@@ -5,7 +5,7 @@ import secrets
 import pytest
 
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import ApiError, Forbidden
+from bulkhead.kube.errors import ApiError, Conflict, Forbidden
 from bulkhead.kube.objects import Resource
 from bulkhead.kube.resources import NAMESPACES, PODS, SERVICE_ACCOUNTS
 from syncer.translate import Obj, Untranslatable, diff, tokens
@@ -80,6 +80,19 @@ async def test_item_77_a_pod_changes_in_place(host_client: Client, tenant: str) 
     assert diff.pod_patches(to_host(own, view), actual, ephemeral_containers(own, view)) == ()
     assert actual["spec"]["schedulingGates"] == [{"name": "bulkhead.dev/accelerators"}]
     assert "old" not in actual["metadata"]["labels"]
+
+
+@pytest.mark.parametrize("subresource", [None, "resize", "ephemeralcontainers"])
+async def test_item_77_a_patch_for_one_version_is_refused_for_another(
+    host_client: Client, tenant: str, subresource: str | None
+) -> None:
+    view = samples.view({"tenant": tenant})
+    seen = await host_client.create(PODS, to_host(samples.container(), view), view.work_namespace)
+    name = seen["metadata"]["name"]
+    await host_client.patch(PODS, name, {"metadata": {"labels": {"changed": "since"}}}, view.work_namespace)
+    body = {"metadata": {"uid": seen["metadata"]["uid"], "resourceVersion": seen["metadata"]["resourceVersion"]}}
+    with pytest.raises(Conflict):
+        await host_client.patch(PODS, name, body, view.work_namespace, subresource=subresource, content_type=diff.STRATEGIC)
 
 
 async def test_the_planes_own_pod_translates(host_client: Client, plane_client: Client, tenant: str, namespace: str) -> None:
