@@ -193,11 +193,10 @@ class Mirrors:
             return None
         if not self.may_vanish(item.kind, item.key):
             return _RETRY_SECONDS
-        done = await self._taken.delete(item, held, "virtual object is gone")
-        if done and item.kind == CLAIM:
-            # The host's protection keeps the claim until its pods are gone, so its record outlives a crash in between.
+        if item.kind == CLAIM:
+            # First, as long as the host claim is there to tell of it after a crash.
             await self._volumes.release(held.annotation(marks.VIRTUAL_UID) or "")
-        return None if done else _RETRY_SECONDS
+        return None if await self._taken.delete(item, held, "virtual object is gone") else _RETRY_SECONDS
 
     # -- what is mirrored whether or not a pod refers to it
 

@@ -1,7 +1,7 @@
 """Everybody whom the syncer does not control.
 
-On the host a scheduler, kubelets and the garbage collector, in the plane the namespace controller. Each `step` does what is
-due, at once, directly in the store, and never fails.
+On the host a scheduler, kubelets, storage and the garbage collector, in the plane the namespace controller; on both what
+protects claims that are in use. Each `step` does what is due, at once, directly in the store, and never fails.
 """
 
 import contextlib
@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from bulkhead.kube.objects import Key, Obj, key_of
 from bulkhead.kube.resources import NAMESPACES, NODES, PODS, SECRETS
+from tests.simulation import claims
 from tests.simulation.api import Api, Refused
 from tests.simulation.store import kind_of
 from tests.simulation.virtualtime import stamp
@@ -68,6 +69,8 @@ class HostActors:
         """One round of everybody."""
         if self.idle:
             return
+        claims.provision(self.api, self.work)
+        claims.unprotect(self.api)
         for pod in self.pods():
             self.schedule(pod)
         for pod in self.pods():
@@ -80,6 +83,8 @@ class HostActors:
         nodes = [key_of(each).name for each in self.api.store.all(NODES) if not each.get("spec", {}).get("unschedulable")]
         nodes = [name for name in nodes if name not in _excluded(spec)]
         if spec.get("nodeName") or spec.get("schedulingGates") or pod["metadata"].get("deletionTimestamp") or not nodes:
+            return
+        if not claims.usable(self.api, pod):
             return
         body = {"metadata": {"name": key_of(pod).name}, "target": {"kind": "Node", "name": nodes[0]}}
         self.api.do("POST", PODS, body, namespace=self.work, name=key_of(pod).name, subresource="binding", user="scheduler")
@@ -141,7 +146,8 @@ class PlaneActors:
         self.api = api
 
     def step(self) -> None:
-        """Empty namespaces that end; take them away when they are empty."""
+        """Empty namespaces that end; take them away when they are empty. Let go of claims and volumes."""
+        claims.unprotect(self.api)
         for space in self.api.store.all(NAMESPACES):
             if space["metadata"].get("deletionTimestamp"):
                 self._empty(key_of(space).name)

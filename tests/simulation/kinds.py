@@ -14,6 +14,8 @@ from bulkhead.kube.resources import (
     EVENTS,
     NAMESPACES,
     NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
     PODS,
     RESOURCE_QUOTAS,
     SECRETS,
@@ -32,6 +34,12 @@ _ADMITTED = [
     {"key": f"node.kubernetes.io/{name}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
     for name in ("not-ready", "unreachable")
 ]
+_PROTECTED = {
+    PERSISTENT_VOLUME_CLAIMS: "kubernetes.io/pvc-protection",
+    PERSISTENT_VOLUMES: "kubernetes.io/pv-protection",
+}
+# Fields that are set once.
+_ONCE = {SECRETS: ("type",), ENDPOINT_SLICES: ("addressType",), PERSISTENT_VOLUME_CLAIMS: ("spec", "volumeName")}
 _NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
 
@@ -63,6 +71,10 @@ class Rules:
             _plain_data(obj)
         elif r == RESOURCE_QUOTAS:
             obj.setdefault("status", {})
+        elif r in _PROTECTED:
+            obj["metadata"]["finalizers"] = [_PROTECTED[r]]
+            obj["status"] = {"phase": "Pending"}
+            _default(obj["spec"], volumeMode="Filesystem")
 
     def _new_pod(self, obj: Obj) -> None:
         spec, meta = obj["spec"], obj["metadata"]
@@ -154,14 +166,12 @@ class Rules:
                     for empty in [each for each, value in condition.items() if value is None]:
                         del condition[empty]
             return
-        if where.r in (PODS, SERVICES, NODES, NAMESPACES):
+        if where.r in (PODS, SERVICES, NODES, NAMESPACES, *_PROTECTED):
             _keep(held, news, "status")
         if where.r == SECRETS:
             _plain_data(news)
         if where.r == PODS:
             self._pod_spec(where, held, news)
-        if where.r == SECRETS and news.get("type", "Opaque") != held.get("type"):
-            self._invalid(where, "type: Invalid value: field is immutable")
         if (
             where.r in (CONFIG_MAPS, SECRETS)
             and held.get("immutable")
@@ -170,8 +180,9 @@ class Rules:
             self._invalid(where, "data: Forbidden: field is immutable when `immutable` is set")
         if where.r == SERVICES:
             self._service_spec(where, held, news)
-        if where.r == ENDPOINT_SLICES and news.get("addressType") != held.get("addressType"):
-            self._invalid(where, "addressType: Invalid value: field is immutable")
+        for r, path in _ONCE.items():
+            if where.r == r and _at(held, path) not in (None, _at(news, path)):
+                self._invalid(where, f"{'.'.join(path)}: Invalid value: field is immutable")
 
     def _pod_spec(self, where: "Route", held: Obj, news: Obj) -> None:
         old, new = copied(held["spec"]), copied(news["spec"])
@@ -304,6 +315,13 @@ def _keep(held: Obj, news: Obj, name: str) -> None:
 def _keep_quality(held: Obj, news: Obj) -> None:
     if held["status"].get("qosClass"):
         news.setdefault("status", {})["qosClass"] = held["status"]["qosClass"]
+
+
+def _at(obj: Obj, path: tuple[str, ...]) -> Any:
+    found: Any = obj
+    for part in path:
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
 
 
 def _plain_data(secret: Obj) -> None:

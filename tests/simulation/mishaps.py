@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from bulkhead.api import names
-from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS
+from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS, SERVICE_ACCOUNTS
 from tests.simulation import copies, outages, resizes, stories, virtualtime
 from tests.simulation.faults import CallFault, WatchFault
 from tests.simulation.world import SPACE, WORK, Tenant, World
@@ -181,6 +181,23 @@ async def uncordoned_before_it_is_seen(world: World) -> None:
     assert [pod["spec"].get("nodeName") for pod in world.on_host.pods()] == ["node-b"]
 
 
+async def claim_deleted(world: World) -> None:
+    """Found by a storm: a syncer that died after the host claim was deleted left the tenant's volume in the plane for ever."""
+    for calls in range(1, 9):
+        world.tenant.claim("data")
+        world.tenant.pod("web", claim="data")
+        await world.settle(60)
+        world.tenant.delete(PERSISTENT_VOLUME_CLAIMS, "data")
+        world.tenant.delete(PODS, "web", grace=0)
+        assert world.life is not None
+        world.life.crash_at = (len(world.trace) + calls, "after")
+        await world.wait(5)
+        if world.crashed.is_set():
+            await world.restart()
+        await world.settle(60)
+    assert world.lives > 4
+
+
 async def two_spaces(world: World) -> None:
     """Objects of one name in two namespaces are two."""
     world.plane.do("POST", NAMESPACES, {"metadata": {"name": "other"}})
@@ -261,6 +278,7 @@ STORIES: Final[Mapping[str, stories.Story]] = {
     "a placed pod does not run again when the plane tells late": partial(late_copy_of_the_plane, lag=3.0),
     "nor when the plane tells very late": partial(late_copy_of_the_plane, lag=20.0),
     "nothing of others is adopted": squatters,
+    "a claim takes its volume with it, whenever the syncer dies": claim_deleted,
     "one name in two namespaces is two objects": two_spaces,
     "a cordon of host or tenant is never forgotten": partial(cordons, lag=0.0),
     "nor when it tells late of nodes": partial(cordons, lag=5.0),

@@ -3,6 +3,7 @@
 At every commit of the syncer:  I1 one host pod per virtual UID, made for a pod that exists, never run twice, needs first
                                 I8 deleted only for a deletion that really happened; never by force; nothing that is not ours
                                 I10 no secret outside of Secrets
+                                a claim's data is not lost (`claims`)
                                 no resize told as seen by the node that the host pod does not have
 Once all is quiet:              `differences`: what of one side is missing, left over or different on the other
 """
@@ -22,6 +23,7 @@ from syncer.translate import placement
 from syncer.translate.metadata import host_namespace_key
 from syncer.translate.references import of_pod
 from tests.simulation.api import Api
+from tests.simulation.claims import ClaimWatch
 from tests.simulation.kinds import GPU
 from tests.simulation.store import Commit, Kind, kind_of
 
@@ -56,6 +58,7 @@ class Oracle:
         self._placed: set[str] = set()  # virtual pods that were bound to a node
         self._mirrors: dict[str, list[str]] = {}  # virtual pod UID -> UIDs of its host pods, ever
         self._cordoned: dict[str, bool] = {}  # nodes that the tenant cordoned or uncordoned itself
+        self._claims = ClaimWatch(host, plane, self._work, self.violate)
         self._taken: set[tuple[Kind, Key]] = set()  # host objects that somebody else took away
         for each in (host, plane):
             for held in each.store.objects.values():
@@ -135,6 +138,7 @@ class Oracle:
                 self._taken.add((commit.kind, commit.key))
             return
         self._leaks(commit)
+        self._claims.on_host(commit)
         before, after = commit.before, commit.after
         if before is not None and not marks.is_mirrored(before):
             self.violate(f"adopted or changed what is not ours: {commit.kind[1]} {commit.key}")
@@ -221,7 +225,8 @@ class Oracle:
 
     def differences(self) -> list[str]:
         """Everything in which the two sides are not what they should be to each other."""
-        return [*self._pods(), *self._left_over(), *self._services(), *self._needed(), *self._tokens(), *self._nodes()]
+        found = [*self._pods(), *self._left_over(), *self._services(), *self._needed(), *self._tokens(), *self._nodes()]
+        return [*found, *self._claims.differences(self.host_key)]
 
     def _pods(self) -> Iterator[str]:
         for virtual in self._plane.store.all(PODS):

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from bulkhead.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES
+from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS, SERVICES
 from tests.simulation import virtualtime
 from tests.simulation.api import Api, Refused
 from tests.simulation.faults import HONEST, CallFault, Faults, WatchFault
@@ -19,7 +19,10 @@ STEPS = 120
 _CORDONS = 0.05
 _SPACES = 0.05
 _SIZES = 0.1
+_DISKS = 0.1
+_ENDS = 0.08
 _NAMES = ("a", "b", "c", "d")
+_CLAIMS = ("data", "logs")
 _KINDS = ("pods", "configmaps", "secrets", "services", "nodes")
 
 
@@ -29,9 +32,11 @@ class Storm:
     def __init__(self, world: World, seed: int) -> None:
         self.world = world
         self.rng = random.Random(seed)
-        # Draws of its own, so that a seed's storm is otherwise what it was before cordons, labels and sizes.
+        # Draws of its own, so that a seed's storm is otherwise what it was before the later ones.
         self._aside = random.Random(seed + 1)
         self._sizes = random.Random(seed + 2)
+        self._disks = random.Random(seed + 3)
+        self._ends = random.Random(seed + 4)
         self.log: list[str] = []
         self._steps: list[tuple[int, Callable[[], str]]] = [
             (8, self.pod), (5, self.delete_pod), (3, self.label), (4, self.data), (2, self.service), (2, self.delete),
@@ -39,6 +44,11 @@ class Storm:
             (2, self.lag), (1, self.away), (1, self.compaction), (1, self.cut), (1, self.outside_hand),
             (1, self.clock), (1, self.crash),
             (2, self.crash_soon), (1, self.calm),
+        ]  # fmt: skip
+
+        self._more: list[tuple[random.Random, float, Callable[[], str]]] = [
+            (self._aside, _CORDONS, self.cordon), (self._aside, _SPACES, self.label_space), (self._sizes, _SIZES, self.resize),
+            (self._disks, _DISKS, self.claim), (self._ends, _ENDS, self.space),
         ]  # fmt: skip
 
     async def run(self, steps: int = STEPS) -> None:
@@ -49,13 +59,10 @@ class Storm:
             step = rng.choices(self._steps, weights)[0][1]
             with contextlib.suppress(Refused):
                 self.log.append(f"{world.clock.monotonic():8.2f} {step()}")
-            if self._aside.random() < _CORDONS:
-                self.log.append(f"{world.clock.monotonic():8.2f} {self.cordon()}")
-            if self._aside.random() < _SPACES:
-                self.log.append(f"{world.clock.monotonic():8.2f} {self.label_space()}")
-            if self._sizes.random() < _SIZES:
-                with contextlib.suppress(Refused):
-                    self.log.append(f"{world.clock.monotonic():8.2f} {self.resize()}")
+            for draws, often, more in self._more:
+                if draws.random() < often:
+                    with contextlib.suppress(Refused):
+                        self.log.append(f"{world.clock.monotonic():8.2f} {more()}")
             await world.wait(rng.choice((0.0, 0.01, 0.05, 0.3, 1.0, 3.0, 8.0)), act=rng.random() < 0.7)
             world.oracle.raise_violations()
             if world.crashed.is_set() or not self.alive:
@@ -77,8 +84,9 @@ class Storm:
     def pod(self) -> str:
         name, gpus = self.rng.choice(_NAMES), self.rng.choice((0, 0, 1, 2, 3))
         refers, token = self.rng.random() < 0.5, self.rng.random() < 0.3
-        self.world.tenant.pod(name, gpus=gpus, refers=refers, token=token)
-        return f"pod {name} gpus={gpus} refers={refers} token={token}"
+        claim = self._disks.choice(("", "", *_CLAIMS))
+        self.world.tenant.pod(name, gpus=gpus, refers=refers, token=token, claim=claim)
+        return f"pod {name} gpus={gpus} refers={refers} token={token} claim={claim}"
 
     def delete_pod(self) -> str:
         name, grace = self.rng.choice(_NAMES), self.rng.choice((None, 0, 5))
@@ -137,6 +145,26 @@ class Storm:
         self.world.tenant.label_space(value := self._aside.choice("xyz"))
         return f"label namespace {value}"
 
+    def claim(self) -> str:
+        name, wish = self._disks.choice(_CLAIMS), self._disks.random() < 0.6
+        if wish:
+            self.world.tenant.claim(name)
+        else:
+            self.world.tenant.delete(PERSISTENT_VOLUME_CLAIMS, name)
+        return f"{'claim' if wish else 'delete claim'} {name}"
+
+    def space(self) -> str:
+        """The namespace goes now and then, and comes again before long."""
+        tenant = self.world.tenant
+        there = self.world.plane.get(NAMESPACES, tenant.space)
+        if there is None:
+            tenant.make_space()
+            return "make namespace"
+        if self._ends.random() < 0.15:
+            tenant.delete_space()
+            return "delete namespace"
+        return "namespace stays"
+
     def resize(self) -> str:
         name, cpu = self._sizes.choice(_NAMES), self._sizes.choice(("100m", "150m", "200m"))
         self.world.tenant.resize(name, cpu)
@@ -173,6 +201,8 @@ class Storm:
     def lag(self) -> str:
         (side, _, faults), kind = self._side(), self.rng.choice(_KINDS)
         faults.lag[kind] = self.rng.choice((0.1, 1.0, 5.0, 20.0))
+        if kind == "nodes" and self._disks.random() < 0.5:
+            faults.lag["persistentvolumeclaims"] = faults.lag[kind]
         return f"{side}: {kind} lag {faults.lag[kind]}"
 
     def away(self) -> str:

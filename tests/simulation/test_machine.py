@@ -16,13 +16,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
 from bulkhead.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES
+from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS as CLAIM
 from tests.simulation.faults import CallFault, WatchFault
 from tests.simulation.virtualtime import VirtualLoop
 from tests.simulation.world import PATIENCE_SECONDS, World
 
 NAMES = st.sampled_from(["a", "b", "c"])
 SIDES = st.sampled_from(["host", "plane"])
-KINDS = st.sampled_from(["pods", "configmaps", "secrets", "services", "nodes", "namespaces"])
+KINDS = st.sampled_from(["pods", "configmaps", "secrets", "services", "nodes", "namespaces", "persistentvolumeclaims"])
+CLAIMS = st.sampled_from(["", "", "data", "logs"])
 SMALL = st.integers(0, 6)
 
 
@@ -50,9 +52,13 @@ class SyncerMachine(RuleBasedStateMachine):
 
     # -- the tenant
 
-    @rule(name=NAMES, gpus=st.sampled_from([0, 0, 1, 3]), refers=st.booleans(), token=st.booleans())
-    def pod(self, name: str, gpus: int, refers: bool, token: bool) -> None:
-        self.tenant(self.world.tenant.pod, name, gpus=gpus, refers=refers, token=token)
+    @rule(name=NAMES, gpus=st.sampled_from([0, 0, 1, 3]), refers=st.booleans(), token=st.booleans(), claim=CLAIMS)
+    def pod(self, name: str, gpus: int, refers: bool, token: bool, claim: str) -> None:
+        self.tenant(self.world.tenant.pod, name, gpus=gpus, refers=refers, token=token, claim=claim)
+
+    @rule(name=st.sampled_from(["data", "logs"]))
+    def claim(self, name: str) -> None:
+        self.tenant(self.world.tenant.claim, name)
 
     @rule(name=NAMES, grace=st.sampled_from([None, 0, 5]))
     def delete_pod(self, name: str, grace: int | None) -> None:
@@ -78,7 +84,11 @@ class SyncerMachine(RuleBasedStateMachine):
     def service(self, port: int) -> None:
         self.tenant(self.world.tenant.service, port)
 
-    @rule(what=st.sampled_from([(CONFIG_MAPS, "config"), (SECRETS, "secret"), (SERVICES, "web")]))
+    @rule(
+        what=st.sampled_from(
+            [(CONFIG_MAPS, "config"), (SECRETS, "secret"), (SERVICES, "web"), (CLAIM, "data"), (CLAIM, "logs")]
+        )
+    )
     def delete(self, what: Any) -> None:
         self.tenant(self.world.tenant.delete, *what)
 

@@ -15,7 +15,17 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from bulkhead.kube.objects import Key, Obj
-from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SECRETS, SERVICE_ACCOUNTS, SERVICES
+from bulkhead.kube.resources import (
+    CONFIG_MAPS,
+    NAMESPACES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    RESOURCE_QUOTAS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+)
 from syncer.session import Session
 from tests.apiserver.bed import settings_for
 from tests.simulation import wire
@@ -211,7 +221,7 @@ class Tenant:
         self.plane = plane
         self.space = space
 
-    def pod(self, name: str, *, gpus: int = 0, refers: bool = False, token: bool = False, labels: Obj | None = None) -> Obj:
+    def pod(self, name: str, *, gpus: int = 0, refers: bool = False, token: bool = False, claim: str = "") -> Obj:
         """Create a pod; `refers`: to ConfigMap `config` and Secret `secret`."""
         container: Obj = {"name": "main", "image": "busybox:1.36", "resources": {"requests": {"cpu": "100m"}}}
         if gpus:
@@ -223,8 +233,10 @@ class Tenant:
         if token:
             sources = [{"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}}]
             volumes.append({"name": "token", "projected": {"sources": sources}})
+        if claim:
+            volumes.append({"name": "data", "persistentVolumeClaim": {"claimName": claim}})
         spec = {"containers": [container], "volumes": volumes, "serviceAccountName": "default"}
-        meta = {"name": name, "namespace": self.space, "labels": labels or {"app": name}}
+        meta = {"name": name, "namespace": self.space, "labels": {"app": name}}
         return self.plane.do("POST", PODS, {"metadata": meta, "spec": spec}, user="tenant")
 
     def config(self, value: str, name: str = "config") -> Obj:
@@ -237,6 +249,13 @@ class Tenant:
 
     def service(self, port: int, name: str = "web") -> Obj:
         return self._apply(SERVICES, name, {"spec": {"selector": {"app": "web"}, "ports": [{"name": "http", "port": port}]}})
+
+    def claim(self, name: str) -> Obj:
+        """Ask for a volume, unless that was done."""
+        body = {"metadata": {"name": name, "namespace": self.space}}
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        held = self.plane.store.get(PERSISTENT_VOLUME_CLAIMS, Key(self.space, name))
+        return held or self.plane.do("POST", PERSISTENT_VOLUME_CLAIMS, body | {"spec": spec}, user="tenant")
 
     def _apply(self, r: Any, name: str, content: Obj) -> Obj:
         body = {"metadata": {"name": name, "namespace": self.space}} | content
@@ -260,6 +279,15 @@ class Tenant:
         if node is not None and ((node.get("spec") or {}).get("unschedulable") is True) is not wish:
             body = {"metadata": {"name": name}, "spec": {"unschedulable": wish or None}}
             self.plane.do("PATCH", NODES, body, user="tenant", content_type="application/merge-patch+json")
+
+    def make_space(self) -> None:
+        """Create the namespace, which comes with its service account."""
+        self.plane.do("POST", NAMESPACES, {"metadata": {"name": self.space}}, user="tenant")
+        self.plane.do("POST", SERVICE_ACCOUNTS, {"metadata": {"name": "default", "namespace": self.space}})
+
+    def delete_space(self) -> None:
+        """Delete the namespace with all that is in it."""
+        self.plane.do("DELETE", NAMESPACES, {}, name=self.space, user="tenant")
 
     def label_space(self, value: str) -> None:
         """Change a label of the namespace, which its pods carry on the host."""

@@ -1,0 +1,154 @@
+"""Claims and what must hold for them: a tenant's data is in the volume of its host claim, and goes with it.
+
+The actors' part (binding, protection) and the oracle's: a host claim is made once for a virtual one and not deleted while that
+is there; once all is quiet both say the same, and the plane has one volume for each bound claim and none besides.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from bulkhead.api import labels as marks
+from bulkhead.kube.objects import Key, Obj, key_of, uid_of
+from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
+from tests.simulation.api import Api
+from tests.simulation.store import Commit, copied, kind_of
+
+KIND: Final = "PersistentVolumeClaim"
+PROTECTED: Final = "kubernetes.io/pvc-protection"
+_VOLUME_PROTECTED: Final = "kubernetes.io/pv-protection"
+_FINAL: Final = ("Succeeded", "Failed")
+_MERGE: Final = "application/merge-patch+json"
+
+
+def of_pod(pod: Obj) -> set[str]:
+    """The names of the claims that a pod mounts."""
+    volumes = pod["spec"].get("volumes") or ()
+    return {each["persistentVolumeClaim"]["claimName"] for each in volumes if "persistentVolumeClaim" in each}
+
+
+def usable(api: Api, pod: Obj) -> bool:
+    """Whether a scheduler would place a pod with its claims."""
+    space = key_of(pod).namespace
+    found = [api.store.get(PERSISTENT_VOLUME_CLAIMS, Key(space, name)) for name in of_pod(pod)]
+    return all(each and not each["metadata"].get("deletionTimestamp") and _is_bound(each) for each in found)
+
+
+def provision(api: Api, space: str) -> None:
+    """The host's storage: every claim gets a volume of its own."""
+    for claim in api.store.all(PERSISTENT_VOLUME_CLAIMS, space):
+        if _is_bound(claim) or claim["metadata"].get("deletionTimestamp"):
+            continue
+        bound = copied(claim)
+        bound["spec"]["volumeName"] = f"volume-of-{uid_of(claim)}"
+        bound["status"] = {"phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+        api.store.put(PERSISTENT_VOLUME_CLAIMS, bound, "provisioner")
+
+
+def unprotect(api: Api) -> None:
+    """The controllers that let go of claims that no pod uses, and of volumes that are not bound."""
+    used = _used(api)
+    for claim in api.store.all(PERSISTENT_VOLUME_CLAIMS):
+        if key_of(claim) not in used:
+            _let_go(api, claim, PROTECTED)
+    for volume in api.store.all(PERSISTENT_VOLUMES):
+        if (volume.get("status") or {}).get("phase") != "Bound":
+            _let_go(api, volume, _VOLUME_PROTECTED)
+
+
+def _used(api: Api) -> set[Key]:
+    """Claims of pods that are placed: no kubelet would start another one with a claim that is going."""
+    users = [each for each in api.store.all(PODS) if each["spec"].get("nodeName") and each["status"].get("phase") not in _FINAL]
+    return {Key(key_of(each).namespace, name) for each in users for name in of_pod(each)}
+
+
+def _let_go(api: Api, obj: Obj, finalizer: str) -> None:
+    meta = obj["metadata"]
+    if meta.get("deletionTimestamp") and finalizer in (meta.get("finalizers") or ()):
+        r = PERSISTENT_VOLUMES if obj["kind"] == PERSISTENT_VOLUMES.kind else PERSISTENT_VOLUME_CLAIMS
+        left = [each for each in meta["finalizers"] if each != finalizer]
+        key = key_of(obj)
+        api.do("PATCH", r, {"metadata": {"finalizers": left}}, namespace=key.namespace, name=key.name, content_type=_MERGE,
+               user="protection")  # fmt: skip
+
+
+class ClaimWatch:
+    """The oracle's part."""
+
+    def __init__(self, host: Api, plane: Api, work: str, violate: Callable[[str], None]) -> None:
+        self._host = host
+        self._plane = plane
+        self._work = work
+        self._violate = violate
+        self._made: set[str] = set()
+
+    def on_host(self, commit: Commit) -> None:
+        """A commit of the syncer on the host."""
+        if commit.kind != kind_of(PERSISTENT_VOLUME_CLAIMS):
+            return
+        before, after = commit.before, commit.after
+        if before is None and after is not None:
+            uid = _virtual_uid(after)
+            if uid in self._made:
+                self._violate(f"claim {_origin(after)} was made a second time: its data is lost")
+            self._made.add(uid)
+        ends = before is not None and (after is None or "deletionTimestamp" in after["metadata"])
+        if before is not None and ends and "deletionTimestamp" not in before["metadata"]:
+            virtual = self._plane.store.get(PERSISTENT_VOLUME_CLAIMS, _origin(before))
+            if virtual is not None and uid_of(virtual) == _virtual_uid(before):
+                self._violate(f"I8: host claim of {_origin(before)} deleted although its virtual one is there")
+
+    def differences(self, host_key: Callable[[str, Key], Key]) -> Iterator[str]:
+        """What of one side is missing, left over or different on the other."""
+        wanted = set()
+        for virtual in self._plane.store.all(PERSISTENT_VOLUME_CLAIMS):
+            key, uid = key_of(virtual), uid_of(virtual)
+            host = self._host.store.get(PERSISTENT_VOLUME_CLAIMS, host_key(KIND, key))
+            wanted.add(f"pvc-{uid}")
+            if virtual["metadata"].get("deletionTimestamp"):
+                continue
+            if host is not None and _virtual_uid(host) != uid and self._held(host):
+                continue
+            if host is None or _virtual_uid(host) != uid:
+                yield f"claim {key} has no host claim"
+            elif virtual["status"].get("phase") != host["status"].get("phase"):
+                yield f"claim {key}: phase is {virtual['status'].get('phase')} above, {host['status'].get('phase')} below"
+            elif _is_bound(host):
+                yield from self._volume(virtual)
+        for volume in self._plane.store.all(PERSISTENT_VOLUMES):
+            if key_of(volume).name not in wanted:
+                yield f"volume {key_of(volume).name} has no claim"
+        for host in self._host.store.all(PERSISTENT_VOLUME_CLAIMS, self._work):
+            virtual_one = self._plane.store.get(PERSISTENT_VOLUME_CLAIMS, _origin(host))
+            gone = virtual_one is None or uid_of(virtual_one) != _virtual_uid(host)
+            if gone and not self._held(host):
+                yield f"host claim of {_origin(host)} has no virtual one"
+
+    def _held(self, host: Obj) -> bool:
+        """Whether a host claim goes with the last pod that runs with it.
+
+        A pod may be placed on the host in the very moment in which the plane, where it is not placed yet, lets its claim go.
+        """
+        return bool(host["metadata"].get("deletionTimestamp")) and key_of(host) in _used(self._host)
+
+    def _volume(self, virtual: Obj) -> Iterator[str]:
+        key, name = key_of(virtual), f"pvc-{uid_of(virtual)}"
+        volume = self._plane.store.get(PERSISTENT_VOLUMES, Key("", name))
+        if virtual["spec"].get("volumeName") != name:
+            yield f"claim {key} is bound and names {virtual['spec'].get('volumeName')!r} as its volume"
+        if volume is None or volume["metadata"].get("deletionTimestamp") or volume["status"].get("phase") != "Bound":
+            yield f"claim {key} has no bound volume"
+        elif volume["spec"]["claimRef"]["uid"] != uid_of(virtual):
+            yield f"the volume of claim {key} is for another one"
+
+
+def _is_bound(claim: Obj) -> bool:
+    return bool(claim["status"].get("phase") == "Bound" and claim["spec"].get("volumeName"))
+
+
+def _virtual_uid(host: Obj) -> str:
+    return str(host["metadata"]["annotations"].get(marks.VIRTUAL_UID, ""))
+
+
+def _origin(host: Obj) -> Key:
+    notes = host["metadata"]["annotations"]
+    return Key(notes[marks.VIRTUAL_NAMESPACE], notes[marks.VIRTUAL_NAME])
