@@ -22,6 +22,7 @@ from syncer.settings import Settings
 from syncer.translate import placement
 from syncer.translate.metadata import host_namespace_key
 from syncer.translate.references import of_pod
+from tests.simulation import policies
 from tests.simulation.api import Api
 from tests.simulation.claims import ClaimWatch
 from tests.simulation.kinds import GPU
@@ -226,6 +227,7 @@ class Oracle:
     def differences(self) -> list[str]:
         """Everything in which the two sides are not what they should be to each other."""
         found = [*self._pods(), *self._left_over(), *self._services(), *self._needed(), *self._tokens(), *self._nodes()]
+        found += policies.differences(self._host, self._plane, self._work, self.host_key, self.mirror)
         return [*found, *self._claims.differences(self.host_key)]
 
     def _pods(self) -> Iterator[str]:

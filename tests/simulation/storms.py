@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS, SERVICES
+from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, NETWORK_POLICIES, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS, SERVICES
 from tests.simulation import virtualtime
 from tests.simulation.api import Api, Refused
 from tests.simulation.faults import HONEST, CallFault, Faults, WatchFault
@@ -21,6 +21,7 @@ _SPACES = 0.05
 _SIZES = 0.1
 _DISKS = 0.1
 _ENDS = 0.08
+_POLICIES = 0.06
 _NAMES = ("a", "b", "c", "d")
 _CLAIMS = ("data", "logs")
 _KINDS = ("pods", "configmaps", "secrets", "services", "nodes")
@@ -37,6 +38,7 @@ class Storm:
         self._sizes = random.Random(seed + 2)
         self._disks = random.Random(seed + 3)
         self._ends = random.Random(seed + 4)
+        self._policies = random.Random(seed + 5)
         self.log: list[str] = []
         self._steps: list[tuple[int, Callable[[], str]]] = [
             (8, self.pod), (5, self.delete_pod), (3, self.label), (4, self.data), (2, self.service), (2, self.delete),
@@ -49,6 +51,7 @@ class Storm:
         self._more: list[tuple[random.Random, float, Callable[[], str]]] = [
             (self._aside, _CORDONS, self.cordon), (self._aside, _SPACES, self.label_space), (self._sizes, _SIZES, self.resize),
             (self._disks, _DISKS, self.claim), (self._ends, _ENDS, self.space),
+            (self._policies, _POLICIES, self.policy),
         ]  # fmt: skip
 
     async def run(self, steps: int = STEPS) -> None:
@@ -164,6 +167,16 @@ class Storm:
             tenant.delete_space()
             return "delete namespace"
         return "namespace stays"
+
+    def policy(self) -> str:
+        draws = self._policies
+        name, app = draws.choice(("deny", "allow")), draws.choice(("", *_NAMES))
+        types = draws.choice((["Ingress"], ["Egress"], ["Ingress", "Egress"]))
+        if draws.random() < 0.4:
+            self.world.tenant.delete(NETWORK_POLICIES, name)
+            return f"delete policy {name}"
+        self.world.tenant.policy(name, app, types)
+        return f"policy {name} for {app or 'all'} of {types}"
 
     def resize(self) -> str:
         name, cpu = self._sizes.choice(_NAMES), self._sizes.choice(("100m", "150m", "200m"))

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
-from bulkhead.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES
+from bulkhead.kube.resources import CONFIG_MAPS, NETWORK_POLICIES, PODS, SECRETS, SERVICES
 from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS as CLAIM
 from tests.simulation.faults import CallFault, WatchFault
 from tests.simulation.virtualtime import VirtualLoop
@@ -25,6 +25,7 @@ NAMES = st.sampled_from(["a", "b", "c"])
 SIDES = st.sampled_from(["host", "plane"])
 KINDS = st.sampled_from(["pods", "configmaps", "secrets", "services", "nodes", "namespaces", "persistentvolumeclaims"])
 CLAIMS = st.sampled_from(["", "", "data", "logs"])
+NAMED = [(CONFIG_MAPS, "config"), (SECRETS, "secret"), (SERVICES, "web"), (CLAIM, "data"), (NETWORK_POLICIES, "deny")]
 SMALL = st.integers(0, 6)
 
 

@@ -18,6 +18,7 @@ from bulkhead.kube.objects import Key, Obj
 from bulkhead.kube.resources import (
     CONFIG_MAPS,
     NAMESPACES,
+    NETWORK_POLICIES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PODS,
@@ -256,6 +257,11 @@ class Tenant:
         spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
         held = self.plane.store.get(PERSISTENT_VOLUME_CLAIMS, Key(self.space, name))
         return held or self.plane.do("POST", PERSISTENT_VOLUME_CLAIMS, body | {"spec": spec}, user="tenant")
+
+    def policy(self, name: str, app: str, types: list[str]) -> Obj:
+        """Isolate the pods of an app, of every one where that is empty."""
+        selector = {"matchLabels": {"app": app}} if app else {}
+        return self._apply(NETWORK_POLICIES, name, {"spec": {"podSelector": selector, "policyTypes": types}})
 
     def _apply(self, r: Any, name: str, content: Obj) -> Obj:
         body = {"metadata": {"name": name, "namespace": self.space}} | content
