@@ -146,11 +146,11 @@ class Nodes:
             if not _ours(made):
                 return
         self._made.add(name)
-        await self._plane.patch(
-            NODES, name, {"metadata": {"uid": uid_of(made)}, "status": desired["status"]}, subresource="status"
-        )
-        # The API server marks every new node not-ready; there is no node controller here that would take it away.
-        await self._plane.patch(NODES, name, {"spec": {"taints": (desired.get("spec") or {}).get("taints")}})
+        status = {"metadata": {"uid": uid_of(made)}, "status": desired["status"]}
+        made = await self._plane.patch(NODES, name, status, subresource="status")
+        # The API server marks every new node not-ready; there is no node controller here that would take it away. What the
+        # tenant marks on it at the same time stays.
+        await self._repair(made, desired)
         _log.info("virtual node made", extra=about("Node", name))
 
     async def _repair(self, virtual: Obj, desired: Obj) -> None:

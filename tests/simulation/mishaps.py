@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from bulkhead.api import names
-from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS, SERVICE_ACCOUNTS
+from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS, SERVICE_ACCOUNTS
 from tests.simulation import copies, outages, resizes, stories, virtualtime
 from tests.simulation.faults import CallFault, WatchFault
 from tests.simulation.world import SPACE, WORK, Tenant, World
@@ -163,6 +163,21 @@ async def cordons(world: World, *, lag: float) -> None:
     await world.check()
 
 
+async def tainted_while_it_was_made(world: World) -> None:
+    """Found by a storm: a taint that a tenant put on a node in the moments of its making went with the server's own."""
+    for calls in range(1, 8):
+        world.on_host.remove_node("node-b")
+        await world.settle()
+        world.on_host.add_node("node-b")
+        for _ in range(2000):
+            await world.wait(0.001)
+            if world.plane.get(NODES, "node-b") is not None:
+                break
+        await world.wait(0.002 * calls)
+        world.tenant.taint("node-b", True)
+        await world.settle()
+
+
 async def uncordoned_before_it_is_seen(world: World) -> None:
     """Found by a storm: a host pod made for cordons that ended before the cache showed it kept away from all nodes for ever."""
     await world.wait(5)
@@ -282,6 +297,7 @@ STORIES: Final[Mapping[str, stories.Story]] = {
     "one name in two namespaces is two objects": two_spaces,
     "a cordon of host or tenant is never forgotten": partial(cordons, lag=0.0),
     "nor when it tells late of nodes": partial(cordons, lag=5.0),
+    "nor a taint of a node that is just being made": tainted_while_it_was_made,
     "nor for a pod that nobody saw being made": uncordoned_before_it_is_seen,
     "pods replaced while the syncer was away": replaced_while_away,
     "pods deleted while the syncer was away": deleted_while_away,

@@ -50,7 +50,7 @@ class Oracle:
         self._settings = settings
         self._work = settings.work_namespace
         self.violations: list[str] = []
-        # Since the tenant's first cordon, host pods that have no node yet may be made anew.
+        # Since the tenant's first cordon or taint, host pods that have no node yet may be made anew.
         self._avoiding = False
         # A replica that is behind, or a watch that tells the past again, shows pods that are long gone. No API server does so.
         self.stale = False
@@ -59,6 +59,7 @@ class Oracle:
         self._placed: set[str] = set()  # virtual pods that were bound to a node
         self._mirrors: dict[str, list[str]] = {}  # virtual pod UID -> UIDs of its host pods, ever
         self._cordoned: dict[str, bool] = {}  # nodes that the tenant cordoned or uncordoned itself
+        self._tainted: dict[str, bool] = {}  # the same for its taint
         self._claims = ClaimWatch(host, plane, self._work, self.violate)
         self._taken: set[tuple[Kind, Key]] = set()  # host objects that somebody else took away
         for each in (host, plane):
@@ -90,8 +91,12 @@ class Oracle:
         if commit.kind == kind_of(NODES):
             if commit.after is None:
                 self._cordoned.pop(commit.key.name, None)
+                self._tainted.pop(commit.key.name, None)
             elif commit.user == "tenant":
-                self._cordoned[commit.key.name] = (commit.after.get("spec") or {}).get("unschedulable") is True
+                was, spec = ((each or {}).get("spec") or {} for each in (commit.before, commit.after))
+                if was.get("unschedulable") != spec.get("unschedulable"):
+                    self._cordoned[commit.key.name] = spec.get("unschedulable") is True
+                self._tainted[commit.key.name] = bool(spec.get("taints"))
                 self._avoiding = True
         if commit.user == PLANE_USER:
             self._leaks(commit)
@@ -251,7 +256,8 @@ class Oracle:
 
     def _avoided(self) -> tuple[str, ...]:
         there = {key_of(each).name for each in self._host.store.all(NODES)}
-        return tuple(sorted(name for name, wish in self._cordoned.items() if wish and name in there))
+        marked = (self._cordoned, self._tainted)
+        return tuple(sorted(name for name in there if any(each.get(name) for each in marked)))
 
     def _refused(self, virtual: Obj) -> bool:
         """Whether the pod says why it does not run, and is right."""
@@ -339,8 +345,8 @@ class Oracle:
             here, below = ((each[name].get("spec") or {}).get("unschedulable") is True for each in (virtual, host))
             if here is not (below or self._cordoned.get(name, False)):
                 yield f"node {name}: cordoned is {here} above, and {below} below"
-            if (virtual[name].get("spec") or {}).get("taints"):
-                yield f"virtual node {name} is tainted"
+            if bool((virtual[name].get("spec") or {}).get("taints")) is not self._tainted.get(name, False):
+                yield f"virtual node {name}: its taints are {(virtual[name].get('spec') or {}).get('taints')}"
             if not (virtual[name].get("status") or {}).get("allocatable"):
                 yield f"virtual node {name} has nothing to offer"
 

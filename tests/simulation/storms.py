@@ -22,6 +22,7 @@ _SIZES = 0.1
 _DISKS = 0.1
 _ENDS = 0.08
 _POLICIES = 0.06
+_TAINTS = 0.05
 _NAMES = ("a", "b", "c", "d")
 _CLAIMS = ("data", "logs")
 _KINDS = ("pods", "configmaps", "secrets", "services", "nodes")
@@ -39,6 +40,7 @@ class Storm:
         self._disks = random.Random(seed + 3)
         self._ends = random.Random(seed + 4)
         self._policies = random.Random(seed + 5)
+        self._taints = random.Random(seed + 6)
         self.log: list[str] = []
         self._steps: list[tuple[int, Callable[[], str]]] = [
             (8, self.pod), (5, self.delete_pod), (3, self.label), (4, self.data), (2, self.service), (2, self.delete),
@@ -51,7 +53,7 @@ class Storm:
         self._more: list[tuple[random.Random, float, Callable[[], str]]] = [
             (self._aside, _CORDONS, self.cordon), (self._aside, _SPACES, self.label_space), (self._sizes, _SIZES, self.resize),
             (self._disks, _DISKS, self.claim), (self._ends, _ENDS, self.space),
-            (self._policies, _POLICIES, self.policy),
+            (self._policies, _POLICIES, self.policy), (self._taints, _TAINTS, self.taint),
         ]  # fmt: skip
 
     async def run(self, steps: int = STEPS) -> None:
@@ -167,6 +169,11 @@ class Storm:
             tenant.delete_space()
             return "delete namespace"
         return "namespace stays"
+
+    def taint(self) -> str:
+        name, wish = self._taints.choice(("node-a", "node-b")), self._taints.random() < 0.5
+        self.world.tenant.taint(name, wish)
+        return f"tenant {'taints' if wish else 'untaints'} {name}"
 
     def policy(self) -> str:
         draws = self._policies

@@ -286,6 +286,13 @@ class Tenant:
             body = {"metadata": {"name": name}, "spec": {"unschedulable": wish or None}}
             self.plane.do("PATCH", NODES, body, user="tenant", content_type="application/merge-patch+json")
 
+    def taint(self, name: str, wish: bool) -> None:
+        """Keep pods that do not tolerate it away from a node, or no more."""
+        if self.plane.store.get(NODES, Key("", name)) is not None:
+            taints = [{"key": "example.com/mine", "effect": "NoSchedule"}] if wish else None
+            body = {"metadata": {"name": name}, "spec": {"taints": taints}}
+            self.plane.do("PATCH", NODES, body, user="tenant", content_type="application/merge-patch+json")
+
     def make_space(self) -> None:
         """Create the namespace, which comes with its service account."""
         self.plane.do("POST", NAMESPACES, {"metadata": {"name": self.space}}, user="tenant")
