@@ -30,6 +30,7 @@ from tests.simulation.store import Commit, Kind, kind_of
 
 HOST_USER: Final = "syncer-host"
 PLANE_USER: Final = "syncer-plane"
+TAINT: Final = "example.com/mine"
 _MARK: Final = "SECRET-TEXT-"
 _SIGNS: Final = (b"SECRET-TEXT-", b"U0VDUkVULVRFWFQt", b"token of ", b"dG9rZW4gb2Yg")
 _FINAL: Final = ("Succeeded", "Failed")
@@ -96,7 +97,7 @@ class Oracle:
                 was, spec = ((each or {}).get("spec") or {} for each in (commit.before, commit.after))
                 if was.get("unschedulable") != spec.get("unschedulable"):
                     self._cordoned[commit.key.name] = spec.get("unschedulable") is True
-                self._tainted[commit.key.name] = bool(spec.get("taints"))
+                self._tainted[commit.key.name] = any(each["key"] == TAINT for each in spec.get("taints") or ())
                 self._avoiding = True
         if commit.user == PLANE_USER:
             self._leaks(commit)

@@ -33,7 +33,7 @@ from tests.simulation import wire
 from tests.simulation.actors import HostActors, PlaneActors
 from tests.simulation.api import Api, Refused
 from tests.simulation.faults import Faults
-from tests.simulation.oracle import HOST_USER, PLANE_USER, Oracle
+from tests.simulation.oracle import HOST_USER, PLANE_USER, TAINT, Oracle, secret_text
 from tests.simulation.virtualtime import LoopClock
 
 TENANT = "sim"
@@ -244,8 +244,6 @@ class Tenant:
         return self._apply(CONFIG_MAPS, name, {"data": {"value": value}})
 
     def secret(self, value: str, name: str = "secret") -> Obj:
-        from tests.simulation.oracle import secret_text
-
         return self._apply(SECRETS, name, {"data": {"value": secret_text(value)}})
 
     def service(self, port: int, name: str = "web") -> Obj:
@@ -289,7 +287,7 @@ class Tenant:
     def taint(self, name: str, wish: bool) -> None:
         """Keep pods that do not tolerate it away from a node, or no more."""
         if self.plane.store.get(NODES, Key("", name)) is not None:
-            taints = [{"key": "example.com/mine", "effect": "NoSchedule"}] if wish else None
+            taints = [{"key": TAINT, "effect": "NoSchedule"}] if wish else None
             body = {"metadata": {"name": name}, "spec": {"taints": taints}}
             self.plane.do("PATCH", NODES, body, user="tenant", content_type="application/merge-patch+json")
 
