@@ -37,7 +37,7 @@ from syncer.references import ReferenceIndex, mirrored_references
 from syncer.settled import Settled
 from syncer.sightings import Sightings
 from syncer.tokens import Tokens
-from syncer.translate import Untranslatable, diff, placement
+from syncer.translate import Untranslatable, diff, placement, pod
 from syncer.translate import status as statuses
 from syncer.translate.origin import virtual_uid
 from syncer.translate.registry import KINDS
@@ -222,7 +222,7 @@ class Pods:
             await self._offers.learn_runtime(str(runtime))
         view = self._caches.view()
         with metrics.IN_TRANSLATION.time():
-            desired = _POD.to_host(virtual, view)
+            desired = pod.for_creation(virtual, view)
         self._groups.check(key, virtual)
         for item in sorted(self._references.of(Item("Pod", key))):
             await self._mirrors.ensure(item)

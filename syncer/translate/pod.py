@@ -139,6 +139,14 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
+def for_creation(virtual: Obj, view: TenantView) -> Obj:
+    """The host pod as it is made: without ephemeral containers, and then without the note of a generation that has them."""
+    desired = to_host(virtual, view)
+    if (virtual.get("spec") or {}).get("ephemeralContainers"):
+        desired["metadata"]["annotations"].pop(GENERATION, None)
+    return desired
+
+
 def ephemeral_containers(virtual: Obj, view: TenantView) -> list[Obj]:
     """The pod's ephemeral containers on the host, checked as part of the whole pod."""
     who = metadata.identity("Pod", virtual)

@@ -4,7 +4,7 @@ At every commit of the syncer:  I1 one host pod per virtual UID, made for a pod 
                                 I8 deleted only for a deletion that really happened; never by force; nothing that is not ours
                                 I10 no secret outside of Secrets
                                 a claim's data is not lost (`claims`)
-                                no resize told as seen by the node that the host pod does not have
+                                no change told as seen by the node that the host pod does not have
 Once all is quiet:              `differences`: what of one side is missing, left over or different on the other
 """
 
@@ -126,14 +126,14 @@ class Oracle:
             self.violate(f"I8: virtual pod {commit.key} was deleted by the syncer although no host pod was ever there")
 
     def _seen(self, commit: Commit) -> None:
-        """Whoever waits for a resize takes a generation that is told as observed for one that the node has."""
+        """Whoever waits for a change takes a generation that is told as observed for one that the node has."""
         virtual = commit.after
         if commit.kind != kind_of(PODS) or virtual is None:
             return
         mirror = self.mirror(uid_of(virtual))
         current = virtual["metadata"]["generation"] == virtual["status"].get("observedGeneration")
-        if mirror and current and _cpu(mirror) != _cpu(virtual):
-            self.violate(f"a resize of {commit.key} is told as seen, and its host pod does not have it")
+        if mirror and current and _changes(mirror) != _changes(virtual):
+            self.violate(f"a change of {commit.key} is told as seen, and its host pod does not have it")
 
     def _on_host(self, commit: Commit) -> None:
         if commit.kind == kind_of(PODS) and commit.before is None and commit.after is not None:
@@ -379,8 +379,10 @@ def _gpus(pod: Obj) -> int:
     return sum(int(each.get(GPU, 0)) for each in asked)
 
 
-def _cpu(pod: Obj) -> list[object]:
-    return [((each.get("resources") or {}).get("requests") or {}).get("cpu") for each in pod["spec"]["containers"]]
+def _changes(pod: Obj) -> list[object]:
+    """What of a pod may change while it runs: its CPU, and its containers for debugging."""
+    cpu = [((each.get("resources") or {}).get("requests") or {}).get("cpu") for each in pod["spec"]["containers"]]
+    return [*cpu, *sorted(each["name"] for each in pod["spec"].get("ephemeralContainers") or ())]
 
 
 def _compared(virtual: Obj, host: Obj) -> Iterator[tuple[str, object, object]]:
@@ -392,4 +394,4 @@ def _compared(virtual: Obj, host: Obj) -> Iterator[tuple[str, object, object]]:
     below = host["metadata"].get("labels") or {}
     yield "labels", labels, {key: below.get(key) for key in labels}
     if virtual["status"].get("phase") not in _FINAL and not virtual["metadata"].get("deletionTimestamp"):
-        yield "CPU", _cpu(virtual), _cpu(host)
+        yield "what changes in place", _changes(virtual), _changes(host)

@@ -1,4 +1,4 @@
-"""Short stories about pods that are resized while somebody tells late of it; by name."""
+"""Short stories about pods that change in place while somebody tells late of it; by name."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -37,6 +37,20 @@ async def resized_before_it_was_made(world: World) -> None:
     assert world.on_host.pods()[0]["metadata"]["generation"] == 1, "resized to something that nobody asked for any more"
 
 
+async def debugged_before_it_was_made(world: World) -> None:
+    """Found by a storm: a pod made with containers for debugging, which no create may have, was told as having them."""
+    await world.wait(5)
+    world.host_faults.away = True
+    world.tenant.pod("web")
+    world.tenant.debug("web", "shell")
+    await world.wait(1)
+    world.host_faults.away = False
+    world.host_faults.lag["pods"] = 60.0
+    await world.wait(10)
+    await _shown_in_one(world)
+    assert world.plane.store.all(PODS)[0]["status"]["observedGeneration"] == 2
+
+
 async def resized_and_back(world: World) -> None:
     """Found by a storm: resized back before the first resize was seen to arrive, a pod was told as the newest too early."""
     await stories.everything(world, pods=("web",))
@@ -44,18 +58,23 @@ async def resized_and_back(world: World) -> None:
     for cpu in ("200m", "100m"):
         world.tenant.resize("web", cpu)
         await world.wait(1)
-    # A list shows in one what the watch would have told one by one.
+    await _shown_in_one(world)
+    assert world.plane.store.all(PODS)[0]["status"]["observedGeneration"] == 3
+
+
+async def _shown_in_one(world: World) -> None:
+    """A list shows what the watch would have told one by one."""
     world.quiet()
     world.host.store.compact()
     world.cut(world.host)
     await world.settle(120)
     await world.check()
-    assert world.plane.store.all(PODS)[0]["status"]["observedGeneration"] == 3
 
 
 STORIES: Final[Mapping[str, stories.Story]] = {
     "a resize is told as seen when the host's pod has it": partial(resized, lag=0.0),
     "the same when the host tells late of its pod": partial(resized, lag=5.0),
     "nor is a pod resized to what nobody asks for any more": resized_before_it_was_made,
+    "a container for debugging is not told as seen when it is not there": debugged_before_it_was_made,
     "a resize is not told as seen when it is taken back before it is seen to arrive": resized_and_back,
 }

@@ -186,6 +186,10 @@ class Storm:
         return f"policy {name} for {app or 'all'} of {types}"
 
     def resize(self) -> str:
+        if self._sizes.random() < 0.25:
+            name, container = self._sizes.choice(_NAMES), self._sizes.choice(("debug", "shell"))
+            self.world.tenant.debug(name, container)
+            return f"debug {name} with {container}"
         name, cpu = self._sizes.choice(_NAMES), self._sizes.choice(("100m", "150m", "200m"))
         self.world.tenant.resize(name, cpu)
         return f"resize {name} {cpu}"

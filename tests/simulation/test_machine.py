@@ -73,6 +73,14 @@ class SyncerMachine(RuleBasedStateMachine):
     def resize(self, name: str, cpu: str) -> None:
         self.tenant(self.world.tenant.resize, name, cpu)
 
+    @rule(name=NAMES, container=st.sampled_from(["debug", "shell"]))
+    def debug(self, name: str, container: str) -> None:
+        self.tenant(self.world.tenant.debug, name, container)
+
+    @rule(name=st.sampled_from(["node-a", "node-b"]), wish=st.booleans(), taint=st.booleans())
+    def mark(self, name: str, wish: bool, taint: bool) -> None:
+        self.tenant(self.world.tenant.taint if taint else self.world.tenant.cordon, name, wish)
+
     @rule(value=st.sampled_from(["x", "y"]))
     def label_space(self, value: str) -> None:
         self.tenant(self.world.tenant.label_space, value)

@@ -311,6 +311,12 @@ class Tenant:
         self.plane.do("PATCH", PODS, {"spec": spec}, namespace=self.space, name=name, subresource="resize", user="tenant",
                       content_type="application/strategic-merge-patch+json")  # fmt: skip
 
+    def debug(self, name: str, container: str) -> None:
+        """`kubectl debug`: a container more in a pod that runs."""
+        spec = {"ephemeralContainers": [{"name": container, "image": "busybox:1.36"}]}
+        self.plane.do("PATCH", PODS, {"spec": spec}, namespace=self.space, name=name, subresource="ephemeralcontainers",
+                      user="tenant", content_type="application/strategic-merge-patch+json")  # fmt: skip
+
     def label(self, name: str, value: str) -> None:
         """Change a label of a pod."""
         body = {"metadata": {"name": name, "namespace": self.space, "labels": {"step": value}}}
