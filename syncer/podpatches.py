@@ -99,14 +99,9 @@ class PodPatches:
             return False
         if placement.digest_of(desired) == placement.digest_of(host):
             return False
-        key = key_of(virtual)
-        self._sightings.remake(key, uid_of(host))
+        self._sightings.remake(key_of(virtual), uid_of(host))
         why = "nodes were cordoned, tainted or labelled above before it was placed"
-        done, last = await self._host.end(PODS, key_of(host), uid_of(host), grace=None, why=why, version=version_of(host))
-        if last is None:
-            # It was placed meanwhile, or went by itself.
-            self._sightings.not_remade(key)
-        return done
+        return await self._host.delete(PODS, key_of(host), uid_of(host), grace=None, why=why, version=version_of(host))
 
     async def _apply(self, virtual: Obj, host: Obj, changes: Sequence[diff.Patch]) -> bool:
         """Write on a host pod as it was looked at; False where the host refused one of them, which the tenant is told."""

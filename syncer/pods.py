@@ -4,7 +4,6 @@
     virtual is another UID        -> old host pod deleted; the new one waits until it is gone
     virtual deleting              -> host deleted with the same grace; virtual ended when the host pod is gone
     virtual started, host gone    -> virtual deleted: a pod never runs twice
-    host pod was made, and went   -> the same: it may have run unseen
     virtual new, host missing     -> group and references first, then the host pod; a refusal is told on the pod
     both there                    -> binding up; its tokens' turn; status up, changes down
     both there, node marks changed-> host pod that has no node yet deleted, to be made anew
@@ -190,9 +189,8 @@ class Pods:
     # -- the host pod is not there
 
     async def _missing(self, key: Key, virtual: Obj) -> float | None:
-        had_one = self._sightings.had_one(key, uid_of(virtual))
-        if had_one or self._sightings.unshown(key):
-            # The cache may be from before the plane was told of its start, or of its end.
+        if self._sightings.had_one(key, uid_of(virtual)):
+            # Its host pod went. The cache may be from before it was placed, so the plane itself is asked whether it was.
             fresh = await self._virtual.look(PODS, key)
             if fresh is None or uid_of(fresh) != uid_of(virtual) or fresh["metadata"].get("deletionTimestamp"):
                 return 1.0
@@ -200,10 +198,10 @@ class Pods:
         if has_ended(virtual):
             await self._release(self._references.forget(Item("Pod", key)))
             return None
-        if had_one or _started(virtual):
+        if _started(virtual):
             if await self._live_mirror(key, uid_of(virtual)) is not None:
                 return 1.0
-            await self._virtual.delete_pod(virtual, grace=0, why="host pod is gone, and may have run")
+            await self._virtual.delete_pod(virtual, grace=0, why="host pod is gone after it had been placed")
             return None
         return 5.0 if self._caches.namespace_ending(key.namespace) else await self._begin(key, virtual)
 
@@ -232,7 +230,7 @@ class Pods:
         try:
             with metrics.IN_CREATION.time():
                 made = await self._host.create(PODS, desired, view)
-            self._sightings.has_one(key, uid_of(virtual))
+            self._sightings.made(key, made)
         except (Stale, Again, Untranslatable):
             self._claims.drop(place)
             raise

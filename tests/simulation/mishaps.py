@@ -36,23 +36,6 @@ async def host_pod_from_before_it_ran(world: World) -> None:
     assert not world.plane.store.all(PODS)
 
 
-async def ran_unseen(world: World, *, listed: bool) -> None:
-    """A host pod that was placed, ran and went before the syncer was told of any of it does not come again."""
-    world.host_faults.lag["pods"] = 60.0
-    world.tenant.pod("web")
-    await world.wait(2)
-    assert world.on_host.pods()[0]["status"]["phase"] == "Running"
-    world.on_host.delete(world.on_host.pods()[0], grace=0)
-    world.tenant.label("web", "x")
-    await world.wait(1)
-    if listed:
-        world.quiet()
-        world.host.store.compact()
-        world.cut(world.host)
-    await world.settle(120)
-    assert not world.plane.store.all(PODS)
-
-
 async def space_labelled_meanwhile(world: World) -> None:
     """Found: a label of the namespace that changed while a host pod was being made was taken for one that it was made with."""
     for step in range(40):
@@ -288,8 +271,6 @@ STORIES: Final[Mapping[str, stories.Story]] = {
     "a token that somebody took away is made anew": token_taken_away,
     "no token expires because the clock was ahead": partial(wrong_clock, skew=3600.0),
     "no token expires because the clock was behind": partial(wrong_clock, skew=-7200.0),
-    "a pod that ran unseen does not run again": partial(ran_unseen, listed=False),
-    "nor when only a list tells that it went": partial(ran_unseen, listed=True),
     "a placed pod does not run again when the plane tells late": partial(late_copy_of_the_plane, lag=3.0),
     "nor when the plane tells very late": partial(late_copy_of_the_plane, lag=20.0),
     "nothing of others is adopted": squatters,
