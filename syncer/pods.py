@@ -99,6 +99,13 @@ class Pods:
     async def _look(self, key: Key) -> float | None:
         virtual, host = self._caches.virtual_pod(key), self._caches.host_pod(key)
         self._sightings.cache_shows(key, host)
+        if host is not None and self._sightings.is_older(key, host):
+            live = await self._live_mirror(key, virtual_uid(host))
+            if live is None or uid_of(live) != uid_of(host):
+                # Its node and its end say nothing of the one that there is now.
+                return 1.0
+            # The host is back from an older backup.
+            self._sightings.cache_shows(key, host, surely=True)
         if virtual is None:
             return await self._vanished(key, host)
         unshown = self._sightings.unshown(key)
@@ -180,11 +187,6 @@ class Pods:
         """The host pod of a virtual UID, asked of the host itself."""
         found = await self._host.look(PODS, self._caches.host_key("Pod", key))
         return found if found is not None and marks.is_mirrored(found) and virtual_uid(found) == uid else None
-
-    async def _has_successor(self, virtual: Obj, host: Obj) -> bool:
-        """Whether the host pod that the cache shows was made anew since: its end is not the end of the virtual pod."""
-        live = await self._live_mirror(key_of(virtual), uid_of(virtual))
-        return live is not None and uid_of(live) != uid_of(host)
 
     # -- the host pod is not there
 
@@ -268,8 +270,6 @@ class Pods:
         if meta.get("deletionTimestamp"):
             if self._sightings.is_remade(key_of(virtual)):
                 return None
-            if await self._has_successor(virtual, host):
-                return 1.0
             await self._report(virtual, host)
             await self._virtual.delete_pod(
                 virtual, grace=meta.get("deletionGracePeriodSeconds"), why="host pod is being deleted by the host"
@@ -293,8 +293,6 @@ class Pods:
         if not chosen or held == chosen:
             return False
         if held:
-            if await self._has_successor(virtual, host):
-                raise Again(1.0, "the host pod was made anew")
             await self._virtual.delete_pod(virtual, grace=0, why="bound to another node than the host pod")
             return True
         if not await self._nodes.ensure(chosen):

@@ -22,14 +22,19 @@ class Sightings:
         # UIDs of host pods that were deleted to be made anew; the host shows them as being deleted for a moment.
         self._remade: dict[Key, str] = {}
 
-    def cache_shows(self, key: Key, host: Obj | None) -> None:
-        """What the cache has of a host pod now: the one that was made, or an older one still."""
+    def cache_shows(self, key: Key, host: Obj | None, *, surely: bool = False) -> None:
+        """What the cache has of a host pod now: the one that was made, `surely` or by its UID, or an older one still."""
         if host is not None:
             whose, own = self._unshown.get(key, ("", ""))
-            if virtual_uid(host) == whose and own in ("", uid_of(host)):
+            if virtual_uid(host) == whose and (surely or own in ("", uid_of(host))):
                 del self._unshown[key]
         if host is None or self._remade.get(key) != uid_of(host):
             self._remade.pop(key, None)
+
+    def is_older(self, key: Key, host: Obj) -> bool:
+        """Whether another host pod was made for the same virtual one since the one that the cache shows."""
+        whose, own = self._unshown.get(key, ("", ""))
+        return own not in ("", uid_of(host)) and virtual_uid(host) == whose
 
     def may_be_made(self, key: Key, whose: str) -> None:
         """A host pod is being asked for."""

@@ -19,12 +19,18 @@ def test_an_older_host_pod_in_the_cache_is_not_the_one_that_was_made() -> None:
     seen.cache_shows(KEY, host("h1", "old"))
     seen.cache_shows(KEY, None)
     assert seen.unshown(KEY) == "young"
+    assert not seen.is_older(KEY, host("h1", "old")), "one of another virtual pod is told by that"
     seen.cache_shows(KEY, host("h1", "young"))
     assert seen.unshown(KEY) == "young", "an earlier host pod of the same virtual one"
+    assert seen.is_older(KEY, host("h1", "young"))
+    assert not seen.is_older(KEY, host("h2", "young"))
     assert seen.unseen_end(KEY) is not None
     seen.cache_shows(KEY, host("h2", "young"))
     assert seen.unshown(KEY) == ""
     assert seen.unseen_end(KEY) is None
+    seen.made(KEY, host("h3", "young"))
+    seen.cache_shows(KEY, host("h2", "young"), surely=True)
+    assert not seen.is_older(KEY, host("h2", "young")), "the host itself has no other"
 
 
 def test_where_nobody_told_which_was_made_any_of_the_virtual_one_is_it() -> None:
