@@ -66,6 +66,15 @@ async def token_taken_away(world: World) -> None:
     await world.settle()
 
 
+async def token_of_an_ended_pod(world: World) -> None:
+    """A pod that has ended, and is kept for its result, keeps no token."""
+    world.tenant.pod("job", token=True)
+    await world.settle()
+    world.on_host.finish(world.on_host.pods()[0], "Succeeded")
+    await world.check()
+    assert not world.host.store.all(SECRETS, WORK)
+
+
 async def wrong_clock(world: World, skew: float) -> None:
     """Found: a token that was given while the clock was ahead was not renewed before it expired."""
     world.tenant.pod("before", token=True)
@@ -269,6 +278,7 @@ STORIES: Final[Mapping[str, stories.Story]] = {
     "a namespace's new label reaches pods in the making": space_labelled_meanwhile,
     "a pod that waits for room is given no token": waiting_for_room,
     "a token that somebody took away is made anew": token_taken_away,
+    "a pod that has ended keeps no token": token_of_an_ended_pod,
     "no token expires because the clock was ahead": partial(wrong_clock, skew=3600.0),
     "no token expires because the clock was behind": partial(wrong_clock, skew=-7200.0),
     "a placed pod does not run again when the plane tells late": partial(late_copy_of_the_plane, lag=3.0),
