@@ -27,7 +27,7 @@ class Sightings:
         if host is not None:
             whose, own = self._unshown.get(key, ("", ""))
             if virtual_uid(host) == whose and (surely or own in ("", uid_of(host))):
-                del self._unshown[key]
+                self._unshown.pop(key, None)
         if host is None or self._remade.get(key) != uid_of(host):
             self._remade.pop(key, None)
 

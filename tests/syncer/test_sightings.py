@@ -33,6 +33,13 @@ def test_an_older_host_pod_in_the_cache_is_not_the_one_that_was_made() -> None:
     assert not seen.is_older(KEY, host("h2", "young")), "the host itself has no other"
 
 
+def test_a_host_pod_that_says_of_nobody_whose_it_is_is_no_trouble() -> None:
+    seen = Sightings()
+    stray = {"metadata": {"name": "web-x", "uid": "h1"}}
+    seen.cache_shows(KEY, stray)
+    assert not seen.is_older(KEY, stray)
+
+
 def test_where_nobody_told_which_was_made_any_of_the_virtual_one_is_it() -> None:
     seen = Sightings()
     seen.may_be_made(KEY, "young")
