@@ -102,20 +102,6 @@ async def test_item_73_a_pod_that_ran_is_never_started_twice(bed: Bed) -> None:
     assert await bed.host_pods() == []
 
 
-async def test_item_73_a_pod_that_never_ran_is_made_anew(bed: Bed) -> None:
-    await bed.create(bed.pod("web"))
-    first = await bed.mirrored("web")
-    await bed.quiet()
-    await bed.host.delete(PODS, first["metadata"]["name"], bed.work)
-
-    async def anew() -> bool:
-        host = await bed.mirror("web")
-        return host is not None and host["metadata"]["uid"] != first["metadata"]["uid"]
-
-    await until(anew, "another host pod")
-    assert await bed.virtual("web") is not None
-
-
 async def test_item_74_a_pod_of_the_same_name_waits_for_the_old_one(bed: Bed) -> None:
     old = await bed.running("db-0")
     await bed.plane.delete(PODS, "db-0", bed.space, grace_seconds=0)
