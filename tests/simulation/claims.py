@@ -7,15 +7,14 @@ is there; once all is quiet both say the same, and the plane has one volume for 
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from bulkhead.api import labels as marks
-from bulkhead.kube.objects import Key, Obj, key_of, uid_of
+from bulkhead.kube.objects import Key, Obj, Resource, key_of, uid_of
 from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from tests.simulation.api import Api
+from tests.simulation.kinds import PROTECTION
+from tests.simulation.origin import origin_of, virtual_uid
 from tests.simulation.store import Commit, copied, kind_of
 
 KIND: Final = "PersistentVolumeClaim"
-PROTECTED: Final = "kubernetes.io/pvc-protection"
-_VOLUME_PROTECTED: Final = "kubernetes.io/pv-protection"
 _FINAL: Final = ("Succeeded", "Failed")
 _MERGE: Final = "application/merge-patch+json"
 
@@ -49,10 +48,10 @@ def unprotect(api: Api) -> None:
     used = _used(api)
     for claim in api.store.all(PERSISTENT_VOLUME_CLAIMS):
         if key_of(claim) not in used:
-            _let_go(api, claim, PROTECTED)
+            _let_go(api, PERSISTENT_VOLUME_CLAIMS, claim)
     for volume in api.store.all(PERSISTENT_VOLUMES):
         if (volume.get("status") or {}).get("phase") != "Bound":
-            _let_go(api, volume, _VOLUME_PROTECTED)
+            _let_go(api, PERSISTENT_VOLUMES, volume)
 
 
 def _used(api: Api) -> set[Key]:
@@ -61,12 +60,10 @@ def _used(api: Api) -> set[Key]:
     return {Key(key_of(each).namespace, name) for each in users for name in of_pod(each)}
 
 
-def _let_go(api: Api, obj: Obj, finalizer: str) -> None:
-    meta = obj["metadata"]
-    if meta.get("deletionTimestamp") and finalizer in (meta.get("finalizers") or ()):
-        r = PERSISTENT_VOLUMES if obj["kind"] == PERSISTENT_VOLUMES.kind else PERSISTENT_VOLUME_CLAIMS
-        left = [each for each in meta["finalizers"] if each != finalizer]
-        key = key_of(obj)
+def _let_go(api: Api, r: Resource, obj: Obj) -> None:
+    meta, key = obj["metadata"], key_of(obj)
+    if meta.get("deletionTimestamp") and PROTECTION[r] in (meta.get("finalizers") or ()):
+        left = [each for each in meta["finalizers"] if each != PROTECTION[r]]
         api.do("PATCH", r, {"metadata": {"finalizers": left}}, namespace=key.namespace, name=key.name, content_type=_MERGE,
                user="protection")  # fmt: skip
 
@@ -87,15 +84,15 @@ class ClaimWatch:
             return
         before, after = commit.before, commit.after
         if before is None and after is not None:
-            uid = _virtual_uid(after)
+            uid = virtual_uid(after)
             if uid in self._made:
-                self._violate(f"claim {_origin(after)} was made a second time: its data is lost")
+                self._violate(f"claim {origin_of(after)} was made a second time: its data is lost")
             self._made.add(uid)
         ends = before is not None and (after is None or "deletionTimestamp" in after["metadata"])
         if before is not None and ends and "deletionTimestamp" not in before["metadata"]:
-            virtual = self._plane.store.get(PERSISTENT_VOLUME_CLAIMS, _origin(before))
-            if virtual is not None and uid_of(virtual) == _virtual_uid(before):
-                self._violate(f"I8: host claim of {_origin(before)} deleted although its virtual one is there")
+            virtual = self._plane.store.get(PERSISTENT_VOLUME_CLAIMS, origin_of(before))
+            if virtual is not None and uid_of(virtual) == virtual_uid(before):
+                self._violate(f"I8: host claim of {origin_of(before)} deleted although its virtual one is there")
 
     def differences(self, host_key: Callable[[str, Key], Key]) -> Iterator[str]:
         """What of one side is missing, left over or different on the other."""
@@ -106,9 +103,9 @@ class ClaimWatch:
             wanted.add(f"pvc-{uid}")
             if virtual["metadata"].get("deletionTimestamp"):
                 continue
-            if host is not None and _virtual_uid(host) != uid and self._held(host):
+            if host is not None and virtual_uid(host) != uid and self._held(host):
                 continue
-            if host is None or _virtual_uid(host) != uid:
+            if host is None or virtual_uid(host) != uid:
                 yield f"claim {key} has no host claim"
             elif virtual["status"].get("phase") != host["status"].get("phase"):
                 yield f"claim {key}: phase is {virtual['status'].get('phase')} above, {host['status'].get('phase')} below"
@@ -118,10 +115,10 @@ class ClaimWatch:
             if key_of(volume).name not in wanted:
                 yield f"volume {key_of(volume).name} has no claim"
         for host in self._host.store.all(PERSISTENT_VOLUME_CLAIMS, self._work):
-            virtual_one = self._plane.store.get(PERSISTENT_VOLUME_CLAIMS, _origin(host))
-            gone = virtual_one is None or uid_of(virtual_one) != _virtual_uid(host)
+            virtual_one = self._plane.store.get(PERSISTENT_VOLUME_CLAIMS, origin_of(host))
+            gone = virtual_one is None or uid_of(virtual_one) != virtual_uid(host)
             if gone and not self._held(host):
-                yield f"host claim of {_origin(host)} has no virtual one"
+                yield f"host claim of {origin_of(host)} has no virtual one"
 
     def _held(self, host: Obj) -> bool:
         """Whether a host claim goes with the last pod that runs with it.
@@ -143,12 +140,3 @@ class ClaimWatch:
 
 def _is_bound(claim: Obj) -> bool:
     return bool(claim["status"].get("phase") == "Bound" and claim["spec"].get("volumeName"))
-
-
-def _virtual_uid(host: Obj) -> str:
-    return str(host["metadata"]["annotations"].get(marks.VIRTUAL_UID, ""))
-
-
-def _origin(host: Obj) -> Key:
-    notes = host["metadata"]["annotations"]
-    return Key(notes[marks.VIRTUAL_NAMESPACE], notes[marks.VIRTUAL_NAME])

@@ -53,8 +53,7 @@ async def pod_gone_and_its_host_pod_never_seen(world: World) -> None:
     await world.wait(5)
     world.on_host.delete(world.on_host.pods()[0], grace=0)
     world.quiet()
-    world.host.store.compact()
-    world.cut(world.host)
+    world.relist(world.host)
     await world.settle()
     assert not world.host.store.all(CONFIG_MAPS, WORK)
 

@@ -34,7 +34,8 @@ _ADMITTED = [
     {"key": f"node.kubernetes.io/{name}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
     for name in ("not-ready", "unreachable")
 ]
-_PROTECTED = {
+# What holds an object of these until its controller lets go.
+PROTECTION = {
     PERSISTENT_VOLUME_CLAIMS: "kubernetes.io/pvc-protection",
     PERSISTENT_VOLUMES: "kubernetes.io/pv-protection",
 }
@@ -71,8 +72,8 @@ class Rules:
             _plain_data(obj)
         elif r == RESOURCE_QUOTAS:
             obj.setdefault("status", {})
-        elif r in _PROTECTED:
-            obj["metadata"]["finalizers"] = [_PROTECTED[r]]
+        elif r in PROTECTION:
+            obj["metadata"]["finalizers"] = [PROTECTION[r]]
             obj["status"] = {"phase": "Pending"}
             _default(obj["spec"], volumeMode="Filesystem")
 
@@ -166,7 +167,7 @@ class Rules:
                     for empty in [each for each, value in condition.items() if value is None]:
                         del condition[empty]
             return
-        if where.r in (PODS, SERVICES, NODES, NAMESPACES, *_PROTECTED):
+        if where.r in (PODS, SERVICES, NODES, NAMESPACES, *PROTECTION):
             _keep(held, news, "status")
         if where.r == SECRETS:
             _plain_data(news)

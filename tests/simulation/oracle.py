@@ -26,6 +26,7 @@ from tests.simulation import policies
 from tests.simulation.api import Api
 from tests.simulation.claims import ClaimWatch
 from tests.simulation.kinds import GPU
+from tests.simulation.origin import origin_of, virtual_uid
 from tests.simulation.store import Commit, Kind, kind_of
 
 HOST_USER: Final = "syncer-host"
@@ -184,26 +185,26 @@ class Oracle:
         kind = str(before["metadata"]["annotations"].get(marks.VIRTUAL_KIND))
         if kind == "Pod":
             if uid not in self.dead and not (self._avoiding and not before["spec"].get("nodeName")):
-                self.violate(f"I8: host pod of {_origin(before)} deleted although nobody deleted the virtual pod")
+                self.violate(f"I8: host pod of {origin_of(before)} deleted although nobody deleted the virtual pod")
             if after is None and before["spec"].get("nodeName") and before["status"].get("phase") not in _FINAL:
-                self.violate(f"I8: host pod of {_origin(before)} forced away while its containers may run")
+                self.violate(f"I8: host pod of {origin_of(before)} forced away while its containers may run")
             return
-        virtual = self._plane.store.get(_KINDS[kind], _origin(before)) if kind in _KINDS else None
+        virtual = self._plane.store.get(_KINDS[kind], origin_of(before)) if kind in _KINDS else None
         if virtual is None or uid_of(virtual) != uid or virtual["metadata"].get("deletionTimestamp"):
             if kind in _KINDS and uid not in self.dead:
-                self.violate(f"I8: host {kind} of {_origin(before)} deleted although nobody deleted the virtual one")
+                self.violate(f"I8: host {kind} of {origin_of(before)} deleted although nobody deleted the virtual one")
             return
         name = key_of(before).name
         if kind in {"ConfigMap", "Secret"} and any((kind, name) in _mounts(each) for each in self._running()):
-            self.violate(f"I8: host {kind} of {_origin(before)} deleted under a host pod that runs with it")
+            self.violate(f"I8: host {kind} of {origin_of(before)} deleted under a host pod that runs with it")
         if kind == "Service" and virtual["spec"].get("clusterIP") == before["spec"].get("clusterIP"):
-            self.violate(f"I8: host Service of {_origin(before)} deleted although its virtual one lives")
+            self.violate(f"I8: host Service of {origin_of(before)} deleted although its virtual one lives")
         if (
             kind in {"ConfigMap", "Secret"}
             and virtual.get("type") == before.get("type")
-            and self._in_use(kind, _origin(before))
+            and self._in_use(kind, origin_of(before))
         ):
-            self.violate(f"I8: host {kind} of {_origin(before)} deleted although a pod needs it")
+            self.violate(f"I8: host {kind} of {origin_of(before)} deleted although a pod needs it")
 
     def _running(self) -> Iterator[Obj]:
         for each in self._host.store.all(PODS, self._work):
@@ -281,9 +282,9 @@ class Oracle:
                 notes = host["metadata"]["annotations"]
                 if notes.get(marks.VIRTUAL_KIND) != kind:
                     continue
-                virtual = self._plane.store.get(r, _origin(host))
+                virtual = self._plane.store.get(r, origin_of(host))
                 if virtual is None or (kind in {"Pod", "Service"} and uid_of(virtual) != virtual_uid(host)):
-                    yield f"host {kind} of {_origin(host)} has no virtual one"
+                    yield f"host {kind} of {origin_of(host)} has no virtual one"
 
     def _services(self) -> Iterator[str]:
         for virtual in self._plane.store.all(SERVICES):
@@ -306,8 +307,8 @@ class Oracle:
             r = _KINDS[kind]
             for host in self._host.store.all(r, self._work):
                 who = host["metadata"].get("annotations", {}).get(marks.VIRTUAL_KIND)
-                if marks.is_mirrored(host) and who == kind and (kind, _origin(host)) not in wanted:
-                    yield f"host {kind} of {_origin(host)} is left although no pod refers to it"
+                if marks.is_mirrored(host) and who == kind and (kind, origin_of(host)) not in wanted:
+                    yield f"host {kind} of {origin_of(host)} is left although no pod refers to it"
         for kind, key in sorted(running):
             virtual_one = self._plane.store.get(_KINDS[kind], key)
             host_one = self._host.store.get(_KINDS[kind], self.host_key(kind, key))
@@ -321,14 +322,14 @@ class Oracle:
         for each in secrets:
             mirror = self.mirror(virtual_uid(each))
             if mirror is None:
-                yield f"token of a pod that is gone: {_origin(each)}"
+                yield f"token of a pod that is gone: {origin_of(each)}"
             elif mirror["status"].get("phase") in _FINAL:
-                yield f"token of a pod that has ended: {_origin(each)}"
+                yield f"token of a pod that has ended: {origin_of(each)}"
             elif [owner["uid"] for owner in each["metadata"].get("ownerReferences") or ()] != [uid_of(mirror)]:
-                yield f"token {_origin(each)} is not owned by its host pod"
+                yield f"token {origin_of(each)} is not owned by its host pod"
             for text in (each.get("data") or {}).values():
                 if float(base64.b64decode(text).decode().rpartition(" ")[2]) < self._host.now():
-                    yield f"token {_origin(each)} has expired"
+                    yield f"token {origin_of(each)} has expired"
         have = {virtual_uid(each) for each in secrets}
         for virtual in self._plane.store.all(PODS):
             tokens = any("projected" in each for each in virtual["spec"].get("volumes") or ())
@@ -352,17 +353,8 @@ class Oracle:
                 yield f"virtual node {name} has nothing to offer"
 
 
-def virtual_uid(host: Obj) -> str:
-    return str((host["metadata"].get("annotations") or {}).get(marks.VIRTUAL_UID, ""))
-
-
 def _kind(host: Obj) -> str:
     return str((host["metadata"].get("annotations") or {}).get(marks.VIRTUAL_KIND, ""))
-
-
-def _origin(host: Obj) -> Key:
-    notes = host["metadata"]["annotations"]
-    return Key(notes[marks.VIRTUAL_NAMESPACE], notes[marks.VIRTUAL_NAME])
 
 
 def _needs(virtual: Obj) -> set[tuple[str, Key]]:

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from bulkhead.api import labels as marks
 from bulkhead.kube.objects import Key, Obj, key_of, uid_of
 from bulkhead.kube.resources import NETWORK_POLICIES, PODS
 from syncer.translate.networkpolicy import EGRESS_ISOLATED, INGRESS_ISOLATED
 from tests.simulation.api import Api
+from tests.simulation.origin import virtual_uid
 
 KIND: Final = "NetworkPolicy"
 _FINAL: Final = ("Succeeded", "Failed")
@@ -21,12 +21,12 @@ def differences(
     there = {uid_of(each) for each in plane.store.all(NETWORK_POLICIES)}
     for virtual in plane.store.all(NETWORK_POLICIES):
         copy = host.store.get(NETWORK_POLICIES, host_key(KIND, key_of(virtual)))
-        if copy is None or _virtual_uid(copy) != uid_of(virtual):
+        if copy is None or virtual_uid(copy) != uid_of(virtual):
             yield f"policy {key_of(virtual)} is not on the host"
         elif copy["spec"]["policyTypes"] != virtual["spec"]["policyTypes"]:
             yield f"policy {key_of(virtual)} is for other directions on the host"
     for copy in host.store.all(NETWORK_POLICIES, work):
-        if _virtual_uid(copy) not in there:
+        if virtual_uid(copy) not in there:
             yield f"host policy {key_of(copy)} has no virtual one"
     for pod in plane.store.all(PODS):
         below = mirror(uid_of(pod))
@@ -43,7 +43,3 @@ def _selecting(plane: Api, pod: Obj) -> Iterator[Obj]:
     for policy in plane.store.all(NETWORK_POLICIES, key_of(pod).namespace):
         if (policy["spec"]["podSelector"].get("matchLabels") or {}).items() <= labels.items():
             yield policy
-
-
-def _virtual_uid(copy: Obj) -> str:
-    return str((copy["metadata"].get("annotations") or {}).get(marks.VIRTUAL_UID, ""))

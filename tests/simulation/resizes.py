@@ -65,8 +65,7 @@ async def resized_and_back(world: World) -> None:
 async def _shown_in_one(world: World) -> None:
     """A list shows what the watch would have told one by one."""
     world.quiet()
-    world.host.store.compact()
-    world.cut(world.host)
+    world.relist(world.host)
     await world.settle(120)
     await world.check()
 

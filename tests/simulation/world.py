@@ -141,9 +141,9 @@ class World:
         self.plane_faults.quiet()
         self.clock.skew = 0.0
 
-    def relist(self) -> None:
-        """Make both API servers forget their history and their watches: whoever was told nonsense has to list."""
-        for api in (self.host, self.plane):
+    def relist(self, *apis: Api) -> None:
+        """Make API servers, both unless named, forget history and watches: whoever was told nonsense has to list."""
+        for api in apis or (self.host, self.plane):
             # Past the version that even the freshest watch has seen.
             api.store.version += 1
             api.store.compact()
