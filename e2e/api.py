@@ -45,6 +45,7 @@ KINDS: Final[Mapping[str, tuple[str, str, bool]]] = {
     "Deployment": ("/apis/apps/v1", "deployments", True),
     "DaemonSet": ("/apis/apps/v1", "daemonsets", True),
     "StatefulSet": ("/apis/apps/v1", "statefulsets", True),
+    "HorizontalPodAutoscaler": ("/apis/autoscaling/v2", "horizontalpodautoscalers", True),
     "Job": ("/apis/batch/v1", "jobs", True),
     "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies", True),
     "ServiceCIDR": ("/apis/networking.k8s.io/v1", "servicecidrs", False),

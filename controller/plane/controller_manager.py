@@ -1,8 +1,9 @@
 """The kube-controller-manager container: an explicit list of controllers, and nothing that acts on machines.
 
 Left out on purpose: everything about nodes and their addresses, cloud, routes and load balancers, attaching and
-provisioning volumes (its URLs would let a tenant aim requests at the host network), signing of certificates, and the
-autoscaler, which needs metrics that a plane does not have.
+provisioning volumes (its URLs would let a tenant aim requests at the host network), signing of certificates, further ranges of
+service addresses (the tenant has one slice of the host's), and what serves APIs that are off by default. The reason for each
+is in tests/controller/test_plane_controllers.py, which knows every controller of the version that is shipped.
 """
 
 from typing import Final
@@ -11,6 +12,7 @@ from controller.plane.parts import CONTAINER_SECURITY, mount, probe
 from controller.plane.spec import KCM_PORT, PKI_PATH, Obj, PlaneSpec
 
 CONTROLLERS: Final = (
+    "certificatesigningrequest-cleaner-controller",
     "clusterrole-aggregation-controller",
     "cronjob-controller",
     "daemonset-controller",
@@ -21,6 +23,7 @@ CONTROLLERS: Final = (
     "endpointslice-mirroring-controller",
     "ephemeral-volume-controller",
     "garbage-collector-controller",
+    "horizontal-pod-autoscaler-controller",
     "job-controller",
     "legacy-serviceaccount-token-cleaner-controller",
     "namespace-controller",

@@ -16,7 +16,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -121,10 +121,9 @@ class ApiServer:
         gates = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
         self._spawn("kube-scheduler", *self._client_flags(), f"--feature-gates={gates}")
 
-    def start_controllers(self, *names: str) -> None:
-        """Start a kube-controller-manager with a few controllers, those of pod groups included; `kill` ends it."""
-        flags = (f"--controllers={','.join(names)}", "--feature-gates=GenericWorkload=true")
-        self._spawn("kube-controller-manager", *self._client_flags(), *flags)
+    def start_controllers(self, *names: str, flags: Sequence[str] = ("--feature-gates=GenericWorkload=true",)) -> None:
+        """Start a kube-controller-manager with a few controllers, by default with pod groups known; `kill` ends it."""
+        self._spawn("kube-controller-manager", *self._client_flags(), f"--controllers={','.join(names)}", *flags)
 
     def _client_flags(self) -> tuple[str, ...]:
         config = self.folder / "components.kubeconfig"
