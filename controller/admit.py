@@ -12,9 +12,10 @@ from typing import Any
 
 from bulkhead.api import labels, names
 from bulkhead.api.conditions import Reason
-from controller.plane.spec import BUDGETS, Budget, Images, Obj, PlaneSpec
+from controller.bounds import Question, beyond, object_counts
+from controller.plane.spec import BUDGETS, COMPONENTS, STORAGE_SIZE, Budget, Images, Obj, PlaneSpec
 from controller.quantity import memory_mib
-from controller.sections import section_of, text_or_none
+from controller.sections import over, section_of, text_or_none
 from controller.settings import Settings
 from controller.slurm.resolve import UnresolvableError, resolve
 from controller.slurm.spec import SlurmSpec
@@ -63,7 +64,7 @@ def admit(
         ),
         image_pull_policy=settings.image_pull_policy,
         replicas=int(control.get("replicas") or 1),
-        storage_size=str(storage.get("size") or "2Gi"),
+        storage_size=str(storage.get("size") or STORAGE_SIZE),
         storage_class=str(storage.get("className") or settings.storage_class) or None,
         **_budgets(control),
         gpu_resources=gpus,
@@ -71,7 +72,7 @@ def admit(
         object_limits=tuple(sorted(_object_limits(bounds, spec).items())),
         container_defaults=_container_defaults(bounds),
         node_selector=tuple(sorted((str(k), str(v)) for k, v in section_of(nodes, "selector").items())),
-        node_tolerations=tuple(nodes.get("tolerations") or ()),
+        node_tolerations=tuple(section_of(bounds, "nodes").get("tolerations") or ()),
         egress_cidrs=tuple(section_of(isolation, "network").get("egressCIDRs") or ()),
         pod_security=str(isolation.get("podSecurity") or "baseline"),
         runtime_class=text_or_none(isolation, "runtimeClassName"),
@@ -117,6 +118,9 @@ def refuse(tenant: Obj, tenant_class: Obj | None, settings: Settings) -> Refusal
             Reason.NOT_SUPPORTED,
             f"spec.kubernetesVersion: {version} does not serve the PodGroups that the class offers; {_POD_GROUP_VERSION}x does",
         )
+    found = beyond(Question(spec, bounds, settings.storage_class))
+    if found:
+        return Refusal(Reason.OUT_OF_BOUNDS, "; ".join(found))
     return _refuse_quota(spec, bounds) or _refuse_shape(spec, bounds) or _refuse_slurm(tenant, tenant_class, settings)
 
 
@@ -206,13 +210,6 @@ def paused(tenant: Obj, now: datetime) -> Refusal | None:
     return Refusal(Reason.PAUSED, f"spec.pausedUntil: nothing is changed until {until}")
 
 
-_COMPONENTS = {
-    "etcd": "etcd",
-    "apiServer": "apiserver",
-    "controllerManager": "controller_manager",
-    "syncer": "syncer",
-    "dns": "dns",
-}
 _LEAST_MIB = 32
 
 
@@ -220,7 +217,7 @@ def _budgets(control: Mapping[str, Any]) -> dict[str, Any]:
     """What class or tenant say about the components' resources, over the built-in budgets."""
     resources = section_of(control, "resources")
     found: dict[str, Any] = {}
-    for field, attribute in _COMPONENTS.items():
+    for field, attribute in COMPONENTS.items():
         asked = section_of(resources, field)
         if not asked:
             continue
@@ -250,26 +247,9 @@ def _version(spec: Mapping[str, Any], bounds: Mapping[str, Any], settings: Setti
 
 
 def _object_limits(bounds: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, str]:
-    """Object counts: what the tenant asks for, else the class's, else limits that keep one tenant from filling the host."""
-    default = {
-        "pods": "1000",
-        "services": "200",
-        "configmaps": "1000",
-        "secrets": "1000",
-        "persistentvolumeclaims": "100",
-        "count/networkpolicies.networking.k8s.io": "200",
-        "count/poddisruptionbudgets.policy": "200",
-        "count/ingresses.networking.k8s.io": "100",
-        "services.nodeports": "0",
-        "services.loadbalancers": "0",
-    }
-    if offers_pod_groups(bounds):
-        default["count/podgroups.scheduling.k8s.io"] = "200"
-    if bounds.get("allowedSnapshotClasses"):
-        # A host need not know the kind, so it is counted only where it is offered.
-        default |= {"count/volumesnapshots.snapshot.storage.k8s.io": "100"}
-    wanted = section_of(section_of(bounds, "quota"), "objects") | section_of(section_of(spec, "quota"), "objects")
-    return default | {str(name): str(value) for name, value in wanted.items()}
+    """Object counts: what the tenant asks for, else what its class allows."""
+    wanted = section_of(section_of(spec, "quota"), "objects")
+    return object_counts(bounds) | {str(name): str(value) for name, value in wanted.items()}
 
 
 def _container_defaults(bounds: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
@@ -283,6 +263,4 @@ def _container_defaults(bounds: Mapping[str, Any]) -> tuple[tuple[str, str, str]
 
 def _merged(bounds: Mapping[str, Any], spec: Mapping[str, Any], field: str) -> dict[str, Any]:
     """A section of the tenant's spec over the same section of its class."""
-    return section_of(bounds, field) | {
-        key: value for key, value in section_of(spec, field).items() if value not in (None, {}, [])
-    }
+    return over(section_of(bounds, field), section_of(spec, field))

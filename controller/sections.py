@@ -14,3 +14,15 @@ def text_or_none(value: Mapping[str, Any], field: str) -> str | None:
     """The text under a field; None when it is missing or empty."""
     found = value.get(field)
     return str(found) if found else None
+
+
+def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """One section over another, field by field all the way down; what the upper one leaves out is the lower one's."""
+    merged = dict(below)
+    for field, value in above.items():
+        under = merged.get(field)
+        if isinstance(value, Mapping):
+            merged[field] = over(under if isinstance(under, Mapping) else {}, value)
+        elif value is not None:
+            merged[field] = value
+    return merged

@@ -130,7 +130,7 @@ class Quota(ApiModel):
     objects: dict[ResourceName, Count] | None = Field(
         None,
         max_length=32,
-        description="Highest number of mirrored objects of each kind on the host, for example pods: 1000.",
+        description="Highest number of mirrored objects of each kind on the host, for example pods: 1000; at most the class's.",
         json_schema_extra=rules(RESOURCE_KEYS),
     )
 
@@ -141,7 +141,7 @@ class Nodes(ApiModel):
     selector: dict[LabelKey, LabelValue] | None = Field(
         None,
         max_length=16,
-        description="Labels a host node must carry to belong to the tenant's pool.",
+        description="Labels a host node must carry, besides those of the class, to belong to the tenant's pool.",
         json_schema_extra=rules(LABEL_KEYS),
     )
     dedicated: bool | None = Field(None, description="Whether the pool is this tenant's alone.")

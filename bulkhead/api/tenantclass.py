@@ -1,6 +1,7 @@
 """The TenantClass: an admin's template for tenants and the bounds they stay inside. Types only.
 
-A section of a Tenant lies over the section of the same name here. Images are chosen by the installation and by nobody else.
+A section of a Tenant lies over the section of the same name here, and may only tighten it or choose from what is listed
+(`controller.bounds`). Images are chosen by the installation and by nobody else.
 """
 
 from typing import Annotated, Final, Literal
@@ -9,9 +10,11 @@ from pydantic import AfterValidator, Field
 
 from bulkhead.api import labels
 from bulkhead.api.fields import (
+    CIDRS,
     LABEL_KEYS,
     RESOURCE_KEYS,
     ApiModel,
+    Cidr,
     Components,
     Count,
     DnsLabel,
@@ -35,14 +38,28 @@ class ClassStorage(ApiModel):
     """The volume under a plane's etcd."""
 
     size: StorageSize = Field("2Gi", description="Size of each etcd volume.")
+    max_size: StorageSize | None = Field(None, description="Largest size that a tenant may ask for; size unless given.")
     class_name: DnsName | None = Field(None, description="StorageClass of the etcd volumes; the host's default unless given.")
+    allowed_class_names: Annotated[list[DnsName], Field(max_length=16)] | None = Field(
+        None,
+        description="StorageClasses that a tenant may choose instead; none unless given.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
 
 
 class ClassControlPlane(ApiModel):
     """Size of the planes."""
 
     replicas: Literal[1, 3] = Field(1, description="Number of plane pods: 1, or 3.")
+    max_replicas: Literal[1, 3] | None = Field(
+        None, description="Highest number of plane pods that a tenant may ask for; replicas unless given."
+    )
     resources: Components | None = Field(None, description="Requests and limits for each component of the plane.")
+    max_resources: Components | None = Field(
+        None,
+        description="The most that a tenant may ask for instead, each request and limit by itself; what resources says, or "
+        "what is built in, unless given.",
+    )
     storage: ClassStorage | None = Field(None, description="The volume under a plane's etcd.")
 
 
@@ -64,7 +81,8 @@ class ClassQuota(ApiModel):
     objects: dict[ResourceName, Count] | None = Field(
         None,
         max_length=32,
-        description="Highest number of mirrored objects of each kind on the host, unless the tenant says otherwise.",
+        description="Highest number of mirrored objects of each kind on the host; a tenant may ask for fewer. Kinds that are "
+        "not listed have a built-in bound.",
         json_schema_extra=rules(RESOURCE_KEYS),
     )
 
@@ -98,6 +116,17 @@ class ClassNodes(ApiModel):
     dedicated: bool | None = Field(None, description="Whether a pool is one tenant's alone.")
 
 
+class ClassNetwork(Network):
+    """What the pods may reach beyond their own tenant, and what tenants may choose."""
+
+    allowed_egress_cidrs: Annotated[list[Cidr], Field(max_length=32)] | None = Field(
+        None,
+        alias="allowedEgressCIDRs",
+        description="Addresses outside the cluster that tenants may list themselves, besides egressCIDRs; none unless listed.",
+        json_schema_extra=rules(CIDRS) | {"x-kubernetes-list-type": "set"},
+    )
+
+
 class ClassIsolation(ApiModel):
     """How hard tenants are kept apart."""
 
@@ -108,10 +137,10 @@ class ClassIsolation(ApiModel):
     runtime_class_name: DnsName | None = Field(None, description="RuntimeClass that every pod runs with.")
     allowed_runtime_classes: Annotated[list[DnsName], Field(max_length=16)] | None = Field(
         None,
-        description="RuntimeClasses of the host that pods may ask for.",
+        description="RuntimeClasses of the host that pods may ask for, and that a tenant may choose instead of the class's.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
-    network: Network | None = Field(None, description="What the pods may reach beyond their own tenant.")
+    network: ClassNetwork | None = Field(None, description="What the pods may reach beyond their own tenant.")
 
 
 class Exposure(ApiModel):

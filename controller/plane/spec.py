@@ -98,6 +98,17 @@ BUDGETS: Final = {
 }
 
 
+# The components' names in the API.
+COMPONENTS: Final = {
+    "etcd": "etcd",
+    "apiServer": "apiserver",
+    "controllerManager": "controller_manager",
+    "syncer": "syncer",
+    "dns": "dns",
+}
+STORAGE_SIZE: Final = "2Gi"
+
+
 @dataclass(frozen=True, slots=True)
 class PlaneSpec:
     """Everything that the builders need to know about one tenant."""
@@ -110,7 +121,7 @@ class PlaneSpec:
     image_pull_policy: str = "IfNotPresent"
     image_pull_secrets: tuple[str, ...] = ()
     replicas: int = 1
-    storage_size: str = "2Gi"
+    storage_size: str = STORAGE_SIZE
     storage_class: str | None = None
     etcd_quota_mib: int = 512
     etcd: Budget = BUDGETS["etcd"]

@@ -27,11 +27,12 @@ def prepared(host: Api, name: str, *, keep: bool) -> Iterator[Tenant]:
     """Make the tenant, and take it away again however the block ends (`keep` leaves it)."""
     standard = next(each for each in install.example_objects() if each["kind"] == "TenantClass")
     isolation = standard["spec"]["isolation"] | {"allowedRuntimeClasses": [RUNTIME]}
-    spec = standard["spec"] | {"isolation": isolation, "containerDefaults": DEFAULTS}
+    quota = standard["spec"]["quota"] | {"objects": OBJECTS}
+    spec = standard["spec"] | {"isolation": isolation, "quota": quota, "containerDefaults": DEFAULTS}
     host.apply({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": RUNTIME}, "handler": HANDLER})
     host.apply(standard | {"metadata": {"name": CLASS}, "spec": spec})
     try:
-        yield tenants.create(host, name, gpus=0, seconds=300, tenant_class=CLASS, quota={"objects": OBJECTS})
+        yield tenants.create(host, name, gpus=0, seconds=300, tenant_class=CLASS)
     finally:
         if not keep:
             tenants.remove(host, name, seconds=600)

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from bulkhead.api import names
 from bulkhead.hostcluster.kwok.nodes import node_status, simulated_node
-from e2e import machine, tenants
+from e2e import install, machine, tenants
 from e2e.api import Api
 from e2e.poll import NotYetError, until
 
@@ -22,6 +22,9 @@ _PODS_A_NODE = 250
 _FIRST_NODE = 900  # beyond the simulated nodes that the host makes
 # What planes ask of CPU by default is more than two cores promise to twenty of them. It is a promise and a weight, no limit.
 _MANY_PLANES = 15
+# More pods and Secrets than tenants of the example class may have.
+_CLASS = "e2e-bench-sync"
+_OBJECTS = {"pods": 2000, "secrets": 4000}
 _MODEST = {"resources": {"apiServer": {"requests": {"cpu": "10m"}, "limits": {"cpu": "1"}}}}
 
 Note = Callable[[str], None]
@@ -62,6 +65,7 @@ class Place:
             if not keep:
                 with ThreadPoolExecutor(4) as pool:
                     list(pool.map(lambda name: tenants.remove(host, name, seconds=300), _there(host, chosen)))
+                host.delete("TenantClass", _CLASS)
             for index in nodes:
                 host.delete("Node", simulated_node(index, 0, 1)["metadata"]["name"])
 
@@ -92,15 +96,23 @@ def _planes(host: Api, chosen: Sequence[str], note: Note, *, modest: bool) -> li
     missing = sorted(set(chosen) - set(_there(host, chosen)))
     if missing:
         note(f"making {len(missing)} tenants" + (", each API server asking for 10m of CPU instead of 50m" if modest else ""))
+    _class(host)
     many: dict[str, Any] = {"controlPlane": _MODEST} if modest else {}
     for name in missing:
-        host.create(tenants.manifest(name, gpus=0, quota={"objects": {"pods": 2000, "secrets": 4000}}, **many))
+        host.create(tenants.manifest(name, gpus=0, tenant_class=_CLASS, **many))
     tenants.wait_ready(host, list(chosen), seconds=120 + 20.0 * len(chosen))
     opened = [tenants.open_tenant(name) for name in chosen]
     for tenant in opened:
         if tenant.api.find("Namespace", NAMESPACE) is None:
             tenants.make_namespace(tenant.api, NAMESPACE)
     return [(tenant.name, tenant.kubeconfig) for tenant in opened]
+
+
+def _class(host: Api) -> None:
+    standard = next(each for each in install.example_objects() if each["kind"] == "TenantClass")
+    quota = standard["spec"]["quota"]
+    spec = standard["spec"] | {"quota": quota | {"objects": quota["objects"] | _OBJECTS}}
+    host.apply(standard | {"metadata": {"name": _CLASS}, "spec": spec})
 
 
 def work_namespace(tenant: str) -> str:

@@ -36,6 +36,7 @@ REFUSED_SPECS: tuple[tuple[str, dict[str, Any], str], ...] = (
 UNSATISFIABLE: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("unknown class", {"tenant_class": "no-such-class"}, "UnknownClass"),
     ("impossible quota", {"quota": {"resources": {"example.com/unobtainium": {"nominal": 1}}}}, "ImpossibleQuota"),
+    ("more than its class", {"controlPlane": {"replicas": 3}, "quota": {"objects": {"pods": 1001}}}, "OutOfBounds"),
     ("version that cannot be had", {"kubernetesVersion": "v1.99.0"}, "VersionUnavailable"),
 )
 

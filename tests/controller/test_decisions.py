@@ -76,11 +76,16 @@ def test_what_cannot_be_built_is_refused_with_a_fixed_reason_and_the_field(name:
 
 def test_a_tenants_section_lies_over_its_classs() -> None:
     asked = tenant(isolation={"podSecurity": "restricted"}, controlPlane={"storage": {"size": "4Gi"}})
-    bounds = tenant_class(isolation={"podSecurity": "baseline", "allowedRuntimeClasses": ["gvisor"]}, priorityClassName="low")
+    bounds = tenant_class(
+        isolation={"podSecurity": "baseline", "allowedRuntimeClasses": ["gvisor"]},
+        priorityClassName="low",
+        controlPlane={"storage": {"size": "2Gi", "maxSize": "8Gi", "className": "fast"}},
+    )
     spec = admit(asked, bounds, Settings(), service_slice="10.112.4.0/22")
     assert isinstance(spec, PlaneSpec)
     assert (spec.pod_security, spec.storage_size, spec.workload_priority_class) == ("restricted", "4Gi", "low")
-    assert spec.allowed_runtime_classes == ("gvisor",)
+    # What the tenant leaves out of a section that it writes is still the class's.
+    assert (spec.allowed_runtime_classes, spec.storage_class) == (("gvisor",), "fast")
     assert spec.limits == (("nvidia.com/gpu", "24"),)
 
 
@@ -99,11 +104,16 @@ def test_item_35_snapshots_are_counted_where_the_class_offers_them() -> None:
 
 def test_resources_of_components_are_taken_over_field_by_field() -> None:
     resources = {"apiServer": {"limits": {"memory": "2.5Gi", "cpu": "2"}}, "dns": {"requests": {"cpu": "7m"}}}
-    asked = tenant(controlPlane={"resources": resources})
-    spec = admit(asked, tenant_class(), Settings(), service_slice="10.112.4.0/22")
+    bounds = tenant_class(
+        controlPlane={
+            "resources": {"etcd": {"limits": {"cpu": "1"}}, "apiServer": {"limits": {"cpu": "4"}}},
+            "maxResources": resources,
+        }
+    )
+    spec = admit(tenant(controlPlane={"resources": resources}), bounds, Settings(), service_slice="10.112.4.0/22")
     assert isinstance(spec, PlaneSpec)
     assert spec.apiserver.resources()["limits"] == {"memory": "2560Mi", "cpu": "2"}
-    assert (spec.apiserver.cpu, spec.etcd.resources()["limits"]) == ("50m", {"memory": "512Mi"})
+    assert (spec.apiserver.cpu, spec.etcd.resources()["limits"]) == ("50m", {"memory": "512Mi", "cpu": "1"})
     assert (spec.dns.cpu, spec.dns.memory_limit_mib) == ("7m", 128)
 
 

@@ -1,0 +1,250 @@
+"""A class is a bound: what a Tenant may say instead of its class, one small policy a field. Pure.
+
+A Tenant may tighten what its class says, choose from what the class lists, and nothing else. Each policy looks at one field and
+yields what is wrong with it: the field, what the Tenant asks for and what the class allows. All of them are asked, so that an
+admin who has tightened a class reads at once what stands in the way.
+
+`POLICIES` is the whole list. Quotas of resources and versions have their checks in `admit`, Slurm's cluster in `slurm.resolve`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
+from typing import Any, Final, TypeAlias
+
+from bulkhead.api.quantity import InvalidQuantityError, parse
+from controller.plane.spec import BUDGETS, COMPONENTS, STORAGE_SIZE, Budget
+from controller.sections import section_of, text_or_none
+
+Section: TypeAlias = Mapping[str, Any]
+
+# From the loosest to the tightest.
+_POD_SECURITY: Final = ("baseline", "restricted")
+# What a tenant may have of each kind whose class does not say: enough to work with, and too few to fill the host.
+_OBJECTS: Final = {
+    "pods": "1000",
+    "services": "200",
+    "configmaps": "1000",
+    "secrets": "1000",
+    "persistentvolumeclaims": "100",
+    "count/networkpolicies.networking.k8s.io": "200",
+    "count/poddisruptionbudgets.policy": "200",
+    "count/ingresses.networking.k8s.io": "100",
+    "services.nodeports": "0",
+    "services.loadbalancers": "0",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a Tenant asks for, and what its class and the installation say."""
+
+    asked: Section
+    offer: Section
+    storage_class: str = ""  # the installation's, where the class names none
+
+
+Policy: TypeAlias = Callable[[Question], Iterator[str]]
+
+
+def beyond(question: Question) -> tuple[str, ...]:
+    """Everything that a Tenant asks for beyond its class; empty where it stays inside."""
+    return tuple(finding for policy in POLICIES for finding in policy(question))
+
+
+def object_counts(offer: Section) -> dict[str, str]:
+    """The most objects of each kind that a tenant of a class may have: what the class says, else what is built in."""
+    known = dict(_OBJECTS)
+    # Kinds that a host need not know are counted only where they are offered.
+    if section_of(offer, "scheduling").get("podGroups") is True:
+        known["count/podgroups.scheduling.k8s.io"] = "200"
+    if offer.get("allowedSnapshotClasses"):
+        known["count/volumesnapshots.snapshot.storage.k8s.io"] = "100"
+    return known | {str(name): str(value) for name, value in section_of(section_of(offer, "quota"), "objects").items()}
+
+
+def pod_security(question: Question) -> Iterator[str]:
+    """Pod Security may become tighter."""
+    asked, offered = _isolation(question)
+    level, least = str(asked.get("podSecurity") or ""), str(offered.get("podSecurity") or _POD_SECURITY[0])
+    if level and _POD_SECURITY.index(level) < _POD_SECURITY.index(least):
+        yield f"spec.isolation.podSecurity: {level} is looser than the {least} of the class; leave it out"
+
+
+def runtime_class(question: Question) -> Iterator[str]:
+    """The class's RuntimeClass, or one that it lists."""
+    asked, offered = _isolation(question)
+    yield from _choice(
+        "spec.isolation.runtimeClassName",
+        text_or_none(asked, "runtimeClassName"),
+        text_or_none(offered, "runtimeClassName"),
+        offered.get("allowedRuntimeClasses"),
+    )
+
+
+def user_namespaces(question: Question) -> Iterator[str]:
+    """What runs in user namespaces stays there."""
+    asked, offered = _isolation(question)
+    if asked.get("userNamespaces") is False and offered.get("userNamespaces") is True:
+        yield "spec.isolation.userNamespaces: false, and the class says true; leave it out"
+
+
+def egress(question: Question) -> Iterator[str]:
+    """Addresses outside lie inside what the class lists, as its own or as a choice."""
+    asked, offered = (section_of(each, "network") for each in _isolation(question))
+    listed = [*(offered.get("egressCIDRs") or ()), *(offered.get("allowedEgressCIDRs") or ())]
+    for cidr in asked.get("egressCIDRs") or ():
+        if not _contained(cidr, listed):
+            bound = ", ".join(map(str, listed)) or "none"
+            yield f"spec.isolation.network.egressCIDRs: {cidr} is not inside what the class allows: {bound}"
+
+
+def node_selector(question: Question) -> Iterator[str]:
+    """A tenant's selector narrows the pool of its class, and names no other."""
+    asked, offered = (section_of(section_of(each, "nodes"), "selector") for each in (question.asked, question.offer))
+    for key, value in sorted(asked.items()):
+        if key in offered and offered[key] != value:
+            yield f"spec.nodes.selector[{key}]: {value!r}, and the pool of the class has {offered[key]!r}"
+
+
+def dedicated(question: Question) -> Iterator[str]:
+    """A pool that the class gives to one tenant alone is not shared."""
+    asked, offered = (section_of(each, "nodes").get("dedicated") for each in (question.asked, question.offer))
+    if asked is False and offered is True:
+        yield "spec.nodes.dedicated: false, and the class says true; leave it out"
+
+
+def objects(question: Question) -> Iterator[str]:
+    """No more objects of a kind than the class or, where it is silent, the platform allows."""
+    most = object_counts(question.offer)
+    for name, value in sorted(section_of(section_of(question.asked, "quota"), "objects").items()):
+        field = f"spec.quota.objects[{name}]"
+        if name in most:
+            if _more(value, most[name]):
+                yield f"{field}: {value} is more than the {most[name]} that the class allows"
+        elif not name.startswith("count/"):
+            # `requests.nvidia.com/gpu` would stand in the place of the tenant's quota.
+            yield f"{field}: {value}, and neither class nor platform counts such objects, only {', '.join(sorted(most))}"
+
+
+def replicas(question: Question) -> Iterator[str]:
+    """A plane of no more pods."""
+    asked, offered = _control_plane(question)
+    wanted = int(asked.get("replicas") or 1)
+    most = max(int(offered.get("replicas") or 1), int(offered.get("maxReplicas") or 1))
+    if wanted > most:
+        yield f"spec.controlPlane.replicas: {wanted} is more than the {most} that the class allows (maxReplicas)"
+
+
+def storage_size(question: Question) -> Iterator[str]:
+    """A volume under etcd of no more bytes."""
+    asked, offered = (section_of(each, "storage") for each in _control_plane(question))
+    own = offered.get("size") or STORAGE_SIZE
+    most = _larger(offered.get("maxSize"), own)
+    if asked.get("size") and _more(asked["size"], most):
+        yield f"spec.controlPlane.storage.size: {asked['size']} is more than the {most} that the class allows (storage.maxSize)"
+
+
+def storage_class(question: Question) -> Iterator[str]:
+    """The StorageClass that the class or the installation has, or one that the class lists."""
+    asked, offered = (section_of(each, "storage") for each in _control_plane(question))
+    yield from _choice(
+        "spec.controlPlane.storage.className",
+        text_or_none(asked, "className"),
+        text_or_none(offered, "className") or question.storage_class or None,
+        offered.get("allowedClassNames"),
+    )
+
+
+def components(question: Question) -> Iterator[str]:
+    """No component of the plane asks for more, or may use more."""
+    asked, offered = _control_plane(question)
+    for field, attribute in COMPONENTS.items():
+        wanted = section_of(section_of(asked, "resources"), field)
+        own, most = (section_of(section_of(offered, part), field) for part in ("resources", "maxResources"))
+        for kind, built_in in _budget(BUDGETS[attribute]).items():
+            usual, highest = built_in | section_of(own, kind), section_of(most, kind)
+            for name, value in sorted(section_of(wanted, kind).items()):
+                limit = _larger(highest.get(name), usual.get(name))
+                if limit is not None and _more(value, limit):
+                    at = f"spec.controlPlane.resources.{field}.{kind}.{name}"
+                    yield f"{at}: {value} is more than the {limit} that the class allows (maxResources)"
+
+
+def modes(question: Question) -> Iterator[str]:
+    """Slurm alone, where the class offers nothing else; whether it offers Slurm is looked at with the cluster."""
+    offered = section_of(question.offer, "scheduling").get("modes")
+    mode = section_of(question.asked, "scheduling").get("mode") or "Kubernetes"
+    if offered and mode not in offered and mode != "Slurm":
+        yield f"spec.scheduling.mode: {mode}, and the class offers {', '.join(offered)} only"
+
+
+POLICIES: Final[tuple[Policy, ...]] = (
+    pod_security,
+    runtime_class,
+    user_namespaces,
+    egress,
+    node_selector,
+    dedicated,
+    objects,
+    replicas,
+    storage_size,
+    storage_class,
+    components,
+    modes,
+)
+
+
+def _isolation(question: Question) -> tuple[Section, Section]:
+    return section_of(question.asked, "isolation"), section_of(question.offer, "isolation")
+
+
+def _control_plane(question: Question) -> tuple[Section, Section]:
+    return section_of(question.asked, "controlPlane"), section_of(question.offer, "controlPlane")
+
+
+def _choice(field: str, asked: str | None, own: str | None, listed: Any) -> Iterator[str]:
+    """A name that is the class's own, or one that it lists."""
+    allowed = [*((own,) if own else ()), *(listed or ())]
+    if asked and asked not in allowed:
+        yield f"{field}: {asked} is not one that the class allows: {', '.join(allowed) or 'none may be named'}"
+
+
+def _budget(usual: Budget) -> dict[str, dict[str, str]]:
+    requests = {"cpu": usual.cpu, "memory": usual.memory}
+    return {"requests": requests, "limits": {"memory": f"{usual.memory_limit_mib}Mi"}}
+
+
+def _more(asked: Any, allowed: Any) -> bool:
+    """Whether one quantity is more than another; what cannot be compared is too much."""
+    try:
+        return parse(asked) > parse(allowed)
+    except InvalidQuantityError:
+        return True
+
+
+def _larger(one: Any, other: Any) -> Any:
+    if one is None or other is None:
+        return other if one is None else one
+    return one if _more(one, other) else other
+
+
+def _network(cidr: Any) -> IPv4Network | IPv6Network | None:
+    try:
+        return ip_network(str(cidr), strict=False)
+    except ValueError:
+        return None
+
+
+def _contained(cidr: Any, allowed: list[Any]) -> bool:
+    """Whether a network lies inside others. Neighbours are joined first: two halves allow what lies across their border."""
+    asked, listed = _network(cidr), [_network(each) for each in allowed]
+    if isinstance(asked, IPv4Network):
+        return any(
+            asked.subnet_of(each) for each in collapse_addresses(each for each in listed if isinstance(each, IPv4Network))
+        )
+    if isinstance(asked, IPv6Network):
+        return any(
+            asked.subnet_of(each) for each in collapse_addresses(each for each in listed if isinstance(each, IPv6Network))
+        )
+    return False

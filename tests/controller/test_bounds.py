@@ -1,0 +1,250 @@
+"""A class is a bound: for each field what a Tenant may say, what it may not, and what the refusal names."""
+
+from ipaddress import ip_network
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bulkhead.api.conditions import Reason
+from controller.admit import admit, refuse
+from controller.bounds import POLICIES, Question, beyond
+from controller.plane.quota import resource_quotas
+from controller.plane.spec import PlaneSpec
+from controller.sections import over
+from controller.settings import Settings
+from tests.controller.samples import tenant, tenant_class
+
+Spec = dict[str, Any]
+NETWORKS = {"egressCIDRs": ["10.0.0.0/9"], "allowedEgressCIDRs": ["10.128.0.0/9", "2001:db8::/32"]}
+
+
+def plane(**spec: Any) -> Spec:
+    return {"controlPlane": spec}
+
+
+def component(name: str, kind: str, **amounts: Any) -> Spec:
+    return plane(resources={name: {kind: amounts}})
+
+
+def network(*cidrs: str) -> Spec:
+    return {"isolation": {"network": {"egressCIDRs": list(cidrs)}}}
+
+
+def objects(**counts: Any) -> Spec:
+    return {"quota": {"resources": {}, "objects": {name.replace("__", "."): value for name, value in counts.items()}}}
+
+
+# What the class says, what the Tenant asks for, and the two values that the refusal names beside the field.
+REFUSED: dict[str, tuple[Spec, Spec, tuple[str, ...]]] = {
+    "a looser level": (
+        {"isolation": {"podSecurity": "restricted"}},
+        {"isolation": {"podSecurity": "baseline"}},
+        ("spec.isolation.podSecurity", "baseline", "restricted"),
+    ),
+    "out of the forced runtime": (
+        {"isolation": {"runtimeClassName": "kata", "allowedRuntimeClasses": ["gvisor"]}},
+        {"isolation": {"runtimeClassName": "runc"}},
+        ("spec.isolation.runtimeClassName", "runc", "kata, gvisor"),
+    ),
+    "a runtime of a class without any": (
+        {},
+        {"isolation": {"runtimeClassName": "nvidia-legacy"}},
+        ("spec.isolation.runtimeClassName", "nvidia-legacy", "none"),
+    ),
+    "out of user namespaces": (
+        {"isolation": {"userNamespaces": True}},
+        {"isolation": {"userNamespaces": False}},
+        ("spec.isolation.userNamespaces", "false", "true"),
+    ),
+    "everywhere": (
+        {"isolation": {"network": NETWORKS}},
+        network("10.1.0.0/16", "0.0.0.0/0"),
+        ("egressCIDRs: 0.0.0.0/0", "10.0.0.0/9"),
+    ),
+    "everywhere by six": ({"isolation": {"network": NETWORKS}}, network("::/0"), ("egressCIDRs: ::/0", "2001:db8::/32")),
+    "out of a class without addresses": ({}, network("192.0.2.7/32"), ("egressCIDRs: 192.0.2.7/32", "none")),
+    "a network around the class's": ({"isolation": {"network": NETWORKS}}, network("10.0.0.5/7"), ("10.0.0.5/7",)),
+    "out of the pool": (
+        {"nodes": {"selector": {"pool": "shared"}}},
+        {"nodes": {"selector": {"pool": "everyones", "rack": "7"}}},
+        ("spec.nodes.selector[pool]", "everyones", "shared"),
+    ),
+    "out of an own pool": (
+        {"nodes": {"dedicated": True}},
+        {"nodes": {"dedicated": False}},
+        ("spec.nodes.dedicated", "false", "true"),
+    ),
+    "more pods than built in": ({}, objects(pods=1001), ("spec.quota.objects[pods]", "1001", "1000")),
+    "more pods than the class says": ({"quota": {"objects": {"pods": 50}}}, objects(pods=51), ("51", "50")),
+    "more in thousands": ({"quota": {"objects": {"pods": 50}}}, objects(pods="1k"), ("1k", "50")),
+    "more by an exponent": ({}, objects(pods="2e3"), ("2e3", "1000")),
+    "ports of the node": ({}, objects(services__nodeports=1), ("services.nodeports", "1", "0")),
+    "a snapshot more": (
+        {"allowedSnapshotClasses": ["daily"]},
+        {"quota": {"objects": {"count/volumesnapshots.snapshot.storage.k8s.io": 101}}},
+        ("101", "100"),
+    ),
+    "GPUs by the way of objects": (
+        {},
+        {"quota": {"objects": {"requests.nvidia.com/gpu": 64}}},
+        ("requests.nvidia.com/gpu", "64"),
+    ),
+    "memory by the way of objects": ({}, {"quota": {"objects": {"limits.memory": 1}}}, ("limits.memory",)),
+    "three of one": ({}, plane(replicas=3), ("spec.controlPlane.replicas", "3", "1")),
+    "a larger volume than built in": ({}, plane(storage={"size": "3Gi"}), ("spec.controlPlane.storage.size", "3Gi", "2Gi")),
+    "a larger volume in other words": (plane(storage={"size": "4Gi"}), plane(storage={"size": "4097Mi"}), ("4097Mi", "4Gi")),
+    "beyond the largest": (plane(storage={"size": "4Gi", "maxSize": "8Gi"}), plane(storage={"size": "9Gi"}), ("9Gi", "8Gi")),
+    "another storage": (
+        plane(storage={"className": "slow", "allowedClassNames": ["medium"]}),
+        plane(storage={"className": "fast"}),
+        ("spec.controlPlane.storage.className", "fast", "slow, medium"),
+    ),
+    "storage of a silent class": ({}, plane(storage={"className": "fast"}), ("fast", "usual")),
+    "requests beyond the built in": ({}, component("etcd", "requests", cpu="21m"), ("etcd.requests.cpu", "21m", "20m")),
+    "whole cores": ({}, component("syncer", "requests", cpu=1), ("resources.syncer.requests.cpu", "1", "20m")),
+    "half a core": ({}, component("dns", "requests", cpu="0.5"), ("0.5", "5m")),
+    "memory beyond the built in": ({}, component("apiServer", "limits", memory="1025Mi"), ("1025Mi", "1024Mi")),
+    "memory in bytes": ({}, component("apiServer", "limits", memory=1073741825), ("1073741825", "1024Mi")),
+    "a processor beyond the class's": (
+        component("apiServer", "limits", cpu="1"),
+        component("apiServer", "limits", cpu="1001m"),
+        ("1001m", "1"),
+    ),
+    "beyond the most": (
+        {"controlPlane": {"maxResources": {"etcd": {"limits": {"memory": "2Gi"}}}}},
+        component("etcd", "limits", memory="3Gi"),
+        ("3Gi", "2Gi"),
+    ),
+    "pods of its own under Slurm alone": (
+        {"scheduling": {"modes": ["Slurm"]}},
+        {"scheduling": {"mode": "Kubernetes"}},
+        ("spec.scheduling.mode", "Kubernetes", "Slurm"),
+    ),
+    "the default mode under Slurm alone": ({"scheduling": {"modes": ["Slurm"]}}, {}, ("Kubernetes", "Slurm")),
+}  # fmt: skip
+
+TAKEN: dict[str, tuple[Spec, Spec]] = {
+    "nothing": ({}, {}),
+    "a tighter level": ({"isolation": {"podSecurity": "baseline"}}, {"isolation": {"podSecurity": "restricted"}}),
+    "the same level": ({"isolation": {"podSecurity": "restricted"}}, {"isolation": {"podSecurity": "restricted"}}),
+    "the forced runtime": ({"isolation": {"runtimeClassName": "kata"}}, {"isolation": {"runtimeClassName": "kata"}}),
+    "a listed runtime": (
+        {"isolation": {"runtimeClassName": "kata", "allowedRuntimeClasses": ["gvisor"]}},
+        {"isolation": {"runtimeClassName": "gvisor"}},
+    ),
+    "part of the addresses": ({"isolation": {"network": NETWORKS}}, network("10.5.0.0/16", "2001:db8:7::/48")),
+    "across two of the class": ({"isolation": {"network": NETWORKS}}, network("10.0.0.0/8")),
+    "no address": ({"isolation": {"network": NETWORKS}}, network()),
+    "a narrower pool": ({"nodes": {"selector": {"pool": "shared"}}}, {"nodes": {"selector": {"rack": "7", "pool": "shared"}}}),
+    "fewer objects": ({"quota": {"objects": {"pods": 50}}}, objects(pods=50, secrets=0)),
+    "as many in other words": ({}, objects(pods="1k")),
+    "objects of a kind that nobody counts": ({}, {"quota": {"objects": {"count/widgets.example.org": 7}}}),
+    "one of three": (plane(replicas=3), plane(replicas=1)),
+    "three where they are allowed": (plane(replicas=1, maxReplicas=3), plane(replicas=3)),
+    "a smaller volume": (plane(storage={"size": "4Gi"}), plane(storage={"size": "4096Mi"})),
+    "up to the largest": (plane(storage={"size": "4Gi", "maxSize": "8Gi"}), plane(storage={"size": "8Gi"})),
+    "a largest below the own": (plane(storage={"size": "4Gi", "maxSize": "1Gi"}), plane(storage={"size": "4Gi"})),
+    "the installation's storage": ({}, plane(storage={"className": "usual"})),
+    "listed storage": (plane(storage={"allowedClassNames": ["fast"]}), plane(storage={"className": "fast"})),
+    "the built in, in other words": ({}, component("apiServer", "limits", memory="1Gi")),
+    "a limit where there is none": ({}, component("apiServer", "limits", cpu="64")),
+    "Slurm under Slurm alone": ({"scheduling": {"modes": ["Slurm"]}}, {"scheduling": {"mode": "Slurm"}}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_a_class_does_not_allow_is_refused_with_both_values(name: str) -> None:
+    offer, asked, words = REFUSED[name]
+    refusal = refuse(tenant(**asked), tenant_class(**offer), Settings(storage_class="usual"))
+    assert refusal is not None
+    assert refusal.reason is Reason.OUT_OF_BOUNDS
+    assert all(word in refusal.message for word in words), refusal.message
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_tightens_a_class_or_is_listed_in_it_is_taken(name: str) -> None:
+    offer, asked = TAKEN[name]
+    assert beyond(Question(asked, offer, "usual")) == ()
+
+
+def test_everything_that_is_beyond_a_class_is_told_at_once() -> None:
+    asked = tenant(isolation={"podSecurity": "baseline"}, controlPlane={"replicas": 3})
+    refusal = refuse(asked, tenant_class(isolation={"podSecurity": "restricted"}), Settings())
+    assert refusal is not None
+    assert refusal.message.count("; spec.controlPlane.replicas") == 1
+    assert refusal.message.startswith("spec.isolation.podSecurity: baseline")
+
+
+def test_every_policy_refuses_something_here() -> None:
+    for policy in POLICIES:
+        assert any(list(policy(Question(asked, offer, "usual"))) for offer, asked, _ in REFUSED.values()), policy.__name__
+
+
+def built(offer: Spec, asked: Spec) -> PlaneSpec:
+    made = admit(tenant(**asked), tenant_class(**offer), Settings(), service_slice="10.112.4.0/22")
+    assert isinstance(made, PlaneSpec), made
+    return made
+
+
+def test_a_tenants_selector_is_added_to_the_pool_of_its_class() -> None:
+    spec = built({"nodes": {"selector": {"pool": "shared"}}}, {"nodes": {"selector": {"rack": "7"}}})
+    assert spec.node_selector == (("pool", "shared"), ("rack", "7"))
+
+
+def test_tolerations_are_the_classs_alone() -> None:
+    everywhere = [{"operator": "Exists"}]
+    assert built({}, {"nodes": {"tolerations": everywhere}}).node_tolerations == ()
+
+
+def test_a_component_keeps_what_the_class_says_of_another() -> None:
+    offer = component("apiServer", "limits", cpu="1")
+    spec = built(offer, component("dns", "requests", cpu="3m"))
+    assert (spec.apiserver.cpu_limit, spec.dns.cpu) == ("1", "3m")
+
+
+def test_a_tenant_may_give_up_the_addresses_of_its_class() -> None:
+    offer = {"isolation": {"network": NETWORKS}}
+    assert built(offer, {}).egress_cidrs == ("10.0.0.0/9",)
+    assert built(offer, network()).egress_cidrs == ()
+    assert built(offer, network("10.130.0.0/16")).egress_cidrs == ("10.130.0.0/16",)
+
+
+def test_counts_of_objects_never_stand_in_the_place_of_a_quota() -> None:
+    spec = built({}, {})
+    hard = {name: value for quota in resource_quotas(spec) for name, value in quota["spec"]["hard"].items()}
+    assert hard["requests.nvidia.com/gpu"] == "24"
+
+
+prefixes = st.integers(0, 32)
+addresses = st.integers(0, 2**32 - 1)
+cidrs = st.builds(
+    lambda address, prefix: str(ip_network((address >> (32 - prefix) << (32 - prefix), prefix))), addresses, prefixes
+)
+
+
+@given(st.lists(cidrs, max_size=4), cidrs, addresses)
+def test_whatever_address_a_tenant_may_reach_its_class_lists(listed: list[str], asked: str, address: int) -> None:
+    question = Question(network(asked), {"isolation": {"network": {"egressCIDRs": listed}}})
+    inside = ip_network(asked)
+    point = inside[address % inside.num_addresses]
+    if not beyond(question):
+        assert any(point in ip_network(each) for each in listed)
+    elif asked in listed:
+        pytest.fail("what the class lists itself is refused")
+
+
+leaves = st.one_of(st.none(), st.integers(0, 3), st.lists(st.integers(0, 2), max_size=2))
+sections = st.recursive(leaves, lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3), max_leaves=8)
+maps = st.dictionaries(st.sampled_from("abc"), sections, max_size=3)
+
+
+@given(maps, maps)
+def test_what_a_section_leaves_out_is_the_one_belows(below: Spec, above: Spec) -> None:
+    merged = over(below, above)
+    for key in below.keys() - {key for key, value in above.items() if value is not None}:
+        assert merged[key] == below[key]
+    for key, value in above.items():
+        if value is not None and not isinstance(value, dict):
+            assert merged[key] == value
