@@ -13,3 +13,9 @@ app.kubernetes.io/component: controller
 {{- range . }}{{ $quoted = append $quoted (printf "'%s'" .) }}{{ end -}}
 {{- join ", " $quoted -}}
 {{- end }}
+{{- /* The full name of an image of `images`: (list . "etcd"). */ -}}
+{{- define "bulkhead.image" -}}
+{{- $images := (index . 0).Values.images -}}
+{{- $name := index $images (index . 1) -}}
+{{- if contains "/" $name }}{{ $name }}{{ else }}{{ $images.registry }}/{{ $name }}{{ end -}}
+{{- end }}

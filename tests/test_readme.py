@@ -1,0 +1,135 @@
+"""What the README and the other pages say is run: word for word where no host is needed, else as far as its words are read.
+
+Blocks of shell go to a real API server by real helm and kubectl; `bulkhead` commands through its parser, `make` by `-n`.
+"""
+
+import functools
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bulkhead.cli.main import _split, build_parser
+from bulkhead.hostcluster import binaries
+from bulkhead.hostcluster.images.build import KUBERNETES
+from tests.apiserver.servers import ApiServer
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+PAGES = {str(path.relative_to(ROOT)): path.read_text() for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}
+PLACE = "registry.example.org:5000"  # REGISTRY of the README
+
+_COMMAND = re.compile(r"\bbulkhead (?:host|tenant|kubeconfig|connect|slurm|version)\b[^`\n#|&<>()…]*")
+_MAKE = re.compile(r"(?:^|`)(make [a-z][^`\n#]*)", re.MULTILINE)
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+LINES = [line for block in blocks("sh") for line in block.splitlines() if line.strip()]
+INSTALL = next(block for block in blocks("sh") if block.startswith("helm "))
+OLDEST = int(re.search(r"Kubernetes 1\.(\d+) or newer", README)[1])  # type: ignore[index]
+NEWEST = int(KUBERNETES.rpartition(":v1.")[2].split(".")[0])
+
+
+def test_every_line_of_shell_is_run_here_in_one_way() -> None:
+    assert {shlex.split(line, comments=True)[0] for line in LINES} == {"make", "helm", "kubectl", ".venv/bin/bulkhead"}
+
+
+def commands(*pages: str) -> list[str]:
+    found = {command.strip().rstrip('"').rstrip() for text in pages for command in _COMMAND.findall(text)}
+    return sorted(found)
+
+
+@pytest.mark.parametrize("command", commands(*PAGES.values()))
+def test_every_command_is_one_that_bulkhead_knows(command: str) -> None:
+    words = shlex.split(command)[1:]
+    if command not in commands(README) and len(words) <= 2:  # a page may name a command without what it takes
+        with pytest.raises(SystemExit) as ended:
+            build_parser(words).parse_args([*words, "--help"])
+        assert ended.value.code == 0
+        return
+    arguments, _ = _split(words)
+    build_parser(arguments).parse_args(arguments)
+
+
+@functools.cache
+def targets() -> tuple[str, ...]:
+    return tuple(sorted({found.strip() for text in PAGES.values() for found in _MAKE.findall(text)}))
+
+
+@pytest.mark.parametrize("line", targets())
+def test_every_target_of_make_is_there(line: str) -> None:
+    program, target, *others = shlex.split(line)
+    done = subprocess.run([program, "-n", target, *others], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def helm_template(*arguments: str) -> subprocess.CompletedProcess[str]:
+    words = [word.replace("REGISTRY", PLACE) for word in shlex.split(INSTALL.splitlines()[0])]
+    assert words[:2] == ["helm", "install"]
+    words = [str(binaries.ensure("helm")["helm"]), "template", *words[2:], *arguments]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("minor", range(OLDEST, NEWEST + 1))
+def test_the_chart_is_installed_on_every_version_that_is_promised(minor: int) -> None:
+    done = helm_template("--kube-version", f"v1.{minor}.0")
+    assert done.returncode == 0, done.stderr
+    controller = next(obj for obj in yaml.safe_load_all(done.stdout) if obj and obj["kind"] == "Deployment")
+    (container,) = controller["spec"]["template"]["spec"]["containers"]
+    variables = [each["value"] for each in container["env"] if each["name"].startswith("BULKHEAD_IMAGE_")]
+    images = [container["image"], *(value for value in variables if value != "IfNotPresent")]
+    assert len(images) == 7
+    assert {image.rpartition("/")[0] for image in images} == {f"{PLACE}/bulkhead"}
+
+
+def test_an_older_version_is_refused() -> None:
+    assert "incompatible with Kubernetes" in helm_template("--kube-version", f"v1.{OLDEST - 1}.9").stderr
+
+
+def test_an_image_with_a_place_of_its_own_is_left_there() -> None:
+    done = helm_template("--set", "images.etcd=quay.io/coreos/etcd:v3.6.16")
+    assert "quay.io/coreos/etcd:v3.6.16" in done.stdout
+    assert f"{PLACE}/bulkhead/quay.io" not in done.stdout
+
+
+@pytest.mark.parametrize("wrong", ["https://registry.example.org", "registry.example.org/", "", "a b"])
+def test_a_registry_that_can_be_none_is_refused(wrong: str) -> None:
+    done = helm_template("--set", f"images.registry={wrong}")
+    assert "/images/registry" in done.stderr
+
+
+@pytest.mark.timeout(180)
+def test_what_installs_it_and_makes_a_tenant_does_so(own_server: ApiServer, tmp_path: Path) -> None:
+    """The whole block at once, on a real API server; nothing runs the pods there."""
+    config = tmp_path / "kubeconfig"
+    config.write_bytes(own_server.admin.to_yaml())
+    programs = [binaries.ensure("helm")["helm"].parent, binaries.ensure("kubernetes")["kubectl"].parent]
+    paths = ":".join([*(str(each) for each in programs), os.environ["PATH"]])
+    environment = {"PATH": paths, "KUBECONFIG": str(config), "HOME": str(tmp_path)}
+
+    def run(script: str, given: str = "") -> str:
+        done = subprocess.run(
+            ["bash", "-euc", script],
+            cwd=ROOT,
+            env=environment,
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    run(INSTALL.replace("REGISTRY", PLACE))
+    (tenant,) = blocks("yaml")
+    assert "team-a" in run("kubectl apply --dry-run=server -f -", tenant)
+    assert f"{PLACE}/bulkhead/bulkhead:" in run("kubectl get deployments -n bulkhead-system -o yaml")
+    assert set(run("kubectl get tenants -o name").split()) >= {"tenant.bulkhead.dev/team-a", "tenant.bulkhead.dev/team-b"}
