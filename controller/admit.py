@@ -75,6 +75,10 @@ def admit(
         node_tolerations=tuple(section_of(bounds, "nodes").get("tolerations") or ()),
         egress_cidrs=tuple(section_of(isolation, "network").get("egressCIDRs") or ()),
         pod_security=str(isolation.get("podSecurity") or "baseline"),
+        # A class that asks for it asks it of all its tenants, and its profiles are nobody's to add to.
+        user_namespaces=any(section_of(each, "isolation").get("userNamespaces") is True for each in (bounds, spec)),
+        seccomp_profiles=tuple(section_of(bounds, "isolation").get("allowedSeccompProfiles") or ()),
+        apparmor_profiles=tuple(section_of(bounds, "isolation").get("allowedAppArmorProfiles") or ()),
         runtime_class=text_or_none(isolation, "runtimeClassName"),
         allowed_runtime_classes=tuple(isolation.get("allowedRuntimeClasses") or ()),
         workload_priority_class=text_or_none(bounds, "priorityClassName") or settings.workload_priority_class or None,
@@ -181,9 +185,8 @@ def _refuse_shape(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Refusal
     replicas = int(_merged(bounds, spec, "controlPlane").get("replicas") or 1)
     if replicas not in {1, 3}:
         return Refusal(Reason.OUT_OF_BOUNDS, f"spec.controlPlane.replicas: {replicas}; 1 and 3 are possible")
-    isolation, nodes = _merged(bounds, spec, "isolation"), _merged(bounds, spec, "nodes")
+    nodes = _merged(bounds, spec, "nodes")
     asked = {
-        "spec.isolation.userNamespaces": isolation.get("userNamespaces"),
         "spec.nodes.dedicated": nodes.get("dedicated"),
         "spec.quota.cohort": section_of(spec, "quota").get("cohort"),
         "spec.access.oidc": section_of(spec, "access").get("oidc"),

@@ -49,6 +49,9 @@ class Settings(
         "enforced_node_selector": "enforcedNodeSelector",
         "enforced_tolerations": "enforcedTolerations",
         "pod_security": "podSecurity",
+        "user_namespaces": "userNamespaces",
+        "allowed_seccomp_profiles": "allowedSeccompProfiles",
+        "allowed_apparmor_profiles": "allowedAppArmorProfiles",
         "runtime_class_name": "runtimeClassName",
         "priority_class_name": "priorityClassName",
         "allowed_priority_classes": "allowedPriorityClasses",
@@ -83,6 +86,9 @@ class Settings(
     enforced_node_selector: _Map = {}
     enforced_tolerations: tuple[dict[str, Any], ...] = ()
     pod_security: Annotated[str, msgspec.Meta(pattern=r"^(privileged|baseline|restricted)$")] = "baseline"
+    user_namespaces: bool = False
+    allowed_seccomp_profiles: tuple[_Text, ...] = ()
+    allowed_apparmor_profiles: tuple[_Text, ...] = ()
     runtime_class_name: _Text | None = None
     priority_class_name: _Text | None = None
     allowed_priority_classes: tuple[_Text, ...] = ()

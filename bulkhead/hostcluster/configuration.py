@@ -134,6 +134,12 @@ def kubelet(ctx: HostContext) -> dict[str, Any]:
         "oomScoreAdj": 0,  # lower ones need CAP_SYS_RESOURCE
         "makeIPTablesUtilChains": False,  # nothing here uses them, and `down` need not remove them
         "maxPods": 250,
+        # Upstream limits neither: one fork bomb would take the node's process numbers from everybody. Slurm's workers and an
+        # API server's threads are well below; the machine itself keeps some whatever all pods together do.
+        "podPidsLimit": 4096,
+        "systemReserved": {"pid": "1024"},
+        # A pod that says nothing, whoever made it, has its system calls filtered by containerd's profile.
+        "seccompDefault": True,
         "serializeImagePulls": False,
         "syncFrequency": "20s",
         "nodeStatusUpdateFrequency": "5s",

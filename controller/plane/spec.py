@@ -137,6 +137,9 @@ class PlaneSpec:
     node_tolerations: tuple[Obj, ...] = ()
     egress_cidrs: tuple[str, ...] = ()
     pod_security: str = "baseline"
+    user_namespaces: bool = False  # whether every pod of the tenant runs in one of its own
+    seccomp_profiles: tuple[str, ...] = ()  # of the nodes, besides the runtime's own
+    apparmor_profiles: tuple[str, ...] = ()
     runtime_class: str | None = None
     allowed_runtime_classes: tuple[str, ...] = ()
     workload_priority_class: str | None = None

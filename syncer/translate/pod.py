@@ -126,7 +126,9 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
     }
     deviceclaim.check_containers(built, optional["resourceClaims"])
     spec |= {key: value for key, value in optional.items() if value}
+    _check_block_devices(spec)
     podsecurity.check(spec, view.pod_security)
+    security_contexts.check_profiles(spec, view)
     meta = metadata.host_metadata(
         who,
         virtual,
@@ -154,7 +156,11 @@ def ephemeral_containers(virtual: Obj, view: TenantView) -> list[Obj]:
     place = _place(own, who, view)
     found = containers.containers(own, "ephemeralContainers", place, containers.EPHEMERAL_CONTAINER)
     context = security_contexts.of_pod(own)
-    podsecurity.check({"ephemeralContainers": found, "securityContext": context}, view.pod_security)
+    added: Obj = {"ephemeralContainers": found, "securityContext": context}
+    added["hostUsers"] = not view.user_namespaces and own.get("hostUsers") is not False
+    _check_block_devices(added)
+    podsecurity.check(added, view.pod_security)
+    security_contexts.check_profiles(added, view)
     return found
 
 
@@ -191,9 +197,23 @@ def _fixed(spec: Mapping[str, Any], view: TenantView) -> Obj:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
     }
-    if view.user_namespaces or spec.get("hostUsers") is False:
+    if view.user_namespaces and spec.get("hostUsers"):
+        message = "every pod of this tenant runs in a user namespace of its own: leave hostUsers out, or set it to false"
+        raise Untranslatable(Reason.NOT_ALLOWED, message, "spec.hostUsers")
+    if view.user_namespaces:
         fixed["hostUsers"] = False
     return fixed
+
+
+def _check_block_devices(spec: Mapping[str, Any]) -> None:
+    """No API server takes them beside a user namespace, which the pod may have without having asked for it."""
+    if spec.get("hostUsers") is not False:
+        return
+    for field in ("initContainers", "containers", "ephemeralContainers"):
+        for index, entry in enumerate(spec.get(field) or ()):
+            if entry.get("volumeDevices"):
+                message = "block devices cannot be had in a user namespace, in which this pod runs"
+                raise Untranslatable(Reason.NOT_SUPPORTED, message, f"spec.{field}[{index}].volumeDevices")
 
 
 def _grace(spec: Mapping[str, Any], view: TenantView) -> int:

@@ -49,7 +49,8 @@ def _containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any
             yield f"spec.{name}[{index}]", container
 
 
-def _contexts(spec: Mapping[str, Any]) -> Iterator[Violation | tuple[str, Mapping[str, Any]]]:
+def contexts(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Path and content of every security context of a pod, its own first."""
     yield "spec.securityContext", spec.get("securityContext") or {}
     for path, container in _containers(spec):
         yield f"{path}.securityContext", container.get("securityContext") or {}
@@ -65,7 +66,7 @@ def _baseline(spec: Mapping[str, Any]) -> Iterator[Violation]:
     for index, sysctl in enumerate((spec.get("securityContext") or {}).get("sysctls") or ()):
         if sysctl.get("name") not in _SAFE_SYSCTLS:
             yield f"spec.securityContext.sysctls[{index}]", f"the sysctl {sysctl.get('name')!r} is not one of the safe ones"
-    for path, context in _contexts(spec):
+    for path, context in contexts(spec):
         yield from _baseline_context(path, context)
     for path, container in _containers(spec):
         yield from _baseline_container(path, container)

@@ -85,6 +85,8 @@ class TenantView:
     gpu_resources: frozenset[str] = frozenset({"nvidia.com/gpu"})
     allowed_resources: frozenset[str] = frozenset()  # extended resources beside the GPUs, hugepages-… too
     user_namespaces: bool = False  # True: every host pod runs with hostUsers: false
+    seccomp_profiles: frozenset[str] = frozenset()  # of the nodes, by their names below the kubelet's folder
+    apparmor_profiles: frozenset[str] = frozenset()  # of the nodes
     max_grace_seconds: int = 3600
     max_token_seconds: int = 86400
     accelerator_gate: str = ""  # a scheduling gate for pods that ask for GPUs, which the ledger removes

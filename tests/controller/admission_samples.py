@@ -16,6 +16,12 @@ from bulkhead.kube.resources import (
 )
 
 NODE_ADDRESS = "10.112.4.11"
+# What the controller writes on the work namespace.
+FACTS = {
+    "bulkhead.dev/node-address": NODE_ADDRESS,
+    "bulkhead.dev/allowed-seccomp-profiles": "audit.json,tools/trace.json",
+    "bulkhead.dev/allowed-apparmor-profiles": "tools",
+}
 MARKS = {
     "app.kubernetes.io/managed-by": "bulkhead",
     "bulkhead.dev/managed-by": "syncer",
@@ -35,9 +41,18 @@ def pod(container: dict[str, Any] | None = None, *, labels: dict[str, str] | Non
     content: dict[str, Any] = {
         "serviceAccountName": "workload",
         "automountServiceAccountToken": False,
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [base | (container or {})],
     }
     return mirrored("Pod", labels=labels, spec=content | spec)
+
+
+def of_node(name: str) -> dict[str, Any]:
+    return {"seccompProfile": {"type": "Localhost", "localhostProfile": name}}
+
+
+def in_armour(name: str) -> dict[str, Any]:
+    return {"type": "Localhost", "localhostProfile": name}
 
 
 def network_policy(**rules: Any) -> dict[str, Any]:
@@ -92,6 +107,18 @@ REFUSED: dict[str, dict[str, Any]] = {
     "privileged": pod({"securityContext": {"privileged": True}}),
     "privileged init container": pod(initContainers=[{"name": "i", "image": "x", "securityContext": {"privileged": True}}]),
     "unmasked proc": pod({"securityContext": {"procMount": "Unmasked"}}, hostUsers=False),
+    "no seccomp profile": pod(securityContext={}),
+    "no seccomp profile but a container's": pod({"securityContext": of_node("audit.json")}, securityContext={}),
+    "no filter of system calls": pod(securityContext={"seccompProfile": {"type": "Unconfined"}}),
+    "a container without a filter": pod({"securityContext": {"seccompProfile": {"type": "Unconfined"}}}),
+    "an init container without a filter": pod(
+        initContainers=[{"name": "i", "image": "x", "securityContext": {"seccompProfile": {"type": "Unconfined"}}}]
+    ),
+    "a profile that is not offered": pod(securityContext=of_node("trace.json")),
+    "a container's profile that is not offered": pod({"securityContext": of_node("tools")}),
+    "two profiles in one name": pod({"securityContext": of_node("audit.json,tools/trace.json")}),
+    "an AppArmor profile that is not offered": pod({"securityContext": {"appArmorProfile": in_armour("audit.json")}}),
+    "no AppArmor": pod({"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}),
     "host path": pod(volumes=[{"name": "v", "hostPath": {"path": "/"}}]),
     "inline CSI": pod(volumes=[{"name": "v", "csi": {"driver": "d"}}]),
     "NFS": pod(volumes=[{"name": "v", "nfs": {"server": "s", "path": "/"}}]),
@@ -189,6 +216,11 @@ ALLOWED: dict[str, dict[str, Any]] = {
         ],
         tolerations=[{"key": "kwok.x-k8s.io/node", "operator": "Exists"}],
     ),
+    "a profile that is offered": pod(
+        {"securityContext": of_node("tools/trace.json") | {"appArmorProfile": in_armour("tools")}},
+        securityContext=of_node("audit.json"),
+    ),
+    "a user namespace": pod({"securityContext": {"runAsUser": 0}}, hostUsers=False),
     "a service": mirrored("Service", spec={"ports": [{"port": 80}], "selector": {"bulkhead.dev/tenant": "team-a"}}),
     "node ports": node_ports(30000, 32767),
     "an ingress": ingress("team-a.x.org", "a.b.team-a.x.org", "*.team-a.x.org", tls=[{"hosts": ["*.team-a.x.org"]}]),

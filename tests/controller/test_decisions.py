@@ -89,6 +89,21 @@ def test_a_tenants_section_lies_over_its_classs() -> None:
     assert spec.limits == (("nvidia.com/gpu", "24"),)
 
 
+def test_the_class_says_which_profiles_there_are_and_either_may_ask_for_user_namespaces() -> None:
+    def built(asked: dict[str, Any], bounds: dict[str, Any]) -> PlaneSpec:
+        made = admit(tenant(isolation=asked), tenant_class(isolation=bounds), Settings(), service_slice="10.112.4.0/22")
+        assert isinstance(made, PlaneSpec)
+        return made
+
+    profiles = {"allowedSeccompProfiles": ["audit.json"], "allowedAppArmorProfiles": ["tools"]}
+    assert built(profiles, {}).seccomp_profiles == built(profiles, {}).apparmor_profiles == ()
+    spec = built({}, profiles)
+    assert (spec.seccomp_profiles, spec.apparmor_profiles, spec.user_namespaces) == (("audit.json",), ("tools",), False)
+    for asked, bounds in ((True, None), (True, False), (None, True), (True, True)):
+        assert built({"userNamespaces": asked}, {"userNamespaces": bounds}).user_namespaces
+    assert not built({"userNamespaces": False}, {"userNamespaces": None}).user_namespaces
+
+
 def test_item_35_snapshots_are_counted_where_the_class_offers_them() -> None:
     def built(**bounds: Any) -> PlaneSpec:
         made = admit(tenant(), tenant_class(**bounds), Settings(), service_slice="10.112.4.0/22")

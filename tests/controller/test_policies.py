@@ -23,13 +23,15 @@ from tests.apiserver.servers import ApiServer, ServerOptions
 from tests.apiserver.snapshotting import serve_snapshots
 from tests.controller.admission_samples import (
     ALLOWED,
+    FACTS,
     KINDS,
     MARKS,
-    NODE_ADDRESS,
     REFUSED,
+    in_armour,
     ingress,
     mirrored,
     node_ports,
+    of_node,
     pod,
     snapshot,
 )
@@ -73,8 +75,9 @@ async def syncer(policed: ApiServer, admin: Client) -> Any:
 
 
 async def prepare(client: Client) -> None:
-    for name, address in (("bh-team-a", ""), ("bh-team-a-work", NODE_ADDRESS), ("bh-team-b-work", "10.112.8.11")):
-        meta = {"name": name, "annotations": {"bulkhead.dev/node-address": address} if address else {}}
+    other = {"bulkhead.dev/node-address": "10.112.8.11"}
+    for name, facts in (("bh-team-a", {}), ("bh-team-a-work", FACTS), ("bh-team-b-work", other)):
+        meta = {"name": name, "annotations": facts}
         await client.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
     template = {"name": "t", "schedulingPolicy": {"basic": {}}}
     meta = {"name": "of-the-host", "namespace": "bh-team-a-work"}
@@ -203,6 +206,87 @@ async def test_without_the_controllers_word_no_address_is_the_tenants_nodes(sync
     await prepare(admin)
     async with asyncio.timeout(60):
         while await refused(syncer, node_ports(), cleaner=admin):  # noqa: ASYNC110 - the same
+            await asyncio.sleep(0.1)
+
+
+async def noted(admin: Client, key: str, value: str | None) -> None:
+    await admin.patch(NAMESPACES, "bh-team-a-work", {"metadata": {"annotations": {f"bulkhead.dev/{key}": value}}})
+
+
+@pytest.mark.apiserver
+async def test_where_the_class_says_so_every_pod_is_in_a_user_namespace(syncer: Client, admin: Client) -> None:
+    await in_force(syncer, admin)
+    await noted(admin, "user-namespaces", "true")
+    async with asyncio.timeout(60):
+        while not await refused(syncer, pod(), cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
+            await asyncio.sleep(0.1)
+    assert await refused(syncer, pod(hostUsers=True), cleaner=admin)
+    assert not await refused(syncer, pod(hostUsers=False), cleaner=admin)
+    await noted(admin, "user-namespaces", None)
+    async with asyncio.timeout(60):
+        while await refused(syncer, pod(hostUsers=True), cleaner=admin):  # noqa: ASYNC110 - the same
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.apiserver
+async def test_root_in_a_user_namespace_is_root_at_level_restricted(syncer: Client, admin: Client) -> None:
+    """Pod Security itself lets it through."""
+    await in_force(syncer, admin)
+    tight = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    profile = {"seccompProfile": {"type": "RuntimeDefault"}}
+
+    def made(own: dict[str, Any], **context: Any) -> dict[str, Any]:
+        return pod({"securityContext": tight | own}, securityContext=profile | context, hostUsers=False)
+
+    rootful = {
+        "by default": made({}),
+        "by the pod": made({}, runAsNonRoot=False),
+        "by the container": made({"runAsNonRoot": False}, runAsNonRoot=True),
+        "by the container's user": made({"runAsUser": 0}, runAsNonRoot=True),
+        "by the pod's user": made({"runAsNonRoot": True, "runAsUser": 1}, runAsUser=0),
+    }
+    level = {"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "v1.36"}
+    await admin.patch(NAMESPACES, "bh-team-a-work", {"metadata": {"labels": level}})
+    try:
+        async with asyncio.timeout(60):
+            while not await refused(syncer, rootful["by default"], cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
+                await asyncio.sleep(0.1)
+        assert [name for name, obj in rootful.items() if not await refused(syncer, obj, cleaner=admin)] == []
+        for obj in (made({"runAsNonRoot": True}), made({}, runAsNonRoot=True), made({"runAsUser": 7}, runAsNonRoot=True)):
+            assert not await refused(syncer, obj, cleaner=admin)
+    finally:
+        await admin.patch(NAMESPACES, "bh-team-a-work", {"metadata": {"labels": dict.fromkeys(level)}})
+
+
+@pytest.mark.apiserver
+async def test_what_runs_under_a_withdrawn_profile_may_still_be_written(syncer: Client, admin: Client) -> None:
+    await in_force(syncer, admin)
+    name, space = f"x-{secrets.token_hex(4)}", "bh-team-a-work"
+    meta = pod()["metadata"] | {"name": name}
+    await syncer.create(PODS, pod(securityContext=of_node("audit.json")) | {"metadata": meta})
+
+    async def debug(container: str, context: dict[str, Any]) -> None:
+        added = [{"name": container, "image": "debug:1", "securityContext": context}]
+        body = {"spec": {"ephemeralContainers": added}}
+        kind = "application/strategic-merge-patch+json"
+        await syncer.patch(PODS, name, body, space, subresource="ephemeralcontainers", content_type=kind)
+
+    await debug("offered", of_node("audit.json"))
+    for context in (of_node("trace.json"), {"appArmorProfile": in_armour("trace")}, {"seccompProfile": {"type": "Unconfined"}}):
+        with pytest.raises(ApiError, match="bulkhead-syncer-pods"):
+            await debug("other", context)
+    await noted(admin, "allowed-seccomp-profiles", None)
+    async with asyncio.timeout(60):
+        while not await refused(syncer, pod(securityContext=of_node("audit.json")), cleaner=admin):  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.1)
+    await syncer.patch(PODS, name, {"metadata": {"labels": {"app": "db"}}}, space)
+    await debug("plain", {})
+    with pytest.raises(ApiError, match="bulkhead-syncer-pods"):
+        await debug("withdrawn", of_node("audit.json"))
+    await admin.delete(PODS, name, space, grace_seconds=0)
+    await prepare(admin)
+    async with asyncio.timeout(60):
+        while await refused(syncer, pod(securityContext=of_node("audit.json")), cleaner=admin):  # noqa: ASYNC110 - the same
             await asyncio.sleep(0.1)
 
 

@@ -1,5 +1,6 @@
 """The whole rendered plane against golden files, and what must hold of every plane whatever it looks like."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ import yaml
 
 from controller import bootstrap
 from controller.plane.render import render
+from controller.plane.syncer import settings
+from syncer.settings import parse
 from tests.controller.samples import material, plane_spec
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -17,6 +20,9 @@ CASES: dict[str, dict[str, Any]] = {
     "three-replicas": {"replicas": 3, "storage_class": "fast", "storage_size": "8Gi"},
     "restricted": {
         "pod_security": "restricted",
+        "user_namespaces": True,
+        "seccomp_profiles": ("audit.json", "tools/trace.json"),
+        "apparmor_profiles": ("tools",),
         "runtime_class": "gvisor",
         "node_selector": (("pool", "a"),),
         "node_tolerations": ({"key": "pool", "operator": "Exists"},),
@@ -69,6 +75,15 @@ def test_only_the_syncer_gets_a_token_of_the_host() -> None:
     assert not plane["automountServiceAccountToken"]
     assert not dns["automountServiceAccountToken"]
     assert syncer["automountServiceAccountToken"]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_syncer_can_read_what_it_is_told(name: str) -> None:
+    spec = plane_spec(**CASES[name])
+    told = parse(json.dumps(settings(spec)).encode())
+    assert told.user_namespaces == spec.user_namespaces
+    assert told.allowed_seccomp_profiles == spec.seccomp_profiles
+    assert told.allowed_apparmor_profiles == spec.apparmor_profiles
 
 
 def test_no_pod_mounts_a_ca_key() -> None:

@@ -37,6 +37,13 @@ def test_the_kubelet_runs_on_cgroup_v1_in_a_subtree_of_ours(tmp_path: Path) -> N
     assert document["authorization"] == {"mode": "Webhook"}
 
 
+def test_the_kubelet_bounds_processes_and_filters_system_calls(tmp_path: Path) -> None:
+    document = configuration.kubelet(make_context(tmp_path))
+    assert 0 < document["podPidsLimit"] <= 16384
+    assert int(document["systemReserved"]["pid"]) > 0
+    assert document["seccompDefault"] is True
+
+
 @pytest.mark.parametrize(
     ("machine", "pods"),
     [

@@ -41,10 +41,12 @@ _SETS = (
     "allowed_priority_classes",
     "allowed_runtime_classes",
     "allowed_resources",
+    "apparmor_profiles",
     "cordoned",
     "gpu_resources",
     "ingress_classes",
     "nodes",
+    "seccomp_profiles",
     "snapshot_classes",
     "storage_classes",
 )

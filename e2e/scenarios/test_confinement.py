@@ -1,0 +1,81 @@
+"""A tenant's containers as the node's kernel sees them: system calls filtered, processes counted, users of their own."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from bulkhead.api import names
+from e2e import tenants, workloads
+from e2e.api import Api
+from e2e.commands import kubectl
+from e2e.tenants import Tenant
+
+CLASS = "e2e-confined"
+# With either version of cgroups, and where a container sees only its own group and where it sees the node's.
+PIDS_MAX = (
+    "group=$(sed -n 's/^[0-9]*:\\(pids\\)\\{0,1\\}://p' /proc/self/cgroup | head -n 1); "
+    "cat /sys/fs/cgroup/pids/$group/pids.max /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null | head -n 1"
+)
+
+
+@pytest.fixture(scope="module")
+def confined(host: Api) -> Iterator[Tenant]:
+    """A tenant of a class that asks for user namespaces."""
+    spec = host.get("TenantClass", "standard")["spec"]
+    isolation = spec.get("isolation", {}) | {"userNamespaces": True}
+    metadata = {"name": CLASS}
+    host.apply(
+        {
+            "apiVersion": names.API_VERSION,
+            "kind": "TenantClass",
+            "metadata": metadata,
+            "spec": spec | {"isolation": isolation},
+        }
+    )
+    tenants.remove(host, CLASS)
+    tenant = tenants.create(host, CLASS, gpus=1, tenant_class=CLASS)
+    yield tenant
+    tenants.remove(host, CLASS)
+    host.delete("TenantClass", CLASS)
+
+
+def inside(tenant: Tenant, pod: str, command: str) -> str:
+    return kubectl(tenant.kubeconfig, "exec", pod, "--", "sh", "-c", command).out.strip()
+
+
+def status(tenant: Tenant, pod: str) -> dict[str, str]:
+    lines = inside(tenant, pod, "cat /proc/self/status").splitlines()
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
+
+
+def test_system_calls_are_filtered_and_processes_are_counted(alice: Tenant) -> None:
+    alice.api.apply(workloads.pod("filtered"))
+    workloads.wait_running(alice.api, "filtered")
+    assert status(alice, "filtered")["Seccomp"] == "2"
+    most = inside(alice, "filtered", PIDS_MAX)
+    assert most.isdecimal(), f"pids.max is {most!r}"
+
+
+def test_root_in_the_container_is_nobody_on_the_node(confined: Tenant) -> None:
+    own = {"name": "own", "projected": {"sources": [{"downwardAPI": {"items": [item("name", "metadata.name")]}}]}}
+    spec = workloads.pod_spec(volumes=[own, {"name": "scratch", "emptyDir": {}}])
+    spec["containers"][0]["volumeMounts"] = [{"name": "own", "mountPath": "/own"}, {"name": "scratch", "mountPath": "/s"}]
+    confined.api.apply(workloads.pod("own-users", spec))
+    workloads.wait_running(confined.api, "own-users")
+    first, outside, length = inside(confined, "own-users", "head -n 1 /proc/self/uid_map").split()
+    assert first == "0"
+    assert int(outside) >= 65536
+    assert int(length) == 65536
+    seen = inside(confined, "own-users", "id -u; cat /own/name; touch /s/x && stat -c %u /s/x")
+    assert seen.split() == ["0", "own-users", "0"]
+    assert status(confined, "own-users")["Seccomp"] == "2"
+
+
+def test_the_hosts_users_cannot_be_had_back(confined: Tenant) -> None:
+    confined.api.apply(workloads.pod("host-users", workloads.pod_spec(hostUsers=True)))
+    condition = workloads.wait_refused(confined.api, "host-users", "NotAllowed")
+    assert "spec.hostUsers" in condition["message"]
+
+
+def item(path: str, field: str) -> dict[str, object]:
+    return {"path": path, "fieldRef": {"fieldPath": field}}
