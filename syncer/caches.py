@@ -367,6 +367,7 @@ def _static_view(settings: Settings) -> TenantView:
         dns_address=settings.dns_address,
         api_address=settings.api_address,
         api_environment=settings.api_environment,
+        device_environment=settings.device_environment,
         shim_address=settings.shim_address,
         shim_port=settings.shim_port,
         service_slice=settings.service_slice,

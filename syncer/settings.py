@@ -13,6 +13,7 @@ DEFAULT_PATH: Final = Path("/etc/bulkhead/settings.json")
 _SIZE_LIMIT: Final = 1 << 20
 
 _Label = Annotated[str, msgspec.Meta(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
+_CONFIG_MAP: Final = r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$"
 _Address = Annotated[str, msgspec.Meta(max_length=45, pattern=r"^[0-9a-fA-F.:]*$")]
 _Text = Annotated[str, msgspec.Meta(max_length=253)]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
@@ -42,6 +43,7 @@ class Settings(
         "dns_address": "dnsAddress",
         "api_address": "apiAddress",
         "api_environment": "apiEnvironment",
+        "device_environment": "deviceEnvironment",
         "shim_address": "shimAddress",
         "shim_port": "shimPort",
         "service_slice": "serviceSlice",
@@ -76,7 +78,8 @@ class Settings(
     cluster_domain: _Text = "cluster.local"
     dns_address: _Address = ""
     api_address: _Address = ""
-    api_environment: Annotated[str, msgspec.Meta(pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$")] = ""
+    api_environment: Annotated[str, msgspec.Meta(pattern=_CONFIG_MAP)] = ""
+    device_environment: Annotated[str, msgspec.Meta(pattern=_CONFIG_MAP)] = ""
     shim_address: _Address = ""
     shim_port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = 10250
     service_slice: Annotated[str, msgspec.Meta(max_length=64)] = ""

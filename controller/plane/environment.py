@@ -1,21 +1,33 @@
-"""The variables by which a tenant's pods find its API (`KUBERNETES_*`), in one ConfigMap of the work namespace.
+"""Variables that the platform gives each container on the host, in ConfigMaps of the work namespace.
 
-Each host pod names it before what its tenant gives it. An address is given to a tenant for good, so the ConfigMap cannot be
-changed, and kubelets read it once and watch nothing; other variables would need another name.
+By one a pod finds the tenant's API (`KUBERNETES_*`); a container names it before what its tenant gives it. The others close the
+variables by which container runtimes hand out devices; it names one of them after all else. They cannot be changed, kubelets
+read them once and watch nothing; other variables would need another name.
 """
 
-from bulkhead.api import serviceenv
+from bulkhead.api import devices, serviceenv
 from bulkhead.api.names import API_ENVIRONMENT
 from controller.plane.parts import metadata
 from controller.plane.spec import Obj, PlaneSpec
 
 
-def config_map(spec: PlaneSpec) -> Obj:
-    """ConfigMap `kubernetes-environment`."""
+def config_maps(spec: PlaneSpec) -> tuple[Obj, ...]:
+    """ConfigMap `kubernetes-environment`, and `devices-…` for containers without devices and for each vendor offered."""
+    closing = (None, *devices.vendors_of(spec.gpu_resources))
+    return (
+        _config_map(spec, API_ENVIRONMENT, serviceenv.of_api(spec.api_address)),
+        *(
+            _config_map(spec, devices.environment_name(devices.ENVIRONMENT, vendor), devices.environment(vendor))
+            for vendor in closing
+        ),
+    )
+
+
+def _config_map(spec: PlaneSpec, name: str, data: dict[str, str]) -> Obj:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": metadata(spec, API_ENVIRONMENT, namespace=spec.work_namespace),
+        "metadata": metadata(spec, name, namespace=spec.work_namespace),
         "immutable": True,
-        "data": serviceenv.of_api(spec.api_address),
+        "data": data,
     }

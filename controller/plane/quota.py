@@ -14,19 +14,19 @@ from typing import Final
 
 from bulkhead.api.names import OBJECT_QUOTA, POD_QUOTA, SECRET_QUOTA
 from bulkhead.api.quantity import InvalidQuantityError, whole
+from controller.plane import environment
 from controller.plane.parts import metadata
 from controller.plane.spec import Obj, PlaneSpec
 
 LIMITS: Final = "tenant-limits"
-# ConfigMaps that are nobody's: the host's own authority (`kube-root-ca.crt`) and the variables of the tenant's API.
-_NOT_THE_TENANTS: Final = {"configmaps": 2}
+_HOSTS_AUTHORITY: Final = 1  # the ConfigMap `kube-root-ca.crt`, which the host puts into every namespace
 _OF_PODS: Final = frozenset({"pods", "cpu", "memory", "ephemeral-storage"})
 
 
 def resource_quotas(spec: PlaneSpec) -> tuple[Obj, ...]:
     """For pods and what they use (`tenant-quota`), for Secrets (`tenant-secrets`), and for all else (`tenant-objects`)."""
     hard = {_quota_name(name): value for name, value in spec.limits}
-    others = _NOT_THE_TENANTS | {"secrets": _tokens(spec)}
+    others = {"configmaps": _HOSTS_AUTHORITY + len(environment.config_maps(spec)), "secrets": _tokens(spec)}
     hard |= {name: _raised(value, others.get(name.removeprefix("count/"), 0)) for name, value in spec.object_limits}
     # Those of objects first, and that of pods last: it goes on holding what moved until the host has taken it over anew.
     names = (OBJECT_QUOTA, SECRET_QUOTA, POD_QUOTA)

@@ -43,7 +43,7 @@ def render(spec: PlaneSpec, keys: KeyMaterial) -> Rendered:
             *syncer.accounts(spec),
             *syncer.access(spec),
             *network.policies(spec),
-            environment.config_map(spec),
+            *environment.config_maps(spec),
             *quota.resource_quotas(spec),
             quota.limit_range(spec),
             statefulset.disruption_budget(spec),

@@ -6,6 +6,7 @@ read nodes through the kubelet proxy, and in the plane's namespace it sees its o
 
 import json
 
+from bulkhead.api import devices
 from bulkhead.api.names import API_ENVIRONMENT
 from controller.plane import parts
 from controller.plane.parts import CONTAINER_SECURITY, metadata, mount, pod_spec, probe, secret_volume
@@ -39,6 +40,7 @@ def settings(spec: PlaneSpec) -> Obj:
         "dnsAddress": spec.dns_address,
         "apiAddress": spec.api_address,
         "apiEnvironment": API_ENVIRONMENT,
+        "deviceEnvironment": devices.ENVIRONMENT,
         "shimAddress": spec.shim_address,
         "shimPort": SHIM_PORT,
         "serviceSlice": spec.service_slice,

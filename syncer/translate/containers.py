@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bulkhead.api import devices
 from bulkhead.api.quantity import InvalidQuantityError, parse, whole
 from syncer.translate import environment, schema
 from syncer.translate.reasons import Reason, Untranslatable
@@ -153,11 +154,11 @@ def container(entry: Mapping[str, Any], path: str, place: Place, rule: Struct = 
     if not translated.get("name"):
         raise Untranslatable(Reason.MALFORMED, "a container needs a name", f"{path}.name")
     check_resources(translated.get("resources", {}), f"{path}.resources", place.view)
-    gpu = wants_gpu(translated.get("resources", {}), place.view)
-    from_maps = environment.env_from(entry, path, place.namespace, place.view)
+    vendor = _vendor(translated.get("resources", {}), f"{path}.resources", place.view)
+    from_maps = environment.env_from(entry, path, place.namespace, vendor, place.view)
     if from_maps:
         translated["envFrom"] = from_maps
-    variables = environment.env(entry, path, place.namespace, platform=place.platform_env, wants_gpu=gpu, view=place.view)
+    variables = environment.env(entry, path, place.namespace, platform=place.platform_env, vendor=vendor, view=place.view)
     if variables:
         translated["env"] = variables
     _check_mounts(translated, path)
@@ -173,8 +174,23 @@ def container_names(virtual: Mapping[str, Any]) -> frozenset[str]:
 
 def wants_gpu(resources: Mapping[str, Any], view: TenantView) -> bool:
     """Whether a container's (or pod's) resources ask for an accelerator."""
+    return bool(_accelerators(resources, view))
+
+
+def _accelerators(resources: Mapping[str, Any], view: TenantView) -> set[str]:
     asked = [(key, value) for part in ("limits", "requests") for key, value in (resources.get(part) or {}).items()]
-    return any(key in view.gpu_resources and parse(value) > 0 for key, value in asked)
+    return {key for key, value in asked if key in view.gpu_resources and parse(value) > 0}
+
+
+def _vendor(resources: Mapping[str, Any], path: str, view: TenantView) -> devices.Vendor | None:
+    """Whose accelerators a container asks for: its device plugin tells that vendor's runtime, all others are told "none"."""
+    found = devices.vendors_of(_accelerators(resources, view))
+    if len(found) > 1:
+        names = " and ".join(vendor.name for vendor in found)
+        raise Untranslatable(
+            Reason.NOT_SUPPORTED, f"accelerators of {names} in one container; ask for one vendor's in each", path
+        )
+    return found[0] if found else None
 
 
 def check_resources(resources: Mapping[str, Any], path: str, view: TenantView) -> None:

@@ -6,45 +6,23 @@ eighth of a host pod. What stands in `envFrom` first may be overridden by all el
 `$(VAR)` sees it. Variables of Services come first, for `$(VAR)` too, and are left out where the tenant sets them.
 
 Device variables. Container runtimes grant devices by environment (NVIDIA_VISIBLE_DEVICES=all needs no request), and pod
-variables beat those of the device plugin. So a container without a GPU request gets `void`, which also beats its image and
-its envFrom; with a request, the tenant's own setting is removed, a prefixed envFrom that could spell such a name is refused,
-and the mirrors of ConfigMaps and Secrets never carry such a key (`without_device_keys`).
+variables beat those of the device plugin. So what closes them (`bulkhead.api.devices`) is the last `envFrom` of each container,
+which beats its image and its other `envFrom`; a container that asks for a device of one vendor gets what closes the others. The
+tenant's own settings are removed, a prefixed envFrom that could spell such a name is refused, and the mirrors of ConfigMaps and
+Secrets never carry such a key (`without_device_keys`).
 """
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bulkhead.api import serviceenv
+from bulkhead.api import devices, serviceenv
+from bulkhead.api.devices import CAPABILITIES, DRIVER_CAPABILITIES, Vendor
 from syncer.translate import downward, metadata, schema
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.references import CONFIG_MAP, SECRET
 from syncer.translate.view import Obj, TenantView
 
-VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
-DRIVER_CAPABILITIES: Final = "NVIDIA_DRIVER_CAPABILITIES"
-# Variables by which some container runtime hands out devices, modes of them, or host libraries.
-DEVICE_VARIABLES: Final = frozenset(
-    {
-        VISIBLE_DEVICES,
-        "NVIDIA_MIG_CONFIG_DEVICES",
-        "NVIDIA_MIG_MONITOR_DEVICES",
-        "NVIDIA_IMEX_CHANNELS",
-        "NVIDIA_GDRCOPY",
-        "NVIDIA_GDS",
-        "NVIDIA_MOFED",
-        "NVIDIA_NVSWITCH",
-        "NVIDIA_FABRIC_IMEX_MGMT",
-        "NVIDIA_CTK_MODE",
-        "NVIDIA_RUNTIME_MODE",
-        "AMD_VISIBLE_DEVICES",
-        "HABANA_VISIBLE_DEVICES",
-        "ASCEND_VISIBLE_DEVICES",
-        "ASCEND_RUNTIME_OPTIONS",
-        "MTHREADS_VISIBLE_DEVICES",
-    }
-)
-_POLICED: Final = DEVICE_VARIABLES | {DRIVER_CAPABILITIES}
-_CAPABILITIES: Final = frozenset({"compute", "utility", "video", "graphics", "compat32"})
+_CAPABILITIES: Final = frozenset(CAPABILITIES)
 _VARIABLE: Final = schema.Text(512)
 
 _KEY_REF: Final = schema.Struct({"name": schema.NAME, "key": schema.Text(253), "optional": schema.FLAG})
@@ -92,7 +70,7 @@ def env(
     namespace: str,
     *,
     platform: Mapping[str, str],
-    wants_gpu: bool,
+    vendor: Vendor | None,
     view: TenantView,
 ) -> list[Obj]:
     """The container's `env` on the host."""
@@ -103,18 +81,19 @@ def env(
     ]
     taken = {entry["name"] for entry in own}
     first = [{"name": name, "value": value} for name, value in platform.items() if name not in taken]
-    if not wants_gpu:
-        first.insert(0, {"name": VISIBLE_DEVICES, "value": "void"})
+    if not view.device_environment:
+        closed = devices.environment(vendor)
+        first += [{"name": name, "value": value} for name, value in closed.items() if name not in taken]
     return first + own
 
 
-def env_from(container: Mapping[str, Any], path: str, namespace: str, view: TenantView) -> list[Obj]:
-    """The container's `envFrom` on the host."""
+def env_from(container: Mapping[str, Any], path: str, namespace: str, vendor: Vendor | None, view: TenantView) -> list[Obj]:
+    """The container's `envFrom` on the host; the last of several that have a variable counts."""
     found: list[Obj] = [{"configMapRef": {"name": view.api_environment}}] if view.api_environment else []
     for at, entry in schema.items(container.get("envFrom"), f"{path}.envFrom"):
         translated = schema.struct(entry, _ENV_FROM, at)
         prefix = translated.get("prefix", "")
-        if prefix and any(name.startswith(prefix) for name in _POLICED):
+        if devices.could_hand_out_devices(prefix):
             raise Untranslatable(
                 Reason.NOT_ALLOWED, f"the prefix {prefix[:64]!r} could spell a device variable; choose another", f"{at}.prefix"
             )
@@ -124,12 +103,14 @@ def env_from(container: Mapping[str, Any], path: str, namespace: str, view: Tena
                     schema.struct(entry[key], _SOURCE, f"{at}.{key}"), kind, f"{at}.{key}", namespace, view
                 )
         found.append(translated)
+    if view.device_environment:
+        found.append({"configMapRef": {"name": devices.environment_name(view.device_environment, vendor)}})
     return found
 
 
 def without_device_keys(data: Mapping[str, Any]) -> dict[str, Any]:
     """The entries of a ConfigMap or Secret that may become environment on the host."""
-    return {key: value for key, value in data.items() if key not in DEVICE_VARIABLES and not _bad_capabilities(key, value)}
+    return {key: value for key, value in data.items() if key != DRIVER_CAPABILITIES and not devices.hands_out_devices(key)}
 
 
 def renamed(source: Obj, kind: str, path: str, namespace: str, view: TenantView) -> Obj:
@@ -138,20 +119,16 @@ def renamed(source: Obj, kind: str, path: str, namespace: str, view: TenantView)
     return source | {"name": view.host_name(kind, namespace, name)}
 
 
-def _bad_capabilities(key: str, _value: Any) -> bool:
-    return key == DRIVER_CAPABILITIES
-
-
 def _entry(entry: Mapping[str, Any], path: str, namespace: str, view: TenantView) -> Obj | None:
     translated = schema.struct(entry, _ENV, path)
     name = translated.get("name", "")
     if not name or "=" in name or not name.isprintable():
         raise Untranslatable(Reason.MALFORMED, f"{name[:64]!r} is no name of a variable", f"{path}.name")
-    if name in DEVICE_VARIABLES:
+    if devices.hands_out_devices(name):
         return None
-    if name == DRIVER_CAPABILITIES:
+    if name.strip() == DRIVER_CAPABILITIES:
         wanted = set(translated.get("value", "").split(","))
-        return translated if "valueFrom" not in entry and wanted <= _CAPABILITIES else None
+        return translated if name == DRIVER_CAPABILITIES and "valueFrom" not in entry and wanted <= _CAPABILITIES else None
     if entry.get("valueFrom") is not None:
         translated["valueFrom"] = _value_from(entry["valueFrom"], f"{path}.valueFrom", namespace, view)
     return translated

@@ -65,6 +65,7 @@ class TenantView:
     dns_address: str = ""  # slice.10; empty: pods wait
     api_address: str = ""  # slice.1, the address of the tenant's default/kubernetes
     api_environment: str = ""  # the host's ConfigMap with the variables of that address; empty: each container lists them
+    device_environment: str = ""  # the host's ConfigMaps that close device variables; empty: each container lists them
     shim_address: str = ""
     shim_port: int = 10250
     service_slice: str = ""  # CIDR; empty: every address is accepted

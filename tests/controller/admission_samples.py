@@ -36,8 +36,13 @@ def mirrored(kind: str, name: str = "x", *, labels: dict[str, str] | None = None
     return {"apiVersion": "v1", "kind": kind, "metadata": meta} | content
 
 
+CLOSED = [{"configMapRef": {"name": "devices-v1"}}]
+GRANTED = [{"configMapRef": {"name": "devices-v1-nvidia"}}]
+GPU = {"limits": {"nvidia.com/gpu": "1"}}
+
+
 def pod(container: dict[str, Any] | None = None, *, labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
-    base = {"name": "main", "image": "example.org/i:1", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    base = {"name": "main", "image": "example.org/i:1", "resources": GPU, "envFrom": GRANTED}
     content: dict[str, Any] = {
         "serviceAccountName": "workload",
         "automountServiceAccountToken": False,
@@ -105,14 +110,18 @@ REFUSED: dict[str, dict[str, Any]] = {
     "host processes": pod(hostPID=True),
     "host IPC": pod(hostIPC=True),
     "privileged": pod({"securityContext": {"privileged": True}}),
-    "privileged init container": pod(initContainers=[{"name": "i", "image": "x", "securityContext": {"privileged": True}}]),
+    "privileged init container": pod(
+        initContainers=[{"name": "i", "image": "x", "envFrom": CLOSED, "securityContext": {"privileged": True}}]
+    ),
     "unmasked proc": pod({"securityContext": {"procMount": "Unmasked"}}, hostUsers=False),
     "no seccomp profile": pod(securityContext={}),
     "no seccomp profile but a container's": pod({"securityContext": of_node("audit.json")}, securityContext={}),
     "no filter of system calls": pod(securityContext={"seccompProfile": {"type": "Unconfined"}}),
     "a container without a filter": pod({"securityContext": {"seccompProfile": {"type": "Unconfined"}}}),
     "an init container without a filter": pod(
-        initContainers=[{"name": "i", "image": "x", "securityContext": {"seccompProfile": {"type": "Unconfined"}}}]
+        initContainers=[
+            {"name": "i", "image": "x", "envFrom": CLOSED, "securityContext": {"seccompProfile": {"type": "Unconfined"}}}
+        ]
     ),
     "a profile that is not offered": pod(securityContext=of_node("trace.json")),
     "a container's profile that is not offered": pod({"securityContext": of_node("tools")}),
@@ -131,6 +140,26 @@ REFUSED: dict[str, dict[str, Any]] = {
     "every taint tolerated": pod(tolerations=[{"operator": "Exists"}]),
     "control plane taint": pod(tolerations=[{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]),
     "a resource it may not have": pod({"resources": {"limits": {"rdma/hca": "1"}}}),
+    "devices by its image": pod({"envFrom": []}),
+    "devices of a ConfigMap of its own": pod({"envFrom": [*CLOSED, {"configMapRef": {"name": "mine"}}]}),
+    "devices of a Secret": pod({"envFrom": [{"secretRef": {"name": "devices-v1"}}]}),
+    "devices where the ConfigMap is missing": pod({"envFrom": [{"configMapRef": {"name": "devices-v1", "optional": True}}]}),
+    "devices under other names": pod({"envFrom": [CLOSED[0] | {"prefix": "X_"}]}),
+    "devices that it does not ask for": pod({"resources": {}}),
+    "devices of which it asks for none": pod({"resources": {"limits": {"nvidia.com/gpu": "0"}}}),
+    "devices of another vendor": pod({"envFrom": [{"configMapRef": {"name": "devices-v1-amd"}}]}),
+    "devices for an init container": pod(initContainers=[{"name": "i", "image": "x"}]),
+    "devices that an init container does not ask for": pod(initContainers=[{"name": "i", "image": "x", "envFrom": GRANTED}]),
+    "devices by a variable": pod({"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}),
+    "devices by a variable with a space": pod({"env": [{"name": "NVIDIA_IMEX_CHANNELS ", "value": "0"}]}),
+    "devices by the beginning of a variable": pod({"env": [{"name": "HABANA_VISIBLE_DEVICES_X", "value": "all"}]}),
+    "a display": pod({"env": [{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,display"}]}),
+    "capabilities from elsewhere": pod(
+        {"env": [{"name": "NVIDIA_DRIVER_CAPABILITIES", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]}
+    ),
+    "the platform's variables": mirrored("ConfigMap", "devices-v1", data={"NVIDIA_VISIBLE_DEVICES": "all"}),
+    "the platform's variables for a vendor": mirrored("ConfigMap", "devices-v1-amd", data={"AMD_VISIBLE_DEVICES": "all"}),
+    "the platform's address of the API": mirrored("ConfigMap", "kubernetes-environment"),
     "a port of the node": pod({"ports": [{"containerPort": 1, "hostPort": 6443}]}),
     "a CDI annotation": pod()
     | {
@@ -221,6 +250,15 @@ ALLOWED: dict[str, dict[str, Any]] = {
         securityContext=of_node("audit.json"),
     ),
     "a user namespace": pod({"securityContext": {"runAsUser": 0}}, hostUsers=False),
+    "a pod without devices": pod(
+        {
+            "resources": {},
+            "envFrom": [{"configMapRef": {"name": "mine"}}, *CLOSED],
+            "env": [{"name": "NVIDIA_API_KEY", "value": "k"}],
+        },
+        initContainers=[{"name": "i", "image": "x", "envFrom": CLOSED}],
+    ),
+    "a pod with a GPU and capabilities": pod({"env": [{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"}]}),
     "a service": mirrored("Service", spec={"ports": [{"port": 80}], "selector": {"bulkhead.dev/tenant": "team-a"}}),
     "node ports": node_ports(30000, 32767),
     "an ingress": ingress("team-a.x.org", "a.b.team-a.x.org", "*.team-a.x.org", tls=[{"hosts": ["*.team-a.x.org"]}]),

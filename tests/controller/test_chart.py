@@ -1,7 +1,10 @@
 """The chart: its CRDs are the generated ones, helm accepts it, and it grants what it should."""
 
+import ast
+
 import pytest
 
+from bulkhead.api import devices
 from tests.controller.helmchart import CHART, ROOT, helm, rendered
 
 
@@ -86,3 +89,18 @@ def test_the_syncer_has_no_right_to_nodes_proxies_and_roles() -> None:
                 assert "nodes/proxy" not in rule["resources"]
                 assert "rbac.authorization.k8s.io" not in rule["apiGroups"]
                 assert not {"escalate", "bind", "impersonate", "deletecollection"} & set(rule["verbs"])
+
+
+def test_the_policy_knows_the_device_variables_and_vendors_that_the_translation_closes() -> None:
+    gpus = [f"{domain}/gpu" for vendor in devices.VENDORS for domain in vendor.domains]
+    objects = rendered("--set", f"gpuResources={{{','.join([*gpus, 'example.com/gpu'])}}}")
+    policy = next(obj for obj in objects if obj["metadata"]["name"] == "bulkhead-syncer-pods" and "variables" in obj["spec"])
+    found = {each["name"]: each["expression"] for each in policy["spec"]["variables"]}
+    assert ast.literal_eval(found["deviceNames"]) == sorted(devices.VARIABLES)
+    assert ast.literal_eval(found["granted"]) == {devices.ENVIRONMENT: [""]} | {
+        devices.environment_name(devices.ENVIRONMENT, vendor): [f"{domain}/gpu" for domain in vendor.domains]
+        for vendor in devices.VENDORS
+    }
+    said = "".join(each["expression"] for each in policy["spec"]["validations"])
+    assert all(f"startsWith('{prefix}')" in said for prefix in devices.PREFIXES)
+    assert f"({'|'.join(devices.CAPABILITIES)})" in said

@@ -19,8 +19,8 @@ def test_each_limit_stands_in_one_quota_and_that_of_pods_holds_what_pods_use() -
     spec = replace(plane_spec(), object_limits=tuple(limits.items()))
     found = {each["metadata"]["name"]: each["spec"]["hard"] for each in resource_quotas(spec)}
     assert list(found) == ["tenant-objects", "tenant-secrets", "tenant-quota"]
-    # Two ConfigMaps there are the host's and the platform's, and the tokens of the one pod lie in a Secret.
-    wanted = limits | {"requests.nvidia.com/gpu": "24", "configmaps": "3", "secrets": "2", "count/secrets": "3"}
+    # Four ConfigMaps there are the host's and the platform's, and the tokens of the one pod lie in a Secret.
+    wanted = limits | {"requests.nvidia.com/gpu": "24", "configmaps": "5", "secrets": "2", "count/secrets": "3"}
     assert {key: value for hard in found.values() for key, value in hard.items()} == wanted
     assert sum(len(hard) for hard in found.values()) == len(limits) + 1
     assert set(found["tenant-secrets"]) == {"secrets", "count/secrets"}
@@ -29,7 +29,7 @@ def test_each_limit_stands_in_one_quota_and_that_of_pods_holds_what_pods_use() -
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("limit", "hard"), [("0", "2"), ("2k", "2002"), ("1500m", "1500m"), ("many", "many")])
+@pytest.mark.parametrize(("limit", "hard"), [("0", "4"), ("2k", "2004"), ("1500m", "1500m"), ("many", "many")])
 def test_what_host_and_platform_keep_does_not_count_against_the_tenant(limit: str, hard: str) -> None:
     spec = replace(plane_spec(), object_limits=(("count/configmaps", limit), ("services", limit)))
     found = {each["metadata"]["name"]: each["spec"]["hard"] for each in resource_quotas(spec)}

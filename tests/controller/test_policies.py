@@ -23,7 +23,9 @@ from tests.apiserver.servers import ApiServer, ServerOptions
 from tests.apiserver.snapshotting import serve_snapshots
 from tests.controller.admission_samples import (
     ALLOWED,
+    CLOSED,
     FACTS,
+    GRANTED,
     KINDS,
     MARKS,
     REFUSED,
@@ -266,7 +268,7 @@ async def test_what_runs_under_a_withdrawn_profile_may_still_be_written(syncer: 
     await syncer.create(PODS, pod(securityContext=of_node("audit.json")) | {"metadata": meta})
 
     async def debug(container: str, context: dict[str, Any]) -> None:
-        added = [{"name": container, "image": "debug:1", "securityContext": context}]
+        added = [{"name": container, "image": "debug:1", "envFrom": CLOSED, "securityContext": context}]
         body = {"spec": {"ephemeralContainers": added}}
         kind = "application/strategic-merge-patch+json"
         await syncer.patch(PODS, name, body, space, subresource="ephemeralcontainers", content_type=kind)
@@ -288,6 +290,31 @@ async def test_what_runs_under_a_withdrawn_profile_may_still_be_written(syncer: 
     async with asyncio.timeout(60):
         while await refused(syncer, pod(securityContext=of_node("audit.json")), cleaner=admin):  # noqa: ASYNC110 - the same
             await asyncio.sleep(0.1)
+
+
+@pytest.mark.apiserver
+async def test_an_ephemeral_container_is_given_no_device_and_what_runs_is_not_judged_again(
+    syncer: Client, admin: Client
+) -> None:
+    await in_force(syncer, admin)
+    space, strategic = "bh-team-a-work", "application/strategic-merge-patch+json"
+    for maker, source in ((syncer, GRANTED), (admin, [])):
+        name = f"x-{secrets.token_hex(4)}"
+        # The second is from before there was a rule.
+        await maker.create(PODS, pod({"envFrom": source}) | {"metadata": pod()["metadata"] | {"name": name}})
+
+        async def debug(container: str, name: str = name, **fields: Any) -> None:
+            body = {"spec": {"ephemeralContainers": [{"name": container, "image": "debug:1"} | fields]}}
+            await syncer.patch(PODS, name, body, space, subresource="ephemeralcontainers", content_type=strategic)
+
+        await syncer.patch(PODS, name, {"metadata": {"labels": {"app": "db"}}}, space)
+        await debug("closed", envFrom=CLOSED)
+        variable = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+        for fields in ({}, {"envFrom": GRANTED}, {"envFrom": [*CLOSED, *GRANTED]}, {"envFrom": CLOSED, "env": variable}):
+            with pytest.raises(ApiError, match="device"):
+                await debug("other", **fields)
+        await debug("closed-too", envFrom=CLOSED)
+        await admin.delete(PODS, name, space, grace_seconds=0)
 
 
 @pytest.mark.apiserver

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from bulkhead.api import devices
 from bulkhead.api.serviceenv import ServiceEnv, ServicePort
 from syncer.translate import Obj, TenantView, Toleration
 
@@ -17,6 +18,7 @@ VIEW = TenantView(
     dns_address="10.112.4.10",
     api_address="10.112.4.1",
     api_environment="kubernetes-environment",
+    device_environment="devices-v1",
     shim_address="10.112.4.11",
     service_slice="10.112.4.0/22",
     enforced_node_selector={"bulkhead.dev/pool": "shared"},
@@ -68,6 +70,21 @@ def merged(one: Any, other: Any) -> Any:
         keys = [*one, *(key for key in other if key not in one)]
         return {key: merged(one.get(key), other[key]) if key in other else copy.deepcopy(one[key]) for key in keys}
     return copy.deepcopy(other)
+
+
+def effective_env(container: Obj, **image: str) -> dict[str, str]:
+    """What a container of the host is started with of variables with plain values: the image's, then what stands in the pod.
+
+    Of `envFrom` only the ConfigMaps of the platform that close device variables are known here.
+    """
+    closing = {
+        devices.environment_name(devices.ENVIRONMENT, vendor): devices.environment(vendor)
+        for vendor in (None, *devices.VENDORS)
+    }
+    found = dict(image)
+    for entry in container.get("envFrom") or ():
+        found |= closing.get((entry.get("configMapRef") or {}).get("name"), {})
+    return found | {entry["name"]: entry["value"] for entry in container.get("env") or () if "value" in entry}
 
 
 def view(changes: Any = None) -> TenantView:

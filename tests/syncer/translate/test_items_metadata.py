@@ -166,8 +166,8 @@ def test_item_19_the_variables_of_the_api_come_from_a_config_map_before_what_the
     pod = {"containers": [{"name": "main", "image": "a"} | own], "initContainers": [{"name": "first", "image": "a"}]}
     host = to_host(pod)
     sources = [each["configMapRef"]["name"] for each in main(host)["envFrom"]]
-    assert sources == ["kubernetes-environment", samples.VIEW.host_name("ConfigMap", "team", "mine")]
-    assert [each["configMapRef"]["name"] for each in host["spec"]["initContainers"][0]["envFrom"]] == sources[:1]
+    assert sources == ["kubernetes-environment", samples.VIEW.host_name("ConfigMap", "team", "mine"), "devices-v1"]
+    assert [each["configMapRef"]["name"] for each in host["spec"]["initContainers"][0]["envFrom"]] == [sources[0], sources[-1]]
     assert not [name for name in env_of(main(host)) if name.startswith("KUBERNETES_")]
     assert env_of(main(host))["DB_SERVICE_HOST"] == "10.112.4.30"
 

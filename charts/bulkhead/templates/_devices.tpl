@@ -1,0 +1,77 @@
+{{/*
+By which variables container runtimes hand out devices: the same as bulkhead/api/devices.py has, which a test holds together.
+A container on the host names the ConfigMap that closes them last, and only what asks for a vendor's device names that vendor's.
+*/}}
+{{- define "bulkhead.devices.vendors" -}}
+nvidia: [nvidia.com]
+amd: [amd.com]
+habana: [habana.ai]
+ascend: [huawei.com]
+mthreads: [mthreads.com]
+hygon: [hygon.com]
+iluvatar: [iluvatar.com, iluvatar.ai]
+cambricon: [cambricon.com]
+{{- end }}
+{{- define "bulkhead.devices.names" -}}
+- AMD_VISIBLE_DEVICES
+- ASCEND_ALLOW_LINK
+- ASCEND_RUNTIME_MOUNTS
+- ASCEND_RUNTIME_OPTIONS
+- ASCEND_VISIBLE_DEVICES
+- ASCEND_VNPU_SPECS
+- CAMBRICON_VISIBLE_DEVICES
+- DCU_VISIBLE_DEVICES
+- HABANA_VISIBLE_DEVICES
+- HCU_VISIBLE_DEVICES
+- ILUVATAR_COREX_VISIBLE_DEVICES
+- IX_VISIBLE_DEVICES
+- MIG_VISIBLE_DEVICES
+- MTHREADS_VISIBLE_DEVICES
+- NVIDIA_CTK_MODE
+- NVIDIA_FABRIC_IMEX_MGMT
+- NVIDIA_GDRCOPY
+- NVIDIA_GDS
+- NVIDIA_IMEX_CHANNELS
+- NVIDIA_MIG_CONFIG_DEVICES
+- NVIDIA_MIG_MONITOR_DEVICES
+- NVIDIA_MOFED
+- NVIDIA_NVSWITCH
+- NVIDIA_RUNTIME_MODE
+- NVIDIA_VISIBLE_DEVICES
+- VHCU_VISIBLE_DEVICES
+{{- end }}
+{{- define "bulkhead.devices.variables" -}}
+{{- $granted := list }}
+{{- range $vendor, $domains := include "bulkhead.devices.vendors" . | fromYaml }}
+{{- $resources := list }}
+{{- range $resource := $.Values.gpuResources }}
+{{- if has (index (splitList "/" $resource) 0) $domains }}{{ $resources = append $resources $resource }}{{ end }}
+{{- end }}
+{{- if $resources }}{{ $granted = append $granted (printf "'devices-v1-%s': [%s]" $vendor (include "bulkhead.quoted" $resources)) }}{{ end }}
+{{- end -}}
+# Which accelerators a container must ask for to name one of these ConfigMaps.
+- name: granted
+  expression: {{ printf "{'devices-v1': ['']%s}" (ternary (printf ", %s" (join ", " $granted)) "" (not (empty $granted))) | quote }}
+- name: deviceNames
+  expression: {{ printf "[%s]" (include "bulkhead.quoted" (include "bulkhead.devices.names" . | fromYamlArray)) | quote }}
+# What runs already was judged when it came: its environment cannot change.
+- name: starting
+  expression: >-
+    dyn(request.operation == 'CREATE' ? variables.containers : []) + dyn(variables.ephemeral.filter(c, oldObject == null ||
+    !has(oldObject.spec.ephemeralContainers) || !oldObject.spec.ephemeralContainers.exists(o, o.name == c.name)))
+{{- end }}
+{{- define "bulkhead.devices.validations" -}}
+- expression: >-
+    variables.starting.all(c, has(c.envFrom) && size(c.envFrom) > 0 && [c.envFrom[size(c.envFrom) - 1]].all(last,
+    has(last.configMapRef) && has(last.configMapRef.name) && (!has(last.prefix) || last.prefix == '') &&
+    (!has(last.configMapRef.optional) || !last.configMapRef.optional) && last.configMapRef.name in variables.granted &&
+    variables.granted[last.configMapRef.name].exists(r, r == '' || (has(c.resources) && has(c.resources.limits) &&
+    r in c.resources.limits && quantity(string(c.resources.limits[r])).isGreaterThan(quantity('0'))))))
+  message: "pod: each container's last envFrom closes the device variables, but for those of an accelerator that it asks for"
+- expression: >-
+    variables.starting.all(c, !has(c.env) || c.env.all(e, !(e.name.trim() in variables.deviceNames) &&
+    !e.name.trim().startsWith('DOCKER_RESOURCE_') && !e.name.trim().startsWith('HABANA_VISIBLE_DEVICES') &&
+    (e.name.trim() != 'NVIDIA_DRIVER_CAPABILITIES' || (!has(e.valueFrom) && has(e.value) &&
+    e.value.matches('^(compat32|compute|graphics|utility|video)(,(compat32|compute|graphics|utility|video))*$')))))
+  message: "pod: no variable by which a container runtime hands out devices"
+{{- end }}
