@@ -73,6 +73,7 @@ def admit(
         container_defaults=_container_defaults(bounds),
         node_selector=tuple(sorted((str(k), str(v)) for k, v in section_of(nodes, "selector").items())),
         node_tolerations=tuple(section_of(bounds, "nodes").get("tolerations") or ()),
+        allowed_tolerations=tuple(section_of(bounds, "nodes").get("allowedTolerations") or ()),
         egress_cidrs=tuple(section_of(isolation, "network").get("egressCIDRs") or ()),
         pod_security=str(isolation.get("podSecurity") or "baseline"),
         # A class that asks for it asks it of all its tenants, and its profiles are nobody's to add to.

@@ -377,6 +377,7 @@ def _static_view(settings: Settings) -> TenantView:
         apparmor_profiles=frozenset(settings.allowed_apparmor_profiles),
         enforced_node_selector=settings.enforced_node_selector,
         enforced_tolerations=tuple(_toleration(each) for each in settings.enforced_tolerations),
+        allowed_tolerations=tuple(_toleration(each) for each in settings.allowed_tolerations),
         device_classes=frozenset(settings.allowed_device_classes),
         ingress_classes=frozenset(settings.allowed_ingress_classes),
         ingress_domains=settings.ingress_domains,

@@ -36,7 +36,7 @@ from syncer.references import ReferenceIndex, mirrored_references
 from syncer.settled import Settled
 from syncer.sightings import Sightings
 from syncer.tokens import Tokens
-from syncer.translate import Untranslatable, diff, placement, pod
+from syncer.translate import Untranslatable, diff, placement, pod, tolerations
 from syncer.translate import status as statuses
 from syncer.translate.origin import virtual_uid
 from syncer.translate.registry import KINDS
@@ -242,6 +242,8 @@ class Pods:
             if refused is None:
                 raise
             raise refused from error
+        if narrowed := tolerations.narrowed(virtual.get("spec") or {}, view):
+            self._recorder.warn(virtual, tolerations.NARROWED, narrowed)
         # Compared was what the view said before the create; a change since then, which queued this key again, is no part of it.
         unchanged = self._caches.view() is view and not diff.pod_patches(desired, made)
         # And `made` may be what an earlier create made, when the marks on nodes were others.

@@ -50,6 +50,7 @@ class Settings(
         "gpu_resources": "gpuResources",
         "enforced_node_selector": "enforcedNodeSelector",
         "enforced_tolerations": "enforcedTolerations",
+        "allowed_tolerations": "allowedTolerations",
         "pod_security": "podSecurity",
         "user_namespaces": "userNamespaces",
         "allowed_seccomp_profiles": "allowedSeccompProfiles",
@@ -88,6 +89,7 @@ class Settings(
     limits: dict[_Text, _Count] = {}
     enforced_node_selector: _Map = {}
     enforced_tolerations: tuple[dict[str, Any], ...] = ()
+    allowed_tolerations: tuple[dict[str, Any], ...] = ()
     pod_security: Annotated[str, msgspec.Meta(pattern=r"^(privileged|baseline|restricted)$")] = "baseline"
     user_namespaces: bool = False
     allowed_seccomp_profiles: tuple[_Text, ...] = ()

@@ -90,7 +90,24 @@ class ClassQuota(ApiModel):
 class Toleration(ApiModel):
     """A taint that pods of the class endure, as Kubernetes writes it."""
 
-    key: Annotated[str, text(317)] | None = Field(None, description="Key of the taint; every taint unless given.")
+    model_config = model_rules(
+        {
+            "rule": r"!self.key.matches('(^|[.])bulkhead[.]dev/')",
+            "message": "taints of bulkhead.dev are the platform's: nodes that are dedicated to a tenant bear them",
+            "fieldPath": ".key",
+        },
+        {
+            "rule": "!has(self.value) || self.value == '' || !has(self.operator) || self.operator != 'Exists'",
+            "message": "operator Exists compares no value",
+            "fieldPath": ".value",
+        },
+        {
+            "rule": "!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
+            "message": "tolerationSeconds needs effect NoExecute",
+            "fieldPath": ".tolerationSeconds",
+        },
+    )
+    key: Annotated[str, text(317)] = Field(description="Key of the taint.")
     operator: Literal["Exists", "Equal"] | None = Field(None, description="How the key's value is compared.")
     value: Annotated[str, Field(max_length=63)] | None = Field(None, description="Value of the taint.")
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(None, description="Effect of the taint.")
@@ -111,6 +128,12 @@ class ClassNodes(ApiModel):
     tolerations: Annotated[list[Toleration], Field(max_length=16)] | None = Field(
         None,
         description="Tolerations put on every pod, so that it may run on tainted nodes of the pool.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+    allowed_tolerations: Annotated[list[Toleration], Field(max_length=16)] | None = Field(
+        None,
+        description="Tolerations that pods may ask for, beside those of not-ready and unreachable nodes; what else they ask "
+        "for does not reach the host.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     dedicated: bool | None = Field(None, description="Whether a pool is one tenant's alone.")

@@ -135,6 +135,7 @@ class PlaneSpec:
     container_defaults: tuple[tuple[str, str, str], ...] = ()
     node_selector: tuple[tuple[str, str], ...] = ()
     node_tolerations: tuple[Obj, ...] = ()
+    allowed_tolerations: tuple[Obj, ...] = ()  # what pods may ask for beside them
     egress_cidrs: tuple[str, ...] = ()
     pod_security: str = "baseline"
     user_namespaces: bool = False  # whether every pod of the tenant runs in one of its own

@@ -49,6 +49,7 @@ def settings(spec: PlaneSpec) -> Obj:
         "limits": {name: int(value) for name, value in spec.limits if name in spec.gpu_resources},
         "enforcedNodeSelector": dict(spec.node_selector),
         "enforcedTolerations": list(spec.node_tolerations),
+        "allowedTolerations": list(spec.allowed_tolerations),
         "podSecurity": spec.pod_security,
         **({"userNamespaces": True} if spec.user_namespaces else {}),
         **({"allowedSeccompProfiles": list(spec.seccomp_profiles)} if spec.seccomp_profiles else {}),

@@ -98,3 +98,39 @@ def test_item_49_what_bob_takes_on_a_node_alice_does_not_see_there(host: Api, al
     assert sum(int(each["status"]["allocatable"][workloads.GPU]) for each in alice.api.list("Node")) <= QUOTA
     bob.api.delete("Pod", "taker", "default")
     until("alice to see it again", lambda: workloads.expect(shown() == before, f"{shown()}, not {before}"), seconds=40)
+
+
+def test_item_39_a_daemon_set_that_tolerates_everything_runs_on_every_node(host: Api, alice: Tenant, space: str) -> None:
+    spec = workloads.pod_spec(where={}, tolerations=[{"operator": "Exists"}])
+    template = {"metadata": {"labels": {"app": "everywhere"}}, "spec": spec}
+    about = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "everywhere", "namespace": space}}
+    alice.api.create(about | {"spec": {"selector": {"matchLabels": {"app": "everywhere"}}, "template": template}})
+
+    def everywhere() -> None:
+        nodes = {node["metadata"]["name"] for node in alice.api.list("Node")}
+        pods = [pod for pod in alice.api.list("Pod", space) if workloads.pod_ready(pod)]
+        workloads.expect(len(nodes) > 1, f"only {nodes}")
+        workloads.expect({pod["spec"].get("nodeName") for pod in pods} == nodes, f"{[workloads.describe(pod) for pod in pods]}")
+
+    until("one of its pods on each node", everywhere, seconds=90)
+    for pod in host.list("Pod", alice.work):
+        assert all(each.get("key") for each in pod["spec"].get("tolerations") or [])
+
+
+def test_item_39_a_node_that_an_admin_reserved_stays_free_of_tenants(host: Api, alice: Tenant, space: str) -> None:
+    node = host.list("Node", labels="bulkhead.dev/simulated=true")[-1]["metadata"]["name"]
+    reserved = "scenario.example/reserved-for"
+    kubectl(machine.KUBECONFIG, "taint", "node", node, f"{reserved}=somebody:NoSchedule")
+    try:
+        asked = [workloads.TOLERATION, {"key": reserved, "operator": "Exists"}]
+        spec = workloads.pod_spec(where={"kubernetes.io/hostname": node}, tolerations=asked)
+        alice.api.create(workloads.pod("bold", spec, namespace=space))
+
+        def waits() -> None:
+            told = workloads.condition(alice.api.get("Pod", "bold", space), "PodScheduled") or {}
+            workloads.expect(f"{reserved} not tolerated as asked" in str(told.get("message")), f"{told}")
+
+        until("the pod to wait and to say why", waits, seconds=40)
+    finally:
+        kubectl(machine.KUBECONFIG, "taint", "node", node, f"{reserved}-")
+    workloads.wait_running(alice.api, "bold", namespace=space)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from bulkhead.api import accelerators
 from bulkhead.api import labels as marks
 from bulkhead.api.accelerators import count, mapping, mappings
-from syncer.translate import nodemarks, scheduling
+from syncer.translate import nodemarks, tolerations
 from syncer.translate.view import Obj, TenantView
 
 _RESOURCES: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
@@ -128,7 +128,7 @@ def _taints(value: Any, view: TenantView) -> list[Obj]:
     for taint in mappings(value):
         key = str(taint.get("key") or "")
         if key.startswith(nodemarks.HIDDEN_TAINTS) or any(
-            scheduling.tolerates(toleration.to_obj(), taint) for toleration in view.enforced_tolerations
+            tolerations.tolerates(toleration.to_obj(), taint) for toleration in view.enforced_tolerations
         ):
             continue
         found.append({part: taint[part] for part in ("key", "value", "effect") if taint.get(part)})

@@ -14,7 +14,7 @@ node yet it is made anew when the marks change.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from syncer.translate import metadata, scheduling, schema
+from syncer.translate import metadata, schema, tolerations
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.view import Obj, TenantView
 
@@ -39,10 +39,10 @@ def avoided(spec: Mapping[str, Any], view: TenantView) -> tuple[str, ...]:
     """The nodes from which the tenant's cordons and taints keep a pod that is not placed yet."""
     if not (view.cordoned or view.node_taints) or schema.text(spec.get("nodeName"), "spec.nodeName", 253):
         return ()
-    own = schema.copy(spec.get("tolerations") or [], scheduling.TOLERATIONS, "spec.tolerations")
+    own = tolerations.asked(spec)
 
     def endures(taint: Mapping[str, Any]) -> bool:
-        return any(scheduling.tolerates(each, taint) for each in own)
+        return any(tolerations.tolerates(each, taint) for each in own)
 
     away = set() if endures(_CORDON) else set(view.cordoned)
     away |= {

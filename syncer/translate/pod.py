@@ -23,6 +23,7 @@ from syncer.translate import (
     podsecurity,
     scheduling,
     schema,
+    tolerations,
     volumes,
 )
 from syncer.translate import security as security_contexts
@@ -72,7 +73,7 @@ POD_SPEC: Final = Struct(
         "subdomain": Translated("dns"),
         "affinity": Translated("affinity"),
         "schedulerName": Translated("scheduling"),
-        "tolerations": Translated("scheduling"),
+        "tolerations": Translated("tolerations"),
         "hostAliases": Translated("dns"),
         "priorityClassName": Translated("scheduling"),
         "priority": Dropped("the host computes it from the class"),
@@ -118,7 +119,7 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
         "resourceClaims": deviceclaim.of_pod(virtual, who, view),
         "hostAliases": dns.host_aliases(own, view),
         "nodeSelector": scheduling.node_selector(own, view),
-        "tolerations": scheduling.tolerations(own, view),
+        "tolerations": tolerations.of_pod(own, view),
         "schedulingGates": scheduling.gates(own, gpu, view),
         "schedulingGroup": podgroup.of_pod(own, who, view),
         "affinity": wishes,

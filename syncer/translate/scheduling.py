@@ -10,29 +10,10 @@ from typing import Any, Final
 
 from syncer.translate import metadata, schema
 from syncer.translate.reasons import Reason, Untranslatable
-from syncer.translate.schema import ListOf, Number, OneOf, Struct, Text
+from syncer.translate.schema import ListOf, Struct, Text
 from syncer.translate.view import DEFAULT_SCHEDULER, Obj, TenantView
 
-TOLERATIONS: Final = ListOf(
-    Struct(
-        {
-            "key": Text(317),
-            "operator": OneOf(("", "Equal", "Exists", "Lt", "Gt")),
-            "value": Text(63),
-            "effect": OneOf(("", "NoSchedule", "PreferNoSchedule", "NoExecute")),
-            "tolerationSeconds": Number(),
-        }
-    )
-)
 _GATES: Final = ListOf(Struct({"name": Text(317)}))
-# The control plane sets these taints on sick nodes; tolerating them for a while is every pod's right, the others are not.
-_PASSING_NODE_TAINTS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
-_KEPT_TAINT_DOMAINS: Final = (
-    "bulkhead.dev",
-    "node-role.kubernetes.io",
-    "node.kubernetes.io",
-    "node.cloudprovider.kubernetes.io",
-)
 
 
 def node_selector(spec: Mapping[str, Any], view: TenantView) -> dict[str, str]:
@@ -55,33 +36,6 @@ def pinned_node(spec: Mapping[str, Any], view: TenantView) -> str:
             "spec.schedulerName",
         )
     return node
-
-
-def tolerations(spec: Mapping[str, Any], view: TenantView) -> list[Obj]:
-    """The enforced tolerations, then the tenant's without those that would lead onto nodes of others; no duplicates."""
-    own = schema.copy(spec.get("tolerations") or [], TOLERATIONS, "spec.tolerations")
-    found: list[Obj] = []
-    for toleration in (*(entry.to_obj() for entry in view.enforced_tolerations), *filter(_may_tolerate, own)):
-        if toleration not in found:
-            found.append(toleration)
-    return found
-
-
-def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    """Whether a toleration is one of the taint."""
-    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
-        return False
-    if toleration.get("operator") == "Exists":
-        return toleration.get("key", "") in ("", taint.get("key"))
-    return bool(toleration.get("key") == taint.get("key") and toleration.get("value", "") == (taint.get("value") or ""))
-
-
-def _may_tolerate(toleration: Mapping[str, Any]) -> bool:
-    key = toleration.get("key", "")
-    if key in _PASSING_NODE_TAINTS:
-        return True
-    domain = key.rpartition("/")[0]
-    return bool(key) and not any(domain == kept or domain.endswith(f".{kept}") for kept in _KEPT_TAINT_DOMAINS)
 
 
 def priority(spec: Mapping[str, Any], view: TenantView) -> str:

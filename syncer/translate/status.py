@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bulkhead.api.podphase import has_ended
-from syncer.translate import placement, sanitise
+from syncer.translate import placement, sanitise, tolerations
 from syncer.translate.pod import GENERATION, NATIVE_CONDITIONS
 from syncer.translate.reasons import Reason
 from syncer.translate.view import Obj, TenantView
@@ -57,7 +57,9 @@ def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
     found["conditions"] = _conditions(given, before, seen, virtual, view)
     for condition in found["conditions"]:
         if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
-            condition["message"] = f"{condition.get('message') or ''}{placement.told(host, view)}"
+            narrowed = tolerations.narrowed(_mapping(virtual.get("spec")), view)
+            told = placement.told(host, view) + (f"; {narrowed}" if narrowed else "")
+            condition["message"] = f"{condition.get('message') or ''}{told}"
     return found
 
 

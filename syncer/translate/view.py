@@ -37,7 +37,7 @@ class Isolating:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A toleration that every host pod of the tenant carries."""
+    """A toleration that every host pod of the tenant carries, or that its pods may ask for."""
 
     key: str = ""
     operator: str = "Equal"
@@ -73,6 +73,7 @@ class TenantView:
     pod_security: str = BASELINE
     enforced_node_selector: Mapping[str, str] = field(default_factory=_empty)
     enforced_tolerations: tuple[Toleration, ...] = ()
+    allowed_tolerations: tuple[Toleration, ...] = ()  # what pods may ask for beside them
     device_classes: frozenset[str] = frozenset()  # those that claims may name; none: claims are refused
     ingress_classes: frozenset[str] = frozenset()  # those that Ingresses may name; none: Ingresses are refused
     ingress_domains: tuple[str, ...] = ()  # the tenant's hosts are `<tenant>.<domain>` and what lies below

@@ -23,6 +23,9 @@ VIEW = TenantView(
     service_slice="10.112.4.0/22",
     enforced_node_selector={"bulkhead.dev/pool": "shared"},
     enforced_tolerations=(Toleration("nvidia.com/gpu", "Exists", effect="NoSchedule"),),
+    allowed_tolerations=tuple(
+        Toleration(key, "Exists") for key in ("a", "b", "kwok.x-k8s.io/node", "mine", "new", "old", "team")
+    ),
     allowed_priority_classes=frozenset({"batch", "interactive"}),
     allowed_runtime_classes=frozenset({"sandboxed"}),
     allowed_resources=frozenset({"rdma/shared"}),
@@ -95,8 +98,8 @@ def view(changes: Any = None) -> TenantView:
             plain[key] = frozenset(plain[key])
     if "ingress_domains" in plain:
         plain["ingress_domains"] = tuple(plain["ingress_domains"])
-    if "enforced_tolerations" in plain:
-        plain["enforced_tolerations"] = tuple(Toleration(**entry) for entry in plain["enforced_tolerations"])
+    for field in {"enforced_tolerations", "allowed_tolerations"} & plain.keys():
+        plain[field] = tuple(Toleration(**entry) for entry in plain[field])
     return replace(VIEW, **plain)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api import labels as marks
-from syncer.translate import Obj, Reason, Untranslatable, diff, nodemarks, placement, scheduling, status
+from syncer.translate import Obj, Reason, Untranslatable, diff, nodemarks, placement, status, tolerations
 from syncer.translate.pod import to_host
 from tests.syncer.translate import samples
 
@@ -100,7 +100,7 @@ def test_item_37_who_endures_a_cordon_is_not_kept_away(spec: Obj, kept: bool) ->
     found = to_host(own, GPU_B)
     assert (NOT_B in [field for term in terms(own) or () for field in term.get("matchFields", ())]) is kept
     assert bool(placement.digest_of(found)) is kept
-    assert scheduling.tolerations(own["spec"], GPU_B) == scheduling.tolerations(own["spec"], samples.VIEW)
+    assert tolerations.of_pod(own["spec"], GPU_B) == tolerations.of_pod(own["spec"], samples.VIEW)
 
 
 def test_item_37_more_cordons_than_a_pod_can_carry_are_told() -> None:

@@ -1,0 +1,59 @@
+"""Taints that an admin keeps a node with, and pods that tolerate everything, between two real API servers."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.objects import Obj
+from bulkhead.kube.resources import PODS
+from syncer.translate import tolerations
+from tests.apiserver.bed import Bed, until
+
+POOL = {"key": "pool", "operator": "Exists", "effect": "NoSchedule"}
+RESERVED = {"key": "example.com/reserved-for", "operator": "Exists"}
+
+
+@pytest.fixture
+async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
+    async with Bed.open(host_client, plane_client, allowedTolerations=[POOL]) as opened:
+        yield opened
+
+
+def keys(host: Obj) -> list[str]:
+    return [each["key"] for each in host["spec"]["tolerations"]]
+
+
+async def narrowed(bed: Bed, name: str) -> list[str]:
+    return [each["message"] for each in await bed.events(name) if each["reason"] == tolerations.NARROWED]
+
+
+async def test_item_39_a_pod_tolerates_what_its_class_allows_and_reads_what_not(bed: Bed) -> None:
+    await bed.create(bed.pod("daemon", tolerations=[{"operator": "Exists"}, RESERVED]))
+    await bed.create(bed.pod("plain", tolerations=[POOL]))
+    daemon, plain = await bed.mirrored("daemon"), await bed.mirrored("plain")
+    assert POOL in daemon["spec"]["tolerations"]
+    assert set(keys(daemon)) == {"pool", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
+
+    async def told() -> bool:
+        return any("every taint, example.com/reserved-for" in each for each in await narrowed(bed, "daemon"))
+
+    await until(told, "an event that says what was narrowed")
+    # It is told in order: what plain had to say would stand there by now.
+    assert POOL in plain["spec"]["tolerations"]
+    assert await narrowed(bed, "plain") == []
+
+
+async def test_item_39_40_what_is_added_later_is_held_to_the_class_too(bed: Bed) -> None:
+    virtual = await bed.create(bed.pod("late"))
+    await bed.mirrored("late")
+    have = (await bed.plane.get(PODS, "late", bed.space))["spec"]["tolerations"]
+    body = {"spec": {"tolerations": [*have, RESERVED, POOL, {"operator": "Exists"}]}}
+    await bed.plane.patch(PODS, virtual["metadata"]["name"], body, bed.space)
+
+    async def there() -> bool:
+        host = await bed.mirror("late")
+        return host is not None and POOL in host["spec"]["tolerations"]
+
+    await until(there, "the toleration that the class allows")
+    assert RESERVED["key"] not in keys(await bed.mirrored("late"))
