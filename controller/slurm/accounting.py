@@ -67,7 +67,7 @@ def _slurmdbd(spec: SlurmSpec, config: str) -> Obj:
         livenessProbe=tcp_probe(SLURMDBD_PORT, period=15, failures=8),
         readinessProbe=tcp_probe(SLURMDBD_PORT, period=5, failures=3),
     )
-    volumes = [users_volume(), keys_volume(), _file("database", CONF)]
+    volumes = [users_volume(), keys_volume(tokens=True), _file("database", CONF)]
     return workload(
         "StatefulSet",
         SLURMDBD,

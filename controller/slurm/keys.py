@@ -11,13 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from controller.slurm.spec import Obj
+from controller.slurm.spec import TOKEN_KEY, VOUCHING_KEY, Obj
 
 SHORTEST_KEY: Final = 32
 KEPT_KEYS: Final = 3  # the signing key and those that still verify
 
-_JWKS: Final = "slurm.jwks"
-_JWT: Final = "jwt_hs256.key"
 _PASSWORD: Final = "database-password"  # noqa: S105 - the name of a field
 _SSH: Final = "ssh_host_ed25519_key"
 
@@ -83,8 +81,8 @@ def retired(keys: SlurmKeys, *, now: int) -> SlurmKeys:
 def to_data(keys: SlurmKeys) -> dict[str, str]:
     """The `data` of the Secret that keeps the keys on the host."""
     raw = {
-        _JWKS: keys.jwks().encode(),
-        _JWT: keys.jwt,
+        VOUCHING_KEY: keys.jwks().encode(),
+        TOKEN_KEY: keys.jwt,
         _PASSWORD: keys.database_password.encode(),
         _SSH: keys.ssh_host_key.encode(),
         f"{_SSH}.pub": keys.ssh_host_key_public.encode(),
@@ -95,16 +93,17 @@ def to_data(keys: SlurmKeys) -> dict[str, str]:
 def from_data(data: Mapping[str, str]) -> SlurmKeys:
     """The keys from a Secret's `data`; raises `BadKeysError` when they cannot be used."""
     try:
-        raw = {name: base64.b64decode(data[name], validate=True) for name in (_JWKS, _JWT, _PASSWORD, _SSH, f"{_SSH}.pub")}
-        entries = json.loads(raw[_JWKS])["keys"]
+        names = (VOUCHING_KEY, TOKEN_KEY, _PASSWORD, _SSH, f"{_SSH}.pub")
+        raw = {name: base64.b64decode(data[name], validate=True) for name in names}
+        entries = json.loads(raw[VOUCHING_KEY])["keys"]
         auth = tuple(_parsed(entry) for entry in sorted(entries, key=lambda entry: entry.get("use") != "default"))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise BadKeysError(f"Slurm keys: unreadable: {type(error).__name__}") from error
-    if not auth or any(len(key.secret) < SHORTEST_KEY for key in auth) or len(raw[_JWT]) < SHORTEST_KEY:
+    if not auth or any(len(key.secret) < SHORTEST_KEY for key in auth) or len(raw[TOKEN_KEY]) < SHORTEST_KEY:
         raise BadKeysError(f"Slurm keys: a key is missing or shorter than {SHORTEST_KEY} bytes")
     return SlurmKeys(
         auth=auth,
-        jwt=raw[_JWT],
+        jwt=raw[TOKEN_KEY],
         database_password=raw[_PASSWORD].decode(),
         ssh_host_key=raw[_SSH].decode(),
         ssh_host_key_public=raw[f"{_SSH}.pub"].decode(),

@@ -18,7 +18,9 @@ from controller.slurm.spec import (
     NAME_LABEL,
     NAMESPACE,
     PART_OF,
+    TOKEN_KEY,
     USERS,
+    VOUCHING_KEY,
     Obj,
     SlurmSpec,
     Volume,
@@ -132,9 +134,15 @@ def claim_template(name: str, component: str, volume: Volume) -> Obj:
     }
 
 
-def keys_volume() -> Obj:
-    """The keys of the cluster, for the entrypoint alone: it copies them to where the daemon's user may read them."""
-    return {"name": "keys", "secret": {"secretName": KEYS, "defaultMode": 0o400}}
+def keys_volume(*, tokens: bool = False) -> Obj:
+    """The key that daemons vouch with, for the entrypoint alone: it copies it to where the daemon's user may read it.
+
+    `tokens`: with the key of the REST API's tokens too, for those who judge them. Whoever reads it makes tokens of any user, as
+    long-lived as he pleases, so no pod that jobs run in or users come to has it.
+    """
+    names = (VOUCHING_KEY, TOKEN_KEY) if tokens else (VOUCHING_KEY,)
+    items = [{"key": name, "path": name} for name in names]
+    return {"name": "keys", "secret": {"secretName": KEYS, "defaultMode": 0o400, "items": items}}
 
 
 def users_volume() -> Obj:

@@ -18,6 +18,8 @@ from controller.slurm.spec import (
     NAMESPACE,
     SLURMCTLD,
     SLURMD_PORT,
+    TOKEN_KEY,
+    VOUCHING_KEY,
     WORKER,
     WORKERS,
     Obj,
@@ -55,7 +57,7 @@ def namespace() -> Obj:
 
 
 def _secrets(spec: SlurmSpec, keys: SlurmKeys) -> list[Obj]:
-    made = [_secret(KEYS, SLURMCTLD, {"slurm.jwks": keys.jwks().encode(), "jwt_hs256.key": keys.jwt})]
+    made = [_secret(KEYS, SLURMCTLD, {VOUCHING_KEY: keys.jwks().encode(), TOKEN_KEY: keys.jwt})]
     if spec.login:
         host = {
             "ssh_host_ed25519_key": keys.ssh_host_key.encode(),

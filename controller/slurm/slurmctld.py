@@ -48,7 +48,7 @@ def stateful_set(spec: SlurmSpec, config: str) -> Obj:
     )
     volumes = [
         users_volume(),
-        keys_volume(),
+        keys_volume(tokens=True),
         {"name": "config", "configMap": {"name": CONFIG, "defaultMode": 0o444}},
     ]
     return workload(

@@ -29,6 +29,8 @@ SSH_PORT: Final = 22
 
 
 KEYS: Final = "slurm-keys"  # Secret
+VOUCHING_KEY: Final = "slurm.jwks"  # its file for auth/slurm, on every node
+TOKEN_KEY: Final = "jwt_hs256.key"  # noqa: S105 - its file for the REST API's tokens, with those who judge them
 HOST_KEYS: Final = "slurm-ssh-host-keys"  # Secret
 DATABASE: Final = "slurm-database"  # Secret: slurmdbd.conf and MariaDB's password
 CONFIG: Final = "slurm-config"  # ConfigMap

@@ -37,7 +37,7 @@ _LOGS = "var/log/daemons"
 _REPLACED = (
     "clustername", "slurmctldhost", "slurmctldport", "slurmctldaddr", "slurmdport", "statesavelocation", "slurmdspooldir",
     "slurmctldpidfile", "slurmdpidfile", "authalttypes", "authaltparameters", "maxnodecount", "nodeset", "nodename",
-    "partitionname", "metricstype", "slurmctldparameters", "topologyplugin", "srunportrange",
+    "partitionname", "metricstype", "metricsauthusers", "slurmctldparameters", "topologyplugin", "srunportrange",
 )  # fmt: skip
 
 

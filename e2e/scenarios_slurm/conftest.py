@@ -68,8 +68,9 @@ def red(host: Api, ssh_key: Path) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def blue(host: Api) -> Iterator[Cluster]:
-    """One GPU worker, no accounting."""
-    yield from _standing(host, BLUE, clusters.slurm(node_set("gpu", gpus=1, gpuType="h100")))
+    """One GPU worker, no accounting, metrics for everybody."""
+    metrics = "MetricsParameters=ignore_private_data"
+    yield from _standing(host, BLUE, clusters.slurm(node_set("gpu", gpus=1, gpuType="h100"), extraConf=metrics))
 
 
 @pytest.fixture(scope="session")

@@ -29,6 +29,17 @@ def test_homes_are_private(red: Cluster) -> None:
     assert red.shell("cat ~alice/mine", user=BOB, check=False).code != 0
 
 
+def test_nobody_takes_the_place_of_anothers_home(quiet: Cluster) -> None:
+    """The volume comes writable for everybody; on login nodes and workers alike it is root's from the start."""
+    for pod in ("login-0", "cpu-0"):
+        assert quiet.inside(pod, "stat -c '%a %u' /home").out.strip() == "755 0", pod
+    tries = "mv /home/alice /home/taken; mkdir /home/carol; ln -s /etc /home/dave; ls /home"
+    for seen in (quiet.shell(tries, user=BOB), quiet.run("srun", "sh", "-c", tries, user=BOB)):
+        assert {"alice", "bob"} <= set(seen.out.split())
+        assert not {"taken", "carol", "dave"} & set(seen.out.split())
+    quiet.shell("touch ~/mine && rm ~/mine", user=BOB)
+
+
 def test_the_home_survives_its_pods(quiet: Cluster) -> None:
     mark = str(time.time_ns())
     quiet.shell(f"echo {mark} > kept")

@@ -5,7 +5,7 @@ import base64
 from bulkhead.cli.slurm import NAMESPACE
 from e2e.api import Api
 from e2e.slurm import rest
-from e2e.slurm.clusters import Cluster
+from e2e.slurm.clusters import BOB, Cluster
 from e2e.tenants import Tenant
 
 PORTS = {"slurmctld-0": 6817, "slurmrestd": 6820, "login-0": 22, "gpu-0": 6818}
@@ -81,6 +81,23 @@ def test_what_users_can_read_holds_no_key(red: Cluster) -> None:
     assert listed.code != 0
     for value in values:
         assert value.decode("utf-8", "replace").strip() not in listed.out
+
+
+def test_the_key_of_tokens_lies_with_those_who_judge_them(red: Cluster) -> None:
+    for pod, there in (("slurmctld-0", True), ("slurmdbd-0", True), ("login-0", False), ("cpu-0", False), ("gpu-0", False)):
+        listed = red.inside(pod, "ls /etc/slurm-keys-mount /run/keys").out.split()
+        assert listed.count("slurm.jwks") == 2, pod
+        assert listed.count("jwt_hs256.key") == (2 if there else 0), pod
+
+
+def test_no_user_replaces_what_root_keeps_on_a_node(quiet: Cluster) -> None:
+    """Every emptyDir comes writable for everybody: keys in /run, jobs' scripts and slurmd's configuration in its spool."""
+    wanted = {"/run": "755 0", "/run/keys": "755 0", "/var/spool/slurmd": "755 0", "/dev/shm": "1777 0"}  # noqa: S108
+    for path, mode in wanted.items():
+        assert quiet.inside("cpu-0", f"stat -c '%a %u' {path}").out.strip() == mode, path
+    tried = quiet.run("srun", "-w", "cpu-0", "sh", "-c", "mv /run/keys /run/mine; mkdir /run/x; ls /run", user=BOB)
+    assert "keys" in tried.out.split()
+    assert not {"mine", "x"} & set(tried.out.split())
 
 
 def test_slurmctlds_state_is_its_own(red: Cluster) -> None:

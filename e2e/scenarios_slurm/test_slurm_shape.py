@@ -5,7 +5,7 @@ from e2e import machine, workloads
 from e2e.api import Api, Obj
 from e2e.poll import until
 from e2e.scenarios_slurm.conftest import GPUS
-from e2e.slurm import clusters
+from e2e.slurm import clusters, rest
 from e2e.slurm.clusters import Cluster
 from e2e.slurm.faults import mirror
 from e2e.tenants import GPU, Tenant
@@ -81,11 +81,15 @@ def test_the_topology_is_that_of_the_nodes_labels(host: Api, red: Cluster) -> No
     assert any(str(name) in shown for name in wanted), f"{wanted} in {shown!r}"
 
 
-def test_probes_answer_and_metrics_are_scraped(red: Cluster) -> None:
+def test_probes_answer_and_metrics_are_told_where_the_tenant_says_so(red: Cluster, blue: Cluster) -> None:
     for path in ("/livez", "/readyz"):
         for address in ("slurmctld:6817", "gpu-0:6818"):
             assert red.fetch(f"http://{address}{path}")[0] in {200, 204}, address + path
-    status, metrics = red.fetch("http://slurmctld:6817/metrics/nodes")
+    for path in ("nodes", "jobs-users-accts"):
+        assert red.fetch(f"http://slurmctld:6817/metrics/{path}")[0] in rest.REFUSED, path
+        bearer = f"X-SLURM-USER-TOKEN: {rest.token(red, 'alice')}"
+        assert red.fetch(f"http://slurmctld:6817/metrics/{path}", bearer)[0] in rest.REFUSED, path
+    status, metrics = blue.fetch("http://slurmctld:6817/metrics/nodes")
     assert status == 200
     assert "slurm_node" in metrics
 

@@ -23,6 +23,7 @@ from controller.slurm.spec import (
     SLURMD_PORT,
     SLURMDBD,
     SLURMDBD_PORT,
+    TOKEN_KEY,
     NodeSetSpec,
     Pairs,
     SlurmSpec,
@@ -34,7 +35,7 @@ UNPLACED: Final = "unplaced"  # the unit of workers whose node is not known yet:
 
 MOST_RETIRING: Final = 64
 
-_JWT_KEY: Final = f"jwt_key={image.RUN_KEYS}/jwt_hs256.key"
+_JWT_KEY: Final = f"jwt_key={image.RUN_KEYS}/{TOKEN_KEY}"
 _TEMPLATES: Final = jinja2.Environment(
     loader=jinja2.FileSystemLoader(Path(__file__).parent),
     undefined=jinja2.StrictUndefined,
@@ -44,6 +45,9 @@ _TEMPLATES: Final = jinja2.Environment(
     keep_trailing_newline=True,
     autoescape=False,  # noqa: S701 - no HTML; `finalize` refuses what these files cannot hold
 )
+
+_METRICS_USERS: Final = "MetricsAuthUsers"
+_METRICS_OPEN: Final = "metricsparameters"
 
 # What a tenant may change by its extraConf; the keys that it may not stand in the template.
 _SETTINGS: Final[Pairs] = (
@@ -57,6 +61,8 @@ _SETTINGS: Final[Pairs] = (
     # A login pod's limits say nothing about a worker's, which could not raise its own.
     ("PropagateResourceLimits", "NONE"),
     ("PreemptMode", "REQUEUE"),
+    # Of metrics slurmctld asks no token unless somebody is named, and they tell what every user runs.
+    (_METRICS_USERS, "slurm"),
 )
 # Fair share and age are weighed by what the database knows.
 _WITH_ACCOUNTING: Final[Pairs] = (
@@ -116,6 +122,9 @@ def settings(spec: SlurmSpec) -> Pairs:
     """The keys that a tenant may change: its value in place of ours, or behind ours where the value is a list."""
     ours = dict(_SETTINGS + (_WITH_ACCOUNTING if spec.accounting else ()))
     own = {key.lower(): (key, value) for key, value in spec.extra_conf}
+    if _METRICS_OPEN in own:
+        # To be read by everybody is the one thing that this key says, and Slurm hears it only where nobody is named.
+        del ours[_METRICS_USERS]
     result: dict[str, str] = {}
     for key, value in ours.items():
         given = own.pop(key.lower(), None)

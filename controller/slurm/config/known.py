@@ -70,8 +70,9 @@ SLURM_CONF: Final = _names(
     disablerootjobs eiotimeout enforcepartlimits epilogmsgtime fairsharedampeningfactor firstjobid getenvtimeout gpufreqdef
     groupupdateforce groupupdatetime healthcheckinterval inactivelimit interactivestepoptions jobacctgatherfrequency
     jobfileappend keepalivetime killonbadexit killwait launchparameters licenses maildomain maxarraysize maxbatchrequeue
-    maxdbdmsgs maxjobcount maxjobid maxmempercpu maxmempernode maxstepcount maxtaskspernode messagetimeout minjobage mpidefault
-    mpiparams overtimelimit preemptexempttime preemptmode preemptparameters prioritycalcperiod prioritydecayhalflife
+    maxdbdmsgs maxjobcount maxjobid maxmempercpu maxmempernode maxstepcount maxtaskspernode messagetimeout metricsauthusers
+    metricsparameters minjobage mpidefault mpiparams overtimelimit preemptexempttime preemptmode preemptparameters
+    prioritycalcperiod prioritydecayhalflife
     priorityfavorsmall priorityflags prioritymaxage priorityparameters priorityusageresetperiod priorityweightage
     priorityweightassoc priorityweightfairshare priorityweightjobsize priorityweightpartition priorityweightqos
     priorityweighttres privatedata prologepilogtimeout propagateprioprocess propagateresourcelimits
@@ -184,6 +185,8 @@ VALUES: Final[Mapping[str, str]] = (
     | {
         "enforcepartlimits": "YES|NO|ALL|ANY",
         "exclusiveuser": "YES|NO|TRUE|FALSE|USER",
+        "metricsauthusers": "[a-z_][a-z0-9_-]{0,31}(,[a-z_][a-z0-9_-]{0,31}){0,63}",
+        "metricsparameters": "ignore_private_data",
         "mpidefault": "none|pmi2",
         "oversubscribe": "EXCLUSIVE|NO|(YES|FORCE)(:[0-9]{1,4})?",
         "preemptmode": "REQUEUE|CANCEL",

@@ -1,6 +1,7 @@
 """Slurm's text files: whatever a tenant writes, slurm.conf holds exactly the expected lines, or nothing is rendered at all."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -136,6 +137,7 @@ def test_words_that_are_refused(parse: Any, text: str, said: str) -> None:
         (extra.slurm_conf_lines, "MaxArraySize=1000\nDefMemPerCPU=512\nselecttypeparameters=cr_cpu_memory,CR_LLN"),
         (extra.slurm_conf_lines, "PriorityWeightTRES=CPU=1000,Mem=2000,GRES/gpu=3000\nPrivateData=jobs,usage"),
         (extra.slurm_conf_lines, 'PriorityDecayHalfLife=14-0\nDebugFlags=Backfill,Gres\nMailDomain="example.org"'),
+        (extra.slurm_conf_lines, "MetricsAuthUsers=alice,bob_2\nMetricsParameters=ignore_private_data"),
         (extra.slurm_conf_lines, "Licenses=matlab:4,comsol:2\nSlurmctldParameters=max_dbd_msg_action=discard"),
         (
             extra.partition_words,
@@ -156,6 +158,21 @@ def test_what_is_given_replaces_our_setting_or_is_added_to_our_list() -> None:
     assert settings["MaxArraySize"] == "100000"
     assert settings["SlurmctldTimeout"] == "120"
     assert "slurmctldtimeout" not in settings
+
+
+def test_metrics_ask_for_a_token_unless_a_tenant_opens_them() -> None:
+    def named(*extra_conf: tuple[str, str]) -> str | None:
+        spec = replace(slurm_spec(CASES["fixed"]), extra_conf=extra_conf)
+        lines = dict(line[0] for line in read_as_slurm_does(config.slurm_conf(spec)))
+        assert lines["metricstype"] == "metrics/openmetrics"
+        return lines.get("metricsauthusers")
+
+    assert named() == "slurm"
+    assert named(("metricsAuthUsers", "alice")) == "alice"
+    assert named(("metricsparameters", "ignore_private_data")) is None
+    for text in ("MetricsAuthUsers=", "MetricsAuthUsers=a,,b", "MetricsParameters=none", "MetricsType=metrics/none"):
+        with pytest.raises(extra.ExtraConfError):
+            extra.slurm_conf_lines(text)
 
 
 @given(ANY)

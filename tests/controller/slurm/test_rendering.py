@@ -113,17 +113,23 @@ def test_keys_lie_in_secrets_alone_and_only_where_they_are_needed() -> None:
     for obj in everything("everything"):
         if obj["kind"] != "Secret":
             assert not [each for each in encoded if each in json.dumps(obj)], obj["metadata"]["name"]
-    holders = {
-        pod["containers"][0]["name"]: {volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
+    held = {
+        pod["containers"][0]["name"]: {
+            volume["secret"]["secretName"]: {item["key"] for item in volume["secret"].get("items", [])}
+            for volume in pod["volumes"]
+            if "secret" in volume
+        }
         for pod in pods("everything")
     }
-    assert holders == {
-        "slurmctld": {"slurm-keys"},
-        "slurmdbd": {"slurm-keys", "slurm-database"},
-        "mariadb": {"slurm-database"},
-        "slurmrestd": set(),
-        "login": {"slurm-keys", "slurm-ssh-host-keys"},
-        "slurmd": {"slurm-keys"},
+    vouching, tokens = "slurm.jwks", "jwt_hs256.key"
+    assert held == {
+        "slurmctld": {"slurm-keys": {vouching, tokens}},
+        "slurmdbd": {"slurm-keys": {vouching, tokens}, "slurm-database": {"slurmdbd.conf"}},
+        "mariadb": {"slurm-database": {"password"}},
+        "slurmrestd": {},
+        # Whoever is root there is not to make tokens of others.
+        "login": {"slurm-keys": {vouching}, "slurm-ssh-host-keys": set()},
+        "slurmd": {"slurm-keys": {vouching}},
     }
 
 
