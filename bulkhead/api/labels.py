@@ -24,14 +24,6 @@ VIRTUAL_KIND: Final = "bulkhead.dev/virtual-kind"
 VIRTUAL_NAMESPACE: Final = "bulkhead.dev/virtual-namespace"
 VIRTUAL_NAME: Final = "bulkhead.dev/virtual-name"
 
-# Annotation on a work namespace: the one address at which the tenant's node ports may be served.
-NODE_ADDRESS: Final = "bulkhead.dev/node-address"
-
-# Annotations on a work namespace: what the host's admission policy holds the tenant's pods to. Lists are joined by commas.
-USER_NAMESPACES: Final = "bulkhead.dev/user-namespaces"
-SECCOMP_PROFILES: Final = "bulkhead.dev/allowed-seccomp-profiles"
-APPARMOR_PROFILES: Final = "bulkhead.dev/allowed-apparmor-profiles"
-
 # On objects that the controller makes inside a plane; the syncer never mirrors them.
 PLATFORM: Final = "bulkhead.dev/platform"
 

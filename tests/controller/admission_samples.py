@@ -1,5 +1,6 @@
 """What a syncer might write on the host, its own checks out of the way: what the policies refuse, and what they let through."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from bulkhead.kube.resources import (
@@ -14,14 +15,20 @@ from bulkhead.kube.resources import (
     SERVICES,
     VOLUME_SNAPSHOTS,
 )
+from controller.plane.policyfacts import policy_facts
+from tests.controller.samples import plane_spec
 
-NODE_ADDRESS = "10.112.4.11"
-# What the controller writes on the work namespace.
-FACTS = {
-    "bulkhead.dev/node-address": NODE_ADDRESS,
-    "bulkhead.dev/allowed-seccomp-profiles": "audit.json,tools/trace.json",
-    "bulkhead.dev/allowed-apparmor-profiles": "tools",
-}
+TEAM_A = plane_spec(
+    node_selector=(("bulkhead.dev/pool", "shared"), ("disk", "fast")),
+    allowed_runtime_classes=("sandboxed", "slim"),
+    seccomp_profiles=("audit.json", "tools/trace.json"),
+    apparmor_profiles=("tools",),
+    allowed_priority_classes=("batch", "interactive"),
+)
+FACTS = policy_facts(TEAM_A)
+NODE_ADDRESS = TEAM_A.shim_address
+PRIORITY_CLASSES = ("bulkhead-workload", "batch", "interactive", "of-the-host")
+RUNTIME_CLASSES = ("sandboxed", "slim", "of-the-host")
 MARKS = {
     "app.kubernetes.io/managed-by": "bulkhead",
     "bulkhead.dev/managed-by": "syncer",
@@ -47,6 +54,8 @@ def pod(container: dict[str, Any] | None = None, *, labels: dict[str, str] | Non
         "serviceAccountName": "workload",
         "automountServiceAccountToken": False,
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "priorityClassName": "bulkhead-workload",
+        "nodeSelector": dict(TEAM_A.node_selector),
         "containers": [base | (container or {})],
     }
     return mirrored("Pod", labels=labels, spec=content | spec)
@@ -103,6 +112,25 @@ def claim(**spec: Any) -> dict[str, Any]:
     return mirrored("PersistentVolumeClaim", spec=content)
 
 
+def resource_claim(*requests: dict[str, Any], **devices: Any) -> dict[str, Any]:
+    asked = [{"name": f"r{index}"} | request for index, request in enumerate(requests)]
+    return mirrored("ResourceClaim", spec={"devices": {"requests": asked} | devices}) | {"apiVersion": "resource.k8s.io/v1"}
+
+
+def debugger(**fields: Any) -> dict[str, Any]:
+    return {"name": "debugger", "image": "debug:1", "envFrom": CLOSED} | fields
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A patch of something that is there."""
+
+    made: dict[str, Any]
+    patch: dict[str, Any]
+    subresource: str | None = None
+    by_others: bool = False  # made without a syncer's mark, by somebody else
+
+
 REFUSED: dict[str, dict[str, Any]] = {
     "no marker": pod(labels={}),
     "another tenant's marker": pod(labels=MARKS | {"bulkhead.dev/tenant": "team-b"}),
@@ -137,6 +165,12 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a node of its choice": pod(nodeName="node-of-b"),
     "another scheduler": pod(schedulerName="mine"),
     "a system priority": pod(priorityClassName="system-node-critical"),
+    "a priority of the host's": pod(priorityClassName="of-the-host"),
+    "no priority class": pod(priorityClassName=None),
+    "a runtime class of the host's": pod(runtimeClassName="of-the-host"),
+    "no pool": pod(nodeSelector=None),
+    "half of the pool": pod(nodeSelector={"disk": "fast"}),
+    "another pool": pod(nodeSelector={"bulkhead.dev/pool": "others", "disk": "fast"}),
     "every taint tolerated": pod(tolerations=[{"operator": "Exists"}]),
     "control plane taint": pod(tolerations=[{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]),
     "a resource it may not have": pod({"resources": {"limits": {"rdma/hca": "1"}}}),
@@ -160,6 +194,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "the platform's variables": mirrored("ConfigMap", "devices-v1", data={"NVIDIA_VISIBLE_DEVICES": "all"}),
     "the platform's variables for a vendor": mirrored("ConfigMap", "devices-v1-amd", data={"AMD_VISIBLE_DEVICES": "all"}),
     "the platform's address of the API": mirrored("ConfigMap", "kubernetes-environment"),
+    "a pod that somebody holds": pod() | {"metadata": pod()["metadata"] | {"finalizers": ["example.org/hold"]}},
     "a port of the node": pod({"ports": [{"containerPort": 1, "hostPort": 6443}]}),
     "a CDI annotation": pod()
     | {
@@ -168,6 +203,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "node port": mirrored("Service", spec={"type": "NodePort", "ports": [{"port": 80}]}),
     "load balancer": mirrored("Service", spec={"type": "LoadBalancer", "ports": [{"port": 80}]}),
     "external name": mirrored("Service", spec={"type": "ExternalName", "externalName": "kubernetes.default.svc"}),
+    "a name of its own": mirrored("Service", spec={"ports": [{"port": 80}], "externalName": "kubernetes.default.svc"}),
     "external address": mirrored("Service", spec={"ports": [{"port": 80}], "externalIPs": ["192.0.2.1"]}),
     "another tenant's address": node_ports(externalIPs=["10.112.8.11"]),
     "an address beside the own": node_ports(externalIPs=[NODE_ADDRESS, "192.0.2.1"]),
@@ -184,10 +220,9 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a policy for everyone": network_policy(ingress=[{}]),
     "a policy for address blocks": network_policy(egress=[{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}]),
     "a policy for another tenant": network_policy(ingress=[{"from": [{"podSelector": {}, "namespaceSelector": {}}]}]),
-    "a claim for devices of the host": mirrored(
-        "ResourceClaim", spec={"devices": {"requests": [{"name": "a", "exactly": {"deviceClassName": "of-the-host"}}]}}
-    )
-    | {"apiVersion": "resource.k8s.io/v1"},
+    "a claim for devices of the host": resource_claim({"exactly": {"deviceClassName": "of-the-host"}}),
+    "a claim for one of several": resource_claim({"firstAvailable": [{"name": "b", "deviceClassName": "of-the-host"}]}),
+    "a claim that tells the driver": resource_claim(config=[{"opaque": {"driver": "example.org", "parameters": {"a": 1}}}]),
     "a claim from a template of the host": pod(resourceClaims=[{"name": "a", "resourceClaimTemplateName": "t"}]),
     "another tenant's host": ingress("team-a.x.org", "team-b.x.org"),
     "every tenant's host": ingress("*.x.org"),
@@ -209,6 +244,7 @@ REFUSED: dict[str, dict[str, Any]] = {
         podGroupTemplateRef={"workload": {"workloadName": "of-the-host", "podGroupTemplateName": "t"}}
     ),
     "a group with claims": pod_group(resourceClaims=[{"name": "a", "resourceClaimName": "c"}]),
+    "a group before others": pod_group(priorityClassName="of-the-host"),
     "a group that goes whole": pod_group(disruptionMode="PodGroup"),
     "a group that somebody holds": pod_group() | {"metadata": pod_group()["metadata"] | {"finalizers": ["example.org/hold"]}},
     "another tenant's group": pod_group() | {"metadata": pod_group()["metadata"] | {"namespace": "bh-team-b-work"}},
@@ -216,6 +252,11 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a snapshot of a class that is not offered": snapshot(volumeSnapshotClassName="of-the-host"),
     "a snapshot of the host's default class": snapshot() | {"spec": {"source": {"persistentVolumeClaimName": "data"}}},
     "a snapshot without a marker": snapshot() | {"metadata": {"name": "x", "namespace": "bh-team-a-work"}},
+    "a volume of somebody": claim(volumeName="of-somebody"),
+    "any volume with a label": claim(selector={"matchLabels": {"of": "somebody"}}),
+    "a claim with data of another namespace": claim(
+        dataSourceRef={"kind": "PersistentVolumeClaim", "name": "a", "namespace": "bh-team-b-work"}
+    ),
     "a claim with data from anywhere": claim(dataSourceRef={"apiGroup": "example.org", "kind": "Copier", "name": "a"}),
     "a secret that the host fills": mirrored("Secret", type="bootstrap.kubernetes.io/token"),
     "an owner that is no pod": mirrored("ConfigMap")
@@ -259,6 +300,11 @@ ALLOWED: dict[str, dict[str, Any]] = {
         initContainers=[{"name": "i", "image": "x", "envFrom": CLOSED}],
     ),
     "a pod with a GPU and capabilities": pod({"env": [{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"}]}),
+    "a pod of the class's choices": pod(
+        priorityClassName="batch",
+        runtimeClassName="slim",
+        nodeSelector=dict(TEAM_A.node_selector) | {"gpu": "big"},
+    ),
     "a service": mirrored("Service", spec={"ports": [{"port": 80}], "selector": {"bulkhead.dev/tenant": "team-a"}}),
     "node ports": node_ports(30000, 32767),
     "an ingress": ingress("team-a.x.org", "a.b.team-a.x.org", "*.team-a.x.org", tls=[{"hosts": ["*.team-a.x.org"]}]),
@@ -275,6 +321,25 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "a secret": mirrored("Secret"),
     "the plane's identity": mirrored("ConfigMap", labels={})
     | {"metadata": {"name": "plane-identity", "namespace": "bh-team-a"}},
+}
+CHANGES: dict[str, Change] = {
+    "another record": Change(pod(), {"metadata": {"annotations": {"bulkhead.dev/virtual-name": "other"}}}),
+    "another record of a secret": Change(
+        mirrored("Secret"), {"metadata": {"annotations": {"bulkhead.dev/virtual-name": "other"}}}
+    ),
+    "another record of settings": Change(
+        mirrored("ConfigMap"), {"metadata": {"annotations": {"bulkhead.dev/virtual-name": "other"}}}
+    ),
+    "somebody's pod": Change(pod(labels={}), {"metadata": {"labels": MARKS}}, by_others=True),
+    "somebody's secret": Change(mirrored("Secret", labels={}), {"metadata": {"labels": MARKS}}, by_others=True),
+    "somebody's settings": Change(mirrored("ConfigMap", labels={}), {"metadata": {"labels": MARKS}}, by_others=True),
+    "a privileged ephemeral container": Change(
+        pod(),
+        {"spec": {"ephemeralContainers": [debugger(securityContext={"privileged": True})]}},
+        "ephemeralcontainers",
+    ),
+    "a status of a snapshot": Change(snapshot(), {"status": {"readyToUse": True}}, "status"),
+    "another class of a snapshot": Change(snapshot(), {"spec": {"volumeSnapshotClassName": "weekly"}}),
 }
 KINDS = {
     "Pod": PODS,

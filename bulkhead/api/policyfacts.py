@@ -1,0 +1,57 @@
+"""What the host's admission policies know of one tenant: annotations on its work namespace, which the controller alone writes.
+
+A syncer decides by its settings; the policies decide again by these, and take no syncer's word for any of them. Each fact is
+always there, if only empty, so that one that is missing means that nobody has said it yet: the policies then read it in the
+strictest way. Several values are sorted and joined by commas; none of what is listed here can contain one.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+# The one address at which the tenant's node ports may be served.
+NODE_ADDRESS: Final = "bulkhead.dev/node-address"
+# The addresses that its Services may have, as a CIDR.
+SERVICE_SLICE: Final = "bulkhead.dev/service-slice"
+# `key=value` of each label of the pool, which every pod selects by.
+NODE_SELECTOR: Final = "bulkhead.dev/node-selector"
+# Taints that pods may tolerate, in the form of `toleration`.
+ALLOWED_TOLERATIONS: Final = "bulkhead.dev/allowed-tolerations"
+# The class that every pod has, and those that pods may have where that one is empty.
+RUNTIME_CLASS: Final = "bulkhead.dev/runtime-class"
+ALLOWED_RUNTIME_CLASSES: Final = "bulkhead.dev/allowed-runtime-classes"
+# The class of pods that name none, and those that pods may name.
+PRIORITY_CLASS: Final = "bulkhead.dev/priority-class"
+ALLOWED_PRIORITY_CLASSES: Final = "bulkhead.dev/allowed-priority-classes"
+# `true` where every pod runs in a user namespace of its own.
+USER_NAMESPACES: Final = "bulkhead.dev/user-namespaces"
+# Profiles of the nodes that pods may name.
+SECCOMP_PROFILES: Final = "bulkhead.dev/allowed-seccomp-profiles"
+APPARMOR_PROFILES: Final = "bulkhead.dev/allowed-apparmor-profiles"
+ALLOWED_INGRESS_CLASSES: Final = "bulkhead.dev/allowed-ingress-classes"
+# Hosts of Ingresses that are the tenant's own, with everything below them.
+INGRESS_HOSTS: Final = "bulkhead.dev/ingress-hosts"
+ALLOWED_SNAPSHOT_CLASSES: Final = "bulkhead.dev/allowed-snapshot-classes"
+
+
+def listed(values: Iterable[str]) -> str:
+    """Several values as one fact."""
+    return ",".join(sorted(set(values)))
+
+
+def pairs(values: Iterable[tuple[str, str]]) -> str:
+    """Labels as one fact."""
+    return listed(f"{key}={value}" for key, value in values)
+
+
+def toleration(entry: Mapping[str, Any]) -> str:
+    """One toleration: `key=value:effect`, without `=value` for any value, without `:effect` for any, `*` for every key.
+
+    Where it ends after some time, `@seconds` follows.
+    """
+    text = str(entry.get("key") or "*")
+    if entry.get("operator") != "Exists":
+        text += f"={entry.get('value') or ''}"
+    if entry.get("effect"):
+        text += f":{entry['effect']}"
+    seconds = entry.get("tolerationSeconds")
+    return text if seconds is None else f"{text}@{seconds}"

@@ -1,0 +1,16 @@
+{{/*
+What the controller says of a tenant, as annotations on its work namespace (bulkhead/api/policyfacts.py). No syncer may write a
+namespace. One that is missing reads as empty, which is the strictest; where nothing must pass before it is said, `told` is asked.
+*/}}
+{{- define "bulkhead.facts" -}}
+- name: facts
+  expression: "has(namespaceObject.metadata.annotations) ? namespaceObject.metadata.annotations : {}"
+{{- end }}
+{{/* One value of a fact: `include "bulkhead.fact" "runtime-class"`. */}}
+{{- define "bulkhead.fact" -}}
+variables.facts[?'bulkhead.dev/{{ . }}'].orValue('')
+{{- end }}
+{{/* The values of a fact; of an empty one the one value ''. */}}
+{{- define "bulkhead.fact.list" -}}
+{{ include "bulkhead.fact" . }}.split(',')
+{{- end }}

@@ -1,0 +1,31 @@
+"""What the host's admission policies are told of a tenant, on its work namespace (`bulkhead.api.policyfacts`)."""
+
+from typing import Final
+
+from bulkhead.api import policyfacts as facts
+from controller.plane.spec import PlaneSpec
+
+# Priority classes that syncers refuse whatever a class says: above the planes.
+_SYSTEMS: Final = "system-"
+
+
+def policy_facts(spec: PlaneSpec) -> dict[str, str]:
+    """Every fact, also those that are empty."""
+    return {
+        facts.NODE_ADDRESS: spec.shim_address,
+        facts.SERVICE_SLICE: spec.service_slice,
+        facts.NODE_SELECTOR: facts.pairs(spec.node_selector),
+        facts.ALLOWED_TOLERATIONS: facts.listed(map(facts.toleration, spec.node_tolerations)),
+        facts.RUNTIME_CLASS: spec.runtime_class or "",
+        facts.ALLOWED_RUNTIME_CLASSES: facts.listed(spec.allowed_runtime_classes),
+        facts.PRIORITY_CLASS: spec.workload_priority_class or "",
+        facts.ALLOWED_PRIORITY_CLASSES: facts.listed(
+            name for name in spec.allowed_priority_classes if not name.startswith(_SYSTEMS)
+        ),
+        facts.USER_NAMESPACES: "true" if spec.user_namespaces else "",
+        facts.SECCOMP_PROFILES: facts.listed(spec.seccomp_profiles),
+        facts.APPARMOR_PROFILES: facts.listed(spec.apparmor_profiles),
+        facts.ALLOWED_INGRESS_CLASSES: facts.listed(spec.ingress_classes),
+        facts.INGRESS_HOSTS: facts.listed(f"{spec.tenant}.{domain}" for domain in spec.ingress_domains),
+        facts.ALLOWED_SNAPSHOT_CLASSES: facts.listed(spec.allowed_snapshot_classes),
+    }
