@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from bulkhead.api import accelerators, labels
+from bulkhead.api.podresources import mapping
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_meta, decode_with
@@ -45,6 +46,7 @@ class _Spec(msgspec.Struct, gc=False, rename="camel"):
     node_name: Any = None
     containers: list[_Container] | None = None
     init_containers: list[_Container] | None = None
+    overhead: Any = None
 
 
 class _Phase(msgspec.Struct, gc=False):
@@ -149,7 +151,7 @@ class Accelerators:
         """What any class counts as a GPU."""
         found: set[str] = set()
         for each in self._classes.store.objects():
-            spec = accelerators.mapping(each.get("spec"))
+            spec = mapping(each.get("spec"))
             named = spec.get("gpuResources")
             found |= {name for name in named if isinstance(name, str)} if isinstance(named, list) else {labels.GPU}
         return frozenset(found)

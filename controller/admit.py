@@ -4,17 +4,17 @@ Pure. A refusal names the condition's fixed reason and the field, and the caller
 server has checked the shapes already (CRD schema and CEL); here stands what needs a second object or the settings.
 """
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from bulkhead.api import labels, names
+from bulkhead.api import names
 from bulkhead.api.conditions import Reason
+from bulkhead.api.quantity import InvalidQuantityError, mebibytes
+from controller import allotment
 from controller.bounds import Question, beyond, object_counts
 from controller.plane.spec import BUDGETS, COMPONENTS, STORAGE_SIZE, Budget, Images, Obj, PlaneSpec
-from controller.quantity import memory_mib
+from controller.refusal import Refusal
 from controller.sections import over, section_of, text_or_none
 from controller.settings import Settings
 from controller.slurm.resolve import UnresolvableError, resolve
@@ -22,15 +22,6 @@ from controller.slurm.spec import SlurmSpec
 
 # The only minor version with scheduling.k8s.io/v1alpha2: with its flags another API server would not even start.
 _POD_GROUP_VERSION = "v1.36."
-_PLAIN = re.compile(r"^[0-9]{1,9}$")
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why the tenant cannot be built as it is asked for."""
-
-    reason: Reason
-    message: str
 
 
 def admit(
@@ -50,7 +41,6 @@ def admit(
     storage = section_of(control, "storage")
     nodes, ingress = _merged(bounds, spec, "nodes"), section_of(bounds, "ingress")
     version = _version(spec, bounds, settings)
-    gpus = tuple(gpu_resources(bounds))
     return PlaneSpec(
         tenant=str(tenant["metadata"]["name"]),
         uid=str(tenant["metadata"]["uid"]),
@@ -67,8 +57,8 @@ def admit(
         storage_size=str(storage.get("size") or STORAGE_SIZE),
         storage_class=str(storage.get("className") or settings.storage_class) or None,
         **_budgets(control),
-        gpu_resources=gpus,
-        limits=tuple((name, str(value)) for name, value in sorted(nominals(spec).items())),
+        gpu_resources=tuple(allotment.gpu_resources(bounds)),
+        limits=tuple(sorted(allotment.limits(spec, bounds).items())),
         object_limits=tuple(sorted(_object_limits(bounds, spec).items())),
         container_defaults=_container_defaults(bounds),
         node_selector=tuple(sorted((str(k), str(v)) for k, v in section_of(nodes, "selector").items())),
@@ -126,7 +116,7 @@ def refuse(tenant: Obj, tenant_class: Obj | None, settings: Settings) -> Refusal
     found = beyond(Question(spec, bounds, settings.storage_class))
     if found:
         return Refusal(Reason.OUT_OF_BOUNDS, "; ".join(found))
-    return _refuse_quota(spec, bounds) or _refuse_shape(spec, bounds) or _refuse_slurm(tenant, tenant_class, settings)
+    return allotment.refuse(spec, bounds) or _refuse_shape(spec, bounds) or _refuse_slurm(tenant, tenant_class, settings)
 
 
 def slurm(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | None:
@@ -137,20 +127,9 @@ def slurm(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | Non
         return None
 
 
-def gpu_resources(bounds: Mapping[str, Any]) -> list[str]:
-    """The resources that count as GPUs in this class."""
-    return list(bounds.get("gpuResources") or [labels.GPU])
-
-
 def offers_pod_groups(bounds: Mapping[str, Any]) -> bool:
     """Whether tenants of this class have PodGroups."""
     return section_of(bounds, "scheduling").get("podGroups") is True
-
-
-def nominals(spec: Mapping[str, Any]) -> dict[str, int]:
-    """The nominal quota of each resource."""
-    resources = section_of(section_of(spec, "quota"), "resources")
-    return {str(name): int(str(section_of(resources, name).get("nominal", 0))) for name in resources}
 
 
 def offered_versions(bounds: Mapping[str, Any], settings: Settings) -> tuple[str, ...]:
@@ -159,27 +138,6 @@ def offered_versions(bounds: Mapping[str, Any], settings: Settings) -> tuple[str
     if not listed:
         return settings.kubernetes_versions
     return tuple(version for version in settings.kubernetes_versions if version in listed)
-
-
-def _refuse_quota(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Refusal | None:
-    resources = section_of(section_of(spec, "quota"), "resources")
-    highest = section_of(section_of(bounds, "quota"), "resources")
-    known = set(gpu_resources(bounds)) | set(highest)
-    for name in sorted(resources):
-        value = str(section_of(resources, name).get("nominal", 0))
-        field = f"spec.quota.resources[{name}].nominal"
-        if name not in known:
-            return Refusal(
-                Reason.IMPOSSIBLE_QUOTA, f"{field}: the class knows no resource {name}, only {', '.join(sorted(known))}"
-            )
-        if not _PLAIN.fullmatch(value):
-            return Refusal(Reason.IMPOSSIBLE_QUOTA, f"{field}: {value!r} is not a whole number of at most nine digits")
-        limit = highest.get(name)
-        if isinstance(limit, Mapping):
-            limit = limit.get("maxNominal")
-        if limit is not None and int(value) > int(str(limit)):
-            return Refusal(Reason.OUT_OF_BOUNDS, f"{field}: {value} is more than the {limit} that the class allows")
-    return None
 
 
 def _refuse_shape(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Refusal | None:
@@ -238,8 +196,10 @@ def _budgets(control: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _memory_limit(limits: Mapping[str, Any]) -> int | None:
-    found = memory_mib(str(limits.get("memory") or ""))
-    return None if found is None else max(_LEAST_MIB, found)
+    try:
+        return max(_LEAST_MIB, mebibytes(limits.get("memory")))
+    except InvalidQuantityError:
+        return None
 
 
 def _version(spec: Mapping[str, Any], bounds: Mapping[str, Any], settings: Settings) -> str:

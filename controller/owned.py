@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from bulkhead.api import labels, names
+from bulkhead.api.accelerators import count
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.informer import Change, Informer
@@ -103,7 +104,7 @@ class Owned:
         counted = [name for name in hard if name.startswith("requests.") and "/" in name]
         if not counted:
             return None
-        return sum(max(0, _whole(hard[name]) - _whole(used.get(name))) for name in counted)
+        return sum(max(0, count(hard[name]) - count(used.get(name))) for name in counted)
 
     def tenants(self) -> set[str]:
         """The names of all tenants of whom anything is left."""
@@ -143,11 +144,6 @@ def _quota(quota: Obj) -> tuple[Obj, Obj]:
     meta = {key: value for key, value in quota["metadata"].items() if key not in {"resourceVersion", "managedFields"}}
     what = {"metadata": meta, "spec": quota.get("spec"), "hard": status.get("hard")}
     return what, {name: value for name, value in used.items() if name.startswith("requests.") and "/" in name}
-
-
-def _whole(value: Any) -> int:
-    text = str(value or "0")
-    return int(text) if text.isdecimal() else 0
 
 
 def _tenant(entry: Entry) -> list[str]:

@@ -24,7 +24,7 @@ from bulkhead.kube.objects import Key, Obj, Resource
 from bulkhead.work.clock import Clock
 from controller import admit as admission
 from controller import metrics, status
-from controller.admit import Refusal, admit, paused, refuse
+from controller.admit import admit, paused, refuse
 from controller.apply import Applier, Stale
 from controller.dismantle import Dismantler
 from controller.observe import Observed, PlaneHealth, observe, read_tenant
@@ -34,6 +34,7 @@ from controller.plan import Plan, plan, ref_of
 from controller.plane.secrets import SERVICE_ACCOUNT_SECRET
 from controller.plane.spec import PLANE, PlaneSpec
 from controller.planeaccess import PlaneAccess
+from controller.refusal import Refusal
 from controller.settings import Settings
 from controller.slicing import Slicer
 from controller.slurm import status as slurm_status

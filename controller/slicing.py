@@ -16,9 +16,9 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists
 from bulkhead.kube.objects import Obj
 from controller import slices
-from controller.admit import Refusal
 from controller.observe import Observed
 from controller.plane.spec import PLANE
+from controller.refusal import Refusal
 from controller.settings import Settings
 
 _log = logging.getLogger(__name__)

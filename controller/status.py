@@ -10,11 +10,12 @@ from datetime import datetime
 from typing import Any
 
 from bulkhead.api import names
+from bulkhead.api.accelerators import count
 from bulkhead.api.conditions import ConditionType, Reason, is_true, set_condition
 from bulkhead.api.conditions import Status as Truth
-from controller.admit import Refusal
 from controller.plane import quota
 from controller.plane.spec import DNS, PLANE, SYNCER, Obj, PlaneSpec
+from controller.refusal import Refusal
 
 PARTS = (
     ConditionType.NAMESPACES_READY,
@@ -96,9 +97,9 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
 
 def summary(spec: PlaneSpec, findings: Findings, applied_class: Mapping[str, Any]) -> Obj:
     """The fields beside the conditions."""
-    limits = {name: int(value) for name, value in spec.limits if name in spec.gpu_resources}
-    hard = (findings.quotas.get(names.POD_QUOTA, {}).get("status") or {}).get("used") or {}
-    total, limit = sum(_count(hard.get(f"requests.{name}")) for name in limits), sum(limits.values())
+    used = (findings.quotas.get(names.POD_QUOTA, {}).get("status") or {}).get("used") or {}
+    total = sum(count(used.get(f"requests.{name}")) for name in spec.gpu_resources)
+    limit = sum(count(spec.allotted[name]) for name in spec.gpu_resources)
     identity = {"planeClusterUID": findings.plane_uid} if findings.plane_uid else {}
     return identity | {
         "endpoint": f"https://{spec.api_address}:443",
@@ -235,13 +236,6 @@ def _available(deployment: Obj | None) -> bool:
 
 def _is(pod: Obj, component: str) -> bool:
     return bool((pod["metadata"].get("labels") or {}).get("bulkhead.dev/component") == component)
-
-
-def _count(value: Any) -> int:
-    try:
-        return int(str(value or 0))
-    except ValueError:
-        return 0
 
 
 def _with(tenant: Obj, verdicts: Mapping[ConditionType, Verdict], now: datetime) -> Obj:

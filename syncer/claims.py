@@ -2,15 +2,16 @@
 
 The host's ResourceQuota is the hard stop, but it is not strict: after a pod went, the quota controller counts again from a
 cache that may lag behind, writes a lower use, and creates pass that should not. So the syncer, which alone creates pods here,
-counts first: pods in its cache that have not ended, and creates that the cache does not show yet.
+counts first: pods in its cache that have not ended, and creates that the cache does not show yet. A resource for which nobody
+gives a number is limited to nothing.
 
     claim before the create -> kept until the host pod is seen -> held until it ends or is gone; dropped when the create failed
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
-from bulkhead.api import names
+from bulkhead.api import accelerators, names
 from bulkhead.api.podphase import has_ended
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Obj
@@ -28,8 +29,11 @@ Amounts = Mapping[str, int]
 class Claims:
     """Accelerators held and about to be held."""
 
-    def __init__(self, resources: Iterable[str], clock: Clock, *, hard: Callable[[], Obj | None]) -> None:
+    def __init__(
+        self, resources: Iterable[str], limits: Mapping[str, int], clock: Clock, *, hard: Callable[[], Obj | None]
+    ) -> None:
         self._resources = tuple(resources)
+        self._limits = limits
         self._clock = clock
         self._hard = hard
         self._held: dict[Key, Amounts] = {}
@@ -46,14 +50,13 @@ class Claims:
 
     def claim(self, key: Key, host: Obj) -> None:
         """Take what the pod asks for, or refuse it; nothing may be awaited between the count and the taking."""
-        asked = requests(host, self._resources)
+        asked = accelerators.requested(host, self._resources)
         if not asked:
             return
         self._made.pop(key, None)  # an earlier attempt whose answer was lost
-        name, limits = self._limits()
         for resource, amount in asked.items():
-            used, limit = self.used(resource), limits.get(resource)
-            if limit is not None and used + amount > limit:
+            used, (name, limit) = self.used(resource), self._limit(resource)
+            if used + amount > limit:
                 text = f"quota {name} exceeded: asked for {amount} {resource}, {used} of {limit} are in use."
                 raise Untranslatable(Reason.QUOTA_EXCEEDED, f"{text} The pod starts when enough is free.", "")
         self._made[key] = (self._clock.monotonic(), asked)
@@ -71,37 +74,13 @@ class Claims:
         self._made.pop(change.key, None)
         if has_ended(host):
             self._held.pop(change.key, None)
-        elif change.key not in self._held and (amounts := requests(host, self._resources)):
+        elif change.key not in self._held and (amounts := accelerators.requested(host, self._resources)):
             self._held[change.key] = amounts
 
-    def _limits(self) -> tuple[str, dict[str, int]]:
+    def _limit(self, resource: str) -> tuple[str, int]:
+        """The name of the quota and its number; what the host does not show is as the settings say, and nothing else."""
         quota = self._hard() or {}
         hard = (quota.get("spec") or {}).get("hard") or {}
-        found = {name.removeprefix(_PREFIX): _count(value) for name, value in hard.items() if name.startswith(_PREFIX)}
-        return str((quota.get("metadata") or {}).get("name") or names.POD_QUOTA), found
-
-
-def requests(pod: Obj, resources: Iterable[str]) -> dict[str, int]:
-    """What a pod counts for: its containers together, or its largest init container if that is more."""
-    spec = pod.get("spec") or {}
-    inits = spec.get("initContainers") or []
-    lasting = [each for each in inits if each.get("restartPolicy") == "Always"] + list(spec.get("containers") or [])
-    found = {}
-    for resource in resources:
-        together = sum(_asked(each, resource) for each in lasting)
-        amount = max([together, *(_asked(each, resource) for each in inits)])
-        if amount:
-            found[resource] = amount
-    return found
-
-
-def _asked(container: Mapping[str, Any], resource: str) -> int:
-    given = container.get("resources") or {}
-    value = (given.get("requests") or {}).get(resource, (given.get("limits") or {}).get(resource, 0))
-    return _count(value)
-
-
-def _count(value: object) -> int:
-    """Whole devices; what is no whole number was refused by the API server and counts as nothing here."""
-    text = str(value)
-    return int(text) if text.isdigit() else 0
+        name = str((quota.get("metadata") or {}).get("name") or names.POD_QUOTA)
+        counted = f"{_PREFIX}{resource}"
+        return name, accelerators.count(hard[counted]) if counted in hard else self._limits.get(resource, 0)

@@ -104,7 +104,7 @@ class Session:
         self.nodes = Nodes(self.caches, self.queue, plane, self.identity)
         self.starved = Starved(self.queue)
         self.groups = PodGroups(self.caches, self.queue)
-        self.claims = Claims(settings.gpu_resources, self._clock, hard=self._quota)
+        self.claims = Claims(settings.gpu_resources, settings.limits, self._clock, hard=self._quota)
         writer, virtual = HostWriter(host, WriteBudget(self._clock), self.identity), VirtualWriter(plane, self._clock)
         self.offers = Offers(settings, self.caches, plane, host, self._clock)
         self.mirrors = Mirrors(

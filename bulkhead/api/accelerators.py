@@ -5,11 +5,14 @@ Both count by the functions here. Pure; whatever others may have written into po
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from bulkhead.api import podresources
 from bulkhead.api.podphase import has_ended
-from bulkhead.api.quantity import InvalidQuantityError, parse, whole
+from bulkhead.api.podresources import mapping
+from bulkhead.api.quantity import InvalidQuantityError, parse
 
 HELD: Final = "bulkhead.dev/accelerators-held"  # on host nodes: resource -> count, as JSON
 _MOST: Final = 1_000_000
@@ -36,48 +39,26 @@ def by_node(held: Iterable[tuple[str, Mapping[str, int]]]) -> dict[str, dict[str
 
 
 def requested(pod: Mapping[str, Any], resources: Iterable[str]) -> dict[str, int]:
-    """What a pod asks for of each resource: containers and sidecars together, or an init container that needs more."""
-    spec = mapping(pod.get("spec"))
-    found = {}
-    for resource in resources:
-        running = sum(_asked(container, resource) for container in mappings(spec.get("containers")))
-        sidecars = peak = 0
-        for container in mappings(spec.get("initContainers")):
-            if container.get("restartPolicy") == "Always":
-                sidecars += _asked(container, resource)
-                peak = max(peak, sidecars)
-            else:
-                peak = max(peak, sidecars + _asked(container, resource))
-        total = max(running + sidecars, peak)
-        if total:
-            found[resource] = total
-    return found
+    """What a pod asks for of each resource, those left out of which it asks for nothing."""
+    found = {resource: math.ceil(podresources.requested(pod, resource)) for resource in resources}
+    return {resource: number for resource, number in found.items() if number}
 
 
 def extended(pod: Mapping[str, Any]) -> frozenset[str]:
     """Every resource of a vendor's that a pod names: `nvidia.com/gpu`, but not `cpu`."""
-    spec = mapping(pod.get("spec"))
-    return frozenset(
-        resource
-        for field in ("containers", "initContainers")
-        for container in mappings(spec.get(field))
-        for part in ("limits", "requests")
-        for resource in mapping(mapping(container.get("resources")).get(part))
-        if "/" in resource
-    )
+    parts = [mapping(mapping(pod.get("spec")).get("overhead"))]
+    for container in podresources.containers(pod):
+        resources = mapping(container.get("resources"))
+        parts += [mapping(resources.get(part)) for part in ("limits", "requests")]
+    return frozenset(resource for part in parts for resource in part if "/" in resource)
 
 
 def count(value: Any) -> int:
     """A count, 0 where there is none; a fraction counts as the next whole."""
-    if value is None:
-        return 0
     try:
-        return whole(value)
+        return 0 if value is None else math.ceil(parse(value))
     except InvalidQuantityError:
-        try:
-            return int(parse(value)) + 1
-        except InvalidQuantityError:
-            return 0
+        return 0
 
 
 def text(held: Mapping[str, int]) -> str | None:
@@ -97,18 +78,3 @@ def read(value: Any) -> dict[str, int] | None:
     if not isinstance(found, dict) or not all(type(number) is int and 0 <= number <= _MOST for number in found.values()):
         return None
     return found
-
-
-def mapping(value: Any) -> Mapping[str, Any]:
-    """`value` where it is a mapping, an empty one elsewhere."""
-    return value if isinstance(value, Mapping) else {}
-
-
-def mappings(value: Any) -> list[Mapping[str, Any]]:
-    """The mappings of a list, none where there is no list."""
-    return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []
-
-
-def _asked(container: Mapping[str, Any], resource: str) -> int:
-    resources = mapping(container.get("resources"))
-    return max(count(mapping(resources.get(part)).get(resource)) for part in ("limits", "requests"))

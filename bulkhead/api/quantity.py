@@ -1,20 +1,28 @@
-"""Kubernetes quantities as exact numbers: `500m`, `16Gi`, `1e3`. Parsing refuses what is negative or no quantity at all."""
+"""Kubernetes quantities as exact numbers: `500m`, `16Gi`, `1e3`. The only place that reads or writes them.
+
+An API server gives no quantity back as it was written: 1000 pods are `1k`, 1024Mi are `1Gi`. So nothing may look at the text,
+and what has to be equal to what the server shows is written as it would write it (`canonical`). What is negative or no quantity
+at all is refused.
+"""
 
 import re
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import ROUND_FLOOR, ROUND_UP, Context, Decimal
 from typing import Any, Final
 
 _QUANTITY: Final = re.compile(
     r"\+?([0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?[0-9]{1,2}))?"
 )
-_BINARY: Final = {suffix: Decimal(1024) ** power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)}
-_DECIMAL: Final = {
-    "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "k": Decimal("1e3"), "M": Decimal("1e6"),
-    "G": Decimal("1e9"), "T": Decimal("1e12"), "P": Decimal("1e15"), "E": Decimal("1e18"),
-}  # fmt: skip
-_FACTORS: Final[Mapping[str, Decimal]] = _BINARY | _DECIMAL
+_POWERS: Final[Mapping[str, int]] = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_SUFFIXES: Final = {power: suffix for suffix, power in _POWERS.items()}
+_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_FACTORS: Final[Mapping[str, Decimal]] = {suffix: Decimal(1024) ** at for at, suffix in enumerate(_BINARY) if suffix} | {
+    suffix: Decimal(1).scaleb(power) for suffix, power in _POWERS.items()
+}
 _MOST: Final = Decimal(2**63 - 1)
+_NANO: Final = Decimal("1e-9")
+# More digits than any of the above have together: the context of the thread would round.
+_EXACT: Final = Context(prec=250)
 
 
 class InvalidQuantityError(ValueError):
@@ -22,18 +30,8 @@ class InvalidQuantityError(ValueError):
 
 
 def parse(value: Any) -> Decimal:
-    """The number that a quantity stands for."""
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise InvalidQuantityError(f"expected a quantity, got {type(value).__name__}")
-    plain = str(value) if isinstance(value, str) else f"{value}" if abs(value) <= _MOST else "too large"
-    match = _QUANTITY.fullmatch(plain)
-    if match is None:
-        raise InvalidQuantityError(f"{plain[:32]!r} is not a quantity of zero or more")
-    digits, suffix, exponent = match.groups()
-    found = Decimal(digits) * (_FACTORS[suffix] if suffix else Decimal(10) ** int(exponent or 0))
-    if found > _MOST:
-        raise InvalidQuantityError(f"{plain[:32]!r} is beyond every resource")
-    return found
+    """The number that a quantity stands for, to the next higher of the smallest steps that an API server knows."""
+    return _read(value)[0]
 
 
 def whole(value: Any) -> int:
@@ -44,9 +42,59 @@ def whole(value: Any) -> int:
     return int(found)
 
 
+def mebibytes(value: Any) -> int:
+    """Whole MiB of a quantity of memory, rounded down."""
+    return int((parse(value) / 2**20).to_integral_value(ROUND_FLOOR))
+
+
 def same(one: Any, other: Any) -> bool:
     """Whether two quantities are equal as numbers; what is no quantity equals nothing."""
     try:
         return parse(one) == parse(other)
     except InvalidQuantityError:
         return False
+
+
+def canonical(value: Any) -> str:
+    """A quantity as an API server writes it; a number gets suffixes of powers of ten."""
+    if isinstance(value, Decimal):
+        return _decimal(value, exponents=False)
+    number, suffix, exponent = _read(value)
+    if suffix in _BINARY[1:] and number >= 1024 and number == number.to_integral_value():
+        return _binary(int(number))
+    return _decimal(number, exponents=exponent is not None)
+
+
+def _read(value: Any) -> tuple[Decimal, str | None, str | None]:
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise InvalidQuantityError(f"expected a quantity, got {type(value).__name__}")
+    plain = str(value) if isinstance(value, str) else f"{value}" if abs(value) <= _MOST else "too large"
+    match = _QUANTITY.fullmatch(plain)
+    if match is None:
+        raise InvalidQuantityError(f"{plain[:32]!r} is not a quantity of zero or more")
+    digits, suffix, exponent = match.groups()
+    factor = _FACTORS[suffix] if suffix else Decimal(1).scaleb(int(exponent or 0))
+    found = _EXACT.multiply(Decimal(digits), factor)
+    if found > _MOST:
+        raise InvalidQuantityError(f"{plain[:32]!r} is beyond every resource")
+    return found.quantize(_NANO, ROUND_UP, _EXACT), suffix, exponent
+
+
+def _decimal(number: Decimal, *, exponents: bool) -> str:
+    """As few digits as there are before a power of a thousand."""
+    if not number:
+        return "0"
+    power = -9
+    digits = int(number.quantize(_NANO, ROUND_UP, _EXACT).scaleb(9, _EXACT))
+    while digits % 1000 == 0:
+        digits, power = digits // 1000, power + 3
+    if exponents:
+        return f"{digits}e{power}" if power else f"{digits}"
+    return f"{digits}{_SUFFIXES[power]}"
+
+
+def _binary(number: int) -> str:
+    at = 0
+    while number % 1024 == 0:
+        number, at = number // 1024, at + 1
+    return f"{number}{_BINARY[at]}"

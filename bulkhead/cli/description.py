@@ -9,7 +9,7 @@ import asyncio
 import sys
 from typing import Any
 
-from bulkhead.api import labels, names
+from bulkhead.api import accelerators, labels, names
 from bulkhead.cli import connection, waiting
 from bulkhead.cli.failures import CliError, Exit
 from bulkhead.cli.output import age, heading, plain, table
@@ -181,12 +181,5 @@ def _refusal(pod: Obj, condition: dict[str, Any]) -> tuple[object, ...]:
 
 
 def gpus_asked(pod: Obj) -> str:
-    """GPUs in the pod's containers, as text: a tenant may have written anything."""
-    total = 0
-    for container in (pod.get("spec") or {}).get("containers") or ():
-        resources = container.get("resources") or {}
-        asked = (resources.get("limits") or {}).get(labels.GPU) or (resources.get("requests") or {}).get(labels.GPU) or "0"
-        if not (str(asked).isascii() and str(asked).isdigit() and len(str(asked)) < 10):
-            return str(asked)
-        total += int(str(asked))
-    return str(total) if total else "-"
+    """GPUs that the pod counts for, as text."""
+    return str(accelerators.requested(pod, (labels.GPU,)).get(labels.GPU, "-"))

@@ -13,7 +13,7 @@ import contextlib
 from typing import Final
 
 from bulkhead.api.names import OBJECT_QUOTA, POD_QUOTA, SECRET_QUOTA
-from bulkhead.api.quantity import InvalidQuantityError, whole
+from bulkhead.api.quantity import InvalidQuantityError, canonical, whole
 from controller.plane import environment
 from controller.plane.parts import metadata
 from controller.plane.spec import Obj, PlaneSpec
@@ -25,7 +25,7 @@ _OF_PODS: Final = frozenset({"pods", "cpu", "memory", "ephemeral-storage"})
 
 def resource_quotas(spec: PlaneSpec) -> tuple[Obj, ...]:
     """For pods and what they use (`tenant-quota`), for Secrets (`tenant-secrets`), and for all else (`tenant-objects`)."""
-    hard = {_quota_name(name): value for name, value in spec.limits}
+    hard = {_quota_name(name): value for name, value in spec.allotted.items()}
     others = {"configmaps": _HOSTS_AUTHORITY + len(environment.config_maps(spec)), "secrets": _tokens(spec)}
     hard |= {name: _raised(value, others.get(name.removeprefix("count/"), 0)) for name, value in spec.object_limits}
     # Those of objects first, and that of pods last: it goes on holding what moved until the host has taken it over anew.
@@ -72,7 +72,7 @@ def _tokens(spec: PlaneSpec) -> int:
 def _raised(value: str, others: int) -> str:
     """The hard limit for so many objects of the tenant's and `others`; what is no number is left to the host to refuse."""
     with contextlib.suppress(InvalidQuantityError):
-        return str(whole(value) + others) if others else value
+        return canonical(whole(value) + others) if others else canonical(value)
     return value
 
 

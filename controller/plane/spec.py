@@ -174,6 +174,11 @@ class PlaneSpec:
         return names.work_namespace(self.tenant)
 
     @property
+    def allotted(self) -> dict[str, str]:
+        """How much the tenant may use of each resource: nothing of a GPU resource that nobody gave a limit."""
+        return dict.fromkeys(self.gpu_resources, "0") | dict(self.limits)
+
+    @property
     def offers_ingress(self) -> bool:
         """Whether the class lets tenants publish anything."""
         return bool(self.ingress_classes and self.ingress_domains)

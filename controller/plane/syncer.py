@@ -8,6 +8,7 @@ import json
 
 from bulkhead.api import devices
 from bulkhead.api.names import API_ENVIRONMENT
+from bulkhead.api.quantity import whole
 from controller.plane import parts
 from controller.plane.parts import CONTAINER_SECURITY, metadata, mount, pod_spec, probe, secret_volume
 from controller.plane.spec import (
@@ -46,7 +47,7 @@ def settings(spec: PlaneSpec) -> Obj:
         "serviceSlice": spec.service_slice,
         "nodes": {"selector": dict(spec.node_selector)},
         "gpuResources": list(spec.gpu_resources),
-        "limits": {name: int(value) for name, value in spec.limits if name in spec.gpu_resources},
+        "limits": {name: whole(value) for name, value in spec.allotted.items() if name in spec.gpu_resources},
         "enforcedNodeSelector": dict(spec.node_selector),
         "enforcedTolerations": list(spec.node_tolerations),
         "allowedTolerations": list(spec.allowed_tolerations),

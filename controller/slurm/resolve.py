@@ -8,9 +8,9 @@ can hold the workers that are always there.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bulkhead.api import labels
 from bulkhead.api.conditions import Reason
-from controller.quantity import memory_mib
+from bulkhead.api.quantity import mebibytes, whole
+from controller import allotment
 from controller.sections import section_of, text_or_none
 from controller.settings import Settings
 from controller.slurm.config import extra, known
@@ -60,7 +60,7 @@ def resolve(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | N
     _check_class(spec, bounds)
     asked = section_of(section_of(spec, "scheduling"), "slurm")
     version = _version(asked, settings)
-    gpu_resources = [str(each) for each in bounds.get("gpuResources") or [labels.GPU]]
+    gpu_resources = allotment.gpu_resources(bounds)
     node_sets = tuple(_node_set(each, gpu_resources) for each in _list(asked, "nodeSets"))
     _check_features(node_sets)
     _check_quota(node_sets, spec, bounds)
@@ -130,7 +130,7 @@ def _node_set(asked: Mapping[str, Any], gpu_resources: list[str]) -> NodeSetSpec
         minimum=minimum,
         maximum=maximum,
         cpus=int(asked.get("cpus", 1)),
-        memory_mib=memory_mib(str(asked.get("memory", "1Gi"))) or 0,
+        memory_mib=mebibytes(asked.get("memory", "1Gi")),
         gpus=int(asked.get("gpus", 0)),
         gpu_type=str(asked.get("gpuType") or ""),
         gpu_resource=resource,
@@ -167,10 +167,9 @@ def _check_quota(node_sets: tuple[NodeSetSpec, ...], spec: Mapping[str, Any], bo
         raise UnresolvableError(
             Reason.OUT_OF_BOUNDS, f"{_AT}.nodeSets: {nodes} workers are more than the {most_nodes} that the class allows"
         )
-    resources = section_of(section_of(spec, "quota"), "resources")
+    limits = allotment.limits(spec, bounds)
     for name in sorted({each.gpu_resource for each in node_sets if each.gpus}):
-        quota = section_of(resources, name)
-        limit = int(quota.get("nominal") or 0) + int(quota.get("borrowingLimit") or 0)
+        limit = whole(limits[name])
         least = sum(each.minimum * each.gpus for each in node_sets if each.gpu_resource == name)
         if least > limit:
             raise UnresolvableError(

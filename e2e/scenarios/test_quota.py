@@ -51,6 +51,35 @@ def test_a_pod_larger_than_what_is_left_waits_and_a_smaller_one_runs(host: Api, 
         bob.api.delete("Pod", name, "default", grace=0)
 
 
+def test_a_tenant_whose_quota_names_no_gpus_has_none(host: Api, fresh_name: str) -> None:
+    tenant = tenants.create(host, fresh_name, quota={"objects": {"pods": 100}})
+    names = [f"greedy-{number}" for number in range(3)]
+    for name in names:
+        tenant.api.create(workloads.pod(name, workloads.pod_spec(gpus=8, where=workloads.SIMULATED)))
+    for name in names:
+        workloads.wait_refused(tenant.api, name, "QuotaExceeded")
+    holds("no GPU", lambda: within_limit(host, tenant, 0), seconds=3)
+    hard = host.get("ResourceQuota", "tenant-quota", tenant.work)["status"]["hard"]
+    workloads.expect(hard.get(f"requests.{GPU}") == "0", str(hard))
+    status = host.get("Tenant", fresh_name)["status"]
+    workloads.expect(status["gpus"]["summary"] == "0/0", str(status["gpus"]))
+    shown = [node["status"].get("allocatable", {}).get(GPU, "0") for node in tenant.api.list("Node")]
+    workloads.expect(set(shown) <= {"0"}, str(shown))
+
+
+def test_a_limit_that_the_host_spells_in_thousands_is_a_limit_like_any_other(host: Api, fresh_name: str) -> None:
+    large = {"apiVersion": "bulkhead.dev/v1alpha1", "kind": "TenantClass", "metadata": {"name": fresh_name}}
+    host.create(large | {"spec": host.get("TenantClass", "standard")["spec"] | {"quota": {}}})
+    try:
+        tenant = tenants.create(host, fresh_name, gpus=1000, tenant_class=fresh_name)
+        tenant.api.create(workloads.pod("one", workloads.pod_spec(gpus=1, where=workloads.SIMULATED)))
+        workloads.wait_running(tenant.api, "one")
+        until("the status to show it", lambda: status_shows(host, fresh_name, 1000), seconds=60)
+        tenants.remove(host, fresh_name)
+    finally:
+        host.delete("TenantClass", fresh_name)
+
+
 def within_limit(host: Api, tenant: Tenant, limit: int) -> None:
     used = sum(gpus(pod) for pod in host.list("Pod", tenant.work) if pod["status"].get("phase") in {"Pending", "Running"})
     workloads.expect(used <= limit, f"{used} GPUs on the host, the limit is {limit}")

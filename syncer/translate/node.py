@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from bulkhead.api import accelerators
 from bulkhead.api import labels as marks
-from bulkhead.api.accelerators import count, mapping, mappings
+from bulkhead.api.accelerators import count
+from bulkhead.api.podresources import mapping, mappings
 from syncer.translate import nodemarks, tolerations
 from syncer.translate.view import Obj, TenantView
 

@@ -6,6 +6,7 @@ import pytest
 
 from controller.plane.quota import resource_quotas
 from controller.plane.spec import Budget
+from controller.plane.syncer import settings
 from tests.controller.samples import plane_spec
 
 
@@ -29,11 +30,17 @@ def test_each_limit_stands_in_one_quota_and_that_of_pods_holds_what_pods_use() -
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("limit", "hard"), [("0", "4"), ("2k", "2004"), ("1500m", "1500m"), ("many", "many")])
+@pytest.mark.parametrize(("limit", "hard"), [("0", "4"), ("2k", "2004"), ("996", "1k"), ("1500m", "1500m"), ("many", "many")])
 def test_what_host_and_platform_keep_does_not_count_against_the_tenant(limit: str, hard: str) -> None:
     spec = replace(plane_spec(), object_limits=(("count/configmaps", limit), ("services", limit)))
     found = {each["metadata"]["name"]: each["spec"]["hard"] for each in resource_quotas(spec)}
     assert found["tenant-objects"] == {"count/configmaps": hard, "services": limit}
+
+
+@pytest.mark.parametrize(("limit", "hard"), [("1000", "1k"), ("1024Mi", "1Gi"), ("0.5", "500m"), ("many", "many")])
+def test_limits_are_written_as_the_host_will_show_them(limit: str, hard: str) -> None:
+    (found,) = resource_quotas(replace(plane_spec(), object_limits=(("pods", limit),)))
+    assert found["spec"]["hard"]["pods"] == hard
 
 
 @pytest.mark.parametrize(
@@ -80,3 +87,10 @@ def test_without_any_limit_the_quota_of_pods_is_there() -> None:
     assert [each["metadata"]["name"] for each in resource_quotas(replace(plane_spec(), limits=(), object_limits=()))] == [
         "tenant-quota"
     ]
+
+
+def test_a_gpu_resource_that_nobody_gave_a_limit_is_limited_to_nothing() -> None:
+    spec = replace(plane_spec(), gpu_resources=("nvidia.com/gpu", "amd.com/gpu"), limits=(), object_limits=())
+    (found,) = resource_quotas(spec)
+    assert found["spec"]["hard"] == {"requests.nvidia.com/gpu": "0", "requests.amd.com/gpu": "0"}
+    assert settings(spec)["limits"] == {"nvidia.com/gpu": 0, "amd.com/gpu": 0}

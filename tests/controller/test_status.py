@@ -7,8 +7,8 @@ import pytest
 
 from bulkhead.api.conditions import Reason, find_condition
 from controller import status
-from controller.admit import Refusal
 from controller.plane.quota import resource_quotas
+from controller.refusal import Refusal
 from controller.status import Findings
 from tests.controller.samples import NOW, plane_spec, tenant, tenant_class
 

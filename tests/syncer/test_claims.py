@@ -6,7 +6,7 @@ import pytest
 
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta
-from syncer.claims import Claims, requests
+from syncer.claims import Claims
 from syncer.translate import Untranslatable
 
 GPU = "nvidia.com/gpu"
@@ -47,7 +47,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def claims(clock: Clock) -> Claims:
-    return Claims([GPU], clock, hard=lambda: QUOTA)  # type: ignore[arg-type]
+    return Claims([GPU], {GPU: 4}, clock, hard=lambda: QUOTA)  # type: ignore[arg-type]
 
 
 def test_creates_that_the_cache_does_not_show_yet_count(claims: Claims) -> None:
@@ -88,13 +88,35 @@ def test_a_create_that_never_shows_is_forgotten_in_the_end(claims: Claims, clock
     assert claims.used(GPU) == 0
 
 
-def test_without_a_known_limit_the_host_decides(clock: Clock) -> None:
-    Claims([GPU], clock, hard=lambda: None).claim(key("a"), pod(1000))  # type: ignore[arg-type]
+def limited_to(clock: Clock, hard: dict[str, Any] | None, settings: dict[str, int]) -> Claims:
+    return Claims([GPU], settings, clock, hard=lambda: None if hard is None else {"spec": {"hard": hard}})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("made", "expected"),
-    [(pod(0), {}), (pod(2), {GPU: 2}), (pod(1, inits=(4, 2)), {GPU: 4}), (pod(3, inits=(1,)), {GPU: 3})],
-)
-def test_what_a_pod_counts_for(made: dict[str, Any], expected: dict[str, int]) -> None:
-    assert requests(made, [GPU]) == expected
+@pytest.mark.parametrize("hard", [None, {}, {"pods": "1k"}])
+def test_what_the_host_does_not_limit_the_settings_do_and_what_nobody_limits_is_nothing(
+    clock: Clock, hard: dict[str, Any] | None
+) -> None:
+    claims = limited_to(clock, hard, {GPU: 2})
+    claims.claim(key("a"), pod(2))
+    with pytest.raises(Untranslatable, match="2 of 2 are in use"):
+        claims.claim(key("b"), pod(1))
+    claims = limited_to(clock, hard, {})
+    claims.claim(key("a"), pod(0))
+    with pytest.raises(Untranslatable, match=r"asked for 1 nvidia.com/gpu, 0 of 0 are in use"):
+        claims.claim(key("b"), pod(1))
+
+
+@pytest.mark.parametrize(("hard", "limit"), [("1k", 1000), ("1e3", 1000), ("1Ki", 1024), ("2", 2), ("0", 0), ("many", 0)])
+def test_a_limit_counts_however_the_host_spells_it(clock: Clock, hard: str, limit: int) -> None:
+    claims = limited_to(clock, {f"requests.{GPU}": hard}, {GPU: 5})
+    claims.claim(key("a"), pod(limit))
+    with pytest.raises(Untranslatable, match=f"{limit} of {limit} are in use"):
+        claims.claim(key("b"), pod(1))
+
+
+def test_a_sidecar_and_the_init_container_beside_it_count_together(clock: Clock) -> None:
+    made = pod(1, inits=(1, 3))
+    made["spec"]["initContainers"][0]["restartPolicy"] = "Always"
+    claims = limited_to(clock, None, {GPU: 5})
+    claims.claim(key("a"), made)
+    assert claims.used(GPU) == 4

@@ -1,0 +1,77 @@
+"""What a whole pod asks for of one resource, by the formula of Kubernetes' scheduler, quotas and kubelet. Pure.
+
+    containers and sidecars run side by side; before them one init container after the other, each beside the sidecars that
+    were started before it. What the pod names as a whole counts instead of its containers; its overhead comes on top.
+
+Counted twice by two formulas, what one part of the platform grants the other would refuse, so everybody counts here.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from typing import Any, Final, Literal
+
+from bulkhead.api.quantity import InvalidQuantityError, parse
+
+Part = Literal["requests", "limits"]
+_ZERO: Final = Decimal(0)
+# Containers share nothing else: a GPU or a disk of the node is asked for by a container.
+_OF_PODS: Final = frozenset({"cpu", "memory"})
+
+
+def requested(pod: Mapping[str, Any], resource: str) -> Decimal:
+    """What the pod reserves; a limit without a request is one."""
+    return _effective(pod, resource, lambda holder: _named(holder, "requests", resource, "limits"))
+
+
+def limited(pod: Mapping[str, Any], resource: str) -> Decimal:
+    """What its limits add up to; a container without one adds nothing."""
+    return _effective(pod, resource, lambda holder: _named(holder, "limits", resource))
+
+
+def containers(pod: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    """Every container that resources are reserved for."""
+    spec = mapping(pod.get("spec"))
+    return [*mappings(spec.get("initContainers")), *mappings(spec.get("containers"))]
+
+
+def _effective(pod: Mapping[str, Any], resource: str, amount: Callable[[Mapping[str, Any]], Decimal | None]) -> Decimal:
+    spec = mapping(pod.get("spec"))
+    overhead = _quantity(mapping(spec.get("overhead")).get(resource)) or _ZERO
+    if resource in _OF_PODS or resource.startswith("hugepages-"):
+        given = amount(spec)
+        if given is not None:
+            return given + overhead
+    running = sum((amount(each) or _ZERO for each in mappings(spec.get("containers"))), _ZERO)
+    sidecars = peak = _ZERO
+    for container in mappings(spec.get("initContainers")):
+        asked = amount(container) or _ZERO
+        if container.get("restartPolicy") == "Always":
+            sidecars += asked
+            peak = max(peak, sidecars)
+        else:
+            peak = max(peak, sidecars + asked)
+    return max(running + sidecars, peak) + overhead
+
+
+def _named(holder: Mapping[str, Any], part: Part, resource: str, otherwise: Part | None = None) -> Decimal | None:
+    resources = mapping(holder.get("resources"))
+    found = _quantity(mapping(resources.get(part)).get(resource))
+    return _quantity(mapping(resources.get(otherwise)).get(resource)) if found is None and otherwise else found
+
+
+def _quantity(value: Any) -> Decimal | None:
+    """A quantity; what is none was never taken by an API server and says nothing."""
+    try:
+        return None if value is None else parse(value)
+    except InvalidQuantityError:
+        return None
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """`value` where it is a mapping, an empty one elsewhere."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def mappings(value: Any) -> list[Mapping[str, Any]]:
+    """The mappings of a list, none where there is no list."""
+    return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []

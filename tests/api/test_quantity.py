@@ -1,0 +1,109 @@
+"""Quantities: what each spelling stands for and how a number is written; tests/apiserver/test_quantities.py asks a server."""
+
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bulkhead.api import quantity
+from bulkhead.api.quantity import InvalidQuantityError
+
+MOST = 2**63 - 1
+SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+FACTORS = {suffix: Fraction(10) ** power for suffix, power in SUFFIXES.items()} | {
+    suffix: Fraction(1024) ** power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)
+}
+
+
+@st.composite
+def spelled(draw: st.DrawFn) -> tuple[str, Fraction]:
+    """A spelling and the number that it stands for, rounded up to nano."""
+    digits, decimals = draw(st.integers(0, 10**12)), draw(st.integers(0, 12))
+    number = Fraction(digits, 10**decimals)
+    text = f"{Decimal(digits).scaleb(-decimals):f}"
+    if draw(st.booleans()):
+        suffix, factor = draw(st.sampled_from(sorted(FACTORS.items())))
+    else:
+        power = draw(st.integers(-20, 20))
+        suffix, factor = (
+            f"{draw(st.sampled_from('eE'))}{draw(st.sampled_from(['', '+'])) if power >= 0 else ''}{power}",
+            Fraction(10) ** power,
+        )
+    return f"{draw(st.sampled_from(['', '+']))}{text}{suffix}", Fraction(-(-number * factor * 10**9 // 1), 10**9)
+
+
+@given(spelled())
+def test_every_spelling_is_exact_and_its_canonical_form_is_the_same_number(made: tuple[str, Fraction]) -> None:
+    text, number = made
+    if number > MOST:
+        with pytest.raises(InvalidQuantityError):
+            quantity.parse(text)
+        return
+    assert Fraction(quantity.parse(text)) == number
+    written = quantity.canonical(text)
+    assert Fraction(quantity.parse(written)) == number
+    assert quantity.canonical(written) == written
+    assert Fraction(quantity.parse(quantity.canonical(quantity.parse(text)))) == number
+
+
+@pytest.mark.parametrize(
+    ("given_as", "written"),
+    [
+        ("1000", "1k"), (1000, "1k"), ("999", "999"), ("1500", "1500"), ("0.5", "500m"), (".5", "500m"), ("1.", "1"),
+        ("0Gi", "0"),
+        ("1e3", "1e3"), ("1E3", "1e3"), ("12e2", "1200"), ("1E", "1E"), ("1024Mi", "1Gi"), ("1536Mi", "1536Mi"), ("512", "512"),
+        ("0.5Ki", "512"), ("1.5Gi", "1536Mi"), ("1024", "1024"), ("0.1n", "1n"), ("1.0001Ki", "1024102400u"), ("+7", "7"),
+        (Decimal("0.25"), "250m"), (Decimal(2000), "2k"),
+    ],
+)  # fmt: skip
+def test_how_a_quantity_is_written(given_as: Any, written: str) -> None:
+    assert quantity.canonical(given_as) == written
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "",
+        "-1",
+        "1 ",
+        " 1",
+        "1K",
+        "1ki",
+        "Gi",
+        "1..2",
+        "e3",
+        "1e",
+        "1e3k",
+        "0x1",
+        "NaN",
+        "\u0661",
+        "1\n",
+        True,
+        None,
+        0.5,
+        2**63,
+    ],
+)
+def test_what_is_no_quantity_is_refused(wrong: Any) -> None:
+    with pytest.raises(InvalidQuantityError):
+        quantity.parse(wrong)
+
+
+@pytest.mark.parametrize(
+    ("written", "mib"),
+    [
+        ("1Gi", 1024),
+        ("1.5Gi", 1536),
+        ("1G", 953),
+        ("1048576", 1),
+        ("100k", 0),
+        ("2Ti", 2 * 1024 * 1024),
+        ("1e9", 953),
+        ("1Pi", 2**30),
+    ],
+)
+def test_memory_in_whole_mebibytes(written: str, mib: int) -> None:
+    assert quantity.mebibytes(written) == mib
