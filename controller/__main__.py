@@ -29,6 +29,7 @@ from controller import handlers, metrics, probes
 from controller.accelerators import Accelerators
 from controller.owned import Owned
 from controller.planeaccess import PlaneAccess
+from controller.planebudget import Budget
 from controller.reconcile import Reconciler
 from controller.settings import Settings, SettingsError, load
 from controller.slurm.loop import SlurmLoops
@@ -100,8 +101,9 @@ class Controller:
         self._settings = settings
         self._queue: KeyedQueue[str] = KeyedQueue(max_keys=10_000)
         self._owned = Owned(client, self._queue.add, self._queue.add_after)
-        self._planes = PlaneAccess(self._clock, self._queue.add)
-        self._slurm = SlurmLoops(self._clock, self._planes.client, self._owned.gpus_free, self._queue.add)
+        budget = Budget()
+        self._planes = PlaneAccess(self._clock, self._queue.add, budget)
+        self._slurm = SlurmLoops(self._clock, self._planes.plane, self._owned.gpus_free, self._queue.add, budget=budget)
         ordering = Ordering(client, self._slurm, self._clock)
         reconciler = Reconciler(client, self._owned, self._planes, settings, self._clock, slurm=ordering)
         self._workers = Workers(self._queue, reconciler, self._clock, count=settings.workers)

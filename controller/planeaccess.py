@@ -1,7 +1,7 @@
 """How the controller talks to tenants' API servers: straight to the plane's pod, with a certificate that exists in memory only.
 
-A plane is hostile input: bodies are small and bounded, every call has a short deadline, nothing is followed. One client per
-plane, replaced when its certificate is halfway through or the plane's CAs changed.
+A plane is hostile input: what is read of it goes through `planecalls` within a turn of `planebudget`, every call has a short
+deadline, nothing is followed. One client per plane, replaced when its certificate is halfway through or its CAs changed.
 
     pass sees "not ready" ──> waiter asks /readyz every 100 ms ──> ready ──> tenant's key into the queue
 """
@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+import msgspec
+
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Obj, uid_of
+from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import Clock
 from controller import crds
 from controller.observe import PlaneHealth
@@ -24,13 +26,21 @@ from controller.pki import issue
 from controller.plane.pki import controller_credential
 from controller.plane.secrets import KeyMaterial, digest
 from controller.plane.spec import API_PORT, PLANE, PlaneSpec
+from controller.planebudget import Budget, Turn
+from controller.planecalls import Known, Plane
 
 _log = logging.getLogger(__name__)
-_MIB = 1024 * 1024
+_READYZ_BYTES = 16 * 1024
+_BOOTSTRAP_SECONDS = 10.0
+# Connections to one plane: more would only be memory that waits.
+_CONNECTIONS = 4
 _POLL_SECONDS = 0.1
 _POLL_SLOW = 1.0
 _POLL_FAST_FOR = 60.0
 _NAMESPACE_TRIES = 50
+
+
+_namespace = msgspec.json.Decoder(Known)
 
 
 @dataclass(slots=True)
@@ -45,8 +55,9 @@ class _Connection:
 class PlaneAccess:
     """The clients of all planes; close it at the end."""
 
-    def __init__(self, clock: Clock, on_ready: Callable[[str], object]) -> None:
+    def __init__(self, clock: Clock, on_ready: Callable[[str], object], budget: Budget | None = None) -> None:
         self._clock = clock
+        self._budget = budget or Budget()
         self._on_ready = on_ready
         self._connections: dict[str, _Connection] = {}
         self._waiters: dict[str, asyncio.Task[None]] = {}
@@ -63,18 +74,19 @@ class PlaneAccess:
             return PlaneHealth(message=f"the API server does not answer: {error}")
         return PlaneHealth(ready=True, message="the API server answers")
 
-    def client(self, tenant: str) -> Client | None:
-        """The client of a plane that was asked for its health before; None when there is none to ask."""
-        held = self._connections.get(tenant)
-        return held.client if held is not None else None
+    def plane(self, turn: Turn) -> Plane | None:
+        """A plane that was asked for its health before, for a turn; None when there is none to ask."""
+        held = self._connections.get(turn.tenant)
+        return Plane(held.client, turn) if held is not None else None
 
     async def bootstrap(self, spec: PlaneSpec, objects: Iterable[Obj]) -> str:
         """Apply what belongs inside the plane; returns the plane's identity, the UID of its kube-system namespace."""
-        client = self._connections[spec.tenant].client
-        await asyncio.gather(
-            *(crds.keep(client, obj) if obj["kind"] == crds.KIND else self._apply(client, obj) for obj in objects)
-        )
-        return uid_of(await client.get(kinds.NAMESPACES, "kube-system"))
+        async with self._budget.turn(spec.tenant, _BOOTSTRAP_SECONDS) as turn:
+            plane = Plane(self._connections[spec.tenant].client, turn)
+            await asyncio.gather(
+                *(crds.keep(plane, obj) if obj["kind"] == crds.KIND else self._apply(plane, obj) for obj in objects)
+            )
+            return (await plane.get(kinds.NAMESPACES, "kube-system", shape=_namespace, metadata_only=True)).metadata.uid
 
     async def forget(self, tenant: str) -> None:
         """Let go of a plane."""
@@ -108,7 +120,13 @@ class PlaneAccess:
             tls_server_name=PLANE,
         )
         client = Client(
-            config, user_agent="bulkhead-controller", field_manager="bulkhead-controller", timeout=10.0, max_body=4 * _MIB
+            config,
+            user_agent="bulkhead-controller",
+            field_manager="bulkhead-controller",
+            timeout=10.0,
+            # Of what is asked for without a turn, which is whether it is ready.
+            max_body=_READYZ_BYTES,
+            connections=_CONNECTIONS,
         )
         await client.__aenter__()
         self._connections[spec.tenant] = _Connection(client, identity, now + wanted.life / 2)
@@ -131,11 +149,11 @@ class PlaneAccess:
             self._on_ready(tenant)
             return
 
-    async def _apply(self, client: Client, obj: Obj) -> None:
+    async def _apply(self, plane: Plane, obj: Obj) -> None:
         resource = kinds.resource_of(str(obj["apiVersion"]), str(obj["kind"]))
         for left in range(_NAMESPACE_TRIES, 0, -1):
             try:
-                await client.apply(resource, obj)
+                await plane.apply(resource, obj)
             except NotFound:
                 # A plane that has just become ready makes kube-system a moment later.
                 if left == 1:

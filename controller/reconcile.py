@@ -9,7 +9,6 @@ A pass never waits for something that takes long; whoever sees it happen (an inf
 tenant's name back into the queue. There is one status write at the end, and none when it would say nothing new.
 """
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -193,8 +192,7 @@ class Reconciler:
         done, at, uid = self._bootstrapped.get(spec.tenant, ((), 0.0, ""))
         if done != made.bootstrap or self._clock.monotonic() - at > self._settings.resync_seconds:
             try:
-                async with asyncio.timeout(10):
-                    uid = await self._planes.bootstrap(spec, made.bootstrap)
+                uid = await self._planes.bootstrap(spec, made.bootstrap)
             except (KubeError, TimeoutError) as error:
                 # The tenant may have put a webhook in the way; that is his loss and no reason to stop the pass.
                 _log.warning("bootstrap failed: %s", error, extra={"tenant": spec.tenant})

@@ -80,6 +80,10 @@ class Reason(_Explained):
     HOST_REFUSED = "HostRefused", "The host's API refused an object, by policy, quota or permission."
     HOST_UNAVAILABLE = "HostUnavailable", "The host's API did not answer; the controller tries again."
     PLANE_UNREACHABLE = "PlaneUnreachable", "The plane was ready and does not answer now."
+    PLANE_UNREADABLE = (
+        "PlaneUnreadable",
+        "The plane answers with more than is read, or not with what was asked for; the platform does nothing in it meanwhile.",
+    )
     SLURM_UNREACHABLE = "SlurmUnreachable", "The tenant's Slurm was ready and does not answer now; its jobs may run on."
     SLURM_REFUSED = "SlurmRefused", "The tenant's plane refused an object of its Slurm cluster."
     CERTIFICATE_EXPIRING = "CertificateExpiring", "A certificate is due and its renewal has not succeeded yet."

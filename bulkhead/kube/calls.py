@@ -39,6 +39,7 @@ class Calls:
         self._places = asyncio.Semaphore(limit)
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
+        self._sweeping: asyncio.TimerHandle | None = None
 
     async def ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, bounds: Bounds) -> Answer:
         """Make one call on an already quoted path. The caller keeps the deadline; errors as of `Connection.whole`."""
@@ -61,8 +62,7 @@ class Calls:
             connection.abort()
             raise
         if connection.usable:
-            connection.since = asyncio.get_running_loop().time()
-            self._idle.append(connection)
+            self._keep(connection)
         else:
             connection.abort()
         return answer
@@ -80,6 +80,8 @@ class Calls:
     def close(self) -> None:
         """Close every connection; calls and streams that are under way fail."""
         self._idle.clear()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
         for connection in tuple(self._open):
             connection.abort()
 
@@ -92,6 +94,26 @@ class Calls:
         if body is not None or method != "GET":
             lines.append(f"Content-Length: {len(body or b'')}")
         return "\r\n".join([*lines, "", ""]).encode() + (body or b"")
+
+    def _keep(self, connection: Connection) -> None:
+        loop = asyncio.get_running_loop()
+        connection.since = loop.time()
+        self._idle.append(connection)
+        if self._sweeping is None:
+            self._sweeping = loop.call_later(_IDLE_SECONDS, self._sweep, loop)
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Close what has idled: a connection under TLS holds about a third of a MiB, and some callers ask every few minutes."""
+        self._sweeping = None
+        oldest = loop.time() - _IDLE_SECONDS
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            if connection.usable and connection.since > oldest:
+                self._idle.append(connection)
+            else:
+                connection.abort()
+        if self._idle:
+            self._sweeping = loop.call_later(_IDLE_SECONDS, self._sweep, loop)
 
     def _kept(self) -> Connection | None:
         oldest = asyncio.get_running_loop().time() - _IDLE_SECONDS

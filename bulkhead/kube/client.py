@@ -14,7 +14,7 @@ from bulkhead.kube import codec, proxy
 from bulkhead.kube.errors import Gone, NotFound, NotServed, Timeout, TooLarge
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Obj, ObjList, Resource
-from bulkhead.kube.transport import JSON, Pace, Transport
+from bulkhead.kube.transport import CALL_CONNECTIONS, JSON, Pace, Transport
 from bulkhead.kube.watch import (
     INACTIVITY_SECONDS,
     MAX_LINE,
@@ -48,12 +48,15 @@ class Client:
         max_list: int = 256 * _MIB,
         qps: float | None = None,
         burst: int = 50,
+        connections: int = CALL_CONNECTIONS,
     ) -> None:
         self.config = config
         self.field_manager = field_manager
         self._max_list = max_list
         pace = Pace(qps, burst) if qps else None
-        self.transport = Transport(config, user_agent=user_agent, timeout=timeout, max_body=max_body, pace=pace)
+        self.transport = Transport(
+            config, user_agent=user_agent, timeout=timeout, max_body=max_body, pace=pace, connections=connections
+        )
 
     async def __aenter__(self) -> Self:
         await self.transport.__aenter__()
@@ -94,6 +97,16 @@ class Client:
         async for page in self.pages(r, namespace, label_selector=label_selector, field_selector=field_selector, limit=limit):
             # Items of a list come without their type.
             items += [{"apiVersion": r.api_version, "kind": r.kind} | codec.decode_obj(raw) for raw in page.items]
+            version = page.resource_version
+        return ObjList(items, version)
+
+    async def list_metadata(self, r: Resource, namespace: str | None = None, *, label_selector: str | None = None) -> ObjList:
+        """Read of a whole list the metadata alone, cut down to what `Meta` names: for whoever counts or deletes."""
+        items: list[Obj] = []
+        version = ""
+        typed = {"apiVersion": r.api_version, "kind": r.kind}
+        async for page in self.pages(r, namespace, label_selector=label_selector, metadata_only=True):
+            items += [typed | {"metadata": codec.plain_meta(codec.decode_meta(raw))} for raw in page.items]
             version = page.resource_version
         return ObjList(items, version)
 

@@ -73,6 +73,12 @@ def decode_meta(data: bytes | msgspec.Raw) -> Meta:
     return decode_with(_envelope, data).metadata
 
 
+def plain_meta(meta: Meta) -> Obj:
+    """Decoded metadata as a plain object; what is not set is left out."""
+    made: Obj = {field: value for field, value in msgspec.to_builtins(meta).items() if value}
+    return made
+
+
 def decode_page(data: bytes) -> Page:
     """Split a list answer into its encoded items."""
     page = decode_with(_page, data)

@@ -9,7 +9,7 @@ connection, and a reader that is slow makes the server wait.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, cast
@@ -23,6 +23,9 @@ HEAD_LIMIT: Final = 64 * 1024
 _PIECE: Final = 64 * 1024
 # Bytes of a stream that wait for their reader; more stay with the server.
 _WAITING: Final = 256 * 1024
+# Each part of a body costs a call, however small it is: beyond the first ones they have to be of some size.
+_CRUMB: Final = 64
+_CRUMBS: Final = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,8 @@ class Bounds:
 
     success: int
     other: int
+    # Told of each part of the body before it is kept; what it raises ends the answer.
+    charge: Callable[[int], None] | None = None
 
     def of(self, status: int) -> int:
         """The bound for a status."""
@@ -57,6 +62,7 @@ class _Reading:
     status: int = 0
     framing: int = 0  # bytes that came since the last ones of the body: head, trailers, sizes of chunks
     size: int = 0  # of the body
+    parts: int = 0  # in which it came
     pieces: list[bytes] = field(default_factory=list)
     last: bytearray = field(default_factory=bytearray)
     headers: dict[str, str] = field(default_factory=dict)
@@ -74,12 +80,21 @@ class _Reading:
         """Keep a part of the body."""
         self.framing = 0
         self.size += len(part)
-        if self.bounds is not None and self.size > self.bounds.of(self.status):
-            raise TooLarge(f"answer longer than {self.bounds.of(self.status)} bytes")
+        if self.bounds is not None:
+            self._bound(self.bounds, len(part))
         self.last += part
         if len(self.last) >= _PIECE:
             self.pieces.append(bytes(self.last))
             self.last.clear()
+
+    def _bound(self, bounds: Bounds, size: int) -> None:
+        self.parts += 1
+        if self.size > bounds.of(self.status):
+            raise TooLarge(f"answer longer than {bounds.of(self.status)} bytes")
+        if self.parts > _CRUMBS and self.parts * _CRUMB > self.size:
+            raise TooLarge(f"answer in {self.parts} parts for {self.size} bytes")
+        if bounds.charge is not None:
+            bounds.charge(size)
 
     def take(self) -> bytes:
         """All that is there of the body, which is kept no longer."""
@@ -89,11 +104,16 @@ class _Reading:
         self.size = 0
         return found
 
+    def drop(self) -> None:
+        """Keep nothing of it: nobody reads half an answer, and the connection may be held for a while."""
+        self.pieces.clear()
+        self.last.clear()
+        self.size = 0
+
     def end(self, error: Exception | None = None) -> None:
         """The answer is whole, or will never be."""
         if error is not None and self.bounds is not None and not self.done.done():
-            # Nobody reads half an answer, and the connection may be held for a while.
-            self.take()
+            self.drop()
         for each in (self.began, self.done):
             if not each.done():
                 if error is None:
@@ -181,6 +201,9 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Close at once."""
         self.usable = False
+        if self._reading is not None and self._reading.bounds is not None:
+            # A caller that was cancelled has ended the reading, and not what was read.
+            self._reading.drop()
         if self._transport is not None:
             self._transport.abort()
 

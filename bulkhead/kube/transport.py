@@ -11,7 +11,7 @@ watches never keep a write waiting (`calls`).
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlencode
@@ -23,8 +23,9 @@ from bulkhead.kube.kubeconfig import Authorization, KubeConfig
 
 _CONNECT_SECONDS = 10.0
 _ERROR_BODY = 256 * 1024
+_LEAST_ERROR_BODY = 16 * 1024  # where less is taken of a success: what a Status says should be heard
 _READ_BUFFER = 256 * 1024
-_CALL_CONNECTIONS = 32
+CALL_CONNECTIONS = 32
 JSON = "application/json"
 
 
@@ -48,8 +49,18 @@ class Pace:
 class Transport:
     """Connections to one API server under one identity."""
 
-    def __init__(self, config: KubeConfig, *, user_agent: str, timeout: float, max_body: int, pace: Pace | None = None) -> None:
+    def __init__(
+        self,
+        config: KubeConfig,
+        *,
+        user_agent: str,
+        timeout: float,
+        max_body: int,
+        pace: Pace | None = None,
+        connections: int = CALL_CONNECTIONS,
+    ) -> None:
         self.config = config
+        self._connections = connections
         self.timeout = timeout
         self.max_body = max_body
         self.user_agent = user_agent
@@ -60,7 +71,7 @@ class Transport:
 
     async def __aenter__(self) -> Self:
         self.tls = self.config.ssl_context()
-        self._calls = Calls(self.config.server, self.tls, server_hostname=self.config.tls_server_name, limit=_CALL_CONNECTIONS)
+        self._calls = Calls(self.config.server, self.tls, server_hostname=self.config.tls_server_name, limit=self._connections)
         return self
 
     async def __aexit__(
@@ -112,8 +123,12 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 -- the deadline covers waiting for our turn as well
         max_body: int | None = None,
+        charge: Callable[[int], None] | None = None,
     ) -> Answer:
-        """Make one call and return its answer whatever its status; for what lies behind a proxy of the API server."""
+        """Make one call and return its answer whatever its status; for what lies behind a proxy of the API server.
+
+        `charge` is told of every part of the answer before it is kept, and ends the call with the KubeError that it raises.
+        """
         if self._calls is None:
             raise ConfigError("client not open: use it as an async context manager")
         limit = self.timeout if timeout is None else timeout
@@ -122,7 +137,8 @@ class Transport:
                 if self._pace is not None:
                     await self._pace.wait()
                 named = self.headers() | dict(headers or {})
-                bounds = Bounds(max_body or self.max_body, _ERROR_BODY)
+                most = max_body or self.max_body
+                bounds = Bounds(most, min(_ERROR_BODY, max(most, _LEAST_ERROR_BODY)), charge)
                 answer = await self._calls.ask(method, _target(path, params), named, body, bounds)
                 if answer.status < 400:
                     _check(answer.status, answer.headers, answer.data)

@@ -11,11 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
+from controller.counted import Counted
 from controller.slurm import model
 from controller.slurm.model import SlurmAnswerError
 from controller.slurm.rest import SlurmRefused, SlurmRest
 from controller.slurm.spec import AccountingSpec, Obj, QosSpec, SlurmSpec, UserSpec
-from controller.slurm.wire import Problem
+from controller.slurm.wire import NO_WORDS, Problem
 
 ACCOUNT: Final = "users"
 STANDARD: Final = "normal"
@@ -23,7 +24,7 @@ _ADMIN: Final = "Administrator"
 _NOBODY: Final = "None"
 
 
-class AssociationRecord(msgspec.Struct, frozen=True):
+class AssociationRecord(Counted, frozen=True):
     """One entry of `associations`."""
 
     account: str = ""
@@ -31,14 +32,14 @@ class AssociationRecord(msgspec.Struct, frozen=True):
     user: str = ""
 
 
-class UserRecord(msgspec.Struct, frozen=True):
+class UserRecord(Counted, frozen=True):
     """One entry of `users`."""
 
     name: str
-    administrator_level: list[str] = []
+    administrator_level: msgspec.Raw = NO_WORDS
 
 
-class QosRecord(msgspec.Struct, frozen=True):
+class QosRecord(Counted, frozen=True):
     """One entry of `qos`."""
 
     name: str
@@ -83,8 +84,8 @@ async def keep(rest: SlurmRest, spec: SlurmSpec, accounting: AccountingSpec) -> 
     missing = [each for each in spec.users if (ACCOUNT, each.name) not in pairs]
     if missing:
         await rest.write_accounting("users_association", users(spec, missing))
-    known = {each.name: each for each in _decoded(await rest.read_database("users"), Users).users}
-    changed = [each for each in spec.users if each.name in known and _wrong_rights(each, known[each.name])]
+    admins = _admins(await rest.read_database("users"))
+    changed = [each for each in spec.users if each.name in admins and admins[each.name] != each.admin]
     if changed:
         await rest.write_database("users", [rights(each) for each in changed])
     return len(new) + len(changed) + len(missing) + ((ACCOUNT, "") not in pairs)
@@ -146,8 +147,12 @@ def _number(value: int) -> Obj:
     return {"set": True, "infinite": False, "number": value}
 
 
-def _wrong_rights(wanted: UserSpec, there: UserRecord) -> bool:
-    return wanted.admin != (_ADMIN in there.administrator_level)
+def _admins(data: bytes) -> dict[str, bool]:
+    """The users that there are, and whether each is an administrator."""
+    try:
+        return {each.name: _ADMIN in model.words(each.administrator_level) for each in _decoded(data, Users).users}
+    except SlurmAnswerError as error:
+        raise SlurmRefused(f"slurmdbd: {error}") from error
 
 
 def _decoded(data: bytes, shape: type[Any]) -> Any:

@@ -10,9 +10,10 @@ from datetime import datetime
 from typing import assert_never
 
 from bulkhead.kube import resources as kinds
-from bulkhead.kube.client import STRATEGIC_PATCH, Client
+from bulkhead.kube.client import STRATEGIC_PATCH
 from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from bulkhead.kube.objects import Obj, uid_of
+from controller.planecalls import Plane
 from controller.slurm import status
 from controller.slurm.fleet import (
     Action,
@@ -41,9 +42,9 @@ _log = logging.getLogger(__name__)
 class Carrier:
     """Writes for one tenant's cluster."""
 
-    def __init__(self, tenant: str, client: Client, rest: SlurmRest, spec: SlurmSpec) -> None:
+    def __init__(self, tenant: str, plane: Plane, rest: SlurmRest, spec: SlurmSpec) -> None:
         self._tenant = tenant
-        self._client = client
+        self._plane = plane
         self._rest = rest
         self._spec = spec
 
@@ -67,9 +68,9 @@ class Carrier:
             case CreateWorker(name, ordinal):
                 await self._create(name, ordinal, node_sets)
             case DeleteWorker(name, uid, _):
-                await self._client.delete(kinds.PODS, name, NAMESPACE, uid=uid)
+                await self._plane.delete(kinds.PODS, name, NAMESPACE, uid=uid)
             case SetReplicas(name, count):
-                await self._client.patch(NODE_SETS, name, {"spec": {"replicas": count}}, NAMESPACE)
+                await self._plane.patch(NODE_SETS, name, {"spec": {"replicas": count}}, NAMESPACE)
             case Drain(node, reason, _):
                 await self._rest.drain(node, reason)
             case Undrain(node):
@@ -93,7 +94,7 @@ class Carrier:
         if node_set is None or owner is None:
             raise NotFound(404, "NotFound", f"NodeSet {name} is not there yet")
         pod = worker_pod(self._spec, node_set, ordinal, owner_uid=uid_of(owner))
-        await self._client.create(kinds.PODS, pod)
+        await self._plane.create(kinds.PODS, pod)
 
     async def place(self, seen: Seen) -> None:
         """Tell Slurm where its workers have come to run; without it jobs run all the same, only less close together."""
@@ -123,7 +124,7 @@ class Carrier:
             return
         body = {"metadata": {"uid": worker.uid}, "status": {"conditions": news}}
         try:
-            await self._client.patch(
+            await self._plane.patch(
                 kinds.PODS, worker.name, body, NAMESPACE, content_type=STRATEGIC_PATCH, subresource="status"
             )
         except (NotFound, Conflict):
@@ -139,6 +140,6 @@ class Carrier:
         if all(before.get(key) == value for key, value in wanted.items()):
             return
         try:
-            await self._client.patch(NODE_SETS, name, {"status": wanted}, NAMESPACE, subresource="status")
+            await self._plane.patch(NODE_SETS, name, {"status": wanted}, NAMESPACE, subresource="status")
         except NotFound:
             return

@@ -14,22 +14,22 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from bulkhead.kube import resources as kinds
-from bulkhead.kube.client import Client
-from bulkhead.kube.errors import KubeError, NotFound
+from bulkhead.kube.errors import KubeError, NotFound, ProtocolError
 from bulkhead.kube.objects import uid_of
 from bulkhead.work.clock import Clock
-from controller.slurm import accounts
+from controller.planecalls import Plane
+from controller.slurm import accounts, nodeset_crd, shapes
 from controller.slurm.carry import Carrier
 from controller.slurm.fleet import Action, Cancel, Drain, Fleet, Undrain
 from controller.slurm.giveback import is_leaving
 from controller.slurm.keys import SlurmKeys
 from controller.slurm.lease import DEFAULT_TIMES, Times, over, plan_leases
-from controller.slurm.observe import NODE_SETS, Seen, cordoned, observe
+from controller.slurm.observe import NODE_SETS, Seen, cordoned, node_sets, observe
 from controller.slurm.planting import Planter, daemons
 from controller.slurm.render import render
 from controller.slurm.rest import SlurmError, SlurmRest
 from controller.slurm.spec import CONFIG, NAMESPACE, NodeSetSpec, Obj, SlurmSpec
-from controller.slurm.status import Found
+from controller.slurm.status import Found, counts, pods_of
 from controller.slurm.tokens import TokenSource
 from controller.slurm.topology import grown, topology_of, units_in
 from controller.slurm.workers import worker_digest
@@ -67,46 +67,68 @@ class Cluster:
         self._accounts: tuple[object, float] | None = None
         self.removed = False
 
-    async def look(self, client: Client, order: Order) -> Found:
+    async def look(self, plane: Plane, order: Order) -> Found:
         """One pass; raises KubeError when the plane does not answer."""
-        rest = SlurmRest(client.transport, self._token_source(order.keys))
-        seen = await observe(client, rest)
+        rest = SlurmRest(plane, self._token_source(order.keys))
+        refused = await self._define(plane) if order.on else ""
+        try:
+            seen = await observe(plane, rest)
+        except KubeError as error:
+            if not refused:
+                raise
+            # A definition of the tenant's own making is the cause of what its objects look like.
+            raise ProtocolError(f"{refused}; {error}") from error
         if self._units is None and order.on:
-            self._units = await _units(client)
+            self._units = await _units(plane)
         spec = self._with_retiring(order, seen)
         if order.on:
             self.removed = False
-        found = await self._apply(client, spec, order, seen) if order.on else Found(applied=True)
+        found = await self._apply(plane, spec, order, seen) if order.on else Found(applied=True)
         if order.on and seen.node_sets.keys() != {each.name for each in spec.node_sets} | set(spec.retiring):
             # Owners of pods have UIDs that this look does not know yet.
-            seen = replace(seen, node_sets=await self._node_sets(client))
+            seen = replace(seen, node_sets=await node_sets(plane))
         now = self._clock.now()
         fleet = self._fleet(spec, seen, now)
         actions = plan_leases(spec, seen.view, fleet, now, order.times)
-        carrier = Carrier(self._tenant, client, rest, spec)
+        carrier = Carrier(self._tenant, plane, rest, spec)
         await carrier.carry_out([*actions, *_abandoned(spec, seen)], seen.node_sets)
         self._remember(actions, seen)
         await carrier.place(seen)
         await carrier.tell(seen, fleet.digests, now)
         trouble = await self._keep_accounts(rest, spec) if order.on and seen.view is not None else ""
-        await self._retire(client, spec, seen)
+        await self._retire(plane, spec, seen)
         if not order.on:
-            return await self._wind_down(client, seen)
+            return await self._wind_down(plane, seen)
         applied = found.applied and not trouble
-        return replace(found, applied=applied, pods=seen.pods, view=seen.view, trouble=found.trouble or seen.trouble or trouble)
+        return replace(
+            found,
+            applied=applied,
+            pods=pods_of(seen.pods, found.wanted or {}),
+            counts=counts(seen.view) if seen.view is not None else None,
+            trouble=found.trouble or seen.trouble or trouble,
+        )
 
-    async def _apply(self, client: Client, spec: SlurmSpec, order: Order, seen: Seen) -> Found:
+    async def _define(self, plane: Plane) -> str:
+        """Have the NodeSets' definition as it should be before NodeSets are read; returns why it is not, if it is not."""
+        try:
+            await self._planter.apply(plane, [nodeset_crd.custom_resource()])
+        except KubeError as error:
+            _log.warning("definition not applied: %s", error, extra={"tenant": self._tenant})
+            return f"the plane refuses the definition of NodeSets: {error}"
+        return ""
+
+    async def _apply(self, plane: Plane, spec: SlurmSpec, order: Order, seen: Seen) -> Found:
         objects = render(spec, order.keys)
         wanted = daemons(objects)
         try:
-            await self._planter.apply(client, objects)
+            await self._planter.apply(plane, objects)
             if self._clock.monotonic() - self._pruned > 60 or not self._pruned:
-                await self._planter.prune(client, objects)
+                await self._planter.prune(plane, objects)
                 self._pruned = self._clock.monotonic()
         except KubeError as error:
             _log.warning("objects not applied: %s", error, extra={"tenant": self._tenant})
             refused = f"the plane refuses an object of the cluster: {error}"
-            return Found(applied=False, wanted=wanted, pods=seen.pods, trouble=refused, refused=True)
+            return Found(applied=False, wanted=wanted, pods=pods_of(seen.pods, wanted), trouble=refused, refused=True)
         return Found(applied=True, wanted=wanted)
 
     async def _keep_accounts(self, rest: SlurmRest, spec: SlurmSpec) -> str:
@@ -143,13 +165,6 @@ class Cluster:
         gpus = tuple(found for name in gone if (found := _gpus_of(name, seen.node_sets[name])) is not None)
         return replace(order.spec, retiring=tuple(gone), retiring_gpus=gpus, topology=topology)
 
-    async def _node_sets(self, client: Client) -> dict[str, dict[str, object]]:
-        try:
-            listed = await client.list(NODE_SETS, NAMESPACE)
-        except NotFound:
-            return {}
-        return {str(obj["metadata"]["name"]): obj for obj in listed.items}
-
     def _fleet(self, spec: SlurmSpec, seen: Seen, now: datetime) -> Fleet:
         workers = seen.workers
         fleet = Fleet(
@@ -180,7 +195,7 @@ class Cluster:
         undone = {action.node for action in actions if isinstance(action, Undrain)}
         self._promised = {name: at for name, at in self._promised.items() if name in (leaving | told) - undone}
 
-    async def _retire(self, client: Client, spec: SlurmSpec, seen: Seen) -> None:
+    async def _retire(self, plane: Plane, spec: SlurmSpec, seen: Seen) -> None:
         """Let go of a NodeSet once no pod is left of it and no job record names its partition: slurmctld keeps such records."""
         if seen.view is None or seen.view.jobs is None:
             return
@@ -189,13 +204,13 @@ class Cluster:
         for name in spec.retiring:
             if name not in used | held:
                 _log.info("NodeSet retired", extra={"tenant": self._tenant, "object": f"NodeSet {name}"})
-                await client.delete(NODE_SETS, name, NAMESPACE, uid=uid_of(seen.node_sets[name]))
+                await plane.delete(NODE_SETS, name, NAMESPACE, uid=uid_of(seen.node_sets[name]))
 
-    async def _wind_down(self, client: Client, seen: Seen) -> Found:
+    async def _wind_down(self, plane: Plane, seen: Seen) -> Found:
         live = sum(not worker.finished for worker in seen.workers)
         if live:
-            return Found(applied=True, pods=seen.pods, view=seen.view, leaving=live)
-        self.removed = await self._planter.remove(client) and not seen.pods
+            return Found(applied=True, leaving=live)
+        self.removed = await self._planter.remove(plane) and not seen.pods
         return Found(applied=True, leaving=0)
 
 
@@ -210,13 +225,13 @@ def _abandoned(spec: SlurmSpec, seen: Seen) -> list[Action]:
     ]
 
 
-async def _units(client: Client) -> frozenset[str]:
+async def _units(plane: Plane) -> frozenset[str]:
     """The units of the network that are written in the plane already."""
     try:
-        found = await client.get(kinds.CONFIG_MAPS, CONFIG, NAMESPACE)
+        found = await plane.get(kinds.CONFIG_MAPS, CONFIG, NAMESPACE, shape=shapes.CONFIG)
     except NotFound:
         return frozenset()
-    return units_in(str((found.get("data") or {}).get("topology.yaml") or ""))
+    return units_in(found.data.topology if found.data is not None else "")
 
 
 def _gpus_of(name: str, node_set: Obj) -> NodeSetSpec | None:

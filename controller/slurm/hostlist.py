@@ -31,6 +31,18 @@ def expand(text: str, limit: int) -> tuple[str, ...]:
     return tuple(names)
 
 
+def count(text: str, limit: int) -> int:
+    """How many names are in a list, without making them."""
+    if len(text) > _LONGEST:
+        raise HostListError(f"host list: longer than {_LONGEST} characters")
+    found = 0
+    for part in _parts(text):
+        found += sum(last - first + 1 for first, last, _ in _spans(part)) if "[" in part else bool(part)
+        if found > limit:
+            raise HostListError(f"host list: more than {limit} names")
+    return found
+
+
 def _parts(text: str) -> Iterator[str]:
     depth = start = 0
     for index, character in enumerate(text):
@@ -50,14 +62,20 @@ def _names(part: str) -> Iterator[str]:
         if part:
             yield part
         return
+    prefix, suffix = part.partition("[")[0], part.rpartition("]")[2]
+    for first, last, digits in _spans(part):
+        for number in range(first, last + 1):
+            yield f"{prefix}{number:0{digits}d}{suffix}"
+
+
+def _spans(part: str) -> Iterator[tuple[int, int, int]]:
+    """The spans between a part's brackets: first, last, digits; one that runs backwards is empty."""
     match = _PART.match(part)
     if match is None:
         raise HostListError("host list: a part cannot be read")
-    prefix, spans, suffix = match.groups()
-    for span in spans.split(","):
+    for span in match[2].split(","):
         ends = _SPAN.match(span)
         if ends is None:
             raise HostListError("host list: a span cannot be read")
-        first, last = ends[1], ends[2] or ends[1]
-        for number in range(int(first), int(last) + 1):
-            yield f"{prefix}{number:0{len(first)}d}{suffix}"
+        first, last = int(ends[1]), int(ends[2] or ends[1])
+        yield first, max(first - 1, last), len(ends[1])

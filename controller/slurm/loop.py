@@ -14,10 +14,11 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bulkhead.kube.client import Client
-from bulkhead.kube.errors import KubeError
+from bulkhead.kube.errors import KubeError, ProtocolError, TooLarge
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock
+from controller.planebudget import Budget, Turn
+from controller.planecalls import Plane
 from controller.slurm import status
 from controller.slurm.cluster import Cluster, Order
 from controller.slurm.status import Found
@@ -26,6 +27,8 @@ _log = logging.getLogger(__name__)
 PERIOD_SECONDS = 3.0
 PASS_SECONDS = 45.0
 _COUNTS_SECONDS = 5.0
+# What is read of all planes together, in the long run. A plane whose answers are large is asked less often.
+_BYTES_A_SECOND = 16 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -40,6 +43,7 @@ class _Tended:
     said_counts: object = None
     said_at: float = 0.0
     answered: bool = False
+    read: int = 0  # bytes of the plane's answers to the last pass
 
 
 class SlurmLoops:
@@ -48,13 +52,15 @@ class SlurmLoops:
     def __init__(
         self,
         clock: Clock,
-        plane: Callable[[str], Client | None],
+        plane: Callable[[Turn], Plane | None],
         quota: Callable[[str], int | None],
         on_change: Callable[[str], object],
         *,
         period: float = PERIOD_SECONDS,
+        budget: Budget | None = None,
     ) -> None:
         self._clock = clock
+        self._budget = budget or Budget()
         self._plane = plane
         self._quota = quota
         self._on_change = on_change
@@ -99,34 +105,46 @@ class SlurmLoops:
                 found = await self._pass(tenant, held)
             except Exception:  # noqa: BLE001 - logged with its trace; the next pass starts from what is there
                 _log.exception("Slurm pass ended in an error", extra={"tenant": tenant})
-                await self._clock.sleep(backoff.next())
+                held.found = Found(trouble="the look at the cluster ended in an error, see the controller's log", unread=True)
+                self._notice(tenant, held, held.found)
+                await self._clock.sleep(max(backoff.next(), self._rest(held)))
                 continue
             held.found = found
             self._notice(tenant, held, found)
-            if found.plane_down or (found.view is None and found.refused):
-                await self._clock.sleep(backoff.next())
+            if found.plane_down or (found.counts is None and found.refused):
+                await self._clock.sleep(max(backoff.next(), self._rest(held)))
                 continue
             backoff.reset()
-            held.answered = held.answered or found.view is not None
+            held.answered = held.answered or found.counts is not None
             # A cluster that starts is looked at more often: somebody waits for it.
-            await self._clock.sleep(self._period if held.answered else self._period / 3)
+            await self._clock.sleep(max(self._period if held.answered else self._period / 3, self._rest(held)))
+
+    def _rest(self, held: _Tended) -> float:
+        """Seconds after which this plane has taken no more than its even share of what is read of all of them."""
+        return held.read * len(self._tended) / _BYTES_A_SECOND
 
     async def _pass(self, tenant: str, held: _Tended) -> Found:
-        client = self._plane(tenant)
-        if client is None:
+        turn = self._budget.turn(tenant, PASS_SECONDS)
+        plane = self._plane(turn)
+        held.read = 0
+        if plane is None:
             return Found(trouble="the plane's API server does not answer", plane_down=True)
         try:
-            async with asyncio.timeout(PASS_SECONDS):
-                return await held.cluster.look(client, held.order)
+            async with turn:
+                return await held.cluster.look(plane, held.order)
         except (KubeError, TimeoutError) as error:
             _log.warning("Slurm pass failed: %s", error or "took too long", extra={"tenant": tenant})
-            trouble = f"the plane did not answer: {error or 'the pass took too long'}"[:500]
-            return Found(trouble=trouble, plane_down=True)
+            unread = isinstance(error, TooLarge | ProtocolError)
+            what = "what the plane answers is not read, and nothing is done in it" if unread else "the plane did not answer"
+            trouble = f"{what}: {error or 'the pass took too long'}"[:500]
+            return Found(trouble=trouble, plane_down=True, unread=unread)
+        finally:
+            held.read = turn.read
 
     def _notice(self, tenant: str, held: _Tended, found: Found) -> None:
         """Bring the tenant into the queue when there is something new to tell."""
         told = status.verdict(found, was=True, on=held.order.on)
-        counted = status.counts(found.view) if found.view is not None else held.said_counts
+        counted = found.counts if found.counts is not None else held.said_counts
         now = self._clock.monotonic()
         verdict = (told.status, told.reason, told.message, held.cluster.removed)
         due = counted != held.said_counts and now - held.said_at >= _COUNTS_SECONDS

@@ -1,6 +1,6 @@
 """What slurmrestd says, as frozen values: nodes, jobs, counts. Pure; the answers come from the tenant and are hostile input.
 
-    bytes ──> msgspec structs (unknown fields skipped, wrong shapes refused) ──> SlurmNode, SlurmJob ──> SlurmView
+    bytes ──> msgspec structs (unknown fields skipped, wrong shapes and too many refused) ──> SlurmNode, SlurmJob ──> SlurmView
 
 Numbers come in Slurm's own form {set, infinite, number}; lists of hosts are compressed and are unfolded only up to a bound. An
 answer that carries errors is a failure, whatever else it holds: nobody may take an empty list for an idle cluster.
@@ -10,17 +10,23 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from sys import getsizeof
 from typing import Any, Final
 
 import msgspec
 
-from controller.slurm.hostlist import HostListError, expand
+from controller import counted
+from controller.slurm.hostlist import HostListError, count, expand
 from controller.slurm.spec import REASON_PREFIX
 from controller.slurm.wire import DiagAnswer, JobRecord, JobsAnswer, NodeRecord, NodesAnswer, Number, Problem
 
 TEXT_LIMIT: Final = 1024
 NODES_LIMIT: Final = 8192
 JOBS_LIMIT: Final = 20_000
+PLACES_LIMIT: Final = 100_000  # nodes of all jobs together
+RECORDS_LIMIT: Final = 20_000  # of an answer of any other kind
+_WORDS_BYTES: Final = 16 * 1024
+_FLAT: Final = 1024  # what a record weighs beside its texts
 _GPUS: Final = re.compile(r"^gres[/:]gpu(?::([^=:()0-9][^=:()]*))?(?:[=:]([0-9]{1,9}))?$")
 _INDICES: Final = re.compile(r"\([^()]*\)")
 _MEMORY: Final = re.compile(r"(?:^|,)mem=([0-9]{1,12}(?:\.[0-9]{1,4})?)([KMGTP]?)(?=,|$)")
@@ -31,6 +37,9 @@ BASE_STATES: Final = ("ALLOCATED", "MIXED", "DOWN", "ERROR", "FUTURE", "IDLE", "
 ACTIVE_JOBS: Final = frozenset(
     {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STAGE_OUT", "SIGNALING", "STOPPED", "RESIZING"}
 )
+
+
+_words: Final = msgspec.json.Decoder(list[str])
 
 
 class SlurmAnswerError(ValueError):
@@ -127,9 +136,15 @@ class SlurmView:
     pending: int = 0
     running: int = 0
     _by_name: Mapping[str, SlurmNode] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _on: Mapping[str, list[SlurmJob]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_by_name", {node.name: node for node in self.nodes})
+        on: dict[str, list[SlurmJob]] = {}
+        for job in self.jobs or ():
+            for name in dict.fromkeys(job.nodes) if job.active else ():
+                on.setdefault(name, []).append(job)
+        object.__setattr__(self, "_on", on)
 
     def node(self, name: str) -> SlurmNode | None:
         """The node of this name."""
@@ -139,26 +154,26 @@ class SlurmView:
         """The jobs that hold something on a node; None when jobs were not read."""
         if self.jobs is None:
             return None
-        return tuple(job for job in self.jobs if job.active and node in job.nodes)
+        return tuple(self._on.get(node, ()))
 
 
 def parse_nodes(data: bytes) -> tuple[SlurmNode, ...]:
     """The node records."""
-    answer = decode(data, NodesAnswer)
-    if len(answer.nodes) > NODES_LIMIT:
-        raise SlurmAnswerError(f"nodes: {len(answer.nodes)} records, more than {NODES_LIMIT}")
-    return tuple(_node(record) for record in answer.nodes)
+    return tuple(_node(record) for record in decode(data, NodesAnswer, NODES_LIMIT).nodes)
 
 
 def parse_jobs(data: bytes) -> tuple[SlurmJob, ...]:
     """The job records."""
-    answer = decode(data, JobsAnswer)
-    if len(answer.jobs) > JOBS_LIMIT:
-        raise SlurmAnswerError(f"jobs: {len(answer.jobs)} records, more than {JOBS_LIMIT}")
+    left, made = PLACES_LIMIT, []
     try:
-        return tuple(_job(record) for record in answer.jobs)
+        for record in decode(data, JobsAnswer, JOBS_LIMIT).jobs:
+            # The names of a job's nodes take no room in the answer, and all of it here.
+            hosts = expand(record.nodes, min(NODES_LIMIT, left))
+            left -= len(hosts)
+            made.append(_job(record, hosts))
     except HostListError as error:
         raise SlurmAnswerError(f"jobs: {error}") from error
+    return tuple(made)
 
 
 def parse_diag(data: bytes) -> tuple[int, int]:
@@ -167,10 +182,10 @@ def parse_diag(data: bytes) -> tuple[int, int]:
     return max(0, found.jobs_pending), max(0, found.jobs_running)
 
 
-def decode(data: bytes, shape: type[Any]) -> Any:
-    """An answer of this shape without errors."""
+def decode(data: bytes, shape: type[Any], most: int = RECORDS_LIMIT) -> Any:
+    """An answer of this shape with no more records than `most`, and without errors."""
     try:
-        answer = msgspec.json.decode(data, type=shape)
+        answer = counted.decode(msgspec.json.Decoder(shape), data, most)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise SlurmAnswerError(f"not an answer of slurmrestd: {str(error)[:200]}") from error
     if answer.errors:
@@ -200,7 +215,7 @@ def gpus_in(tres: str) -> int:
 def _node(record: NodeRecord) -> SlurmNode:
     return SlurmNode(
         name=line(record.name, 255),
-        states=frozenset(state.upper()[:64] for state in record.state[:64]),
+        states=frozenset(state.upper()[:64] for state in words(record.state)[:64]),
         reason=line(record.reason),
         cpus=max(0, record.cpus),
         cpus_used=max(0, record.alloc_cpus),
@@ -209,22 +224,44 @@ def _node(record: NodeRecord) -> SlurmNode:
         # TRES name GPUs only where they are accounted for; gres always does.
         gpus=gpus_in(_prefixed(record.gres)) or gpus_in(record.tres),
         gpus_used=gpus_in(_prefixed(record.gres_used)) or gpus_in(record.tres_used),
-        partitions=tuple(line(name, 64) for name in record.partitions[:256]),
-        features=frozenset(line(name, 128) for name in record.features[:256]),
+        partitions=tuple(line(name, 64) for name in words(record.partitions)[:256]),
+        features=frozenset(line(name, 128) for name in words(record.features)[:256]),
         topology=line(record.topology, 255),
         last_busy=_moment(record.last_busy),
         started=_moment(record.slurmd_start_time),
     )
 
 
-def _job(record: JobRecord) -> SlurmJob:
+def weight_of_node(node: SlurmNode) -> int:
+    """Bytes that a node takes in memory, about."""
+    texts = (node.reason, node.topology, *node.states, *node.partitions, *node.features)
+    return _FLAT + sum(map(getsizeof, texts))
+
+
+def weight_of_job(job: SlurmJob) -> int:
+    """Bytes that a job takes in memory, about."""
+    return _FLAT + sum(map(getsizeof, (job.reason, job.features, *job.states, *job.partitions, *job.nodes)))
+
+
+def words(raw: msgspec.Raw) -> list[str]:
+    """A list of words that was left encoded; null is none."""
+    if len(raw) > _WORDS_BYTES:
+        raise SlurmAnswerError(f"a list of words of {len(raw)} bytes, more than {_WORDS_BYTES}")
+    try:
+        found: list[str] = _words.decode(raw)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise SlurmAnswerError(f"not an answer of slurmrestd: {str(error)[:200]}") from error
+    return found
+
+
+def _job(record: JobRecord, hosts: tuple[str, ...]) -> SlurmJob:
     cpus, nodes = record.cpus.value or 1, max(1, record.node_count.value or 1)
     return SlurmJob(
         job_id=record.job_id,
-        states=frozenset(state.upper()[:64] for state in record.job_state[:16]),
+        states=frozenset(state.upper()[:64] for state in words(record.job_state)[:16]),
         reason=line(record.state_reason, 128),
         partitions=tuple(part for part in line(record.partition).split(",") if part),
-        nodes=expand(record.nodes, NODES_LIMIT),
+        nodes=hosts,
         node_count=nodes,
         cpus=max(1, cpus),
         gpus=gpus_in(record.tres_req_str) or _gpus_asked(record, nodes),
@@ -233,7 +270,7 @@ def _job(record: JobRecord) -> SlurmJob:
         copies=_copies(record),
         priority=record.priority.value or 0,
         features=line(record.features, 512),
-        exclusive=any(each.lower() in {"none", "user", "mcs", "topo"} for each in record.shared[:8])
+        exclusive=any(each.lower() in {"none", "user", "mcs", "topo"} for each in words(record.shared)[:8])
         or "--exclusive" in record.submit_line[:TEXT_LIMIT].split(),
         held=record.hold,
         requeue=record.requeue,
@@ -271,10 +308,10 @@ def _memory(record: JobRecord, cpus: int, nodes: int) -> int:
 
 def _copies(record: JobRecord) -> int:
     """How many tasks of a job array still wait under this record; at most as many as may run at once."""
-    if "PENDING" not in record.job_state or not record.array_task_string:
+    if not record.array_task_string or "PENDING" not in words(record.job_state):
         return 1
     spans, _, _ = record.array_task_string.partition("%")
-    waiting = len(expand(f"x[{spans}]", JOBS_LIMIT)) if "..." not in spans else JOBS_LIMIT
+    waiting = count(f"x[{spans}]", JOBS_LIMIT) if "..." not in spans else JOBS_LIMIT
     most = record.array_max_tasks.value or 0
     return max(1, min(waiting, most) if most > 0 else waiting)
 

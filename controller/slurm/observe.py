@@ -1,24 +1,36 @@
 """One look at a Slurm cluster: its pods and NodeSets in the plane, the nodes below them, and Slurm's own view of it all.
 
 The plane's part has to succeed, or there is no look. Slurm's part may fail by itself: then the view is None with the reason
-beside it, and everything that needs Slurm's word waits.
+beside it, and everything that needs Slurm's word waits. One list after the other: together they would be more of a plane's
+answers in memory than any of them alone.
 """
 
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Final
 
+import msgspec
+
+from bulkhead.api import labels
 from bulkhead.kube import resources as kinds
-from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj, Resource
+from controller.planecalls import Page, Plane
+from controller.slurm import shapes
 from controller.slurm.fleet import Worker, worker_of
 from controller.slurm.model import SlurmView
+from controller.slurm.parts import OURS
 from controller.slurm.rest import SlurmError, SlurmRest
 from controller.slurm.spec import NAMESPACE, NODE_SET_GROUP, NODE_SET_VERSION
 
 NODE_SETS = Resource(NODE_SET_GROUP, NODE_SET_VERSION, "nodesets", "NodeSet", True)
 _VIEW_SECONDS = 25.0
+# A cluster has 1024 workers at most; those that end and those that begin come on top, and some daemons.
+PODS_MOST: Final = 3000
+NODES_MOST: Final = 6000
+NODE_SETS_MOST: Final = 200
+_PLATFORM: Final = f"{labels.PLATFORM}=true"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +56,15 @@ class Seen:
         return {name: int(count) for name, count in asked.items() if isinstance(count, int)}
 
 
-async def observe(client: Client, rest: SlurmRest) -> Seen:
-    """Look at everything at once."""
-    pods, node_sets, nodes, (view, trouble) = await asyncio.gather(
-        _list(client, kinds.PODS, NAMESPACE), _list(client, NODE_SETS, NAMESPACE), _list(client, kinds.NODES), _view(rest)
-    )
+async def observe(plane: Plane, rest: SlurmRest) -> Seen:
+    """Look at everything."""
+    pods = await _list(plane, kinds.PODS, NAMESPACE, shape=shapes.PODS, labelled=OURS, most=PODS_MOST)
+    sets = await node_sets(plane)
+    nodes = await _list(plane, kinds.NODES, shape=shapes.NODES, labelled=_PLATFORM, most=NODES_MOST)
+    view, trouble = await _view(rest)
     return Seen(
         pods=pods,
-        node_sets={str(obj["metadata"]["name"]): obj for obj in node_sets},
+        node_sets=sets,
         nodes=nodes,
         view=view,
         trouble=trouble,
@@ -72,13 +85,26 @@ def cordoned(nodes: Iterable[Obj]) -> dict[str, str]:
     return found
 
 
-async def _list(client: Client, resource: Resource, namespace: str | None = None) -> tuple[Obj, ...]:
+async def node_sets(plane: Plane) -> dict[str, Obj]:
+    """The NodeSets, whoever made them."""
+    found = await _list(plane, NODE_SETS, NAMESPACE, shape=shapes.NODE_SETS, most=NODE_SETS_MOST)
+    return {str(obj["metadata"]["name"]): obj for obj in found}
+
+
+async def _list(
+    plane: Plane,
+    resource: Resource,
+    namespace: str | None = None,
+    *,
+    shape: msgspec.json.Decoder[Page[Any]],
+    labelled: str | None = None,
+    most: int,
+) -> tuple[Obj, ...]:
     try:
-        listed = await client.list(resource, namespace)
+        return await plane.list(resource, namespace, shape=shape, label_selector=labelled, most=most)
     except NotFound:
         # The CRD, or the namespace, is not there yet.
         return ()
-    return tuple(listed.items)
 
 
 async def _view(rest: SlurmRest) -> tuple[SlurmView | None, str]:

@@ -32,6 +32,10 @@ def marks(component: str) -> dict[str, str]:
     return {labels.MANAGED_BY: labels.MANAGED_BY_BULKHEAD, PART_OF: "slurm", NAME_LABEL: component}
 
 
+# What is ours in the cluster's namespace, as a selector.
+OURS = f"{labels.MANAGED_BY}={labels.MANAGED_BY_BULKHEAD},{PART_OF}=slurm"
+
+
 def metadata(
     name: str, component: str, *, annotations: Mapping[str, str] | None = None, extra: Mapping[str, str] | None = None
 ) -> Obj:

@@ -15,12 +15,13 @@ from collections.abc import Iterable
 import msgspec
 
 from bulkhead.kube import resources as kinds
-from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj, Resource, uid_of
 from bulkhead.work.clock import Clock
+from controller import crds
+from controller.planecalls import Plane
 from controller.slurm.observe import NODE_SETS
-from controller.slurm.parts import marks
+from controller.slurm.parts import OURS
 from controller.slurm.spec import NAME_LABEL, NAMESPACE
 
 _log = logging.getLogger(__name__)
@@ -48,37 +49,37 @@ class Planter:
         self._slots = asyncio.Semaphore(_PARALLEL)
         self.writes = 0
 
-    async def apply(self, client: Client, objects: Iterable[Obj]) -> None:
+    async def apply(self, plane: Plane, objects: Iterable[Obj]) -> None:
         """Make the plane hold these objects; those that it held before and does not need now are deleted."""
         objects = [obj for obj in objects if not self._fresh(obj)] if self._applied else list(objects)
         namespaces = [obj for obj in objects if obj["kind"] == "Namespace"]
         node_sets = [obj for obj in objects if obj["kind"] == NODE_SETS.kind]
         others = [obj for obj in objects if obj["kind"] not in {"Namespace", NODE_SETS.kind}]
         for group in (namespaces, others, node_sets):
-            results = await asyncio.gather(*(self._write(client, obj) for obj in group), return_exceptions=True)
+            results = await asyncio.gather(*(self._write(plane, obj) for obj in group), return_exceptions=True)
             for result in results:
                 if isinstance(result, BaseException):
                     raise result
 
-    async def prune(self, client: Client, objects: Iterable[Obj]) -> None:
+    async def prune(self, plane: Plane, objects: Iterable[Obj]) -> None:
         """Delete daemons that are no longer asked for, such as login nodes that were switched off."""
         wanted = {(str(obj["kind"]), str(obj["metadata"]["name"])) for obj in objects}
         for resource in (kinds.STATEFUL_SETS, kinds.DEPLOYMENTS, kinds.SERVICES):
-            for obj in await _ours(client, resource):
+            for obj in await _ours(plane, resource):
                 name = str(obj["metadata"]["name"])
                 if (resource.kind, name) not in wanted and not obj["metadata"].get("deletionTimestamp"):
                     _log.info("removing", extra={"object": f"{resource.kind} {NAMESPACE}/{name}"})
-                    await client.delete(resource, name, NAMESPACE, uid=uid_of(obj), propagation="Background")
+                    await plane.delete(resource, name, NAMESPACE, uid=uid_of(obj), propagation="Background")
 
-    async def remove(self, client: Client) -> bool:
+    async def remove(self, plane: Plane) -> bool:
         """Delete everything but volumes; True once nothing is left."""
         left = False
         for resource in REMOVED:
-            for obj in await _ours(client, resource):
+            for obj in await _ours(plane, resource):
                 left = True
                 if not obj["metadata"].get("deletionTimestamp"):
                     name = str(obj["metadata"]["name"])
-                    await client.delete(resource, name, NAMESPACE, uid=uid_of(obj), propagation="Background")
+                    await plane.delete(resource, name, NAMESPACE, uid=uid_of(obj), propagation="Background")
         self._applied.clear()
         return not left
 
@@ -86,12 +87,12 @@ class Planter:
         digest, at = self._applied.get(_slot(obj), (b"", 0.0))
         return digest == _digest(obj) and self._clock.monotonic() - at < _RESYNC_SECONDS
 
-    async def _write(self, client: Client, obj: Obj) -> None:
+    async def _write(self, plane: Plane, obj: Obj) -> None:
         resource = NODE_SETS if obj["kind"] == NODE_SETS.kind else kinds.resource_of(str(obj["apiVersion"]), str(obj["kind"]))
         async with self._slots:
             for left in range(_SERVED_TRIES, 0, -1):
                 try:
-                    await client.apply(resource, obj)
+                    await (crds.put(plane, obj) if obj["kind"] == crds.KIND else plane.apply(resource, obj))
                     break
                 except NotFound:
                     # A kind is served a moment after its definition was made.
@@ -108,13 +109,11 @@ def daemons(objects: Iterable[Obj]) -> dict[str, int]:
     return {str(obj["metadata"]["labels"][NAME_LABEL]): int(obj["spec"].get("replicas", 1)) for obj in makers}
 
 
-async def _ours(client: Client, resource: Resource) -> list[Obj]:
-    own = {key: value for key, value in marks("").items() if key != NAME_LABEL}
-    selector = ",".join(f"{key}={value}" for key, value in own.items())
+async def _ours(plane: Plane, resource: Resource) -> tuple[Obj, ...]:
     try:
-        return (await client.list(resource, NAMESPACE, label_selector=selector)).items
+        return await plane.some(resource, NAMESPACE, label_selector=OURS)
     except NotFound:
-        return []
+        return ()
 
 
 def _slot(obj: Obj) -> tuple[str, str]:

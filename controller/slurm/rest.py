@@ -3,9 +3,9 @@
     controller ──TLS──> plane's API server ──proxy──> slurmrestd ──> slurmctld
                         (our certificate)             (our token of a few minutes)
 
-Every call has a deadline and a bound on its answer, nothing is retried but a token that was not taken, and every failure is a
-SlurmError: no caller ever gets a view that is not whole. Names go into paths only if they need no quoting; answers are read by
-`model` alone.
+Every call has a deadline and a bound on its answer, which the plane's turn is charged with; nothing is retried but a
+token that was not taken, and every failure is a SlurmError: no caller ever gets a view that is not whole. Names go into paths
+only if they need no quoting; answers are read by `model` alone.
 """
 
 import re
@@ -16,7 +16,7 @@ import msgspec
 
 from bulkhead.kube.connection import Answer
 from bulkhead.kube.errors import KubeError
-from bulkhead.kube.transport import Transport
+from controller.planecalls import Plane
 from controller.slurm import model, wire
 from controller.slurm.model import SlurmAnswerError, SlurmView
 from controller.slurm.spec import NAMESPACE, SLURMRESTD, SLURMRESTD_PORT
@@ -26,8 +26,8 @@ API: Final = "v0.0.45"
 PROXY: Final = f"/api/v1/namespaces/{NAMESPACE}/services/http:{SLURMRESTD}:{SLURMRESTD_PORT}/proxy"
 _CALL_SECONDS: Final = 10.0
 _MIB: Final = 1024 * 1024
-_DATABASE_BYTES: Final = 8 * _MIB
-_JOBS_BYTES: Final = 24 * _MIB
+_DATABASE_BYTES: Final = 4 * _MIB
+_JOBS_BYTES: Final = 16 * _MIB
 _NODES_BYTES: Final = 8 * _MIB
 # A job record takes a few kilobytes: above this many only their counts are asked for.
 JOBS_READ: Final = 2000
@@ -49,8 +49,8 @@ class SlurmRefused(SlurmError):  # noqa: N818 - an answer
 class SlurmRest:
     """Talks to one tenant's slurmrestd."""
 
-    def __init__(self, transport: Transport, tokens: TokenSource, *, base: str = PROXY, jobs_read: int = JOBS_READ) -> None:
-        self._transport = transport
+    def __init__(self, plane: Plane, tokens: TokenSource, *, base: str = PROXY, jobs_read: int = JOBS_READ) -> None:
+        self._plane = plane
         self._tokens = tokens
         self._base = base
         self._jobs_read = jobs_read
@@ -59,10 +59,15 @@ class SlurmRest:
         """Nodes, jobs and counts; jobs only when there are not too many of them to be worth their reading."""
         pending, running = self._parsed(model.parse_diag, await self._call("GET", "diag/"))
         nodes = self._parsed(model.parse_nodes, await self._call("GET", "nodes/", max_body=_NODES_BYTES))
+        self._hold(sum(map(model.weight_of_node, nodes)))
         if pending + running > self._jobs_read:
             return SlurmView(nodes=nodes, jobs=None, pending=pending, running=running)
         jobs = self._parsed(model.parse_jobs, await self._call("GET", "jobs/", max_body=_JOBS_BYTES))
+        self._hold(sum(map(model.weight_of_job, jobs)))
         waiting = sum(job.copies for job in jobs if job.pending)
+        if sum(job.pending or job.active for job in jobs) > self._jobs_read:
+            # Another number than slurmctld had named before.
+            return SlurmView(nodes=nodes, jobs=None, pending=waiting, running=sum(job.active for job in jobs))
         return SlurmView(nodes=nodes, jobs=jobs, pending=waiting, running=sum(job.active for job in jobs))
 
     async def drain(self, node: str, reason: str) -> None:
@@ -112,7 +117,9 @@ class SlurmRest:
 
     async def read_database(self, kind: str, params: Mapping[str, str] | None = None) -> bytes:
         """Records of slurmdbd: users, accounts, associations, qos."""
-        return await self._call("GET", f"{kind}/", section="slurmdb", params=params, max_body=_DATABASE_BYTES)
+        data = await self._call("GET", f"{kind}/", section="slurmdb", params=params, max_body=_DATABASE_BYTES)
+        self._hold(len(data))
+        return data
 
     async def write_database(self, kind: str, records: Sequence[Mapping[str, Any]]) -> None:
         """Add records to slurmdbd, or change them."""
@@ -147,6 +154,12 @@ class SlurmRest:
             self._parsed(_plain, answer.data)
         return answer.data
 
+    def _hold(self, size: int) -> None:
+        try:
+            self._plane.charge(size)
+        except KubeError as error:
+            raise SlurmUnreachable(f"slurmrestd: {error}") from error
+
     async def _exchange(
         self, method: str, path: str, body: Mapping[str, Any] | None, params: Mapping[str, str] | None, max_body: int
     ) -> Answer:
@@ -156,7 +169,7 @@ class SlurmRest:
             headers["Content-Type"] = "application/json"
             data = msgspec.json.encode(body)
         try:
-            return await self._transport.exchange(
+            return await self._plane.exchange(
                 method,
                 f"{self._base}/{path}",
                 params=params,

@@ -4,12 +4,13 @@ Pod conditions have the names that Slinky gave them: one for the state of the Sl
 drain's reason as message. Conditions of other makers are never touched, and one that no longer holds is set to False.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from bulkhead.api.conditions import Reason, timestamp
+from bulkhead.api.conditions import MESSAGE_LIMIT, Reason, timestamp
 from controller.slurm.fleet import Worker
 from controller.slurm.model import SlurmNode, SlurmView
 from controller.slurm.spec import NAME_LABEL, Obj, SlurmSpec
@@ -40,19 +41,30 @@ _FLAGS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
+class DaemonPods:
+    """What the pods of the daemons came to. It is kept between looks, of every tenant, so there is no pod in it."""
+
+    running: Mapping[str, int] = field(default_factory=dict)
+    trouble: tuple[Reason, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """What one look at a cluster found out, as far as it got."""
 
     applied: bool = False
     # Daemon -> how many of its pods should run.
     wanted: Mapping[str, int] | None = None
-    pods: tuple[Obj, ...] = ()
-    view: SlurmView | None = None
+    pods: DaemonPods = DaemonPods()
+    # The Tenant's `status.slurm` but for names; None: Slurm did not answer.
+    counts: Mapping[str, Any] | None = None
     # Why there is no view, or why the objects could not be applied.
     trouble: str = ""
     refused: bool = False
     # The plane itself did not answer.
     plane_down: bool = False
+    # It answered with more than is read, or with something else than what was asked for.
+    unread: bool = False
     # Workers that are still to go although Slurm was switched off.
     leaving: int = 0
 
@@ -62,14 +74,12 @@ def verdict(found: Found, *, was: bool, on: bool = True) -> Verdict:
     if not on:
         rest = f"{found.leaving} workers are being given back" if found.leaving else "its daemons are being removed"
         return Verdict("False", Reason.TERMINATING, f"Slurm is switched off: {rest}")
-    for pod in found.pods:
-        trouble = pod_trouble(pod)
-        if trouble is not None and component(pod) in (found.wanted or {}):
-            return Verdict("False", *trouble)
-    if found.refused:
-        return Verdict("False", Reason.SLURM_REFUSED, found.trouble)
-    waiting = [name for name, count in sorted((found.wanted or {}).items()) if _running(found.pods, name) < count]
-    if found.view is None:
+    if found.pods.trouble is not None:
+        return Verdict("False", *found.pods.trouble)
+    if found.refused or found.unread:
+        return Verdict("False", Reason.SLURM_REFUSED if found.refused else Reason.PLANE_UNREADABLE, found.trouble)
+    waiting = [name for name, count in sorted((found.wanted or {}).items()) if found.pods.running.get(name, 0) < count]
+    if found.counts is None:
         reason = Reason.SLURM_UNREACHABLE if was else Reason.WAITING_FOR_SLURM
         what = f"not ready: {', '.join(waiting)}" if waiting else found.trouble or "slurmctld does not answer yet"
         return Verdict("False", reason, what)
@@ -85,9 +95,9 @@ def part(found: Found | None, spec: SlurmSpec | None, *, was: bool) -> SlurmPart
         # A controller that has just started knows nothing yet, and that is no news about the cluster.
         return SlurmPart(Verdict("True", Reason.READY, READY))
     found = found or Found(trouble="the cluster is being made")
-    summary = counts(found.view) if found.view is not None and spec is not None else None
-    if summary is not None and spec is not None:
-        summary |= {"clusterName": spec.cluster_name, "version": spec.version}
+    summary: Obj | None = None
+    if found.counts is not None and spec is not None:
+        summary = {**found.counts, "clusterName": spec.cluster_name, "version": spec.version}
     return SlurmPart(verdict(found, was=was, on=spec is not None), summary, essential=spec is not None)
 
 
@@ -139,6 +149,14 @@ def pod_conditions(node: SlurmNode | None, existing: Sequence[Mapping[str, Any]]
     return news
 
 
+def pods_of(pods: Iterable[Obj], wanted: Mapping[str, int]) -> DaemonPods:
+    """What the pods of the daemons that are wanted came to."""
+    own = [(name, pod) for pod in pods if (name := component(pod)) in wanted]
+    running = Counter(name for name, pod in own if pod_ready(pod))
+    trouble = next((found for _, pod in own if (found := pod_trouble(pod)) is not None), None)
+    return DaemonPods(dict(running), trouble and (trouble[0], trouble[1][:MESSAGE_LIMIT]))
+
+
 def component(pod: Obj) -> str:
     """Which daemon a pod runs."""
     return str((pod["metadata"].get("labels") or {}).get(NAME_LABEL) or "")
@@ -149,10 +167,6 @@ def _wanted(node: SlurmNode | None) -> dict[str, str]:
         return {MISSING: "slurmctld does not know this node yet"}
     flags = {f"{PREFIX}{word}" for state, word in _FLAGS.items() if state in node.states}
     return dict.fromkeys([f"{PREFIX}{_BASES[node.base]}", *flags], node.reason[:1000])
-
-
-def _running(pods: Iterable[Obj], name: str) -> int:
-    return sum(component(pod) == name and pod_ready(pod) for pod in pods)
 
 
 def _state(node: SlurmNode) -> str:

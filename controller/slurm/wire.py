@@ -1,12 +1,17 @@
 """The shapes of slurmrestd's answers in v0.0.45, as far as they are used. Pure; fields that are not named here are skipped.
 
 Shapes only: what the numbers and texts mean is `model`'s to say. A wrong type is refused by the decoder, so that nothing behind
-it has to ask what it got.
+it has to ask what it got. Records are counted while they are decoded; lists of words stay encoded until somebody says how many
+of them count.
 """
 
 from typing import Final
 
 import msgspec
+
+from controller.counted import Counted
+
+NO_WORDS: Final = msgspec.Raw(b"[]")
 
 
 class Number(msgspec.Struct, frozen=True, gc=False):
@@ -25,7 +30,7 @@ class Number(msgspec.Struct, frozen=True, gc=False):
 NO_NUMBER: Final = Number()
 
 
-class Problem(msgspec.Struct, frozen=True, gc=False):
+class Problem(Counted, frozen=True):
     """An entry of `errors`."""
 
     description: str = ""
@@ -34,11 +39,11 @@ class Problem(msgspec.Struct, frozen=True, gc=False):
     source: str = ""
 
 
-class NodeRecord(msgspec.Struct, frozen=True, gc=False):
+class NodeRecord(Counted, frozen=True):
     """An entry of `nodes`."""
 
     name: str
-    state: list[str] = []
+    state: msgspec.Raw = NO_WORDS
     reason: str = ""
     cpus: int = 0
     alloc_cpus: int = 0
@@ -48,18 +53,18 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False):
     tres_used: str = ""
     gres: str = ""
     gres_used: str = ""
-    partitions: list[str] = []
-    features: list[str] = []
+    partitions: msgspec.Raw = NO_WORDS
+    features: msgspec.Raw = NO_WORDS
     topology: str = ""
     last_busy: Number = NO_NUMBER
     slurmd_start_time: Number = NO_NUMBER
 
 
-class JobRecord(msgspec.Struct, frozen=True, gc=False):
+class JobRecord(Counted, frozen=True):
     """An entry of `jobs`."""
 
     job_id: int
-    job_state: list[str] = []
+    job_state: msgspec.Raw = NO_WORDS
     state_reason: str = ""
     partition: str = ""
     nodes: str = ""
@@ -76,7 +81,7 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
     array_max_tasks: Number = NO_NUMBER
     priority: Number = NO_NUMBER
     features: str = ""
-    shared: list[str] = []
+    shared: msgspec.Raw = NO_WORDS
     submit_line: str = ""
     hold: bool = False
     requeue: bool = False
@@ -119,7 +124,7 @@ class PlainAnswer(msgspec.Struct, frozen=True):
     errors: list[Problem] = []
 
 
-class RequeueStatus(msgspec.Struct, frozen=True):
+class RequeueStatus(Counted, frozen=True):
     """One job's part of a requeue's answer."""
 
     error_code: int = 0

@@ -12,6 +12,8 @@ from bulkhead.kube.errors import Conflict, Unprocessable
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, VOLUME_SNAPSHOTS
 from controller import crds, snapshotcrds
+from controller.planebudget import Budget
+from controller.planecalls import Plane
 from tests.apiserver.bed import until
 from tests.apiserver.servers import ApiServer
 from tests.apiserver.snapshotting import remove_snapshots, served
@@ -28,7 +30,8 @@ async def plane(own_server: ApiServer) -> AsyncIterator[Client]:
 
 async def kept(plane: Client) -> None:
     for wanted in (SNAPSHOTS, CLASSES):
-        await crds.keep(plane, wanted)
+        async with Budget().turn("team-a", 30) as turn:
+            await crds.keep(Plane(plane, turn), wanted)
 
 
 async def there(plane: Client) -> Obj:

@@ -43,6 +43,18 @@ def slow(data: bytes, gap: float = 0.05) -> Answer:
     return answer
 
 
+def slow_pieces(data: bytes, size: int = 65_536) -> Answer:
+    """All of it, in pieces between which everybody else has a turn."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        for position in range(0, len(data), size):
+            writer.write(data[position : position + size])
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    return answer
+
+
 def silent(data: bytes = b"") -> Answer:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
         writer.write(data)

@@ -341,3 +341,36 @@ async def test_a_stream_that_does_not_begin_is_an_error(server: Server, answer: 
         with pytest.raises(error):
             await made.open("/watch", {})
         assert not [each for each in made._open if each.usable]
+
+
+async def test_a_connection_that_idles_is_closed_without_being_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "_IDLE_SECONDS", 0.1)
+    closed = asyncio.Event()
+
+    async def told(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        await echo(reader, writer, head)
+        await reader.read()
+        closed.set()
+
+    async with Server().serving(told) as made:
+        await get(made)
+        async with asyncio.timeout(10):
+            await closed.wait()
+
+
+async def test_what_a_cancelled_call_has_read_is_not_kept() -> None:
+    arrived = asyncio.Event()
+
+    def charge(_: int) -> None:
+        arrived.set()
+
+    async with Server().serving(hostile.silent(CHUNKED + b"5\r\nabcde\r\n")) as made:
+        asked = asyncio.create_task(made.ask("GET", "/x", {}, None, Bounds(100_000, 1_000, charge)))
+        async with asyncio.timeout(10):
+            await arrived.wait()
+        (held,) = (connection._reading for connection in made._open)
+        assert held is not None
+        assert held.size == 5
+        asked.cancel()
+        await asyncio.wait([asked])
+        assert (held.size, bytes(held.last)) == (0, b"")

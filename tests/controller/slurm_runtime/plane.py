@@ -7,19 +7,26 @@ import copy
 import itertools
 from typing import Any
 
+import msgspec
+
 from bulkhead.kube import resources as kinds
+from bulkhead.kube.connection import Answer
 from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound, Unavailable
-from bulkhead.kube.objects import Obj, ObjList, Resource
+from bulkhead.kube.objects import Obj, Resource
 from bulkhead.kube.transport import Transport
+from controller import counted
+from controller.planecalls import Page
 from controller.slurm.observe import NODE_SETS
+from controller.slurm.parts import marks
 
 
 class FakePlane:
-    """Looks like the client of a plane."""
+    """Looks like a plane in its turn."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
         self.objects: dict[tuple[str, str], Obj] = {}
+        self.charged = 0
         self.writes: list[tuple[str, str, str]] = []
         self.down = False
         self._serial = itertools.count(1)
@@ -37,10 +44,31 @@ class FakePlane:
 
     def add_daemon(self, name: str, *, ready: bool = True) -> None:
         conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
-        labels = {"app.kubernetes.io/name": name}
+        labels = marks(name)
         self._store(kinds.PODS, {"metadata": {"name": f"{name}-0", "labels": labels}, "status": {"conditions": conditions}})
 
-    async def list(self, r: Resource, namespace: str | None = None, *, label_selector: str | None = None) -> ObjList:
+    def charge(self, size: int) -> None:
+        self.charged += size
+
+    async def exchange(self, method: str, path: str, **more: Any) -> Answer:
+        return await self.transport.exchange(method, path, **more)
+
+    async def some(self, r: Resource, namespace: str | None = None, *, label_selector: str) -> tuple[Obj, ...]:
+        return self._found(r, label_selector)
+
+    async def list(
+        self,
+        r: Resource,
+        namespace: str | None = None,
+        *,
+        shape: msgspec.json.Decoder[Page[Any]],
+        label_selector: str | None = None,
+        most: int,
+    ) -> tuple[Obj, ...]:
+        found = msgspec.json.encode({"items": self._found(r, label_selector)})
+        return tuple(msgspec.to_builtins(each) for each in counted.decode(shape, found, 100_000).items or ())
+
+    def _found(self, r: Resource, label_selector: str | None) -> tuple[Obj, ...]:
         self._check()
         if r is NODE_SETS and ("CustomResourceDefinition", "nodesets.slurm.bulkhead.dev") not in self.objects:
             raise NotFound(404, "NotFound", "no such kind")
@@ -48,16 +76,31 @@ class FakePlane:
         if label_selector:
             wanted = dict(pair.split("=") for pair in label_selector.split(","))
             found = [obj for obj in found if wanted.items() <= (obj["metadata"].get("labels") or {}).items()]
-        return ObjList(found, "1")
+        return tuple(found)
 
-    async def get(self, r: Resource, name: str, namespace: str | None = None) -> Obj:
+    async def get(
+        self,
+        r: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        shape: msgspec.json.Decoder[Any],
+        metadata_only: bool = False,
+    ) -> Any:
         self._check()
         if (r.kind, name) not in self.objects:
             raise NotFound(404, "NotFound", name)
-        return self.objects[r.kind, name]
+        return shape.decode(msgspec.json.encode(self.objects[r.kind, name]))
 
     def add_node(self, name: str, **labels: str) -> None:
-        self._store(kinds.NODES, {"metadata": {"name": name, "labels": labels}})
+        self._store(kinds.NODES, {"metadata": {"name": name, "labels": {"bulkhead.dev/platform": "true"} | labels}})
+
+    async def replace(self, r: Resource, obj: Obj) -> None:
+        self._check()
+        key = (r.kind, obj["metadata"]["name"])
+        self.writes.append(("replace", *key))
+        if obj["spec"] != self.objects[key]["spec"]:
+            self.objects[key] = self.objects[key] | copy.deepcopy(obj)
 
     async def apply(self, r: Resource, obj: Obj, **_: Any) -> Obj:
         self._check()

@@ -10,10 +10,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.transport import Transport
 from bulkhead.work.clock import FakeClock
+from controller.planecalls import Plane
 from controller.slurm import rest as rest_module
 from controller.slurm.cluster import Cluster, Order
 from controller.slurm.keys import AuthKey, SlurmKeys
@@ -41,7 +41,7 @@ class Bed:
 
     async def look(self, *node_sets: Any, on: bool = True, **changes: Any) -> Found:
         spec = replace(slurm_spec(*node_sets), **changes)
-        return await self.cluster.look(cast(Client, self.plane), Order(spec, KEYS, TIMES, on=on))
+        return await self.cluster.look(cast(Plane, self.plane), Order(spec, KEYS, TIMES, on=on))
 
     def register(self, *workers: str) -> None:
         self.plane.start(*workers)
@@ -170,7 +170,7 @@ async def test_without_an_answer_nothing_is_taken_away(bed: Bed, mood: str) -> N
     found = await bed.look(node_set(minimum=1, maximum=1))
     bed.clock.advance(170)
     found = await bed.look(node_set(minimum=1, maximum=1))
-    assert found.view is None
+    assert found.counts is None
     assert bed.workers() == ["gpu-0", "gpu-1"]
     bed.clock.advance(11)
     await bed.look(node_set(minimum=1, maximum=1))
@@ -307,7 +307,7 @@ async def test_a_silent_tenant_delays_nobody(bed: Bed, monkeypatch: pytest.Monke
     async with Transport(config, user_agent="tests", timeout=30.0, max_body=1_000_000) as transport:
         planes = {"mute": FakePlane(transport), "well": bed.plane}
         changed: list[str] = []
-        loops = SlurmLoops(bed.clock, lambda name: cast(Client, planes[name]), lambda _: None, changed.append)
+        loops = SlurmLoops(bed.clock, lambda turn: cast(Plane, planes[turn.tenant]), lambda _: None, changed.append)
         assert loops.tend("mute", order()) is None
         assert loops.tend("well", order()) is None
         await until(lambda: "well" in changed)
@@ -319,7 +319,7 @@ async def test_a_silent_tenant_delays_nobody(bed: Bed, monkeypatch: pytest.Monke
         assert "mute" not in changed
         found = loops.tend("well", order())
         assert found is not None
-        assert found.view is not None
+        assert found.counts is not None
         await loops.close()
         silent.stuck.set()
     await server.close()
@@ -328,7 +328,7 @@ async def test_a_silent_tenant_delays_nobody(bed: Bed, monkeypatch: pytest.Monke
 async def test_a_plane_that_is_down_is_told_and_asked_again(bed: Bed) -> None:
     bed.plane.down = True
     changed: list[str] = []
-    loops = SlurmLoops(bed.clock, lambda _: cast(Client, bed.plane), lambda _: None, changed.append)
+    loops = SlurmLoops(bed.clock, lambda _: cast(Plane, bed.plane), lambda _: None, changed.append)
     loops.tend("team-a", order())
     await until(lambda: len(changed) == 1)
     found = loops.tend("team-a", order())
@@ -342,7 +342,7 @@ async def test_a_plane_that_is_down_is_told_and_asked_again(bed: Bed) -> None:
 
 
 async def test_a_tenant_that_is_forgotten_is_left_alone(bed: Bed) -> None:
-    loops = SlurmLoops(bed.clock, lambda _: cast(Client, bed.plane), lambda _: None, lambda _: None)
+    loops = SlurmLoops(bed.clock, lambda _: cast(Plane, bed.plane), lambda _: None, lambda _: None)
     loops.tend("team-a", order())
     await until(lambda: bed.clock.sleepers > 0)
     await loops.forget("team-a")
@@ -357,13 +357,13 @@ async def test_a_surprise_in_one_pass_is_not_the_last_pass(bed: Bed, monkeypatch
     failures = [RuntimeError("a surprise")]
     real = Cluster.look
 
-    async def look(self: Cluster, client: Client, found: Order) -> Found:
+    async def look(self: Cluster, plane: Plane, found: Order) -> Found:
         if failures:
             raise failures.pop()
-        return await real(self, client, found)
+        return await real(self, plane, found)
 
     monkeypatch.setattr(Cluster, "look", look)
-    loops = SlurmLoops(bed.clock, lambda _: cast(Client, bed.plane), lambda _: None, lambda _: None)
+    loops = SlurmLoops(bed.clock, lambda _: cast(Plane, bed.plane), lambda _: None, lambda _: None)
     loops.tend("team-a", order())
     await until(lambda: bed.clock.sleepers > 0)
     assert not bed.fake.calls

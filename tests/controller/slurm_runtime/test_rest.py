@@ -4,7 +4,7 @@ import base64
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
@@ -12,9 +12,11 @@ from aiohttp.test_utils import TestServer
 
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.transport import Transport
+from controller.planecalls import Plane
 from controller.slurm import rest as module
 from controller.slurm.rest import SlurmError, SlurmRefused, SlurmRest, SlurmUnreachable
 from controller.slurm.tokens import LIFETIME, TokenSource, mint
+from tests.controller.slurm_runtime.plane import FakePlane
 from tests.controller.slurm_runtime.slurmrestd import KEY, FakeSlurmrestd, job, node, number
 
 
@@ -24,7 +26,7 @@ class Bed:
     def __init__(self, fake: FakeSlurmrestd, transport: Transport) -> None:
         self.fake = fake
         self.tokens = TokenSource(KEY, lambda: datetime.now(UTC))
-        self.rest = SlurmRest(transport, self.tokens, jobs_read=50)
+        self.rest = SlurmRest(cast(Plane, FakePlane(transport)), self.tokens, jobs_read=50)
 
 
 @pytest.fixture

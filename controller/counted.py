@@ -1,0 +1,31 @@
+"""Structs that are counted while an answer is decoded, so that an answer of nothing but brackets cannot fill the memory. Pure.
+
+A decoder asks for the length of a list only when all of it is in memory: three bytes of an answer, `{},`, are a hundred there.
+"""
+
+from typing import TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class _Ration:
+    """How many more counted structs the answer that is being decoded may hold; decoding is never interrupted."""
+
+    left = 0
+
+
+class Counted(msgspec.Struct, gc=False, frozen=True):
+    """A struct that may come in numbers."""
+
+    def __post_init__(self) -> None:
+        _Ration.left -= 1
+        if _Ration.left < 0:
+            raise ValueError("more of them than are read")
+
+
+def decode(decoder: "msgspec.json.Decoder[T]", data: bytes, most: int) -> T:
+    """Decode an answer that may hold so many counted structs; raises what msgspec raises."""
+    _Ration.left = most
+    return decoder.decode(data)

@@ -1,0 +1,124 @@
+"""How much of the controller's memory planes may take: one plane, and all of them together.
+
+A tenant is admin in its plane, so what a plane answers may be anything. Whatever is read of one is charged here while it is
+held: the bytes of answers while they arrive, what was made of them until the turn ends. A turn is one pass over one plane, with
+a deadline, and lets go of everything at its end.
+
+    a plane takes more than `each` ──────────────────> its own call fails
+    all planes together take more than `total` ──────> the turn of whoever holds the most ends
+
+So however many planes play with the controller, each of the others has its even share, and nobody waits for anybody.
+"""
+
+import asyncio
+from collections import Counter
+from types import TracebackType
+from typing import Final, Self
+
+from bulkhead.kube.errors import TooLarge
+
+_MIB: Final = 1024 * 1024
+EACH: Final = 48 * _MIB
+TOTAL: Final = 128 * _MIB
+
+
+class Budget:
+    """The account of all planes."""
+
+    def __init__(self, total: int = TOTAL, each: int = EACH) -> None:
+        self.total = total
+        self.each = each
+        self.most = 0  # that was ever held at once
+        self._held: Counter[str] = Counter()
+        self._turns: set[Turn] = set()
+
+    @property
+    def held(self) -> int:
+        """Bytes that all turns hold now."""
+        return self._held.total()
+
+    def turn(self, tenant: str, seconds: float) -> "Turn":
+        """A turn with a tenant's plane, to be entered."""
+        return Turn(self, tenant, seconds)
+
+    def charge(self, turn: "Turn", size: int) -> None:
+        """Count bytes of a turn; raises TooLarge when they are too many."""
+        tenant = turn.tenant
+        if self._held[tenant] + size > self.each:
+            raise TooLarge(f"the plane's answers take more than {self.each} bytes at once")
+        while self.held + size > self.total:
+            largest = max(self._held, key=lambda name: self._held[name], default=tenant)
+            if self._held[largest] <= self._held[tenant] + size:
+                raise TooLarge(f"all planes' answers take more than {self.total} bytes at once, and this plane's most of them")
+            for each in [each for each in self._turns if each.tenant == largest]:
+                each.end()
+        self._held[tenant] += size
+        self.most = max(self.most, self.held)
+
+    def release(self, tenant: str, size: int) -> None:
+        """Count bytes as gone."""
+        self._held[tenant] -= size
+        if self._held[tenant] <= 0:
+            del self._held[tenant]
+
+    def enter(self, turn: "Turn") -> None:
+        """A turn begins."""
+        self._turns.add(turn)
+
+    def leave(self, turn: "Turn") -> None:
+        """A turn is over."""
+        self._turns.discard(turn)
+
+
+class Turn:
+    """One pass over one plane; an async context manager. Past its deadline it raises TimeoutError."""
+
+    def __init__(self, budget: Budget, tenant: str, seconds: float) -> None:
+        self.tenant = tenant
+        self.read = 0  # bytes that came at all
+        self._budget = budget
+        self._held = 0
+        self._scope = asyncio.timeout(seconds)
+        self._ended = False
+
+    async def __aenter__(self) -> Self:
+        await self._scope.__aenter__()
+        self._budget.enter(self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._budget.leave(self)
+        self.release(self._held)
+        try:
+            await self._scope.__aexit__(kind, error, trace)
+        except TimeoutError:
+            if not self._ended:
+                raise
+            raise TooLarge("all planes' answers together take too much, and this plane's took the most of it") from None
+
+    def arrived(self, size: int) -> None:
+        """Count bytes of an answer."""
+        self.charge(size)
+        self.read += size
+
+    def charge(self, size: int) -> None:
+        """Count bytes that are held; raises TooLarge when they are too many."""
+        if self._ended:
+            raise TooLarge("the turn has ended")
+        self._budget.charge(self, size)
+        self._held += size
+
+    def release(self, size: int) -> None:
+        """Count bytes as gone."""
+        size = min(size, self._held)
+        self._held -= size
+        if size:
+            self._budget.release(self.tenant, size)
+
+    def end(self) -> None:
+        """End it now: others need the room."""
+        self._ended = True
+        self.release(self._held)
+        self._scope.reschedule(asyncio.get_running_loop().time())

@@ -1,0 +1,189 @@
+"""A plane on a real API server that holds thousands of fat objects: what the controller takes of it, and what of its lists."""
+
+import asyncio
+import tracemalloc
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bulkhead.api import labels
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import KubeError, TooLarge, Unprocessable
+from bulkhead.kube.objects import Obj
+from controller import crds
+from controller.planebudget import Budget
+from controller.planecalls import LIST_BYTES, PAGE_BYTES, Plane
+from controller.slurm import nodeset_crd, shapes
+from controller.slurm.observe import NODE_SETS, NODES_MOST, cordoned, node_sets
+from controller.slurm.topology import topology_of
+from tests.apiserver.bed import until
+from tests.apiserver.servers import ApiServer
+
+MIB = 1024 * 1024
+FAT = 60_000
+FEW = 600
+
+
+@pytest.fixture
+async def admin(own_server: ApiServer) -> AsyncIterator[Client]:
+    async with Client(own_server.admin, user_agent="tests", field_manager="tests") as client:
+        yield client
+
+
+def node(number: int, size: int, **marks: str) -> Obj:
+    meta = {"name": f"n-{number}", "labels": marks, "annotations": {"fat": "x" * size}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {"unschedulable": number == 0}}
+
+
+async def fill(admin: Client, numbers: range, size: int, **marks: str) -> None:
+    slots = asyncio.Semaphore(16)
+
+    async def make(number: int) -> None:
+        async with slots:
+            await admin.create(kinds.NODES, node(number, size, **marks))
+
+    await asyncio.gather(*(make(number) for number in numbers))
+
+
+async def nodes(plane: Plane) -> tuple[Obj, ...]:
+    selector = f"{labels.PLATFORM}=true"
+    return await plane.list(kinds.NODES, shape=shapes.NODES, label_selector=selector, most=NODES_MOST)
+
+
+@pytest.mark.apiserver
+async def test_thousands_of_fat_nodes_take_a_page_at_once_and_end_at_the_bound(admin: Client) -> None:
+    mine = {labels.PLATFORM: "true", "bulkhead.dev/rack": "r7"}
+    await fill(admin, range(FEW), FAT, **mine)
+    budget = Budget()
+    tracemalloc.start()
+    async with budget.turn("a", 60) as turn:
+        found = await nodes(Plane(admin, turn))
+        read = turn.read
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(found) == FEW
+    assert read > FEW * FAT
+    # A page, the names and labels, and nothing of what makes them fat.
+    assert budget.most < PAGE_BYTES + 2048 * FEW
+    assert taken < 3 * PAGE_BYTES
+    assert topology_of("tree", found).units == ("rack-r7",)
+    assert cordoned(found) == {"n-0": "is cordoned"}
+
+    await fill(admin, range(FEW, FEW + 400), FAT, **mine)
+    async with Budget().turn("a", 60) as turn:
+        with pytest.raises(TooLarge, match=f"list of nodes: more than {LIST_BYTES} bytes"):
+            await nodes(Plane(admin, turn))
+        assert turn.read < LIST_BYTES + PAGE_BYTES
+
+    # What does not say that it is the platform's is not even sent.
+    await fill(admin, range(2000, 2000 + FEW), FAT)
+    for number in range(1000):
+        await admin.delete(kinds.NODES, f"n-{number}")
+    async with Budget().turn("a", 60) as turn:
+        assert await nodes(Plane(admin, turn)) == ()
+        assert turn.read < 4096
+
+
+@pytest.mark.apiserver
+async def test_an_object_that_cannot_be_fetched_in_one_page_is_told_of(admin: Client) -> None:
+    await fill(admin, range(3000, 3060), 250_000, **{labels.PLATFORM: "true"})
+    async with Budget().turn("a", 60) as turn:
+        with pytest.raises(TooLarge, match=f"more than {PAGE_BYTES}|longer than {PAGE_BYTES}"):
+            await nodes(Plane(admin, turn))
+    for number in range(3000, 3060):
+        await admin.delete(kinds.NODES, f"n-{number}")
+
+
+@pytest.mark.apiserver
+async def test_what_a_write_answers_is_metadata_alone(admin: Client) -> None:
+    data = {"data": {"fat": "x" * 900_000}}
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "fat", "namespace": "default"}}
+    await admin.create(kinds.CONFIG_MAPS, made | data)
+    async with Budget().turn("a", 30) as turn:
+        plane = Plane(admin, turn)
+        await plane.apply(kinds.CONFIG_MAPS, made | {"data": {"ours": "y"}})
+        await plane.patch(kinds.CONFIG_MAPS, "fat", {"data": {"more": "z"}}, "default")
+        assert turn.read < 8192
+        there = await admin.get(kinds.CONFIG_MAPS, "fat", "default")
+        assert there["data"].keys() == {"fat", "ours", "more"}
+        await plane.delete(kinds.CONFIG_MAPS, "fat", "default", uid=there["metadata"]["uid"])
+        assert turn.read < 16_384
+
+
+async def replaced(admin: Client, wanted: Obj) -> None:
+    """The tenant's own definition in place of ours, and served."""
+    name = wanted["metadata"]["name"]
+    await admin.delete(kinds.CUSTOM_RESOURCE_DEFINITIONS, name)
+
+    async def made() -> bool:
+        try:
+            await admin.create(kinds.CUSTOM_RESOURCE_DEFINITIONS, wanted)
+        except KubeError:
+            return False
+        return True
+
+    async def served() -> bool:
+        there = await admin.get(kinds.CUSTOM_RESOURCE_DEFINITIONS, name)
+        return any(
+            each["type"] == "Established" and each["status"] == "True" for each in there["status"].get("conditions") or []
+        )
+
+    await until(made, "the definition made")
+    await until(served, "the definition served")
+
+
+def bent(**changes: object) -> Obj:
+    """The definition of NodeSets as a tenant might have it: of any shape."""
+    wanted = nodeset_crd.custom_resource()
+    version = {"name": "v1alpha1", "served": True, "storage": True}
+    anything = {"schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}
+    return wanted | {"spec": wanted["spec"] | {"versions": [version | anything]} | changes}
+
+
+@pytest.mark.apiserver
+async def test_a_definition_of_the_tenants_own_is_put_right_where_that_can_be(admin: Client) -> None:
+    webhook = {
+        "strategy": "Webhook",
+        "webhook": {"clientConfig": {"url": "https://127.0.0.1:1/x"}, "conversionReviewVersions": ["v1"]},
+    }
+    await replaced(admin, bent(conversion=webhook))
+    async with Budget().turn("a", 60) as turn:
+        await crds.put(Plane(admin, turn), nodeset_crd.custom_resource())
+    there = await admin.get(kinds.CUSTOM_RESOURCE_DEFINITIONS, nodeset_crd.NAME)
+    assert there["spec"]["conversion"] == {"strategy": "None"}
+    assert "x-kubernetes-preserve-unknown-fields" not in str(there["spec"]["versions"])
+    async with Budget().turn("a", 60) as turn:
+        before = there["metadata"]["resourceVersion"]
+        await crds.put(Plane(admin, turn), nodeset_crd.custom_resource())
+    assert (await admin.get(kinds.CUSTOM_RESOURCE_DEFINITIONS, nodeset_crd.NAME))["metadata"]["resourceVersion"] == before
+
+
+@pytest.mark.apiserver
+async def test_a_definition_that_cannot_be_put_right_says_which_field(admin: Client) -> None:
+    await replaced(admin, bent(scope="Cluster"))
+    async with Budget().turn("a", 60) as turn:
+        plane = Plane(admin, turn)
+        with pytest.raises(Unprocessable, match=r"spec\.scope"):
+            await crds.put(plane, nodeset_crd.custom_resource())
+    other = {"name": "v1beta1", "served": True, "storage": True}
+    schema = {"schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}
+    await replaced(admin, bent(versions=[other | schema]))
+    async with Budget().turn("a", 60) as turn:
+        with pytest.raises(Unprocessable, match="storedVersions"):
+            await crds.put(Plane(admin, turn), nodeset_crd.custom_resource())
+    await replaced(admin, bent())
+    await admin.apply(kinds.NAMESPACES, {"metadata": {"name": "slurm"}})
+    wrong = {"apiVersion": "slurm.bulkhead.dev/v1alpha1", "kind": "NodeSet", "metadata": {"name": "gpu", "namespace": "slurm"}}
+
+    async def taken() -> bool:
+        try:
+            await admin.create(NODE_SETS, wrong | {"spec": ["anything"]})
+        except KubeError:
+            return False
+        return True
+
+    await until(taken, "a NodeSet of another shape")
+    async with Budget().turn("a", 60) as turn:
+        with pytest.raises(KubeError, match=r"nodesets.*spec"):
+            await node_sets(Plane(admin, turn))

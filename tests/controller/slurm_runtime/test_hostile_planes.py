@@ -1,0 +1,191 @@
+"""Planes whose tenants put anything into them: what of it reaches the controller's memory is bounded, of one and of many.
+
+The servers here say what they like on every path, as a tenant can with an APIService of its own in place of a kind.
+"""
+
+import asyncio
+import contextlib
+import tracemalloc
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import KubeError, ProtocolError, TooLarge
+from bulkhead.work.clock import FakeClock
+from controller.planebudget import Budget, Turn
+from controller.planecalls import Plane
+from controller.slurm import model, shapes
+from controller.slurm.cluster import Order
+from controller.slurm.loop import SlurmLoops
+from controller.slurm.model import SlurmAnswerError
+from controller.slurm.observe import NODES_MOST
+from controller.slurm.status import verdict
+from tests.controller.slurm_runtime.test_cluster import KEYS, TIMES
+from tests.controller.slurm_runtime.world import START, node_set, slurm_spec
+from tests.kube import hostile
+from tests.kube.hostile import http
+
+MIB = 1024 * 1024
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def chunk(data: bytes) -> bytes:
+    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
+
+
+def fat_page(nodes: int, size: int) -> bytes:
+    """A page of a list that never ends."""
+    one = b'{"metadata": {"name": "n", "annotations": {"x": "' + b"a" * size + b'"}}}'
+    return http("200 OK", b'{"items": [' + b", ".join([one] * nodes) + b'], "metadata": {"continue": "more"}}')
+
+
+HOSTILE = {
+    "an answer without an end": hostile.endless(CHUNKED, chunk(b" " * 65_536)),
+    "an answer in crumbs": hostile.endless(CHUNKED, chunk(b" ") * 4096),
+    "pages without an end, each of fat nodes": hostile.fixed(fat_page(100, 60_000)),
+    "pages without an end, each of nothing": hostile.fixed(http("200 OK", b'{"items": [], "metadata": {"continue": "more"}}')),
+    "pages of more than was asked for": hostile.fixed(fat_page(60_000, 1)),
+    "nothing but brackets": hostile.fixed(http("200 OK", b'{"items": [' + b", ".join([b"{}"] * 1_000_000) + b"]}")),
+    "conditions without number": hostile.fixed(
+        http(
+            "200 OK", b'{"items":[{"metadata":{"name":"n"},"status":{"conditions":[' + b",".join([b"{}"] * 1_000_000) + b"]}}]}"
+        )
+    ),
+    "deep nesting": hostile.fixed(http("200 OK", b'{"items": ' + b"[" * 4_000_000)),
+    "an error without an end": hostile.endless(CHUNKED.replace(b"200 OK", b"500 No"), chunk(b" " * 65_536)),
+}
+
+
+@contextlib.asynccontextmanager
+async def opened(answer: hostile.Answer) -> AsyncIterator[Client]:
+    async with (
+        hostile.serving(answer) as config,
+        Client(config, user_agent="tests", field_manager="tests", timeout=5, max_body=16_384, connections=4) as client,
+    ):
+        yield client
+
+
+@contextlib.contextmanager
+def peak(most: int) -> object:  # type: ignore[misc]
+    """No more than so many bytes of memory at once, whoever holds them."""
+    tracemalloc.start()
+    try:
+        yield
+        found = tracemalloc.get_traced_memory()[1]
+        assert found < most, f"{found} bytes"
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_no_list_takes_more_than_its_bound(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.planecalls.LIST_SECONDS", 2.0)
+    budget = Budget(total=24 * MIB, each=12 * MIB)
+    async with opened(HOSTILE[name]) as client:
+        with pytest.raises(KubeError), peak(80 * MIB):
+            async with budget.turn("a", 20) as turn:
+                await Plane(client, turn).list(kinds.NODES, shape=shapes.NODES, most=NODES_MOST)
+    assert budget.held == 0
+    assert budget.most <= 12 * MIB
+
+
+async def test_a_write_takes_no_more_of_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = {"metadata": {"name": "n"}}
+    for name in ("an answer without an end", "an answer in crumbs", "an error without an end"):
+        budget = Budget()
+        async with opened(HOSTILE[name]) as client, budget.turn("a", 20) as turn:
+            plane = Plane(client, turn)
+            for write in (plane.apply(kinds.NODES, node), plane.patch(kinds.NODES, "n", {}), plane.delete(kinds.NODES, "n")):
+                with pytest.raises(KubeError):
+                    await write
+        assert budget.most <= MIB
+
+
+async def test_many_hostile_planes_at_once_leave_the_others_their_room() -> None:
+    """Twenty planes, each of which alone would take half of all there is, and one that answers as it should."""
+    budget = Budget(total=16 * MIB, each=8 * MIB)
+    page = b'{"items": [{"metadata": {"name": "n", "annotations": {"x": "' + b"a" * 500_000 + b'"}}}]}'
+    outcomes: list[str] = []
+
+    async def one(client: Client, name: str) -> None:
+        try:
+            async with budget.turn(name, 30) as turn:
+                plane = Plane(client, turn)
+                found = await plane.list(kinds.NODES, shape=shapes.NODES, most=10)
+                outcomes.append(f"{name}: {len(found)}")
+        except TooLarge as error:
+            outcomes.append(f"{name}: {error}")
+
+    endless = HOSTILE["an answer without an end"]
+    async with opened(endless) as bad, opened(hostile.slow_pieces(http("200 OK", page))) as good:
+        with peak(64 * MIB):
+            async with asyncio.timeout(60):
+                await asyncio.gather(*(one(bad, f"bad-{number}") for number in range(20)), one(good, "good"))
+    assert "good: 1" in outcomes
+    assert len(outcomes) == 21
+    assert budget.held == 0
+    assert budget.most <= 16 * MIB
+
+
+async def test_a_hostile_plane_stops_its_own_cluster_and_says_so() -> None:
+    for name in ("nothing but brackets", "pages of more than was asked for"):
+        clock, changed = FakeClock(START), asyncio.Event()
+        async with opened(HOSTILE[name]) as client:
+
+            def plane(turn: Turn, client: Client = client) -> Plane:
+                return Plane(client, turn)
+
+            loops = SlurmLoops(clock, plane, lambda _: None, lambda _, changed=changed: changed.set())  # type: ignore[misc]
+            order = Order(slurm_spec(node_set()), KEYS, TIMES)
+            loops.tend("team-a", order)
+            async with asyncio.timeout(20):
+                await changed.wait()
+            found = loops.tend("team-a", order)
+            assert found is not None
+            told = verdict(found, was=True)
+            assert (told.status, told.reason) == ("False", "PlaneUnreadable")
+            assert "list of pods" in told.message
+            await loops.close()
+
+
+def crowded(field: bytes, entry: bytes, number: int) -> bytes:
+    return b'{"' + field + b'": [' + b",".join([entry] * number) + b"]}"
+
+
+SLURM: dict[str, tuple[Callable[[bytes], object], bytes]] = {
+    "jobs by the million": (model.parse_jobs, crowded(b"jobs", b'{"job_id":1}', 1_000_000)),
+    "nodes by the million": (model.parse_nodes, crowded(b"nodes", b'{"name":"n"}', 1_000_000)),
+    "errors by the million": (model.parse_nodes, b'{"nodes": [], ' + crowded(b"errors", b"{}", 1_000_000)[1:]),
+    "states by the million": (
+        model.parse_nodes,
+        b'{"nodes": [{"name": "n", ' + crowded(b"state", b'"ab"', 1_000_000)[1:-1] + b"}]}",
+    ),
+    "jobs on every node there is": (model.parse_jobs, crowded(b"jobs", b'{"job_id":1,"nodes":"n[0-8000]"}', 10_000)),
+    "job arrays of every size": (
+        model.parse_jobs,
+        crowded(b"jobs", b'{"job_id":1,"job_state":["PENDING"],"array_task_string":"0-999999999"}', 20_000),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SLURM)
+def test_what_slurm_says_in_few_bytes_takes_few_bytes(name: str) -> None:
+    parse, data = SLURM[name]
+    with pytest.raises(SlurmAnswerError), peak(60 * MIB):
+        parse(data)
+
+
+def test_a_job_array_is_counted_without_its_tasks_being_named() -> None:
+    data = crowded(b"jobs", b'{"job_id":1,"job_state":["PENDING"],"array_task_string":"0-9999,20000"}', 5_000)
+    with peak(60 * MIB):
+        jobs = model.parse_jobs(data)
+    assert {job.copies for job in jobs} == {10_001}
+
+
+async def test_a_node_set_of_another_shape_is_told_by_its_field() -> None:
+    body = b'{"items": [{"metadata": {"name": "gpu"}, "spec": {"replicas": "many"}}]}'
+    async with opened(hostile.fixed(http("200 OK", body))) as client, Budget().turn("a", 10) as turn:
+        with pytest.raises(ProtocolError, match=r"spec\.replicas"):
+            await Plane(client, turn).list(kinds.PODS, "slurm", shape=shapes.NODE_SETS, most=10)
