@@ -31,6 +31,7 @@ ALLOWED_INGRESS_CLASSES: Final = "bulkhead.dev/allowed-ingress-classes"
 # Hosts of Ingresses that are the tenant's own, with everything below them.
 INGRESS_HOSTS: Final = "bulkhead.dev/ingress-hosts"
 ALLOWED_SNAPSHOT_CLASSES: Final = "bulkhead.dev/allowed-snapshot-classes"
+ALLOWED_DEVICE_CLASSES: Final = "bulkhead.dev/allowed-device-classes"
 
 
 def listed(values: Iterable[str]) -> str:

@@ -2,13 +2,15 @@
 
 Claims made from templates are made by the plane's own controller, so that there is one and not two; the host never sees a
 template. A claim may ask for devices of offered classes by count and by the driver's attributes. What would reach past that
-stays out: administrative access, "all devices", and parameters for the driver, which may mean anything to it.
+stays out: administrative access, "all devices", devices that a taint keeps for others, more than any claim can be given, and
+parameters for the driver, which may mean anything to it. How many devices all claims together may have is the quota's to say.
 The host allocates; its answer comes up, less the node selector.
 """
 
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bulkhead.api import deviceclaims
 from syncer.translate import metadata, schema
 from syncer.translate.metadata import Identity
 from syncer.translate.reasons import Reason, Untranslatable
@@ -19,23 +21,14 @@ KIND: Final = "ResourceClaim"
 _MOST: Final = 32
 _NAMES: Final = ListOf(Text(127), _MOST)
 
-TOLERATION: Final = Struct(
-    {
-        "key": Text(317),
-        "operator": OneOf(("", "Equal", "Exists")),
-        "value": Text(63),
-        "effect": OneOf(("", "NoSchedule", "NoExecute")),
-        "tolerationSeconds": Number(),
-    }
-)
 SELECTOR: Final = Struct({"cel": Struct({"expression": Text(10 * 1024)})})
 CAPACITY: Final = Struct({"requests": MapOf(QUANTITY, _MOST)})
 _WHAT: Final[dict[str, schema.Rule]] = {
     "deviceClassName": NAME,
     "selectors": ListOf(SELECTOR, _MOST),
     "allocationMode": OneOf(("", "ExactCount"), Reason.NOT_ALLOWED),
-    "count": Number(1, 1024),
-    "tolerations": ListOf(TOLERATION, 16),
+    "count": Number(1),
+    "tolerations": Refused("a taint of the host keeps a device from tenants, and none can be tolerated"),
     "capacity": CAPACITY,
 }
 EXACT: Final = Struct({**_WHAT, "adminAccess": Refused("administrative access to devices is the host's")})
@@ -73,6 +66,7 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
         path = f"spec.devices.requests[{index}]"
         for at, each in _asked(request, path):
             _check_class(each.get("deviceClassName", ""), at, view)
+    _check_number(spec)
     meta = metadata.host_metadata(who, virtual, view)
     return {"apiVersion": "resource.k8s.io/v1", "kind": KIND, "metadata": meta, "spec": spec}
 
@@ -135,6 +129,13 @@ def _check_class(name: str, path: str, view: TenantView) -> None:
         raise Untranslatable(
             Reason.NOT_ALLOWED, f"DeviceClass {name[:63]!r} is not offered; offered: {offered}", f"{path}.deviceClassName"
         )
+
+
+def _check_number(spec: Mapping[str, Any]) -> None:
+    asked = deviceclaims.together({"spec": spec})
+    if asked > deviceclaims.MOST_DEVICES:
+        text = f"asks for {asked} devices, and no claim can be given more than {deviceclaims.MOST_DEVICES}; use several claims"
+        raise Untranslatable(Reason.NOT_ALLOWED, text, "spec.devices.requests")
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -91,8 +91,26 @@ REASONS: dict[str, tuple[str, ...]] = {
     "service: selects only pods of its own tenant": ("node ports of another tenant's pods", "another tenant's pods"),
     "network policy: from pods of its own tenant only": ("a policy for everyone", "a policy for another tenant"),
     "network policy: to pods of its own tenant only": ("a policy for address blocks",),
-    "resource claim: devices of the classes that are offered, by count": ("a claim for devices of the host",),
-    "resource claim: each alternative of the classes that are offered, by count": ("a claim for one of several",),
+    "resource claim: devices of the classes that are offered, by count": (
+        "a claim for devices of the host",
+        "a claim for a class that the tenant's own does not offer",
+        "a claim for all devices",
+    ),
+    "resource claim: each alternative of the classes that are offered, by count": (
+        "a claim for one of several",
+        "a claim with such a class as alternative",
+        "a claim for all devices as alternative",
+    ),
+    "resource claim: no taint of a device is tolerated": (
+        "a claim for devices with taints",
+        "a claim for devices with taints as alternative",
+    ),
+    "resource claim: at most the 32 devices that one can be given": (
+        "a claim for more devices than there can be",
+        "a claim for many devices",
+        "a claim for many devices by alternatives",
+        "a claim for as many devices as it can say",
+    ),
     "resource claim: no parameters for drivers": ("a claim that tells the driver",),
     "pod: no resource claim from a template": ("a claim from a template of the host",),
     "ingress: each rule has a host of its own tenant": (

@@ -24,6 +24,7 @@ TEAM_A = plane_spec(
     seccomp_profiles=("audit.json", "tools/trace.json"),
     apparmor_profiles=("tools",),
     allowed_priority_classes=("batch", "interactive"),
+    allowed_device_classes=("nic.example.com", "gpu.example.com"),
 )
 FACTS = policy_facts(TEAM_A)
 NODE_ADDRESS = TEAM_A.shim_address
@@ -112,9 +113,19 @@ def claim(**spec: Any) -> dict[str, Any]:
     return mirrored("PersistentVolumeClaim", spec=content)
 
 
-def resource_claim(*requests: dict[str, Any], **devices: Any) -> dict[str, Any]:
-    asked = [{"name": f"r{index}"} | request for index, request in enumerate(requests)]
-    return mirrored("ResourceClaim", spec={"devices": {"requests": asked} | devices}) | {"apiVersion": "resource.k8s.io/v1"}
+def devices(*requests: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """A claim: what a request says is its only way, or with `firstAvailable` its ways."""
+    named = [
+        {"name": f"r{index}"}
+        | (each if "firstAvailable" in each else {"exactly": {"deviceClassName": "gpu.example.com"} | each})
+        for index, each in enumerate(requests)
+    ]
+    return mirrored("ResourceClaim", spec={"devices": {"requests": named} | spec}) | {"apiVersion": "resource.k8s.io/v1"}
+
+
+def choice(*ways: dict[str, Any]) -> dict[str, Any]:
+    named = [{"name": f"w{index}", "deviceClassName": "gpu.example.com"} | way for index, way in enumerate(ways)]
+    return {"firstAvailable": named}
 
 
 def debugger(**fields: Any) -> dict[str, Any]:
@@ -129,6 +140,9 @@ class Change:
     patch: dict[str, Any]
     subresource: str | None = None
     by_others: bool = False  # made without a syncer's mark, by somebody else
+
+
+EVERY_TAINT = [{"operator": "Exists"}]
 
 
 REFUSED: dict[str, dict[str, Any]] = {
@@ -220,9 +234,19 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a policy for everyone": network_policy(ingress=[{}]),
     "a policy for address blocks": network_policy(egress=[{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}]),
     "a policy for another tenant": network_policy(ingress=[{"from": [{"podSelector": {}, "namespaceSelector": {}}]}]),
-    "a claim for devices of the host": resource_claim({"exactly": {"deviceClassName": "of-the-host"}}),
-    "a claim for one of several": resource_claim({"firstAvailable": [{"name": "b", "deviceClassName": "of-the-host"}]}),
-    "a claim that tells the driver": resource_claim(config=[{"opaque": {"driver": "example.org", "parameters": {"a": 1}}}]),
+    "a claim for devices of the host": devices({"deviceClassName": "of-the-host"}),
+    "a claim for one of several": devices(choice({"deviceClassName": "of-the-host"})),
+    "a claim that tells the driver": devices(config=[{"opaque": {"driver": "example.org", "parameters": {"a": 1}}}]),
+    "a claim for a class that the tenant's own does not offer": devices({"deviceClassName": "of-others"}),
+    "a claim with such a class as alternative": devices(choice({}, {"deviceClassName": "of-others"})),
+    "a claim for all devices": devices({"allocationMode": "All"}),
+    "a claim for all devices as alternative": devices(choice({}, {"allocationMode": "All"})),
+    "a claim for more devices than there can be": devices({"count": 33}),
+    "a claim for many devices": devices(*({"count": 16} for _ in range(3))),
+    "a claim for many devices by alternatives": devices(*[choice({"count": 1}, {"count": 11})] * 3),
+    "a claim for as many devices as it can say": devices(*({"count": 1024} for _ in range(32))),
+    "a claim for devices with taints": devices({"tolerations": EVERY_TAINT}),
+    "a claim for devices with taints as alternative": devices(choice({"tolerations": EVERY_TAINT}, {})),
     "a claim from a template of the host": pod(resourceClaims=[{"name": "a", "resourceClaimTemplateName": "t"}]),
     "another tenant's host": ingress("team-a.x.org", "team-b.x.org"),
     "every tenant's host": ingress("*.x.org"),
@@ -299,6 +323,7 @@ ALLOWED: dict[str, dict[str, Any]] = {
         },
         initContainers=[{"name": "i", "image": "x", "envFrom": CLOSED}],
     ),
+    "a claim for devices": devices({"count": 16}, {"deviceClassName": "nic.example.com"}, choice({"count": 15}, {"count": 2})),
     "a pod with a GPU and capabilities": pod({"env": [{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"}]}),
     "a pod of the class's choices": pod(
         priorityClassName="batch",

@@ -47,6 +47,7 @@ from tests.controller.admission_samples import (
 from tests.controller.helmchart import rendered
 from tests.controller.samples import plane_spec
 
+DEVICE_CLASSES = "deviceClasses={gpu.example.com,nic.example.com,of-others}"
 SYNCER = "system:serviceaccount:bh-team-a:syncer"
 CONTROLLER = "system:serviceaccount:bulkhead-system:bulkhead-controller"
 WORKLOADS = Resource("scheduling.k8s.io", "v1alpha2", "workloads", "Workload", True)
@@ -107,7 +108,7 @@ async def prepare(client: Client) -> None:
     workload = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "Workload", "metadata": meta}
     await client.apply(WORKLOADS, workload | {"spec": {"podGroupTemplates": [template]}})
     await serve_snapshots(client)
-    for obj in rendered("--set", "ingressDomains={x.org}", "--set", "snapshotClasses={daily}"):
+    for obj in rendered("--set", "ingressDomains={x.org}", "--set", "snapshotClasses={daily}", "--set", DEVICE_CLASSES):
         if obj["kind"].startswith("ValidatingAdmissionPolicy"):
             await client.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
 
