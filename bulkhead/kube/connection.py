@@ -201,8 +201,8 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Close at once."""
         self.usable = False
-        if self._reading is not None and self._reading.bounds is not None:
-            # A caller that was cancelled has ended the reading, and not what was read.
+        if self._reading is not None and self._reading.done.cancelled():
+            # Its caller was cancelled: nobody comes for what was read so far.
             self._reading.drop()
         if self._transport is not None:
             self._transport.abort()
