@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 
 from bulkhead.api import names
+from bulkhead.hostcluster.component import POD_RANGE
 from bulkhead.hostcluster.storage.volumes import IMMEDIATE_CLASS
 from e2e import commands, machine
 from e2e.api import Api, Obj
@@ -41,7 +42,7 @@ def install_chart(note: Note, **values: str) -> None:
     commands.kubectl(machine.KUBECONFIG, "apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
     arguments = ["upgrade", "--install", RELEASE, str(CHART), "--namespace", names.SYSTEM_NAMESPACE, "--create-namespace"]
     # Planes run on the one real node, so their volumes need not wait for the scheduler's choice (docs/decisions/0006).
-    for name, value in {"storageClass": IMMEDIATE_CLASS, **values}.items():
+    for name, value in {"storageClass": IMMEDIATE_CLASS, "podNetworks": f"{{{POD_RANGE}}}", **values}.items():
         arguments += ["--set", f"{name}={value}"]
     commands.helm(machine.KUBECONFIG, *arguments, "--wait", "--timeout", "150s", seconds=180)
 

@@ -23,6 +23,7 @@ from syncer.down import HostWriter, Stale
 from syncer.events import Recorder
 from syncer.massdelete import MassDeleteBreaker
 from syncer.references import HOLDERS, ReferenceIndex, mirrored_references
+from syncer.slices import Slices
 from syncer.snapshots import Snapshots
 from syncer.takenaway import TakenAway
 from syncer.translate import Reason, Untranslatable, diff, endpointslice, nodeports, volumeclaim
@@ -56,6 +57,7 @@ class Mirrors:
         breaker: MassDeleteBreaker,
         recorder: Recorder,
         volumes: Volumes,
+        slices: Slices,
     ) -> None:
         self._caches = caches
         self._queue = queue
@@ -66,6 +68,7 @@ class Mirrors:
         self._recorder = recorder
         self._volumes = volumes
         self.snapshots = Snapshots(caches, queue)
+        self.slices = slices
         # Virtual and host version of ConfigMaps and Secrets when they were last found equal.
         self._equal: dict[Item, tuple[str, str]] = {}
         self._taken = TakenAway(caches, host)
@@ -292,15 +295,7 @@ class Mirrors:
     async def _follow(self, item: Item, virtual: Obj, host: Obj | None) -> float | None:
         kind, view = KINDS[item.kind], self._caches.view()
         r = _resource(kind)
-        desired = (
-            endpointslice.to_host(virtual, view, self._own_addresses())
-            if item.kind == "EndpointSlice"
-            else kind.to_host(virtual, view)
-        )
-        if kind.stamped:
-            desired = down.stamped(desired)
-        for remark in kind.remarks(virtual, view):
-            self._recorder.warn(virtual, str(Reason.NOT_SUPPORTED), remark)
+        desired = self._desired(kind, virtual)
         if item.kind in HOLDERS:
             await self._refer(item, virtual)
         try:
@@ -330,6 +325,18 @@ class Mirrors:
             raise _refusal(error, virtual, r.kind) from error
         return None
 
+    def _desired(self, kind: Translation, virtual: Obj) -> Obj:
+        """What should be on the host; the tenant is told what of it stays behind."""
+        view = self._caches.view()
+        if kind.kind == endpointslice.KIND:
+            desired = endpointslice.to_host(virtual, view, self.slices.holders)
+            remarks = endpointslice.left_out(virtual, view, self.slices.holders)
+        else:
+            desired, remarks = kind.to_host(virtual, view), kind.remarks(virtual, view)
+        for remark in remarks:
+            self._recorder.warn(virtual, str(Reason.NOT_SUPPORTED), remark)
+        return down.stamped(desired) if kind.stamped else desired
+
     def _gives_way(self, address: str) -> bool:
         """Whether only node ports of the tenant's own are at an address: they look for another."""
         for host in self._caches.host["Service"].store.objects():
@@ -358,12 +365,6 @@ class Mirrors:
         r = _resource(KINDS[item.kind])
         done = await self._host.delete(r, key_of(host), uid_of(host), grace=None, why="is not mirrored any more")
         return None if done else _RETRY_SECONDS
-
-    def _own_addresses(self) -> frozenset[str]:
-        pods = self._caches.host["Pod"].store.objects()
-        return frozenset(
-            str(each["ip"]) for pod in pods for each in (pod.get("status") or {}).get("podIPs") or () if each.get("ip")
-        )
 
 
 def _resource(kind: Translation) -> Resource:

@@ -19,6 +19,7 @@ from bulkhead.api import names
 from bulkhead.api.podphase import has_ended
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, KubeError, Throttled, Unavailable
+from bulkhead.kube.informer import Informer
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Key, Obj, key_of, uid_of
 from bulkhead.work.backoff import PerKeyBackoff
@@ -48,8 +49,9 @@ from syncer.quota import Starved
 from syncer.references import HOLDERS, ReferenceIndex, mirrored_references
 from syncer.settings import Settings
 from syncer.shim import Shim, Target, tls_context
+from syncer.slices import Slices
 from syncer.tokens import Tokens
-from syncer.translate import nodeports, tokens
+from syncer.translate import endpointslice, nodeports, tokens
 from syncer.translate.references import POD_GROUP
 from syncer.translate.registry import KINDS
 from syncer.up import VirtualWriter
@@ -116,6 +118,7 @@ class Session:
             breaker=self.breaker,
             recorder=self.recorder,
             volumes=Volumes(plane),
+            slices=Slices(self.caches, self.queue, writer, self._clock),
         )
         self.node_ports = NodePorts(self.caches, writer, virtual, mirrors=self.mirrors, recorder=self.recorder)
         self.tokens = Tokens(self.caches, self.queue, writer, plane, self._clock)
@@ -147,6 +150,9 @@ class Session:
         listen("host", "Pod", lambda change: self.claims.seen(change, self.caches.host["Pod"].store.get(change.key)))
         listen("host", "Pod", self.starved.gone)
         listen("host", "Pod", self.nodes.pod_changed)
+        listen("host", "Pod", self.mirrors.slices.pod_changed)
+        listen("virtual", endpointslice.KIND, self.mirrors.slices.above)
+        listen("host", endpointslice.KIND, self.mirrors.slices.below)
         listen("virtual", POD_GROUP, self.groups.above)
         listen("host", POD_GROUP, self.groups.below)
         listen("host", "Node", self.nodes.changed)
@@ -186,10 +192,16 @@ class Session:
     async def run(self) -> None:
         """Sync until cancelled."""
         async with asyncio.TaskGroup() as group:
+            # A plane that does not answer yet is no reason to leave a pod's address where the pod is not.
+            early = ("Pod", endpointslice.KIND)
+            for kind in early:
+                self._inform(group, kind, self.caches.host[kind])
+            group.create_task(supervise("slices", self.mirrors.slices.run, clock=self._clock))
             await self._until_answering()
             for side in (self.caches.host, self.caches.virtual):
                 for kind, informer in side.items():
-                    group.create_task(supervise(f"informer {kind}", informer.run, clock=self._clock))
+                    if side is self.caches.virtual or kind not in early:
+                        self._inform(group, kind, informer)
             await self._offered()
             await self.caches.synced()
             self._index_references()
@@ -201,6 +213,9 @@ class Session:
             group.create_task(supervise("offers", self.offers.run, clock=self._clock))
             group.create_task(supervise("events", self.recorder.run, clock=self._clock))
             group.create_task(supervise("patrol", self.patrol.run, clock=self._clock))
+
+    def _inform(self, group: asyncio.TaskGroup, kind: str, informer: Informer) -> None:
+        group.create_task(supervise(f"informer {kind}", informer.run, clock=self._clock))
 
     async def _until_answering(self) -> None:
         """The plane starts at the same time: ask often, it is asked for by somebody who waits."""

@@ -1,18 +1,35 @@
 """Endpoints of a tenant's Service without a selector: mirrored only where every address is one of the tenant's own pods.
 
-Anything else would make the host's kube-proxy a way to addresses that the network policies keep from the tenant: other
-tenants' pods, nodes, metadata services, the loopback device.
+Anything else would make the host's kube-proxy, and every ingress controller, a way to addresses that the network policies keep
+from the tenant: other tenants' pods, nodes, metadata services, the loopback device. An address is a pod's from the moment its
+status tells it until the pod ends or is being deleted: from then on the host may give it to anybody.
+
+On the host every endpoint names the pod whose address it is, so that others can check it as well.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
+from bulkhead.api.podphase import has_ended, placed_on
 from syncer.translate import metadata, mirrored, schema
+from syncer.translate.metadata import Identity
 from syncer.translate.reasons import Reason, Untranslatable
-from syncer.translate.schema import FLAG, PORT, Dropped, ListOf, OneOf, Struct, Text, Translated
+from syncer.translate.schema import FLAG, NAME, PORT, Dropped, ListOf, OneOf, Struct, Text, Translated
 from syncer.translate.view import Obj, TenantView
 
+KIND: Final = "EndpointSlice"
 MANAGED_BY_SYNCER: Final = "syncer.bulkhead.dev"
+MOST_ENDPOINTS: Final = 1000  # what an API server takes; the host's policy says the same
+_MOST_PORTS: Final = 100
 _CONDITIONS: Final = Struct({"ready": FLAG, "serving": FLAG, "terminating": FLAG})
+_TARGET: Final = Struct(
+    {
+        "kind": Text(63), "namespace": Text(63), "name": NAME, "uid": Text(128), "apiVersion": Text(253),
+        "resourceVersion": Text(253), "fieldPath": Text(253),
+    }
+)  # fmt: skip
 
 ENDPOINT_SLICE: Final = Struct(
     {
@@ -26,54 +43,169 @@ ENDPOINT_SLICE: Final = Struct(
                     "addresses": ListOf(Text(64), 100),
                     "conditions": _CONDITIONS,
                     "hostname": Text(63),
-                    "targetRef": Dropped("names a virtual object"),
+                    "targetRef": _TARGET,
                     "deprecatedTopology": Dropped("replaced by nodeName and zone"),
-                    "nodeName": Text(253),
+                    "nodeName": Dropped("the node of the pod"),
                     "zone": Text(253),
                     "hints": Dropped("the host's kube-proxy routes by its own"),
                 }
-            )
+            ),
+            MOST_ENDPOINTS,
         ),
         "ports": ListOf(
             Struct({"name": Text(63), "protocol": OneOf(("", "TCP", "UDP", "SCTP")), "port": PORT, "appProtocol": Text(317)}),
-            250,
+            _MOST_PORTS,
         ),
     }
 )
 
 
-def to_host(virtual: Obj, view: TenantView, own_addresses: frozenset[str] = frozenset()) -> Obj:
-    """The host EndpointSlice for `virtual`; `own_addresses` are the IPs of the tenant's running pods."""
-    who = metadata.identity("EndpointSlice", virtual)
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A host pod of the tenant that holds an address, and the virtual pod that it is."""
+
+    name: str
+    uid: str
+    node: str
+    virtual: Identity
+
+
+Holders = Mapping[str, tuple[Holder, ...]]
+NOBODY: Final[Holders] = MappingProxyType({})
+
+
+def held(host_pod: Obj, virtual: Identity) -> dict[str, Holder]:
+    """The addresses that a host pod holds now; none once it has ended or is being deleted."""
+    meta, status = _mapping(host_pod.get("metadata")), _mapping(host_pod.get("status"))
+    spec = _mapping(host_pod.get("spec"))
+    if meta.get("deletionTimestamp") or has_ended(host_pod) or not placed_on(host_pod) or spec.get("hostNetwork"):
+        return {}
+    node = {_text(each, "ip") for each in _list(status.get("hostIPs"))} | {_text(status, "hostIP")}
+    found = {_text(each, "ip") for each in _list(status.get("podIPs"))} | {_text(status, "podIP")}
+    holder = Holder(_text(meta, "name"), _text(meta, "uid"), placed_on(host_pod), virtual)
+    return dict.fromkeys(sorted(found - node - {""}), holder)
+
+
+def addresses(anything: Obj) -> frozenset[str]:
+    """Every address that a slice of either side names."""
+    return frozenset(
+        each
+        for endpoint in _list(anything.get("endpoints"))
+        for each in _list(_mapping(endpoint).get("addresses"))
+        if isinstance(each, str)
+    )
+
+
+def to_host(virtual: Obj, view: TenantView, holders: Holders = NOBODY) -> Obj:
+    """The host EndpointSlice for `virtual`, with the endpoints that are a pod of the tenant's; refused where none is."""
+    who = metadata.identity(KIND, virtual)
     plain = schema.struct(virtual, ENDPOINT_SLICE, "")
     labels = schema.text_map(schema.mapping(virtual.get("metadata"), "metadata").get("labels"), "metadata.labels")
     service = metadata.object_name(labels.get(mirrored.SERVICE_NAME), "metadata.labels")
     if not plain.get("addressType"):
         raise Untranslatable(Reason.MALFORMED, "needs an address type", "addressType")
-    for index, endpoint in enumerate(plain.get("endpoints", [])):
-        _check_endpoint(endpoint, f"endpoints[{index}]", own_addresses, view)
+    for index, port in enumerate(plain.get("ports", [])):
+        if not port.get("port"):
+            raise Untranslatable(
+                Reason.MALFORMED, "a port needs a number; without one it would be every port", f"ports[{index}]"
+            )
+    endpoints, refused = _endpoints(plain, who, view, holders)
+    if refused and not endpoints:
+        raise refused[0]
     meta = metadata.host_metadata(who, virtual, view, labels={
         mirrored.SERVICE_NAME: view.host_name("Service", who.namespace, service),
         mirrored.MANAGED_BY: MANAGED_BY_SYNCER,
     })  # fmt: skip
     return {
         "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
+        "kind": KIND,
         "metadata": meta,
         "addressType": plain["addressType"],
-        "endpoints": plain.get("endpoints", []),
+        "endpoints": endpoints,
         "ports": plain.get("ports", []),
     }
 
 
-def _check_endpoint(endpoint: dict[str, Any], path: str, own_addresses: frozenset[str], view: TenantView) -> None:
-    if not endpoint.get("addresses"):
+def left_out(virtual: Obj, view: TenantView, holders: Holders) -> list[str]:
+    """What the tenant is told of a slice of which only a part is mirrored."""
+    plain = schema.struct(virtual, ENDPOINT_SLICE, "")
+    _, refused = _endpoints(plain, metadata.identity(KIND, virtual), view, holders)
+    return [f"left out: {each}" for each in refused[:1]] + ([f"left out: {len(refused)} endpoints"] if refused[1:] else [])
+
+
+def proven(host: Obj, holders: Holders, work_namespace: str) -> list[Obj] | None:
+    """The endpoints of a host slice that are a pod of the tenant's now; None where those are all that it has."""
+    before = _list(host.get("endpoints"))
+    after: list[Obj] = []
+    for endpoint in before:
+        named, reference = _list(endpoint.get("addresses")), _mapping(endpoint.get("targetRef"))
+        found = holders.get(str(named[0]), ()) if len(named) == 1 else ()
+        holder = next((each for each in found if reference.get("uid") in (None, each.uid)), None)
+        if holder is not None:
+            after.append(endpoint | {"targetRef": _reference(holder, work_namespace)})
+    return after if len(after) < len(before) else None
+
+
+def _endpoints(plain: Obj, who: Identity, view: TenantView, holders: Holders) -> tuple[list[Obj], list[Untranslatable]]:
+    """Those that may be on the host, and why others may not."""
+    found: list[Obj] = []
+    refused: list[Untranslatable] = []
+    for index, endpoint in enumerate(plain.get("endpoints", [])):
+        try:
+            found.append(_endpoint(endpoint, f"endpoints[{index}]", who, view, holders))
+        except Untranslatable as why:
+            refused.append(why)
+    return found, refused
+
+
+def _endpoint(endpoint: Obj, path: str, who: Identity, view: TenantView, holders: Holders) -> Obj:
+    named = endpoint.get("addresses", [])
+    if not named:
         raise Untranslatable(Reason.MALFORMED, "an endpoint needs an address", f"{path}.addresses")
-    if endpoint.get("nodeName", "") not in view.nodes:
-        endpoint.pop("nodeName", None)
-    for index, address in enumerate(endpoint["addresses"]):
+    for index, address in enumerate(named):
         # compared as texts: an unusual spelling of an address, v4-mapped v6 among them, is not the pod's
-        if address not in own_addresses:
-            raise Untranslatable(
-                Reason.NOT_ALLOWED, f"{address} is not the address of a pod of this cluster", f"{path}.addresses[{index}]"
-            )
+        if not holders.get(address):
+            at = f"{path}.addresses[{index}]"
+            raise Untranslatable(Reason.NOT_ALLOWED, f"{address} is not the address of a running pod of this cluster", at)
+    if len(named) > 1:
+        # Who reads a slice takes the first and nothing else.
+        raise Untranslatable(
+            Reason.NOT_SUPPORTED, f"{len(named)} addresses; give each pod an endpoint of its own", f"{path}.addresses"
+        )
+    target = endpoint.get("targetRef", {})
+    holder = next((each for each in holders[named[0]] if _is_meant(target, each.virtual, who)), None)
+    if holder is None:
+        raise Untranslatable(Reason.NOT_ALLOWED, f"{named[0]} is not the address of the pod that is named", f"{path}.targetRef")
+    kept = {key: endpoint[key] for key in ("addresses", "conditions", "hostname", "zone") if key in endpoint}
+    node = {"nodeName": holder.node} if holder.node in view.nodes else {}
+    return kept | node | {"targetRef": _reference(holder, view.work_namespace)}
+
+
+def _is_meant(target: Mapping[str, Any], pod: Identity, who: Identity) -> bool:
+    """Whether an endpoint that names a pod names this one; an address may be another pod's by now."""
+    if target.get("kind") != "Pod":
+        return True
+    same = (target.get("namespace") or who.namespace, target.get("name")) == (pod.namespace, pod.name)
+    return same and target.get("uid") in (None, "", pod.uid)
+
+
+def _reference(holder: Holder, work_namespace: str) -> Obj:
+    return {"kind": "Pod", "namespace": work_namespace, "name": holder.name, "uid": holder.uid}
+
+
+def may_stay(_host: Obj, _view: TenantView) -> bool:
+    """Never: of what is refused now, an earlier form would go on leading where it led."""
+    return False
+
+
+def _text(value: Any, key: str) -> str:
+    found = _mapping(value).get(key)
+    return found if isinstance(found, str) else ""
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -66,9 +66,15 @@ _ALL: Final = (
     Translation("ConfigMap", "", "v1", "configmaps", configmap.to_host, on_reference=True),
     Translation("Secret", "", "v1", "secrets", secret.to_host, on_reference=True),
     Translation("Service", "", "v1", "services", service.to_host, mirrored=mirrored.service),
-    # The set of the tenant's own pod addresses is a second input: `endpointslice.to_host(virtual, view, own_addresses)`.
+    # Who holds which address is a further input: `endpointslice.to_host(virtual, view, holders)`.
     Translation(
-        "EndpointSlice", "discovery.k8s.io", "v1", "endpointslices", endpointslice.to_host, mirrored=mirrored.endpoint_slice
+        endpointslice.KIND,
+        "discovery.k8s.io",
+        "v1",
+        "endpointslices",
+        endpointslice.to_host,
+        mirrored=mirrored.endpoint_slice,
+        may_stay=endpointslice.may_stay,
     ),
     Translation(
         "PersistentVolumeClaim",

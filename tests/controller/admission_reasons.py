@@ -153,6 +153,34 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a pod in the plane's namespace",
         "a secret in the plane's namespace",
     ),
+    "endpoints: as EndpointSlices only": ("endpoints in their older form",),
+    "endpoints: the syncer's own, and no controller's of the host": ("endpoints that the host's controller takes for its own",),
+    "endpoints: of a Service in the same namespace": ("endpoints of no Service",),
+    "endpoints: addresses, no names": ("endpoints by name",),
+    "endpoints: each is one address, and names the pod of its own tenant that has it": (
+        "an endpoint of nobody",
+        "an endpoint of another tenant's pod",
+        "an endpoint that is a node",
+        "an endpoint of a pod that may be any",
+        "an endpoint of two addresses",
+    ),
+    "endpoints: addresses of pods, and of nothing else": (
+        "an endpoint that is a node's address",
+        "an endpoint that is the host's API",
+        "an endpoint that is a tenant's Service",
+    ),
+    "endpoints: at most 100 ports, each with its number": ("endpoints at every port", "endpoints at very many ports"),
+    "disruption budget: says in a number how many pods stay": (
+        "a budget in per cent",
+        "a budget of what may go",
+        "a budget of nothing said",
+        "a budget beyond all numbers",
+    ),
+    "disruption budget: of pods of one namespace of its own tenant": (
+        "a budget of every pod",
+        "a budget of another tenant's pods",
+        "a budget of pods of every namespace",
+    ),
 }
 # Of `admission_samples.CHANGES`.
 REASONS_OF_CHANGES: dict[str, tuple[str, ...]] = {
@@ -165,4 +193,18 @@ REASONS_OF_CHANGES: dict[str, tuple[str, ...]] = {
     "pod: no privileged ephemeral container": ("a privileged ephemeral container",),
     "snapshot: contents, classes, groups and every status are the host's": ("a status of a snapshot",),
     "snapshot: of a class that is offered, and never changed": ("another class of a snapshot",),
+    "endpoints: addresses of pods, and of nothing else": ("endpoints that lead to the host's API",),
+    "endpoints: each is one address, and names the pod of its own tenant that has it": ("endpoints of nobody any more",),
+    "endpoints: at most 100 ports, each with its number": ("endpoints at every port now",),
+    "endpoints: of a Service in the same namespace": ("endpoints that leave their Service",),
+    "endpoints: the syncer's own, and no controller's of the host": ("endpoints that the host's controller adopts",),
+    "disruption budget: says in a number how many pods stay": ("a budget in per cent now",),
+    "disruption budget: its status is the host's": ("a budget that lets none go",),
+    "pod status: a pod's addresses are the kubelet's to say": (
+        "an address of somebody's",
+        "another address beside none",
+        "an address of a node",
+    ),
+    "pod status: nothing but conditions": ("an end", "a reason", "a beginning"),
+    "pod status: no condition that Kubernetes itself writes": ("a pod that is ready", "a pod that is in the way"),
 }

@@ -3,11 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
+from bulkhead.kube.objects import Resource
 from bulkhead.kube.resources import (
     CONFIG_MAPS,
+    ENDPOINT_SLICES,
     INGRESSES,
     NETWORK_POLICIES,
     PERSISTENT_VOLUME_CLAIMS,
+    POD_DISRUPTION_BUDGETS,
     POD_GROUPS,
     PODS,
     RESOURCE_CLAIMS,
@@ -35,6 +38,10 @@ MARKS = {
     "bulkhead.dev/managed-by": "syncer",
     "bulkhead.dev/tenant": "team-a",
     "bulkhead.dev/virtual-uid": "0000",
+}
+SLICE_LABELS = {
+    "endpointslice.kubernetes.io/managed-by": "syncer.bulkhead.dev",
+    "kubernetes.io/service-name": "x",
 }
 NOTES = {"bulkhead.dev/tenant-uid": "1", "bulkhead.dev/virtual-name": "web"}
 
@@ -143,6 +150,27 @@ class Change:
 
 
 EVERY_TAINT = [{"operator": "Exists"}]
+
+
+def endpoints(*addresses: str, **content: Any) -> dict[str, Any]:
+    """A slice of hand-made endpoints, each of one pod."""
+    target = {"kind": "Pod", "namespace": "bh-team-a-work", "name": "p", "uid": "1"}
+    made = mirrored("EndpointSlice", labels=MARKS | SLICE_LABELS) | {"apiVersion": "discovery.k8s.io/v1"}
+    listed = [{"addresses": [each], "targetRef": target} for each in addresses]
+    return made | {"addressType": "IPv4", "endpoints": listed, "ports": [{"port": 80}]} | content
+
+
+def with_endpoint(**fields: Any) -> dict[str, Any]:
+    made = endpoints("10.244.0.5")
+    made["endpoints"][0] |= fields
+    return made
+
+
+def budget(**spec: Any) -> dict[str, Any]:
+    labels = {"bulkhead.dev/tenant": "team-a", "bulkhead.dev/namespace-hash": "h"}
+    content = {"minAvailable": 1, "selector": {"matchLabels": labels}} | spec
+    content = {key: value for key, value in content.items() if value is not None}
+    return mirrored("PodDisruptionBudget", spec=content) | {"apiVersion": "policy/v1"}
 
 
 REFUSED: dict[str, dict[str, Any]] = {
@@ -301,8 +329,52 @@ REFUSED: dict[str, dict[str, Any]] = {
     | {"metadata": mirrored("Secret")["metadata"] | {"namespace": "bh-team-b-work"}},
     "a secret in the plane's namespace": mirrored("Secret")
     | {"metadata": mirrored("Secret")["metadata"] | {"namespace": "bh-team-a"}},
+    "endpoints that the host's controller takes for its own": endpoints("10.244.0.5")
+    | {
+        "metadata": endpoints()["metadata"]
+        | {"labels": MARKS | SLICE_LABELS | {"endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}}
+    },
+    "endpoints of no Service": endpoints("10.244.0.5")
+    | {
+        "metadata": endpoints()["metadata"]
+        | {"labels": MARKS | {key: value for key, value in SLICE_LABELS.items() if key != "kubernetes.io/service-name"}}
+    },
+    "endpoints by name": endpoints(addressType="FQDN"),
+    "an endpoint of nobody": with_endpoint(targetRef=None),
+    "an endpoint of another tenant's pod": with_endpoint(
+        targetRef={"kind": "Pod", "namespace": "bh-team-b-work", "name": "p", "uid": "1"}
+    ),
+    "an endpoint that is a node": with_endpoint(targetRef={"kind": "Node", "name": "n", "uid": "1"}),
+    "an endpoint of a pod that may be any": with_endpoint(
+        targetRef={"kind": "Pod", "namespace": "bh-team-a-work", "name": "p"}
+    ),
+    "an endpoint of two addresses": with_endpoint(addresses=["10.244.0.5", "10.244.0.6"]),
+    "an endpoint that is a node's address": endpoints("172.31.255.1"),
+    "an endpoint that is the host's API": endpoints("10.96.0.1"),
+    "an endpoint that is a tenant's Service": endpoints("10.112.8.1"),
+    "endpoints at every port": endpoints("10.244.0.5", ports=[{"name": "every"}]),
+    "endpoints at very many ports": endpoints(
+        "10.244.0.5", ports=[{"name": f"p{port}", "port": port} for port in range(1, 102)]
+    ),
+    "endpoints in their older form": mirrored(
+        "Endpoints", subsets=[{"addresses": [{"ip": "10.244.0.5"}], "ports": [{"port": 80}]}]
+    ),
+    "a budget in per cent": budget(minAvailable="100%"),
+    "a budget of what may go": budget(minAvailable=None, maxUnavailable=0),
+    "a budget of nothing said": budget(minAvailable=None),
+    "a budget beyond all numbers": budget(minAvailable=100001),
+    "a budget of every pod": budget(selector={}),
+    "a budget of another tenant's pods": budget(
+        selector={"matchLabels": {"bulkhead.dev/tenant": "team-b", "bulkhead.dev/namespace-hash": "h"}}
+    ),
+    "a budget of pods of every namespace": budget(selector={"matchLabels": {"bulkhead.dev/tenant": "team-a"}}),
 }
 ALLOWED: dict[str, dict[str, Any]] = {
+    "endpoints": endpoints("10.244.0.5", "10.244.128.9"),
+    "endpoints of six": endpoints("fd00:10:244::5", addressType="IPv6", ports=[]),
+    "no endpoints": endpoints() | {"endpoints": None, "ports": None},
+    "a budget": budget(minAvailable=0, unhealthyPodEvictionPolicy="AlwaysAllow"),
+    "a budget of nothing": budget(selector=None),
     "an ordinary pod": pod(
         volumes=[
             {"name": "v", "configMap": {"name": "c"}},
@@ -365,6 +437,31 @@ CHANGES: dict[str, Change] = {
     ),
     "a status of a snapshot": Change(snapshot(), {"status": {"readyToUse": True}}, "status"),
     "another class of a snapshot": Change(snapshot(), {"spec": {"volumeSnapshotClassName": "weekly"}}),
+    "endpoints that lead to the host's API": Change(
+        endpoints("10.244.0.5"), {"endpoints": endpoints("10.96.0.1")["endpoints"]}
+    ),
+    "endpoints of nobody any more": Change(endpoints("10.244.0.5"), {"endpoints": [{"addresses": ["10.244.0.5"]}]}),
+    "endpoints at every port now": Change(endpoints("10.244.0.5"), {"ports": [{"name": "every"}]}),
+    "endpoints that leave their Service": Change(
+        endpoints("10.244.0.5"), {"metadata": {"labels": {"kubernetes.io/service-name": None}}}
+    ),
+    "endpoints that the host's controller adopts": Change(
+        endpoints("10.244.0.5"), {"metadata": {"labels": {"endpointslice.kubernetes.io/managed-by": None}}}
+    ),
+    "a budget in per cent now": Change(budget(), {"spec": {"minAvailable": "50%"}}),
+    "a budget that lets none go": Change(budget(), {"status": {"disruptionsAllowed": 0}}, "status"),
+    "an address of somebody's": Change(pod(), {"status": {"podIP": "10.244.7.7", "podIPs": [{"ip": "10.244.7.7"}]}}, "status"),
+    "another address beside none": Change(pod(), {"status": {"podIPs": [{"ip": "fd00::1"}]}}, "status"),
+    "an address of a node": Change(
+        pod(), {"status": {"hostIP": "172.31.255.9", "hostIPs": [{"ip": "172.31.255.9"}]}}, "status"
+    ),
+    "an end": Change(pod(), {"status": {"phase": "Succeeded"}}, "status"),
+    "a reason": Change(pod(), {"status": {"reason": "Evicted", "message": "x"}}, "status"),
+    "a beginning": Change(pod(), {"status": {"startTime": "2026-01-01T00:00:00Z"}}, "status"),
+    "a pod that is ready": Change(pod(), {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, "status"),
+    "a pod that is in the way": Change(
+        pod(), {"status": {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}}, "status"
+    ),
 }
 KINDS = {
     "Pod": PODS,
@@ -375,6 +472,9 @@ KINDS = {
     "ResourceClaim": RESOURCE_CLAIMS,
     "Ingress": INGRESSES,
     "PodGroup": POD_GROUPS,
+    "EndpointSlice": ENDPOINT_SLICES,
+    "Endpoints": Resource("", "v1", "endpoints", "Endpoints", True),
+    "PodDisruptionBudget": POD_DISRUPTION_BUDGETS,
     "PersistentVolumeClaim": PERSISTENT_VOLUME_CLAIMS,
     "VolumeSnapshot": VOLUME_SNAPSHOTS,
 }

@@ -13,6 +13,7 @@ from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Resource
 from bulkhead.kube.resources import (
     CONFIG_MAPS,
+    ENDPOINT_SLICES,
     INGRESSES,
     NAMESPACES,
     NODES,
@@ -36,6 +37,7 @@ from tests.controller.admission_samples import (
     REFUSED,
     RUNTIME_CLASSES,
     Change,
+    endpoints,
     in_armour,
     ingress,
     mirrored,
@@ -108,7 +110,9 @@ async def prepare(client: Client) -> None:
     workload = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "Workload", "metadata": meta}
     await client.apply(WORKLOADS, workload | {"spec": {"podGroupTemplates": [template]}})
     await serve_snapshots(client)
-    for obj in rendered("--set", "ingressDomains={x.org}", "--set", "snapshotClasses={daily}", "--set", DEVICE_CLASSES):
+    networks = "podNetworks={10.244.0.0/16,fd00:10:244::/56}"
+    values = ("ingressDomains={x.org}", "snapshotClasses={daily}", DEVICE_CLASSES, networks)
+    for obj in rendered(*(part for value in values for part in ("--set", value))):
         if obj["kind"].startswith("ValidatingAdmissionPolicy"):
             await client.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
 
@@ -162,7 +166,8 @@ async def in_force(client: Client, admin: Client) -> None:
         for name in (
             "the plane's namespace", "no marker", "node port", "a secret that the host fills", "a policy for everyone",
             "a claim for devices of the host", "another tenant's host", "a group with claims",
-            "a snapshot's content of somebody", "a claim with data from anywhere",
+            "a snapshot's content of somebody", "a claim with data from anywhere", "endpoints of no Service",
+            "a budget in per cent",
         ):  # fmt: skip
             while not await refused(client, REFUSED[name], cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
                 await asyncio.sleep(0.1)
@@ -478,3 +483,31 @@ async def test_item_49_the_controller_changes_nothing_of_a_node_but_its_note(pol
             with pytest.raises(ApiError, match="bulkhead-controller-nodes"):
                 await write
     await admin.delete(NODES, name)
+
+
+@pytest.mark.apiserver
+async def test_conditions_of_a_pod_that_are_not_kubernetes_own_are_the_syncers(syncer: Client, admin: Client) -> None:
+    await in_force(syncer, admin)
+    made = await admin.create(PODS, named(pod()))
+    name = made["metadata"]["name"]
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    status = {
+        "phase": "Running", "podIP": "10.244.0.5", "podIPs": [{"ip": "10.244.0.5"}], "hostIP": "172.31.255.1",
+        "startTime": "2026-01-01T00:00:00Z", "conditions": [ready],
+        "containerStatuses": [{"name": "main", "image": "i", "imageID": "", "ready": True, "restartCount": 0, "state": {}}],
+    }  # fmt: skip
+    await admin.patch(PODS, name, {"status": status}, "bh-team-a-work", subresource="status")
+    body = {"status": {"conditions": [ready, {"type": "example.org/gate", "status": "True"}]}}
+    await syncer.patch(PODS, name, body, "bh-team-a-work", subresource="status")
+    body = {"status": {"conditions": [ready | {"status": "False"}]}}
+    with pytest.raises(ApiError, match="no condition that Kubernetes itself writes"):
+        await syncer.patch(PODS, name, body, "bh-team-a-work", subresource="status")
+    await admin.delete(PODS, name, "bh-team-a-work", grace_seconds=0)
+
+
+@pytest.mark.apiserver
+async def test_endpoints_can_always_be_withdrawn(syncer: Client, admin: Client) -> None:
+    await in_force(syncer, admin)
+    made = await syncer.create(ENDPOINT_SLICES, named(endpoints("10.244.0.5")))
+    await syncer.patch(ENDPOINT_SLICES, made["metadata"]["name"], {"endpoints": []}, "bh-team-a-work")
+    await syncer.delete(ENDPOINT_SLICES, made["metadata"]["name"], "bh-team-a-work")

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from bulkhead.api import accelerators
 from bulkhead.api import labels as marks
 from syncer.translate import Obj, Reference, event, mirrored, node, origin, references, tokens
-from syncer.translate.endpointslice import to_host as slice_to_host
 from syncer.translate.pod import to_host
 from tests.syncer.translate import samples
 
@@ -275,14 +274,3 @@ def test_item_81_what_has_no_mirror() -> None:
     assert mirrored.endpoint_slice({"metadata": {"labels": labels}})
     by_controller = labels | {mirrored.MANAGED_BY: "endpointslice-controller.k8s.io"}
     assert not mirrored.endpoint_slice({"metadata": {"labels": by_controller}})
-
-
-def test_item_80_endpoints_at_own_pods_pass() -> None:
-    own = {
-        "metadata": {"name": "a-1", "namespace": "team", "uid": "u", "labels": {mirrored.SERVICE_NAME: "a"}},
-        "addressType": "IPv4",
-        "endpoints": [{"addresses": ["10.244.0.9"], "nodeName": "node-of-b", "targetRef": {"kind": "Pod", "name": "x"}}],
-    }
-    found = slice_to_host(own, samples.VIEW, frozenset({"10.244.0.9"}))
-    assert found["endpoints"] == [{"addresses": ["10.244.0.9"]}]
-    assert found["metadata"]["labels"][mirrored.SERVICE_NAME] == samples.VIEW.host_name("Service", "team", "a")

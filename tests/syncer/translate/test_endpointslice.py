@@ -1,0 +1,135 @@
+"""Hand-made endpoints: which of them are a pod of the tenant's, and which are not any more."""
+
+from typing import Any
+
+import pytest
+
+from syncer.translate import endpointslice, mirrored
+from syncer.translate.endpointslice import Holder
+from syncer.translate.metadata import Identity
+from syncer.translate.reasons import Untranslatable
+from syncer.translate.view import Obj
+from tests.syncer.translate import samples
+
+NODE = min(samples.VIEW.nodes)
+WEB = Identity("Pod", "team", "web", "uid-web")
+OTHER = Identity("Pod", "team", "other", "uid-other")
+
+
+def holder(name: str, who: Identity, node: str = NODE) -> Holder:
+    return Holder(f"host-{name}", f"host-uid-{name}", node, who)
+
+
+HOLDERS = {"10.244.0.9": (holder("web", WEB),), "fd00::9": (holder("web", WEB),), "10.244.0.7": (holder("other", OTHER),)}
+OF_WEB = {"kind": "Pod", "namespace": samples.VIEW.work_namespace, "name": "host-web", "uid": "host-uid-web"}
+
+
+def host_pod(**status: Any) -> Obj:
+    given = {
+        "phase": "Running",
+        "hostIP": "172.31.255.1",
+        "podIP": "10.244.0.9",
+        "podIPs": [{"ip": "10.244.0.9"}, {"ip": "fd00::9"}],
+    }
+    return {"metadata": {"name": "host-web", "uid": "host-uid-web"}, "spec": {"nodeName": NODE}, "status": given | status}
+
+
+def slice_of(*endpoints: Obj, **more: Any) -> Obj:
+    meta = {"name": "a-1", "namespace": "team", "uid": "u", "labels": {mirrored.SERVICE_NAME: "a"}}
+    return {"metadata": meta, "addressType": "IPv4", "endpoints": list(endpoints)} | more
+
+
+def at(*addresses: str, **more: Any) -> Obj:
+    return {"addresses": list(addresses)} | more
+
+
+def test_a_running_pod_holds_its_addresses() -> None:
+    assert endpointslice.held(host_pod(), WEB) == dict.fromkeys(("10.244.0.9", "fd00::9"), holder("web", WEB))
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        host_pod(phase="Succeeded"),
+        host_pod(phase="Failed"),
+        host_pod() | {"metadata": {"name": "x", "uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z"}},
+        host_pod() | {"spec": {}},
+        host_pod() | {"spec": {"nodeName": NODE, "hostNetwork": True}},
+        host_pod(podIP="172.31.255.1", podIPs=[{"ip": "172.31.255.1"}]),
+        host_pod(podIP=None, podIPs=None),
+        host_pod(podIP=7, podIPs=[7, {"ip": 7}, {}]),
+    ],
+)
+def test_these_hold_none(pod: Obj) -> None:
+    assert endpointslice.held(pod, WEB) == {}
+
+
+def test_item_80_endpoints_at_own_pods_pass_and_name_the_pod() -> None:
+    found = endpointslice.to_host(slice_of(at("10.244.0.9", nodeName="node-of-b", zone="z")), samples.VIEW, HOLDERS)
+    assert found["endpoints"] == [{"addresses": ["10.244.0.9"], "zone": "z", "nodeName": NODE, "targetRef": OF_WEB}]
+    assert found["metadata"]["labels"][mirrored.SERVICE_NAME] == samples.VIEW.host_name("Service", "team", "a")
+    assert found["metadata"]["labels"][mirrored.MANAGED_BY] == "syncer.bulkhead.dev"
+
+
+def test_an_endpoint_that_is_nobodys_leaves_the_others() -> None:
+    own = slice_of(at("10.244.0.9"), at("10.244.0.8"), at("10.244.0.7"))
+    found = endpointslice.to_host(own, samples.VIEW, HOLDERS)
+    assert [each["addresses"] for each in found["endpoints"]] == [["10.244.0.9"], ["10.244.0.7"]]
+    assert endpointslice.left_out(own, samples.VIEW, HOLDERS) == [
+        "left out: endpoints[1].addresses[0]: 10.244.0.8 is not the address of a running pod of this cluster"
+    ]
+    assert endpointslice.left_out(slice_of(at("10.244.0.9")), samples.VIEW, HOLDERS) == []
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "message"),
+    [
+        (at("10.244.0.8"), "not the address of a running pod"),
+        (at("10.244.0.9", "10.244.0.7"), "give each pod an endpoint of its own"),
+        (at("10.244.0.9", "10.244.0.8"), "not the address of a running pod"),
+        (at("10.244.0.9", targetRef={"kind": "Pod", "name": "other"}), "not the address of the pod that is named"),
+        (
+            at("10.244.0.9", targetRef={"kind": "Pod", "name": "web", "uid": "of-before"}),
+            "not the address of the pod that is named",
+        ),
+        (
+            at("10.244.0.9", targetRef={"kind": "Pod", "name": "web", "namespace": "x"}),
+            "not the address of the pod that is named",
+        ),
+        (at("::ffff:10.244.0.9"), "not the address of a running pod"),
+        (at("010.244.0.9"), "not the address of a running pod"),
+        ({}, "needs an address"),
+    ],
+)
+def test_an_endpoint_that_is_refused(endpoint: Obj, message: str) -> None:
+    with pytest.raises(Untranslatable, match=message):
+        endpointslice.to_host(slice_of(endpoint), samples.VIEW, HOLDERS)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [{"kind": "Pod", "name": "web"}, {"kind": "Pod", "name": "web", "uid": "uid-web", "namespace": "team"}, {"kind": "Node"}],
+)
+def test_an_endpoint_that_names_its_pod(target: Obj) -> None:
+    found = endpointslice.to_host(slice_of(at("10.244.0.9", targetRef=target)), samples.VIEW, HOLDERS)
+    assert found["endpoints"][0]["targetRef"] == OF_WEB
+
+
+def test_a_port_needs_a_number() -> None:
+    with pytest.raises(Untranslatable, match="every port"):
+        endpointslice.to_host(slice_of(at("10.244.0.9"), ports=[{"name": "all"}]), samples.VIEW, HOLDERS)
+
+
+def test_what_a_host_slice_loses() -> None:
+    kept = at("10.244.0.9", targetRef=OF_WEB)
+    for lost in (
+        at("10.244.0.8"),
+        at("10.244.0.9", targetRef=OF_WEB | {"uid": "of-before"}),
+        at("10.244.0.9", "10.244.0.7"),
+        {"addresses": None},
+    ):
+        assert endpointslice.proven({"endpoints": [kept, lost]}, HOLDERS, samples.VIEW.work_namespace) == [kept]
+    # One from before endpoints named their pods.
+    assert endpointslice.proven({"endpoints": [at("10.244.0.9"), at("x")]}, HOLDERS, samples.VIEW.work_namespace) == [kept]
+    assert endpointslice.proven({"endpoints": [kept]}, HOLDERS, samples.VIEW.work_namespace) is None
+    assert endpointslice.proven({"endpoints": None}, HOLDERS, samples.VIEW.work_namespace) is None
