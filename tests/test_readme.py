@@ -23,12 +23,21 @@ README = (ROOT / "README.md").read_text()
 PAGES = {str(path.relative_to(ROOT)): path.read_text() for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}
 PLACE = "registry.example.org:5000"  # REGISTRY of the README
 
-_COMMAND = re.compile(r"\bbulkhead (?:host|tenant|kubeconfig|connect|slurm|version)\b[^`\n#|&<>()…]*")
-_MAKE = re.compile(r"(?:^|`)(make [a-z][^`\n#]*)", re.MULTILINE)
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_COMMAND = re.compile(r"\bbulkhead (?:host|tenant|kubeconfig|connect|slurm|version)\b[^\n#|&<>()…]*")
+_MAKE = re.compile(r"^(make [a-z][^\n#]*)", re.MULTILINE)
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def blocks(language: str, text: str = README) -> list[str]:
+    return [body for name, body in _FENCE.findall(text) if name == language]
+
+
+def code(text: str) -> str:
+    """All code of a page, each piece on lines of its own: blocks of shell, what is set in by four blanks, between backticks."""
+    pieces = blocks("sh", text)
+    for line in _FENCE.sub("", text).splitlines():
+        pieces += [line.strip()] if line.startswith("    ") else re.findall(r"`([^`]+)`", line)
+    return "\n".join(pieces)
 
 
 LINES = [line for block in blocks("sh") for line in block.splitlines() if line.strip()]
@@ -42,7 +51,7 @@ def test_every_line_of_shell_is_run_here_in_one_way() -> None:
 
 
 def commands(*pages: str) -> list[str]:
-    found = {command.strip().rstrip('"').rstrip() for text in pages for command in _COMMAND.findall(text)}
+    found = {command.strip().rstrip('"').rstrip() for text in pages for command in _COMMAND.findall(code(text))}
     return sorted(found)
 
 
@@ -60,7 +69,7 @@ def test_every_command_is_one_that_bulkhead_knows(command: str) -> None:
 
 @functools.cache
 def targets() -> tuple[str, ...]:
-    return tuple(sorted({found.strip() for text in PAGES.values() for found in _MAKE.findall(text)}))
+    return tuple(sorted({found.strip() for text in PAGES.values() for found in _MAKE.findall(code(text))}))
 
 
 @pytest.mark.parametrize("line", targets())
