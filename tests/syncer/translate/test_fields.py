@@ -76,7 +76,6 @@ SCHEMAS: dict[str, Struct] = {
     "ExactDeviceRequest": deviceclaim.EXACT,
     "DeviceSubRequest": deviceclaim.ALTERNATIVE,
     "DeviceConstraint": deviceclaim.CONSTRAINT,
-    "DeviceToleration": deviceclaim.TOLERATION,
     "DeviceSelector": deviceclaim.SELECTOR,
     "CapacityRequirements": deviceclaim.CAPACITY,
     "PodDisruptionBudgetSpec": disruptionbudget.BUDGET_SPEC,
