@@ -15,6 +15,7 @@ from bulkhead.hostcluster.images.build import PROJECT
 from controller.slurm import image
 
 SCRIPT = PROJECT / "images/slurm/rootfs/usr/local/sbin/slurm-entrypoint"
+NAMESPACES = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
 ALICE, BOB = 10001, 10002
 AS_BOB = f"setpriv --reuid={BOB} --regid={BOB} --clear-groups"
 
@@ -35,8 +36,8 @@ Start = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
     """Start a daemon's entrypoint and give what `look`, a script as root, prints; `before` makes what lies there already."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root; `make slurm` shows the same on the embedded host")
+    if os.geteuid() != 0 or subprocess.run([*NAMESPACES, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("needs root and namespaces; `make slurm` shows the same on the embedded host")
     root = tmp_path / "root"
     folders = ["stubs", "etc/slurm-keys-mount", "etc/slurm-users", "etc/slurm-ssh-mount", "proc", "dev", "usr"]
     for name in [*folders, "run", "home", "tmp", "var/spool/slurmd", "etc/slurm"]:
@@ -66,7 +67,7 @@ def start(tmp_path: Path) -> Start:
             PATH=/usr/sbin:/usr/bin chroot {root} sh -euc "$2"
             exec chroot {root} sh /entrypoint "$0"
         """
-        words = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-euc", script, daemon, look, before]
+        words = [*NAMESPACES, "sh", "-euc", script, daemon, look, before]
         return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
 
     return run
