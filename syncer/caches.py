@@ -219,10 +219,10 @@ class Caches:
         meta = self.virtual["Namespace"].store.meta(Key("", namespace))
         return meta is None or meta.deleting
 
-    def offer_storage(self, names: frozenset[str]) -> None:
-        """Tell which StorageClasses claims may name."""
-        if names != self._static.storage_classes:
-            self._static = replace(self._static, storage_classes=names)
+    def offer_storage(self, names: frozenset[str], default: str) -> None:
+        """Tell which StorageClasses claims may name, and which one those get that name none."""
+        if (names, default) != (self._static.storage_classes, self._static.default_storage_class):
+            self._static = replace(self._static, storage_classes=names, default_storage_class=default)
             self._view = None
 
     def offer_runtimes(self, aliases: Mapping[str, str]) -> None:
@@ -382,6 +382,7 @@ def _static_view(settings: Settings) -> TenantView:
         ingress_classes=frozenset(settings.allowed_ingress_classes),
         ingress_domains=settings.ingress_domains,
         pod_groups=settings.pod_groups,
+        storage_listed=bool(settings.allowed_storage_classes),
         offers_snapshots=bool(settings.allowed_snapshot_classes),
         runtime_class=settings.runtime_class_name or "",
         allowed_runtime_classes=frozenset(settings.allowed_runtime_classes),

@@ -295,7 +295,7 @@ class Mirrors:
     async def _follow(self, item: Item, virtual: Obj, host: Obj | None) -> float | None:
         kind, view = KINDS[item.kind], self._caches.view()
         r = _resource(kind)
-        desired = self._desired(kind, virtual)
+        desired = self._desired(kind, virtual, host)
         if item.kind in HOLDERS:
             await self._refer(item, virtual)
         try:
@@ -325,9 +325,11 @@ class Mirrors:
             raise _refusal(error, virtual, r.kind) from error
         return None
 
-    def _desired(self, kind: Translation, virtual: Obj) -> Obj:
+    def _desired(self, kind: Translation, virtual: Obj, host: Obj | None) -> Obj:
         """What should be on the host; the tenant is told what of it stays behind."""
         view = self._caches.view()
+        if kind.kind == CLAIM and host is not None:
+            view = volumeclaim.as_made(view, host)
         if kind.kind == endpointslice.KIND:
             desired = endpointslice.to_host(virtual, view, self.slices.holders)
             remarks = endpointslice.left_out(virtual, view, self.slices.holders)

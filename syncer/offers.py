@@ -58,7 +58,8 @@ class Offers:
                 continue
             wanted = self._wanted(kind, hosts)
             if kind == "StorageClass":
-                self._caches.offer_storage(frozenset(str(each["metadata"]["name"]) for each in wanted))
+                names = frozenset(str(each["metadata"]["name"]) for each in wanted)
+                self._caches.offer_storage(names, pure.default_storage(wanted))
             there = (await self._plane.list(r)).items
             if kind == "RuntimeClass":
                 self._runtimes = wanted

@@ -30,6 +30,8 @@ APPARMOR_PROFILES: Final = "bulkhead.dev/allowed-apparmor-profiles"
 ALLOWED_INGRESS_CLASSES: Final = "bulkhead.dev/allowed-ingress-classes"
 # Hosts of Ingresses that are the tenant's own, with everything below them.
 INGRESS_HOSTS: Final = "bulkhead.dev/ingress-hosts"
+# StorageClasses that claims may name; none: the host's default one.
+ALLOWED_STORAGE_CLASSES: Final = "bulkhead.dev/allowed-storage-classes"
 ALLOWED_SNAPSHOT_CLASSES: Final = "bulkhead.dev/allowed-snapshot-classes"
 ALLOWED_DEVICE_CLASSES: Final = "bulkhead.dev/allowed-device-classes"
 

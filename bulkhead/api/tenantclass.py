@@ -310,7 +310,8 @@ class TenantClassSpec(ApiModel):
     )
     allowed_storage_classes: Annotated[list[DnsName], Field(max_length=16)] | None = Field(
         None,
-        description="StorageClasses of the host that claims may ask for; the host's default one unless given.",
+        description="StorageClasses of the host that claims may ask for; the host's default one unless given. "
+        "Claims that name none get the default one of those, which an only one is, or wait.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     allowed_snapshot_classes: Annotated[list[DnsName], Field(max_length=16)] | None = Field(

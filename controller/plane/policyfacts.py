@@ -27,6 +27,7 @@ def policy_facts(spec: PlaneSpec) -> dict[str, str]:
         facts.APPARMOR_PROFILES: facts.listed(spec.apparmor_profiles),
         facts.ALLOWED_INGRESS_CLASSES: facts.listed(spec.ingress_classes),
         facts.INGRESS_HOSTS: facts.listed(f"{spec.tenant}.{domain}" for domain in spec.ingress_domains),
+        facts.ALLOWED_STORAGE_CLASSES: facts.listed(spec.allowed_storage_classes),
         facts.ALLOWED_SNAPSHOT_CLASSES: facts.listed(spec.allowed_snapshot_classes),
         facts.ALLOWED_DEVICE_CLASSES: facts.listed(spec.allowed_device_classes),
     }

@@ -33,10 +33,21 @@ class Offer:
 
 
 def offered_storage(hosts: Iterable[Obj], allowed: frozenset[str]) -> list[Obj]:
-    """The StorageClasses that are allowed; without a list, the host's default one."""
-    if allowed:
-        return _named(hosts, allowed)
-    return [each for each in hosts if is_default(each)]
+    """The StorageClasses that are allowed; without a list, the host's default one. An only one is the tenant's default."""
+    found = _named(hosts, allowed) if allowed else [each for each in hosts if is_default(each)]
+    if len(found) != 1 or is_default(found[0]):
+        return found
+    meta = _mapping(found[0].get("metadata"))
+    notes = {**_mapping(meta.get("annotations")), DEFAULT_STORAGE_CLASS: "true"}
+    return [{**found[0], "metadata": {**meta, "annotations": notes}}]
+
+
+def default_storage(wanted: Iterable[Obj]) -> str:
+    """The name of the class for claims that name none, of those that are offered: the newest default, as in Kubernetes."""
+    defaults = [each for each in wanted if is_default(each)]
+    defaults.sort(key=_name)
+    defaults.sort(key=lambda each: str(_mapping(each.get("metadata")).get("creationTimestamp") or ""), reverse=True)
+    return _name(defaults[0]) if defaults else ""
 
 
 def offered(hosts: Iterable[Obj], allowed: frozenset[str]) -> list[Obj]:

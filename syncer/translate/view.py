@@ -98,6 +98,8 @@ class TenantView:
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=_empty)  # by virtual namespace
     # snapshot of the host
     storage_classes: frozenset[str] = frozenset()  # names of the StorageClasses that are offered
+    storage_listed: bool = False  # whether the class lists them; if not, claims that name none are left to the host's default
+    default_storage_class: str = ""  # of those that are listed, the one for claims that name none; empty: there is none
     snapshot_classes: frozenset[str] = frozenset()  # names of the VolumeSnapshotClasses that are offered
     default_snapshot_class: str = ""  # the one for snapshots that name none; empty: there is no single one
     nodes: frozenset[str] = frozenset()  # names of the nodes that the tenant may see

@@ -6,6 +6,7 @@ PersistentVolume of the plane's own, named after the claim's UID, which tells no
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from bulkhead.api import labels as marks
@@ -84,6 +85,14 @@ def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
     return {"phase": "Pending"} | found
 
 
+def as_made(view: TenantView, host: Obj) -> TenantView:
+    """What is known when a claim is looked at that the host has already: its class was offered when it was made."""
+    made_of = _mapping(host.get("spec")).get("storageClassName")
+    if not isinstance(made_of, str) or not made_of:
+        return view
+    return replace(view, storage_classes=view.storage_classes | {made_of}, default_storage_class=made_of)
+
+
 def is_bound(host: Obj) -> bool:
     """Whether the host has given the claim a volume."""
     return _mapping(host.get("status")).get("phase") == "Bound" and bool(_mapping(host.get("spec")).get("volumeName"))
@@ -138,10 +147,16 @@ def _check_volume(spec: Mapping[str, Any], who: Identity) -> None:
 
 def _storage_class(spec: Mapping[str, Any], view: TenantView) -> Obj:
     field = "spec.storageClassName"
-    if spec.get("storageClassName") is None:
-        return {}  # the host's default
-    name = schema.text(spec["storageClassName"], field, 253)
     offered = ", ".join(sorted(view.storage_classes)) or "none"
+    if spec.get("storageClassName") is None:
+        if not view.storage_listed:
+            return {}  # the host's default
+        # Not left to the host, whose default may be one that is not offered. As everywhere, the claim waits for a default.
+        if not view.default_storage_class:
+            message = f"names no StorageClass, and none that is offered is the default; offered: {offered}"
+            raise Untranslatable(Reason.REFERENCE_MISSING, message, field)
+        return {"storageClassName": view.default_storage_class}
+    name = schema.text(spec["storageClassName"], field, 253)
     if not name:
         raise Untranslatable(
             Reason.NOT_SUPPORTED, f"a claim without a class waits for a volume made by hand; classes offered: {offered}", field

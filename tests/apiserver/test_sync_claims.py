@@ -11,7 +11,7 @@ from bulkhead.kube.errors import AlreadyExists, ApiError, NotFound
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, RESOURCE_QUOTAS, STORAGE_CLASSES
 from syncer.translate.classes import DEFAULT_STORAGE_CLASS
-from tests.apiserver.bed import Bed, until
+from tests.apiserver.bed import Bed, settings_for, until
 
 CLASSES: dict[str, Any] = {
     "ordinary": {"metadata": {"annotations": {DEFAULT_STORAGE_CLASS: "true"}}, "parameters": {"secret": "of the host"}},
@@ -224,3 +224,63 @@ async def test_item_36_a_tenants_own_volume_is_never_used_nor_touched(bed: Bed) 
     await until(told, "refusal")
     assert await below(bed, "data") is None
     assert (await bed.plane.get(PERSISTENT_VOLUMES, name))["metadata"]["uid"] == made["metadata"]["uid"]
+
+
+async def test_a_claim_without_a_class_gets_none_that_is_not_offered(
+    host_client: Client, plane_client: Client, bed: Bed
+) -> None:
+    """The host's default is `ordinary`, which this tenant has no part in."""
+    offer = ["fast", "other"]
+    await host_client.apply(
+        STORAGE_CLASSES,
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": "other"},
+            "provisioner": "host.example/disk",
+        },
+    )
+    await bed.stop()
+    for each in (await plane_client.list(STORAGE_CLASSES)).items:
+        await plane_client.delete(STORAGE_CLASSES, each["metadata"]["name"])
+    async with Bed.open(host_client, plane_client, allowedStorageClasses=offer) as other:
+        await claim(other, "data")
+
+        async def told() -> bool:
+            return any("offered: fast, other" in each["message"] for each in await other.events("data"))
+
+        await until(told, "the reason")
+        assert await below(other, "data") is None
+        await other.plane.patch(PERSISTENT_VOLUME_CLAIMS, "data", {"spec": {"storageClassName": "other"}}, other.space)
+        assert (await until(lambda: below(other, "data"), "host claim"))["spec"]["storageClassName"] == "other"
+    await host_client.delete(STORAGE_CLASSES, "other")
+
+
+async def test_the_only_class_of_a_tenant_is_its_default(host_client: Client, plane_client: Client, bed: Bed) -> None:
+    await bed.stop()
+    async with Bed.open(host_client, plane_client, allowedStorageClasses=["fast"]) as other:
+
+        async def shown() -> bool:
+            found = (await plane_client.list(STORAGE_CLASSES)).items
+            notes = {each["metadata"]["name"]: each["metadata"].get("annotations") or {} for each in found}
+            return notes.get("fast", {}).get(DEFAULT_STORAGE_CLASS) == "true" and "ordinary" not in notes
+
+        await until(shown, "class above")
+        await claim(other, "data")
+        assert (await until(lambda: below(other, "data"), "host claim"))["spec"]["storageClassName"] == "fast"
+
+
+async def test_a_claim_outlives_the_offer_that_it_was_made_of(host_client: Client, plane_client: Client, bed: Bed) -> None:
+    await claim(bed, "data", storageClassName="ordinary")
+    await provision(bed, "data")
+    await bound(bed, "data")
+    await bed.stop()
+    bed.settings = settings_for(bed.tenant, allowedStorageClasses=["fast"])
+    await bed.start()
+    await bed.plane.patch(PERSISTENT_VOLUME_CLAIMS, "data", {"metadata": {"labels": {"of": "db"}}}, bed.space)
+
+    async def followed() -> bool:
+        return ((await below(bed, "data")) or {})["metadata"]["labels"].get("of") == "db"
+
+    await until(followed, "label below")
+    assert not [each for each in await bed.events("data") if each["type"] == "Warning"]

@@ -27,6 +27,7 @@ TEAM_A = plane_spec(
     seccomp_profiles=("audit.json", "tools/trace.json"),
     apparmor_profiles=("tools",),
     allowed_priority_classes=("batch", "interactive"),
+    allowed_storage_classes=("ordinary", "fast"),
     allowed_device_classes=("nic.example.com", "gpu.example.com"),
 )
 FACTS = policy_facts(TEAM_A)
@@ -116,7 +117,8 @@ def snapshot(name: str = "x", *, source: dict[str, Any] | None = None, **spec: A
 
 
 def claim(**spec: Any) -> dict[str, Any]:
-    content = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}} | spec
+    size = {"requests": {"storage": "1Gi"}}
+    content = {"accessModes": ["ReadWriteOnce"], "resources": size, "storageClassName": "ordinary"} | spec
     return mirrored("PersistentVolumeClaim", spec=content)
 
 
@@ -305,6 +307,10 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a snapshot of the host's default class": snapshot() | {"spec": {"source": {"persistentVolumeClaimName": "data"}}},
     "a snapshot without a marker": snapshot() | {"metadata": {"name": "x", "namespace": "bh-team-a-work"}},
     "a volume of somebody": claim(volumeName="of-somebody"),
+    "a claim of a class that is not offered": claim(storageClassName="of-the-host"),
+    "a claim of the host's default class": claim(storageClassName=None),
+    "a claim of a volume made by hand": claim(storageClassName=""),
+    "a claim with attributes of the host": claim(volumeAttributesClassName="gold"),
     "any volume with a label": claim(selector={"matchLabels": {"of": "somebody"}}),
     "a claim with data of another namespace": claim(
         dataSourceRef={"kind": "PersistentVolumeClaim", "name": "a", "namespace": "bh-team-b-work"}
@@ -410,6 +416,7 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "a pod of a group": pod(schedulingGroup={"podGroupName": "x"}),
     "a snapshot of a claim": snapshot(),
     "a claim": claim(),
+    "a claim of another class": claim(storageClassName="fast"),
     "a claim with data from a snapshot": claim(
         dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "a"}
     ),
@@ -436,6 +443,7 @@ CHANGES: dict[str, Change] = {
         "ephemeralcontainers",
     ),
     "a status of a snapshot": Change(snapshot(), {"status": {"readyToUse": True}}, "status"),
+    "a volume that is somebody's": Change(claim(), {"spec": {"volumeName": "of-somebody"}}),
     "another class of a snapshot": Change(snapshot(), {"spec": {"volumeSnapshotClassName": "weekly"}}),
     "endpoints that lead to the host's API": Change(
         endpoints("10.244.0.5"), {"endpoints": endpoints("10.96.0.1")["endpoints"]}

@@ -22,6 +22,7 @@ from bulkhead.kube.resources import (
     resource_of,
 )
 from controller.plane.policyfacts import policy_facts
+from syncer.translate.classes import DEFAULT_STORAGE_CLASS
 from tests.apiserver.servers import ApiServer, ServerOptions
 from tests.apiserver.snapshotting import serve_snapshots
 from tests.controller.admission_reasons import REASONS, REASONS_OF_CHANGES
@@ -37,6 +38,7 @@ from tests.controller.admission_samples import (
     REFUSED,
     RUNTIME_CLASSES,
     Change,
+    claim,
     endpoints,
     in_armour,
     ingress,
@@ -56,6 +58,7 @@ WORKLOADS = Resource("scheduling.k8s.io", "v1alpha2", "workloads", "Workload", T
 NOT_NOTED = "pod: the controller has not noted yet what this tenant may; it does so in its next pass"
 # What is said under other facts than those of the samples, each in a test of its own.
 OF_OTHER_FACTS = (
+    "claim: of the host's default StorageClass, because none is offered to its tenant",
     NOT_NOTED,
     "pod: runs in a user namespace of its own",
     "pod: at level restricted not root, in a user namespace neither",
@@ -511,3 +514,37 @@ async def test_endpoints_can_always_be_withdrawn(syncer: Client, admin: Client) 
     made = await syncer.create(ENDPOINT_SLICES, named(endpoints("10.244.0.5")))
     await syncer.patch(ENDPOINT_SLICES, made["metadata"]["name"], {"endpoints": []}, "bh-team-a-work")
     await syncer.delete(ENDPOINT_SLICES, made["metadata"]["name"], "bh-team-a-work")
+
+
+@pytest.mark.apiserver
+async def test_without_a_list_a_claim_is_of_the_hosts_default_class(policed: ApiServer, admin: Client, syncer: Client) -> None:
+    await in_force(syncer, admin)
+    space = "bh-plain-work"
+    facts = policy_facts(plane_spec(tenant="plain"))
+    await admin.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space, "annotations": facts}})
+    for name, notes in (("ordinary", {DEFAULT_STORAGE_CLASS: "true"}), ("of-the-host", {})):
+        meta = {"name": name, "annotations": notes}
+        made = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": meta, "provisioner": "example.org/disk"}
+        await admin.apply(kinds.STORAGE_CLASSES, made)
+
+    def own(name: str | None) -> dict[str, Any]:
+        made = named(claim(storageClassName=name))
+        return made | {"metadata": made["metadata"] | {"namespace": space, "labels": MARKS | {"bulkhead.dev/tenant": "plain"}}}
+
+    who = policed.config_for("system:serviceaccount:bh-plain:syncer", "system:masters")
+    async with Client(who, user_agent="tests", field_manager="syncer") as other:
+        async with asyncio.timeout(60):
+            while not await refused(other, own("of-the-host"), cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
+                await asyncio.sleep(0.1)
+        assert await refused(other, own("of-the-host"), cleaner=admin) == OF_OTHER_FACTS[0]
+        assert await refused(other, own(""), cleaner=admin) == "claim: of a StorageClass that is offered to its tenant"
+        assert not await refused(other, own("ordinary"), cleaner=admin)
+        assert not await refused(other, own(None), cleaner=admin)
+        kept = await admin.create(kinds.PERSISTENT_VOLUME_CLAIMS, own("of-the-host"))
+        name = kept["metadata"]["name"]
+        # As the host's binder does; then the syncer writes what else may change.
+        await admin.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, {"spec": {"volumeName": "v"}}, space)
+        await other.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, {"metadata": {"labels": {"app": "db"}}}, space)
+        await admin.delete(kinds.PERSISTENT_VOLUME_CLAIMS, name, space)
+    for name in ("ordinary", "of-the-host"):
+        await admin.delete(kinds.STORAGE_CLASSES, name)
