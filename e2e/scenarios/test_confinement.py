@@ -1,9 +1,11 @@
 """A tenant's containers as the node's kernel sees them: system calls filtered, processes counted, users of their own."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from bulkhead.api import labels as marks
 from bulkhead.api import names
 from e2e import tenants, workloads
 from e2e.api import Api
@@ -11,11 +13,8 @@ from e2e.commands import kubectl
 from e2e.tenants import Tenant
 
 CLASS = "e2e-confined"
-# With either version of cgroups, and where a container sees only its own group and where it sees the node's.
-PIDS_MAX = (
-    "group=$(sed -n 's/^[0-9]*:\\(pids\\)\\{0,1\\}://p' /proc/self/cgroup | head -n 1); "
-    "cat /sys/fs/cgroup/pids/$group/pids.max /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null | head -n 1"
-)
+# Where the kubelet keeps a pod's group, with either version of cgroups; the number holds for all its containers together.
+GROUPS = ("pids/bulkhead/kubepods/**/pod{uid}/pids.max", "bulkhead/kubepods/**/pod{uid}/pids.max")
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +47,14 @@ def status(tenant: Tenant, pod: str) -> dict[str, str]:
     return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 
-def test_system_calls_are_filtered_and_processes_are_counted(alice: Tenant) -> None:
+def test_system_calls_are_filtered_and_processes_are_counted(host: Api, alice: Tenant) -> None:
     alice.api.apply(workloads.pod("filtered"))
-    workloads.wait_running(alice.api, "filtered")
+    virtual = workloads.wait_running(alice.api, "filtered")
     assert status(alice, "filtered")["Seccomp"] == "2"
-    most = inside(alice, "filtered", PIDS_MAX)
-    assert most.isdecimal(), f"pids.max is {most!r}"
+    (mirror,) = host.list("Pod", alice.work, labels=f"{marks.VIRTUAL_UID}={virtual['metadata']['uid']}")
+    folder = Path("/sys/fs/cgroup")
+    found = [path for pattern in GROUPS for path in folder.glob(pattern.format(uid=mirror["metadata"]["uid"]))]
+    assert [path.read_text().strip() for path in found] == ["4096"]
 
 
 def test_root_in_the_container_is_nobody_on_the_node(confined: Tenant) -> None:
@@ -66,7 +67,7 @@ def test_root_in_the_container_is_nobody_on_the_node(confined: Tenant) -> None:
     assert first == "0"
     assert int(outside) >= 65536
     assert int(length) == 65536
-    seen = inside(confined, "own-users", "id -u; cat /own/name; touch /s/x && stat -c %u /s/x")
+    seen = inside(confined, "own-users", "id -u; cat /own/name; echo; touch /s/x && stat -c %u /s/x")
     assert seen.split() == ["0", "own-users", "0"]
     assert status(confined, "own-users")["Seccomp"] == "2"
 
