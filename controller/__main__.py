@@ -27,6 +27,7 @@ from bulkhead.work.queue import KeyedQueue
 from bulkhead.work.supervise import supervise
 from controller import handlers, metrics, probes
 from controller.accelerators import Accelerators
+from controller.hostranges import HostRanges
 from controller.owned import Owned
 from controller.planeaccess import PlaneAccess
 from controller.planebudget import Budget
@@ -101,11 +102,12 @@ class Controller:
         self._settings = settings
         self._queue: KeyedQueue[str] = KeyedQueue(max_keys=10_000)
         self._owned = Owned(client, self._queue.add, self._queue.add_after)
+        self._ranges = HostRanges(client, self._look_at_all, settings.reserved)
         budget = Budget()
         self._planes = PlaneAccess(self._clock, self._queue.add, budget)
         self._slurm = SlurmLoops(self._clock, self._planes.plane, self._owned.gpus_free, self._queue.add, budget=budget)
         ordering = Ordering(client, self._slurm, self._clock)
-        reconciler = Reconciler(client, self._owned, self._planes, settings, self._clock, slurm=ordering)
+        reconciler = Reconciler(client, self._owned, self._planes, settings, self._clock, ranges=self._ranges, slurm=ordering)
         self._workers = Workers(self._queue, reconciler, self._clock, count=settings.workers)
         self._synced = False
 
@@ -115,6 +117,7 @@ class Controller:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(supervise("informers", self._owned.run))
+                group.create_task(supervise("host ranges", self._ranges.run))
                 group.create_task(supervise("kopf", lambda: self._watch(stop)))
                 group.create_task(supervise("leader", self._lead))
         finally:
@@ -130,6 +133,8 @@ class Controller:
     async def _lead(self) -> None:
         """Work while the lease is held; come back to wait for it when it is lost."""
         await self._owned.synced()
+        # A policy without an exception that is needed would open the host.
+        await self._ranges.synced()
         self._synced = True
         identity = self._settings.identity or f"{socket.gethostname()}-{os.getpid()}"
         while True:
@@ -153,10 +158,13 @@ class Controller:
                     # Only the leader acts, on Slurm as on the host.
                     await self._slurm.close()
 
-    async def _enqueue_all(self) -> None:
-        """Every tenant there is, and every name of which something is left."""
+    def _look_at_all(self) -> None:
         for name in self._owned.tenants():
             self._queue.add(name)
+
+    async def _enqueue_all(self) -> None:
+        """Every tenant there is, and every name of which something is left."""
+        self._look_at_all()
         try:
             listed = await self._client.list(kinds.TENANTS)
         except KubeError as error:

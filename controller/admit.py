@@ -13,6 +13,7 @@ from bulkhead.api.conditions import Reason
 from bulkhead.api.quantity import InvalidQuantityError, mebibytes
 from controller import allotment
 from controller.bounds import Question, beyond, object_counts
+from controller.plane.addresses import Reserved
 from controller.plane.spec import BUDGETS, COMPONENTS, STORAGE_SIZE, Budget, Images, Obj, PlaneSpec
 from controller.refusal import Refusal
 from controller.sections import over, section_of, text_or_none
@@ -31,8 +32,10 @@ def admit(
     *,
     service_slice: str,
     host_api: tuple[tuple[str, int], ...] = (),
+    reserved: tuple[Reserved, ...] | None = None,
+    pod_addresses: tuple[str, ...] = (),
 ) -> PlaneSpec | Refusal:
-    """The plane to build, or why not."""
+    """The plane to build, or why not; `reserved` is what the installation knows and what was seen of the host."""
     refusal = refuse(tenant, tenant_class, settings)
     if refusal is not None or tenant_class is None:
         return refusal or Refusal(Reason.UNKNOWN_CLASS, "spec.class: no such TenantClass")
@@ -65,6 +68,9 @@ def admit(
         node_tolerations=tuple(section_of(bounds, "nodes").get("tolerations") or ()),
         allowed_tolerations=tuple(section_of(bounds, "nodes").get("allowedTolerations") or ()),
         egress_cidrs=tuple(section_of(isolation, "network").get("egressCIDRs") or ()),
+        reserved=settings.reserved if reserved is None else reserved,
+        reach_reserved=tuple(section_of(section_of(bounds, "isolation"), "network").get("reachReserved") or ()),
+        pod_addresses=pod_addresses,
         pod_security=str(isolation.get("podSecurity") or "baseline"),
         # A class that asks for it asks it of all its tenants, and its profiles are nobody's to add to.
         user_namespaces=any(section_of(each, "isolation").get("userNamespaces") is True for each in (bounds, spec)),

@@ -13,7 +13,9 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Key, Obj, Resource, key_of
+from controller.hostranges import HostRanges
 from controller.owned import Owned
+from controller.plane.addresses import Reserved
 
 DEFAULT_KUBERNETES = ("default", "kubernetes")
 
@@ -36,6 +38,7 @@ class Observed:
     tenant_class: Obj | None
     now: datetime
     host_api: tuple[tuple[str, int], ...] = ()
+    reserved: tuple[Reserved, ...] = ()
     objects: Mapping[tuple[Resource, Key], Obj] = field(default_factory=dict)
     foreign_namespaces: tuple[str, ...] = ()
 
@@ -47,6 +50,13 @@ class Observed:
     def get(self, resource: Resource, name: str, namespace: str = "") -> Obj | None:
         """One of the tenant's own host objects."""
         return self.objects.get((resource, Key(namespace, name)))
+
+    @property
+    def pod_addresses(self) -> tuple[str, ...]:
+        """Where the plane's pods are."""
+        pods = (obj for (kind, _), obj in self.objects.items() if kind is kinds.PODS)
+        listed = ((pod.get("status") or {}).get("podIPs") or [] for pod in pods)
+        return tuple(sorted({str(each.get("ip")) for addresses in listed for each in addresses if each.get("ip")}))
 
     def in_plane(self, resource: Resource) -> dict[str, Obj]:
         """The objects of one kind in the plane's namespace, by name."""
@@ -62,7 +72,7 @@ async def read_tenant(client: Client, name: str) -> Obj | None:
         return None
 
 
-async def observe(client: Client, owned: Owned, tenant: Obj, now: datetime) -> Observed:
+async def observe(client: Client, owned: Owned, ranges: HostRanges, tenant: Obj, now: datetime) -> Observed:
     """Everything else about a tenant."""
     name = str(tenant["metadata"]["name"])
     class_name = str((tenant.get("spec") or {}).get("class") or "")
@@ -71,7 +81,8 @@ async def observe(client: Client, owned: Owned, tenant: Obj, now: datetime) -> O
         tenant=tenant,
         tenant_class=await _tenant_class(client, class_name),
         now=now,
-        host_api=owned.host_api(),
+        host_api=ranges.api(),
+        reserved=ranges.reserved(),
         objects=objects,
         foreign_namespaces=tuple(await _foreign(client, tenant, objects)),
     )

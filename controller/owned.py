@@ -66,22 +66,16 @@ class Owned:
             )
             for resource in OWNED
         }
-        self._kubernetes = Informer(
-            client,
-            kinds.ENDPOINT_SLICES,
-            namespace="default",
-            label_selector="kubernetes.io/service-name=kubernetes",
-        )
 
     async def run(self) -> None:
         """Keep every informer running until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for informer in (*self._informers.values(), self._kubernetes):
+            for informer in self._informers.values():
                 group.create_task(informer.run(), name=f"informer {informer.resource}")
 
     async def synced(self) -> None:
         """Wait until every kind was listed once."""
-        for informer in (*self._informers.values(), self._kubernetes):
+        for informer in self._informers.values():
             await informer.synced()
 
     def of_tenant(self, tenant: str) -> Iterator[tuple[Resource, Obj]]:
@@ -109,15 +103,6 @@ class Owned:
     def tenants(self) -> set[str]:
         """The names of all tenants of whom anything is left."""
         return {name for informer in self._informers.values() for name in informer.store.index_values("tenant")}
-
-    def host_api(self) -> tuple[tuple[str, int], ...]:
-        """Where the host's API server really listens, for network policies, which see addresses after translation."""
-        found: set[tuple[str, int]] = set()
-        for each in self._kubernetes.store.objects():
-            ports = [int(port["port"]) for port in each.get("ports") or [] if port.get("port")]
-            for endpoint in each.get("endpoints") or []:
-                found |= {(address, port) for address in endpoint.get("addresses") or [] for port in ports}
-        return tuple(sorted(found))
 
     def _changed(self, resource: Resource, change: Change) -> None:
         tenant = change.meta.label(labels.TENANT)

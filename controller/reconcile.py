@@ -26,6 +26,7 @@ from controller import metrics, status
 from controller.admit import admit, paused, refuse
 from controller.apply import Applier, Stale
 from controller.dismantle import Dismantler
+from controller.hostranges import HostRanges
 from controller.observe import Observed, PlaneHealth, observe, read_tenant
 from controller.owned import Owned
 from controller.pki.material import Assembled, assemble
@@ -65,11 +66,13 @@ class Reconciler:
         settings: Settings,
         clock: Clock,
         *,
+        ranges: HostRanges,
         slurm: Ordering | None = None,
     ) -> None:
         self._client = client
         self._slurm = slurm
         self._owned = owned
+        self._ranges = ranges
         self._planes = planes
         self._settings = settings
         self._clock = clock
@@ -86,7 +89,7 @@ class Reconciler:
             return Outcome(None)
         if tenant["metadata"].get("deletionTimestamp"):
             return await self._teardown(tenant)
-        observed = await observe(self._client, self._owned, tenant, self._clock.now())
+        observed = await observe(self._client, self._owned, self._ranges, tenant, self._clock.now())
         refusal = self._refuse(observed)
         if refusal is not None and refusal.reason is Reason.PAUSED:
             await self._forget_slurm(name)
@@ -118,7 +121,15 @@ class Reconciler:
         service_slice = await self._slicer.slice_of(observed)
         if isinstance(service_slice, Refusal):
             return await self._tell(tenant, status.refused(tenant, service_slice, now))
-        spec = admit(tenant, observed.tenant_class, self._settings, service_slice=service_slice, host_api=observed.host_api)
+        spec = admit(
+            tenant,
+            observed.tenant_class,
+            self._settings,
+            service_slice=service_slice,
+            host_api=observed.host_api,
+            reserved=observed.reserved,
+            pod_addresses=observed.pod_addresses,
+        )
         if isinstance(spec, Refusal):
             return await self._tell(tenant, status.refused(tenant, spec, now))
         failure: Refusal | None = None

@@ -7,11 +7,12 @@ the variable's name; it never runs on a guess.
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, ip_network
 from typing import TypeVar
 
 import bulkhead
 from bulkhead.api import names
+from controller.plane.addresses import ALWAYS, LISTED, PODS, SLICES, Reserved
 
 T = TypeVar("T")
 
@@ -41,12 +42,21 @@ class Settings:
     cluster_domain: str = "cluster.local"
     dns_upstreams: tuple[str, ...] = ("/etc/resolv.conf",)
     plane_client_cidrs: tuple[str, ...] = ()
+    pod_networks: tuple[str, ...] = ()
+    reserved_cidrs: tuple[str, ...] = ()
     storage_class: str = ""
     workers: int = 8
     resync_seconds: int = 120
     http_port: int = 8080
     log_level: str = "INFO"
     identity: str = ""
+
+    @property
+    def reserved(self) -> tuple[Reserved, ...]:
+        """The address ranges that are nobody's to open, as far as they are known without looking at the host."""
+        pods = (Reserved(cidr, PODS) for cidr in self.pod_networks)
+        listed = (Reserved(cidr, LISTED) for cidr in self.reserved_cidrs)
+        return (*ALWAYS, Reserved(self.service_range, SLICES), *pods, *listed)
 
 
 def load(environment: Mapping[str, str] = os.environ) -> Settings:
@@ -69,6 +79,9 @@ def load(environment: Mapping[str, str] = os.environ) -> Settings:
         raise SettingsError(f"BULKHEAD_SLICE_PREFIX: /{settings.slice_prefix} does not fit between {network} and /27")
     for cidr in settings.plane_client_cidrs:
         _parse("BULKHEAD_PLANE_CLIENT_CIDRS", cidr, IPv4Network)
+    for variable, listed in (("POD_NETWORKS", settings.pod_networks), ("RESERVED_CIDRS", settings.reserved_cidrs)):
+        for cidr in listed:
+            _parse(f"BULKHEAD_{variable}", cidr, ip_network)
     if settings.workers < 1 or settings.resync_seconds < 1:
         raise SettingsError("BULKHEAD_WORKERS, BULKHEAD_RESYNC_SECONDS: must be at least 1")
     return settings

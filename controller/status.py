@@ -13,7 +13,7 @@ from bulkhead.api import names
 from bulkhead.api.accelerators import count
 from bulkhead.api.conditions import ConditionType, Reason, is_true, set_condition
 from bulkhead.api.conditions import Status as Truth
-from controller.plane import quota
+from controller.plane import network, quota
 from controller.plane.spec import DNS, PLANE, SYNCER, Obj, PlaneSpec
 from controller.refusal import Refusal
 
@@ -23,6 +23,7 @@ PARTS = (
     ConditionType.PLANE_READY,
     ConditionType.SYNCER_READY,
     ConditionType.QUOTA_APPLIED,
+    ConditionType.EGRESS_APPLIED,
 )
 _CRASHES = 3
 
@@ -82,6 +83,7 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
         ConditionType.PLANE_READY: _plane(findings, was=is_true(before, ConditionType.PLANE_READY)),
         ConditionType.SYNCER_READY: _syncer(findings, was=is_true(before, ConditionType.SYNCER_READY)),
         ConditionType.QUOTA_APPLIED: _quota(spec, findings),
+        ConditionType.EGRESS_APPLIED: _egress(spec),
     }
     first = next((verdicts[part] for part in PARTS if verdicts[part].status != "True"), None)
     if findings.slurm is not None:
@@ -180,6 +182,14 @@ def _quota(spec: PlaneSpec, findings: Findings) -> Verdict:
         if (there.get("status") or {}).get("hard") != (there.get("spec") or {}).get("hard"):
             return Verdict("False", Reason.PROVISIONING, f"the host has not taken ResourceQuota {name} over yet")
     return Verdict("True", Reason.APPLIED, "the host enforces the quota")
+
+
+def _egress(spec: PlaneSpec) -> Verdict:
+    if closed := network.withheld(spec):
+        message = "; ".join(f"isolation.network.egressCIDRs: {each}" for each in closed)
+        remedy = "take it out, or list in the class's isolation.network.reachReserved what is to be reached all the same"
+        return Verdict("False", Reason.RESERVED_ADDRESSES, f"{message}; {remedy}")
+    return Verdict("True", Reason.APPLIED, "the tenant's pods reach what egressCIDRs lists, and nothing of the host")
 
 
 def pod_ready(pod: Obj) -> bool:

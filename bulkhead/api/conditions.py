@@ -35,6 +35,7 @@ class ConditionType(_Explained):
     PLANE_READY = "PlaneReady", "The tenant's API server answers and its bootstrap objects are there."
     SYNCER_READY = "SyncerReady", "The syncer and the tenant's DNS run and report themselves ready."
     QUOTA_APPLIED = "QuotaApplied", "The host enforces the quota that the spec asks for."
+    EGRESS_APPLIED = "EgressApplied", "The tenant's pods reach every range of egressCIDRs, without what is the host's."
     SLURM_READY = "SlurmReady", "The tenant's Slurm cluster runs and answers; only where the spec asks for one."
 
 
@@ -70,6 +71,10 @@ class Reason(_Explained):
     INVALID_CONFIGURATION = (
         "InvalidConfiguration",
         "A text or name in the spec cannot be taken over; the message says which and why.",
+    )
+    RESERVED_ADDRESSES = (
+        "ReservedAddresses",
+        "A range of egressCIDRs is the host's own and is not opened; everything else was done.",
     )
     NAMESPACE_TAKEN = "NamespaceTaken", "A namespace of the tenant's name exists and is not Bulkhead's."
     ADDRESSES_EXHAUSTED = "AddressesExhausted", "No free slice is left in the range that service addresses come from."

@@ -148,6 +148,12 @@ class ClassNetwork(Network):
         description="Addresses outside the cluster that tenants may list themselves, besides egressCIDRs; none unless listed.",
         json_schema_extra=rules(CIDRS) | {"x-kubernetes-list-type": "set"},
     )
+    reach_reserved: Annotated[list[Cidr], Field(max_length=32)] | None = Field(
+        None,
+        description="Addresses of the host itself, or of a metadata service, that egressCIDRs may open on purpose; none unless "
+        "listed. Otherwise egressCIDRs opens no link-local addresses and none of the host's nodes, pods and services.",
+        json_schema_extra=rules(CIDRS) | {"x-kubernetes-list-type": "set"},
+    )
 
 
 # No empty parts and none that begin with a dot: a path stays inside the folder, and has one spelling. No commas either.

@@ -2,9 +2,12 @@
 
 The plane may reach its own workloads (webhooks, aggregated APIs) and the kubelet shim, and nothing of the host; a tenant's
 API server would otherwise be a tool to send requests into the host's network. Workloads reach each other, their own API
-server and their own DNS.
+server and their own DNS, and outside of the cluster what the class says; the host itself is never outside.
 """
 
+from collections.abc import Iterator
+
+from controller.plane.addresses import LINK, PODS, SERVICES, SLICES, Network, block, closed, contains, holder, network
 from controller.plane.parts import metadata
 from controller.plane.spec import (
     API_PORT,
@@ -40,7 +43,7 @@ def _plane(spec: PlaneSpec) -> Obj:
         _pods(spec, DNS),
         _namespace(spec.work_namespace),
         _namespace(spec.system_namespace),
-        *({"ipBlock": {"cidr": cidr}} for cidr in spec.plane_client_cidrs),
+        *(_clients(spec, cidr) for cidr in spec.plane_client_cidrs),
     ]
     ingress: list[Obj] = [{"from": callers, "ports": [_tcp(API_PORT)]}]
     egress: list[Obj] = [{"to": [_pods(spec, SYNCER)], "ports": [_tcp(SHIM_PORT)]}, {"to": [_namespace(spec.work_namespace)]}]
@@ -57,7 +60,7 @@ def _syncer(spec: PlaneSpec) -> Obj:
         {"from": [_namespace(spec.system_namespace)], "ports": [_tcp(SYNCER_HTTP_PORT)]},
     ]
     egress: list[Obj] = [{"to": [_pods(spec, PLANE)], "ports": [_tcp(API_PORT)]}]
-    egress += [{"to": [{"ipBlock": {"cidr": f"{address}/32"}}], "ports": [_tcp(port)]} for address, port in spec.host_api]
+    egress += [{"to": [{"ipBlock": {"cidr": str(network(address))}}], "ports": [_tcp(port)]} for address, port in spec.host_api]
     return _policy(spec, (spec.namespace, "allow-syncer"), _component(spec, SYNCER), ingress, egress)
 
 
@@ -66,8 +69,7 @@ def _dns(spec: PlaneSpec) -> Obj:
     ingress: list[Obj] = [{"from": [_namespace(spec.work_namespace)], "ports": ports}]
     egress: list[Obj] = [{"to": [_pods(spec, PLANE)], "ports": [_tcp(API_PORT)]}]
     if spec.dns_upstreams:
-        anywhere = {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}}
-        egress.append({"to": [anywhere], "ports": [_udp(53), _tcp(53)]})
+        egress.append({"to": list(_resolvers(spec)), "ports": [_udp(53), _tcp(53)]})
     return _policy(spec, (spec.namespace, "allow-dns"), _component(spec, DNS), ingress, egress)
 
 
@@ -79,7 +81,7 @@ def _workloads(spec: PlaneSpec) -> list[Obj]:
         {"to": [plane], "ports": [_tcp(API_PORT)]},
         {"to": [dns], "ports": [_udp(DNS_PORT), _tcp(DNS_PORT)]},
     ]
-    outward: list[Obj] = [{"to": [own]}, *({"to": [{"ipBlock": {"cidr": cidr}}]} for cidr in spec.egress_cidrs)]
+    outward: list[Obj] = [{"to": [own]}, *({"to": [found]} for _, found, _ in _outside(spec) if found)]
     controllers = [_namespace(name) for name in spec.ingress_controllers] if spec.offers_ingress else []
     published = [_one_way(spec, "allow-ingress-controllers", "Ingress", [{"from": controllers}])] if controllers else []
     return [
@@ -88,6 +90,44 @@ def _workloads(spec: PlaneSpec) -> list[Obj]:
         _one_way(spec, "allow-tenant-egress", "Egress", outward),
         *published,
     ]
+
+
+def withheld(spec: PlaneSpec) -> list[str]:
+    """What of the egress CIDRs is not opened, and why."""
+    return [f"{cidr} {why}" for cidr, found, why in _outside(spec) if not found]
+
+
+def _outside(spec: PlaneSpec) -> Iterator[tuple[str, Obj | None, str]]:
+    """Each egress CIDR with what is left of it when the host is taken out, or why there is nothing."""
+    kept = closed(spec.reserved, spec.reach_reserved)
+    known = [each.cidr for each in spec.reserved]
+    # What is not known cannot be taken out. Where one pod is, others are.
+    stray = next((each for each in spec.pod_addresses if not contains(each, known)), None)
+    for cidr in spec.egress_cidrs:
+        found, range_ = block(cidr, kept), holder(cidr, spec.reserved)
+        if stray is not None and contains(stray, [cidr]):
+            lacking = "and podNetworks of the installation does not list the range that it is of"
+            yield cidr, None, f"is not opened: it holds {stray}, the address of a pod, {lacking}"
+        else:
+            yield cidr, found, f"lies inside {range_.cidr}, {range_.what}" if range_ else "is no network"
+
+
+def _resolvers(spec: PlaneSpec) -> Iterator[Obj]:
+    """Where the tenant's DNS asks, at port 53: the addresses that are given, else wherever the node's resolvers are.
+
+    Those may be nodes, but are neither pods nor Services. An address that is given may be any.
+    """
+    given = [network(each) for each in spec.dns_upstreams]
+    yield from ({"ipBlock": {"cidr": str(each)}} for each in given if each is not None)
+    if None in given:
+        anywhere = block("0.0.0.0/0", closed(each for each in spec.reserved if each.what in {LINK, SERVICES, SLICES, PODS}))
+        yield from [anywhere] if anywhere else []
+
+
+def _clients(spec: PlaneSpec, cidr: str) -> Obj:
+    """A network of users: pods are none of them, unless it names nothing but pods."""
+    pods: tuple[Network, ...] = closed(each for each in spec.reserved if each.what == PODS)
+    return block(cidr, pods) or {"ipBlock": {"cidr": cidr}}
 
 
 def _one_way(spec: PlaneSpec, name: str, way: str, rules: list[Obj]) -> Obj:

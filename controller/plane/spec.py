@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from bulkhead.api import names
 from bulkhead.api.quantity import InvalidQuantityError, parse
+from controller.plane.addresses import ALWAYS, Reserved
 
 Obj: TypeAlias = dict[str, Any]
 
@@ -137,6 +138,9 @@ class PlaneSpec:
     node_tolerations: tuple[Obj, ...] = ()
     allowed_tolerations: tuple[Obj, ...] = ()  # what pods may ask for beside them
     egress_cidrs: tuple[str, ...] = ()
+    reserved: tuple[Reserved, ...] = ALWAYS  # of which no egress CIDR opens anything,
+    reach_reserved: tuple[str, ...] = ()  # but for these
+    pod_addresses: tuple[str, ...] = ()  # of the plane's own pods, by which unknown ranges are found
     pod_security: str = "baseline"
     user_namespaces: bool = False  # whether every pod of the tenant runs in one of its own
     seccomp_profiles: tuple[str, ...] = ()  # of the nodes, besides the runtime's own

@@ -14,7 +14,7 @@ from e2e.tenants import GPU, Tenant
 def test_tenants_are_ready_with_all_conditions_true(host: Api, alice: Tenant, bob: Tenant) -> None:
     for tenant in (alice, bob):
         current = tenants.conditions(host.get("Tenant", tenant.name))
-        wanted = ["Ready", "NamespacesReady", "PKIReady", "PlaneReady", "SyncerReady", "QuotaApplied"]
+        wanted = ["Ready", "NamespacesReady", "PKIReady", "PlaneReady", "SyncerReady", "QuotaApplied", "EgressApplied"]
         assert {kind: current[kind]["status"] for kind in wanted} == dict.fromkeys(wanted, "True")
 
 

@@ -17,6 +17,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound, Unprocessable
 from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import SystemClock
+from controller.hostranges import HostRanges
 from controller.owned import OWNED, SELECTOR, Owned
 from controller.planeaccess import PlaneAccess
 from controller.reconcile import PassFailed, Reconciler
@@ -91,17 +92,22 @@ class World:
     def __init__(self, client: Client) -> None:
         self.client = client
         self.owned = Owned(client, lambda _: None)
+        self.ranges = HostRanges(client, known=Settings().reserved)
         clock = SystemClock()
-        self.reconciler = Reconciler(client, self.owned, PlaneAccess(clock, lambda _: None), Settings(), clock)
+        self.reconciler = Reconciler(
+            client, self.owned, PlaneAccess(clock, lambda _: None), Settings(), clock, ranges=self.ranges
+        )
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self.owned.run())
-        await self.owned.synced()
+        self._tasks = [asyncio.create_task(each.run()) for each in (self.owned, self.ranges)]
+        for each in (self.owned, self.ranges):
+            await each.synced()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
 
     async def settle(self, name: str) -> Obj:
         """Passes until two in a row write nothing new; the informers catch up in between."""

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from controller import bootstrap
+from controller.plane.addresses import ALWAYS, PODS, SERVICES, SLICES, Reserved
 from controller.plane.render import render
 from controller.plane.syncer import settings
 from syncer.settings import parse
@@ -26,7 +27,14 @@ CASES: dict[str, dict[str, Any]] = {
         "runtime_class": "gvisor",
         "node_selector": (("pool", "a"),),
         "node_tolerations": ({"key": "pool", "operator": "Exists"},),
-        "egress_cidrs": ("203.0.113.0/24",),
+        "egress_cidrs": ("203.0.113.0/24", "10.0.0.0/8", "2000::/3", "10.96.3.0/24"),
+        "reserved": (
+            *ALWAYS,
+            Reserved("10.112.0.0/12", SLICES),
+            Reserved("10.96.0.0/16", SERVICES),
+            Reserved("10.244.0.0/16", PODS),
+        ),
+        "reach_reserved": ("10.112.4.64/26",),
         "plane_client_cidrs": ("198.51.100.0/24",),
         "dns_upstreams": (),
         "ingress_classes": ("public",),

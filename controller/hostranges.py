@@ -1,0 +1,142 @@
+"""What of the address space the host has for itself, kept up to date: ranges of Services, pods and nodes, and its API server.
+
+Everyone watches, as with the tenants' own objects. Of a node nothing is kept but its addresses. Nodes tell of themselves every
+few seconds; the tenants are looked at again only where a range came or went.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.codec import decode_meta, decode_with
+from bulkhead.kube.informer import Change, Informer
+from bulkhead.kube.objects import Meta
+from controller.plane.addresses import API, NODES, PODS, SERVICES, SLICES, Reserved, contains, network
+
+_PAUSE: Final = 1.0
+
+
+class _Address(msgspec.Struct, gc=False):
+    type: Any = None
+    address: Any = None
+
+
+class _Status(msgspec.Struct, gc=False):
+    addresses: list[_Address] | None = None
+
+
+class _Spec(msgspec.Struct, gc=False):
+    one: Any = msgspec.field(default=None, name="podCIDR")
+    all: list[Any] | None = msgspec.field(default=None, name="podCIDRs")
+
+
+class _Node(msgspec.Struct, gc=False):
+    """What of a node is decoded at all."""
+
+    spec: _Spec | None = None
+    status: _Status | None = None
+
+
+class Record(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What is kept of a node."""
+
+    pods: tuple[str, ...]
+    addresses: tuple[str, ...]
+
+
+_node: Final = msgspec.json.Decoder(_Node)
+_record: Final = msgspec.json.Decoder(Record)
+
+
+def of_node(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
+    """A node's record."""
+    meta = meta or decode_meta(raw)
+    node = decode_with(_node, raw)
+    spec, status = node.spec or _Spec(), node.status or _Status()
+    pods = {str(each) for each in (spec.one, *(spec.all or ())) if each}
+    addresses = {str(each.address) for each in status.addresses or () if each.type in {"InternalIP", "ExternalIP"}}
+    bare = Meta(name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version)
+    return bare, msgspec.json.encode(Record(tuple(sorted(pods)), tuple(sorted(addresses))))
+
+
+class HostRanges:
+    """The informers, and who is told of a change."""
+
+    def __init__(self, client: Client, on_change: Callable[[], object] = lambda: None, known: Iterable[Reserved] = ()) -> None:
+        self._on_change = on_change
+        self._known = tuple(known)
+        self._news = asyncio.Event()
+        heard = self._heard
+        self._services = Informer(client, kinds.SERVICE_CIDRS, on_change=heard)
+        self._nodes = Informer(client, kinds.NODES, shrink=of_node, on_change=heard, max_bytes=32 * 1024 * 1024)
+        self._api = Informer(
+            client,
+            kinds.ENDPOINT_SLICES,
+            namespace="default",
+            label_selector="kubernetes.io/service-name=kubernetes",
+            on_change=heard,
+        )
+        self._informers = (self._services, self._nodes, self._api)
+
+    async def run(self) -> None:
+        """Keep every informer running until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for informer in self._informers:
+                group.create_task(informer.run(), name=f"host ranges: {informer.resource}")
+            group.create_task(self._tell(), name="host ranges")
+
+    async def synced(self) -> None:
+        """Wait until every kind was listed once."""
+        for informer in self._informers:
+            await informer.synced()
+
+    def api(self) -> tuple[tuple[str, int], ...]:
+        """Where the host's API server really listens, for network policies, which see addresses after translation."""
+        found: set[tuple[str, int]] = set()
+        for each in self._api.store.objects():
+            ports = [int(port["port"]) for port in each.get("ports") or [] if port.get("port")]
+            for endpoint in each.get("endpoints") or []:
+                found |= {(address, port) for address in endpoint.get("addresses") or [] for port in ports}
+        return tuple(sorted(found))
+
+    def reserved(self) -> tuple[Reserved, ...]:
+        """What is known and what was seen besides, each range once and in order."""
+        # Tenants' own slices come and go inside their range.
+        slices = [each.cidr for each in self._known if each.what == SLICES]
+        return (*self._known, *sorted({each for each in self._seen() if not contains(each.cidr, slices)}))
+
+    def _seen(self) -> Iterator[Reserved]:
+        for each in self._services.store.objects():
+            yield from _ranges((each.get("spec") or {}).get("cidrs") or (), SERVICES)
+        for body in self._nodes.store.bodies():
+            node = _record.decode(body)
+            yield from _ranges(node.pods, PODS)
+            yield from _ranges(node.addresses, NODES)
+        yield from _ranges((address for address, _ in self.api()), API)
+
+    def _heard(self, change: Change) -> None:
+        del change
+        self._news.set()
+
+    async def _tell(self) -> None:
+        await self.synced()
+        told: object = None
+        while True:
+            self._news.clear()
+            now = (self.api(), self.reserved())
+            if told is not None and now != told:
+                self._on_change()
+            told = now
+            await self._news.wait()
+            await asyncio.sleep(_PAUSE)
+
+
+def _ranges(texts: Iterable[Any], what: str) -> Iterator[Reserved]:
+    for text in texts:
+        found = network(str(text))
+        if found is not None:
+            yield Reserved(str(found), what)

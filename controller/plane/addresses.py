@@ -1,0 +1,146 @@
+"""What of the address space is the host's own, and what is left of a network when that is taken out of it. Pure.
+
+    reserved ranges ─ those that the class reaches on purpose ──> closed networks ──> a NetworkPolicy's ipBlock with exceptions
+
+IPv4 is also reached by addresses of IPv6: written as mapped ones, and through a translator (NAT64). Both are the same network
+here, so that neither is a way around.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
+from typing import Any, Final, TypeAlias
+
+Network: TypeAlias = IPv4Network | IPv6Network
+Obj: TypeAlias = dict[str, Any]
+
+SERVICES: Final = "services of the host"
+SLICES: Final = "services of tenants"
+PODS: Final = "pods of the host"
+NODES: Final = "nodes of the host"
+API: Final = "the host's API server"
+LISTED: Final = "reserved by the installation"
+LINK: Final = "link-local addresses"
+METADATA: Final = "metadata services of clouds"
+
+_MAPPED: Final = IPv6Network("::ffff:0:0/96")
+# Nothing of it is routed, and mapped addresses lie in it, whose own network no API server takes as an exception.
+_UNROUTED: Final = IPv6Network("::/64")
+_TRANSLATED: Final = IPv6Network("64:ff9b::/96")
+# Beyond this a policy would be mostly exceptions; nodes whose network nobody has named are then closed with their neighbours.
+MOST_EXCEPTIONS: Final = 256
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Reserved:
+    """A range that no tenant's pods reach unless their class says so, and what it is."""
+
+    cidr: str
+    what: str
+
+
+_LINKS: Final = ("127.0.0.0/8", "169.254.0.0/16", "::1/128", "fe80::/10")
+# Where clouds hand machines their credentials outside the link's range: Azure, Alibaba, AWS, Google, Oracle.
+_CLOUDS: Final = (
+    "168.63.129.16/32", "100.100.100.200/32", "fd00:ec2::254/128", "fd20:ce::254/128", "fd00:c1::a9fe:a9fe/128",
+)  # fmt: skip
+# Whatever the host is.
+ALWAYS: Final = (*(Reserved(cidr, LINK) for cidr in _LINKS), *(Reserved(cidr, METADATA) for cidr in _CLOUDS))
+
+
+def network(text: str) -> Network | None:
+    """A network as it is reached, or None for what is none."""
+    try:
+        found = ip_network(text, strict=False)
+    except ValueError:
+        return None
+    if isinstance(found, IPv6Network) and found.subnet_of(_MAPPED):
+        return IPv4Network((int(found.network_address) & 0xFFFFFFFF, found.prefixlen - 96))
+    return found
+
+
+def closed(reserved: Iterable[Reserved], reach: Iterable[str] = ()) -> tuple[Network, ...]:
+    """The reserved ranges as few networks, without what may be reached on purpose."""
+    left = _few(_both(each.cidr for each in reserved))
+    for hole in _both(reach):
+        left = [part for each in left for part in _without(each, hole)]
+    return tuple(_collapsed([_UNROUTED, *left]))
+
+
+def block(cidr: str, kept: Iterable[Network]) -> Obj | None:
+    """The ipBlock of what is left of a network; None where nothing is."""
+    asked = network(cidr)
+    if asked is None:
+        return None
+    inside = [each for each in kept if _overlap(each, asked)]
+    if any(_inside(asked, each) for each in inside):
+        return None
+    exceptions = {"except": [str(each) for each in inside]} if inside else {}
+    return {"ipBlock": {"cidr": str(asked)} | exceptions}
+
+
+def holder(cidr: str, reserved: Iterable[Reserved]) -> Reserved | None:
+    """The reserved range that has a network, or a part of it; the widest there is."""
+    asked = network(cidr)
+    found = [(one, each) for each in reserved if (one := network(each.cidr)) is not None]
+    meeting = [(one.prefixlen, each) for one, each in found if asked is not None and _overlap(one, asked)]
+    return min(meeting)[1] if meeting else None
+
+
+def contains(address: str, networks: Iterable[str]) -> bool:
+    """Whether an address lies in any of these networks."""
+    single = network(address)
+    return single is not None and any(_inside(single, each) for each in _plain(networks))
+
+
+def _plain(cidrs: Iterable[str]) -> Iterable[Network]:
+    return (found for found in map(network, cidrs) if found is not None)
+
+
+def _both(cidrs: Iterable[str]) -> Iterable[Network]:
+    """The networks, and those of IPv4 once more as a translator has them."""
+    for each in _plain(cidrs):
+        yield each
+        if isinstance(each, IPv4Network):
+            yield IPv6Network((int(_TRANSLATED.network_address) + int(each.network_address), each.prefixlen + 96))
+
+
+def _inside(one: Network, other: Network) -> bool:
+    if isinstance(one, IPv4Network) and isinstance(other, IPv4Network):
+        return one.subnet_of(other)
+    return isinstance(one, IPv6Network) and isinstance(other, IPv6Network) and one.subnet_of(other)
+
+
+def _overlap(one: Network, other: Network) -> bool:
+    return _inside(one, other) or _inside(other, one)
+
+
+def _without(whole: Network, hole: Network) -> Iterable[Network]:
+    if _inside(whole, hole):
+        return ()
+    if isinstance(whole, IPv4Network) and isinstance(hole, IPv4Network) and hole.subnet_of(whole):
+        return whole.address_exclude(hole)
+    if isinstance(whole, IPv6Network) and isinstance(hole, IPv6Network) and hole.subnet_of(whole):
+        return whole.address_exclude(hole)
+    return (whole,)
+
+
+def _collapsed(networks: Iterable[Network]) -> list[Network]:
+    listed = list(networks)
+    four = collapse_addresses(each for each in listed if isinstance(each, IPv4Network))
+    six = collapse_addresses(each for each in listed if isinstance(each, IPv6Network))
+    return [*four, *six]
+
+
+def _few(networks: Iterable[Network]) -> list[Network]:
+    """The networks joined, the smallest made wider until they are few."""
+    left = _collapsed(networks)
+    while len(left) > MOST_EXCEPTIONS:
+        # In IPv6 the same ranges are longer by where their part begins.
+        longest = max(_length(each) for each in left)
+        left = _collapsed(each.supernet() if _length(each) == longest else each for each in left)
+    return left
+
+
+def _length(one: Network) -> int:
+    return one.prefixlen if isinstance(one, IPv4Network) else one.prefixlen - 96

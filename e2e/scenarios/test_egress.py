@@ -1,0 +1,94 @@
+"""A class that opens every address opens the world outside, and nothing of the host: neither its API nor its nodes' ports."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from bulkhead.api import names
+from bulkhead.hostcluster.component import NODE_ADDRESS
+from e2e import tenants, workloads
+from e2e.api import Api
+from e2e.commands import kubectl, run
+from e2e.poll import holds, until
+from e2e.tenants import Tenant
+
+CLASS = "e2e-outward"
+OUTSIDE, METADATA = "198.18.77.77", "169.254.77.77"
+
+
+@pytest.fixture(scope="module")
+def listening() -> Iterator[int]:
+    """A port that answers at every address of the machine, of which one is outside of the host and one link-local."""
+    for address in (OUTSIDE, METADATA):
+        run(["ip", "address", "replace", f"{address}/32", "dev", "lo"])
+    server = socket.create_server(("0.0.0.0", 0))  # noqa: S104 - every address is the point
+    thread = threading.Thread(target=_answer, args=(server,), daemon=True)
+    thread.start()
+    yield int(server.getsockname()[1])
+    server.shutdown(socket.SHUT_RDWR)
+    server.close()
+    thread.join()
+    for address in (OUTSIDE, METADATA):
+        run(["ip", "address", "delete", f"{address}/32", "dev", "lo"])
+
+
+@pytest.fixture(scope="module")
+def outward(host: Api) -> Iterator[Tenant]:
+    spec = host.get("TenantClass", "standard")["spec"]
+    isolation = spec.get("isolation", {}) | {"network": {"egressCIDRs": ["0.0.0.0/0"]}}
+    made = {"apiVersion": names.API_VERSION, "kind": "TenantClass", "metadata": {"name": CLASS}}
+    host.apply(made | {"spec": spec | {"isolation": isolation}})
+    tenants.remove(host, CLASS)
+    tenant = tenants.create(host, CLASS, gpus=1, tenant_class=CLASS)
+    tenant.api.apply(workloads.pod("walker"))
+    workloads.wait_running(tenant.api, "walker")
+    yield tenant
+    tenants.remove(host, CLASS)
+    host.delete("TenantClass", CLASS)
+
+
+def test_everywhere_is_not_the_host(host: Api, alice: Tenant, outward: Tenant, listening: int) -> None:
+    alice.api.apply(workloads.pod("open-house", workloads.pod_spec(workloads.web_server("alice"), ports=[8080])))
+    neighbour = workloads.wait_running(alice.api, "open-house")["status"]["podIP"]
+    service = host.get("Service", "kubernetes", "default")["spec"]["clusterIP"]
+    outside = partial(opens, outward, OUTSIDE, listening, wanted=True)
+    until("what is outside to be reached", outside, seconds=20)
+    for what, address, port in (
+        ("a link-local address", METADATA, listening),
+        ("a port of the node", NODE_ADDRESS, listening),
+        ("the kubelet", NODE_ADDRESS, 10250),
+        ("the host's API", NODE_ADDRESS, 6443),
+        ("the host's API by its Service", service, 443),
+        ("another tenant's pod", neighbour, 8080),
+    ):
+        holds(f"{what} out of reach", partial(opens, outward, address, port, wanted=False), seconds=1)
+    outside()
+    condition = tenants.conditions(host.get("Tenant", outward.name))["EgressApplied"]
+    assert condition["status"] == "True"
+
+
+def test_a_range_of_the_host_is_refused_by_name(host: Api, outward: Tenant) -> None:
+    wanted = {"isolation": {"network": {"egressCIDRs": ["198.18.0.0/16", f"{NODE_ADDRESS}/32"]}}}
+    host.patch("Tenant", outward.name, {"spec": wanted})
+    told = tenants.wait_condition(host, outward.name, "EgressApplied", status="False", reason="ReservedAddresses")
+    assert f"{NODE_ADDRESS}/32" in told["message"]
+    host.patch("Tenant", outward.name, {"spec": {"isolation": None}})
+    tenants.wait_condition(host, outward.name, "EgressApplied", status="True")
+
+
+def opens(tenant: Tenant, address: str, port: int, *, wanted: bool) -> None:
+    probe = ("exec", "walker", "--", "sh", "-c", f"nc -w 2 {address} {port} </dev/null")
+    outcome = kubectl(tenant.kubeconfig, *probe, check=False)
+    workloads.expect((outcome.code == 0) == wanted, f"{address}:{port}: exit code {outcome.code}: {outcome.text}")
+
+
+def _answer(server: socket.socket) -> None:
+    while True:
+        try:
+            connection, _ = server.accept()
+        except OSError:
+            return
+        connection.close()

@@ -1,0 +1,289 @@
+"""No range that a class or a Tenant names opens the host: what is reserved is closed, and nothing else."""
+
+import asyncio
+import contextlib
+import secrets
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bulkhead.api.conditions import Reason, find_condition
+from bulkhead.kube.client import Client
+from bulkhead.kube.resources import ENDPOINT_SLICES, NAMESPACES, NETWORK_POLICIES, NODES, SERVICE_CIDRS
+from controller import status
+from controller.admit import admit
+from controller.hostranges import HostRanges
+from controller.plane import addresses, network
+from controller.plane.addresses import ALWAYS, API, METADATA, PODS, SERVICES, Reserved, block, closed
+from controller.plane.addresses import NODES as NODE
+from controller.plane.spec import PlaneSpec
+from controller.settings import Settings, SettingsError, load
+from controller.status import Findings
+from tests.controller.samples import NOW, plane_spec, tenant, tenant_class
+
+Address = IPv4Address | IPv6Address
+HOST = (
+    *ALWAYS,
+    Reserved("10.96.0.0/16", SERVICES),
+    Reserved("10.244.0.0/24", PODS),
+    Reserved("10.244.1.0/24", PODS),
+    Reserved("172.31.255.1/32", NODE),
+    Reserved("fd00:5::/48", PODS),
+)
+
+
+def _cidr(bits: int) -> st.SearchStrategy[str]:
+    # A few high bits and any low ones, so that networks meet often.
+    start = st.builds(lambda high, low: (high << (bits - 4)) | low, st.integers(0, 15), st.integers(0, (1 << (bits - 8)) - 1))
+    near = st.builds(lambda low: (1 << (bits - 4)) | low, st.integers(0, 63))
+    kind: Any = IPv4Address if bits == 32 else IPv6Address
+
+    def written(value: int, length: int) -> str:
+        return str(ip_network(f"{kind(value)}/{length}", strict=False))
+
+    return st.builds(written, start | near, st.integers(0, bits) | st.integers(bits - 6, bits))
+
+
+MAPPED = st.builds(lambda cidr: f"::ffff:{cidr.partition('/')[0]}/{int(cidr.partition('/')[2]) + 96}", _cidr(32))
+CIDR = _cidr(32) | _cidr(128) | MAPPED
+
+
+def has(text: str, address: Address) -> bool:
+    """Whether a CIDR holds an address; IPv4 in IPv6's clothes is IPv4. Shares no code with the module."""
+    one = ip_network(text, strict=False)
+    if one.version == 6 and one.prefixlen >= 96 and one.network_address.packed[:12] == bytes(10) + b"\xff\xff":
+        one = ip_network((one.network_address.packed[12:], one.prefixlen - 96))
+    return one.version == address.version and address in one
+
+
+def edges(cidrs: list[str]) -> list[Address]:
+    """Addresses at and beside every border, in both families' clothes."""
+    found: set[Address] = set()
+    for text in cidrs:
+        one = ip_network(text, strict=False)
+        for value in (int(one.network_address), int(one.broadcast_address)):
+            beside = (near for near in (value - 1, value, value + 1) if 0 <= near < 1 << one.max_prefixlen)
+            found |= {type(one.network_address)(near) for near in beside}
+    plain = {each.ipv4_mapped or each if isinstance(each, IPv6Address) else each for each in found}
+    translated = {ip_address(int(IPv6Address("64:ff9b::")) + int(each)) for each in plain if isinstance(each, IPv4Address)}
+    return sorted(plain | translated, key=lambda each: (each.version, int(each)))
+
+
+def opens(made: dict[str, Any] | None, address: Address) -> bool:
+    if made is None:
+        return False
+    rule = made["ipBlock"]
+    return address in ip_network(rule["cidr"]) and not any(address in ip_network(each) for each in rule.get("except", ()))
+
+
+def embedded(address: Address) -> Address | None:
+    """The IPv4 address that a translator sends this one to."""
+    if isinstance(address, IPv6Address) and address in ip_network("64:ff9b::/96"):
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return None
+
+
+@given(st.lists(CIDR, min_size=1, max_size=4), st.lists(CIDR, max_size=5), st.lists(CIDR, max_size=2))
+@example(["0.0.0.0/0"], ["10.0.0.0/8", "10.1.0.0/16"], ["10.1.2.0/24"])
+@example(["10.0.0.0/31"], ["10.0.0.0/32", "10.0.0.1/32"], [])
+@example(["::/0"], ["169.254.169.254/32"], [])
+@example(["::ffff:10.0.0.0/104"], ["10.3.0.0/16"], [])
+@example(["0.0.0.0/0"], ["::ffff:10.3.0.0/112"], [])
+def test_nothing_reserved_is_opened_and_nothing_else_is_closed(asked: list[str], reserved: list[str], reach: list[str]) -> None:
+    kept = closed([Reserved(each, NODE) for each in reserved], reach)
+    blocks = [block(each, kept) for each in asked]
+    for made in blocks:
+        if made is not None:
+            whole = ip_network(made["ipBlock"]["cidr"])
+            for each in made["ipBlock"].get("except", ()):
+                # What an API server takes: inside, and smaller.
+                assert ip_network(each).subnet_of(whole)  # type: ignore[arg-type]
+                assert ip_network(each).prefixlen > whole.prefixlen
+    for address in edges([*asked, *reserved, *reach]):
+        behind = embedded(address)
+
+        def held(listed: list[str], address: Address = address, behind: Address | None = behind) -> bool:
+            return any(has(each, address) or (behind is not None and has(each, behind)) for each in listed)
+
+        routed = address not in ip_network("::/64")
+        wanted = any(has(each, address) for each in asked) and (held(reach) or not held(reserved)) and routed
+        assert any(opens(made, address) for made in blocks) == wanted, address
+
+
+@given(st.sets(st.integers(0, (1 << 20) - 1), min_size=200, max_size=1500))
+def test_a_host_of_many_nodes_is_closed_whole_with_few_exceptions(places: set[int]) -> None:
+    nodes = [IPv4Address((10 << 24) + place) for place in places]
+    made = block("0.0.0.0/0", closed(Reserved(f"{each}/32", NODE) for each in nodes))
+    assert made is not None
+    assert len(made["ipBlock"]["except"]) <= addresses.MOST_EXCEPTIONS
+    assert not any(opens(made, each) for each in nodes)
+
+
+def outward(spec: PlaneSpec) -> list[dict[str, Any]]:
+    policy = next(each for each in network.policies(spec) if each["metadata"]["name"] == "allow-tenant-egress")
+    return [peer for rule in policy["spec"]["egress"] for peer in rule["to"] if "ipBlock" in peer]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "169.254.169.254", "10.96.0.1", "10.244.1.7", "172.31.255.1", "fd00:5::1", "fe80::1", "fd00:ec2::254", "168.63.129.16",
+        "64:ff9b::a9fe:a9fe", "64:ff9b::ac1f:ff01",
+    ],
+)  # fmt: skip
+def test_everywhere_is_not_the_host(address: str) -> None:
+    found = outward(plane_spec(egress_cidrs=("0.0.0.0/0", "::/0"), reserved=HOST))
+    assert len(found) == 2
+    assert not any(opens(each, ip_address(address)) for each in found)
+    for outside in ("203.0.113.5", "10.97.0.1", "2600::1", "64:ff9b::cb00:7105"):
+        assert any(opens(each, ip_address(outside)) for each in found), outside
+
+
+def test_what_the_class_reaches_on_purpose_is_open_and_no_more_of_it() -> None:
+    reach = ("169.254.169.254/32", "10.96.0.64/26")
+    (found,) = outward(plane_spec(egress_cidrs=("0.0.0.0/0",), reserved=HOST, reach_reserved=reach))
+    opened = {
+        each: opens(found, ip_address(each)) for each in ("169.254.169.254", "169.254.169.253", "10.96.0.65", "10.96.0.1")
+    }
+    assert opened == {"169.254.169.254": True, "169.254.169.253": False, "10.96.0.65": True, "10.96.0.1": False}
+
+
+def test_only_the_class_says_what_of_the_host_is_reached() -> None:
+    def built(asked: dict[str, Any], bounds: dict[str, Any]) -> PlaneSpec:
+        both = (tenant(isolation={"network": asked}), tenant_class(isolation={"network": bounds}))
+        made = admit(*both, Settings(), service_slice="10.112.4.0/22")
+        assert isinstance(made, PlaneSpec)
+        return made
+
+    everywhere, metadata = {"egressCIDRs": ["0.0.0.0/0"]}, {"reachReserved": ["169.254.169.254/32"]}
+    assert built(everywhere | metadata, everywhere).reach_reserved == ()
+    assert built(everywhere, everywhere | metadata).reach_reserved == ("169.254.169.254/32",)
+    assert not any(opens(each, ip_address("10.112.9.9")) for each in outward(built(everywhere, everywhere)))
+
+
+@pytest.mark.parametrize(
+    ("cidr", "parts"),
+    [
+        ("10.96.3.0/24", ("10.96.3.0/24", "10.96.0.0/16", SERVICES)),
+        ("172.31.255.1/32", ("172.31.255.1/32", NODE)),
+        ("169.254.169.254/32", ("169.254.0.0/16", "link-local")),
+        ("::ffff:10.96.0.1/128", ("::ffff:10.96.0.1/128", "10.96.0.0/16")),
+        ("10.244.0.0/23", ("10.244.0.0/23", PODS)),
+        ("100.100.100.200/32", ("100.100.100.200/32", METADATA)),
+    ],
+)
+def test_a_range_of_the_hosts_own_is_not_opened_and_the_tenant_is_told_both(cidr: str, parts: tuple[str, ...]) -> None:
+    spec = plane_spec(egress_cidrs=("203.0.113.0/24", cidr), reserved=HOST)
+    assert outward(spec) == [{"ipBlock": {"cidr": "203.0.113.0/24"}}]
+    made = status.compute(tenant(), spec, Findings(), NOW)
+    told = find_condition(made["conditions"], "EgressApplied")
+    assert told is not None
+    assert (told["status"], told["reason"]) == ("False", Reason.RESERVED_ADDRESSES)
+    assert [part for part in (*parts, "reachReserved") if part not in told["message"]] == []
+    assert "203.0.113.0/24" not in told["message"]
+
+
+def test_where_the_range_of_pods_is_not_known_nothing_that_holds_a_pod_is_opened() -> None:
+    asked = ("203.0.113.0/24", "10.0.0.0/8")
+    spec = plane_spec(egress_cidrs=asked, reserved=HOST, pod_addresses=("10.244.0.9", "10.200.0.7"))
+    assert outward(spec) == [{"ipBlock": {"cidr": "203.0.113.0/24"}}]
+    (told,) = network.withheld(spec)
+    assert [part for part in ("10.0.0.0/8", "10.200.0.7", "podNetworks") if part not in told] == []
+    known = plane_spec(egress_cidrs=asked, reserved=(*HOST, Reserved("10.200.0.0/16", PODS)), pod_addresses=("10.200.0.7",))
+    assert network.withheld(known) == []
+    assert len(outward(known)) == 2
+
+
+def _of(name: str, direction: str, spec: PlaneSpec) -> list[dict[str, Any]]:
+    policy = next(each for each in network.policies(spec) if each["metadata"]["name"] == name)
+    peers = {"ingress": "from", "egress": "to"}[direction]
+    return [peer for rule in policy["spec"][direction] for peer in rule[peers] if "ipBlock" in peer]
+
+
+def test_the_tenants_dns_reaches_resolvers_and_neither_pods_nor_services() -> None:
+    (found,) = _of("allow-dns", "egress", plane_spec(reserved=HOST))
+    reached, kept = ("172.31.255.1", "168.63.129.16", "9.9.9.9"), ("10.244.0.5", "10.96.0.10", "169.254.1.1")
+    assert [each for each in (*reached, *kept) if opens(found, ip_address(each))] == list(reached)
+    given_ = plane_spec(reserved=HOST, dns_upstreams=("9.9.9.9", "169.254.20.10", "2620:fe::9"))
+    cidrs = [each["ipBlock"] for each in _of("allow-dns", "egress", given_)]
+    assert cidrs == [{"cidr": "9.9.9.9/32"}, {"cidr": "169.254.20.10/32"}, {"cidr": "2620:fe::9/128"}]
+
+
+def test_no_pod_of_the_host_is_a_user_of_a_plane_by_its_address_alone() -> None:
+    clients = ("0.0.0.0/0", "10.244.0.0/25", "198.51.100.0/24")
+    everyone, pods, users = _of("allow-plane", "ingress", plane_spec(reserved=HOST, plane_client_cidrs=clients))
+    assert not opens(everyone, ip_address("10.244.1.9"))
+    assert opens(everyone, ip_address("172.31.255.1"))
+    assert (pods, users) == ({"ipBlock": {"cidr": "10.244.0.0/25"}}, {"ipBlock": {"cidr": "198.51.100.0/24"}})
+
+
+def test_a_host_api_of_either_family_is_one_address() -> None:
+    spec = plane_spec(host_api=(("192.0.2.10", 6443), ("fd00::1", 443)))
+    assert [each["ipBlock"]["cidr"] for each in _of("allow-syncer", "egress", spec)] == ["192.0.2.10/32", "fd00::1/128"]
+
+
+def test_reserved_ranges_of_the_installation_are_read_and_checked() -> None:
+    found = load({"BULKHEAD_RESERVED_CIDRS": "10.0.0.0/16,fd00::/64", "BULKHEAD_POD_NETWORKS": "10.200.0.0/16"})
+    assert Reserved("10.200.0.0/16", PODS) in found.reserved
+    assert {"10.0.0.0/16", "fd00::/64", "169.254.0.0/16", "10.112.0.0/12"} <= {each.cidr for each in found.reserved}
+    with pytest.raises(SettingsError, match="BULKHEAD_RESERVED_CIDRS"):
+        load({"BULKHEAD_RESERVED_CIDRS": "10.0.0.1/16"})
+
+
+@pytest.mark.apiserver
+async def test_what_the_host_has_is_seen_and_told_once_it_changes(host_client: Client) -> None:
+    name = f"n-{secrets.token_hex(4)}"
+    told = asyncio.Event()
+    ranges = HostRanges(host_client, told.set, Settings().reserved)
+    task = asyncio.create_task(ranges.run())
+
+    async def seen(*wanted: Reserved) -> None:
+        async with asyncio.timeout(20):
+            while not set(wanted) <= set(ranges.reserved()):
+                await told.wait()
+                told.clear()
+
+    try:
+        await ranges.synced()
+        assert SERVICES in {each.what for each in ranges.reserved()}
+        pods, own = ("10.244.77.0/24", "fd00:77::/64"), (("InternalIP", "192.0.2.77"), ("ExternalIP", "2600::77"))
+        await host_client.create(NODES, {"metadata": {"name": name}, "spec": {"podCIDRs": list(pods)}})
+        addresses_ = [{"type": kind, "address": text} for kind, text in (*own, ("Hostname", name))]
+        await host_client.patch(NODES, name, {"status": {"addresses": addresses_}}, subresource="status")
+        await seen(*(Reserved(each, PODS) for each in pods), Reserved("192.0.2.77/32", NODE), Reserved("2600::77/128", NODE))
+        meta = {"name": name, "labels": {"kubernetes.io/service-name": "kubernetes"}}
+        endpoints = {"endpoints": [{"addresses": ["192.0.2.66"]}], "ports": [{"port": 6443}], "addressType": "IPv4"}
+        await host_client.create(ENDPOINT_SLICES, {"metadata": meta, **endpoints}, "default")
+        await seen(Reserved("192.0.2.66/32", API))
+        assert ("192.0.2.66", 6443) in ranges.api()
+        # A slice of a tenant's lies in a range that is known.
+        await host_client.create(SERVICE_CIDRS, {"metadata": {"name": name}, "spec": {"cidrs": ["10.112.252.0/22"]}})
+        await host_client.create(SERVICE_CIDRS, {"metadata": {"name": f"{name}-b"}, "spec": {"cidrs": ["10.88.0.0/24"]}})
+        await seen(Reserved("10.88.0.0/24", SERVICES))
+        assert not any(each.cidr == "10.112.252.0/22" for each in ranges.reserved())
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        await host_client.delete(NODES, name)
+        await host_client.delete(ENDPOINT_SLICES, name, "default")
+        for each in (name, f"{name}-b"):
+            await host_client.delete(SERVICE_CIDRS, each)
+
+
+@pytest.mark.apiserver
+async def test_a_real_server_takes_the_policies(host_client: Client) -> None:
+    spec = plane_spec(
+        tenant=f"t-{secrets.token_hex(4)}",
+        egress_cidrs=("0.0.0.0/0", "::/0", "10.0.0.0/8", "::ffff:172.16.0.0/108", "169.254.0.0/15"),
+        reserved=HOST,
+        reach_reserved=("169.254.169.254/32",),
+        plane_client_cidrs=("0.0.0.0/0",),
+    )
+    for namespace in (spec.namespace, spec.work_namespace):
+        await host_client.create(NAMESPACES, {"metadata": {"name": namespace}})
+    for policy in network.policies(spec):
+        await host_client.apply(NETWORK_POLICIES, policy)
