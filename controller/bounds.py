@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import Any, Final, TypeAlias
 
-from bulkhead.api.quantity import InvalidQuantityError, parse
+from bulkhead.api.quantity import InvalidQuantityError, parse, whole
 from controller.plane.spec import BUDGETS, COMPONENTS, STORAGE_SIZE, Budget
 from controller.sections import section_of, text_or_none
 
@@ -33,6 +33,10 @@ _OBJECTS: Final = {
     "services.nodeports": "0",
     "services.loadbalancers": "0",
 }
+# Pods that have ended stay until somebody deletes them, and the host's etcd holds them. A plane deletes the oldest of its own
+# beyond 500 (`--terminated-pod-gc-threshold`), so this many more than run keep no tenant from running any.
+_ALL_PODS: Final = "count/pods"
+_ENDED: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,8 @@ def object_counts(offer: Section) -> dict[str, str]:
         known["count/podgroups.scheduling.k8s.io"] = "200"
     if offer.get("allowedSnapshotClasses"):
         known["count/volumesnapshots.snapshot.storage.k8s.io"] = "100"
-    return known | {str(name): str(value) for name, value in section_of(section_of(offer, "quota"), "objects").items()}
+    known |= {str(name): str(value) for name, value in section_of(section_of(offer, "quota"), "objects").items()}
+    return {_ALL_PODS: _with_ended(known["pods"])} | known
 
 
 def pod_security(question: Question) -> Iterator[str]:
@@ -213,6 +218,13 @@ def _choice(field: str, asked: str | None, own: str | None, listed: Any) -> Iter
 def _budget(usual: Budget) -> dict[str, dict[str, str]]:
     requests = {"cpu": usual.cpu, "memory": usual.memory}
     return {"requests": requests, "limits": {"memory": f"{usual.memory_limit_mib}Mi"}}
+
+
+def _with_ended(pods: str) -> str:
+    try:
+        return str(whole(pods) + _ENDED)
+    except InvalidQuantityError:
+        return pods
 
 
 def _more(asked: Any, allowed: Any) -> bool:

@@ -113,7 +113,7 @@ def summary(spec: PlaneSpec, findings: Findings, applied_class: Mapping[str, Any
         },
         "class": dict(applied_class),
         "serviceSlice": spec.service_slice,
-        "gpus": {"used": total, "borrowed": 0, "limit": limit, "summary": f"{total}/{limit}"},
+        "gpus": {"used": total, "limit": limit, "summary": f"{total}/{limit}"},
     }
 
 

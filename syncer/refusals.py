@@ -84,7 +84,7 @@ def _pairs(text: str) -> dict[str, str]:
 
 
 def _tenant_word(name: str) -> str:
-    return name.removeprefix("requests.")
+    return "pods (those that have ended are counted)" if name == "count/pods" else name.removeprefix("requests.")
 
 
 def is_quota(refused: Untranslatable) -> bool:

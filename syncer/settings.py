@@ -48,6 +48,8 @@ class Settings(
         "shim_port": "shimPort",
         "service_slice": "serviceSlice",
         "gpu_resources": "gpuResources",
+        "most_per_pod": "mostPerPod",
+        "most_limit_request_ratio": "mostLimitRequestRatio",
         "enforced_node_selector": "enforcedNodeSelector",
         "enforced_tolerations": "enforcedTolerations",
         "allowed_tolerations": "allowedTolerations",
@@ -87,6 +89,8 @@ class Settings(
     nodes: NodeSettings = NodeSettings()
     gpu_resources: tuple[_Text, ...] = ("nvidia.com/gpu",)
     limits: dict[_Text, _Count] = {}
+    most_per_pod: dict[_Text, _Text] = {}  # quantities by resource
+    most_limit_request_ratio: dict[_Text, _Text] = {}
     enforced_node_selector: _Map = {}
     enforced_tolerations: tuple[dict[str, Any], ...] = ()
     allowed_tolerations: tuple[dict[str, Any], ...] = ()

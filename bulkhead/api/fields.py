@@ -10,11 +10,14 @@ from typing import Annotated, Any, Final, TypedDict
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
+from bulkhead.api.podresources import MOST_DEVICES
+
 RULES: Final = "x-kubernetes-validations"
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _PREFIX = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 _QUANTITY = r"^[0-9]{1,12}(\.[0-9]{1,3})?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
+_AMOUNT = r"^[0-9]{1,12}(\.[0-9]{1,3})?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi|[eE][0-9]{1,2})?$"
 
 
 class ApiModel(BaseModel):
@@ -70,12 +73,40 @@ Quantity = Annotated[
         }
     ),
 ]
+# Of a resource: 512Gi of memory, 16 GPUs. Rules compare it as `quantity(string(self.…))`, since it may be a number or a string.
+Amount = Annotated[
+    int | str,
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "x-kubernetes-int-or-string": True,
+            "maxLength": 20,
+            "minimum": 0,
+            "pattern": _AMOUNT,
+        }
+    ),
+]
 
 # Keys of maps are out of reach of a structural schema; a rule on the map says what they may be.
 RESOURCE_KEYS: Final[Rule] = {
     "rule": f"self.all(key, size(key) <= 253 && key.matches('^({_PREFIX}/)?[a-z0-9]([-a-zA-Z0-9_.]*[a-zA-Z0-9])?$'))",
     "message": "every key must be a resource name such as nvidia.com/gpu",
 }
+
+
+def whole_devices(*fields: str) -> tuple[Rule, ...]:
+    """Devices of a vendor, which a map of resources has under names such as `nvidia.com/gpu`, can only be had whole."""
+    return tuple(
+        {
+            "rule": f"self.all(key, !key.contains('/') || key.endsWith('/requests.storage') || !has(self[key].{field}) || "
+            f"(quantity(string(self[key].{field})).isInteger() && "
+            f"quantity(string(self[key].{field})).asInteger() <= {MOST_DEVICES}))",
+            "message": f"{field}: devices such as nvidia.com/gpu are given as a whole number of at most {MOST_DEVICES}",
+        }
+        for field in fields
+    )
+
+
 LABEL_KEYS: Final[Rule] = {
     "rule": f"self.all(key, size(key) <= 317 && key.matches('^({_PREFIX}/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$'))",
     "message": "every key must be a label key",

@@ -13,6 +13,10 @@ from typing import Any, Final, Literal
 from bulkhead.api.quantity import InvalidQuantityError, parse
 
 Part = Literal["requests", "limits"]
+# What every pod uses, as quotas name it; of these a tenant has no ceiling unless somebody sets one.
+AMOUNTS: Final = ("cpu", "memory", "ephemeral-storage", "requests.storage")
+# More devices than any cluster has.
+MOST_DEVICES: Final = 1_000_000
 _ZERO: Final = Decimal(0)
 # Containers share nothing else: a GPU or a disk of the node is asked for by a container.
 _OF_PODS: Final = frozenset({"cpu", "memory"})

@@ -55,11 +55,11 @@ def same(one: Any, other: Any) -> bool:
         return False
 
 
-def canonical(value: Any) -> str:
-    """A quantity as an API server writes it; a number gets suffixes of powers of ten."""
-    if isinstance(value, Decimal):
-        return _decimal(value, exponents=False)
-    number, suffix, exponent = _read(value)
+def canonical(value: Any, like: str = "") -> str:
+    """A quantity as an API server writes it; a number gets decimal suffixes, or those of what it is `like`."""
+    form = like or ("0" if isinstance(value, Decimal) else value)
+    number = value if isinstance(value, Decimal) else parse(value)
+    _, suffix, exponent = _read(form)
     if suffix in _BINARY[1:] and number >= 1024 and number == number.to_integral_value():
         return _binary(int(number))
     return _decimal(number, exponents=exponent is not None)

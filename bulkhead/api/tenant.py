@@ -13,6 +13,7 @@ from bulkhead.api.fields import (
     CIDRS,
     LABEL_KEYS,
     RESOURCE_KEYS,
+    Amount,
     ApiModel,
     Cidr,
     Components,
@@ -29,6 +30,7 @@ from bulkhead.api.fields import (
     model_rules,
     rules,
     text,
+    whole_devices,
 )
 from bulkhead.api.slurm import Slurm
 from bulkhead.api.tenantstatus import TenantStatus
@@ -88,16 +90,17 @@ class ResourceQuota(ApiModel):
 
     model_config = model_rules(
         {
-            "rule": "!has(self.lendingLimit) || self.lendingLimit <= self.nominal",
+            "rule": "!has(self.lendingLimit) || "
+            "!quantity(string(self.lendingLimit)).isGreaterThan(quantity(string(self.nominal)))",
             "message": "lendingLimit cannot be more than nominal: only own quota can be lent",
             "fieldPath": ".lendingLimit",
         }
     )
-    nominal: Count = Field(description="Units the tenant may use at any time, for example 16 GPUs.")
-    borrowing_limit: Count | None = Field(
+    nominal: Amount = Field(description="What the tenant may use at any time, for example 16 GPUs, or 512Gi of memory.")
+    borrowing_limit: Amount | None = Field(
         None, description="Units it may use beyond nominal while others of its cohort leave them idle."
     )
-    lending_limit: Count | None = Field(None, description="Units of its nominal quota that others of its cohort may borrow.")
+    lending_limit: Amount | None = Field(None, description="Units of its nominal quota that others of its cohort may borrow.")
 
 
 class Quota(ApiModel):
@@ -124,8 +127,9 @@ class Quota(ApiModel):
     resources: dict[ResourceName, ResourceQuota] | None = Field(
         None,
         max_length=16,
-        description="Quota of each resource by its name, for example nvidia.com/gpu.",
-        json_schema_extra=rules(RESOURCE_KEYS),
+        description="Quota of each resource by its name: nvidia.com/gpu, cpu, memory, ephemeral-storage, requests.storage. Of "
+        "what is left out the tenant has what its class says, and no GPUs.",
+        json_schema_extra=rules(RESOURCE_KEYS, *whole_devices("nominal")),
     )
     objects: dict[ResourceName, Count] | None = Field(
         None,

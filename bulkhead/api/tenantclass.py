@@ -13,6 +13,7 @@ from bulkhead.api.fields import (
     CIDRS,
     LABEL_KEYS,
     RESOURCE_KEYS,
+    Amount,
     ApiModel,
     Cidr,
     Components,
@@ -29,6 +30,7 @@ from bulkhead.api.fields import (
     model_rules,
     rules,
     text,
+    whole_devices,
 )
 from bulkhead.api.slurm import MOST_NODES
 from bulkhead.api.tenant import Network
@@ -63,10 +65,49 @@ class ClassControlPlane(ApiModel):
     storage: ClassStorage | None = Field(None, description="The volume under a plane's etcd.")
 
 
-class Bound(ApiModel):
-    """The bound on one resource of one tenant."""
+_OF_PODS: Final[Rule] = {
+    "rule": "self.all(key, key in ['cpu', 'memory', 'ephemeral-storage'] || "
+    "(!has(self[key].maxPerPod) && !has(self[key].maxLimitRequestRatio)))",
+    "message": "maxPerPod and maxLimitRequestRatio are of cpu, memory and ephemeral-storage",
+}
+_OF_CLAIMS: Final[Rule] = {
+    "rule": "self.all(key, key == 'requests.storage' || !has(self[key].maxPerClaim))",
+    "message": "maxPerClaim is of requests.storage",
+}
 
-    max_nominal: Count | None = Field(None, description="Highest nominal quota that a tenant of this class may have.")
+
+class Bound(ApiModel):
+    """What tenants have of one resource, and the most that they and each of their pods may have."""
+
+    model_config = model_rules(
+        {
+            "rule": "!has(self.default) || !has(self.maxNominal) || "
+            "!quantity(string(self.default)).isGreaterThan(quantity(string(self.maxNominal)))",
+            "message": "default is more than maxNominal",
+            "fieldPath": ".default",
+        },
+        {
+            "rule": "!has(self.maxLimitRequestRatio) || !quantity(string(self.maxLimitRequestRatio)).isLessThan(quantity('1'))",
+            "message": "no limit is less than its request: at least 1",
+            "fieldPath": ".maxLimitRequestRatio",
+        },
+    )
+    default: Amount | None = Field(
+        None,
+        description="Quota of a tenant that names none. Unless given, no GPUs, and maxNominal of everything else.",
+    )
+    max_nominal: Amount | None = Field(None, description="Highest nominal quota that a tenant of this class may have.")
+    max_per_pod: Amount | None = Field(
+        None, description="The most that one pod may request; of cpu, memory and ephemeral-storage."
+    )
+    max_limit_request_ratio: Amount | None = Field(
+        None,
+        description="How many times its request a container's limit may be, where it names one; of cpu, memory and "
+        "ephemeral-storage. For a container without a limit there is containerDefaults.limits.",
+    )
+    max_per_claim: Amount | None = Field(
+        None, description="The most that one PersistentVolumeClaim may request; of requests.storage."
+    )
 
 
 class ClassQuota(ApiModel):
@@ -75,8 +116,9 @@ class ClassQuota(ApiModel):
     resources: dict[ResourceName, Bound] | None = Field(
         None,
         max_length=16,
-        description="Resources that a tenant may have quota of besides the GPU resources, and how much at most.",
-        json_schema_extra=rules(RESOURCE_KEYS),
+        description="What tenants have of each resource, and how much at most: GPU resources, cpu, memory, ephemeral-storage, "
+        "requests.storage and others. Where nothing is said of cpu, memory and storage, they have no ceiling.",
+        json_schema_extra=rules(RESOURCE_KEYS, *whole_devices("default", "maxNominal"), _OF_PODS, _OF_CLAIMS),
     )
     objects: dict[ResourceName, Count] | None = Field(
         None,
@@ -204,10 +246,17 @@ class ContainerDefaults(ApiModel):
     """What a container gets that does not say."""
 
     requests: dict[ResourceName, Quantity] | None = Field(
-        None, max_length=8, description="Default requests.", json_schema_extra=rules(RESOURCE_KEYS)
+        None,
+        max_length=8,
+        description="Default requests. A little of cpu, memory and ephemeral-storage unless given: quotas count requests.",
+        json_schema_extra=rules(RESOURCE_KEYS),
     )
     limits: dict[ResourceName, Quantity] | None = Field(
-        None, max_length=8, description="Default limits.", json_schema_extra=rules(RESOURCE_KEYS)
+        None,
+        max_length=8,
+        description="Default limits; none unless given. A container that asks for more than its default limit and names no "
+        "other is refused, and one that needs more memory is killed.",
+        json_schema_extra=rules(RESOURCE_KEYS),
     )
 
 

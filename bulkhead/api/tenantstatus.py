@@ -46,8 +46,7 @@ class Gpus(ApiModel):
     """GPUs of the tenant, all GPU resources of its class together."""
 
     used: Count = Field(0, description="GPUs that its pods hold now.")
-    borrowed: Count = Field(0, description="Those of them beyond its nominal quota.")
-    limit: Count = Field(0, description="GPUs that it may hold: nominal, and what it may borrow.")
+    limit: Count = Field(0, description="GPUs that it may hold.")
     summary: Annotated[str, text(32)] | None = Field(None, description="Used and limit in one text, for tables: 3/8.")
 
 
@@ -68,7 +67,7 @@ class TenantStatus(ApiModel):
     )
     versions: Versions | None = Field(None, description="What runs.")
     class_: AppliedClass | None = Field(None, alias="class", description="The class as it was last applied.")
-    gpus: Gpus | None = Field(None, description="GPUs of the tenant: used, borrowed, limit.")
+    gpus: Gpus | None = Field(None, description="GPUs of the tenant: used and limit.")
     slurm: SlurmStatus | None = Field(None, description="The tenant's Slurm cluster, if it has one.")
     service_slice: Annotated[str, text(43)] | None = Field(
         None, description="Range that the addresses of the tenant's Services come from."

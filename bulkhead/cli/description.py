@@ -7,9 +7,10 @@ plain text, and its silence is part of the description.
 import argparse
 import asyncio
 import sys
+from collections.abc import Iterable
 from typing import Any
 
-from bulkhead.api import accelerators, labels, names
+from bulkhead.api import accelerators, labels, names, podresources
 from bulkhead.cli import connection, waiting
 from bulkhead.cli.failures import CliError, Exit
 from bulkhead.cli.output import age, heading, plain, table
@@ -73,7 +74,7 @@ def _summary(tenant: Obj) -> None:
         "Mode": (spec.get("scheduling") or {}).get("mode"),
         "Version": versions.get("kubernetes") or spec.get("kubernetesVersion"),
         "Endpoint": status.get("endpoint"),
-        "GPUs": f"{gpus_of(tenant)} used of limit, {(status.get('gpus') or {}).get('borrowed', 0)} borrowed",
+        "GPUs": f"{gpus_of(tenant)} used of limit",
         "Slice": status.get("serviceSlice"),
         "Age": age(tenant["metadata"].get("creationTimestamp")),
     }
@@ -128,6 +129,14 @@ def _quota(quotas: list[Obj]) -> None:
     if rows:
         heading("Quota on the host")
         table(["RESOURCE", "USED", "LIMIT"], rows, indent=2)
+        for resource in unlimited(name for name, *_ in rows):
+            print(f"  {resource}: no ceiling set by class or tenant")
+
+
+def unlimited(counted: Iterable[str]) -> list[str]:
+    """What every pod uses and no quota of the tenant limits, as a TenantClass names it."""
+    known = {name.removeprefix("requests.").removeprefix("limits.") for name in counted}
+    return [resource for resource in podresources.AMOUNTS if resource.removeprefix("requests.") not in known]
 
 
 def _events(events: list[Obj]) -> None:

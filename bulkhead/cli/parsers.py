@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
+from bulkhead.api.quantity import InvalidQuantityError, parse, whole
+
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - argparse has no public name for it
 _RAW = argparse.RawDescriptionHelpFormatter
 
@@ -33,9 +35,22 @@ def _seconds(text: str) -> float:
 
 
 def _gpus(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 7:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of GPUs")
-    return int(text)
+    try:
+        return whole(text)
+    except InvalidQuantityError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of GPUs") from error
+
+
+def _quota(text: str) -> tuple[str, str]:
+    """A resource and how much of it: memory=512Gi."""
+    name, separator, value = text.partition("=")
+    try:
+        parse(value)
+    except InvalidQuantityError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a quota such as memory=512Gi") from error
+    if not name or not separator:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a quota such as memory=512Gi")
+    return name, value
 
 
 def add_tenant(commands: Commands, shared: argparse.ArgumentParser) -> None:
@@ -91,6 +106,14 @@ def _add_create(actions: Commands, shared: argparse.ArgumentParser) -> None:
     )
     create.add_argument("--mode", choices=["Kubernetes", "Slurm"], help="who schedules inside the tenant")
     create.add_argument("--gpus", metavar="N", type=_gpus, help="quota of nvidia.com/gpu")
+    create.add_argument(
+        "--quota",
+        metavar="RESOURCE=QUANTITY",
+        type=_quota,
+        action="append",
+        default=[],
+        help="quota of cpu, memory, ephemeral-storage, requests.storage or devices, such as memory=512Gi; may be repeated",
+    )
     create.add_argument(
         "--admin",
         metavar="NAME",

@@ -132,12 +132,12 @@ def _from_options(options: argparse.Namespace, tenant: Mapping[str, Any]) -> Obj
         spec["class"] = options.class_name
     if options.mode:
         spec["scheduling"] = _section(spec, "scheduling") | {"mode": options.mode}
-    if options.gpus is not None:
+    asked = ({} if options.gpus is None else {labels.GPU: options.gpus}) | dict(options.quota)
+    if asked:
         quota = _section(spec, "quota")
         resources = _section(quota, "resources")
-        spec["quota"] = quota | {
-            "resources": resources | {labels.GPU: _section(resources, labels.GPU) | {"nominal": options.gpus}}
-        }
+        named = {name: _section(resources, name) | {"nominal": value} for name, value in asked.items()}
+        spec["quota"] = quota | {"resources": resources | named}
     if options.admin:
         access = _section(spec, "access")
         spec["access"] = access | {"admins": [*(access.get("admins") or ()), *map(_admin, options.admin)]}

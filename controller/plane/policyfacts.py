@@ -25,6 +25,8 @@ def policy_facts(spec: PlaneSpec) -> dict[str, str]:
         facts.USER_NAMESPACES: "true" if spec.user_namespaces else "",
         facts.SECCOMP_PROFILES: facts.listed(spec.seccomp_profiles),
         facts.APPARMOR_PROFILES: facts.listed(spec.apparmor_profiles),
+        facts.MOST_PER_POD: facts.pairs((each.resource, each.most) for each in spec.pod_bounds if each.most),
+        facts.MOST_LIMIT_RATIO: facts.pairs((each.resource, each.ratio) for each in spec.pod_bounds if each.ratio),
         facts.ALLOWED_INGRESS_CLASSES: facts.listed(spec.ingress_classes),
         facts.INGRESS_HOSTS: facts.listed(f"{spec.tenant}.{domain}" for domain in spec.ingress_domains),
         facts.ALLOWED_STORAGE_CLASSES: facts.listed(spec.allowed_storage_classes),

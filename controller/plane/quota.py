@@ -1,7 +1,8 @@
 """What the host lets the tenant use in its work namespace: the hard stop behind the syncer's own accounting.
 
-The ResourceQuotas count the GPU resources and objects; the LimitRange gives a size to containers that name none, so that
-the best-effort pods of one tenant cannot starve a node that another uses.
+The ResourceQuotas count what pods and claims request, and objects. The LimitRange gives a request to containers that name
+none, so that all of them count and the best-effort pods of one tenant cannot starve a node that another uses; a limit only
+where the class has one, since a limit kills what needs more.
 
 Each object that is counted is an update of the whole quota that counts it, and what that costs the host's API server grows
 with what stands in the quota: so pods and Secrets, one of each for a pod, have one of their own (docs/decisions/0012).
@@ -25,9 +26,9 @@ _OF_PODS: Final = frozenset({"pods", "cpu", "memory", "ephemeral-storage"})
 
 def resource_quotas(spec: PlaneSpec) -> tuple[Obj, ...]:
     """For pods and what they use (`tenant-quota`), for Secrets (`tenant-secrets`), and for all else (`tenant-objects`)."""
-    hard = {_quota_name(name): value for name, value in spec.allotted.items()}
     others = {"configmaps": _HOSTS_AUTHORITY + len(environment.config_maps(spec)), "secrets": _tokens(spec)}
-    hard |= {name: _raised(value, others.get(name.removeprefix("count/"), 0)) for name, value in spec.object_limits}
+    hard = {name: _raised(value, others.get(name.removeprefix("count/"), 0)) for name, value in spec.object_limits}
+    hard |= {_quota_name(name): value for name, value in spec.allotted.items()}
     # Those of objects first, and that of pods last: it goes on holding what moved until the host has taken it over anew.
     names = (OBJECT_QUOTA, SECRET_QUOTA, POD_QUOTA)
     parts = {name: {key: value for key, value in hard.items() if _counted_by(key) == name} for name in names}
@@ -53,19 +54,22 @@ def limit_range(spec: PlaneSpec) -> Obj:
         item["defaultRequest"] = default_request
     if default:
         item["default"] = default
+    # Of pods a LimitRange would have every one name its limits; they are held to theirs by a policy (`most-per-pod`).
+    claims: Obj = {"type": "PersistentVolumeClaim", "max": {"storage": spec.most_per_claim}}
     return {
         "apiVersion": "v1",
         "kind": "LimitRange",
         "metadata": metadata(spec, LIMITS, namespace=spec.work_namespace),
-        "spec": {"limits": [item]},
+        "spec": {"limits": [item, *([claims] if spec.most_per_claim else [])]},
     }
 
 
 def _tokens(spec: PlaneSpec) -> int:
     """How many Secrets of tokens there may be: one for each pod, or none where pods are not counted."""
-    most = [value for name, value in spec.object_limits if name.removeprefix("count/") == "pods"]
+    counted = dict(spec.object_limits)
     with contextlib.suppress(InvalidQuantityError):
-        return min((whole(value) for value in most), default=0)
+        # A pod that has ended keeps its tokens until it is deleted, and `pods` leaves it out.
+        return whole(counted.get("count/pods", counted.get("pods", 0)))
     return 0
 
 
@@ -87,4 +91,5 @@ def _counted_by(name: str) -> str:
 
 def _quota_name(resource: str) -> str:
     """The name under which a ResourceQuota counts a resource."""
-    return resource if resource.startswith(("requests.", "limits.", "count/")) else f"requests.{resource}"
+    plain = resource.startswith(("requests.", "limits.", "count/")) or resource.endswith("/requests.storage")
+    return resource if plain else f"requests.{resource}"

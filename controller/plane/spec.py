@@ -111,6 +111,15 @@ STORAGE_SIZE: Final = "2Gi"
 
 
 @dataclass(frozen=True, slots=True)
+class PodBound:
+    """What one pod may ask for of a resource: the most that it may request, and how many times that its limits may be."""
+
+    resource: str
+    most: str = ""
+    ratio: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PlaneSpec:
     """Everything that the builders need to know about one tenant."""
 
@@ -134,6 +143,8 @@ class PlaneSpec:
     limits: tuple[tuple[str, str], ...] = ()
     object_limits: tuple[tuple[str, str], ...] = ()
     container_defaults: tuple[tuple[str, str, str], ...] = ()
+    pod_bounds: tuple[PodBound, ...] = ()
+    most_per_claim: str = ""
     node_selector: tuple[tuple[str, str], ...] = ()
     node_tolerations: tuple[Obj, ...] = ()
     allowed_tolerations: tuple[Obj, ...] = ()  # what pods may ask for beside them

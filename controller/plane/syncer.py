@@ -48,6 +48,7 @@ def settings(spec: PlaneSpec) -> Obj:
         "nodes": {"selector": dict(spec.node_selector)},
         "gpuResources": list(spec.gpu_resources),
         "limits": {name: whole(value) for name, value in spec.allotted.items() if name in spec.gpu_resources},
+        **_pod_bounds(spec),
         "enforcedNodeSelector": dict(spec.node_selector),
         "enforcedTolerations": list(spec.node_tolerations),
         "allowedTolerations": list(spec.allowed_tolerations),
@@ -69,6 +70,14 @@ def settings(spec: PlaneSpec) -> Obj:
         "massDeleteLimit": spec.mass_delete_limit,
         "tokenSeconds": spec.token_seconds,
     }
+
+
+def _pod_bounds(spec: PlaneSpec) -> Obj:
+    found = {
+        "mostPerPod": {each.resource: each.most for each in spec.pod_bounds if each.most},
+        "mostLimitRequestRatio": {each.resource: each.ratio for each in spec.pod_bounds if each.ratio},
+    }
+    return {field: bounds for field, bounds in found.items() if bounds}
 
 
 def config_map(spec: PlaneSpec) -> Obj:

@@ -21,6 +21,7 @@ from syncer.translate import (
     placement,
     podgroup,
     podsecurity,
+    podsize,
     scheduling,
     schema,
     tolerations,
@@ -143,8 +144,13 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
 
 
 def for_creation(virtual: Obj, view: TenantView) -> Obj:
-    """The host pod as it is made: without ephemeral containers, and then without the note of a generation that has them."""
+    """The host pod as it is made: without ephemeral containers, and then without the note of a generation that has them.
+
+    How large it may be is asked here alone: what runs stays when its class becomes tighter.
+    """
     desired = to_host(virtual, view)
+    podsize.check(desired, view)
+    podsize.shared(desired["spec"])
     if (virtual.get("spec") or {}).get("ephemeralContainers"):
         desired["metadata"]["annotations"].pop(GENERATION, None)
     return desired

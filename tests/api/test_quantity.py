@@ -107,3 +107,10 @@ def test_what_is_no_quantity_is_refused(wrong: Any) -> None:
 )
 def test_memory_in_whole_mebibytes(written: str, mib: int) -> None:
     assert quantity.mebibytes(written) == mib
+
+
+def test_a_number_is_written_like_another_quantity() -> None:
+    number = Decimal(65 * 2**30)
+    assert quantity.canonical(number, like="64Gi") == "65Gi"
+    assert quantity.canonical(number, like="64G") == quantity.canonical(number) == "69793218560"
+    assert quantity.canonical(Decimal("1.5"), like="1Ki") == "1500m"

@@ -131,7 +131,7 @@ async def test_status_is_a_subresource_and_keeps_every_field_we_write(client: Cl
         "kubeconfigSecret": "kubeconfig",
         "versions": {"kubernetes": "v1.36.3", "etcd": "v3.6.16", "bulkhead": "0.1.0"},
         "class": {"name": "a", "generation": 3, "uid": "x", "spec": {"anything": {"at": ["all"]}}},
-        "gpus": {"used": 3, "borrowed": 1, "limit": 8, "summary": "3/8"},
+        "gpus": {"used": 3, "limit": 8, "summary": "3/8"},
         "serviceSlice": "10.112.0.0/22",
         "planeClusterUID": "y",
     }

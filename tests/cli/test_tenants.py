@@ -10,6 +10,7 @@ import yaml
 
 from bulkhead.api import names
 from bulkhead.api.conditions import ConditionType, Reason
+from bulkhead.cli.description import unlimited
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
@@ -27,6 +28,30 @@ async def test_create_sends_what_the_options_say(cli: Cli, host_client: Client, 
     assert spec["class"] == "standard"
     assert spec["quota"]["resources"] == {GPU: {"nominal": 8}}
     assert spec["access"]["admins"] == [{"kind": "User", "name": "alice"}, {"kind": "Group", "name": "ml"}]
+
+
+async def test_create_takes_quantities_and_refuses_what_is_none(cli: Cli, host_client: Client, name: str) -> None:
+    done = await cli(
+        "tenant", "create", name, "--class", "standard", "--gpus", "1k", "--quota", "memory=512Gi", "--quota", "cpu=0.5e3",
+        "--no-wait",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    resources = (await host_client.get(kinds.TENANTS, name))["spec"]["quota"]["resources"]
+    assert resources == {GPU: {"nominal": 1000}, "memory": {"nominal": "512Gi"}, "cpu": {"nominal": "0.5e3"}}
+    for wrong in (
+        ("--gpus", "0.5"),
+        ("--quota", "memory"),
+        ("--quota", "=1"),
+        ("--quota", "memory=much"),
+        ("--quota", "cpu=-1"),
+    ):
+        done = await cli("tenant", "create", name, *wrong, "--no-wait")
+        assert (done.code, wrong[1] in done.err) == (2, True)
+
+
+def test_what_nobody_limits_is_named() -> None:
+    assert unlimited(["pods", "requests.nvidia.com/gpu"]) == ["cpu", "memory", "ephemeral-storage", "requests.storage"]
+    assert unlimited(["requests.cpu", "limits.memory", "ephemeral-storage", "requests.storage"]) == []
 
 
 async def test_options_lie_over_the_file(cli: Cli, host_client: Client, name: str, tmp_path: Path) -> None:

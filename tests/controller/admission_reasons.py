@@ -43,6 +43,17 @@ REASONS: dict[str, tuple[str, ...]] = {
     "pod: runs in the pool of its tenant, which its node selector names": ("no pool", "half of the pool", "another pool"),
     "pod: no toleration of every taint, and none of control plane nodes": ("every taint tolerated", "control plane taint"),
     "pod: asks for a resource that tenants may not have": ("a resource it may not have",),
+    "pod: requests more than the class of its tenant lets one pod request": (
+        "too much memory",
+        "too much memory in two containers",
+        "too much memory in an init container",
+        "too much memory beside a sidecar",
+        "too much of the pod as a whole",
+    ),
+    "pod: a limit lies further above its request than the class of its tenant lets it": (
+        "a limit far above its request",
+        "a limit of the pod far above its request",
+    ),
     "pod: each container's last envFrom closes the device variables, but for those of an accelerator that it asks for": (
         "devices by its image",
         "devices of a ConfigMap of its own",

@@ -19,6 +19,7 @@ from bulkhead.kube.resources import (
     VOLUME_SNAPSHOTS,
 )
 from controller.plane.policyfacts import policy_facts
+from controller.plane.spec import PodBound
 from tests.controller.samples import plane_spec
 
 TEAM_A = plane_spec(
@@ -29,6 +30,7 @@ TEAM_A = plane_spec(
     allowed_priority_classes=("batch", "interactive"),
     allowed_storage_classes=("ordinary", "fast"),
     allowed_device_classes=("nic.example.com", "gpu.example.com"),
+    pod_bounds=(PodBound("memory", "64Gi", "10"), PodBound("cpu", "8")),
 )
 FACTS = policy_facts(TEAM_A)
 NODE_ADDRESS = TEAM_A.shim_address
@@ -68,6 +70,16 @@ def pod(container: dict[str, Any] | None = None, *, labels: dict[str, str] | Non
         "containers": [base | (container or {})],
     }
     return mirrored("Pod", labels=labels, spec=content | spec)
+
+
+def sized(memory: str, limit: str | None = None, cpu: str = "1") -> dict[str, Any]:
+    limits = {"memory": limit} if limit else {}
+    return {"resources": {"requests": {"cpu": cpu, "memory": memory}, "limits": limits}, "envFrom": CLOSED}
+
+
+def beside(name: str, memory: str, **more: Any) -> dict[str, Any]:
+    """Another container."""
+    return {"name": name, "image": "example.org/i:1"} | sized(memory) | more
 
 
 def of_node(name: str) -> dict[str, Any]:
@@ -176,6 +188,15 @@ def budget(**spec: Any) -> dict[str, Any]:
 
 
 REFUSED: dict[str, dict[str, Any]] = {
+    "too much memory": pod(sized("65Gi")),
+    "too much memory in two containers": pod(containers=[beside("a", "40Gi"), beside("b", "40Gi")]),
+    "too much memory in an init container": pod(sized("1Gi"), initContainers=[beside("i", "65Gi")]),
+    "too much memory beside a sidecar": pod(sized("40Gi"), initContainers=[beside("i", "40Gi", restartPolicy="Always")]),
+    "too much of the pod as a whole": pod(sized("1Gi"), resources={"requests": {"cpu": "9"}}),
+    "a limit far above its request": pod(sized("1Gi", "11Gi")),
+    "a limit of the pod far above its request": pod(
+        sized("1Gi"), resources={"requests": {"memory": "1Gi"}, "limits": {"memory": "11Gi"}}
+    ),
     "no marker": pod(labels={}),
     "another tenant's marker": pod(labels=MARKS | {"bulkhead.dev/tenant": "team-b"}),
     "host network": pod(hostNetwork=True),
@@ -381,6 +402,11 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "no endpoints": endpoints() | {"endpoints": None, "ports": None},
     "a budget": budget(minAvailable=0, unhealthyPodEvictionPolicy="AlwaysAllow"),
     "a budget of nothing": budget(selector=None),
+    "as much memory as may be": pod(sized("64Gi", "64Gi", cpu="8")),
+    "init containers one after the other": pod(sized("40Gi"), initContainers=[beside("i", "40Gi"), beside("j", "40Gi")]),
+    "a limit ten times its request": pod(sized("1Gi", "10Gi")),
+    "no limit": pod(sized("1Gi")),
+    "less of the pod as a whole": pod(sized("1Gi"), resources={"requests": {"cpu": "8", "memory": "64Gi"}}),
     "an ordinary pod": pod(
         volumes=[
             {"name": "v", "configMap": {"name": "c"}},

@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api.conditions import Reason
-from bulkhead.api.quantity import whole
+from bulkhead.api.quantity import canonical, parse, whole
 from controller import allotment, status
 from controller.admit import admit, refuse
-from controller.plane.quota import resource_quotas
-from controller.plane.spec import PlaneSpec
+from controller.plane.policyfacts import policy_facts
+from controller.plane.quota import limit_range, resource_quotas
+from controller.plane.spec import PlaneSpec, PodBound
 from controller.plane.syncer import settings
 from controller.settings import Settings
 from controller.status import Findings
@@ -93,3 +94,124 @@ def test_what_is_no_number_of_gpus_is_refused(nominal: Any) -> None:
     assert refusal is not None
     assert refusal.reason is Reason.IMPOSSIBLE_QUOTA
     assert "spec.quota.resources[nvidia.com/gpu].nominal" in refusal.message
+
+
+# -- cpu, memory, storage
+
+AMOUNTS = ("cpu", "memory", "ephemeral-storage", "requests.storage")
+
+
+def of_class(**resources: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "standard"}, "spec": {"quota": {"resources": resources}}}
+
+
+def hard(spec: PlaneSpec) -> dict[str, str]:
+    return {name: value for each in resource_quotas(spec) for name, value in each["spec"]["hard"].items()}
+
+
+def test_a_tenant_has_what_it_asks_for_else_the_default_of_its_class_else_the_most() -> None:
+    offer = of_class(cpu={"default": 64, "maxNominal": 512}, memory={"maxNominal": "4Ti"})
+    plain = hard(built(tenant(quota=None), offer))
+    assert (plain["requests.cpu"], plain["requests.memory"], plain["requests.nvidia.com/gpu"]) == ("64", "4Ti", "0")
+    assert not {"requests.ephemeral-storage", "requests.storage"} & plain.keys()
+    asked = {"cpu": {"nominal": "0.5e3"}, "memory": {"nominal": "512Gi"}, "requests.storage": {"nominal": "1024Gi"}}
+    given = hard(built(tenant(quota={"resources": asked}), offer))
+    assert (given["requests.cpu"], given["requests.memory"], given["requests.storage"]) == ("500", "512Gi", "1Ti")
+
+
+def test_a_class_that_says_nothing_sets_no_ceiling_and_gives_no_gpus() -> None:
+    assert built(tenant(quota=None), {"spec": {}}).allotted == {"nvidia.com/gpu": "0"}
+    assert built(tenant(quota=None), of_class(**{"nvidia.com/gpu": {"default": 2, "maxNominal": 8}})).allotted == {
+        "nvidia.com/gpu": "2"
+    }
+    assert built(tenant(quota=None), of_class(**{"nvidia.com/gpu": {"maxNominal": 8}})).allotted == {"nvidia.com/gpu": "0"}
+
+
+@given(
+    st.sampled_from(AMOUNTS),
+    st.dictionaries(
+        st.sampled_from(["default", "maxNominal"]), st.sampled_from([0, 7, "7", "1k", "1Ki", "512Gi", "1e3", "2Ti"])
+    ),
+    st.none() | st.sampled_from([0, 7, "1k", "1000", "1Ki", "1e3", "600Gi", "3Ti", 10**12]),
+)
+def test_no_tenant_has_more_than_its_class_allows(name: str, offer: dict[str, Any], nominal: Any) -> None:
+    if "default" in offer and "maxNominal" in offer and parse(offer["default"]) > parse(offer["maxNominal"]):
+        return  # the CRD refuses it
+    asked = tenant(quota={} if nominal is None else {"resources": {name: {"nominal": nominal}}})
+    refusal = refuse(asked, of_class(**{name: offer}), Settings())
+    if refusal is not None:
+        assert refusal.reason is Reason.OUT_OF_BOUNDS
+        assert parse(nominal) > parse(offer["maxNominal"])
+        assert f"{nominal} is more than the {offer['maxNominal']}" in refusal.message
+        return
+    found = hard(built(asked, of_class(**{name: offer}))).get(name if name == "requests.storage" else f"requests.{name}")
+    wanted = offer.get("default", offer.get("maxNominal")) if nominal is None else nominal
+    assert found == (None if wanted is None else canonical(wanted))
+    assert "maxNominal" not in offer or (found is not None and parse(found) <= parse(offer["maxNominal"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "nominal"),
+    [
+        ("memory", "-1"),
+        ("memory", "much"),
+        ("cpu", ""),
+        ("cpu", True),
+        ("requests.storage", "0.5"),
+        ("cpu", "1e40"),
+        ("storage", 1),
+    ],
+)
+def test_what_is_no_quantity_and_what_nobody_knows_is_refused(name: str, nominal: Any) -> None:
+    refusal = refuse(tenant(quota={"resources": {name: {"nominal": nominal}}}), {"spec": {}}, Settings())
+    assert refusal is not None
+    assert (refusal.reason, f"spec.quota.resources[{name}]" in refusal.message) == (Reason.IMPOSSIBLE_QUOTA, True)
+
+
+def test_a_class_that_cannot_be_read_is_refused_with_the_field() -> None:
+    refusal = refuse(tenant(), of_class(memory={"maxPerPod": "1e40"}), Settings())
+    assert refusal is not None
+    assert "class: spec.quota.resources[memory].maxPerPod: '1e40'" in refusal.message
+
+
+def test_bounds_of_pods_and_claims_go_to_syncer_policy_and_limit_range() -> None:
+    offer = of_class(
+        cpu={"maxPerPod": "0.5"}, memory={"maxPerPod": "1024Gi", "maxLimitRequestRatio": 4},
+        **{"requests.storage": {"maxPerClaim": "100Gi"}},
+    )  # fmt: skip
+    spec = built(tenant(), offer)
+    assert spec.pod_bounds == (PodBound("cpu", "500m"), PodBound("memory", "1Ti", "4"))
+    told = settings(spec)
+    assert (told["mostPerPod"], told["mostLimitRequestRatio"]) == ({"cpu": "500m", "memory": "1Ti"}, {"memory": "4"})
+    facts = policy_facts(spec)
+    assert facts["bulkhead.dev/most-per-pod"] == "cpu=500m,memory=1Ti"
+    assert facts["bulkhead.dev/most-limit-request-ratio"] == "memory=4"
+    assert {"type": "PersistentVolumeClaim", "max": {"storage": "100Gi"}} in limit_range(spec)["spec"]["limits"]
+    assert "mostPerPod" not in settings(built(tenant(), tenant_class()))
+
+
+def defaults(**given: Any) -> dict[str, Any]:
+    (found,) = limit_range(built(tenant(), tenant_class(**given)))["spec"]["limits"]
+    return found
+
+
+SMALL = {"cpu": "10m", "memory": "32Mi", "ephemeral-storage": "64Mi"}
+
+
+def test_containers_always_get_a_request_and_a_limit_only_where_the_class_has_one() -> None:
+    assert defaults() == {"type": "Container", "defaultRequest": SMALL}
+    found = defaults(containerDefaults={"requests": {"cpu": "1"}, "limits": {"memory": "4Gi", "cpu": "2"}})
+    assert found == {"type": "Container", "defaultRequest": SMALL | {"cpu": "1"}, "default": {"memory": "4Gi", "cpu": "2"}}
+    assert defaults(containerDefaults={"limits": {"memory": "16Mi"}})["defaultRequest"]["memory"] == "16Mi"
+
+
+def test_pods_that_have_ended_count_and_leave_room_for_those_that_run() -> None:
+    for quota, wanted in (
+        ({}, {"pods": "1k", "count/pods": "2k"}),
+        ({"objects": {"pods": 5000}}, {"pods": "5k", "count/pods": "6k"}),
+        ({"objects": {"pods": 5000, "count/pods": 5500}}, {"pods": "5k", "count/pods": "5500"}),
+    ):
+        found = hard(built(tenant(), tenant_class(quota=quota)))
+        assert {name: found[name] for name in wanted} == wanted
+    found = hard(built(tenant(quota={"objects": {"pods": 10}}), tenant_class()))
+    assert (found["pods"], found["count/pods"], found["secrets"]) == ("10", "2k", "3k")

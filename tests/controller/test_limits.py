@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.plane.quota import resource_quotas
+from controller.plane.quota import limit_range, resource_quotas
 from controller.plane.spec import Budget
 from controller.plane.syncer import settings
 from tests.controller.samples import plane_spec
@@ -20,8 +20,8 @@ def test_each_limit_stands_in_one_quota_and_that_of_pods_holds_what_pods_use() -
     spec = replace(plane_spec(), object_limits=tuple(limits.items()))
     found = {each["metadata"]["name"]: each["spec"]["hard"] for each in resource_quotas(spec)}
     assert list(found) == ["tenant-objects", "tenant-secrets", "tenant-quota"]
-    # Four ConfigMaps there are the host's and the platform's, and the tokens of the one pod lie in a Secret.
-    wanted = limits | {"requests.nvidia.com/gpu": "24", "configmaps": "5", "secrets": "2", "count/secrets": "3"}
+    # Four ConfigMaps there are the host's and the platform's, and the tokens of the two pods lie in Secrets.
+    wanted = limits | {"requests.nvidia.com/gpu": "24", "configmaps": "5", "secrets": "3", "count/secrets": "4"}
     assert {key: value for hard in found.values() for key, value in hard.items()} == wanted
     assert sum(len(hard) for hard in found.values()) == len(limits) + 1
     assert set(found["tenant-secrets"]) == {"secrets", "count/secrets"}
@@ -49,6 +49,7 @@ def test_limits_are_written_as_the_host_will_show_them(limit: str, hard: str) ->
         ({"pods": "100"}, "110"),
         ({"count/pods": "5"}, "15"),
         ({"pods": "100", "count/pods": "5"}, "15"),
+        ({"pods": "100", "count/pods": "1100"}, "1110"),
         ({"pods": "2k"}, "2010"),
         ({"pods": "many"}, "10"),
         ({}, "10"),
@@ -94,3 +95,17 @@ def test_a_gpu_resource_that_nobody_gave_a_limit_is_limited_to_nothing() -> None
     (found,) = resource_quotas(spec)
     assert found["spec"]["hard"] == {"requests.nvidia.com/gpu": "0", "requests.amd.com/gpu": "0"}
     assert settings(spec)["limits"] == {"nvidia.com/gpu": 0, "amd.com/gpu": 0}
+
+
+def test_containers_get_a_request_and_claims_a_bound() -> None:
+    spec = replace(plane_spec(), container_defaults=(("cpu", "10m", ""), ("memory", "32Mi", "4Gi")), most_per_claim="2Ti")
+    assert limit_range(spec)["spec"]["limits"] == [
+        {"type": "Container", "defaultRequest": {"cpu": "10m", "memory": "32Mi"}, "default": {"memory": "4Gi"}},
+        {"type": "PersistentVolumeClaim", "max": {"storage": "2Ti"}},
+    ]
+
+
+def test_a_count_of_objects_never_stands_in_the_place_of_a_quota() -> None:
+    spec = replace(plane_spec(), object_limits=(("requests.nvidia.com/gpu", "500"), ("requests.cpu", "7")))
+    (found,) = resource_quotas(spec)
+    assert found["spec"]["hard"] == {"requests.nvidia.com/gpu": "24", "requests.cpu": "7"}

@@ -47,7 +47,7 @@ def ready_condition(made: dict[str, Any]) -> tuple[str, str]:
 def test_a_tenant_of_which_everything_is_there_is_ready() -> None:
     made = status.compute(tenant(), plane_spec(), ready_findings(), NOW)
     assert ready_condition(made) == ("True", "Ready")
-    assert made["gpus"] == {"used": 16, "borrowed": 0, "limit": 24, "summary": "16/24"}
+    assert made["gpus"] == {"used": 16, "limit": 24, "summary": "16/24"}
     assert made["endpoint"] == "https://10.112.4.1:443"
     assert made["observedGeneration"] == 3
 

@@ -1,0 +1,70 @@
+"""How large a pod may be, in the words that its owner reads."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from syncer.translate import Obj, Untranslatable, pod
+from syncer.translate.reasons import Reason
+from tests.syncer.translate import samples
+
+VIEW = replace(samples.VIEW, most_per_pod={"memory": "64Gi", "cpu": "8"}, most_limit_request_ratio={"memory": "10"})
+
+
+def sized(**resources: Any) -> Obj:
+    own = samples.pod()
+    own["spec"]["containers"][0]["resources"] = resources
+    return own
+
+
+def refused(own: Obj) -> Untranslatable:
+    with pytest.raises(Untranslatable) as found:
+        pod.for_creation(own, VIEW)
+    assert found.value.reason is Reason.TOO_LARGE
+    assert not found.value.retriable
+    return found.value
+
+
+def test_a_pod_that_can_never_run_is_told_what_it_asks_for_and_what_it_may() -> None:
+    said = str(refused(sized(requests={"memory": "65Gi"})))
+    assert "requests 65Gi memory in all, and one pod may request at most 64Gi" in said
+    assert "requests 8500m cpu" in str(refused(sized(limits={"cpu": "8.5"})))
+
+
+def test_sidecars_and_init_containers_count_as_the_kubelet_counts_them() -> None:
+    own = sized(requests={"cpu": "1"})
+    own["spec"]["initContainers"] = [
+        {"name": "s", "image": "x", "restartPolicy": "Always", "resources": {"requests": {"cpu": "2"}}},
+        {"name": "i", "image": "x", "resources": {"requests": {"cpu": "6"}}},
+    ]
+    assert pod.for_creation(own, VIEW)
+    own["spec"]["initContainers"][1]["resources"]["requests"]["cpu"] = "6001m"
+    assert "8001m" in str(refused(own))
+
+
+def test_a_limit_may_lie_so_far_above_its_request() -> None:
+    said = str(refused(sized(requests={"memory": "1Gi"}, limits={"memory": "10241Mi"})))
+    assert said.startswith(
+        "spec.containers[0].resources.limits: a limit of 10241Mi memory, and at most 10 times the request of 1Gi"
+    )
+    for fine in (
+        {"requests": {"memory": "1Gi"}, "limits": {"memory": "10Gi"}},
+        {"requests": {"memory": "1"}},
+        {"limits": {"memory": "64Gi"}},
+    ):
+        assert pod.for_creation(sized(**fine), VIEW)
+
+
+def test_what_runs_is_not_judged_again() -> None:
+    assert pod.to_host(sized(requests={"memory": "65Gi"}), VIEW)
+    assert pod.for_creation(sized(requests={"memory": "65Gi"}), samples.VIEW)
+
+
+def test_what_the_pod_names_as_a_whole_no_container_requests_beside_it() -> None:
+    own = sized(requests={"cpu": "1"})
+    own["spec"]["containers"].append({"name": "b", "image": "x"})
+    own["spec"]["resources"] = {"requests": {"memory": "1Mi", "cpu": "2"}}
+    found = [each["resources"] for each in pod.for_creation(own, VIEW)["spec"]["containers"]]
+    assert found == [{"requests": {"cpu": "1", "memory": "0"}}, {"requests": {"cpu": "0", "memory": "0"}}]
+    assert "resources" not in pod.to_host(own, VIEW)["spec"]["containers"][1]
