@@ -27,6 +27,7 @@ from bulkhead.work.queue import KeyedQueue
 from bulkhead.work.supervise import supervise
 from controller import handlers, metrics, probes
 from controller.accelerators import Accelerators
+from controller.dedication import Dedication
 from controller.hostranges import HostRanges
 from controller.owned import Owned
 from controller.planeaccess import PlaneAccess
@@ -107,7 +108,17 @@ class Controller:
         self._planes = PlaneAccess(self._clock, self._queue.add, budget)
         self._slurm = SlurmLoops(self._clock, self._planes.plane, self._owned.gpus_free, self._queue.add, budget=budget)
         ordering = Ordering(client, self._slurm, self._clock)
-        reconciler = Reconciler(client, self._owned, self._planes, settings, self._clock, ranges=self._ranges, slurm=ordering)
+        self._dedication = Dedication(client, settings, self._queue.add, self._clock)
+        reconciler = Reconciler(
+            client,
+            self._owned,
+            self._planes,
+            settings,
+            self._clock,
+            ranges=self._ranges,
+            slurm=ordering,
+            dedication=self._dedication,
+        )
         self._workers = Workers(self._queue, reconciler, self._clock, count=settings.workers)
         self._synced = False
 
@@ -147,14 +158,15 @@ class Controller:
                 notes = asyncio.create_task(
                     supervise("accelerators", lambda: Accelerators(self._client).run()), name="accelerators"
                 )
+                nodes = asyncio.create_task(supervise("dedication", self._dedication.run), name="dedication")
                 lost = asyncio.create_task(lease.lost.wait(), name="lease lost")
                 try:
                     await asyncio.wait({work, lost}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     metrics.leading.set(0)
-                    for task in (work, lost, notes):
+                    for task in (work, lost, notes, nodes):
                         task.cancel()
-                    await asyncio.wait({work, lost, notes})
+                    await asyncio.wait({work, lost, notes, nodes})
                     # Only the leader acts, on Slurm as on the host.
                     await self._slurm.close()
 

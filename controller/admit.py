@@ -43,7 +43,7 @@ def admit(
     spec, bounds = section_of(tenant, "spec"), section_of(tenant_class, "spec")
     isolation, control = _merged(bounds, spec, "isolation"), _merged(bounds, spec, "controlPlane")
     storage = section_of(control, "storage")
-    nodes, ingress = _merged(bounds, spec, "nodes"), section_of(bounds, "ingress")
+    ingress = section_of(bounds, "ingress")
     version = _version(spec, bounds, settings)
     return PlaneSpec(
         tenant=str(tenant["metadata"]["name"]),
@@ -67,7 +67,8 @@ def admit(
         container_defaults=_container_defaults(bounds),
         pod_bounds=allotment.pod_bounds(bounds),
         most_per_claim=allotment.most_per_claim(bounds),
-        node_selector=tuple(sorted((str(k), str(v)) for k, v in section_of(nodes, "selector").items())),
+        node_selector=tuple(sorted(pool(tenant, tenant_class).items())),
+        dedicated=wants_dedicated(tenant, tenant_class),
         node_tolerations=tuple(section_of(bounds, "nodes").get("tolerations") or ()),
         allowed_tolerations=tuple(section_of(bounds, "nodes").get("allowedTolerations") or ()),
         egress_cidrs=tuple(section_of(isolation, "network").get("egressCIDRs") or ()),
@@ -136,6 +137,17 @@ def slurm(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | Non
         return None
 
 
+def pool(tenant: Obj, tenant_class: Obj) -> dict[str, str]:
+    """The labels of the nodes that a tenant uses."""
+    nodes = _merged(section_of(tenant_class, "spec"), section_of(tenant, "spec"), "nodes")
+    return {str(key): str(value) for key, value in section_of(nodes, "selector").items()}
+
+
+def wants_dedicated(tenant: Obj, tenant_class: Obj) -> bool:
+    """Whether the pool is to be the tenant's alone."""
+    return _merged(section_of(tenant_class, "spec"), section_of(tenant, "spec"), "nodes").get("dedicated") is True
+
+
 def offers_pod_groups(bounds: Mapping[str, Any]) -> bool:
     """Whether tenants of this class have PodGroups."""
     return section_of(bounds, "scheduling").get("podGroups") is True
@@ -154,8 +166,12 @@ def _refuse_shape(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Refusal
     if replicas not in {1, 3}:
         return Refusal(Reason.OUT_OF_BOUNDS, f"spec.controlPlane.replicas: {replicas}; 1 and 3 are possible")
     nodes = _merged(bounds, spec, "nodes")
+    if nodes.get("dedicated") and not section_of(nodes, "selector"):
+        return Refusal(
+            Reason.INVALID_CONFIGURATION,
+            "spec.nodes.dedicated: needs a selector, of tenant or class: without one the pool is every node of the host",
+        )
     asked = {
-        "spec.nodes.dedicated": nodes.get("dedicated"),
         "spec.quota.cohort": section_of(spec, "quota").get("cohort"),
         "spec.access.oidc": section_of(spec, "access").get("oidc"),
         "spec.hibernation.enabled": section_of(spec, "hibernation").get("enabled"),

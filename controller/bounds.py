@@ -113,10 +113,12 @@ def node_selector(question: Question) -> Iterator[str]:
 
 
 def dedicated(question: Question) -> Iterator[str]:
-    """A pool that the class gives to one tenant alone is not shared."""
-    asked, offered = (section_of(each, "nodes").get("dedicated") for each in (question.asked, question.offer))
-    if asked is False and offered is True:
+    """A pool that the class gives to one tenant alone is not shared; nodes of its own only where the class gives some."""
+    asked, offer = section_of(question.asked, "nodes").get("dedicated"), section_of(question.offer, "nodes")
+    if asked is False and offer.get("dedicated") is True:
         yield "spec.nodes.dedicated: false, and the class says true; leave it out"
+    if asked is True and offer.get("dedicated") is not True and not offer.get("maxDedicated"):
+        yield f"spec.nodes.dedicated: true, and the class allows {offer.get('maxDedicated') or 0} nodes (nodes.maxDedicated)"
 
 
 def objects(question: Question) -> Iterator[str]:

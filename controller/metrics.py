@@ -17,6 +17,7 @@ accelerator_notes = Counter(
 )
 certificates_issued = Counter("bulkhead_controller_certificates_issued_total", "CAs, keys and certificates issued.")
 tenant_ready = Gauge("bulkhead_tenant_ready", "1 while the tenant is Ready.", ["tenant"])
+dedicated_nodes = Counter("bulkhead_controller_dedicated_nodes_total", "Marks of dedicated nodes written.", ["outcome"])
 tenant_gpus = Gauge("bulkhead_tenant_gpus", "GPUs of a tenant: used and limit.", ["tenant", "what"])
 ready_seconds = Histogram(
     "bulkhead_tenant_ready_seconds",

@@ -25,6 +25,8 @@ from controller import admit as admission
 from controller import metrics, status
 from controller.admit import admit, paused, refuse
 from controller.apply import Applier, Stale
+from controller.dedicated import Finding
+from controller.dedication import Dedication
 from controller.dismantle import Dismantler
 from controller.hostranges import HostRanges
 from controller.observe import Observed, PlaneHealth, observe, read_tenant
@@ -42,6 +44,7 @@ from controller.slurm.ordering import Ordered, Ordering
 
 _log = logging.getLogger(__name__)
 _PATIENCE = timedelta(minutes=5)
+_LOOK_AGAIN = 0.5
 
 
 class PassFailed(Exception):  # noqa: N818 - what happened, told to the queue's worker
@@ -68,9 +71,11 @@ class Reconciler:
         *,
         ranges: HostRanges,
         slurm: Ordering | None = None,
+        dedication: Dedication | None = None,
     ) -> None:
         self._client = client
         self._slurm = slurm
+        self._dedication = dedication
         self._owned = owned
         self._ranges = ranges
         self._planes = planes
@@ -91,12 +96,18 @@ class Reconciler:
             return await self._teardown(tenant)
         observed = await observe(self._client, self._owned, self._ranges, tenant, self._clock.now())
         refusal = self._refuse(observed)
+        nodes: Finding | None = None
+        if refusal is None and self._dedication is not None and admission.wants_dedicated(tenant, observed.tenant_class or {}):
+            nodes = self._dedication.finding(tenant)
+            if nodes is None:
+                return Outcome(_LOOK_AGAIN)
+            refusal = nodes.refusing
         if refusal is not None and refusal.reason is Reason.PAUSED:
             await self._forget_slurm(name)
         if refusal is not None:
             return await self._tell(tenant, status.refused(tenant, refusal, observed.now))
         tenant = await self._hold(tenant)
-        return await self._build(replace(observed, tenant=tenant))
+        return await self._build(replace(observed, tenant=tenant), nodes)
 
     def _refuse(self, observed: Observed) -> Refusal | None:
         refusal = paused(observed.tenant, observed.now) or refuse(observed.tenant, observed.tenant_class, self._settings)
@@ -116,7 +127,7 @@ class Reconciler:
         }
         return await self._client.patch(kinds.TENANTS, tenant["metadata"]["name"], {"metadata": meta})
 
-    async def _build(self, observed: Observed) -> Outcome:
+    async def _build(self, observed: Observed, nodes: Finding | None) -> Outcome:
         tenant, now = observed.tenant, observed.now
         service_slice = await self._slicer.slice_of(observed)
         if isinstance(service_slice, Refusal):
@@ -154,6 +165,7 @@ class Reconciler:
             failure = _failure(error)
             _log.warning("pass failed: %s", error, extra={"tenant": spec.tenant})
         findings = self._findings(spec, assembled, health, failure, observed.tenant_class)
+        findings = replace(findings, nodes=nodes)
         if slurm is not None:
             findings = replace(findings, slurm=_slurm_part(tenant, slurm))
         outcome = await self._tell(tenant, status.compute(tenant, spec, findings, self._clock.now()))

@@ -13,6 +13,7 @@ from bulkhead.api import names
 from bulkhead.api.accelerators import count
 from bulkhead.api.conditions import ConditionType, Reason, is_true, set_condition
 from bulkhead.api.conditions import Status as Truth
+from controller.dedicated import Finding
 from controller.plane import network, quota
 from controller.plane.spec import DNS, PLANE, SYNCER, Obj, PlaneSpec
 from controller.refusal import Refusal
@@ -26,6 +27,7 @@ PARTS = (
     ConditionType.EGRESS_APPLIED,
 )
 _CRASHES = 3
+_MOST_NODES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class Findings:
     tenant_class: Obj | None = None
     failure: Refusal | None = None
     slurm: SlurmPart | None = None
+    nodes: Finding | None = None  # of a tenant whose pool is its alone
 
 
 def refused(tenant: Obj, refusal: Refusal, now: datetime) -> Obj:
@@ -86,6 +89,9 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
         ConditionType.EGRESS_APPLIED: _egress(spec),
     }
     first = next((verdicts[part] for part in PARTS if verdicts[part].status != "True"), None)
+    if findings.nodes is not None:
+        # Its API can be used all the same, and pods may wait for nodes.
+        verdicts[ConditionType.NODES_DEDICATED] = _nodes(findings.nodes)
     if findings.slurm is not None:
         verdicts[ConditionType.SLURM_READY] = findings.slurm.verdict
         if first is None and findings.slurm.essential and findings.slurm.verdict.status != "True":
@@ -94,6 +100,7 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
         first = Verdict("False", findings.failure.reason, findings.failure.message)
     verdicts[ConditionType.READY] = first or Verdict("True", Reason.READY, "the tenant's API server, syncer and DNS are ready")
     made = _with(tenant, verdicts, now) | summary(spec, findings, _applied(findings.tenant_class))
+    made |= _dedicated(findings.nodes, made["conditions"])
     return made | _slurm(tenant, findings.slurm, made["conditions"])
 
 
@@ -115,6 +122,20 @@ def summary(spec: PlaneSpec, findings: Findings, applied_class: Mapping[str, Any
         "serviceSlice": spec.service_slice,
         "gpus": {"used": total, "limit": limit, "summary": f"{total}/{limit}"},
     }
+
+
+def _nodes(found: Finding) -> Verdict:
+    if found.complete:
+        return Verdict("True", Reason.APPLIED, found.message())
+    return Verdict("False", Reason.WAITING_FOR_NODES, found.message())
+
+
+def _dedicated(found: Finding | None, conditions: list[Obj]) -> Obj:
+    """The nodes that are the tenant's alone, beside their condition; without a claim neither is there."""
+    if found is None:
+        return {"dedicated": None, "conditions": [each for each in conditions if each["type"] != ConditionType.NODES_DEDICATED]}
+    names = list(found.nodes[:_MOST_NODES])
+    return {"dedicated": {"nodes": len(found.nodes), "gpus": found.gpus, "names": names, "waiting": len(found.waits)}}
 
 
 def _slurm(tenant: Obj, slurm: SlurmPart | None, conditions: list[Obj]) -> Obj:

@@ -111,7 +111,10 @@ class Caches:
     def _host_side(self, client: Client) -> dict[str, Informer]:
         work = self.settings.work_namespace
         marked = f"{marks.SYNCED}={marks.SYNCED_BY_SYNCER}"
-        pool = ",".join(f"{key}={value}" for key, value in sorted(self.settings.nodes.selector.items())) or None
+        pool = [f"{key}={value}" for key, value in sorted(self.settings.nodes.selector.items())]
+        if marks.TENANT not in self.settings.enforced_node_selector:
+            # Those that bear it are another tenant's alone.
+            pool.append(f"!{marks.TENANT}")
 
         def make(r: Resource, *, lean: bool = False) -> Informer:
             changed = self._mirror_changed(r.kind)
@@ -129,7 +132,7 @@ class Caches:
             **{kind: make(r) for kind, r in self.kinds.items() if kind not in {"ConfigMap", "Secret"}},
             "ConfigMap": make(CONFIG_MAPS, lean=True),
             "Secret": make(SECRETS, lean=True),
-            "Node": Informer(client, NODES, label_selector=pool, on_change=self._host_node_changed),
+            "Node": Informer(client, NODES, label_selector=",".join(pool) or None, on_change=self._host_node_changed),
             "ResourceQuota": Informer(client, RESOURCE_QUOTAS, namespace=work, on_change=self._plain("ResourceQuota")),
             "Event": Informer(
                 client, EVENTS, namespace=work, on_change=self._plain("Event"),

@@ -90,17 +90,17 @@ class PodPatches:
         return desired, late
 
     async def _made_anew(self, desired: Obj, virtual: Obj, host: Obj) -> bool:
-        """Delete a host pod that was made when the tenant's own marks on nodes were others, unless it has its node by now.
+        """Delete a host pod that was made when the tenant's own marks on nodes were others, or its pool, unless it is placed.
 
         The version is that of a pod without a node, so the scheduler that is faster wins. A pod that something on the host
         holds with a finalizer is left alone: it would be seen as deleted by the host.
         """
         if placed_on(virtual) or placed_on(host) or host["metadata"].get("finalizers"):
             return False
-        if placement.digest_of(desired) == placement.digest_of(host):
+        if placement.digest_of(desired) == placement.digest_of(host) and not placement.in_another_pool(desired, host):
             return False
         self._sightings.remake(key_of(virtual), uid_of(host))
-        why = "nodes were cordoned, tainted or labelled above before it was placed"
+        why = "nodes were cordoned, tainted or labelled above, or the pool became another, before it was placed"
         return await self._host.delete(PODS, key_of(host), uid_of(host), grace=None, why=why, version=version_of(host))
 
     async def _apply(self, virtual: Obj, host: Obj, changes: Sequence[diff.Patch]) -> bool:

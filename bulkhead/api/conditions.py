@@ -36,6 +36,7 @@ class ConditionType(_Explained):
     SYNCER_READY = "SyncerReady", "The syncer and the tenant's DNS run and report themselves ready."
     QUOTA_APPLIED = "QuotaApplied", "The host enforces the quota that the spec asks for."
     EGRESS_APPLIED = "EgressApplied", "The tenant's pods reach every range of egressCIDRs, without what is the host's."
+    NODES_DEDICATED = "NodesDedicated", "The nodes of the pool are this tenant's alone; only where the spec asks for it."
     SLURM_READY = "SlurmReady", "The tenant's Slurm cluster runs and answers; only where the spec asks for one."
 
 
@@ -54,6 +55,7 @@ class Reason(_Explained):
     WAITING_FOR_SYNCER = "WaitingForSyncer", "The syncer or the tenant's DNS is not ready yet."
     WAITING_FOR_SLURM = "WaitingForSlurm", "The daemons of the tenant's Slurm cluster are starting."
     WAITING_FOR_STORAGE = "WaitingForStorage", "The plane's volume is not bound yet."
+    WAITING_FOR_NODES = "WaitingForNodes", "Nodes that are to be the tenant's alone are missing, or run pods of others."
     RESTARTING = "Restarting", "A part that was ready is starting again, by itself or after a repair."
     TERMINATING = "Terminating", "The tenant is being deleted."
 
@@ -76,6 +78,7 @@ class Reason(_Explained):
         "ReservedAddresses",
         "A range of egressCIDRs is the host's own and is not opened; everything else was done.",
     )
+    NODES_TAKEN = "NodesTaken", "Nodes of the dedicated pool are another tenant's; the message names both."
     NAMESPACE_TAKEN = "NamespaceTaken", "A namespace of the tenant's name exists and is not Bulkhead's."
     ADDRESSES_EXHAUSTED = "AddressesExhausted", "No free slice is left in the range that service addresses come from."
     POD_NOT_STARTING = "PodNotStarting", "A pod of the plane cannot start: its image, its node or its volume is missing."

@@ -148,7 +148,11 @@ class Nodes(ApiModel):
         description="Labels a host node must carry, besides those of the class, to belong to the tenant's pool.",
         json_schema_extra=rules(LABEL_KEYS),
     )
-    dedicated: bool | None = Field(None, description="Whether the pool is this tenant's alone.")
+    dedicated: bool | None = Field(
+        None,
+        description="Whether the pool is this tenant's alone: its nodes are tainted for all others, and its pods run there and "
+        "nowhere else.",
+    )
 
 
 class Network(ApiModel):

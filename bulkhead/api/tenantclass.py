@@ -178,7 +178,14 @@ class ClassNodes(ApiModel):
         "for does not reach the host.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
-    dedicated: bool | None = Field(None, description="Whether a pool is one tenant's alone.")
+    dedicated: bool | None = Field(
+        None, description="Whether the pool of every tenant is its alone; each needs a selector of its own inside the class's."
+    )
+    max_dedicated: Count | None = Field(
+        None,
+        description="Most nodes that a tenant may have for itself alone; without it a tenant may ask for none, and one whose "
+        "class has dedicated may have its whole pool.",
+    )
 
 
 class ClassNetwork(Network):

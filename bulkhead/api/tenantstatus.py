@@ -50,6 +50,17 @@ class Gpus(ApiModel):
     summary: Annotated[str, text(32)] | None = Field(None, description="Used and limit in one text, for tables: 3/8.")
 
 
+class DedicatedNodes(ApiModel):
+    """Nodes of the host that are the tenant's alone."""
+
+    nodes: Count = Field(0, description="Their number.")
+    gpus: Count = Field(0, description="GPUs that they have, whoever's quota.")
+    names: Annotated[list[DnsName], Field(max_length=64)] | None = Field(
+        None, description="The first of them by name.", json_schema_extra={"x-kubernetes-list-type": "set"}
+    )
+    waiting: Count = Field(0, description="Nodes of the pool that still run pods of others.")
+
+
 class TenantStatus(ApiModel):
     """What the controller reports."""
 
@@ -68,6 +79,7 @@ class TenantStatus(ApiModel):
     versions: Versions | None = Field(None, description="What runs.")
     class_: AppliedClass | None = Field(None, alias="class", description="The class as it was last applied.")
     gpus: Gpus | None = Field(None, description="GPUs of the tenant: used and limit.")
+    dedicated: DedicatedNodes | None = Field(None, description="Nodes that are the tenant's alone, if it asks for any.")
     slurm: SlurmStatus | None = Field(None, description="The tenant's Slurm cluster, if it has one.")
     service_slice: Annotated[str, text(43)] | None = Field(
         None, description="Range that the addresses of the tenant's Services come from."

@@ -75,6 +75,7 @@ def _summary(tenant: Obj) -> None:
         "Version": versions.get("kubernetes") or spec.get("kubernetesVersion"),
         "Endpoint": status.get("endpoint"),
         "GPUs": f"{gpus_of(tenant)} used of limit",
+        "Dedicated": _dedicated(status),
         "Slice": status.get("serviceSlice"),
         "Age": age(tenant["metadata"].get("creationTimestamp")),
     }
@@ -82,6 +83,16 @@ def _summary(tenant: Obj) -> None:
         lines["Deleting"] = f"for {age(tenant['metadata']['deletionTimestamp'])}"
     for label, value in lines.items():
         print(f"{label + ':':<10} {plain(value) if value else '-'}")
+
+
+def _dedicated(status: Obj) -> str | None:
+    """The nodes that are the tenant's alone, and their GPUs."""
+    own = status.get("dedicated") or {}
+    if not own:
+        return None
+    names = ", ".join(own.get("names") or ())
+    waiting = f"; {own['waiting']} more still run pods of others" if own.get("waiting") else ""
+    return f"{own.get('nodes', 0)} nodes with {own.get('gpus', 0)} GPUs{f': {names}' if names else ''}{waiting}"
 
 
 def _conditions(tenant: Obj) -> None:

@@ -14,8 +14,8 @@ def policy_facts(spec: PlaneSpec) -> dict[str, str]:
     return {
         facts.NODE_ADDRESS: spec.shim_address,
         facts.SERVICE_SLICE: spec.service_slice,
-        facts.NODE_SELECTOR: facts.pairs(spec.node_selector),
-        facts.ALLOWED_TOLERATIONS: facts.listed(map(facts.toleration, spec.node_tolerations)),
+        facts.NODE_SELECTOR: facts.pairs(spec.enforced_selector),
+        facts.ALLOWED_TOLERATIONS: facts.listed(map(facts.toleration, (*spec.enforced_tolerations, *spec.allowed_tolerations))),
         facts.RUNTIME_CLASS: spec.runtime_class or "",
         facts.ALLOWED_RUNTIME_CLASSES: facts.listed(spec.allowed_runtime_classes),
         facts.PRIORITY_CLASS: spec.workload_priority_class or "",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any, Final, TypeAlias
 
-from bulkhead.api import names
+from bulkhead.api import labels, names
 from bulkhead.api.quantity import InvalidQuantityError, parse
 from controller.plane.addresses import ALWAYS, Reserved
 
@@ -146,6 +146,7 @@ class PlaneSpec:
     pod_bounds: tuple[PodBound, ...] = ()
     most_per_claim: str = ""
     node_selector: tuple[tuple[str, str], ...] = ()
+    dedicated: bool = False  # whether those nodes are the tenant's alone
     node_tolerations: tuple[Obj, ...] = ()
     allowed_tolerations: tuple[Obj, ...] = ()  # what pods may ask for beside them
     egress_cidrs: tuple[str, ...] = ()
@@ -192,6 +193,17 @@ class PlaneSpec:
     def allotted(self) -> dict[str, str]:
         """How much the tenant may use of each resource: nothing of a GPU resource that nobody gave a limit."""
         return dict.fromkeys(self.gpu_resources, "0") | dict(self.limits)
+
+    @property
+    def enforced_selector(self) -> tuple[tuple[str, str], ...]:
+        """What every pod's node selector says: the pool, and of a dedicated one the nodes that nobody else runs on."""
+        return (*self.node_selector, *(((labels.TENANT, self.tenant),) if self.dedicated else ()))
+
+    @property
+    def enforced_tolerations(self) -> tuple[Obj, ...]:
+        """What every pod tolerates: the class's taints, and that of the tenant's own nodes."""
+        own: Obj = {"key": labels.TENANT, "operator": "Equal", "value": self.tenant, "effect": "NoSchedule"}
+        return (*self.node_tolerations, *((own,) if self.dedicated else ()))
 
     @property
     def offers_ingress(self) -> bool:

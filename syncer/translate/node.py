@@ -84,7 +84,7 @@ def to_virtual(host_node: Obj, view: TenantView, gpus: Mapping[str, int]) -> Obj
     virtual_spec: Obj = {"taints": taints}
     about: Obj = {"name": name, "labels": dict(sorted(labels.items()))}
     notes = {marks.HOST_TAINTS: nodemarks.host_taints(taints)}
-    if spec.get("unschedulable") is True:
+    if spec.get("unschedulable") is True or _is_anothers(spec.get("taints"), view):
         virtual_spec["unschedulable"] = True
         notes[marks.CORDONED_BY] = nodemarks.BY_HOST
     if any(notes.values()):
@@ -134,6 +134,11 @@ def _taints(value: Any, view: TenantView) -> list[Obj]:
             continue
         found.append({part: taint[part] for part in ("key", "value", "effect") if taint.get(part)})
     return sorted(found, key=lambda taint: (taint.get("key", ""), taint.get("effect", "")))
+
+
+def _is_anothers(value: Any, view: TenantView) -> bool:
+    """Whether a node is to be another tenant's alone: as a cordon shows it, nothing new comes and what runs drains off."""
+    return any(taint.get("key") == marks.TENANT and taint.get("value") != view.tenant for taint in mappings(value))
 
 
 def _name(node: Obj) -> str:

@@ -14,6 +14,7 @@ node yet it is made anew when the marks change.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from bulkhead.api import labels as marks
 from syncer.translate import metadata, schema, tolerations
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.view import Obj, TenantView
@@ -102,6 +103,19 @@ def digest_of(host_pod: Obj) -> str:
     """What a host pod was made with."""
     notes = (host_pod.get("metadata") or {}).get("annotations")
     return str((notes if isinstance(notes, Mapping) else {}).get(MADE_FOR) or "")
+
+
+def in_another_pool(desired: Obj, host_pod: Obj) -> bool:
+    """Whether a host pod asks for other nodes than it would be made for: the pool was changed, or is dedicated no more."""
+    wanted, asked = (_selector(each) for each in (desired, host_pod))
+    return any(asked.get(key) != value for key, value in wanted.items()) or (
+        marks.TENANT in asked and marks.TENANT not in wanted
+    )
+
+
+def _selector(host_pod: Obj) -> Mapping[str, Any]:
+    found = (host_pod.get("spec") or {}).get("nodeSelector")
+    return found if isinstance(found, Mapping) else {}
 
 
 def told(host_pod: Obj, view: TenantView) -> str:

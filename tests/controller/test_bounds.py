@@ -76,6 +76,11 @@ REFUSED: dict[str, tuple[Spec, Spec, tuple[str, ...]]] = {
         {"nodes": {"dedicated": False}},
         ("spec.nodes.dedicated", "false", "true"),
     ),
+    "nodes of its own": (
+        {},
+        {"nodes": {"dedicated": True, "selector": {"pool": "a"}}},
+        ("spec.nodes.dedicated: true", "0 nodes", "maxDedicated"),
+    ),
     "more pods than built in": ({}, objects(pods=1001), ("spec.quota.objects[pods]", "1001", "1000")),
     "more pods than the class says": ({"quota": {"objects": {"pods": 50}}}, objects(pods=51), ("51", "50")),
     "more in thousands": ({"quota": {"objects": {"pods": 50}}}, objects(pods="1k"), ("1k", "50")),
@@ -138,6 +143,11 @@ TAKEN: dict[str, tuple[Spec, Spec]] = {
     "across two of the class": ({"isolation": {"network": NETWORKS}}, network("10.0.0.0/8")),
     "no address": ({"isolation": {"network": NETWORKS}}, network()),
     "a narrower pool": ({"nodes": {"selector": {"pool": "shared"}}}, {"nodes": {"selector": {"rack": "7", "pool": "shared"}}}),
+    "nodes of its own where the class gives some": (
+        {"nodes": {"maxDedicated": 2}},
+        {"nodes": {"dedicated": True, "selector": {"pool": "a"}}},
+    ),
+    "shared nodes where the class gives some": ({"nodes": {"maxDedicated": 2}}, {"nodes": {"dedicated": False}}),
     "fewer objects": ({"quota": {"objects": {"pods": 50}}}, objects(pods=50, secrets=0)),
     "as many in other words": ({}, objects(pods="1k")),
     "objects of a kind that nobody counts": ({}, {"quota": {"objects": {"count/widgets.example.org": 7}}}),

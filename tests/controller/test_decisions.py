@@ -61,7 +61,12 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any] | None, Reason, str]] = 
         "spec.isolation.podSecurity",
     ),
     "a cohort": (tenant(quota={"cohort": "research"}), tenant_class(), Reason.NOT_SUPPORTED, "spec.quota.cohort"),
-    "dedicated nodes": (tenant(nodes={"dedicated": True}), tenant_class(), Reason.NOT_SUPPORTED, "spec.nodes.dedicated"),
+    "every node of the host": (
+        tenant(nodes={"dedicated": True}),
+        tenant_class(nodes={"maxDedicated": 64}),
+        Reason.INVALID_CONFIGURATION,
+        "needs a selector",
+    ),
 }
 
 

@@ -454,9 +454,12 @@ async def test_the_controller_writes_in_tenants_namespaces_alone(policed: ApiSer
 
 @pytest.mark.apiserver
 async def test_item_49_the_controller_changes_nothing_of_a_node_but_its_note(policed: ApiServer, admin: Client) -> None:
-    name, held = f"n-{secrets.token_hex(4)}", "bulkhead.dev/accelerators-held"
+    name, held, alone = f"n-{secrets.token_hex(4)}", "bulkhead.dev/accelerators-held", "bulkhead.dev/tenant"
+    others = {"key": "gpu", "value": "1", "effect": "NoSchedule"}
     who = policed.config_for(CONTROLLER, "system:masters")
-    await admin.create(NODES, {"metadata": {"name": name, "annotations": {"x": "1"}, "labels": {"y": "1"}}})
+    about = {"name": name, "annotations": {"x": "1"}, "labels": {"y": "1"}}
+    made = await admin.create(NODES, {"metadata": about, "spec": {"taints": [others]}})
+    there = made["spec"]["taints"]
     wrong: list[dict[str, Any]] = [
         {"metadata": {"annotations": {"x": "2"}}},
         {"metadata": {"annotations": {"x": None}}},
@@ -464,7 +467,16 @@ async def test_item_49_the_controller_changes_nothing_of_a_node_but_its_note(pol
         {"metadata": {"labels": {"y": None}}},
         {"metadata": {"finalizers": ["example.com/x"]}},
         {"spec": {"unschedulable": True}},
-        {"spec": {"taints": [{"key": "x", "effect": "NoSchedule"}]}},
+        {"spec": {"taints": [*there, {"key": "x", "effect": "NoSchedule"}]}},
+        {"spec": {"taints": None}},
+        {"spec": {"taints": [each | {"value": "2"} for each in there]}},
+        {"spec": {"taints": there[1:]}},
+        {"spec": {"taints": [*there, {"key": alone, "value": "red", "effect": "NoExecute"}]}},
+        {"spec": {"taints": [*there, {"key": f"{alone}s", "value": "red", "effect": "NoSchedule"}]}},
+        {"spec": {"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}},
+        {"spec": {"providerID": "x://y"}},
+        {"metadata": {"labels": {"bulkhead.dev/tenants": "red"}}},
+        {"metadata": {"labels": {alone: "red", "y": "2"}}},
     ]
     async with Client(who, user_agent="tests", field_manager="controller") as controller:
 
@@ -482,6 +494,9 @@ async def test_item_49_the_controller_changes_nothing_of_a_node_but_its_note(pol
         assert await no({"status": {"allocatable": {"nvidia.com/gpu": "64"}}}, "status")
         for text in ('{"nvidia.com/gpu":5}', '{"nvidia.com/gpu":6}', None):
             assert not await no({"metadata": {"annotations": {held: text}}})
+        for tenant in ("red", "blue", None):
+            taint = [{"key": alone, "value": tenant, "effect": "NoSchedule"}] if tenant else []
+            assert not await no({"metadata": {"labels": {alone: tenant}}, "spec": {"taints": [*there, *taint]}})
         for write in (controller.delete(NODES, name), controller.create(NODES, {"metadata": {"name": f"{name}-b"}})):
             with pytest.raises(ApiError, match="bulkhead-controller-nodes"):
                 await write

@@ -330,11 +330,14 @@ def finished(obj: Obj) -> bool:
 
 
 def selected(obj: Obj, params: Mapping[str, str]) -> bool:
-    """Label and field selectors of equalities."""
+    """Label and field selectors of equalities, and of labels that are not there."""
     labels = obj["metadata"].get("labels") or {}
     for term in filter(None, (params.get("labelSelector") or "").split(",")):
         key, _, value = term.partition("=")
-        if labels.get(key) != value.lstrip("="):
+        if term.startswith("!"):
+            if term[1:] in labels:
+                return False
+        elif labels.get(key) != value.lstrip("="):
             return False
     for term in filter(None, (params.get("fieldSelector") or "").split(",")):
         path, _, value = term.partition("=")

@@ -1,0 +1,219 @@
+"""Which nodes of the host are one tenant's alone: from nodes and claims to marks, and to what each tenant is told. Pure.
+
+A claim is a Tenant with `nodes.dedicated`; its pool is what its selector matches. A node that is its bears one key twice:
+
+    taint bulkhead.dev/tenant=<tenant>:NoSchedule   from the moment that it is allotted: nobody else's pods come any more
+    label bulkhead.dev/tenant=<tenant>              once no pod of another tenant runs there: the tenant's own pods ask for it
+
+So what a tenant runs on is its alone from the first pod, and whoever was there before drains off. The marks on the nodes are
+all that is remembered: whose a node is now, it stays while that tenant claims it, and goes back when it does not.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from bulkhead.api import labels
+from bulkhead.api.accelerators import count
+from bulkhead.api.conditions import Reason
+from controller.refusal import Refusal
+
+Obj: TypeAlias = dict[str, Any]
+
+KEY: Final = labels.TENANT
+EFFECT: Final = "NoSchedule"
+_NAMED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class HostNode:
+    """What of a host node matters here."""
+
+    name: str
+    version: str
+    labels: Mapping[str, str]
+    taints: tuple[Obj, ...] = ()
+    allocatable: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def tainted_for(self) -> str | None:
+        """The tenant whose taint it bears."""
+        return next((str(each.get("value") or "") for each in self.taints if each.get("key") == KEY), None)
+
+    @property
+    def labelled_for(self) -> str | None:
+        """The tenant whose label it bears."""
+        return self.labels.get(KEY)
+
+    @property
+    def holder(self) -> str | None:
+        """Whose it is by its marks."""
+        return self.tainted_for if self.tainted_for is not None else self.labelled_for
+
+    @property
+    def marked_well(self) -> bool:
+        """Whether there is one taint of ours, of the one effect."""
+        return [each.get("effect") for each in self.taints if each.get("key") == KEY] == [EFFECT]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A tenant as far as nodes are concerned."""
+
+    tenant: str
+    since: str
+    # False: nothing may be changed of the tenant now, as it is refused, paused or on its way out. What it has stays.
+    active: bool = True
+    selector: Mapping[str, str] = field(default_factory=dict)
+    most: int | None = None
+    gpu_resources: tuple[str, ...] = ()
+
+    def wants(self, node: HostNode) -> bool:
+        """Whether a node belongs to the claimed pool; a claim without a selector has none."""
+        return bool(self.active and self.selector) and all(
+            node.labels.get(key) == value for key, value in self.selector.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Allotment:
+    """Whose each node is to be, and who is refused."""
+
+    owners: Mapping[str, str]
+    refused: Mapping[str, Refusal]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A node whose marks are to be others."""
+
+    node: HostNode
+    taint: str | None
+    label: str | None
+
+    def patch(self) -> Obj:
+        """The merge patch; it holds for the node as it was looked at, since it names all its taints."""
+        others = [each for each in self.node.taints if each.get("key") != KEY]
+        own = [{"key": KEY, "value": self.taint, "effect": EFFECT}] if self.taint is not None else []
+        meta = {"resourceVersion": self.node.version, "labels": {KEY: self.label}}
+        return {"metadata": meta, "spec": {"taints": [*others, *own] or None}}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a tenant with a claim is told."""
+
+    refusing: Refusal | None = None
+    nodes: tuple[str, ...] = ()
+    gpus: int = 0
+    # Nodes that it waits for, and how many pods of which tenants run there.
+    waits: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
+    selector: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the whole pool is the tenant's alone."""
+        return bool(self.nodes) and not self.waits
+
+    def message(self) -> str:
+        """In words."""
+        if not self.nodes and not self.waits:
+            return f"no node of the host has the labels {self.selector}"
+        have = f"{len(self.nodes)} nodes with {self.gpus} GPUs are this tenant's alone"
+        if not self.waits:
+            return have
+        return f"{have}; waiting until others' pods are gone: {_some([_there(name, pods) for name, pods in self.waits])}"
+
+
+Running: TypeAlias = Mapping[str, Mapping[str, int]]
+
+
+def allot(nodes: Sequence[HostNode], claims: Iterable[Claim]) -> Allotment:
+    """Whose each node is: who has it while it claims it, else the oldest claim. Who loses one node is given no new one."""
+    known = {each.tenant: each for each in sorted(claims, key=lambda each: (each.since, each.tenant))}
+    owners: dict[str, str] = {}
+    lost: dict[str, list[tuple[str, str]]] = {}
+    sizes: dict[str, int] = {}
+    for node in nodes:
+        wanted = [each.tenant for each in known.values() if each.wants(node)]
+        holder = known.get(node.holder or "")
+        stays = holder is not None and (not holder.active or holder.tenant in wanted)
+        first = holder.tenant if holder is not None and stays else wanted[0] if wanted else None
+        for tenant in wanted:
+            sizes[tenant] = sizes.get(tenant, 0) + 1
+            if first is not None and tenant != first:
+                lost.setdefault(tenant, []).append((node.name, first))
+        if first is not None:
+            owners[node.name] = first
+    refused = {tenant: _taken(found) for tenant, found in lost.items()}
+    for tenant, size in sizes.items():
+        most = known[tenant].most
+        if tenant not in refused and most is not None and size > most:
+            text = f"spec.nodes.dedicated: {size} nodes have the labels {_labels(known[tenant])}, and the class gives a tenant"
+            refused[tenant] = Refusal(Reason.OUT_OF_BOUNDS, f"{text} {most} (nodes.maxDedicated); narrow spec.nodes.selector")
+    holders = {node.name: node.holder for node in nodes}
+    return Allotment({name: one for name, one in owners.items() if one not in refused or holders[name] == one}, refused)
+
+
+def to_be_emptied(nodes: Iterable[HostNode], allotment: Allotment) -> tuple[tuple[str, str], ...]:
+    """The nodes that bear the taint and not the label: whether pods of others run there has to be looked at."""
+    owners = allotment.owners
+    return tuple(
+        (node.name, owners[node.name])
+        for node in nodes
+        if node.name in owners and node.tainted_for == owners[node.name] != node.labelled_for
+    )
+
+
+def marks(nodes: Iterable[HostNode], allotment: Allotment, running: Running) -> tuple[Mark, ...]:
+    """The nodes that have to bear other marks; `running` are the others' pods on those that were looked at."""
+    found = []
+    for node in nodes:
+        owner = allotment.owners.get(node.name)
+        empty = node.tainted_for == owner and running.get(node.name) == {}
+        label = owner if owner is not None and (node.labelled_for == owner or empty) else None
+        well = node.tainted_for is None if owner is None else node.tainted_for == owner and node.marked_well
+        if not well or node.labelled_for != label:
+            found.append(Mark(node, owner, label))
+    return tuple(found)
+
+
+def findings(
+    nodes: Sequence[HostNode], claims: Iterable[Claim], allotment: Allotment, running: Running
+) -> Mapping[str, Finding]:
+    """What each tenant with an active claim is told."""
+    told = {}
+    for claim in claims:
+        if not claim.active or not claim.selector:
+            continue
+        allotted = [node for node in nodes if allotment.owners.get(node.name) == claim.tenant]
+        own = [node for node in allotted if node.labelled_for == claim.tenant]
+        waits = {node.name: running.get(node.name, {}) for node in allotted if node.labelled_for != claim.tenant}
+        told[claim.tenant] = Finding(
+            refusing=allotment.refused.get(claim.tenant),
+            nodes=tuple(sorted(node.name for node in own)),
+            gpus=sum(count(node.allocatable.get(resource)) for node in own for resource in claim.gpu_resources),
+            waits=tuple((name, tuple(sorted(waits[name].items()))) for name in sorted(waits)),
+            selector=_labels(claim),
+        )
+    return told
+
+
+def _taken(lost: Sequence[tuple[str, str]]) -> Refusal:
+    others = sorted({tenant for _, tenant in lost})
+    nodes = _some(sorted({name for name, _ in lost}))
+    text = f"spec.nodes.dedicated: the pool overlaps that of tenant {', '.join(others[:_NAMED])} in {nodes}"
+    return Refusal(Reason.NODES_TAKEN, f"{text}; choose another spec.nodes.selector")
+
+
+def _labels(claim: Claim) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(claim.selector.items()))
+
+
+def _there(node: str, pods: Sequence[tuple[str, int]]) -> str:
+    return f"{node} ({', '.join(f'{number} of tenant {tenant}' for tenant, number in pods[:_NAMED])})" if pods else node
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

@@ -1,0 +1,43 @@
+"""Nodes that become another tenant's alone, between two real API servers."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bulkhead.api import labels as marks
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import NotFound
+from bulkhead.kube.objects import Obj
+from bulkhead.kube.resources import NODES
+from tests.apiserver.bed import Bed, until
+
+
+@pytest.fixture
+async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
+    async with Bed.open(host_client, plane_client) as opened:
+        yield opened
+
+
+async def shown(bed: Bed) -> Obj | None:
+    try:
+        return await bed.plane.get(NODES, bed.node)
+    except NotFound:
+        return None
+
+
+async def test_item_58_a_node_looks_cordoned_while_it_empties_and_is_gone_when_it_is_anothers(bed: Bed) -> None:
+    async def cordoned(wanted: bool) -> bool:
+        node = await shown(bed)
+        return node is not None and node["spec"].get("unschedulable", False) is wanted
+
+    async def gone() -> bool:
+        return await shown(bed) is None
+
+    await until(lambda: cordoned(False), "the open node")
+    taint = {"key": marks.TENANT, "value": "another", "effect": "NoSchedule"}
+    await bed.host.patch(NODES, bed.node, {"spec": {"taints": [taint]}})
+    await until(lambda: cordoned(True), "the node to look cordoned")
+    await bed.host.patch(NODES, bed.node, {"metadata": {"labels": {marks.TENANT: "another"}}})
+    await until(gone, "the node to be shown no more")
+    await bed.host.patch(NODES, bed.node, {"metadata": {"labels": {marks.TENANT: None}}, "spec": {"taints": None}})
+    await until(lambda: cordoned(False), "the node to come back")

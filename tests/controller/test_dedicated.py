@@ -1,0 +1,254 @@
+"""Dedicated nodes: whose each is, when it is marked and given back, and what tenants are told. State in, state out."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bulkhead.api.conditions import Reason
+from controller import dedicated
+from controller.admit import admit
+from controller.dedicated import KEY, Claim, Finding, HostNode, Mark, Running
+from controller.dedication import claim_of, of_node
+from controller.plane.spec import PlaneSpec
+from controller.settings import Settings
+from controller.status import Findings, compute
+from tests.controller.samples import NOW, plane_spec, tenant, tenant_class
+
+OTHER_TAINT = {"key": "nvidia.com/gpu", "effect": "NoSchedule", "timeAdded": "2026-06-01T00:00:00Z"}
+
+
+def node(name: str, pool: str = "a", *, taint: str | None = None, label: str | None = None, **more: str) -> HostNode:
+    labels = {"pool": pool} | more | ({KEY: label} if label else {})
+    own = [{"key": KEY, "value": taint, "effect": "NoSchedule"}] if taint is not None else []
+    return HostNode(name, "7", labels, (OTHER_TAINT, *own), {"nvidia.com/gpu": "8"})
+
+
+def claim(name: str, since: str = "1", *, most: int | None = None, active: bool = True, **selector: str) -> Claim:
+    return Claim(name, since, active, selector or {"pool": "a"}, most, ("nvidia.com/gpu",))
+
+
+def marked(
+    nodes: list[HostNode], claims: list[Claim], running: Running | None = None
+) -> dict[str, tuple[str | None, str | None]]:
+    """The marks that are written, as taint and label."""
+    found = dedicated.marks(nodes, dedicated.allot(nodes, claims), running or {})
+    return {each.node.name: (each.taint, each.label) for each in found}
+
+
+def told(nodes: list[HostNode], claims: list[Claim], running: Running | None = None) -> Mapping[str, Finding]:
+    return dedicated.findings(nodes, claims, dedicated.allot(nodes, claims), running or {})
+
+
+def test_a_node_is_tainted_first_and_labelled_when_nobody_else_runs_there() -> None:
+    red = [claim("red")]
+    assert marked([node("n1"), node("n2", "b")], red) == {"n1": ("red", None)}
+    tainted = [node("n1", taint="red")]
+    assert dedicated.to_be_emptied(tainted, dedicated.allot(tainted, red)) == (("n1", "red"),)
+    assert marked(tainted, red) == {}
+    assert marked(tainted, red, {"n1": {"blue": 2}}) == {}
+    assert marked(tainted, red, {"n1": {}}) == {"n1": ("red", "red")}
+    whole = [node("n1", taint="red", label="red")]
+    assert marked(whole, red) == {}
+    assert dedicated.to_be_emptied(whole, dedicated.allot(whole, red)) == ()
+
+
+@pytest.mark.parametrize("taint", [None, "red"])
+@pytest.mark.parametrize("label", [None, "red"])
+def test_whatever_a_dead_controller_left_goes_back_when_nobody_claims_it(taint: str | None, label: str | None) -> None:
+    there = [node("n1", taint=taint, label=label)]
+    expected = {"n1": (None, None)} if taint or label else {}
+    for claims in ([], [claim("red", pool="b")], [claim("blue", pool="c")]):
+        assert marked(there, claims) == expected
+
+
+def test_what_an_outside_hand_took_away_is_put_back() -> None:
+    red = [claim("red")]
+    assert marked([node("n1", label="red")], red) == {"n1": ("red", "red")}
+    assert marked([node("n1", taint="red", label="blue")], red) == {"n1": ("red", None)}
+    softer = replace(node("n1", label="red"), taints=({"key": KEY, "value": "red", "effect": "PreferNoSchedule"},))
+    assert marked([softer], red) == {"n1": ("red", "red")}
+
+
+def test_a_tenant_that_may_not_be_changed_keeps_what_it_has_and_takes_nothing() -> None:
+    still = [claim("red", active=False)]
+    assert marked([node("n1", taint="red", label="red"), node("n2", taint="red"), node("n3")], still) == {}
+    assert marked([node("n1", taint="red", label="red")], [*still, claim("blue")]) == {}
+    (finding,) = told([node("n1", taint="red", label="red")], [*still, claim("blue")]).values()
+    assert finding.refusing is not None
+    assert "overlaps that of tenant red in n1" in finding.refusing.message
+
+
+def test_of_two_claims_on_one_node_the_older_has_it_and_the_other_is_refused_with_both_names() -> None:
+    claims = [claim("blue", "2"), claim("red", "1", zone="1")]
+    nodes = [node("n1", zone="1"), node("n2")]
+    assert marked(nodes, claims) == {"n1": ("red", None)}
+    findings = told(nodes, claims)
+    assert findings["red"].refusing is None
+    refusing = findings["blue"].refusing
+    assert refusing is not None
+    assert refusing.reason is Reason.NODES_TAKEN
+    assert "overlaps that of tenant red in n1" in refusing.message
+
+
+def test_who_has_a_node_already_keeps_it_from_an_older_claim() -> None:
+    nodes = [node("n1", taint="blue", label="blue"), node("n2")]
+    claims = [claim("blue", "2"), claim("red", "1")]
+    assert marked(nodes, claims) == {}
+    findings = told(nodes, claims)
+    assert findings["blue"].nodes == ("n1",)
+    assert all(findings[name].refusing is not None for name in ("red", "blue"))
+
+
+def test_a_pool_beyond_what_the_class_gives_is_refused_with_both_numbers() -> None:
+    nodes = [node("n1", taint="red", label="red"), node("n2"), node("n3")]
+    assert marked(nodes, [claim("red", most=3)]) == {"n2": ("red", None), "n3": ("red", None)}
+    assert marked(nodes, [claim("red", most=2)]) == {}
+    refusing = told(nodes, [claim("red", most=2)])["red"].refusing
+    assert refusing is not None
+    assert refusing.reason is Reason.OUT_OF_BOUNDS
+    assert all(word in refusing.message for word in ("3 nodes", "pool=a", "2 (nodes.maxDedicated)"))
+
+
+def test_a_patch_keeps_the_taints_of_others_and_holds_for_the_version_that_was_seen() -> None:
+    patch = Mark(node("n1", taint="blue"), "red", None).patch()
+    assert patch["metadata"] == {"resourceVersion": "7", "labels": {KEY: None}}
+    assert patch["spec"]["taints"] == [OTHER_TAINT, {"key": KEY, "value": "red", "effect": "NoSchedule"}]
+    bare = replace(node("n1", taint="blue"), taints=({"key": KEY, "value": "blue", "effect": "NoSchedule"},))
+    assert Mark(bare, None, None).patch()["spec"] == {"taints": None}
+
+
+def test_a_tenant_reads_its_nodes_their_gpus_and_who_still_runs_there() -> None:
+    nodes = [node("n1", taint="red", label="red"), node("n2", taint="red"), node("n3", taint="red")]
+    finding = told(nodes, [claim("red")], {"n2": {"blue": 2, "green": 1}})["red"]
+    assert (finding.nodes, finding.gpus, finding.complete) == (("n1",), 8, False)
+    assert finding.message() == (
+        "1 nodes with 8 GPUs are this tenant's alone; waiting until others' pods are gone: "
+        "n2 (2 of tenant blue, 1 of tenant green), n3"
+    )
+    assert told([node("n1", "b")], [claim("red")])["red"].message() == "no node of the host has the labels pool=a"
+
+
+def test_the_status_tells_of_them_and_forgets_them() -> None:
+    finding = Finding(nodes=("n1",), gpus=8, selector="pool=a")
+    made = compute(tenant(), plane_spec(), Findings(nodes=finding), NOW)
+    assert made["dedicated"] == {"nodes": 1, "gpus": 8, "names": ["n1"], "waiting": 0}
+    assert [each["status"] for each in made["conditions"] if each["type"] == "NodesDedicated"] == ["True"]
+    after = compute(tenant(status=made), plane_spec(), Findings(), NOW)
+    assert after["dedicated"] is None
+    assert not [each for each in after["conditions"] if each["type"] == "NodesDedicated"]
+
+
+# -- from a Tenant to its claim
+
+POOL = {"selector": {"team": "red"}, "dedicated": True}
+OFFER = tenant_class(nodes={"selector": {"pool": "a"}, "maxDedicated": 3})
+
+
+def claimed(asked: dict[str, Any], offer: dict[str, Any] | None = OFFER) -> Claim | None:
+    return claim_of(asked, offer, Settings(), NOW)
+
+
+def test_a_claim_is_the_selector_of_class_and_tenant_together() -> None:
+    found = claimed(tenant(nodes=POOL))
+    assert found is not None
+    assert (found.active, found.selector, found.most) == (True, {"pool": "a", "team": "red"}, 3)
+    assert claimed(tenant(nodes={"selector": {"team": "red"}})) is None
+    whole = claimed(tenant(), tenant_class(nodes={"selector": {"pool": "a"}, "dedicated": True}))
+    assert whole is not None
+    assert (whole.active, whole.most) == (True, None)
+
+
+def test_what_is_refused_paused_or_on_its_way_out_keeps_its_nodes() -> None:
+    leaving = tenant(nodes=POOL)
+    leaving["metadata"]["deletionTimestamp"] = "2026-06-01T12:00:00Z"
+    paused = tenant(nodes=POOL, pausedUntil="2026-06-01T13:00:00Z")
+    refused = tenant(nodes=POOL | {"selector": {"pool": "b"}})
+    for asked, offer in ((leaving, OFFER), (paused, OFFER), (refused, OFFER), (tenant(nodes=POOL), None)):
+        found = claimed(asked, offer)
+        assert found is not None
+        assert not found.active
+        assert not found.wants(node("n1", "a", team="red"))
+
+
+def test_the_tenants_pods_ask_for_its_own_nodes_and_tolerate_their_taint() -> None:
+    spec = admit(tenant(nodes=POOL), OFFER, Settings(), service_slice="10.112.4.0/22")
+    assert isinstance(spec, PlaneSpec)
+    assert dict(spec.enforced_selector) == {"pool": "a", "team": "red", KEY: "team-a"}
+    assert spec.enforced_tolerations == ({"key": KEY, "operator": "Equal", "value": "team-a", "effect": "NoSchedule"},)
+    shared = admit(tenant(), OFFER, Settings(), service_slice="10.112.4.0/22")
+    assert isinstance(shared, PlaneSpec)
+    assert (dict(shared.enforced_selector), shared.enforced_tolerations) == ({"pool": "a"}, ())
+
+
+def test_little_is_kept_of_a_node() -> None:
+    raw = msgspec.json.encode(
+        {
+            "metadata": {"name": "n", "labels": {"a": "b"}, "annotations": {"x": "y" * 99_999}, "resourceVersion": "7"},
+            "spec": {"taints": [OTHER_TAINT], "podCIDR": "10.0.0.0/24"},
+            "status": {"allocatable": {"nvidia.com/gpu": "8"}, "images": [{"names": ["x" * 99_999]}]},
+        }
+    )
+    meta, body = of_node(raw, None)
+    assert (meta.name, meta.labels, meta.annotations, meta.resource_version) == ("n", {"a": "b"}, None, "7")
+    assert len(body) < 200
+    assert of_node(msgspec.json.encode({"metadata": {"name": "n"}}), None)[1] == b'{"taints":[],"allocatable":{}}'
+
+
+# -- laws
+
+names = st.sampled_from(["red", "blue"])
+pools = st.sampled_from(["a", "b"])
+marks = st.one_of(st.none(), names, st.just("gone"))
+worlds = st.lists(
+    st.builds(lambda pool, zone, taint, label: (pool, zone, taint, label), pools, pools, marks, marks), max_size=4
+)
+claims = st.dictionaries(
+    names,
+    st.builds(
+        lambda selector, active, most: (selector, active, most),
+        st.sampled_from([{"pool": "a"}, {"pool": "b"}, {"zone": "a"}, {"pool": "a", "zone": "b"}]),
+        st.booleans(),
+        st.one_of(st.none(), st.integers(0, 3)),
+    ),
+)
+
+
+@given(worlds, claims)
+def test_it_comes_to_rest_and_no_node_is_ever_two_tenants(world: Any, asked: Any) -> None:
+    nodes = [
+        node(f"n{number}", pool, taint=taint, label=label, zone=zone) for number, (pool, zone, taint, label) in enumerate(world)
+    ]
+    wanted = [Claim(name, name, active, selector, most) for name, (selector, active, most) in asked.items()]
+    for _ in range(6):
+        running: Running = {each.name: {} for each in nodes}
+        found = dedicated.marks(nodes, dedicated.allot(nodes, wanted), running)
+        if not found:
+            break
+        news = {each.node.name: each for each in found}
+        nodes = [_after(each, news.get(each.name)) for each in nodes]
+    else:
+        pytest.fail("it never came to rest")
+    active = {each.tenant: each for each in wanted}
+    for each in nodes:
+        assert each.labelled_for in (None, each.tainted_for)
+        holder = each.tainted_for
+        if holder is not None:
+            assert not active[holder].active or active[holder].wants(each)
+    # Who was not refused has all of its pool.
+    refused = dedicated.allot(nodes, wanted).refused
+    for one in wanted:
+        if one.tenant not in refused:
+            assert all(each.labelled_for == one.tenant for each in nodes if one.wants(each))
+
+
+def _after(before: HostNode, mark: Mark | None) -> HostNode:
+    if mark is None:
+        return before
+    patch = mark.patch()
+    labels = {key: value for key, value in ({**before.labels, **patch["metadata"]["labels"]}).items() if value is not None}
+    return replace(before, labels=labels, taints=tuple(patch["spec"]["taints"] or ()))

@@ -1,0 +1,154 @@
+"""Dedicated nodes on a real API server: taken, emptied, given back, whoever dies on the way."""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.objects import Obj
+from bulkhead.kube.resources import NAMESPACES, NODES, PODS, TENANT_CLASSES, TENANTS
+from controller import dedication
+from controller.dedicated import KEY, Finding
+from controller.dedication import Dedication
+from controller.settings import Settings
+from tests.apiserver.bed import until
+from tests.controller.samples import tenant_class
+from tests.crds import install
+
+GPU = {"key": "gpu", "value": "1", "effect": "NoSchedule"}
+Marks = tuple[str | None, str | None]
+
+
+class Host:
+    """Two nodes of one pool, and a class whose tenants may have two nodes."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.mark = f"d{secrets.token_hex(4)}"
+        self.nodes = [f"{self.mark}-{number}" for number in range(2)]
+        self.red, self.blue = f"{self.mark}-red", f"{self.mark}-blue"
+
+    async def ask(self, name: str, **selector: str) -> None:
+        nodes = {"dedicated": True, "selector": {"pool": self.mark} | selector}
+        spec = {"class": self.mark, "nodes": nodes, "scheduling": {"mode": "Kubernetes"}}
+        body = {"apiVersion": "bulkhead.dev/v1alpha1", "kind": "Tenant", "metadata": {"name": name}, "spec": spec}
+        await self.client.apply(TENANTS, body)
+
+    async def run(self, name: str, tenant: str) -> None:
+        meta = {"name": name, "labels": {KEY: tenant}}
+        container = {"name": "main", "image": "busybox:1.36"}
+        spec = {"containers": [container], "nodeName": self.nodes[0], "tolerations": [{"operator": "Exists"}]}
+        await self.client.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}, self.mark)
+
+    async def bears(self, *wanted: Marks) -> None:
+        """Wait until the nodes bear these marks: taint and label."""
+
+        async def so() -> bool:
+            return [_marks(await self.client.get(NODES, name)) for name in self.nodes] == list(wanted)
+
+        await until(so, f"marks {wanted}")
+
+    async def told(self, leader: Dedication, tenant: str, *words: str) -> Finding:
+        async def so() -> Finding | None:
+            found = leader.finding(await self.client.get(TENANTS, tenant))
+            said = found and (found.refusing.message if found.refusing else found.message())
+            return found if said and all(word in said for word in words) else None
+
+        found: Finding = await until(so, f"{tenant} to be told {words}")
+        return found
+
+
+def _marks(node: Obj) -> Marks:
+    taints = [each for each in node["spec"].get("taints") or () if each["key"] == KEY]
+    assert GPU in [{key: each.get(key) for key in GPU} for each in node["spec"]["taints"]]
+    return (taints[0]["value"] if taints else None), (node["metadata"].get("labels") or {}).get(KEY)
+
+
+@pytest.fixture
+async def host(host_client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Host]:
+    monkeypatch.setattr(dedication, "_PAUSE", 0.05)
+    monkeypatch.setattr(dedication, "_LOOK_AGAIN", 0.2)
+    made = Host(host_client)
+    await install(host_client)
+    await host_client.create(NAMESPACES, {"metadata": {"name": made.mark}})
+    spec: dict[str, Any] = tenant_class(nodes={"maxDedicated": 2})
+    await host_client.apply(TENANT_CLASSES, spec | {"metadata": {"name": made.mark}})
+    for number, name in enumerate(made.nodes):
+        labels = {"pool": made.mark, "number": str(number)}
+        await host_client.create(NODES, {"metadata": {"name": name, "labels": labels}, "spec": {"taints": [GPU]}})
+    yield made
+    for tenant in (made.red, made.blue):
+        await host_client.delete(TENANTS, tenant)
+    for each in (await host_client.list(PODS, made.mark)).items:
+        await host_client.delete(PODS, each["metadata"]["name"], made.mark, grace_seconds=0)
+    for name in made.nodes:
+        await host_client.delete(NODES, name)
+    await host_client.delete(TENANT_CLASSES, made.mark)
+
+
+@contextlib.asynccontextmanager
+async def leading(client: Client) -> AsyncIterator[Dedication]:
+    """A leader until it is killed."""
+    made = Dedication(client, Settings(), lambda _: None)
+    task = asyncio.create_task(made.run())
+    try:
+        yield made
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_a_pool_becomes_one_tenants_when_the_others_have_left_and_goes_back(host: Host) -> None:
+    await host.run("stays", host.blue)
+    await host.run("own", host.red)
+    async with leading(host.client) as leader:
+        await host.ask(host.red)
+        await host.bears((host.red, None), (host.red, host.red))
+        found = await host.told(leader, host.red, "1 nodes", f"{host.nodes[0]} (1 of tenant {host.blue})")
+        assert not found.complete
+        await host.client.delete(PODS, "stays", host.mark, grace_seconds=0)
+        await host.bears((host.red, host.red), (host.red, host.red))
+        assert (await host.told(leader, host.red, "2 nodes")).complete
+        await host.client.patch(TENANTS, host.red, {"spec": {"nodes": {"dedicated": None}}})
+        await host.bears((None, None), (None, None))
+
+
+async def test_what_a_dead_controller_left_is_given_back_by_the_next(host: Host) -> None:
+    async with leading(host.client):
+        await host.ask(host.red)
+        await host.bears((host.red, host.red), (host.red, host.red))
+    await host.client.delete(TENANTS, host.red)
+    await host.ask(host.blue, number="1")
+    async with leading(host.client):
+        await host.bears((None, None), (host.blue, host.blue))
+        # By an outside hand.
+        await host.client.patch(NODES, host.nodes[1], {"spec": {"taints": [GPU]}})
+        await host.client.patch(NODES, host.nodes[0], {"metadata": {"labels": {KEY: "nobody"}}})
+        await host.bears((None, None), (host.blue, host.blue))
+
+
+async def test_the_second_on_a_pool_is_refused_until_the_first_has_left_it(host: Host) -> None:
+    async with leading(host.client) as leader:
+        await host.ask(host.red, number="0")
+        await host.bears((host.red, host.red), (None, None))
+        await host.ask(host.blue)
+        found = await host.told(leader, host.blue, "overlaps", host.red, host.nodes[0])
+        assert found.refusing is not None
+        await host.bears((host.red, host.red), (None, None))
+        await host.client.delete(TENANTS, host.red)
+        await host.bears((host.blue, host.blue), (host.blue, host.blue))
+
+
+async def test_a_claim_that_the_class_no_longer_allows_keeps_what_it_has(host: Host) -> None:
+    async with leading(host.client):
+        await host.ask(host.red)
+        await host.bears((host.red, host.red), (host.red, host.red))
+        await host.client.patch(TENANT_CLASSES, host.mark, {"spec": {"nodes": {"maxDedicated": None}}})
+        await host.client.patch(NODES, host.nodes[1], {"metadata": {"labels": {"pool": "left"}}})
+        await host.bears((host.red, host.red), (host.red, host.red))
+        await host.client.patch(TENANT_CLASSES, host.mark, {"spec": {"nodes": {"maxDedicated": 2}}})
+        await host.bears((host.red, host.red), (None, None))
