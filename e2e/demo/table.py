@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from bulkhead.api.quantity import whole
 from e2e import workloads
 from e2e.api import Obj
 from e2e.demo.context import TEAMS, Context, PodPlace
@@ -54,7 +55,7 @@ def planes(context: Context) -> list[dict[str, Any]]:
     for name in TEAMS:
         tenant = context.host.get("Tenant", name)
         quota = context.host.get("ResourceQuota", "tenant-quota", context.teams[name].work)
-        used = int(quota.get("status", {}).get("used", {}).get(f"requests.{GPU}", 0))
+        used = whole(quota.get("status", {}).get("used", {}).get(f"requests.{GPU}", 0))
         pod = context.host.get("Pod", "plane-0", context.teams[name].plane)
         found.append(
             {

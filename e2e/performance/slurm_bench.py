@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from bulkhead.api.quantity import whole
 from bulkhead.cli.slurm import NAMESPACE
 from bulkhead.hostcluster import cgroups
 from bulkhead.hostcluster.component import CGROUP
@@ -156,7 +157,7 @@ class Bench:
 
         def back() -> None:
             quota = self.host.get("ResourceQuota", "tenant-quota", cluster.tenant.work)
-            if int(quota.get("status", {}).get("used", {}).get(f"requests.{GPU}", 0)):
+            if whole(quota.get("status", {}).get("used", {}).get(f"requests.{GPU}", 0)):
                 raise NotYetError("the GPU is still held")
 
         until("the GPU to be given back", back, seconds=READY_DEADLINE)

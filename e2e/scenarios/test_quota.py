@@ -1,4 +1,4 @@
-"""The GPU limit holds: under concurrent creates, after pods go, and when the limit itself is changed."""
+"""Limits hold: under concurrent creates, after pods go, when the limit is changed, and for what a tenant does not mention."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -78,6 +78,39 @@ def test_a_limit_that_the_host_spells_in_thousands_is_a_limit_like_any_other(hos
         tenants.remove(host, fresh_name)
     finally:
         host.delete("TenantClass", fresh_name)
+
+
+def asking(name: str, **requests: str) -> Obj:
+    """A pod of simulated nodes that requests so much and names no limit."""
+    spec = workloads.pod_spec(where=workloads.SIMULATED)
+    spec["containers"][0]["resources"] = {"requests": requests}
+    return workloads.pod(name, spec)
+
+
+def test_a_tenant_without_gpus_has_its_share_of_cpu_memory_and_storage_and_no_more(host: Api, fresh_name: str) -> None:
+    resources = {"cpu": {"nominal": 2}, "memory": {"nominal": "8192Mi"}, "requests.storage": {"nominal": "1Gi"}}
+    tenant = tenants.create(host, fresh_name, quota={"resources": resources})
+    for name, requests, reason, said in (
+        ("two", {"cpu": "2001m"}, "QuotaExceeded", "asked for 2001m cpu"),
+        ("large", {"memory": "9Gi"}, "QuotaExceeded", "of 8Gi are in use"),
+        ("never", {"cpu": "300"}, "TooLarge", "one pod may request at most 256"),
+    ):
+        tenant.api.create(asking(name, **requests))
+        message = workloads.wait_refused(tenant.api, name, reason)["message"]
+        workloads.expect(said in message, message)
+    tenant.api.create(asking("fits", cpu="1", memory="6Gi"))
+    virtual = workloads.wait_running(tenant.api, "fits")
+    there = workloads.host_pod_of(host, virtual, tenant.work)["spec"]["containers"][0]["resources"]
+    workloads.expect("limits" not in there, str(there))
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "900Ti"}}}
+    meta = {"name": "all-of-it", "namespace": "default"}
+    tenant.api.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})
+
+    def told() -> None:
+        events = [each for each in tenant.api.list("Event", "default") if each["involvedObject"]["name"] == "all-of-it"]
+        workloads.expect(any("900Ti" in each.get("message", "") for each in events), str(events))
+
+    until("the claim's owner to read why there is no volume", told, seconds=30)
 
 
 def within_limit(host: Api, tenant: Tenant, limit: int) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from bulkhead.api.quantity import whole
 from bulkhead.cli.slurm import NAMESPACE
 from e2e import tenants, workloads
 from e2e.api import Api, Obj
@@ -51,7 +52,7 @@ def workers(cluster: Cluster, wanted: int) -> None:
 
 def used(host: Api, cluster: Cluster) -> int:
     quota = host.get("ResourceQuota", "tenant-quota", cluster.tenant.work)
-    return int(quota.get("status", {}).get("used", {}).get(f"requests.{GPU}", 0))
+    return whole(quota.get("status", {}).get("used", {}).get(f"requests.{GPU}", 0))
 
 
 def test_workers_follow_the_pending_jobs_within_the_quota(host: Api, elastic: Cluster) -> None:

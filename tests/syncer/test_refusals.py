@@ -1,6 +1,6 @@
 """Which refusals of the host are told to the tenant, and which are only trouble."""
 
-from bulkhead.kube.errors import Cause, Unprocessable
+from bulkhead.kube.errors import Cause, Forbidden, Unprocessable
 from syncer import refusals
 
 
@@ -15,3 +15,30 @@ def test_a_patch_for_an_object_that_was_replaced_is_no_refusal() -> None:
 
 def test_any_other_invalid_field_is_told() -> None:
     assert refusals.explain(refused("spec.containers"), "web") is not None
+
+
+def quota(asked: str, used: str, hard: str) -> str:
+    text = f'pods "web-1f" is forbidden: exceeded quota: tenant-quota, requested: {asked}, used: {used}, limited: {hard}'
+    found = refusals.explain(Forbidden(403, "Forbidden", text), "web")
+    assert found is not None
+    assert found.retriable
+    return str(found)
+
+
+def test_what_a_quota_lacks_is_told_in_the_tenants_words() -> None:
+    said = quota(
+        "requests.cpu=65,requests.memory=1Gi",
+        "requests.cpu=0,requests.memory=256Gi",
+        "requests.cpu=64,requests.memory=256Gi",
+    )
+    assert "asked for 65 cpu, 0 of 64 are in use; asked for 1Gi memory, 256Gi of 256Gi are in use." in said
+    said = quota("count/pods=1", "count/pods=2k", "count/pods=2k")
+    assert "asked for 1 pods (those that have ended are counted), 2k of 2k are in use." in said
+
+
+def test_the_bound_on_one_claim_is_told_without_the_hosts_names() -> None:
+    said = (
+        'persistentvolumeclaims "{}" is forbidden: maximum storage usage per PersistentVolumeClaim is 4Ti, but request is 9Pi'
+    )
+    text = said.format("data-0123456789abcdef0123456789abcdef")
+    assert str(refusals.explain(Forbidden(403, "Forbidden", text), "data")) == said.format("data")
