@@ -12,15 +12,19 @@ from typing import Any, Self
 import pytest
 
 from bulkhead.api import names
+from bulkhead.api.conditions import Reason
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound, Unprocessable
 from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import SystemClock
+from controller.dedicated import Finding
+from controller.dedication import Dedication
 from controller.hostranges import HostRanges
 from controller.owned import OWNED, SELECTOR, Owned
 from controller.planeaccess import PlaneAccess
 from controller.reconcile import PassFailed, Reconciler
+from controller.refusal import Refusal
 from controller.settings import Settings
 from tests.apiserver.servers import ApiServer
 from tests.controller.samples import tenant_class
@@ -89,13 +93,13 @@ async def client(server: ApiServer) -> AsyncIterator[Client]:
 class World:
     """A controller without its queue: informers and a reconciler."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, dedication: Dedication | None = None) -> None:
         self.client = client
         self.owned = Owned(client, lambda _: None)
         self.ranges = HostRanges(client, known=Settings().reserved)
         clock = SystemClock()
         self.reconciler = Reconciler(
-            client, self.owned, PlaneAccess(clock, lambda _: None), Settings(), clock, ranges=self.ranges
+            client, self.owned, PlaneAccess(clock, lambda _: None), Settings(), clock, ranges=self.ranges, dedication=dedication
         )
 
     async def __aenter__(self) -> Self:
@@ -274,6 +278,58 @@ async def test_a_tenant_that_cannot_be_built_gets_a_reason_and_nothing_else(
         assert ready(tenant) == ("False", reason)
         assert await kinds_of(client, name) == set()
         assert "finalizers" not in tenant["metadata"]
+
+
+class Looked(Dedication):
+    """What the nodes came to, without any."""
+
+    found: Finding | None = None
+
+    def finding(self, tenant: Obj) -> Finding | None:
+        del tenant
+        return self.found
+
+
+async def test_a_pool_is_the_tenants_alone_or_the_status_says_whose_it_is(client: Client) -> None:
+    dedication = Looked(client, Settings(), lambda _: None)
+    spec = tenant_class(nodes={"maxDedicated": 2}) | {"metadata": {"name": "giving"}}
+    await client.apply(kinds.TENANT_CLASSES, spec)
+    await ask(client, "alone", **{"class": "giving"}, nodes={"dedicated": True, "selector": {"pool": "a"}})
+    async with World(client, dedication) as world:
+        # Nobody has looked at the nodes yet: nothing is made, and nothing is said that might be wrong.
+        assert "conditions" not in ((await world.settle("alone")).get("status") or {})
+        dedication.found = Finding(Refusal(Reason.NODES_TAKEN, "the pool overlaps that of tenant red in n1"))
+        assert ready(await world.settle("alone")) == ("False", "NodesTaken")
+        assert not await fingerprint(client, "alone")
+        dedication.found = Finding(nodes=("n1",), gpus=8, selector="pool=a")
+        status = (await world.settle("alone"))["status"]
+        assert status["dedicated"] == {"nodes": 1, "gpus": 8, "names": ["n1"], "waiting": 0}
+        assert "NodesDedicated" in {each["type"] for each in status["conditions"]}
+        settings = (await client.get(kinds.CONFIG_MAPS, "syncer", "bh-alone"))["data"]["settings.json"]
+        assert '"bulkhead.dev/tenant": "alone"' in settings
+        await client.patch(kinds.TENANTS, "alone", {"spec": {"nodes": {"dedicated": None}}})
+        status = (await world.settle("alone"))["status"]
+        assert "dedicated" not in status
+        assert "NodesDedicated" not in {each["type"] for each in status["conditions"]}
+        await take_down(world, "alone")
+    await client.delete(kinds.TENANT_CLASSES, "giving")
+
+
+async def test_a_class_that_is_tightened_later_is_told_and_changes_nothing_that_runs(client: Client) -> None:
+    wide = tenant_class(controlPlane={"storage": {"maxSize": "8Gi"}}) | {"metadata": {"name": "narrowing"}}
+    await client.apply(kinds.TENANT_CLASSES, wide)
+    await ask(client, "narrowed", **{"class": "narrowing"}, controlPlane={"storage": {"size": "4Gi"}})
+    async with World(client) as world:
+        await world.settle("narrowed")
+        before = await fingerprint(client, "narrowed")
+        await client.patch(kinds.TENANT_CLASSES, "narrowing", {"spec": {"controlPlane": {"storage": {"maxSize": "3Gi"}}}})
+        tenant = await world.settle("narrowed")
+        assert ready(tenant) == ("False", "OutOfBounds")
+        told = next(each["message"] for each in tenant["status"]["conditions"] if each["type"] == "Ready")
+        assert all(word in told for word in ("spec.controlPlane.storage.size", "4Gi", "3Gi"))
+        assert await fingerprint(client, "narrowed") == before
+        await take_down(world, "narrowed")
+    await client.delete(kinds.TENANT_CLASSES, "narrowing")
 
 
 async def test_two_tenants_at_once_get_slices_of_their_own(client: Client) -> None:
