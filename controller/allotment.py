@@ -34,10 +34,10 @@ def counted_resources(bounds: Mapping[str, Any]) -> tuple[str, ...]:
 def limits(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> dict[str, str]:
     """How much the tenant may use of each resource that has a limit, as an API server writes it."""
     asked, offered = _resources(spec), _resources(bounds)
-    found = {}
+    found, counted = {}, counted_resources(bounds)
     for name in _known(bounds):
         offer = section_of(offered, name)
-        otherwise = "0" if _devices(name) else offer.get("maxNominal")
+        otherwise = "0" if name in counted or _devices(name) else offer.get("maxNominal")
         value = section_of(asked, name).get("nominal", offer.get("default", otherwise))
         if value is not None:
             found[name] = canonical(value)

@@ -6,10 +6,11 @@ can hold the workers that are always there.
 """
 
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any
 
 from bulkhead.api.conditions import Reason
-from bulkhead.api.quantity import mebibytes, whole
+from bulkhead.api.quantity import canonical, mebibytes, parse
 from controller import allotment
 from controller.sections import section_of, text_or_none
 from controller.settings import Settings
@@ -33,6 +34,7 @@ from controller.slurm.spec import (
     UserSpec,
     Volume,
 )
+from controller.slurm.workers import resources
 
 _AT = "spec.scheduling.slurm"
 _STANDARD_QOS = "normal"
@@ -168,14 +170,23 @@ def _check_quota(node_sets: tuple[NodeSetSpec, ...], spec: Mapping[str, Any], bo
             Reason.OUT_OF_BOUNDS, f"{_AT}.nodeSets: {nodes} workers are more than the {most_nodes} that the class allows"
         )
     limits = allotment.limits(spec, bounds)
-    for name in sorted({each.gpu_resource for each in node_sets if each.gpus}):
-        limit = whole(limits[name])
-        least = sum(each.minimum * each.gpus for each in node_sets if each.gpu_resource == name)
-        if least > limit:
+    asked = [(each, resources(each)["requests"]) for each in node_sets]
+    for bound in allotment.pod_bounds(bounds):
+        for node_set, requests in asked:
+            value = requests.get(bound.resource, "0")
+            if bound.most and parse(value) > parse(bound.most):
+                raise UnresolvableError(
+                    Reason.OUT_OF_BOUNDS,
+                    f"{_AT}.nodeSets[{node_set.name}]: a worker requests {value} {bound.resource}, and the class lets one pod "
+                    f"request {bound.most}",
+                )
+    for name in sorted({name for _, requests in asked for name in requests} & limits.keys()):
+        least = sum((each.minimum * parse(requests.get(name, "0")) for each, requests in asked), Decimal(0))
+        if least > parse(limits[name]):
             raise UnresolvableError(
                 Reason.IMPOSSIBLE_QUOTA,
-                f"{_AT}.nodeSets: workers that are always there hold {least} {name}, and spec.quota.resources gives {limit}; "
-                "raise the quota, or lower replicas or min",
+                f"{_AT}.nodeSets: workers that are always there hold {canonical(least, like=limits[name])} {name}, and the "
+                f"tenant has {limits[name]}; raise spec.quota.resources, or lower replicas or min",
             )
 
 

@@ -95,7 +95,7 @@ def _container(spec: SlurmSpec, node_set: NodeSetSpec) -> Obj:
     return container(
         spec,
         WORKER,
-        resources=_resources(node_set),
+        resources=resources(node_set),
         mounts=[
             mount("keys", image.KEYS_PATH),
             mount("home", image.HOME_PATH, read_only=False),
@@ -119,7 +119,8 @@ def _container(spec: SlurmSpec, node_set: NodeSetSpec) -> Obj:
 _PRE_STOP = 'timeout 10 scontrol update nodename="$(hostname)" state=down reason="$0" || true'
 
 
-def _resources(node_set: NodeSetSpec) -> Obj:
+def resources(node_set: NodeSetSpec) -> Obj:
+    """What a worker of a set requests and may use."""
     memory = f"{node_set.memory_mib + OVERHEAD_MIB}Mi"
     limits: Obj = {"cpu": str(node_set.cpus), "memory": memory}
     requests: Obj = {"cpu": node_set.cpu_request or str(node_set.cpus), "memory": node_set.memory_request or memory}

@@ -104,6 +104,26 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], Reason, str]] = {
         Reason.IMPOSSIBLE_QUOTA,
         "always there hold 28 nvidia.com/gpu",
     ),
+    "more CPUs than the class gives": (
+        with_slurm({"nodeSets": [{"name": "a", "replicas": 2, "cpus": 8}, {"name": "b", "replicas": 1}]}),
+        samples.tenant_class(quota={"resources": {"nvidia.com/gpu": {"maxNominal": 64}, "cpu": {"default": 16}}}),
+        Reason.IMPOSSIBLE_QUOTA,
+        "always there hold 17 cpu, and the tenant has 16",
+    ),
+    "more memory than the quota": (
+        with_slurm(
+            {"nodeSets": [{"name": "a", "replicas": 4, "memory": "16Gi"}]}, quota={"resources": {"memory": {"nominal": "64Gi"}}}
+        ),
+        samples.tenant_class(),
+        Reason.IMPOSSIBLE_QUOTA,
+        "always there hold 65920Mi memory, and the tenant has 64Gi",
+    ),
+    "a worker larger than a pod may be": (
+        with_slurm({"nodeSets": [{"name": "a", "max": 2, "cpus": 33}]}),
+        samples.tenant_class(quota={"resources": {"nvidia.com/gpu": {"maxNominal": 64}, "cpu": {"maxPerPod": 32}}}),
+        Reason.OUT_OF_BOUNDS,
+        "nodeSets[a]: a worker requests 33 cpu, and the class lets one pod request 32",
+    ),
     "a GPU resource that the class does not know": (
         with_slurm({"nodeSets": [{"name": "a", "replicas": 1, "gpus": 1, "gpuResource": "amd.com/gpu"}]}),
         samples.tenant_class(),
