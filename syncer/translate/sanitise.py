@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from bulkhead.api import labels as marks
 from syncer.translate import references, tokens
 from syncer.translate.metadata import identity
 from syncer.translate.reasons import Untranslatable
@@ -13,6 +14,8 @@ from syncer.translate.view import Obj, TenantView
 _HOST_NAME: Final = re.compile(
     r"\b(?:[a-z0-9](?:[-a-z0-9]{0,29})-[0-9a-f]{32}|snapcontent-[0-9a-f]{8}(?:-[0-9a-f]{4,12}){4})\b"
 )
+# A scheduler names the taint that keeps a pod from a node, and that of a dedicated one names whose it is.
+_TENANT_MARK: Final = re.compile(rf"({re.escape(marks.TENANT)}[:=] ?)[A-Za-z0-9][-A-Za-z0-9_.]*")
 _LIMIT: Final = 4096
 _HIDDEN: Final = "(hidden)"
 
@@ -22,7 +25,7 @@ def text(message: str, virtual: Obj, view: TenantView) -> str:
     plain = message[:_LIMIT]
     for host, own in _pairs(virtual, view):
         plain = plain.replace(host, own)
-    return _HOST_NAME.sub(_HIDDEN, plain)
+    return _TENANT_MARK.sub(rf"\1{_HIDDEN}", _HOST_NAME.sub(_HIDDEN, plain))
 
 
 def _pairs(virtual: Obj, view: TenantView) -> Iterator[tuple[str, str]]:

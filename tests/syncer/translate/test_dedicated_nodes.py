@@ -3,7 +3,7 @@
 import pytest
 
 from bulkhead.api import labels as marks
-from syncer.translate import Obj, node, placement
+from syncer.translate import Obj, node, placement, sanitise
 from syncer.translate.pod import to_host
 from tests.syncer.translate import samples
 
@@ -19,6 +19,13 @@ def test_a_node_that_becomes_anothers_looks_cordoned_and_tells_no_name(taint: st
     assert seen["spec"].get("unschedulable", False) is cordoned
     assert marks.TENANT not in str(seen)
     assert "blue" not in str(seen)
+
+
+@pytest.mark.parametrize("written", ["{bulkhead.dev/tenant: blue}", "bulkhead.dev/tenant=blue:NoSchedule"])
+def test_whose_a_node_is_is_no_business_of_a_pod_that_may_not_go_there(written: str) -> None:
+    told = sanitise.text(f"0/3 nodes are available: 1 node(s) had untolerated taint {written}", samples.pod(), samples.VIEW)
+    assert "blue" not in told
+    assert "bulkhead.dev/tenant" in told
 
 
 DEDICATED = {"enforced_node_selector": {"pool": "a", marks.TENANT: "red"}}
