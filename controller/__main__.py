@@ -33,6 +33,7 @@ from controller.owned import Owned
 from controller.planeaccess import PlaneAccess
 from controller.planebudget import Budget
 from controller.reconcile import Reconciler
+from controller.secretwatch import SecretWatch
 from controller.settings import Settings, SettingsError, load
 from controller.slurm.loop import SlurmLoops
 from controller.slurm.ordering import Ordering
@@ -104,6 +105,7 @@ class Controller:
         self._queue: KeyedQueue[str] = KeyedQueue(max_keys=10_000)
         self._owned = Owned(client, self._queue.add, self._queue.add_after)
         self._ranges = HostRanges(client, self._look_at_all, settings.reserved)
+        self._secrets = SecretWatch(client, self._owned.tenants, self._queue.add, self._clock)
         budget = Budget()
         self._planes = PlaneAccess(self._clock, self._queue.add, budget)
         self._slurm = SlurmLoops(self._clock, self._planes.plane, self._owned.gpus_free, self._queue.add, budget=budget)
@@ -159,14 +161,15 @@ class Controller:
                     supervise("accelerators", lambda: Accelerators(self._client).run()), name="accelerators"
                 )
                 nodes = asyncio.create_task(supervise("dedication", self._dedication.run), name="dedication")
+                secrets = asyncio.create_task(supervise("secrets", self._secrets.run), name="secrets")
                 lost = asyncio.create_task(lease.lost.wait(), name="lease lost")
                 try:
                     await asyncio.wait({work, lost}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     metrics.leading.set(0)
-                    for task in (work, lost, notes, nodes):
+                    for task in (work, lost, notes, nodes, secrets):
                         task.cancel()
-                    await asyncio.wait({work, lost, notes, nodes})
+                    await asyncio.wait({work, lost, notes, nodes, secrets})
                     # Only the leader acts, on Slurm as on the host.
                     await self._slurm.close()
 

@@ -1,5 +1,7 @@
 """The informers over everything that the controller owns on the host, one per kind, and who is told of a change.
 
+All but Secrets, to which it has no right across the host (`secretwatch`).
+
     label selector ──> informer per kind ──> change ──> tenant's name from the label ──> queue
 
 Objects lose their owner with their label, so a deleted label counts as a deletion of the object: the informer reports it,
@@ -24,7 +26,6 @@ from bulkhead.kube.store import Entry
 
 OWNED = (
     kinds.NAMESPACES,
-    kinds.SECRETS,
     kinds.CONFIG_MAPS,
     kinds.SERVICES,
     kinds.SERVICE_ACCOUNTS,

@@ -45,9 +45,9 @@ class Plan:
 
     @property
     def stages(self) -> tuple[tuple[Obj, ...], ...]:
-        """The stages in the order of their application."""
+        """The stages in the order of their application, after those of `ground`."""
         parts = self.rendered
-        return (parts.namespaces, parts.authorities, parts.parts, parts.workloads)
+        return (parts.authorities, parts.parts, parts.workloads)
 
 
 def plan(spec: PlaneSpec, keys: KeyMaterial, existing: Mapping[Ref, Obj]) -> Plan:

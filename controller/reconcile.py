@@ -19,7 +19,7 @@ from bulkhead.api.conditions import ConditionType, Reason, is_true
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, Conflict, Forbidden, KubeError, NotFound, Unavailable, Unprocessable
-from bulkhead.kube.objects import Key, Obj, Resource
+from bulkhead.kube.objects import Key, Obj, Resource, key_of
 from bulkhead.work.clock import Clock
 from controller import admit as admission
 from controller import metrics, status
@@ -30,9 +30,10 @@ from controller.dedication import Dedication
 from controller.dismantle import Dismantler
 from controller.hostranges import HostRanges
 from controller.observe import Observed, PlaneHealth, observe, read_tenant
-from controller.owned import Owned
+from controller.owned import SELECTOR, Owned
 from controller.pki.material import Assembled, assemble
 from controller.plan import Plan, plan, ref_of
+from controller.plane.render import ground
 from controller.plane.secrets import SERVICE_ACCOUNT_SECRET
 from controller.plane.spec import PLANE, PlaneSpec
 from controller.planeaccess import PlaneAccess
@@ -45,6 +46,8 @@ from controller.slurm.ordering import Ordered, Ordering
 _log = logging.getLogger(__name__)
 _PATIENCE = timedelta(minutes=5)
 _LOOK_AGAIN = 0.5
+_RIGHT_TRIES = 40
+_RIGHT_PAUSE = 0.1
 
 
 class PassFailed(Exception):  # noqa: N818 - what happened, told to the queue's worker
@@ -148,6 +151,7 @@ class Reconciler:
         health = PlaneHealth()
         slurm: Ordered | None = None
         try:
+            observed = await self._secrets(spec, observed)
             assembled = await self._keys(spec, observed)
             existing = {ref_of(obj): obj for obj in observed.objects.values()}
             made = plan(spec, assembled.keys, existing)
@@ -164,7 +168,7 @@ class Reconciler:
         except (KubeError, TimeoutError) as error:
             failure = _failure(error)
             _log.warning("pass failed: %s", error, extra={"tenant": spec.tenant})
-        findings = self._findings(spec, assembled, health, failure, observed.tenant_class)
+        findings = self._findings(spec, observed, health, failure, pki=_pki(observed, assembled, failure))
         findings = replace(findings, nodes=nodes)
         if slurm is not None:
             findings = replace(findings, slurm=_slurm_part(tenant, slurm))
@@ -174,26 +178,31 @@ class Reconciler:
         return outcome
 
     async def _keys(self, spec: PlaneSpec, observed: Observed) -> Assembled:
-        secrets = observed.in_plane(kinds.SECRETS)
-        assembled = assemble(spec, secrets, observed.now)
-        if assembled.issued:
-            # Before anything is made in place of a key that an informer has merely not shown yet: ask.
-            fresh = await self._fresh_secrets(spec)
-            if fresh.keys() - secrets.keys() or any(fresh[name] != secrets.get(name) for name in fresh):
-                assembled = assemble(spec, fresh, observed.now)
+        assembled = assemble(spec, observed.in_plane(kinds.SECRETS), observed.now)
         for name, why in assembled.issued:
             _log.info("issuing", extra={"tenant": spec.tenant, "certificate": name, "why": why})
             metrics.certificates_issued.inc()
         return assembled
 
-    async def _fresh_secrets(self, spec: PlaneSpec) -> dict[str, Obj]:
-        listed = await self._client.list(kinds.SECRETS, spec.namespace)
-        return {str(obj["metadata"]["name"]): obj for obj in listed.items}
+    async def _secrets(self, spec: PlaneSpec, observed: Observed) -> Observed:
+        """Make what keys lie in and the right to read them, then read them: afresh, because keys must never be made twice."""
+        for stage in ground(spec):
+            await self._applier.stage(stage, observed.objects)
+        for left in range(_RIGHT_TRIES, 0, -1):
+            try:
+                listed = await self._client.list(kinds.SECRETS, spec.namespace, label_selector=SELECTOR)
+                break
+            except Forbidden:
+                # The host takes a moment to learn of a new RoleBinding.
+                if left == 1:
+                    raise
+            await self._clock.sleep(_RIGHT_PAUSE)
+        secrets = {(kinds.SECRETS, key_of(obj)): obj for obj in listed.items}
+        return replace(observed, objects={**observed.objects, **secrets})
 
     async def _apply(self, made: Plan, observed: Observed) -> None:
-        namespaces, authorities, *rest = made.stages
+        authorities, *rest = made.stages
         seen: Mapping[tuple[Resource, Key], Obj] = observed.objects
-        await self._applier.stage(namespaces, seen)
         await self._applier.create_only(authorities, seen)
         for stage in rest:
             await self._applier.stage(stage, seen)
@@ -226,24 +235,24 @@ class Reconciler:
     def _findings(
         self,
         spec: PlaneSpec,
-        assembled: Assembled | None,
+        observed: Observed,
         health: PlaneHealth,
         failure: Refusal | None,
-        tenant_class: Obj | None,
+        *,
+        pki: bool,
     ) -> status.Findings:
         after = {(resource, obj["metadata"]["name"]): obj for resource, obj in self._owned.of_tenant(spec.tenant)}
-        there = {name for resource, name in after if resource is kinds.SECRETS}
         pods = tuple(obj for (resource, _), obj in after.items() if resource is kinds.PODS)
         return status.Findings(
             namespaces=tuple(obj for (resource, _), obj in after.items() if resource is kinds.NAMESPACES),
-            pki=assembled is not None and {SERVICE_ACCOUNT_SECRET, names.KUBECONFIG_SECRET} <= there,
+            pki=pki,
             plane_ready=health.ready and health.bootstrapped,
             plane_message=health.message,
             plane_uid=health.cluster_uid,
             deployments={name: obj for (resource, name), obj in after.items() if resource is kinds.DEPLOYMENTS},
             pods=pods,
             quotas={name: obj for (resource, name), obj in after.items() if resource is kinds.RESOURCE_QUOTAS},
-            tenant_class=tenant_class,
+            tenant_class=observed.tenant_class,
             failure=failure,
         )
 
@@ -319,6 +328,14 @@ def _failure(error: KubeError | TimeoutError) -> Refusal:
     if isinstance(error, ApiError):
         return Refusal(Reason.HOST_REFUSED, f"the host's API: {error}")
     return Refusal(Reason.HOST_UNAVAILABLE, f"the host's API: {error}")
+
+
+def _pki(observed: Observed, assembled: Assembled | None, failure: Refusal | None) -> bool:
+    """Whether the keys are there: written by this pass, or there before it; as it was, where the pass did not come so far."""
+    if assembled is None:
+        before = (observed.tenant.get("status") or {}).get("conditions") or []
+        return failure is not None and is_true(before, ConditionType.PKI_READY)
+    return failure is None or {SERVICE_ACCOUNT_SECRET, names.KUBECONFIG_SECRET} <= observed.in_plane(kinds.SECRETS).keys()
 
 
 def _slurm_part(tenant: Obj, slurm: Ordered) -> status.SlurmPart:

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from bulkhead.api import names
-from bulkhead.hostcluster.component import POD_RANGE
+from bulkhead.hostcluster.component import NODE_ADDRESS, POD_RANGE
 from bulkhead.hostcluster.storage.volumes import IMMEDIATE_CLASS
 from e2e import commands, machine
 from e2e.api import Api, Obj
@@ -21,6 +21,8 @@ CHART = Path("charts/bulkhead")
 CRDS = Path("crds")
 EXAMPLES = Path("examples")
 RELEASE = "bulkhead"
+# The one address of the host's API server: whatever runs in the chart's namespace reaches no other but planes.
+HOST_API = {"networkPolicy.hostAPI[0].cidr": f"{NODE_ADDRESS}/32", "networkPolicy.hostAPI[0].port": "6443"}
 _IMPORTED = machine.DATA / "containerd" / "imported.json"  # written by the host whenever it imports an image
 
 Note = Callable[[str], None]
@@ -42,7 +44,7 @@ def install_chart(note: Note, **values: str) -> None:
     commands.kubectl(machine.KUBECONFIG, "apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
     arguments = ["upgrade", "--install", RELEASE, str(CHART), "--namespace", names.SYSTEM_NAMESPACE, "--create-namespace"]
     # Planes run on the one real node, so their volumes need not wait for the scheduler's choice (docs/decisions/0006).
-    for name, value in {"storageClass": IMMEDIATE_CLASS, "podNetworks": f"{{{POD_RANGE}}}", **values}.items():
+    for name, value in {"storageClass": IMMEDIATE_CLASS, "podNetworks": f"{{{POD_RANGE}}}", **HOST_API, **values}.items():
         arguments += ["--set", f"{name}={value}"]
     commands.helm(machine.KUBECONFIG, *arguments, "--wait", "--timeout", "150s", seconds=180)
 

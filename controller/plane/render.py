@@ -8,7 +8,7 @@ the last: started before the API server is ready, it would retry at growing inte
 import json
 from dataclasses import dataclass
 
-from controller.plane import dns, environment, namespaces, network, quota, secrets, services, statefulset, syncer
+from controller.plane import dns, environment, namespaces, network, quota, rights, secrets, services, statefulset, syncer
 from controller.plane.secrets import KeyMaterial, digest
 from controller.plane.spec import Obj, PlaneSpec
 
@@ -18,6 +18,7 @@ class Rendered:
     """The stages of one plane."""
 
     namespaces: tuple[Obj, ...]
+    rights: tuple[Obj, ...]
     authorities: tuple[Obj, ...]
     parts: tuple[Obj, ...]
     workloads: tuple[Obj, ...]
@@ -25,14 +26,21 @@ class Rendered:
 
     def everything(self) -> tuple[Obj, ...]:
         """Every object, in order."""
-        return (*self.namespaces, *self.authorities, *self.parts, *self.workloads, *self.followers)
+        return (*self.namespaces, *self.rights, *self.authorities, *self.parts, *self.workloads, *self.followers)
+
+
+def ground(spec: PlaneSpec) -> tuple[tuple[Obj, ...], tuple[Obj, ...]]:
+    """The first two stages, which need no keys: without them the controller has no right to read any."""
+    return (services.service_cidr(spec), *namespaces.namespaces(spec)), (rights.binding(spec),)
 
 
 def render(spec: PlaneSpec, keys: KeyMaterial) -> Rendered:
     """The whole plane."""
     plane_config, dns_config, syncer_config = statefulset.config_map(spec), dns.config_map(spec), syncer.config_map(spec)
+    first, second = ground(spec)
     return Rendered(
-        namespaces=(services.service_cidr(spec), *namespaces.namespaces(spec)),
+        namespaces=first,
+        rights=second,
         authorities=tuple(secrets.authority_secrets(spec, keys)),
         parts=(
             *secrets.leaf_secrets(spec, keys),

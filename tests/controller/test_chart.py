@@ -5,6 +5,7 @@ import ast
 import pytest
 
 from bulkhead.api import devices
+from controller.plane import namespaces, rights, syncer
 from tests.controller.helmchart import CHART, ROOT, helm, rendered
 
 
@@ -54,13 +55,51 @@ def test_the_controller_cannot_do_what_it_hands_out() -> None:
                 "bulkhead-syncer-snapshots",
                 "bulkhead-syncer-plane",
                 "bulkhead-syncer-nodes",
+                "bulkhead-controller-secrets",
             ]
+
+
+def test_the_controller_reads_no_secret_but_by_a_role_that_it_binds_in_planes_namespaces() -> None:
+    roles = {obj["metadata"]["name"]: obj for obj in rendered() if obj["kind"] in {"ClusterRole", "Role"}}
+    holding = [name for name, role in roles.items() if any("secrets" in rule["resources"] for rule in role["rules"])]
+    assert sorted(holding) == [rights.SECRETS_ROLE, "bulkhead-syncer-work"]
+    bound = {obj["roleRef"]["name"] for obj in rendered() if obj["kind"] in {"ClusterRoleBinding", "RoleBinding"}}
+    assert bound == {"bulkhead-controller"}
+
+
+def test_the_policies_know_the_roles_and_the_level_that_the_controller_writes() -> None:
+    policies = {obj["metadata"]["name"]: str(obj["spec"]) for obj in rendered() if obj["kind"] == "ValidatingAdmissionPolicy"}
+    work = (syncer.WORK_ROLE, syncer.INGRESS_ROLE, syncer.POD_GROUP_ROLE, syncer.SNAPSHOT_ROLE)
+    said = policies["bulkhead-controller-rights"]
+    assert all(role in said for role in (*work, syncer.PLANE_ROLE, syncer.NODE_READER, rights.SECRETS_ROLE))
+    assert namespaces.POD_SECURITY_VERSION in policies["bulkhead-controller-namespaces"]
+
+
+def test_the_namespace_of_the_chart_is_closed_but_for_the_controllers_ways() -> None:
+    found = {obj["metadata"]["name"]: obj["spec"] for obj in rendered() if obj["kind"] == "NetworkPolicy"}
+    closed, opened = found["default-deny"], found["bulkhead-controller"]
+    assert closed == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    deployment = next(obj for obj in rendered() if obj["kind"] == "Deployment")
+    assert opened["podSelector"]["matchLabels"] == deployment["spec"]["selector"]["matchLabels"]
+    assert [rule["ports"][0]["port"] for rule in opened["egress"]] == [6443, 443, 6443]
+    assert [rule["ports"][0]["port"] for rule in opened["ingress"]] == [8080]
+    one = ("--set", "networkPolicy.hostAPI[0].cidr=10.0.0.1/32", "--set", "networkPolicy.hostAPI[0].port=6443")
+    spec = next(
+        obj["spec"] for obj in rendered(*one, "--set", "networkPolicy.metricsFrom=null") if obj["kind"] == "NetworkPolicy"
+    )
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    narrow = [
+        obj["spec"] for obj in rendered(*one, "--set-json", "networkPolicy.metricsFrom=[]") if obj["kind"] == "NetworkPolicy"
+    ]
+    assert [rule["to"][0].get("ipBlock", {}).get("cidr") for rule in narrow[1]["egress"]] == [None, "10.0.0.1/32"]
+    assert narrow[1]["ingress"] == []
+    assert not [obj for obj in rendered("--set", "networkPolicy.enabled=false") if obj["kind"] == "NetworkPolicy"]
 
 
 def test_a_policy_narrows_every_write_that_the_controller_may_do() -> None:
     """Rights of the whole cluster are held to tenants' names by a policy; one that lists no such kind would let it through."""
     objects = {(obj["kind"], obj["metadata"]["name"]): obj for obj in rendered()}
-    policies = ("bulkhead-controller-scope", "bulkhead-controller-nodes")
+    policies = ("bulkhead-controller-scope", "bulkhead-controller-namespaces", "bulkhead-controller-nodes")
     matched = [
         rule
         for name in policies

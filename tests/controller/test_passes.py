@@ -133,7 +133,7 @@ class World:
 async def fingerprint(client: Client, name: str) -> list[tuple[str, str, str, str]]:
     """Every object of a tenant, with its version."""
     found = []
-    for resource in OWNED:
+    for resource in (*OWNED, kinds.SECRETS):
         listed = await client.list(
             resource, label_selector=SELECTOR.replace("bulkhead.dev/tenant", f"bulkhead.dev/tenant={name}", 1)
         )
@@ -169,7 +169,7 @@ async def finish_namespaces(client: Client, name: str) -> None:
             continue
         if not found["metadata"].get("deletionTimestamp"):
             continue
-        for resource in OWNED:
+        for resource in (*OWNED, kinds.SECRETS):
             if resource.namespaced:
                 for obj in (await client.list(resource, namespace)).items:
                     await client.delete(resource, obj["metadata"]["name"], namespace, grace_seconds=0)
@@ -208,7 +208,7 @@ async def test_a_tenant_is_built_repaired_and_taken_down_without_a_trace(client:
         assert ("StatefulSet", "bh-whole", "plane") in made
         assert ("ResourceQuota", "bh-whole-work", "tenant-quota") in made
         for kind, namespace, name, _ in before:
-            resource = next(each for each in OWNED if each.kind == kind)
+            resource = next(each for each in (*OWNED, kinds.SECRETS) if each.kind == kind)
             if resource in LEFT_TO_OTHERS or resource in {kinds.NAMESPACES, kinds.SERVICE_CIDRS}:
                 continue
             await client.delete(resource, name, namespace or None, propagation="Background")

@@ -49,3 +49,24 @@ into another form four times for each policy that a request meets, so pods and S
     object.metadata.ownerReferences.all(owner, owner.kind == 'Pod' && owner.apiVersion == 'v1')
   message: "syncer: only a mirrored pod may own an object"
 {{- end }}
+{{/*
+Whose an object of the controller's is: the namespace's marks say so, or its own where it lies in none (a namespace is one).
+*/}}
+{{- define "bulkhead.controller.variables" -}}
+- name: name
+  expression: "request.operation == 'DELETE' ? oldObject.metadata.name : object.metadata.name"
+- name: namespaced
+  expression: namespaceObject != null
+- name: current
+  expression: "request.operation == 'DELETE' ? oldObject : object"
+- name: marked
+  expression: "variables.namespaced ? namespaceObject.metadata : variables.current.metadata"
+- name: labels
+  expression: "has(variables.marked.labels) ? variables.marked.labels : {}"
+- name: tenant
+  expression: >-
+    'app.kubernetes.io/managed-by' in variables.labels && variables.labels['app.kubernetes.io/managed-by'] == 'bulkhead' &&
+    'bulkhead.dev/tenant' in variables.labels ? variables.labels['bulkhead.dev/tenant'] : ''
+- name: plane
+  expression: "'bh-' + variables.tenant"
+{{- end }}

@@ -1,0 +1,168 @@
+"""What the controller may not do on the host, asked in its name; and what a hostile plane can do to it, which is nothing."""
+
+import json
+
+import pytest
+
+import bulkhead
+from bulkhead.api import names
+from e2e import machine, tenants, workloads
+from e2e.api import Api, Obj
+from e2e.commands import kubectl
+from e2e.poll import holds, until
+from e2e.tenants import Tenant
+
+CONTROLLER = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:bulkhead-controller"
+IMAGE = f"docker.io/bulkhead/bulkhead:{bulkhead.__version__}"
+RBAC = "rbac.authorization.k8s.io"
+MOST_KIB = 320 * 1024
+
+# An API server of the tenant's own, which answers whatever it is asked without an end.
+ENDLESS = """
+import datetime, ssl, socket, threading
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+key = ec.generate_private_key(ec.SECP256R1())
+name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "x")])
+now = datetime.datetime.now(datetime.UTC)
+cert = (x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(1)
+    .not_valid_before(now - datetime.timedelta(1)).not_valid_after(now + datetime.timedelta(1)).sign(key, hashes.SHA256()))
+with open("/tmp/x.pem", "wb") as file:
+    file.write(cert.public_bytes(serialization.Encoding.PEM))
+    file.write(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain("/tmp/x.pem")
+def serve(connection):
+    try:
+        with context.wrap_socket(connection, server_side=True) as tls:
+            tls.recv(65536)
+            tls.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Type: application/json\\r\\n\\r\\n")
+            while True:
+                tls.sendall(b" " * 65536)
+    except OSError:
+        pass
+listener = socket.create_server(("", 8443))
+print("serving", flush=True)
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+"""
+
+
+def as_controller(*arguments: str, given: Obj | None = None) -> tuple[bool, str]:
+    """Whether the controller may, and what it is told."""
+    text = json.dumps(given) if given is not None else None
+    done = kubectl(machine.KUBECONFIG, f"--as={CONTROLLER}", *arguments, check=False, given=text)
+    return done.code == 0, done.text
+
+
+def binding(role: str, place: str | None, name: str, subject: tuple[str, str]) -> Obj:
+    kind = "RoleBinding" if place else "ClusterRoleBinding"
+    marks = {"app.kubernetes.io/managed-by": "bulkhead", "bulkhead.dev/tenant": "e2e-alice"}
+    meta: Obj = {"name": name, "labels": marks} | ({"namespace": place} if place else {})
+    account = {"kind": "ServiceAccount", "name": subject[1], "namespace": subject[0]}
+    ref = {"apiGroup": RBAC, "kind": "ClusterRole", "name": role}
+    return {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": meta, "roleRef": ref, "subjects": [account]}
+
+
+def test_the_controller_reads_secrets_of_planes_and_no_others(alice: Tenant) -> None:
+    assert as_controller("get", "secrets", "-n", alice.plane)[0], "the positive control"
+    for place in (alice.work, "kube-system", "default", names.SYSTEM_NAMESPACE):
+        allowed, told = as_controller("get", "secrets", "-n", place)
+        assert not allowed
+        assert "cannot list resource" in told
+    assert not as_controller("get", "secrets", "-A")[0]
+    assert not as_controller("auth", "can-i", "watch", "secrets", "-A")[0]
+
+
+def test_the_controller_hands_out_no_right_but_syncers_to_syncers(alice: Tenant, bob: Tenant) -> None:
+    syncer, itself = (alice.plane, "syncer"), (names.SYSTEM_NAMESPACE, "bulkhead-controller")
+    create = ("create", "--dry-run=server", "-f", "-")
+    allowed = as_controller(*create, given=binding("bulkhead-syncer-work", alice.work, "x", syncer))
+    assert allowed[0], f"the positive control: {allowed[1]}"
+    for refused in (
+        binding("bulkhead-syncer-work", None, "bh-x", syncer),
+        binding("bulkhead-syncer-work", None, f"{alice.plane}-syncer-nodes", syncer),
+        binding("bulkhead-syncer-nodes", None, f"{alice.plane}-syncer-nodes", (bob.plane, "syncer")),
+        binding("bulkhead-syncer-work", bob.work, "x", syncer),
+        binding("bulkhead-syncer-work", alice.work, "x", (alice.work, "workload")),
+        binding("bulkhead-controller-secrets", "kube-system", "x", itself),
+        binding("bulkhead-controller-secrets", alice.work, "x", itself),
+        binding("cluster-admin", alice.work, "x", syncer),
+    ):
+        allowed = as_controller(*create, given=refused)
+        assert not allowed[0], refused
+        assert "controller: " in allowed[1] or "attempting to grant" in allowed[1]
+
+
+def test_the_controller_loosens_and_takes_no_namespace(alice: Tenant) -> None:
+    enforce = "pod-security.kubernetes.io/enforce"
+    assert as_controller("label", "--dry-run=server", "--overwrite", "ns", alice.work, f"{enforce}=restricted")[0]
+    for place, label in (
+        (alice.work, f"{enforce}=privileged"),
+        (alice.work, f"{enforce}-"),
+        (alice.work, f"{enforce}-version=v1.0"),
+        (alice.plane, f"{enforce}=baseline"),
+        (alice.work, "bulkhead.dev/tenant=e2e-bob"),
+        ("kube-system", f"{enforce}=privileged"),
+        ("default", "bulkhead.dev/tenant=default"),
+    ):
+        allowed, told = as_controller("label", "--dry-run=server", "--overwrite", "ns", place, label)
+        assert not allowed, f"{place} {label}"
+        assert "controller: " in told
+    assert not as_controller("delete", "--dry-run=server", "ns", "kube-system")[0]
+    assert not as_controller("create", "--dry-run=server", "ns", "bh-nobodys")[0]
+
+
+def test_nothing_but_api_servers_is_reached_from_the_controllers_pod(host: Api) -> None:
+    def reaches(address: str, port: int) -> bool:
+        code = f"import socket; socket.create_connection(({address!r}, {port}), 3)"
+        words = ("-n", names.SYSTEM_NAMESPACE, "exec", "deploy/bulkhead-controller", "--", "python3", "-c", code)
+        return kubectl(machine.KUBECONFIG, *words, check=False).code == 0
+
+    api = host.get("Service", "kubernetes", "default")["spec"]["clusterIP"]
+    dns = host.get("Service", "kube-dns", "kube-system")["spec"]["clusterIP"]
+    assert reaches(api, 443), "the positive control"
+    assert not reaches(dns, 53)
+    path = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/services/http:bulkhead-controller:http/proxy/metrics"
+    assert "bulkhead_controller_leading" in host.text(path)
+
+
+def restarts(host: Api) -> int:
+    pods = host.list("Pod", names.SYSTEM_NAMESPACE, labels="app.kubernetes.io/component=controller")
+    return sum(each["restartCount"] for pod in pods for each in pod["status"]["containerStatuses"])
+
+
+def memory_kib(host: Api) -> int:
+    pods = host.list("Pod", names.SYSTEM_NAMESPACE, labels="app.kubernetes.io/component=controller")
+    uids = [pod["metadata"]["uid"] for pod in pods]
+    return max(machine.rss_kib(each.pid) for uid in uids for each in machine.processes_of_pod(uid, "controller"))
+
+
+@pytest.mark.timeout(420, func_only=True)
+def test_a_plane_that_answers_without_an_end_stops_itself_alone(host: Api, bob: Tenant, fresh_name: str) -> None:
+    hostile = tenants.create(host, fresh_name, gpus=1)
+    before = restarts(host)
+    spec = workloads.pod_spec(("python3", "-c", ENDLESS), ports=[8443])
+    spec["containers"][0] |= {"image": IMAGE}
+    spec["containers"][0]["resources"]["limits"]["memory"] = "128Mi"
+    hostile.api.create(workloads.pod("endless", spec))
+    hostile.api.create(workloads.service("endless", "endless", 8443))
+    workloads.wait_running(hostile.api, "endless")
+    path = f"/apis/apiregistration.k8s.io/v1/apiservices/v1.{RBAC}"
+    own = {"namespace": "default", "name": "endless", "port": 8443}
+    patch = {"spec": {"service": own, "insecureSkipTLSVerify": True}}
+    kubectl(hostile.kubeconfig, "patch", "apiservice", f"v1.{RBAC}", "--type=merge", f"-p={json.dumps(patch)}")
+    assert own.items() <= json.loads(hostile.api.text(path))["spec"]["service"].items()
+    told = tenants.wait_condition(host, fresh_name, "PlaneReady", status="False", seconds=240)
+    assert "refuses its bootstrap objects" in told["message"]
+
+    def well() -> None:
+        workloads.expect(tenants.is_ready(host.get("Tenant", bob.name)), tenants.explain(host.get("Tenant", bob.name)))
+        workloads.expect(restarts(host) == before, "the controller was restarted")
+        workloads.expect(memory_kib(host) < MOST_KIB, f"the controller takes {memory_kib(host)} KiB")
+
+    holds("the others and the controller to be well", well, seconds=15)
+    bob.api.create(workloads.pod("beside-a-hostile-plane"))
+    workloads.wait_running(bob.api, "beside-a-hostile-plane")
+    until("a new tenant's first step", lambda: host.get("Tenant", fresh_name), seconds=10)
