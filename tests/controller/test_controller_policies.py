@@ -247,7 +247,14 @@ async def test_a_namespaces_level_is_tightened_and_a_class_may_take_that_back(mi
         await mighty.patch(kinds.NAMESPACES, "bh-team-b-work", {"metadata": {"labels": {"of-the-admin": None}}})
 
 
-async def test_what_is_not_a_tenants_is_not_deleted(mighty: Client) -> None:
+async def test_what_is_not_a_tenants_is_not_deleted(mighty: Client, admin: Client) -> None:
+    for place in ("somebodys", "bh-somebodys", "bh-team-a-work"):
+        spec = {"containers": [{"name": "x", "image": "x"}]}
+        await admin.create(kinds.PODS, {"metadata": {"name": "x", "namespace": place}, "spec": spec})
+    await mighty.delete(kinds.PODS, "x", "bh-team-a-work", grace_seconds=0)
+    for place in ("somebodys", "bh-somebodys"):
+        with pytest.raises(ApiError, match="controller: "):
+            await mighty.delete(kinds.PODS, "x", place)
     for resource, name, place in (
         (kinds.NAMESPACES, "bh-somebodys", None),
         (kinds.NAMESPACES, "bulkhead-system", None),

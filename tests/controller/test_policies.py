@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Resource
 from bulkhead.kube.resources import (
-    CONFIG_MAPS,
     ENDPOINT_SLICES,
     INGRESSES,
     NAMESPACES,
@@ -416,40 +414,6 @@ async def test_a_tenants_name_may_contain_the_ending_of_its_namespace(
     async with Client(who, user_agent="tests", field_manager="syncer") as other:
         assert await refused(other, service("team-b"), cleaner=admin)
         assert not await refused(other, service("a-workers"), cleaner=admin)
-
-
-@pytest.mark.apiserver
-async def test_the_controller_writes_in_tenants_namespaces_alone(policed: ApiServer, admin: Client) -> None:
-    who = policed.config_for(CONTROLLER, "system:masters")
-
-    def settings(namespace: str) -> dict[str, Any]:
-        return {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": f"x-{secrets.token_hex(4)}", "namespace": namespace},
-        }
-
-    async def stopped(write: Coroutine[Any, Any, object]) -> bool:
-        try:
-            await write
-        except ApiError as error:
-            if "bulkhead-controller-scope" not in str(error):
-                raise
-            return True
-        return False
-
-    async with Client(who, user_agent="tests", field_manager="controller") as controller:
-        async with asyncio.timeout(60):
-            while not await stopped(controller.create(CONFIG_MAPS, settings("default"))):  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.1)
-        assert not await stopped(controller.create(CONFIG_MAPS, settings("bh-team-a")))
-        space = f"x-{secrets.token_hex(4)}"
-        assert await stopped(controller.create(NAMESPACES, {"metadata": {"name": space}}))
-        assert not await stopped(controller.create(NAMESPACES, {"metadata": {"name": f"bh-{space}"}}))
-        await admin.create(PODS, pod(labels={}) | {"metadata": {"name": space, "namespace": "default"}})
-        assert await stopped(controller.delete(PODS, space, "default"))
-        await admin.create(PODS, pod(labels={}) | {"metadata": {"name": space, "namespace": "bh-team-a-work"}})
-        assert not await stopped(controller.delete(PODS, space, "bh-team-a-work"))
 
 
 @pytest.mark.apiserver
