@@ -184,7 +184,7 @@ class Dedication:
         fields = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
         selector = f"{dedicated.KEY},{dedicated.KEY}!={owner}"
         try:
-            listed = await self._client.list(kinds.PODS, label_selector=selector, field_selector=fields)
+            listed = await self._client.list_metadata(kinds.PODS, label_selector=selector, field_selector=fields)
         except KubeError as error:
             _log.warning("pods not listed: %s", error, extra={"node": node})
             return None

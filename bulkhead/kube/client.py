@@ -100,12 +100,20 @@ class Client:
             version = page.resource_version
         return ObjList(items, version)
 
-    async def list_metadata(self, r: Resource, namespace: str | None = None, *, label_selector: str | None = None) -> ObjList:
+    async def list_metadata(
+        self,
+        r: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+    ) -> ObjList:
         """Read of a whole list the metadata alone, cut down to what `Meta` names: for whoever counts or deletes."""
         items: list[Obj] = []
         version = ""
         typed = {"apiVersion": r.api_version, "kind": r.kind}
-        async for page in self.pages(r, namespace, label_selector=label_selector, metadata_only=True):
+        pages = self.pages(r, namespace, label_selector=label_selector, field_selector=field_selector, metadata_only=True)
+        async for page in pages:
             items += [typed | {"metadata": codec.plain_meta(codec.decode_meta(raw))} for raw in page.items]
             version = page.resource_version
         return ObjList(items, version)
