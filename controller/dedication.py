@@ -23,6 +23,7 @@ from bulkhead.kube.codec import decode_meta, decode_with
 from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Key, Meta, Obj
+from bulkhead.kube.store import Store
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock, SystemClock
 from controller import admit as admission
@@ -103,6 +104,8 @@ class Dedication:
         self._clock = clock or SystemClock()
         self._backoff = Backoff(1.0, 30.0)
         self._news = asyncio.Event()
+        self._store: Store | None = None
+        self._known: dict[str, Any] = {}
         self._found: Mapping[str, Finding] = {}
         # The UID and the generation of each tenant that the findings speak of.
         self._looked: Mapping[str, tuple[str, int]] = {}
@@ -119,7 +122,8 @@ class Dedication:
         """Keep the marks right until cancelled."""
         self._found, self._looked = {}, {}
         client, heard = self._client, self._heard
-        nodes = Informer(client, kinds.NODES, shrink=of_node, on_change=heard, max_bytes=64 * _MIB)
+        nodes = Informer(client, kinds.NODES, shrink=of_node, on_change=self._heard_node, max_bytes=64 * _MIB)
+        self._store, self._known = nodes.store, {}
         tenants = Informer(client, kinds.TENANTS, on_change=heard)
         classes = Informer(client, kinds.TENANT_CLASSES, on_change=heard, max_bytes=32 * _MIB)
         informers = (nodes, tenants, classes)
@@ -140,6 +144,15 @@ class Dedication:
     def _heard(self, change: Change) -> None:
         del change
         self._news.set()
+
+    def _heard_node(self, change: Change) -> None:
+        """A node says that it lives every few minutes; only what matters here is news."""
+        before = self._known.pop(change.key.name, None)
+        body = None if change.kind == "deleted" or self._store is None else self._store.get(change.key)
+        if body is not None:
+            self._known[change.key.name] = (change.meta.labels, section_of(body, "allocatable"), body.get("taints"))
+        if self._known.get(change.key.name) != before:
+            self._news.set()
 
     async def _turn(self, nodes: Informer, tenants: Informer, classes: Informer) -> float:
         """One look and the writes that follow from it; returns after how long to look again, at the latest."""
