@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from bulkhead.api.fields import ApiModel, Count, DnsName, KubernetesVersion, Moment, text
+from bulkhead.api.podresources import MOST_DEVICES
 from bulkhead.api.slurm import SlurmStatus
 
 
@@ -42,11 +43,15 @@ class AppliedClass(ApiModel):
     )
 
 
+# As many of each as a quota takes, and as many names as a class may list.
+_Gpus = Annotated[int, Field(ge=0, le=8 * MOST_DEVICES)]
+
+
 class Gpus(ApiModel):
     """GPUs of the tenant, all GPU resources of its class together."""
 
-    used: Count = Field(0, description="GPUs that its pods hold now.")
-    limit: Count = Field(0, description="GPUs that it may hold.")
+    used: _Gpus = Field(0, description="GPUs that its pods hold now.")
+    limit: _Gpus = Field(0, description="GPUs that it may hold.")
     summary: Annotated[str, text(32)] | None = Field(None, description="Used and limit in one text, for tables: 3/8.")
 
 

@@ -6,13 +6,16 @@ nothing is refused for what its tenant did not write.
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from bulkhead.api import podresources
 from bulkhead.api.podresources import mapping, mappings
 from bulkhead.api.quantity import InvalidQuantityError, canonical, parse
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.view import Obj, TenantView
+
+# What the host's LimitRange gives a request to, of what a pod may name as a whole.
+_DEFAULTED: Final = frozenset({"cpu", "memory"})
 
 
 def check(host: Obj, view: TenantView) -> None:
@@ -35,7 +38,8 @@ def shared(spec: Obj) -> None:
 
     Together those may be more than the pod asks for, and no API server takes that.
     """
-    named = {resource for part in ("requests", "limits") for resource in mapping(mapping(spec.get("resources")).get(part))}
+    whole = mapping(spec.get("resources"))
+    named = _DEFAULTED & {resource for part in ("requests", "limits") for resource in mapping(whole.get(part))}
     for container in [*mappings(spec.get("initContainers")), *mappings(spec.get("containers"))]:
         own = mapping(container.get("resources"))
         said = {*mapping(own.get("requests")), *mapping(own.get("limits"))}

@@ -64,7 +64,9 @@ def test_what_runs_is_not_judged_again() -> None:
 def test_what_the_pod_names_as_a_whole_no_container_requests_beside_it() -> None:
     own = sized(requests={"cpu": "1"})
     own["spec"]["containers"].append({"name": "b", "image": "x"})
-    own["spec"]["resources"] = {"requests": {"memory": "1Mi", "cpu": "2"}}
-    found = [each["resources"] for each in pod.for_creation(own, VIEW)["spec"]["containers"]]
+    huge = {"hugepages-2Mi": "4Mi"}
+    own["spec"]["resources"] = {"requests": {"memory": "1Mi", "cpu": "2", **huge}, "limits": huge}
+    offered = replace(VIEW, allowed_resources=frozenset(huge))
+    found = [each["resources"] for each in pod.for_creation(own, offered)["spec"]["containers"]]
     assert found == [{"requests": {"cpu": "1", "memory": "0"}}, {"requests": {"cpu": "0", "memory": "0"}}]
-    assert "resources" not in pod.to_host(own, VIEW)["spec"]["containers"][1]
+    assert "resources" not in pod.to_host(own, offered)["spec"]["containers"][1]
