@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from bulkhead.api import labels
 from controller import bootstrap
+from controller.plane import etcd
 from controller.plane.render import Rendered, render
 from controller.plane.secrets import KeyMaterial
 from controller.plane.spec import PLANE, Obj, PlaneSpec
@@ -52,7 +53,7 @@ class Plan:
 
 def plan(spec: PlaneSpec, keys: KeyMaterial, existing: Mapping[Ref, Obj]) -> Plan:
     """The plan for a tenant that may be built."""
-    spec = _on_its_volume(spec, existing)
+    spec = as_it_began(spec, existing)
     rendered = render(spec, keys)
     wanted = {(ref.kind, ref.namespace, ref.name) for ref in map(ref_of, rendered.everything())}
     deletions = tuple(
@@ -68,12 +69,16 @@ def plan(spec: PlaneSpec, keys: KeyMaterial, existing: Mapping[Ref, Obj]) -> Pla
     return Plan(spec, rendered, deletions, bootstrap.objects(spec, keys.authorities["kubelet"].certificate))
 
 
-def _on_its_volume(spec: PlaneSpec, existing: Mapping[Ref, Obj]) -> PlaneSpec:
-    """A plane stays on the storage class that it began with: a changed default is for new tenants, and claims cannot move."""
+def as_it_began(spec: PlaneSpec, existing: Mapping[Ref, Obj]) -> PlaneSpec:
+    """A plane keeps the storage class and the etcd members that it began with: a changed default is for new tenants.
+
+    Claims cannot move, and members that are merely added would be a second cluster.
+    """
     for ref, obj in existing.items():
         if (ref.kind, ref.namespace, ref.name) == ("StatefulSet", spec.namespace, PLANE):
             claims = obj["spec"].get("volumeClaimTemplates") or [{}]
-            return replace(spec, storage_class=(claims[0].get("spec") or {}).get("storageClassName"))
+            storage_class = (claims[0].get("spec") or {}).get("storageClassName")
+            return replace(spec, storage_class=storage_class, replicas=etcd.members_of(obj) or spec.replicas)
     return spec
 
 

@@ -32,7 +32,7 @@ from controller.hostranges import HostRanges
 from controller.observe import Observed, PlaneHealth, observe, read_tenant
 from controller.owned import SELECTOR, Owned
 from controller.pki.material import Assembled, assemble
-from controller.plan import Plan, plan, ref_of
+from controller.plan import Plan, as_it_began, plan, ref_of
 from controller.plane.render import ground
 from controller.plane.secrets import SERVICE_ACCOUNT_SECRET
 from controller.plane.spec import PLANE, PlaneSpec
@@ -146,6 +146,7 @@ class Reconciler:
         )
         if isinstance(spec, Refusal):
             return await self._tell(tenant, status.refused(tenant, spec, now))
+        spec = as_it_began(spec, {ref_of(obj): obj for obj in observed.objects.values()})
         failure: Refusal | None = None
         assembled: Assembled | None = None
         health = PlaneHealth()

@@ -17,6 +17,7 @@ from controller.plane.spec import (
 )
 
 DATA_PATH = "/var/lib/etcd"
+_MEMBERS = "--initial-cluster="
 
 
 def container(spec: PlaneSpec) -> Obj:
@@ -42,6 +43,13 @@ def container(spec: PlaneSpec) -> Obj:
     }
 
 
+def members_of(stateful_set: Obj) -> int:
+    """How many members a plane's etcd was begun with, whatever its scale is now; 0 where that cannot be read."""
+    containers = stateful_set["spec"].get("template", {}).get("spec", {}).get("containers") or []
+    flags = [flag for each in containers for flag in each.get("command") or () if flag.startswith(_MEMBERS)]
+    return len(flags[0].removeprefix(_MEMBERS).split(",")) if flags else 0
+
+
 def _flags(spec: PlaneSpec) -> list[str]:
     peer = _peer_url(spec, "$(POD_NAME)")
     listen = "127.0.0.1" if spec.replicas == 1 else "0.0.0.0"  # noqa: S104 - peers come from other pods, over mutual TLS
@@ -53,7 +61,7 @@ def _flags(spec: PlaneSpec) -> list[str]:
         "--advertise-client-urls=https://127.0.0.1:2379",
         f"--listen-peer-urls=https://{listen}:{ETCD_PEER_PORT}",
         f"--initial-advertise-peer-urls={peer}",
-        f"--initial-cluster={members}",
+        f"{_MEMBERS}{members}",
         f"--initial-cluster-token={spec.uid}",
         "--initial-cluster-state=new",
         f"--listen-metrics-urls=http://0.0.0.0:{ETCD_METRICS_PORT}",

@@ -13,6 +13,7 @@ from bulkhead.api.conditions import Reason
 from controller import slices, teardown
 from controller.admit import admit, paused, refuse
 from controller.plan import Plan, plan, ref_of
+from controller.plane import etcd
 from controller.plane.spec import PlaneSpec
 from controller.settings import Settings, SettingsError, load
 from controller.teardown import Left, Step
@@ -239,6 +240,22 @@ def test_a_plane_stays_on_its_storage_class_when_the_default_changes() -> None:
         existing = {ref_of(obj): obj for obj in plan(old, material(old), {}).rendered.workloads}
         assert storage_class(plan(replace(spec, storage_class="fast"), material(spec), existing)) == before
     assert storage_class(plan(replace(spec, storage_class="fast"), material(spec), {})) == "fast"
+
+
+def test_a_plane_keeps_its_members_when_the_number_of_its_class_changes() -> None:
+    def members(made: Plan) -> tuple[int, int]:
+        (found,) = [obj for obj in made.rendered.workloads if obj["kind"] == "StatefulSet"]
+        return found["spec"]["replicas"], etcd.members_of(found)
+
+    for before, after in ((1, 3), (3, 1)):
+        old, new = plane_spec(replicas=before), plane_spec(replicas=after)
+        existing = {ref_of(obj): obj for obj in plan(old, material(old), {}).rendered.workloads}
+        assert members(plan(new, material(new), {})) == (after, after)
+        assert members(plan(new, material(new), existing)) == (before, before)
+        # Scaled by hand, it is scaled back.
+        (stateful_set,) = [obj for obj in existing.values() if obj["kind"] == "StatefulSet"]
+        stateful_set["spec"]["replicas"] = 0
+        assert members(plan(new, material(new), existing)) == (before, before)
 
 
 # -- teardown
