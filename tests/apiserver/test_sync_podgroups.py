@@ -22,7 +22,7 @@ NOW = "2026-01-01T00:00:00Z"
 
 @pytest.fixture
 async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
-    async with Bed.open(host_client, plane_client, podGroups=True) as opened:
+    async with Bed.open(host_client, plane_client, podGroups=True, limits={"nvidia.com/gpu": 12}) as opened:
         yield opened
 
 
