@@ -107,6 +107,7 @@ class Controller:
         self._ranges = HostRanges(client, self._look_at_all, settings.reserved)
         self._secrets = SecretWatch(client, self._owned.tenants, self._queue.add, self._clock)
         budget = Budget()
+        metrics.plane_bytes.set_function(lambda: budget.held)
         self._planes = PlaneAccess(self._clock, self._queue.add, budget)
         self._slurm = SlurmLoops(self._clock, self._planes.plane, self._owned.gpus_free, self._queue.add, budget=budget)
         ordering = Ordering(client, self._slurm, self._clock)

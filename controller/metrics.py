@@ -11,6 +11,7 @@ pass_seconds = Histogram(
 )
 queue_depth = Gauge("bulkhead_controller_queue_depth", "Tenants that wait for a pass.")
 leading = Gauge("bulkhead_controller_leading", "1 while this process holds the lease.")
+plane_bytes = Gauge("bulkhead_controller_plane_bytes", "Bytes of planes' answers that are held, of all planes together.")
 accelerator_pods = Gauge("bulkhead_controller_accelerator_pods", "Pods of the host that hold accelerators.")
 accelerator_notes = Counter(
     "bulkhead_controller_accelerator_notes_total", "Host nodes on which what pods hold was noted, by result.", ["result"]

@@ -10,7 +10,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from bulkhead.kube.errors import ApiError, Unprocessable
 from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.objects import Obj, Resource
 from bulkhead.kube.transport import Transport
 from bulkhead.work.clock import FakeClock
 from controller.planecalls import Plane
@@ -369,4 +371,45 @@ async def test_a_surprise_in_one_pass_is_not_the_last_pass(bed: Bed, monkeypatch
     assert not bed.fake.calls
     bed.clock.advance(20)
     await until(lambda: bool(bed.fake.calls))
+    await loops.close()
+
+
+async def test_a_definition_of_the_tenants_own_stops_its_own_cluster_and_is_named(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bed.look(node_set())
+    scope = "spec.scope: Invalid value: field is immutable"
+
+    async def replace_(r: Resource, obj: Obj) -> None:
+        raise Unprocessable(422, "Invalid", scope)
+
+    real = bed.plane.list
+
+    async def list_(r: Resource, namespace: str | None = None, **more: Any) -> Any:
+        if r.kind == "NodeSet":
+            raise ApiError(500, "InternalError", "conversion webhook failed")
+        return await real(r, namespace, **more)
+
+    monkeypatch.setattr(bed.plane, "replace", replace_)
+    monkeypatch.setattr(bed.plane, "list", list_)
+    bed.clock.advance(121)
+    changed: list[str] = []
+    loops = SlurmLoops(bed.clock, lambda _: cast(Plane, bed.plane), lambda _: None, changed.append)
+    loops.tend("team-a", order())
+    await until(lambda: bool(changed))
+    found = loops.tend("team-a", order())
+    assert found is not None
+    told = verdict(found, was=True)
+    assert (told.status, told.reason) == ("False", "PlaneUnreadable")
+    assert scope in told.message
+    assert "conversion webhook failed" in told.message
+    # Put right, the cluster goes on by itself.
+    monkeypatch.undo()
+    changed.clear()
+    await until(lambda: bed.clock.sleepers > 0)
+    bed.clock.advance(20)
+    await until(lambda: bool(changed))
+    found = loops.tend("team-a", order())
+    assert found is not None
+    assert verdict(found, was=True).reason != "PlaneUnreadable"
     await loops.close()
