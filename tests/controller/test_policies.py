@@ -44,6 +44,7 @@ from tests.controller.admission_samples import (
     node_ports,
     of_node,
     pod,
+    sized,
     snapshot,
 )
 from tests.controller.helmchart import rendered
@@ -349,6 +350,25 @@ async def test_what_runs_under_a_withdrawn_profile_may_still_be_written(syncer: 
     async with asyncio.timeout(60):
         while await refused(syncer, pod(securityContext=of_node("audit.json")), cleaner=admin):  # noqa: ASYNC110 - the same
             await asyncio.sleep(0.1)
+
+
+@pytest.mark.apiserver
+async def test_a_pod_stays_as_large_as_it_is_and_becomes_no_larger_than_a_pod_may_be(syncer: Client, admin: Client) -> None:
+    await in_force(syncer, admin)
+    space, strategic = "bh-team-a-work", "application/strategic-merge-patch+json"
+    # From before its class became tighter.
+    made = await admin.create(PODS, named(pod(sized("65Gi"))))
+    name = made["metadata"]["name"]
+
+    async def resize(memory: str) -> None:
+        body = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"memory": memory}}}]}}
+        await syncer.patch(PODS, name, body, space, subresource="resize", content_type=strategic)
+
+    await syncer.patch(PODS, name, {"metadata": {"labels": {"app": "db"}}}, space)
+    await resize("64Gi")
+    with pytest.raises(ApiError, match="requests more than the class of its tenant lets one pod request"):
+        await resize("66Gi")
+    await admin.delete(PODS, name, space, grace_seconds=0)
 
 
 @pytest.mark.apiserver
