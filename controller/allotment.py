@@ -26,9 +26,27 @@ def gpu_resources(bounds: Mapping[str, Any]) -> list[str]:
     return list(bounds.get("gpuResources") or [labels.GPU])
 
 
+def extended_resources(bounds: Mapping[str, Any]) -> list[str]:
+    """The other resources that pods of this class may ask for: network devices, huge pages."""
+    gpus = gpu_resources(bounds)
+    return [name for name in bounds.get("extendedResources") or () if name not in gpus]
+
+
 def counted_resources(bounds: Mapping[str, Any]) -> tuple[str, ...]:
     """Every resource of a class of which a tenant has nothing unless its quota or the class gives it some."""
-    return tuple(gpu_resources(bounds))
+    return (*gpu_resources(bounds), *extended_resources(bounds))
+
+
+def device_classes(bounds: Mapping[str, Any]) -> dict[str, str | int]:
+    """What the devices of each allowed class count against: a resource, or a number of the class's own."""
+    quota, counted = section_of(bounds, "deviceClassQuota"), counted_resources(bounds)
+    found: dict[str, str | int] = {}
+    for name in bounds.get("allowedDeviceClasses") or ():
+        said = section_of(quota, name)
+        resource = said.get("resource")
+        # A class that is to count against what does not count would have no limit at all.
+        found[str(name)] = str(resource) if resource in counted else int(said.get("devices") or 0)
+    return found
 
 
 def limits(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import Any, Final, TypeAlias
 
+from bulkhead.api import deviceclaims
 from bulkhead.api.quantity import InvalidQuantityError, parse, whole
 from controller.plane.spec import BUDGETS, COMPONENTS, STORAGE_SIZE, Budget
 from controller.sections import section_of, text_or_none
@@ -62,6 +63,8 @@ def object_counts(offer: Section) -> dict[str, str]:
     # Kinds that a host need not know are counted only where they are offered.
     if section_of(offer, "scheduling").get("podGroups") is True:
         known["count/podgroups.scheduling.k8s.io"] = "200"
+    if offer.get("allowedDeviceClasses"):
+        known[deviceclaims.COUNT] = "200"
     if offer.get("allowedSnapshotClasses"):
         known["count/volumesnapshots.snapshot.storage.k8s.io"] = "100"
     known |= {str(name): str(value) for name, value in section_of(section_of(offer, "quota"), "objects").items()}

@@ -392,6 +392,7 @@ def _static_view(settings: Settings) -> TenantView:
         priority_class=settings.priority_class_name or "",
         allowed_priority_classes=frozenset(settings.allowed_priority_classes),
         gpu_resources=frozenset(settings.gpu_resources),
+        allowed_resources=frozenset(settings.extended_resources),
         most_per_pod=settings.most_per_pod,
         most_limit_request_ratio=settings.most_limit_request_ratio,
         max_token_seconds=settings.token_seconds,

@@ -19,14 +19,16 @@ from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta, Obj, Resource, key_of, uid_of
 from syncer import down, refusals
 from syncer.caches import MIRRORED, Caches, Item, Queue, address_of
-from syncer.down import HostWriter, Stale
+from syncer.claims import Claims
+from syncer.down import Again, HostWriter, Stale
 from syncer.events import Recorder
 from syncer.massdelete import MassDeleteBreaker
+from syncer.quota import Starved
 from syncer.references import HOLDERS, ReferenceIndex, mirrored_references
 from syncer.slices import Slices
 from syncer.snapshots import Snapshots
 from syncer.takenaway import TakenAway
-from syncer.translate import Reason, Untranslatable, diff, endpointslice, nodeports, volumeclaim
+from syncer.translate import Reason, TenantView, Untranslatable, deviceclaim, diff, endpointslice, nodeports, volumeclaim
 from syncer.translate.metadata import WANTED
 from syncer.translate.references import CLAIM
 from syncer.translate.registry import KINDS, Translation
@@ -57,6 +59,8 @@ class Mirrors:
         breaker: MassDeleteBreaker,
         recorder: Recorder,
         volumes: Volumes,
+        claims: Claims,
+        starved: Starved,
         slices: Slices,
     ) -> None:
         self._caches = caches
@@ -67,6 +71,8 @@ class Mirrors:
         self._breaker = breaker
         self._recorder = recorder
         self._volumes = volumes
+        self._claims = claims
+        self._starved = starved
         self.snapshots = Snapshots(caches, queue)
         self.slices = slices
         # Virtual and host version of ConfigMaps and Secrets when they were last found equal.
@@ -252,6 +258,8 @@ class Mirrors:
     async def _tell(self, kind: Translation, virtual: Obj, host: Obj | None, refused: Untranslatable) -> float:
         """Say why an object is refused, by event and by status where the kind has a place for it; a copy tells on."""
         again = self._refuse(virtual, refused)
+        if kind.kind == deviceclaim.KIND and refusals.is_quota(refused):
+            self._starved.add(key_of(virtual), kind.kind)
         if host is None:
             await self._block(kind, virtual, refused)
         elif kind.was_taken is not None:
@@ -274,6 +282,7 @@ class Mirrors:
     async def _absent(self, item: Item, host: Obj | None) -> float | None:
         """The cache has no virtual object any more: only the plane's own word counts."""
         if host is None:
+            self._starved.forget(item.key, item.kind)
             self._release(item)
             return None
         # The copy that the question is about: the cache may show another one when it is answered.
@@ -301,7 +310,7 @@ class Mirrors:
         try:
             if host is None:
                 self.snapshots.check_new(item, virtual, desired)
-                await self._host.create(r, desired, view)
+                await self._make(item, desired, view)
                 return None
             patch = diff.object_patch(desired, host)
             if patch is not None:
@@ -338,6 +347,20 @@ class Mirrors:
         for remark in remarks:
             self._recorder.warn(virtual, str(Reason.NOT_SUPPORTED), remark)
         return down.stamped(desired) if kind.stamped else desired
+
+    async def _make(self, item: Item, desired: Obj, view: TenantView) -> None:
+        """Create the host object; a claim for devices only where they fit beside what pods and claims hold."""
+        if item.kind != deviceclaim.KIND:
+            await self._host.create(MIRRORED[item.kind], desired, view)
+            return
+        place = key_of(desired)
+        self._claims.claim(place, desired, item.kind)
+        try:
+            await self._host.create(MIRRORED[item.kind], desired, view)
+        except (Stale, Again, Untranslatable, ApiError):
+            self._claims.drop(place)
+            raise
+        self._starved.forget(item.key, item.kind)
 
     def _gives_way(self, address: str) -> bool:
         """Whether only node ports of the tenant's own are at an address: they look for another."""

@@ -1,6 +1,6 @@
-"""Pods that the host's quota has no room for, and when to try them again.
+"""Pods and claims for devices that the quota has no room for, and when to try them again.
 
-A pod that was refused waits here. When a host pod goes or the quota's numbers change, those that waited longest are tried
+What was refused waits here. When a host pod or claim goes or the quota's numbers change, those that waited longest are tried
 again, a bounded number at once; the slow retry of each key is the fallback. Only memory, no I/O.
 """
 
@@ -18,27 +18,27 @@ class Starved:
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
-        self._waiting: dict[Key, None] = {}
+        self._waiting: dict[Item, None] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, key: Key) -> None:
-        """The host had no room for this pod."""
-        self._waiting.setdefault(key)
+    def add(self, key: Key, kind: str = "Pod") -> None:
+        """There was no room for this pod, or object of another kind."""
+        self._waiting.setdefault(Item(kind, key))
 
-    def forget(self, key: Key) -> None:
-        """The pod runs, or is gone."""
-        self._waiting.pop(key, None)
+    def forget(self, key: Key, kind: str = "Pod") -> None:
+        """It is there, or gone."""
+        self._waiting.pop(Item(kind, key), None)
 
     def room(self, _change: Change) -> None:
         """Something on the host changed that may have made room."""
         if not self._waiting:
             return
-        for key in list(self._waiting)[:_AT_ONCE]:
-            self._queue.add(Item("Pod", key))
+        for item in list(self._waiting)[:_AT_ONCE]:
+            self._queue.add(item)
 
     def gone(self, change: Change) -> None:
-        """A host pod changed: only its end makes room."""
+        """A host pod or claim changed: only its end makes room."""
         if change.kind == "deleted":
             self.room(change)

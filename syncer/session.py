@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,7 @@ from bulkhead.api import names
 from bulkhead.api.podphase import has_ended
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, KubeError, Throttled, Unavailable
-from bulkhead.kube.informer import Informer
+from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Key, Obj, key_of, uid_of
 from bulkhead.work.backoff import PerKeyBackoff
@@ -51,7 +52,7 @@ from syncer.settings import Settings
 from syncer.shim import Shim, Target, tls_context
 from syncer.slices import Slices
 from syncer.tokens import Tokens
-from syncer.translate import endpointslice, nodeports, tokens
+from syncer.translate import deviceclaim, endpointslice, nodeports, tokens
 from syncer.translate.references import POD_GROUP
 from syncer.translate.registry import KINDS
 from syncer.up import VirtualWriter
@@ -106,7 +107,13 @@ class Session:
         self.nodes = Nodes(self.caches, self.queue, plane, self.identity)
         self.starved = Starved(self.queue)
         self.groups = PodGroups(self.caches, self.queue)
-        self.claims = Claims(settings.gpu_resources, settings.limits, self._clock, hard=self._quota)
+        self.claims = Claims(
+            (name for name in (*settings.gpu_resources, *settings.extended_resources) if "/" in name),
+            settings.limits,
+            self._clock,
+            hard=self._quota,
+            stands_for=settings.device_class_resources,
+        )
         writer, virtual = HostWriter(host, WriteBudget(self._clock), self.identity), VirtualWriter(plane, self._clock)
         self.offers = Offers(settings, self.caches, plane, host, self._clock)
         self.mirrors = Mirrors(
@@ -118,6 +125,8 @@ class Session:
             breaker=self.breaker,
             recorder=self.recorder,
             volumes=Volumes(plane),
+            claims=self.claims,
+            starved=self.starved,
             slices=Slices(self.caches, self.queue, writer, self._clock),
         )
         self.node_ports = NodePorts(self.caches, writer, virtual, mirrors=self.mirrors, recorder=self.recorder)
@@ -147,8 +156,9 @@ class Session:
             listen("virtual", kind, lambda change: self.identity.saw(change.meta.resource_version))
         for kind in KINDS:
             listen("virtual", kind, self.mirrors.heard(kind))
-        listen("host", "Pod", lambda change: self.claims.seen(change, self.caches.host["Pod"].store.get(change.key)))
-        listen("host", "Pod", self.starved.gone)
+        for kind in ("Pod", deviceclaim.KIND):
+            listen("host", kind, self._counted(kind))
+            listen("host", kind, self.starved.gone)
         listen("host", "Pod", self.nodes.pod_changed)
         listen("host", "Pod", self.mirrors.slices.pod_changed)
         listen("virtual", endpointslice.KIND, self.mirrors.slices.above)
@@ -164,6 +174,9 @@ class Session:
             heard_again = HeardAgain(side.values(), self.backoff, self.queue, self._clock)
             for informer in side.values():
                 informer.on_back = heard_again
+
+    def _counted(self, kind: str) -> Callable[[Change], None]:
+        return lambda change: self.claims.seen(change, self.caches.host[kind].store.get(change.key), kind)
 
     def _quota(self) -> Obj | None:
         """The tenant's quota of pods on the host as last seen."""

@@ -48,6 +48,8 @@ class Settings(
         "shim_port": "shimPort",
         "service_slice": "serviceSlice",
         "gpu_resources": "gpuResources",
+        "extended_resources": "extendedResources",
+        "device_class_resources": "deviceClassResources",
         "most_per_pod": "mostPerPod",
         "most_limit_request_ratio": "mostLimitRequestRatio",
         "enforced_node_selector": "enforcedNodeSelector",
@@ -88,7 +90,9 @@ class Settings(
     service_slice: Annotated[str, msgspec.Meta(max_length=64)] = ""
     nodes: NodeSettings = NodeSettings()
     gpu_resources: tuple[_Text, ...] = ("nvidia.com/gpu",)
-    limits: dict[_Text, _Count] = {}
+    extended_resources: tuple[_Text, ...] = ()
+    limits: dict[_Text, _Count] = {}  # by resource, and by device class for those that stand for no resource
+    device_class_resources: dict[_Text, _Text] = {}
     most_per_pod: dict[_Text, _Text] = {}  # quantities by resource
     most_limit_request_ratio: dict[_Text, _Text] = {}
     enforced_node_selector: _Map = {}

@@ -37,6 +37,8 @@ INGRESS_HOSTS: Final = "bulkhead.dev/ingress-hosts"
 ALLOWED_STORAGE_CLASSES: Final = "bulkhead.dev/allowed-storage-classes"
 ALLOWED_SNAPSHOT_CLASSES: Final = "bulkhead.dev/allowed-snapshot-classes"
 ALLOWED_DEVICE_CLASSES: Final = "bulkhead.dev/allowed-device-classes"
+# Resources of devices, and huge pages, that pods may ask for: those that the tenant's quota counts.
+ALLOWED_RESOURCES: Final = "bulkhead.dev/allowed-resources"
 
 
 def listed(values: Iterable[str]) -> str:

@@ -328,16 +328,57 @@ class ClassIngress(ApiModel):
     )
 
 
+class DeviceClassQuota(ApiModel):
+    """What devices of one DeviceClass count against."""
+
+    model_config = model_rules(
+        {
+            "rule": "has(self.resource) != has(self.devices)",
+            "message": "either resource or devices: devices count against a resource's quota, or have a number of their own",
+        }
+    )
+    resource: ResourceName | None = Field(
+        None, description="The resource that a device of the class stands for: each counts against the tenant's quota of it."
+    )
+    devices: Count | None = Field(
+        None, description="How many devices of the class all claims of a tenant may ask for together."
+    )
+
+
+_NO_DEVICES: Final[Rule] = {
+    "rule": "self.all(key, key.startsWith('hugepages-') || (key.contains('/') && !key.contains('kubernetes.io/')))",
+    "message": "a device's resource, such as rdma/hca, or huge pages, such as hugepages-2Mi",
+}
+
+
 class TenantClassSpec(ApiModel):
     """Defaults and bounds."""
 
     model_config = model_rules(
         {
+            "rule": "!has(self.extendedResources) || self.extendedResources.all(key, !(key in self.gpuResources))",
+            "message": "a resource is either of gpuResources or of extendedResources",
+            "fieldPath": ".extendedResources",
+        },
+        {
+            "rule": "!has(self.deviceClassQuota) || (has(self.allowedDeviceClasses) && "
+            "self.deviceClassQuota.all(key, key in self.allowedDeviceClasses))",
+            "message": "deviceClassQuota is of classes that allowedDeviceClasses lists",
+            "fieldPath": ".deviceClassQuota",
+        },
+        {
+            "rule": "!has(self.deviceClassQuota) || self.deviceClassQuota.all(key, "
+            "!has(self.deviceClassQuota[key].resource) || self.deviceClassQuota[key].resource in self.gpuResources || "
+            "(has(self.extendedResources) && self.deviceClassQuota[key].resource in self.extendedResources))",
+            "message": "a device class stands for a resource of gpuResources or extendedResources",
+            "fieldPath": ".deviceClassQuota",
+        },
+        {
             "rule": "!has(self.kubernetesVersion) || !has(self.kubernetesVersions) || "
             "self.kubernetesVersion in self.kubernetesVersions",
             "message": "the default version must be one of kubernetesVersions",
             "fieldPath": ".kubernetesVersion",
-        }
+        },
     )
     description: Annotated[str, Field(max_length=512)] | None = Field(None, description="What the class is for, for people.")
     kubernetes_version: KubernetesVersion | None = Field(
@@ -356,6 +397,22 @@ class TenantClassSpec(ApiModel):
         description="Names of the resources that count as GPUs.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
+    extended_resources: (
+        Annotated[
+            list[
+                Annotated[
+                    str, text(253, r"^(hugepages-[1-9][0-9]{0,5}(Ki|Mi|Gi)|[a-z0-9][-a-z0-9.]*/[A-Za-z0-9][-A-Za-z0-9_.]*)$")
+                ]
+            ],
+            Field(max_length=16),
+        ]
+        | None
+    ) = Field(
+        None,
+        description="Other resources that pods may ask for: network devices such as rdma/hca, and huge pages such as "
+        "hugepages-2Mi. A tenant has none of one unless its quota, or the class's, names it.",
+        json_schema_extra={"x-kubernetes-list-type": "set", **rules(_NO_DEVICES)},
+    )
     exposure: Exposure | None = Field(None, description="How a tenant's API server is reached.")
     nodes: ClassNodes | None = Field(None, description="The pool of nodes that tenants use.")
     isolation: ClassIsolation | None = Field(None, description="How hard tenants are kept apart.")
@@ -369,6 +426,11 @@ class TenantClassSpec(ApiModel):
         None,
         description="DeviceClasses of the host that resource claims may ask for; none unless given.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+    device_class_quota: dict[ResourceName, DeviceClassQuota] | None = Field(
+        None,
+        max_length=16,
+        description="What the devices of each allowed DeviceClass count against; of a class that is not here there are none.",
     )
     allowed_storage_classes: Annotated[list[DnsName], Field(max_length=16)] | None = Field(
         None,

@@ -31,5 +31,6 @@ def policy_facts(spec: PlaneSpec) -> dict[str, str]:
         facts.INGRESS_HOSTS: facts.listed(f"{spec.tenant}.{domain}" for domain in spec.ingress_domains),
         facts.ALLOWED_STORAGE_CLASSES: facts.listed(spec.allowed_storage_classes),
         facts.ALLOWED_SNAPSHOT_CLASSES: facts.listed(spec.allowed_snapshot_classes),
-        facts.ALLOWED_DEVICE_CLASSES: facts.listed(spec.allowed_device_classes),
+        facts.ALLOWED_DEVICE_CLASSES: facts.listed(name for name, _ in spec.device_classes),
+        facts.ALLOWED_RESOURCES: facts.listed((*spec.gpu_resources, *spec.extended_resources)),
     }

@@ -1,8 +1,8 @@
 """What the host lets the tenant use in its work namespace: the hard stop behind the syncer's own accounting.
 
-The ResourceQuotas count what pods and claims request, and objects. The LimitRange gives a request to containers that name
-none, so that all of them count and the best-effort pods of one tenant cannot starve a node that another uses; a limit only
-where the class has one, since a limit kills what needs more.
+The ResourceQuotas count what pods and claims request, claims for devices too, and objects. The LimitRange gives a request to
+containers that name none, so that all of them count and the best-effort pods of one tenant cannot starve a node that another
+uses; a limit only where the class has one, since a limit kills what needs more.
 
 Each object that is counted is an update of the whole quota that counts it, and what that costs the host's API server grows
 with what stands in the quota: so pods and Secrets, one of each for a pod, have one of their own (docs/decisions/0012).
@@ -13,6 +13,7 @@ more as there may be pods, since the tokens of each pod lie in one.
 import contextlib
 from typing import Final
 
+from bulkhead.api import deviceclaims
 from bulkhead.api.names import OBJECT_QUOTA, POD_QUOTA, SECRET_QUOTA
 from bulkhead.api.quantity import InvalidQuantityError, canonical, whole
 from controller.plane import environment
@@ -27,8 +28,12 @@ _OF_PODS: Final = frozenset({"pods", "cpu", "memory", "ephemeral-storage"})
 def resource_quotas(spec: PlaneSpec) -> tuple[Obj, ...]:
     """For pods and what they use (`tenant-quota`), for Secrets (`tenant-secrets`), and for all else (`tenant-objects`)."""
     others = {"configmaps": _HOSTS_AUTHORITY + len(environment.config_maps(spec)), "secrets": _tokens(spec)}
+    # Where a class of devices stands for a resource on the host too, its scheduler makes a claim for each pod that asks for it.
+    others[deviceclaims.COUNT.removeprefix("count/")] = _tokens(spec)
     hard = {name: _raised(value, others.get(name.removeprefix("count/"), 0)) for name, value in spec.object_limits}
     hard |= {_quota_name(name): value for name, value in spec.allotted.items()}
+    hard |= {deviceclaims.quota_name(name): hard[_quota_name(each)] for name, each in spec.device_class_resources.items()}
+    hard |= {deviceclaims.quota_name(name): str(limit) for name, limit in spec.device_class_limits.items()}
     # Those of objects first, and that of pods last: it goes on holding what moved until the host has taken it over anew.
     names = (OBJECT_QUOTA, SECRET_QUOTA, POD_QUOTA)
     parts = {name: {key: value for key, value in hard.items() if _counted_by(key) == name} for name in names}

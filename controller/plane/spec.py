@@ -140,6 +140,7 @@ class PlaneSpec:
     syncer: Budget = BUDGETS["syncer"]
     dns: Budget = BUDGETS["dns"]
     gpu_resources: tuple[str, ...] = ("nvidia.com/gpu",)
+    extended_resources: tuple[str, ...] = ()
     limits: tuple[tuple[str, str], ...] = ()
     object_limits: tuple[tuple[str, str], ...] = ()
     container_defaults: tuple[tuple[str, str, str], ...] = ()
@@ -162,7 +163,8 @@ class PlaneSpec:
     workload_priority_class: str | None = None
     allowed_priority_classes: tuple[str, ...] = ()
     allowed_storage_classes: tuple[str, ...] = ()
-    allowed_device_classes: tuple[str, ...] = ()
+    # Those that claims may name, each with the resource that it stands for or how many of its devices there may be.
+    device_classes: tuple[tuple[str, str | int], ...] = ()
     allowed_snapshot_classes: tuple[str, ...] = ()
     ingress_classes: tuple[str, ...] = ()
     ingress_domains: tuple[str, ...] = ()
@@ -192,7 +194,17 @@ class PlaneSpec:
     @property
     def allotted(self) -> dict[str, str]:
         """How much the tenant may use of each resource: nothing of a GPU resource that nobody gave a limit."""
-        return dict.fromkeys(self.gpu_resources, "0") | dict(self.limits)
+        return dict.fromkeys((*self.gpu_resources, *self.extended_resources), "0") | dict(self.limits)
+
+    @property
+    def device_class_resources(self) -> dict[str, str]:
+        """The resource that each device class stands for, where it stands for one."""
+        return {name: against for name, against in self.device_classes if isinstance(against, str)}
+
+    @property
+    def device_class_limits(self) -> dict[str, int]:
+        """How many devices all claims may ask for, of each class that stands for no resource."""
+        return {name: against for name, against in self.device_classes if isinstance(against, int)}
 
     @property
     def enforced_selector(self) -> tuple[tuple[str, str], ...]:

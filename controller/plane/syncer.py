@@ -32,6 +32,8 @@ _RBAC = "rbac.authorization.k8s.io"
 
 def settings(spec: PlaneSpec) -> Obj:
     """The content of settings.json, as docs/contracts.md lists it."""
+    # Huge pages are no devices: only the host's quota counts them.
+    counted = {name for name in (*spec.gpu_resources, *spec.extended_resources) if "/" in name}
     return {
         "tenant": spec.tenant,
         "tenantUID": spec.uid,
@@ -47,7 +49,9 @@ def settings(spec: PlaneSpec) -> Obj:
         "serviceSlice": spec.service_slice,
         "nodes": {"selector": dict(spec.node_selector)},
         "gpuResources": list(spec.gpu_resources),
-        "limits": {name: whole(value) for name, value in spec.allotted.items() if name in spec.gpu_resources},
+        "limits": {name: whole(value) for name, value in spec.allotted.items() if name in counted} | spec.device_class_limits,
+        **({"extendedResources": list(spec.extended_resources)} if spec.extended_resources else {}),
+        **({"deviceClassResources": spec.device_class_resources} if spec.device_class_resources else {}),
         **_pod_bounds(spec),
         "enforcedNodeSelector": dict(spec.enforced_selector),
         "enforcedTolerations": list(spec.enforced_tolerations),
@@ -61,7 +65,7 @@ def settings(spec: PlaneSpec) -> Obj:
         "allowedPriorityClasses": list(spec.allowed_priority_classes),
         "allowedRuntimeClasses": list(spec.allowed_runtime_classes),
         "allowedStorageClasses": list(spec.allowed_storage_classes),
-        "allowedDeviceClasses": list(spec.allowed_device_classes),
+        "allowedDeviceClasses": [name for name, _ in spec.device_classes],
         "allowedIngressClasses": list(spec.ingress_classes),
         "ingressDomains": list(spec.ingress_domains),
         **({"podGroups": True} if spec.pod_groups else {}),

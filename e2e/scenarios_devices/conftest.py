@@ -49,7 +49,8 @@ def host() -> Iterator[Api]:
 def alice(host: Api) -> Iterator[Tenant]:
     """A tenant of a class that offers the devices."""
     standard = next(each for each in install.example_objects() if each["kind"] == "TenantClass")
-    host.apply(standard | {"metadata": {"name": CLASS}, "spec": standard["spec"] | {"allowedDeviceClasses": [OFFERED]}})
+    offered = {"allowedDeviceClasses": [OFFERED], "deviceClassQuota": {OFFERED: {"devices": 8 * DEVICES}}}
+    host.apply(standard | {"metadata": {"name": CLASS}, "spec": standard["spec"] | offered})
     tenants.remove(host, "e2e-devices")
     yield tenants.create(host, "e2e-devices", gpus=1, tenant_class=CLASS)
     tenants.remove(host, "e2e-devices")

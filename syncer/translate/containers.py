@@ -172,11 +172,6 @@ def container_names(virtual: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(str(each.get("name", "")) for each_list in lists for each in each_list if isinstance(each, dict))
 
 
-def wants_gpu(resources: Mapping[str, Any], view: TenantView) -> bool:
-    """Whether a container's (or pod's) resources ask for an accelerator."""
-    return bool(_accelerators(resources, view))
-
-
 def _accelerators(resources: Mapping[str, Any], view: TenantView) -> set[str]:
     asked = [(key, value) for part in ("limits", "requests") for key, value in (resources.get(part) or {}).items()]
     return {key for key, value in asked if key in view.gpu_resources and parse(value) > 0}

@@ -105,7 +105,6 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
     spec = schema.struct(own, POD_SPEC, "spec")
     built = _built_containers(virtual, who, view)
     labels = schema.text_map(schema.mapping(virtual.get("metadata"), "metadata").get("labels"), "metadata.labels")
-    gpu = _wants_gpu(built, view) or containers.wants_gpu(spec.get("resources", {}), view)
     containers.check_resources(spec.get("resources", {}), "spec.resources", view)
     _check_readiness_gates(spec)
     spec |= _fixed(spec, view) | built | dns.resolver(own, who, view) | dns.hostname(own, who, view)
@@ -121,7 +120,7 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
         "hostAliases": dns.host_aliases(own, view),
         "nodeSelector": scheduling.node_selector(own, view),
         "tolerations": tolerations.of_pod(own, view),
-        "schedulingGates": scheduling.gates(own, gpu, view),
+        "schedulingGates": scheduling.gates(own),
         "schedulingGroup": podgroup.of_pod(own, who, view),
         "affinity": wishes,
         "topologySpreadConstraints": affinity.spread(own, labels, who, view),
@@ -171,14 +170,6 @@ def ephemeral_containers(virtual: Obj, view: TenantView) -> list[Obj]:
     return found
 
 
-def wants_gpu(virtual: Obj, view: TenantView) -> bool:
-    """Whether a pod asks for an accelerator; False for what no pod can be."""
-    try:
-        return _wants_gpu(_built_containers(virtual, metadata.identity("Pod", virtual), view), view)
-    except Untranslatable:
-        return False
-
-
 def _place(spec: Mapping[str, Any], who: Identity, view: TenantView) -> containers.Place:
     links = schema.flag(spec.get("enableServiceLinks"), "spec.enableServiceLinks") is not False
     return containers.Place(who.namespace, environment.injected(who.namespace, links, view), view)
@@ -191,10 +182,6 @@ def _built_containers(virtual: Obj, who: Identity, view: TenantView) -> Obj:
     if not built["containers"]:
         raise Untranslatable(Reason.MALFORMED, "a pod needs a container", "spec.containers")
     return {field: found for field, found in built.items() if found}
-
-
-def _wants_gpu(built: Mapping[str, Any], view: TenantView) -> bool:
-    return any(containers.wants_gpu(entry.get("resources", {}), view) for found in built.values() for entry in found)
 
 
 def _fixed(spec: Mapping[str, Any], view: TenantView) -> Obj:

@@ -71,13 +71,10 @@ def classes(spec: Mapping[str, Any], view: TenantView) -> Obj:
     return translated
 
 
-def gates(spec: Mapping[str, Any], wants_gpu: bool, view: TenantView) -> list[Obj]:
-    """The tenant's scheduling gates under keys that no host operator knows, and the ledger's gate for GPU pods."""
+def gates(spec: Mapping[str, Any]) -> list[Obj]:
+    """The tenant's scheduling gates under keys that no host operator knows."""
     own = schema.copy(spec.get("schedulingGates") or [], _GATES, "spec.schedulingGates")
-    found = [{"name": metadata.host_label_key(gate.get("name", ""), "spec.schedulingGates")} for gate in own]
-    if wants_gpu and view.accelerator_gate:
-        found.append({"name": view.accelerator_gate})
-    return found
+    return [{"name": metadata.host_label_key(gate.get("name", ""), "spec.schedulingGates")} for gate in own]
 
 
 def _choice(allowed: frozenset[str]) -> str:

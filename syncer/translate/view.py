@@ -93,7 +93,6 @@ class TenantView:
     apparmor_profiles: frozenset[str] = frozenset()  # of the nodes
     max_grace_seconds: int = 3600
     max_token_seconds: int = 86400
-    accelerator_gate: str = ""  # a scheduling gate for pods that ask for GPUs, which the ledger removes
     # snapshot of the tenant's plane
     services: Mapping[str, tuple[ServiceEnv, ...]] = field(default_factory=_empty)  # by virtual namespace
     network_policies: Mapping[str, tuple[Isolating, ...]] = field(default_factory=_empty)  # by virtual namespace

@@ -2,16 +2,21 @@
 
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
+from bulkhead.api import deviceclaims
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists, NotFound
+from bulkhead.kube.errors import AlreadyExists, Forbidden, NotFound
 from bulkhead.kube.objects import Obj
-from bulkhead.kube.resources import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS
+from bulkhead.kube.resources import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, RESOURCE_QUOTAS
+from controller.plane.quota import resource_quotas
 from tests.apiserver.bed import Bed, until
+from tests.controller.samples import plane_spec
 
 CLASS = "gpu.example.com"
+GPU = "nvidia.com/gpu"
 
 
 @pytest.fixture
@@ -20,7 +25,8 @@ async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
         await host_client.create(
             DEVICE_CLASSES, {"metadata": {"name": CLASS}, "spec": {"extendedResourceName": "example.com/gpu"}}
         )
-    async with Bed.open(host_client, plane_client, allowedDeviceClasses=[CLASS]) as opened:
+    counted = {"deviceClassResources": {CLASS: GPU}, "limits": {GPU: 4}}
+    async with Bed.open(host_client, plane_client, allowedDeviceClasses=[CLASS], **counted) as opened:
         yield opened
 
 
@@ -73,3 +79,84 @@ async def test_item_53_a_class_that_is_not_offered_is_refused_with_a_reason(bed:
 
     await until(told, "event")
     assert await below(bed, "grab") is None
+
+
+async def ask(bed: Bed, name: str, count: int, template: str = "") -> None:
+    request = {"name": "gpu", "exactly": {"deviceClassName": CLASS, "count": count}}
+    # What the plane's own controller makes of a template says so, and counts like any other.
+    meta = {"name": name} | ({"annotations": {"resource.kubernetes.io/pod-claim-name": template}} if template else {})
+    await bed.plane.create(RESOURCE_CLAIMS, {"metadata": meta, "spec": {"devices": {"requests": [request]}}}, bed.space)
+
+
+async def test_item_47_53_claims_and_pods_together_never_pass_the_quota_and_room_is_taken_at_once(bed: Bed) -> None:
+    await ask(bed, "first", 3, template="gpu")
+    await until(lambda: below(bed, "first"), "host claim")
+    await bed.create(bed.gpu_pod("web"))
+    await bed.mirrored("web")
+    await ask(bed, "second", 2)
+    await bed.create(bed.gpu_pod("more"))
+
+    async def told() -> bool:
+        notes = [each["message"] for each in await bed.events("second")]
+        reason = ((await bed.condition("more")) or {}).get("reason")
+        return reason == "QuotaExceeded" and any("asked for 2 nvidia.com/gpu, 4 of 4 are in use" in note for note in notes)
+
+    await until(told, "both are told")
+    assert await below(bed, "second") is None
+    await bed.plane.delete(RESOURCE_CLAIMS, "first", bed.space)
+    # Long before the next try that is made without a reason.
+    await until(lambda: below(bed, "second"), "host claim when there is room", 10)
+    await bed.mirrored("more")
+
+
+async def test_item_53_as_many_devices_as_a_claim_can_say_reach_nobody(bed: Bed) -> None:
+    requests = [
+        {"name": f"r{number}", "exactly": {"deviceClassName": CLASS, "count": 1024, "tolerations": [{"operator": "Exists"}]}}
+        for number in range(32)
+    ]
+    await bed.plane.create(
+        RESOURCE_CLAIMS, {"metadata": {"name": "grab"}, "spec": {"devices": {"requests": requests}}}, bed.space
+    )
+
+    async def told() -> bool:
+        return any("a taint of the host keeps" in each["message"] for each in await bed.events("grab"))
+
+    await until(told, "event")
+    assert await below(bed, "grab") is None
+
+
+async def test_item_53_the_host_counts_devices_under_the_names_of_the_tenants_quota(bed: Bed) -> None:
+    """Whatever the syncer believes: the claims here are made past it."""
+    spec = plane_spec(
+        device_classes=((CLASS, GPU),), limits=((GPU, "4"),), object_limits=((deviceclaims.COUNT, "2"), ("pods", "0"))
+    )
+    (hard,) = [each["spec"]["hard"] for each in resource_quotas(spec) if each["metadata"]["name"] == "tenant-objects"]
+    await bed.host.create(RESOURCE_QUOTAS, {"metadata": {"name": "tenant-objects"}, "spec": {"hard": hard}}, bed.work)
+    status = {"status": {"hard": hard, "used": dict.fromkeys(hard, "0")}}
+    await bed.host.patch(RESOURCE_QUOTAS, "tenant-objects", status, bed.work, subresource="status")
+
+    async def made(name: str, **request: Any) -> str:
+        devices = {"requests": [{"name": "gpu"} | request]}
+        try:
+            await bed.host.create(RESOURCE_CLAIMS, {"metadata": {"name": name}, "spec": {"devices": devices}}, bed.work)
+        except Forbidden as error:
+            return error.message
+        return ""
+
+    ways = [{"name": f"w{count}", "deviceClassName": CLASS, "count": count} for count in (1, 3)]
+
+    async def counted() -> bool:
+        """The API server hears of a quota, and of its status, a moment later."""
+        said = await made("five", exactly={"deviceClassName": CLASS, "count": 5})
+        if not said:
+            await bed.host.delete(RESOURCE_CLAIMS, "five", bed.work)
+        return f"exceeded quota: tenant-objects, requested: {deviceclaims.quota_name(CLASS)}=5" in said
+
+    await until(counted, "the host to count")
+    assert await made("either", firstAvailable=ways) == ""
+    assert f"used: {deviceclaims.quota_name(CLASS)}=3" in await made("two", exactly={"deviceClassName": CLASS, "count": 2})
+    assert f"{deviceclaims.quota_name(CLASS)}=32" in await made(
+        "all", exactly={"deviceClassName": CLASS, "allocationMode": "All"}
+    )
+    assert await made("one", exactly={"deviceClassName": CLASS}) == ""
+    assert deviceclaims.COUNT in await made("third", exactly={"deviceClassName": "of-nobody"})

@@ -42,7 +42,12 @@ REASONS: dict[str, tuple[str, ...]] = {
     "pod: the runtime class is that of its tenant, or one that the tenant's class allows": ("a runtime class of the host's",),
     "pod: runs in the pool of its tenant, which its node selector names": ("no pool", "half of the pool", "another pool"),
     "pod: no toleration of every taint, and none of control plane nodes": ("every taint tolerated", "control plane taint"),
-    "pod: asks for a resource that tenants may not have": ("a resource it may not have",),
+    "pod: asks for a resource that tenants may not have": (
+        "a resource it may not have",
+        "a resource that its quota does not count",
+        "huge pages that its quota does not count",
+        "devices of a class by the name of a resource",
+    ),
     "pod: requests more than the class of its tenant lets one pod request": (
         "too much memory",
         "too much memory in two containers",

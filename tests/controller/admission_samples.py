@@ -29,7 +29,8 @@ TEAM_A = plane_spec(
     apparmor_profiles=("tools",),
     allowed_priority_classes=("batch", "interactive"),
     allowed_storage_classes=("ordinary", "fast"),
-    allowed_device_classes=("nic.example.com", "gpu.example.com"),
+    device_classes=(("nic.example.com", 8), ("gpu.example.com", "nvidia.com/gpu")),
+    extended_resources=("rdma/hca", "hugepages-2Mi"),
     pod_bounds=(PodBound("memory", "64Gi", "10"), PodBound("cpu", "8")),
 )
 FACTS = policy_facts(TEAM_A)
@@ -238,7 +239,12 @@ REFUSED: dict[str, dict[str, Any]] = {
     "another pool": pod(nodeSelector={"bulkhead.dev/pool": "others", "disk": "fast"}),
     "every taint tolerated": pod(tolerations=[{"operator": "Exists"}]),
     "control plane taint": pod(tolerations=[{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]),
-    "a resource it may not have": pod({"resources": {"limits": {"rdma/hca": "1"}}}),
+    "a resource it may not have": pod({"resources": GPU | {"limits": GPU["limits"] | {"kvm/kvm": "1"}}}),
+    "a resource that its quota does not count": pod({"resources": GPU | {"limits": GPU["limits"] | {"rdma/of-others": "1"}}}),
+    "huge pages that its quota does not count": pod(resources={"limits": {"hugepages-1Gi": "1Gi", "memory": "2Gi"}}),
+    "devices of a class by the name of a resource": pod(
+        {"resources": {"limits": GPU["limits"] | {"deviceclass.resource.kubernetes.io/gpu.example.com": "8"}}}
+    ),
     "devices by its image": pod({"envFrom": []}),
     "devices of a ConfigMap of its own": pod({"envFrom": [*CLOSED, {"configMapRef": {"name": "mine"}}]}),
     "devices of a Secret": pod({"envFrom": [{"secretRef": {"name": "devices-v1"}}]}),
@@ -428,6 +434,10 @@ ALLOWED: dict[str, dict[str, Any]] = {
         initContainers=[{"name": "i", "image": "x", "envFrom": CLOSED}],
     ),
     "a claim for devices": devices({"count": 16}, {"deviceClassName": "nic.example.com"}, choice({"count": 15}, {"count": 2})),
+    "a pod with a network device": pod(
+        {"resources": {"limits": {"rdma/hca": "1", "hugepages-2Mi": "4Mi", "memory": "1Gi"}}, "envFrom": CLOSED},
+        resources={"limits": {"hugepages-2Mi": "4Mi", "memory": "2Gi"}},
+    ),
     "a pod with a GPU and capabilities": pod({"env": [{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"}]}),
     "a pod of the class's choices": pod(
         priorityClassName="batch",

@@ -1,5 +1,6 @@
 """What tenants are allotted: whatever a class counts has a limit everywhere, whatever a Tenant leaves out."""
 
+import json
 from typing import Any
 
 import pytest
@@ -16,9 +17,11 @@ from controller.plane.spec import PlaneSpec, PodBound
 from controller.plane.syncer import settings
 from controller.settings import Settings
 from controller.status import Findings
+from syncer.settings import parse as read
 from syncer.translate import node
 from tests.controller.samples import tenant, tenant_class
 
+OTHERS = ("rdma/hca", "nvidia.com/hostdev")
 NAMES = ("nvidia.com/gpu", "amd.com/gpu", "nvidia.com/mig-1g.10gb", "example.com/tpu", "habana.ai/gaudi")
 
 
@@ -33,8 +36,10 @@ def classes_and_tenants(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]
     """A class, a Tenant of it, and the number of each resource that it names; much is left out on both sides."""
     counted = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=4))
     spec: dict[str, Any] = {"gpuResources": counted} if counted else {}
-    bounds = tenant_class(**spec) if counted or draw(st.booleans()) else {"metadata": {"name": "standard"}, "spec": {}}
-    counted = bounds["spec"].get("gpuResources") or ["nvidia.com/gpu"]
+    others = draw(st.lists(st.sampled_from(OTHERS), unique=True, max_size=2))
+    spec |= {"extendedResources": others} if others else {}
+    bounds = tenant_class(**spec) if spec or draw(st.booleans()) else {"metadata": {"name": "standard"}, "spec": {}}
+    counted = [*(bounds["spec"].get("gpuResources") or ["nvidia.com/gpu"]), *others]
     bounds["spec"]["quota"] = draw(st.sampled_from([{}, {"resources": {}}, {"resources": {counted[0]: {}}}]))
     named = draw(st.dictionaries(st.sampled_from(sorted(counted)), st.integers(0, 1_000_000)))
     spelled = {name: {"nominal": draw(st.sampled_from([number, str(number)]))} for name, number in named.items()}
@@ -51,17 +56,23 @@ def test_everything_that_counts_as_a_gpu_is_limited_to_what_the_tenant_names(
 ) -> None:
     bounds, asked, named = made
     spec = built(asked, bounds)
-    counted = bounds["spec"].get("gpuResources") or ["nvidia.com/gpu"]
+    gpus = bounds["spec"].get("gpuResources") or ["nvidia.com/gpu"]
+    counted = [*gpus, *bounds["spec"].get("extendedResources", ())]
     (hard,) = [each["spec"]["hard"] for each in resource_quotas(spec) if each["metadata"]["name"] == "tenant-quota"]
     told = settings(spec)
     rooms = {"a": node.Room(dict.fromkeys(counted, 2_000_000), {})}
     shown = node.gpu_shares(rooms, {name: told["limits"].get(name, 0) for name in told["gpuResources"]}, {})
-    assert sorted(told["gpuResources"]) == sorted(allotment.counted_resources(bounds["spec"])) == sorted(counted)
+    assert (sorted(told["gpuResources"]), sorted(allotment.counted_resources(bounds["spec"]))) == (
+        sorted(gpus),
+        sorted(counted),
+    )
     for name in counted:
         limit = named.get(name, 0)
-        assert whole(hard[f"requests.{name}"]) == told["limits"][name] == shown["a"][name] == limit
-    gpus = status.summary(spec, Findings(), {})["gpus"]
-    assert (gpus["limit"], gpus["summary"]) == (sum(named.values()), f"0/{sum(named.values())}")
+        assert whole(hard[f"requests.{name}"]) == told["limits"][name] == limit
+        assert name not in gpus or shown["a"][name] == limit
+    total = sum(number for name, number in named.items() if name in gpus)
+    summary = status.summary(spec, Findings(), {})["gpus"]
+    assert (summary["limit"], summary["summary"]) == (total, f"0/{total}")
 
 
 def test_what_is_taken_back_later_is_limited_to_nothing_and_what_a_class_adds_is_too() -> None:
@@ -215,3 +226,25 @@ def test_pods_that_have_ended_count_and_leave_room_for_those_that_run() -> None:
         assert {name: found[name] for name in wanted} == wanted
     found = hard(built(tenant(quota={"objects": {"pods": 10}}), tenant_class()))
     assert (found["pods"], found["count/pods"], found["secrets"]) == ("10", "2k", "3k")
+
+
+def test_a_device_class_counts_against_the_resource_that_it_stands_for_or_has_none_unless_a_number_is_given() -> None:
+    bounds = {
+        "extendedResources": ["rdma/hca"],
+        "allowedDeviceClasses": ["a", "b", "c", "d", "e"],
+        "deviceClassQuota": {
+            "a": {"resource": "nvidia.com/gpu"},
+            "b": {"resource": "rdma/hca"},
+            "c": {"devices": 4},
+            # What the class counted once, and what nobody allows.
+            "d": {"resource": "amd.com/gpu"},
+            "z": {"devices": 9},
+        },
+    }
+    assert allotment.device_classes(bounds) == {"a": "nvidia.com/gpu", "b": "rdma/hca", "c": 4, "d": 0, "e": 0}
+    assert allotment.device_classes({}) == {}
+    spec = built(tenant(), {"metadata": {"name": "standard"}, "spec": bounds})
+    told = read(json.dumps(settings(spec)).encode())
+    assert told.extended_resources == ("rdma/hca",)
+    assert told.device_class_resources == {"a": "nvidia.com/gpu", "b": "rdma/hca"}
+    assert told.limits == {"nvidia.com/gpu": 24, "rdma/hca": 0, "c": 4, "d": 0, "e": 0}

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from bulkhead.api import deviceclaims
 from controller.plane.quota import limit_range, resource_quotas
 from controller.plane.spec import Budget
 from controller.plane.syncer import settings
@@ -109,3 +110,33 @@ def test_a_count_of_objects_never_stands_in_the_place_of_a_quota() -> None:
     spec = replace(plane_spec(), object_limits=(("requests.nvidia.com/gpu", "500"), ("requests.cpu", "7")))
     (found,) = resource_quotas(spec)
     assert found["spec"]["hard"] == {"requests.nvidia.com/gpu": "24", "requests.cpu": "7"}
+
+
+def test_devices_by_claims_are_held_to_the_resource_that_they_stand_for_or_to_a_number_of_their_own() -> None:
+    spec = replace(
+        plane_spec(),
+        extended_resources=("rdma/hca", "hugepages-2Mi"),
+        limits=(("hugepages-2Mi", "8Gi"), ("nvidia.com/gpu", "24")),
+        object_limits=(("pods", "10"), (deviceclaims.COUNT, "200")),
+        device_classes=(
+            ("gpu.example.com", "nvidia.com/gpu"),
+            ("nic.example.com", "rdma/hca"),
+            ("imex.example.com", 4),
+            ("x", 0),
+        ),
+    )
+    found = {each["metadata"]["name"]: each["spec"]["hard"] for each in resource_quotas(spec)}
+    # Claims of the host's own scheduler, one for each pod at most, are not the tenant's.
+    assert found["tenant-objects"] == {
+        "count/resourceclaims.resource.k8s.io": "210",
+        "gpu.example.com.deviceclass.resource.k8s.io/devices": "24",
+        "nic.example.com.deviceclass.resource.k8s.io/devices": "0",
+        "imex.example.com.deviceclass.resource.k8s.io/devices": "4",
+        "x.deviceclass.resource.k8s.io/devices": "0",
+    }
+    assert found["tenant-quota"] == {
+        "pods": "10", "requests.nvidia.com/gpu": "24", "requests.rdma/hca": "0", "requests.hugepages-2Mi": "8Gi",
+    }  # fmt: skip
+    told = settings(spec)
+    assert told["limits"] == {"nvidia.com/gpu": 24, "rdma/hca": 0, "imex.example.com": 4, "x": 0}
+    assert told["deviceClassResources"] == {"gpu.example.com": "nvidia.com/gpu", "nic.example.com": "rdma/hca"}

@@ -51,6 +51,7 @@ from tests.controller.helmchart import rendered
 from tests.controller.samples import plane_spec
 
 DEVICE_CLASSES = "deviceClasses={gpu.example.com,nic.example.com,of-others}"
+EXTENDED = "extendedResources={rdma/hca,rdma/of-others,hugepages-2Mi,hugepages-1Gi}"
 SYNCER = "system:serviceaccount:bh-team-a:syncer"
 CONTROLLER = "system:serviceaccount:bulkhead-system:bulkhead-controller"
 WORKLOADS = Resource("scheduling.k8s.io", "v1alpha2", "workloads", "Workload", True)
@@ -113,7 +114,7 @@ async def prepare(client: Client) -> None:
     await client.apply(WORKLOADS, workload | {"spec": {"podGroupTemplates": [template]}})
     await serve_snapshots(client)
     networks = "podNetworks={10.244.0.0/16,fd00:10:244::/56}"
-    values = ("ingressDomains={x.org}", "snapshotClasses={daily}", DEVICE_CLASSES, networks)
+    values = ("ingressDomains={x.org}", "snapshotClasses={daily}", DEVICE_CLASSES, EXTENDED, networks)
     for obj in rendered(*(part for value in values for part in ("--set", value))):
         if obj["kind"].startswith("ValidatingAdmissionPolicy"):
             await client.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)

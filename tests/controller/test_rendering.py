@@ -42,6 +42,12 @@ CASES: dict[str, dict[str, Any]] = {
         "ingress_controllers": ("ingress-nginx",),
     },
     "pod-groups": {"pod_groups": True},
+    "devices": {
+        "gpu_resources": ("nvidia.com/gpu", "amd.com/gpu"),
+        "extended_resources": ("rdma/hca", "hugepages-2Mi"),
+        "device_classes": (("gpu.example.com", "nvidia.com/gpu"), ("imex.example.com", 4), ("nic.example.com", 0)),
+        "limits": (("hugepages-2Mi", "8Gi"), ("nvidia.com/gpu", "24")),
+    },
 }
 
 

@@ -120,3 +120,58 @@ def test_a_sidecar_and_the_init_container_beside_it_count_together(clock: Clock)
     claims = limited_to(clock, None, {GPU: 5})
     claims.claim(key("a"), made)
     assert claims.used(GPU) == 4
+
+
+GPU_CLASS, IMEX_CLASS = "gpu.example.com", "imex.example.com"
+
+
+def device_claim(*requests: dict[str, Any]) -> dict[str, Any]:
+    return {"spec": {"devices": {"requests": list(requests)}}}
+
+
+def exactly(count: int, name: str = GPU_CLASS) -> dict[str, Any]:
+    return {"exactly": {"deviceClassName": name, "count": count}}
+
+
+@pytest.fixture
+def mixed(clock: Clock) -> Claims:
+    limits = {GPU: 4, IMEX_CLASS: 2}
+    return Claims([GPU], limits, clock, hard=lambda: QUOTA, stands_for={GPU_CLASS: GPU})  # type: ignore[arg-type]
+
+
+def test_pods_and_claims_share_what_a_device_class_stands_for(mixed: Claims) -> None:
+    mixed.claim(key("p0"), pod(1))
+    mixed.claim(key("c0"), device_claim(exactly(2)), "ResourceClaim")
+    with pytest.raises(Untranslatable, match=r"asked for 2 nvidia.com/gpu, 3 of 4 are in use. The claim is made when"):
+        mixed.claim(key("c1"), device_claim(exactly(1), exactly(1)), "ResourceClaim")
+    with pytest.raises(Untranslatable, match=r"asked for 2 nvidia.com/gpu, 3 of 4 are in use. The pod starts when"):
+        mixed.claim(key("p1"), pod(2))
+    mixed.claim(key("p1"), pod(1))
+
+
+def test_a_claim_counts_from_its_creation_until_it_is_gone_whatever_its_pods_do(mixed: Claims) -> None:
+    mixed.claim(key("c0"), device_claim(exactly(4)), "ResourceClaim")
+    mixed.seen(change("c0"), device_claim(exactly(4)) | {"status": {"phase": "Succeeded"}}, "ResourceClaim")
+    assert mixed.used(GPU) == 4
+    mixed.seen(change("c0", "deleted"), None, "ResourceClaim")
+    assert mixed.used(GPU) == 0
+
+
+def test_a_claim_that_was_there_before_the_syncer_counts(mixed: Claims) -> None:
+    mixed.seen(change("c0"), device_claim(exactly(3)), "ResourceClaim")
+    with pytest.raises(Untranslatable, match="3 of 4"):
+        mixed.claim(key("p0"), pod(2))
+
+
+def test_alternatives_count_by_their_most_and_a_class_of_its_own_by_its_number(mixed: Claims) -> None:
+    ways = [{"deviceClassName": GPU_CLASS, "count": 3}, {"deviceClassName": IMEX_CLASS, "count": 2}]
+    mixed.claim(key("c0"), device_claim({"firstAvailable": ways}), "ResourceClaim")
+    assert (mixed.used(GPU), mixed.used(IMEX_CLASS)) == (3, 2)
+    for asked in (
+        exactly(2),
+        exactly(1, IMEX_CLASS),
+        exactly(1, "of.nobody"),
+        {"exactly": {"deviceClassName": GPU_CLASS, "allocationMode": "All"}},
+    ):
+        with pytest.raises(Untranslatable, match="exceeded"):
+            mixed.claim(key("c1"), device_claim(asked), "ResourceClaim")

@@ -61,11 +61,13 @@ async def test_created_and_then_nothing_to_do(host_client: Client, tenant: str, 
 
 
 async def test_item_77_a_pod_changes_in_place(host_client: Client, tenant: str) -> None:
-    view = samples.view({"tenant": tenant, "accelerator_gate": "bulkhead.dev/accelerators"})
+    view = samples.view({"tenant": tenant})
     own = samples.container(resources={"limits": {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}})
     own["metadata"]["labels"]["old"] = "x"
     own["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
-    actual = await host_client.create(PODS, to_host(own, view), view.work_namespace)
+    host = to_host(own, view)
+    host["spec"]["schedulingGates"].append({"name": "bulkhead.dev/accelerators"})
+    actual = await host_client.create(PODS, host, view.work_namespace)
     own["metadata"]["labels"] = {"app": "other"}
     own["spec"]["containers"][0]["image"] = "docker.io/library/busybox:1.37"
     own["spec"]["tolerations"] = [{"key": "mine", "operator": "Exists", "effect": "NoSchedule"}]
