@@ -114,6 +114,10 @@ LABEL_KEYS: Final[Rule] = {
 CIDRS: Final[Rule] = {"rule": "self.all(item, isCIDR(item))", "message": "every item must be a CIDR such as 203.0.113.0/24"}
 
 
+# Nothing else of a component is carried out, and a field that is taken and left out would be a promise broken in silence.
+CPU_AND_MEMORY: Final[Rule] = {"rule": "self.all(key, key in ['cpu', 'memory'])", "message": "only cpu and memory"}
+
+
 class Component(ApiModel):
     """What one component of the plane asks for and may use."""
 
@@ -121,13 +125,13 @@ class Component(ApiModel):
         None,
         max_length=8,
         description="Requests of the container, for example cpu: 50m.",
-        json_schema_extra=rules(RESOURCE_KEYS),
+        json_schema_extra=rules(CPU_AND_MEMORY),
     )
     limits: dict[ResourceName, Quantity] | None = Field(
         None,
         max_length=8,
         description="Limits of the container, for example memory: 1Gi.",
-        json_schema_extra=rules(RESOURCE_KEYS),
+        json_schema_extra=rules(CPU_AND_MEMORY),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from bulkhead.api.fields import (
+    CPU_AND_MEMORY,
     LABEL_KEYS,
     ApiModel,
     Component,
@@ -160,7 +161,7 @@ class NodeSet(ApiModel):
         None,
         max_length=2,
         description="What a worker reserves on its node, where that is less than it may use: cpu, memory.",
-        json_schema_extra=rules({"rule": "self.all(key, key in ['cpu', 'memory'])", "message": "only cpu and memory"}),
+        json_schema_extra=rules(CPU_AND_MEMORY),
     )
     partition: Partition | None = Field(None, description="The partition of the set.")
     features: Annotated[list[Feature], Field(max_length=32)] | None = Field(
