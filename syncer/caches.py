@@ -260,11 +260,13 @@ class Caches:
             if env is not None:
                 services.setdefault(str(service["metadata"].get("namespace", "")), []).append(env)
         spaces = self.virtual["Namespace"].store.metas()
+        policies = list(self.virtual["NetworkPolicy"].store.objects())
         nodes = frozenset(key.name for key in self.host["Node"].store.keys())  # noqa: SIM118 -- a store, not a dict
         return replace(
             self._static,
             services={name: tuple(sorted(found, key=lambda each: each.name)) for name, found in services.items()},
-            network_policies=networkpolicy.by_namespace(self.virtual["NetworkPolicy"].store.objects()),
+            network_policies=networkpolicy.by_namespace(policies),
+            policies_beyond=networkpolicy.beyond(policies),
             namespace_labels={meta.name: dict(meta.labels or {}) for meta in spaces},
             nodes=nodes,
             cordoned=frozenset(name for name, each in self._marks.items() if each.cordoned) & nodes,
@@ -313,8 +315,11 @@ class Caches:
             self._pods_of(change.key.name)
 
     def _policy_changed(self, change: Change) -> None:
-        """The pods that a policy selects carry a label on the host."""
+        """The pods that a policy selects carry a label on the host, and what it leaves of the room is for other policies."""
+        waiting = self._view.policies_beyond if self._view is not None else frozenset()
         self._view = None
+        for namespace, name in waiting:
+            self._queue.add(Item("NetworkPolicy", Key(namespace, name)), Lane.BACKFILL)
         self._told("NetworkPolicy")(change)
         self._pods_of(change.key.namespace)
 

@@ -7,6 +7,9 @@ of the tenant selects; the platform's policies leave labelled pods out, and what
 Peers are the tenant's own pods and nothing else: an empty peer list means "everyone" above and "every pod of this tenant"
 below, and address blocks are left out, because no rule of a tenant may open what the platform closed. Leaving out only ever
 narrows: a rule whose peers are all left out goes as a whole. The tenant is told by an event (`remarks`).
+
+Whoever enforces policies works for all tenants, so what one of them writes is bounded: each policy, and all of them together.
+What is beyond is refused, and the pods that it selects are isolated all the same: too much opens nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from syncer.translate import metadata, schema, selectors
+from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.schema import INT_OR_TEXT, PORT, ListOf, OneOf, Struct, Translated
 from syncer.translate.view import Isolating, Obj, TenantView
 
@@ -22,6 +26,9 @@ INGRESS_ISOLATED: Final = "bulkhead.dev/ingress-isolated"
 EGRESS_ISOLATED: Final = "bulkhead.dev/egress-isolated"
 _TYPES: Final = ("Ingress", "Egress")
 _RULES: Final = 500
+# Names, values, ports and address ranges: what a policy says, whatever it says it with.
+MOST_TERMS: Final = 2000
+MOST_TERMS_OF_TENANT: Final = 20_000
 
 # Every field of a policy's spec of Kubernetes 1.36.
 POLICY_SPEC: Final = Struct(
@@ -56,6 +63,7 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
     """The host NetworkPolicy for `virtual`."""
     who = metadata.identity(KIND, virtual)
     own = schema.mapping(virtual.get("spec"), "spec")
+    _check_size(own, who, view)
     spec = schema.struct(own, POLICY_SPEC, "spec")
     scope = selectors.own_namespace(who.namespace, view)
     spec["podSelector"] = selectors.label_selector(own.get("podSelector") or {}, "spec.podSelector", scope)
@@ -66,6 +74,49 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
             spec[direction.field] = rules
     meta = metadata.host_metadata(who, virtual, view)
     return {"apiVersion": "networking.k8s.io/v1", "kind": KIND, "metadata": meta, "spec": spec}
+
+
+def terms(value: Any, most: int = MOST_TERMS) -> int:
+    """How many names, values, ports and address ranges a policy consists of; counted no further than is needed to refuse it."""
+    found, left = 0, [value]
+    while left and found <= most:
+        each = left.pop()
+        inner = list(each.values()) if isinstance(each, Mapping) else each if isinstance(each, list) else []
+        left.extend(inner)
+        found += not inner
+    return found
+
+
+def beyond(policies: Iterable[Obj]) -> frozenset[tuple[str, str]]:
+    """The namespaces and names of the policies for which a tenant's older ones leave no room."""
+    sized = [(_age(policy), terms(policy.get("spec"))) for policy in policies]
+    total, found = 0, set[tuple[str, str]]()
+    for (_, namespace, name), size in sorted(sized):
+        if size > MOST_TERMS:
+            continue  # refused for itself
+        if total + size > MOST_TERMS_OF_TENANT:
+            found.add((namespace, name))
+        else:
+            total += size
+    return frozenset(found)
+
+
+def _age(policy: Obj) -> tuple[str, str, str]:
+    meta = policy["metadata"]
+    return str(meta.get("creationTimestamp", "")), str(meta.get("namespace", "")), str(meta.get("name", ""))
+
+
+def _check_size(spec: Mapping[str, Any], who: metadata.Identity, view: TenantView) -> None:
+    if terms(spec) > MOST_TERMS:
+        message = (
+            f"more than {MOST_TERMS} names, values and ports: write fewer rules, peers, ports or labels, or several policies"
+        )
+        raise Untranslatable(Reason.TOO_LARGE, message, "spec")
+    if (who.namespace, who.name) in view.policies_beyond:
+        message = (
+            f"all policies together have more than {MOST_TERMS_OF_TENANT} names, values and ports, and older ones come first"
+        )
+        raise Untranslatable(Reason.TOO_LARGE, message, "spec")
 
 
 def remarks(virtual: Obj, _view: TenantView) -> list[str]:

@@ -96,6 +96,7 @@ class TenantView:
     # snapshot of the tenant's plane
     services: Mapping[str, tuple[ServiceEnv, ...]] = field(default_factory=_empty)  # by virtual namespace
     network_policies: Mapping[str, tuple[Isolating, ...]] = field(default_factory=_empty)  # by virtual namespace
+    policies_beyond: frozenset[tuple[str, str]] = frozenset()  # namespace and name of those that are too many together
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=_empty)  # by virtual namespace
     # snapshot of the host
     storage_classes: frozenset[str] = frozenset()  # names of the StorageClasses that are offered

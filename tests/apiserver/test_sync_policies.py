@@ -9,7 +9,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj, Resource
 from bulkhead.kube.resources import NETWORK_POLICIES, POD_DISRUPTION_BUDGETS, PODS
-from syncer.translate.networkpolicy import EGRESS_ISOLATED, INGRESS_ISOLATED
+from syncer.translate.networkpolicy import EGRESS_ISOLATED, INGRESS_ISOLATED, MOST_TERMS_OF_TENANT
 from tests.apiserver.bed import Bed, until
 
 
@@ -124,3 +124,25 @@ async def test_item_84_a_budget_counts_below_as_the_plane_computed_it(bed: Bed) 
         return bool(((await below(bed, POD_DISRUPTION_BUDGETS, "web")) or {})["spec"]["minAvailable"] == 7)
 
     await until(followed, "the new number below")
+
+
+async def test_more_policies_than_there_is_room_for_wait_until_there_is(bed: Bed) -> None:
+    """All tenants share who enforces them; the oldest of a tenant's policies come first."""
+    rule = {"ports": [{"port": port} for port in range(1, 201)]}
+    big = {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [rule] * 4}
+    full = MOST_TERMS_OF_TENANT // 1602
+    for number in range(full):
+        await policy(bed, f"a{number:02}", **big)
+    await policy(bed, "z-late", **big)
+    await policy(bed, "z-much", podSelector={}, ingress=[rule] * 6)
+    await until(lambda: below(bed, NETWORK_POLICIES, f"a{full - 1:02}"), "the last that there is room for")
+
+    async def told() -> bool:
+        listed = [each for name in ("z-late", "z-much") for each in await bed.events(name)]
+        return {each["involvedObject"]["name"] for each in listed if each["reason"] == "TooLarge"} == {"z-late", "z-much"}
+
+    await until(told, "events of what is refused")
+    assert await below(bed, NETWORK_POLICIES, "z-late") is None
+    await bed.plane.delete(NETWORK_POLICIES, "a00", bed.space)
+    await until(lambda: below(bed, NETWORK_POLICIES, "z-late"), "room")
+    assert await below(bed, NETWORK_POLICIES, "z-much") is None

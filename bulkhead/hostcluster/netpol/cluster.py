@@ -90,24 +90,3 @@ def cluster_from(
     labels = {one["metadata"]["name"]: one["metadata"].get("labels") or {} for one in namespaces}
     ordered = sorted(policies, key=lambda one: (one["metadata"]["namespace"], one["metadata"]["name"]))
     return Cluster(tuple(known), labels, tuple(ordered))
-
-
-def selects(selector: Mapping[str, Any], labels: Labels) -> bool:
-    """Whether a label selector matches; the empty one matches everything."""
-    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
-        return False
-    return all(_expression_holds(expression, labels) for expression in selector.get("matchExpressions") or ())
-
-
-def _expression_holds(expression: Mapping[str, Any], labels: Labels) -> bool:
-    key, values = expression["key"], expression.get("values") or ()
-    match expression["operator"]:
-        case "In":
-            return labels.get(key) in values
-        case "NotIn":
-            return labels.get(key) not in values
-        case "Exists":
-            return key in labels
-        case "DoesNotExist":
-            return key not in labels
-    return False  # an operator of a later API: nothing is let through by what is not understood

@@ -4,16 +4,23 @@
 
 A profile is a frozen set of rules; pods with the same one share a chain. Named ports are resolved here: of the pod itself for
 ingress, of each peer for egress. An unknown construct allows nothing.
+
+The rules of a namespace's pods follow from its policies, its pods and the pods of those namespaces that its policies name. A
+policy is compiled once, whatever number of pods it selects, and selectors are looked up, so the work grows with what is written
+plus what it chooses, and not with their product. It is done in steps: who has much of it is not to keep others waiting.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, collapse_addresses
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, collapse_addresses, summarize_address_range
 from typing import Any, Literal
 
-from bulkhead.hostcluster.netpol.cluster import Cluster, Pod, selects
+from bulkhead.hostcluster.netpol.cluster import Cluster, Pod
+from bulkhead.hostcluster.netpol.index import ClusterIndex, Selector, Space
 
 Direction = Literal["Ingress", "Egress"]
+DIRECTIONS: tuple[Direction, ...] = ("Ingress", "Egress")
 PROTOCOLS = ("TCP", "UDP", "SCTP")
 
 
@@ -56,94 +63,164 @@ def policy_directions(spec: Mapping[str, Any]) -> frozenset[str]:
 
 def _block(block: Mapping[str, Any]) -> frozenset[IPv4Network]:
     """The addresses of an ipBlock without its exceptions; none for IPv6, which pods here do not have."""
+    return _left(str(block["cidr"]), tuple(map(str, block.get("except") or ())))
+
+
+@lru_cache(maxsize=256)
+def _left(cidr: str, exceptions: tuple[str, ...]) -> frozenset[IPv4Network]:
     try:
-        left = [IPv4Network(block["cidr"], strict=False)]
-        excepted = [IPv4Network(one, strict=False) for one in block.get("except") or ()]
+        whole = IPv4Network(cidr, strict=False)
+        holes = [IPv4Network(one, strict=False) for one in exceptions]
     except ValueError:
         return frozenset()
-    for hole in excepted:
-        left = [part for network in left for part in _without(network, hole)]
-    return frozenset(left)
+    found: set[IPv4Network] = set()
+    first, last = int(whole.network_address), int(whole.broadcast_address)
+    for hole in sorted(collapse_addresses(each for each in holes if each.overlaps(whole))):
+        if first < int(hole.network_address):
+            found |= set(summarize_address_range(IPv4Address(first), hole.network_address - 1))
+        first = max(first, int(hole.broadcast_address) + 1)
+    if first <= last:
+        found |= set(summarize_address_range(IPv4Address(first), IPv4Address(last)))
+    return frozenset(found)
 
 
-def _without(network: IPv4Network, hole: IPv4Network) -> Iterable[IPv4Network]:
-    if network.subnet_of(hole):
-        return ()
-    return network.address_exclude(hole) if hole.subnet_of(network) else (network,)
+@dataclass(slots=True)
+class Sources:
+    """What the rules of a namespace were made from, so that it can be seen whether they still hold."""
+
+    policies: tuple[Mapping[str, Any], ...]
+    spaces: dict[str, Space] = field(default_factory=dict)
+    selectors: list[tuple[Selector, tuple[str, ...]]] = field(default_factory=list)
+    everyone: tuple[Space, ...] | None = None  # where the pods of all namespaces counted
+
+    def hold(self, index: ClusterIndex, policies: tuple[Mapping[str, Any], ...]) -> bool:
+        """Whether the same rules would be made again."""
+        return (
+            len(policies) == len(self.policies)
+            and all(one is other or one == other for one, other in zip(policies, self.policies, strict=True))
+            and all(index.space(name) is space for name, space in self.spaces.items())
+            and all(index.namespaces(selector) == names for selector, names in self.selectors)
+            and (self.everyone is None or self.everyone == tuple(index.spaces.values()))
+        )
 
 
-class _Compiler:
-    """One run: remembers which pods a peer selects, as rules repeat themselves."""
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one rule of a policy allows: these peers at these ports, of which names still depend on the pod that is selected."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._by_namespace: dict[str, list[Pod]] = {}
-        for pod in cluster.pods:
-            self._by_namespace.setdefault(pod.namespace, []).append(pod)
+    peers: frozenset[IPv4Network] | None
+    ports: tuple[Mapping[str, Any], ...]
 
-    def _peer_pods(self, namespace: str, peer: Mapping[str, Any]) -> Iterable[Pod]:
-        chosen = [namespace]
-        if peer.get("namespaceSelector") is not None:
-            chosen = [name for name, labels in self._cluster.namespaces.items() if selects(peer["namespaceSelector"], labels)]
-        selector = peer.get("podSelector") or {}
-        for name in chosen:
-            yield from (pod for pod in self._by_namespace.get(name, ()) if selects(selector, pod.labels))
+    def rule(self, target: Pod | None) -> Rule | None:
+        ports = _ports(self.ports, target)
+        return None if ports is not None and not ports else Rule(self.peers, ports)
 
-    def _peers(self, namespace: str, peers: Iterable[Mapping[str, Any]]) -> tuple[list[Pod], frozenset[IPv4Network]]:
+
+class _Namespace:
+    """One run over one namespace."""
+
+    def __init__(self, index: ClusterIndex, name: str, sources: Sources) -> None:
+        self._index = index
+        self._name = name
+        self._sources = sources
+        self._parts: dict[tuple[int, Direction], list[_Part]] = {}
+        self._profiles: dict[tuple[Any, ...], Profile] = {}
+
+    def rules(self, node: str) -> Generator[None, None, tuple[PodRules, ...]]:
+        """The rules of the namespace's pods on a node; a step for each rule of a policy, and for each pod."""
+        here = self._space(self._name)
+        mine: dict[tuple[str, Direction], list[int]] = {}
+        for number, policy in enumerate(self._sources.policies):
+            spec = policy["spec"]
+            for direction in DIRECTIONS:
+                if direction not in policy_directions(spec):
+                    continue
+                for pod in here.chosen(spec.get("podSelector") or {}):
+                    mine.setdefault((pod.name, direction), []).append(number)
+                parts: list[_Part] = []
+                self._parts[number, direction] = parts
+                for rule in spec.get(direction.lower()) or ():
+                    parts.extend(self._ingress(rule) if direction == "Ingress" else self._egress(rule))
+                    yield
+        made = []
+        for pod in here.pods:
+            if pod.node == node:
+                one, other = (self._profile(pod, direction, mine.get((pod.name, direction))) for direction in DIRECTIONS)
+                made.append(PodRules(pod.address, one, other))
+                yield
+        return tuple(made)
+
+    def _profile(self, pod: Pod, direction: Direction, policies: Sequence[int] | None) -> Profile | None:
+        """Everything that the policies of a pod let through in one direction, together; one for all pods that are alike."""
+        if policies is None:
+            return None
+        key = (direction, tuple(policies), pod.ports)
+        if key not in self._profiles:
+            parts = (part for number in policies for part in self._parts[number, direction])
+            rules = (part.rule(pod if direction == "Ingress" else None) for part in parts)
+            self._profiles[key] = frozenset(rule for rule in rules if rule is not None)
+        return self._profiles[key]
+
+    def _ingress(self, rule: Mapping[str, Any]) -> Iterator[_Part]:
+        """What one ingress rule lets through; its named ports are those of the pod that is selected."""
+        ports = tuple(rule.get("ports") or ())
+        if not rule.get("from"):
+            yield _Part(None, ports)
+            return
+        pods, networks = self._peers(rule["from"])
+        everyone = _addresses(pods, networks)
+        if everyone:
+            yield _Part(everyone, ports)
+
+    def _egress(self, rule: Mapping[str, Any]) -> Iterator[_Part]:
+        """What one egress rule lets out; named ports are looked up at each peer."""
+        given = rule.get("ports") or ()
+        plain = tuple(port for port in given if not isinstance(port.get("port"), str))
+        named = [port for port in given if isinstance(port.get("port"), str)]
+        anybody = not rule.get("to")
+        pods, networks = ([], frozenset[IPv4Network]()) if anybody else self._peers(rule["to"])
+        everyone = None if anybody else _addresses(pods, networks)
+        if (plain or not given) and (everyone is None or everyone):
+            yield _Part(everyone, plain)
+        if not named:
+            return
+        by_port: dict[frozenset[PortRange], list[IPv4Network]] = {}
+        for pod in self._everyone() if anybody else pods:
+            resolved = _ports(named, pod)
+            if resolved:
+                by_port.setdefault(resolved, []).append(IPv4Network(pod.address))
+        for ports, addresses in by_port.items():
+            numbers = tuple({"protocol": each.protocol, "port": each.first, "endPort": each.last} for each in sorted(ports))
+            yield _Part(_collapsed(addresses), numbers)
+
+    def _peers(self, peers: Iterable[Mapping[str, Any]]) -> tuple[list[Pod], frozenset[IPv4Network]]:
         pods: dict[IPv4Address, Pod] = {}
         networks: set[IPv4Network] = set()
         for peer in peers:
             if peer.get("ipBlock") is not None:
                 networks |= _block(peer["ipBlock"])
             elif peer.get("podSelector") is not None or peer.get("namespaceSelector") is not None:
-                pods |= {pod.address: pod for pod in self._peer_pods(namespace, peer)}
+                for name in self._named(peer.get("namespaceSelector")):
+                    pods |= {pod.address: pod for pod in self._space(name).chosen(peer.get("podSelector") or {})}
         return list(pods.values()), frozenset(networks)
 
-    def ingress(self, namespace: str, rule: Mapping[str, Any], target: Pod) -> Iterable[Rule]:
-        """What one ingress rule lets through to the target."""
-        ports = _ports(rule.get("ports") or (), target)
-        if ports is not None and not ports:
-            return
-        if not rule.get("from"):
-            yield Rule(None, ports)
-            return
-        pods, networks = self._peers(namespace, rule["from"])
-        everyone = _collapsed([*networks, *(IPv4Network(pod.address) for pod in pods)])
-        if everyone:
-            yield Rule(everyone, ports)
+    def _named(self, selector: Selector | None) -> tuple[str, ...]:
+        if selector is None:
+            return (self._name,)
+        names = self._index.namespaces(selector)
+        self._sources.selectors.append((selector, names))
+        return names
 
-    def egress(self, namespace: str, rule: Mapping[str, Any]) -> Iterable[Rule]:
-        """What one egress rule lets out; named ports are looked up at each peer."""
-        given = rule.get("ports") or ()
-        plain = [port for port in given if not isinstance(port.get("port"), str)]
-        named = [port for port in given if isinstance(port.get("port"), str)]
-        anybody = not rule.get("to")
-        pods, networks = (list(self._cluster.pods), frozenset[IPv4Network]()) if anybody else self._peers(namespace, rule["to"])
-        everyone = None if anybody else _collapsed([*networks, *(IPv4Network(pod.address) for pod in pods)])
-        if (plain or not given) and (everyone is None or everyone):
-            yield Rule(everyone, _ports(plain, None))
-        by_port: dict[frozenset[PortRange], list[IPv4Network]] = {}
-        for pod in pods if named else ():
-            resolved = _ports(named, pod)
-            if resolved:
-                by_port.setdefault(resolved, []).append(IPv4Network(pod.address))
-        for ports, addresses in by_port.items():
-            yield Rule(_collapsed(addresses), ports)
+    def _space(self, name: str) -> Space:
+        return self._sources.spaces.setdefault(name, self._index.space(name))
 
-    def profile(self, target: Pod, direction: Direction) -> Profile | None:
-        """Everything that the policies of a pod let through in one direction, together."""
-        isolated = False
-        rules: set[Rule] = set()
-        for policy in self._cluster.policies:
-            spec, namespace = policy["spec"], policy["metadata"]["namespace"]
-            if namespace != target.namespace or direction not in policy_directions(spec):
-                continue
-            if not selects(spec.get("podSelector") or {}, target.labels):
-                continue
-            isolated = True
-            for rule in spec.get(direction.lower()) or ():
-                rules |= set(self.ingress(namespace, rule, target) if direction == "Ingress" else self.egress(namespace, rule))
-        return frozenset(rules) if isolated else None
+    def _everyone(self) -> Iterator[Pod]:
+        self._sources.everyone = tuple(self._index.spaces.values())
+        return (pod for space in self._sources.everyone for pod in space.pods)
+
+
+def _addresses(pods: Iterable[Pod], networks: Iterable[IPv4Network]) -> frozenset[IPv4Network]:
+    return _collapsed([*networks, *(IPv4Network(pod.address) for pod in pods)])
 
 
 def _collapsed(networks: Iterable[IPv4Network]) -> frozenset[IPv4Network]:
@@ -168,12 +245,30 @@ def _ports(given: Iterable[Mapping[str, Any]], named_at: Pod | None) -> frozense
     return frozenset(found)
 
 
+def compile_namespace(
+    index: ClusterIndex, name: str, sources: Sources, node: str
+) -> Generator[None, None, tuple[PodRules, ...]]:
+    """The rules of a namespace's pods on this node, step by step; `sources` learns what they are made from."""
+    return _Namespace(index, name, sources).rules(node)
+
+
+def policies_by_namespace(cluster: Cluster) -> dict[str, tuple[Mapping[str, Any], ...]]:
+    """The policies of each namespace, in their order."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for policy in cluster.policies:
+        found.setdefault(policy["metadata"]["namespace"], []).append(policy)
+    return {name: tuple(listed) for name, listed in found.items()}
+
+
 def compile_rules(cluster: Cluster, node: str) -> tuple[PodRules, ...]:
     """The rules of every pod on this node, isolated or not, in the order of their addresses."""
-    compiler = _Compiler(cluster)
-    made = []
-    for pod in cluster.pods:
-        if pod.node != node:
-            continue
-        made.append(PodRules(pod.address, compiler.profile(pod, "Ingress"), compiler.profile(pod, "Egress")))
+    index, policies = ClusterIndex(cluster.pods, cluster.namespaces), policies_by_namespace(cluster)
+    made: list[PodRules] = []
+    for name in index.spaces:
+        steps = compile_namespace(index, name, Sources(policies.get(name, ())), node)
+        try:
+            while True:
+                next(steps)
+        except StopIteration as done:
+            made += done.value
     return tuple(sorted(made, key=lambda rules: rules.address))

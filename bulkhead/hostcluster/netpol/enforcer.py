@@ -1,8 +1,9 @@
 """The enforcer process: keeps the packet filter in line with the host's network policies.
 
-Flow: three watches (pods, namespaces, policies) and the folder of attachments -> wait until the burst is over -> compile
--> `nft -f -` in one transaction. Nothing is applied before all three lists are whole, and nothing is removed on exit: rules
-stay in the kernel, so a crash or a restart never opens what was closed. Only `bulkhead host down` removes the table.
+Flow: three watches (pods, namespaces, policies) and the folder of attachments -> wait until the burst is over -> compile, a
+slice of each namespace that changed -> `nft -f -` in one transaction, which does not wait for who has the most to compile.
+Nothing is applied before all three lists are whole and everything was compiled once, and nothing is removed on exit: rules stay
+in the kernel, so a crash or a restart never opens what was closed. Only `bulkhead host down` removes the table.
 """
 
 import argparse
@@ -12,17 +13,20 @@ from pathlib import Path
 
 from bulkhead.hostcluster.component import NODE_NAME
 from bulkhead.hostcluster.netpol.attachments import Attachments
-from bulkhead.hostcluster.netpol.cluster import cluster_from
-from bulkhead.hostcluster.netpol.compiler import compile_rules
-from bulkhead.hostcluster.netpol.render import TABLE, render
+from bulkhead.hostcluster.netpol.cluster import Cluster, cluster_from
+from bulkhead.hostcluster.netpol.render import TABLE, Chains, render
+from bulkhead.hostcluster.netpol.rulebook import Rulebook
 from bulkhead.kube.client import Client
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.objects import Key, Obj, Resource
 from bulkhead.kube.resources import NAMESPACES, NETWORK_POLICIES, PODS
 
 log = logging.getLogger("bulkhead.netpol")
 
 _QUIET = 0.01  # a burst of changes is one transaction
+_STEPS = 20  # of each namespace in turn
+_PATIENCE = 0.1  # how long who is done waits for others, so that many namespaces are few transactions
 _RETRY = 1.0
 _DEADLINE = 30.0
 
@@ -55,6 +59,9 @@ class Enforcer:
         self._attachments = attachments
         self._dirty = asyncio.Event()
         self._applied = ""
+        self._rulebook = Rulebook(node)
+        self._chains = Chains()
+        self._decoded: dict[Resource, dict[Key, tuple[str, Obj]]] = {PODS: {}, NAMESPACES: {}, NETWORK_POLICIES: {}}
         # The other nodes are simulated: their pods neither send nor receive.
         self._pods = Informer(client, PODS, field_selector=f"spec.nodeName={node}", on_change=self._notice)
         self._namespaces = Informer(client, NAMESPACES, on_change=self._notice)
@@ -84,25 +91,55 @@ class Enforcer:
         while True:
             await self._dirty.wait()
             await asyncio.sleep(_QUIET)
-            self._dirty.clear()
             try:
-                await self._apply()
+                await self._bring_up_to_date()
             except (FilterError, OSError) as error:
                 # The rules of before stay in force meanwhile.
                 log.error("not applied: %s", error)  # noqa: TRY400  the cause is in the text
                 await asyncio.sleep(_RETRY)
                 self._dirty.set()
 
+    async def _bring_up_to_date(self) -> None:
+        """Compile what changed, also what changes meanwhile, and apply what is done."""
+        loop = asyncio.get_running_loop()
+        applied = loop.time()
+        while True:
+            if self._dirty.is_set():
+                self._dirty.clear()
+                self._rulebook.look(self._cluster())
+            self._rulebook.work(_STEPS)
+            # The first table replaces that of a former enforcer, which has the rules of all pods.
+            if not self._rulebook.busy or (self._applied and loop.time() - applied > _PATIENCE):
+                await self._apply()
+                applied = loop.time()
+            if not self._rulebook.busy:
+                return
+            await asyncio.sleep(0)
+
+    def _cluster(self) -> Cluster:
+        pods, namespaces, policies = (self._objects(one) for one in (self._pods, self._namespaces, self._policies))
+        return cluster_from(pods, namespaces, policies, self._attachments.addresses())
+
+    def _objects(self, informer: Informer) -> list[Obj]:
+        """Everything of a kind; what has not changed since it was asked for last is the same object, decoded once."""
+        before, now = self._decoded[informer.resource], dict[Key, tuple[str, Obj]]()
+        for meta in informer.store.metas():
+            held = before.get(meta.key)
+            if held is not None and held[0] == meta.resource_version:
+                now[meta.key] = held
+            elif (obj := informer.store.get(meta.key)) is not None:
+                now[meta.key] = (meta.resource_version, obj)
+        self._decoded[informer.resource] = now
+        return [obj for _, obj in now.values()]
+
     async def _apply(self) -> None:
-        pods, namespaces, policies = (one.store.objects() for one in (self._pods, self._namespaces, self._policies))
-        cluster = cluster_from(pods, namespaces, policies, self._attachments.addresses())
-        rules = compile_rules(cluster, self._node)
-        text = render(rules)
+        rules = self._rulebook.rules()
+        text = render(rules, chains=self._chains)
         if text == self._applied:
             return
         await load(text)
         self._applied = text
-        log.info("applied table=%r pods=%d policies=%d", TABLE, len(rules), len(cluster.policies))
+        log.info("applied table=%r pods=%d", TABLE, len(rules))
 
 
 async def _main(kubeconfig: Path, node: str) -> None:

@@ -12,7 +12,8 @@ called. Traffic from the node's own processes passes neither hook.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 from bulkhead.hostcluster.component import REAL_POD_RANGE
@@ -37,17 +38,45 @@ def _elements(items: Iterable[str]) -> str:
     return f" elements = {{ {', '.join(listed)} }};" if listed else ""
 
 
-class _Writer:
-    """Collects named sets and chains while rules are written."""
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """A chain as text, with the sets that it names."""
+
+    name: str
+    text: str
+    sets: Mapping[str, str]
+
+
+class Chains:
+    """The chains of profiles as they were written last time; most are the same the next time."""
 
     def __init__(self) -> None:
-        self.sets: dict[str, str] = {}
-        self.chains: dict[str, str] = {}
+        self._before: dict[tuple[str, Profile], _Chain] = {}
+        self._now: dict[tuple[str, Profile], _Chain] = {}
+
+    def chain(self, direction: str, profile: Profile) -> _Chain:
+        """The chain of a profile, written once."""
+        key = (direction, profile)
+        if key not in self._now:
+            self._now[key] = self._before.get(key) or _Writer().chain(direction, profile)
+        return self._now[key]
+
+    def used(self) -> list[_Chain]:
+        """The chains of this time; those of last time that were not asked for are forgotten."""
+        self._before, self._now = self._now, {}
+        return list(self._before.values())
+
+
+class _Writer:
+    """Collects the named sets of a chain while its rules are written."""
+
+    def __init__(self) -> None:
+        self._sets: dict[str, str] = {}
 
     def _peer_set(self, peers: frozenset[IPv4Network]) -> str:
         members = ", ".join(_network(network) for network in sorted(peers))
         name = f"peers-{_digest(members)}"
-        self.sets[name] = f"set {name} {{ type ipv4_addr; flags interval; elements = {{ {members} }}; }}"
+        self._sets[name] = f"set {name} {{ type ipv4_addr; flags interval; elements = {{ {members} }}; }}"
         return name
 
     def _rule(self, rule: Rule, field: str) -> list[str]:
@@ -63,14 +92,13 @@ class _Writer:
             lines.append(f"{peers}{match}return")
         return lines
 
-    def chain(self, direction: str, profile: Profile) -> str:
-        """The chain of a profile, written once."""
+    def chain(self, direction: str, profile: Profile) -> _Chain:
+        """The chain of a profile."""
         field = "saddr" if direction == "in" else "daddr"
         lines = sorted(line for rule in profile for line in self._rule(rule, field))
         body = "; ".join([*lines, "drop"])
         name = f"{direction}-{_digest(body)}"
-        self.chains[name] = f"chain {name} {{ {body}; }}"
-        return name
+        return _Chain(name, f"chain {name} {{ {body}; }}", self._sets)
 
 
 def _merged(ranges: Iterable[PortRange]) -> list[str]:
@@ -84,22 +112,25 @@ def _merged(ranges: Iterable[PortRange]) -> list[str]:
     return [str(first) if first == last else f"{first}-{last}" for first, last in merged]
 
 
-def render(rules: Iterable[PodRules], pod_range: str = REAL_POD_RANGE) -> str:
+def render(rules: Iterable[PodRules], pod_range: str = REAL_POD_RANGE, chains: Chains | None = None) -> str:
     """The whole table, as one transaction."""
-    writer = _Writer()
+    chains = chains or Chains()
     listed = list(rules)
-    senders = [f"{one.address} : jump {writer.chain('out', one.egress)}" for one in listed if one.egress is not None]
-    receivers = [f"{one.address} : jump {writer.chain('in', one.ingress)}" for one in listed if one.ingress is not None]
+    senders = [f"{one.address} : jump {chains.chain('out', one.egress).name}" for one in listed if one.egress is not None]
+    receivers = [f"{one.address} : jump {chains.chain('in', one.ingress).name}" for one in listed if one.ingress is not None]
+    used = chains.used()
+    sets = {name: text for chain in used for name, text in chain.sets.items()}
+    texts = {chain.name: chain.text for chain in used}
     selves = [f"{one.address} . {one.address}" for one in listed if not (one.ingress is None and one.egress is None)]
     unknown_sender, unknown_receiver = (f"ip {field} {pod_range} ip {field} != @known drop" for field in ("saddr", "daddr"))
     lines = [
         f"table {TABLE} {{}}",
         f"delete table {TABLE}",
         f"table {TABLE} {{",
-        *(writer.sets[name] for name in sorted(writer.sets)),
+        *(sets[name] for name in sorted(sets)),
         f"set known {{ type ipv4_addr;{_elements(str(one.address) for one in listed)} }}",
         f"set selves {{ type ipv4_addr . ipv4_addr;{_elements(selves)} }}",
-        *(writer.chains[name] for name in sorted(writer.chains)),
+        *(texts[name] for name in sorted(texts)),
         f"map senders {{ type ipv4_addr : verdict;{_elements(senders)} }}",
         f"map receivers {{ type ipv4_addr : verdict;{_elements(receivers)} }}",
         "chain forward { type filter hook forward priority filter; policy accept;",
