@@ -1,6 +1,8 @@
-"""The budget of writes to the host API: a token bucket that every host write passes.
+"""The budget of writes to the host API: two token buckets, of writes and of bytes, that every host write passes.
 
-A tenant can make its objects change as fast as it likes; the host sees no more than this. Waiters are served in order.
+A tenant can make its objects change as fast as it likes; the host sees no more than this. Waiters are served in order. What a
+write costs in bytes is what the host's store keeps of it, the whole object, however small the patch; that is known when it is
+done, so bytes are paid afterwards and the next write waits until there is something left.
 """
 
 import asyncio
@@ -12,34 +14,61 @@ from syncer import metrics
 # A pod is two writes. Less than this and the budget, not the host, decides how fast a tenant starts a job of a hundred pods.
 RATE: Final = 150.0
 BURST: Final = 300.0
+# The host keeps every version for five minutes and more: at this rate one tenant fills less than a tenth of a store of 2 GiB.
+# The burst is a job of a thousand ordinary pods.
+BYTE_RATE: Final = 512.0 * 1024
+BYTE_BURST: Final = 16.0 * 1024 * 1024
 
 
 class WriteBudget:
-    """`await budget.take()` before each write."""
+    """`await budget.take()` before each write, `budget.spend(size)` after it."""
 
-    def __init__(self, clock: Clock, *, rate: float = RATE, burst: float = BURST) -> None:
-        if rate <= 0 or burst < 1:
-            raise ValueError(f"write budget: rate {rate} and burst {burst} must be positive")
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        rate: float = RATE,
+        burst: float = BURST,
+        byte_rate: float = BYTE_RATE,
+        byte_burst: float = BYTE_BURST,
+    ) -> None:
+        if min(rate, byte_rate) <= 0 or min(burst, byte_burst) < 1:
+            raise ValueError(f"write budget: rates {rate}, {byte_rate} and bursts {burst}, {byte_burst} must be positive")
         self._clock = clock
         self._rate = rate
         self._burst = burst
+        self._byte_rate = byte_rate
+        self._byte_burst = byte_burst
         self._tokens = burst
+        self._bytes = byte_burst
         self._filled = clock.monotonic()
         self._turn = asyncio.Lock()
 
-    async def take(self) -> None:
-        """Wait until one write is allowed."""
+    async def take(self, *, urgent: bool = False) -> None:
+        """Wait until one write is allowed. An urgent one waits for nothing; those after it wait the longer."""
+        if urgent:
+            self._refill()
+            self._tokens -= 1.0
+            return
         async with self._turn:
             self._refill()
-            missing = 1.0 - self._tokens
-            if missing > 0:
-                wait = missing / self._rate
+            # A bucket of bytes may owe: whatever is above nothing lets one more through.
+            wait = max((1.0 - self._tokens) / self._rate, (1.0 - self._bytes) / self._byte_rate)
+            if wait > 0:
                 metrics.BUDGET_WAIT.inc(wait)
                 await self._clock.sleep(wait)
                 self._refill()
             self._tokens -= 1.0
 
+    def spend(self, size: int) -> None:
+        """Pay for the bytes of a write that is done."""
+        self._refill()
+        self._bytes -= size
+        metrics.HOST_BYTES.inc(size)
+
     def _refill(self) -> None:
         now = self._clock.monotonic()
-        self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._rate)
+        passed = now - self._filled
+        self._tokens = min(self._burst, self._tokens + passed * self._rate)
+        self._bytes = min(self._byte_burst, self._bytes + passed * self._byte_rate)
         self._filled = now

@@ -76,7 +76,7 @@ class HostWriter:
             made = await self._client.create(r, desired)
         except AlreadyExists:
             return await self._adopt(r, desired, view)
-        metrics.host_write(r.kind, "create")
+        self._wrote(r, "create", made)
         _log.info("host object created", extra=about(r.kind, _origin_key(desired), host=made["metadata"]["name"]))
         return made
 
@@ -101,17 +101,24 @@ class HostWriter:
         """Write an object whole, if it is still the one with this UID."""
         await self._budget.take()
         written = await self._client.replace(r, desired | {"metadata": desired["metadata"] | {"uid": uid}})
-        metrics.host_write(r.kind, "update")
+        self._wrote(r, "update", written)
         return written
 
     async def patch(
-        self, r: Resource, key: Key, body: Any, *, subresource: str | None = None, content_type: str | None = None
+        self,
+        r: Resource,
+        key: Key,
+        body: Any,
+        *,
+        subresource: str | None = None,
+        content_type: str | None = None,
+        urgent: bool = False,
     ) -> Obj:
         """Patch an object; the body carries the UID where that matters."""
-        await self._budget.take()
+        await self._budget.take(urgent=urgent)
         options = {} if content_type is None else {"content_type": content_type}
         written = await self._client.patch(r, key.name, body, key.namespace, subresource=subresource, **options)
-        metrics.host_write(r.kind, "patch")
+        self._wrote(r, "patch", written)
         return written
 
     async def delete(self, r: Resource, key: Key, uid: str, *, grace: int | None, why: str, version: str | None = None) -> bool:
@@ -131,9 +138,14 @@ class HostWriter:
         except Conflict:
             # Another object has the name by now, or another version: the one that was meant is gone.
             return True, None
-        metrics.host_write(r.kind, "delete")
+        self._wrote(r, "delete", last)
         _log.info("host object deleted", extra=about(r.kind, key, why=why, grace=grace))
         return True, last
+
+    def _wrote(self, r: Resource, verb: str, kept: Obj | None) -> None:
+        """Note a write that is done, and what the host keeps of it."""
+        metrics.host_write(r.kind, verb)
+        self._budget.spend(len(_encode(kept)) if kept else 0)
 
     async def look(self, r: Resource, key: Key) -> Obj | None:
         """Read past the cache."""

@@ -34,6 +34,9 @@ HOST_WRITES: Final = Counter("bulkhead_syncer_host_writes", "Writes to the host 
 VIRTUAL_WRITES: Final = Counter(
     "bulkhead_syncer_virtual_writes", "Writes to the tenant API.", ("kind", "verb"), registry=REGISTRY
 )
+HOST_BYTES: Final = Counter(
+    "bulkhead_syncer_host_bytes_written", "Size of the objects that host writes left behind.", registry=REGISTRY
+)
 BUDGET_WAIT: Final = Counter(
     "bulkhead_syncer_host_budget_wait_seconds", "Time spent waiting for the write budget.", registry=REGISTRY
 )

@@ -152,7 +152,7 @@ class Slices:
             "endpoints": left,
         }
         try:
-            await self._host.patch(ENDPOINT_SLICES, key_of(host), body, content_type=diff.MERGE)
+            await self._host.patch(ENDPOINT_SLICES, key_of(host), body, content_type=diff.MERGE, urgent=True)
         except NotFound:
             return
         _log.info("endpoints withdrawn", extra=about(KIND, key, left=len(left)))

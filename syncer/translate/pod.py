@@ -139,7 +139,9 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
     )
     if made_for:
         meta["annotations"][placement.MADE_FOR] = made_for
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+    made = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+    _check_size(made, "", view)
+    return made
 
 
 def for_creation(virtual: Obj, view: TenantView) -> Obj:
@@ -167,6 +169,7 @@ def ephemeral_containers(virtual: Obj, view: TenantView) -> list[Obj]:
     _check_block_devices(added)
     podsecurity.check(added, view.pod_security)
     security_contexts.check_profiles(added, view)
+    _check_size(found, "spec.ephemeralContainers", view)
     return found
 
 
@@ -208,6 +211,15 @@ def _check_block_devices(spec: Mapping[str, Any]) -> None:
             if entry.get("volumeDevices"):
                 message = "block devices cannot be had in a user namespace, in which this pod runs"
                 raise Untranslatable(Reason.NOT_SUPPORTED, message, f"spec.{field}[{index}].volumeDevices")
+
+
+def _check_size(made: Any, field: str, view: TenantView) -> None:
+    """Whether the host should keep it, and write it again with every change of a label or of its status."""
+    size = len(json.dumps(made, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
+    if size > view.max_pod_bytes:
+        hint = "; text belongs into a ConfigMap, and enableServiceLinks: false leaves out the variables of Services"
+        message = f"{size} bytes on the host, at most {view.max_pod_bytes} are mirrored{hint}"
+        raise Untranslatable(Reason.TOO_LARGE, message, field)
 
 
 def _grace(spec: Mapping[str, Any], view: TenantView) -> int:

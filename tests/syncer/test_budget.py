@@ -1,11 +1,17 @@
 """The budget of writes: a burst passes at once, the rest at the rate, in order."""
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 
+from bulkhead.kube.client import Client
+from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.resources import PODS
 from bulkhead.work.clock import FakeClock
 from syncer.budget import WriteBudget
+from syncer.down import HostWriter
+from syncer.identity import PlaneIdentity
 
 
 async def advance(clock: FakeClock, seconds: float) -> None:
@@ -39,3 +45,56 @@ async def test_item_90_a_burst_passes_and_the_rest_waits_for_its_turn() -> None:
 def test_a_budget_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="write budget"):
         WriteBudget(FakeClock(), rate=0)
+
+
+async def test_large_writes_wait_until_the_bytes_of_those_before_are_paid() -> None:
+    clock = FakeClock()
+    budget = WriteBudget(clock, rate=1000, burst=1000, byte_rate=100, byte_burst=250)
+    done: list[int] = []
+
+    async def all_of_them() -> None:
+        for number in range(6):
+            await budget.take()
+            budget.spend(100)
+            done.append(number)
+
+    task = asyncio.create_task(all_of_them())
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert done == [0, 1, 2]  # 50 bytes more than there were
+    await advance(clock, 0.45)
+    assert done == [0, 1, 2]
+    await advance(clock, 0.1)
+    assert done == [0, 1, 2, 3]
+    await advance(clock, 2.5)
+    await task
+    assert done == list(range(6))
+
+
+async def test_what_is_urgent_waits_for_nothing_and_is_paid_all_the_same() -> None:
+    clock = FakeClock()
+    budget = WriteBudget(clock, rate=10, burst=1, byte_rate=100, byte_burst=1)
+    budget.spend(1000)
+    await asyncio.wait_for(budget.take(urgent=True), 1)
+    late = asyncio.create_task(budget.take())
+    await advance(clock, 1)
+    assert not late.done()
+    await advance(clock, 10)
+    await late
+
+
+async def test_a_write_costs_what_the_host_keeps_of_it() -> None:
+    """A patch of a few bytes that leaves a large object is a large write to the host's store."""
+    spent: list[int] = []
+
+    class Counted(WriteBudget):
+        def spend(self, size: int) -> None:
+            spent.append(size)
+
+    class Host:
+        async def patch(self, *_: Any, **__: Any) -> Obj:
+            return {"metadata": {"name": "a", "annotations": {"x": "y" * 100_000}}}
+
+    writer = HostWriter(cast("Client", Host()), Counted(FakeClock()), cast("PlaneIdentity", None))
+    await writer.patch(PODS, Key("work", "a"), {"metadata": {"labels": {"a": "b"}}})
+    assert 100_000 < spent[0] < 100_200

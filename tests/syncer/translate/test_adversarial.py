@@ -93,12 +93,22 @@ def test_refused_as_ephemeral_container_too(name: str) -> None:
         {"containers": [{"name": f"c{index}", "image": "a"} for index in range(1000)]},
         {"tolerations": [{"key": "a"}] * 5000},
         {"nodeSelector": {f"k{index}": "" for index in range(5000)}},
+        {"containers": [{"name": "main", "image": "a", "args": ["x" * 900_000]}]},
+        {"containers": [{"name": "main", "image": "a", "env": [{"name": "V", "value": "\u00e9" * 140_000}]}]},
     ],
-    ids=["env", "containers", "tolerations", "node-selector"],
+    ids=["env", "containers", "tolerations", "node-selector", "text", "bytes"],
 )
 def test_a18_large_shapes_are_refused(spec: Obj) -> None:
     with pytest.raises(Untranslatable) as refused:
         KINDS["Pod"].to_host(samples.pod(spec), samples.VIEW)
+    assert refused.value.reason is Reason.TOO_LARGE
+
+
+def test_a18_a_pod_of_some_size_passes_and_its_ephemeral_containers_are_measured_too() -> None:
+    KINDS["Pod"].to_host(samples.pod({"containers": [{"name": "main", "image": "a", "args": ["x" * 200_000]}]}), samples.VIEW)
+    late = [{"name": "debug", "image": "a", "args": ["x" * 300_000]}]
+    with pytest.raises(Untranslatable, match="at most 262144 are mirrored") as refused:
+        ephemeral_containers(samples.pod({"ephemeralContainers": late}), samples.VIEW)
     assert refused.value.reason is Reason.TOO_LARGE
 
 
