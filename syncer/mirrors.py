@@ -28,7 +28,18 @@ from syncer.references import HOLDERS, ReferenceIndex, mirrored_references
 from syncer.slices import Slices
 from syncer.snapshots import Snapshots
 from syncer.takenaway import TakenAway
-from syncer.translate import Reason, TenantView, Untranslatable, deviceclaim, diff, endpointslice, nodeports, volumeclaim
+from syncer.translate import (
+    Reason,
+    TenantView,
+    Untranslatable,
+    deviceclaim,
+    diff,
+    disruptionbudget,
+    endpointslice,
+    nodeports,
+    selectors,
+    volumeclaim,
+)
 from syncer.translate.metadata import WANTED
 from syncer.translate.references import CLAIM
 from syncer.translate.registry import KINDS, Translation
@@ -342,6 +353,8 @@ class Mirrors:
         if kind.kind == endpointslice.KIND:
             desired = endpointslice.to_host(virtual, view, self.slices.holders)
             remarks = endpointslice.left_out(virtual, view, self.slices.holders)
+        elif kind.kind == disruptionbudget.KIND:
+            desired, remarks = disruptionbudget.to_host(virtual, view, self._selected), []
         else:
             desired, remarks = kind.to_host(virtual, view), kind.remarks(virtual, view)
         for remark in remarks:
@@ -361,6 +374,9 @@ class Mirrors:
             self._claims.drop(place)
             raise
         self._starved.forget(item.key, item.kind)
+
+    def _selected(self, selector: Obj) -> int:
+        return sum(selectors.selects(selector, meta.labels or {}) for meta in self._caches.host["Pod"].store.metas())
 
     def _gives_way(self, address: str) -> bool:
         """Whether only node ports of the tenant's own are at an address: they look for another."""

@@ -162,7 +162,19 @@ def container(entry: Mapping[str, Any], path: str, place: Place, rule: Struct = 
     if variables:
         translated["env"] = variables
     _check_mounts(translated, path)
+    _shorten(translated, place.view.max_grace_seconds)
     return translated
+
+
+def _shorten(container: Obj, most: int) -> None:
+    """No probe gives a container longer to end than its pod may have, and no hook sleeps longer."""
+    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
+        probe = container.get(name, {})
+        if "terminationGracePeriodSeconds" in probe:
+            probe["terminationGracePeriodSeconds"] = min(probe["terminationGracePeriodSeconds"], most)
+    for handler in container.get("lifecycle", {}).values():
+        if isinstance(handler, dict) and "seconds" in handler.get("sleep", {}):
+            handler["sleep"]["seconds"] = min(handler["sleep"]["seconds"], most)
 
 
 def container_names(virtual: Mapping[str, Any]) -> frozenset[str]:

@@ -1,10 +1,11 @@
 """A tenant's PodDisruptionBudget on the host, so that draining a host node respects it too.
 
-The plane's controller knows the workloads behind the pods and has turned percentages into a number; the host knows only bare
-pods, for which a number is all it accepts. So the host budget says how many must stay healthy, as the plane computed it.
+The host knows only bare pods, for which a number is all it accepts: how many must stay healthy. A number in the spec is taken
+from there. For the rest the plane's controller knows the workloads behind the pods, and has written its number into the status;
+a tenant can write there too, so it counts for no more than the pods that there are on the host.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from syncer.translate import metadata, mirrored, schema, selectors
@@ -12,12 +13,13 @@ from syncer.translate.schema import OneOf, Struct, Translated
 from syncer.translate.view import Obj, TenantView
 
 KIND: Final = "PodDisruptionBudget"
+_MOST: Final = 100_000
 
 # Every field of a budget's spec of Kubernetes 1.36.
 BUDGET_SPEC: Final = Struct(
     {
-        "minAvailable": Translated("desiredHealthy of the status"),
-        "maxUnavailable": Translated("desiredHealthy of the status"),
+        "minAvailable": Translated("_healthy"),
+        "maxUnavailable": Translated("_healthy"),
         "selector": Translated("selectors"),
         "unhealthyPodEvictionPolicy": OneOf(("IfHealthyBudget", "AlwaysAllow")),
     }
@@ -25,25 +27,37 @@ BUDGET_SPEC: Final = Struct(
 
 
 def is_mirrored(virtual: Obj) -> bool:
-    """Once the plane's controller has counted."""
+    """Once the plane's controller has counted, where it is not said in a number."""
     return mirrored.always(virtual) and _healthy(virtual) is not None
 
 
-def to_host(virtual: Obj, view: TenantView) -> Obj:
-    """The host PodDisruptionBudget for `virtual`."""
+def to_host(virtual: Obj, view: TenantView, selected: Callable[[Obj], int] | None = None) -> Obj:
+    """The host PodDisruptionBudget for `virtual`; `selected` counts the host's pods that a selector of its selects."""
     who = metadata.identity(KIND, virtual)
     own = schema.mapping(virtual.get("spec"), "spec")
     spec = schema.struct(own, BUDGET_SPEC, "spec")
-    spec["minAvailable"] = schema.number(_healthy(virtual) or 0, "status.desiredHealthy", 0, 100_000)
     scope = selectors.own_namespace(who.namespace, view)
     selector = selectors.label_selector(own.get("selector"), "spec.selector", scope)
     if selector is not None:
         spec["selector"] = selector
+    wanted = max(0, min(_healthy(virtual) or 0, _MOST))
+    if selected is not None and _said(virtual) is None:
+        wanted = min(wanted, 0 if selector is None else selected(selector))
+    spec["minAvailable"] = wanted
     meta = metadata.host_metadata(who, virtual, view)
     return {"apiVersion": "policy/v1", "kind": KIND, "metadata": meta, "spec": spec}
 
 
+def _said(virtual: Obj) -> int | None:
+    """How many pods stay, where the spec says it in a number."""
+    spec = virtual.get("spec")
+    found = spec.get("minAvailable") if isinstance(spec, Mapping) else None
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
 def _healthy(virtual: Obj) -> int | None:
+    if (said := _said(virtual)) is not None:
+        return said
     status: Any = virtual.get("status")
     if not isinstance(status, Mapping) or not status.get("observedGeneration"):
         return None

@@ -127,7 +127,7 @@ def _conditions(group: Obj) -> list[Mapping[str, Any]]:
 
 def _condition(host: Mapping[str, Any], virtual: Obj, view: TenantView) -> Obj:
     found: Obj = {key: host[key] for key in _CONDITION_FIELDS if host.get(key) is not None}
-    return found | {"message": sanitise.text(str(host.get("message") or ""), virtual, view)}
+    return found | {"message": sanitise.told(str(host.get("message") or ""), virtual, view)}
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

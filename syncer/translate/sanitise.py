@@ -1,7 +1,7 @@
 """Texts from the host as a tenant may read them: host names replaced by the virtual ones, leftovers hidden."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from bulkhead.api import labels as marks
@@ -18,6 +18,54 @@ _HOST_NAME: Final = re.compile(
 _TENANT_MARK: Final = re.compile(rf"({re.escape(marks.TENANT)}[:=] ?)[A-Za-z0-9][-A-Za-z0-9_.]*")
 _LIMIT: Final = 4096
 _HIDDEN: Final = "(hidden)"
+
+
+# What components of the host say of others: the taints of nodes outside the pool, who preempted a pod and where, how much of a
+# node everybody has, other tenants' namespaces.
+_TAINT: Final = re.compile(r"(, )?(\d{1,9}) node\(s\) had untolerated taint(?:\(s\)| \{([^{}]*)\})")
+_PREEMPTED: Final = re.compile(
+    r"Preempted by (?:(?:a )?pod(?: ?group)?(?: (?!on node)[^\s]+)?|[^\s]+/[^\s]+)(?: on node ([^\s,;]+))?", re.IGNORECASE
+)
+_HELD: Final = re.compile(r", used: \d+, capacity: \d+")
+_NAMESPACE: Final = re.compile(r"\bbh-[a-z](?:[-a-z0-9]{0,38}[a-z0-9])?-work\b")
+_OF_KUBERNETES: Final = "node.kubernetes.io/"
+
+
+def told(message: str, virtual: Obj, view: TenantView) -> str:
+    """What a component of the host says about `virtual`, without what it says about others."""
+    plain = _PREEMPTED.sub(lambda found: _preempted(found[1], view), _fewer_taints(message[:_LIMIT], view))
+    own = text(_HELD.sub("", plain), virtual, view)
+    return _NAMESPACE.sub(_HIDDEN, own)
+
+
+def _preempted(node: str | None, view: TenantView) -> str:
+    return "Preempted by a pod that comes before it" + (f" on node {node}" if node in view.nodes else "")
+
+
+def _fewer_taints(message: str, view: TenantView) -> str:
+    """Taints that the tenant knows by their names, all others as one number."""
+    known = {each.key for each in (*view.enforced_tolerations, *view.allowed_tolerations)}
+    known |= {str(taint.get("key")) for taints in view.node_taints.values() for taint in taints}
+
+    def is_known(found: re.Match[str]) -> bool:
+        key = (found[3] or "").partition(":")[0].strip()
+        return key in known or key.startswith(_OF_KUBERNETES)
+
+    # The scheduler counts again for preemption, so the numbers of one part are summed and not those of the whole text.
+    return "preemption:".join(_counted(part, is_known) for part in message.split("preemption:"))
+
+
+def _counted(part: str, is_known: Callable[[re.Match[str]], bool]) -> str:
+    others = [found for found in _TAINT.finditer(part) if not is_known(found)]
+    nodes = sum(int(found[2]) for found in others)
+
+    def one(found: re.Match[str]) -> str:
+        if is_known(found):
+            return found[0]
+        first = found.start() == others[0].start()
+        return f"{found[1] or ''}{nodes} node(s) had untolerated taint(s)" if first else ""
+
+    return _TAINT.sub(one, part)
 
 
 def text(message: str, virtual: Obj, view: TenantView) -> str:

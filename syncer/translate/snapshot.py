@@ -80,7 +80,7 @@ def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
     if error:
         told: Obj = {"time": error["time"]} if _is_time(error.get("time")) else {}
         if isinstance(error.get("message"), str):
-            told["message"] = sanitise.text(error["message"], virtual | {"kind": KIND}, view)
+            told["message"] = sanitise.told(error["message"], virtual | {"kind": KIND}, view)
         if told:
             found["error"] = told
     return found

@@ -38,7 +38,7 @@ def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
     found |= {key: copy.deepcopy(before[key]) for key in KEPT if before.get(key) is not None}
     for key in ("message", "reason"):
         if isinstance(given.get(key), str):
-            found[key] = sanitise.text(given[key], virtual, view)
+            found[key] = sanitise.told(given[key], virtual, view)
     if given.get("nominatedNodeName") in view.nodes:
         found["nominatedNodeName"] = given["nominatedNodeName"]
     if given.get("hostIP"):
@@ -172,7 +172,7 @@ def _conditions(
             continue
         plain = {key: value for key, value in condition.items() if key != "observedGeneration"}
         if isinstance(plain.get("message"), str):
-            plain["message"] = sanitise.text(plain["message"], virtual, view)
+            plain["message"] = sanitise.told(plain["message"], virtual, view)
         if seen is not None and "observedGeneration" in condition:
             plain["observedGeneration"] = seen
         if plain["type"] == "PodScheduled":

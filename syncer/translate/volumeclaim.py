@@ -78,7 +78,7 @@ def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
     for condition in given.get("conditions") or ():
         plain = {key: condition[key] for key in _CONDITION if condition.get(key) is not None}
         if isinstance(condition.get("message"), str):
-            plain["message"] = sanitise.text(condition["message"], virtual | {"kind": CLAIM}, view)
+            plain["message"] = sanitise.told(condition["message"], virtual | {"kind": CLAIM}, view)
         conditions.append(plain)
     if conditions:
         found["conditions"] = conditions

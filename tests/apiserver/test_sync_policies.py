@@ -113,6 +113,12 @@ async def test_item_84_a_budget_counts_below_as_the_plane_computed_it(bed: Bed) 
         }  # fmt: skip
         await bed.plane.patch(POD_DISRUPTION_BUDGETS, "web", {"status": status}, bed.space, subresource="status")
 
+    for number in range(8):
+        labelled = bed.pod(f"web-{number}")
+        labelled["metadata"]["labels"] = {"app": "web"}
+        await bed.create(labelled)
+    for number in range(8):
+        await bed.mirrored(f"web-{number}")
     await counted(6)
     host = await until(lambda: below(bed, POD_DISRUPTION_BUDGETS, "web"), "host budget")
     assert host["spec"]["minAvailable"] == 6
@@ -120,10 +126,16 @@ async def test_item_84_a_budget_counts_below_as_the_plane_computed_it(bed: Bed) 
     assert host["spec"]["selector"]["matchLabels"]["bulkhead.dev/tenant"] == bed.tenant
     await counted(7)
 
-    async def followed() -> bool:
-        return bool(((await below(bed, POD_DISRUPTION_BUDGETS, "web")) or {})["spec"]["minAvailable"] == 7)
+    async def stays(healthy: int) -> None:
+        async def followed() -> bool:
+            return bool(((await below(bed, POD_DISRUPTION_BUDGETS, "web")) or {})["spec"]["minAvailable"] == healthy)
 
-    await until(followed, "the new number below")
+        await until(followed, f"{healthy} below")
+
+    await stays(7)
+    # Whatever a tenant writes there: no more than there are.
+    await counted(100_000)
+    await stays(8)
 
 
 async def test_more_policies_than_there_is_room_for_wait_until_there_is(bed: Bed) -> None:

@@ -132,6 +132,28 @@ def test_item_32_the_hosts_files_are_never_mounted(level: str) -> None:
     assert refused.field == "spec.volumes[0].hostPath"
 
 
+def test_no_probe_and_no_hook_holds_a_container_longer_than_its_pod_may_take_to_end() -> None:
+    probe = {"tcpSocket": {"port": 1}, "terminationGracePeriodSeconds": 1_000_000_000}
+    hook = {"preStop": {"sleep": {"seconds": 1_000_000}}, "postStart": {"sleep": {"seconds": 5}}}
+    main = {"name": "main", "image": "a", "livenessProbe": probe, "startupProbe": probe, "lifecycle": hook}
+    init = {
+        "name": "init",
+        "image": "a",
+        "restartPolicy": "Always",
+        "livenessProbe": probe | {"terminationGracePeriodSeconds": 9},
+    }
+    found = to_host({"containers": [main], "initContainers": [init], "terminationGracePeriodSeconds": 10_000_000})["spec"]
+    assert found["terminationGracePeriodSeconds"] == 3600
+    assert [found["containers"][0][name]["terminationGracePeriodSeconds"] for name in ("livenessProbe", "startupProbe")] == [
+        3600
+    ] * 2
+    assert found["containers"][0]["lifecycle"] == {
+        "preStop": {"sleep": {"seconds": 3600}},
+        "postStart": {"sleep": {"seconds": 5}},
+    }
+    assert found["initContainers"][0]["livenessProbe"]["terminationGracePeriodSeconds"] == 9
+
+
 def test_item_37_the_tenants_wishes_reach_the_hosts_scheduler() -> None:
     toleration = {"key": "team", "operator": "Exists"}
     spec = to_host({"nodeSelector": {"zone": "a"}, "tolerations": [toleration]})["spec"]
