@@ -25,7 +25,7 @@ _SERVICE_TRIES = 60
 _SERVICE_PAUSE = 0.05
 
 
-class Stale(Exception):  # noqa: N818 - a state of our copy, not a failure
+class Outdated(Exception):  # noqa: N818 - a state of our copy, not a failure
     """What was seen is older than what is there: look again before anything else is decided."""
 
 
@@ -57,7 +57,7 @@ class Applier:
         try:
             await asyncio.gather(*(self._create(obj) for obj in missing))
         except AlreadyExists as error:
-            raise Stale(f"keys exist that were not seen: {error}") from error
+            raise Outdated(f"keys exist that were not seen: {error}") from error
         return await self.stage(there, observed) + len(missing)
 
     async def delete(self, refs: Iterable[Ref], observed: Mapping[tuple[Resource, Key], Obj]) -> None:

@@ -24,7 +24,7 @@ from bulkhead.work.clock import Clock
 from controller import admit as admission
 from controller import metrics, status
 from controller.admit import admit, paused, refuse
-from controller.apply import Applier, Stale
+from controller.apply import Applier, Outdated
 from controller.dedicated import Finding
 from controller.dedication import Dedication
 from controller.dismantle import Dismantler
@@ -163,7 +163,7 @@ class Reconciler:
             await self._applier.stage(followers, observed.objects)
             health = await self._bootstrap(made, health)
             slurm = await self._order_slurm(spec, observed, health)
-        except Stale as error:
+        except Outdated as error:
             _log.info("looking again: %s", error, extra={"tenant": spec.tenant})
             return Outcome(0.05)
         except (KubeError, TimeoutError) as error:

@@ -13,7 +13,7 @@ from bulkhead.kube.errors import ConfigError
 from bulkhead.kube.kubeconfig import KubeConfig
 from syncer import logs
 from syncer.session import Places, run_until_signal
-from syncer.settings import DEFAULT_PATH, SettingsError, load
+from syncer.settings import DEFAULT_PATH, SettingsFileError, load
 
 _log = logging.getLogger("syncer")
 
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logs.configure(settings.tenant, options.log_level)
         plane = KubeConfig.from_file(options.pki / "kubeconfig", hostile=True)
         host = KubeConfig.from_file(options.host_kubeconfig) if options.host_kubeconfig else KubeConfig.in_cluster()
-    except (SettingsError, ConfigError) as error:
+    except (SettingsFileError, ConfigError) as error:
         sys.stderr.write(f"bulkhead-syncer: {error}\n")
         return 2
     places = Places(options.pki, options.listen, options.listen, options.probe_port)

@@ -1,7 +1,7 @@
 """What the syncer is told by the controller: one JSON file, read once at the start.
 
 Unknown fields are refused, so a typo never becomes a silent default, and every number has bounds. Nothing here comes from
-the tenant. A file that does not fit raises `SettingsError`, whose text names the field.
+the tenant. A file that does not fit raises `SettingsFileError`, whose text names the field.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 _Map = dict[Annotated[str, msgspec.Meta(max_length=317)], _Text]
 
 
-class SettingsError(Exception):
+class SettingsFileError(Exception):
     """The settings file cannot be used."""
 
 
@@ -122,15 +122,15 @@ def load(path: Path) -> Settings:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise SettingsError(f"settings file {path}: {error.strerror or error}") from error
+        raise SettingsFileError(f"settings file {path}: {error.strerror or error}") from error
     return parse(raw)
 
 
 def parse(raw: bytes) -> Settings:
     """Decode and check settings."""
     if len(raw) > _SIZE_LIMIT:
-        raise SettingsError(f"settings: {len(raw)} bytes, at most {_SIZE_LIMIT} are read")
+        raise SettingsFileError(f"settings: {len(raw)} bytes, at most {_SIZE_LIMIT} are read")
     try:
         return msgspec.json.decode(raw, type=Settings)
     except msgspec.MsgspecError as error:
-        raise SettingsError(f"settings: {error}") from error
+        raise SettingsFileError(f"settings: {error}") from error

@@ -19,7 +19,7 @@ from syncer.identity import Recorded, Sighting, judge
 from syncer.massdelete import WINDOW_SECONDS, MassDeleteBreaker
 from syncer.probes import STALL_SECONDS, Heart, Probes
 from syncer.references import ReferenceIndex
-from syncer.settings import Settings, SettingsError, parse
+from syncer.settings import Settings, SettingsFileError, parse
 from syncer.shimroutes import route
 from syncer.translate import Reason, Reference
 
@@ -50,7 +50,7 @@ def test_settings_have_defaults() -> None:
     ],
 )
 def test_wrong_settings_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(SettingsError):
+    with pytest.raises(SettingsFileError):
         settings(**wrong)
 
 
