@@ -93,6 +93,13 @@ def test_a_policy_is_compiled_and_written_once_whatever_number_of_pods_it_select
     assert text.count(" : jump in-") == count
 
 
+def test_pods_that_are_alike_share_their_rules_and_a_selector_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    effort = Effort(monkeypatch)
+    made = compile_rules(cluster(pods("red", 50), [policy("red", rules(1) * 100)]), NODE)
+    assert effort.counts["_found"] == 1
+    assert {id(each.ingress) for each in made} == {id(made[0].ingress)}
+
+
 def test_twice_the_rules_are_twice_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     done = []
     for count in (100, 200, 400):
