@@ -45,7 +45,7 @@ def device_classes(bounds: Mapping[str, Any]) -> dict[str, str | int]:
         said = section_of(quota, name)
         resource = said.get("resource")
         # A class that is to count against what does not count would have no limit at all.
-        found[str(name)] = str(resource) if resource in counted else int(said.get("devices") or 0)
+        found[str(name)] = str(resource) if resource in counted and "/" in resource else int(said.get("devices") or 0)
     return found
 
 

@@ -369,7 +369,8 @@ class TenantClassSpec(ApiModel):
         {
             "rule": "!has(self.deviceClassQuota) || self.deviceClassQuota.all(key, "
             "!has(self.deviceClassQuota[key].resource) || self.deviceClassQuota[key].resource in self.gpuResources || "
-            "(has(self.extendedResources) && self.deviceClassQuota[key].resource in self.extendedResources))",
+            "(has(self.extendedResources) && self.deviceClassQuota[key].resource.contains('/') && "
+            "self.deviceClassQuota[key].resource in self.extendedResources))",
             "message": "a device class stands for a resource of gpuResources or extendedResources",
             "fieldPath": ".deviceClassQuota",
         },

@@ -230,7 +230,7 @@ def test_pods_that_have_ended_count_and_leave_room_for_those_that_run() -> None:
 
 def test_a_device_class_counts_against_the_resource_that_it_stands_for_or_has_none_unless_a_number_is_given() -> None:
     bounds = {
-        "extendedResources": ["rdma/hca"],
+        "extendedResources": ["rdma/hca", "hugepages-2Mi"],
         "allowedDeviceClasses": ["a", "b", "c", "d", "e"],
         "deviceClassQuota": {
             "a": {"resource": "nvidia.com/gpu"},
@@ -238,6 +238,7 @@ def test_a_device_class_counts_against_the_resource_that_it_stands_for_or_has_no
             "c": {"devices": 4},
             # What the class counted once, and what nobody allows.
             "d": {"resource": "amd.com/gpu"},
+            "e": {"resource": "hugepages-2Mi"},
             "z": {"devices": 9},
         },
     }
@@ -245,6 +246,6 @@ def test_a_device_class_counts_against_the_resource_that_it_stands_for_or_has_no
     assert allotment.device_classes({}) == {}
     spec = built(tenant(), {"metadata": {"name": "standard"}, "spec": bounds})
     told = read(json.dumps(settings(spec)).encode())
-    assert told.extended_resources == ("rdma/hca",)
+    assert told.extended_resources == ("rdma/hca", "hugepages-2Mi")
     assert told.device_class_resources == {"a": "nvidia.com/gpu", "b": "rdma/hca"}
     assert told.limits == {"nvidia.com/gpu": 24, "rdma/hca": 0, "c": 4, "d": 0, "e": 0}

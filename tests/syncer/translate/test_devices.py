@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bulkhead.api import devices
 from bulkhead.api.devices import VENDORS, Vendor
-from syncer.translate import Obj
+from syncer.translate import Obj, node
 from syncer.translate.pod import ephemeral_containers, to_host
 from syncer.translate.references import CONFIG_MAP
 from tests.syncer.translate import samples
@@ -133,3 +133,11 @@ def test_no_beginning_of_a_name_and_no_key_reaches_the_host() -> None:
         assert not set(vendor.closed) & set(other.closed)
     assert not devices.could_hand_out_devices("")
     assert not devices.could_hand_out_devices("MY_")
+
+
+def test_a_node_shows_a_network_device_as_the_host_has_it_and_only_where_it_is_offered() -> None:
+    has = {"cpu": "64", "rdma/hca": "1k", "hugepages-2Mi": "4Gi", "kvm/kvm": "110"}
+    host = {"metadata": {"name": "a"}, "status": {"capacity": has, "allocatable": has}}
+    for offered, shown in (({"rdma/hca"}, {"cpu", "rdma/hca"}), (set(), {"cpu"})):
+        status = node.to_virtual(host, samples.view({"allowed_resources": offered}), {})["status"]
+        assert status["capacity"] == status["allocatable"] == {key: has[key] for key in shown}
