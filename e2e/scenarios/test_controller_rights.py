@@ -144,11 +144,14 @@ def test_a_plane_that_answers_without_an_end_stops_itself_alone(host: Api, bob: 
     hostile = tenants.create(host, fresh_name, gpus=1)
     before = restarts(host)
     spec = workloads.pod_spec(("python3", "-c", ENDLESS), ports=[8443])
-    spec["containers"][0] |= {"image": IMAGE}
+    spec["containers"][0] |= {"image": IMAGE, "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}]}  # noqa: S108 - its own
+    spec["volumes"] = [{"name": "tmp", "emptyDir": {}}]
     spec["containers"][0]["resources"]["limits"]["memory"] = "128Mi"
     hostile.api.create(workloads.pod("endless", spec))
     hostile.api.create(workloads.service("endless", "endless", 8443))
-    workloads.wait_running(hostile.api, "endless")
+    ready = "--for=condition=Ready"
+    waited = kubectl(hostile.kubeconfig, "wait", ready, "pod/endless", "--timeout=60s", seconds=90, check=False)
+    assert waited.code == 0, kubectl(hostile.kubeconfig, "logs", "endless", check=False).text
     path = f"/apis/apiregistration.k8s.io/v1/apiservices/v1.{RBAC}"
     own = {"namespace": "default", "name": "endless", "port": 8443}
     patch = {"spec": {"service": own, "insecureSkipTLSVerify": True}}
