@@ -17,7 +17,8 @@ IMAGE = f"docker.io/bulkhead/bulkhead:{bulkhead.__version__}"
 RBAC = "rbac.authorization.k8s.io"
 MOST_KIB = 320 * 1024
 
-# An API server of the tenant's own, which answers whatever it is asked without an end.
+# An API server of the tenant's own, which answers every write without an end. Reads are left alone: the plane's own API server
+# would take them until its memory ends, and with it the plane.
 ENDLESS = """
 import datetime, ssl, socket, threading
 from cryptography import x509
@@ -36,8 +37,11 @@ context.load_cert_chain("/tmp/x.pem")
 def serve(connection):
     try:
         with context.wrap_socket(connection, server_side=True) as tls:
-            tls.recv(65536)
-            tls.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Type: application/json\\r\\n\\r\\n")
+            kind = b"HTTP/1.1 200 OK\\r\\nContent-Type: application/json\\r\\nConnection: close\\r\\n"
+            if not tls.recv(65536).startswith(b"PATCH"):
+                tls.sendall(kind + b"Content-Length: 2\\r\\n\\r\\n{}")
+                return
+            tls.sendall(kind + b"\\r\\n")
             while True:
                 tls.sendall(b" " * 65536)
     except OSError:
