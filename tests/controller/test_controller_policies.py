@@ -19,11 +19,7 @@ from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import resource_of
 from bulkhead.work.clock import SystemClock
 from controller.accelerators import Accelerators
-from controller.owned import Owned
-from controller.planeaccess import PlaneAccess
-from controller.reconcile import Reconciler
 from controller.secretwatch import SecretWatch
-from controller.settings import Settings
 from tests.apiserver.bed import until
 from tests.apiserver.servers import ApiServer
 from tests.controller.helmchart import rendered
@@ -282,10 +278,8 @@ class Limited(World):
     """A controller with the chart's rights alone; what is asked of the host beside it is the admin's."""
 
     def __init__(self, admin: Client, limited: Client) -> None:
-        super().__init__(admin)
-        self.owned = Owned(limited, lambda _: None)
-        clock = SystemClock()
-        self.reconciler = Reconciler(limited, self.owned, PlaneAccess(clock, lambda _: None), Settings(), clock)
+        super().__init__(limited)
+        self.client = admin
 
 
 async def test_a_tenant_is_built_repaired_and_taken_down_by_the_controllers_own_rights(admin: Client, limited: Client) -> None:
