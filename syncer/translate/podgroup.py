@@ -49,7 +49,7 @@ _MOST_CONDITIONS: Final = 16
 def to_host(virtual: Obj, view: TenantView) -> Obj:
     """The host PodGroup for `virtual`."""
     who = metadata.identity(POD_GROUP, virtual)
-    if not view.pod_groups:
+    if view.judges and not view.pod_groups:
         raise Untranslatable(Reason.NOT_SUPPORTED, "pod groups are not offered")
     own = schema.mapping(virtual.get("spec"), "spec")
     spec = schema.struct(own, GROUP_SPEC, "spec")
@@ -81,7 +81,7 @@ def of_pod(spec: Mapping[str, Any], who: Identity, view: TenantView) -> Obj:
     """A pod's `schedulingGroup` on the host; empty for a pod of no group."""
     if spec.get("schedulingGroup") is None:
         return {}
-    if not view.pod_groups:
+    if view.judges and not view.pod_groups:
         raise Untranslatable(Reason.NOT_SUPPORTED, "pod groups are not offered", _PATH)
     plain = schema.struct(spec["schedulingGroup"], OF_POD, _PATH)
     name = metadata.object_name(plain.get("podGroupName"), f"{_PATH}.podGroupName")

@@ -27,9 +27,9 @@ def pinned_node(spec: Mapping[str, Any], view: TenantView) -> str:
     """The node that the pod names, which the tenant must be able to see; empty where the host may choose."""
     node = schema.text(spec.get("nodeName"), "spec.nodeName", 253)
     scheduler = schema.text(spec.get("schedulerName"), "spec.schedulerName", 253)
-    if node and node not in view.nodes:
+    if node and node not in view.nodes and view.judges:
         raise Untranslatable(Reason.NODE_NOT_VISIBLE, f"there is no node {node[:253]!r} in this cluster", "spec.nodeName")
-    if not node and scheduler not in {"", DEFAULT_SCHEDULER}:
+    if not node and scheduler not in {"", DEFAULT_SCHEDULER} and view.judges:
         raise Untranslatable(
             Reason.WAITING_FOR_SCHEDULER,
             f"waiting for the scheduler {scheduler[:64]!r} to bind the pod; leave schedulerName out to use the platform's",
@@ -43,7 +43,7 @@ def priority(spec: Mapping[str, Any], view: TenantView) -> str:
     named = schema.text(spec.get("priorityClassName"), "spec.priorityClassName", 253)
     if named.startswith("system-"):
         raise Untranslatable(Reason.NOT_ALLOWED, f"the priority class {named!r} is the host's own", "spec.priorityClassName")
-    if named and named not in view.allowed_priority_classes:
+    if named and named not in view.allowed_priority_classes and view.judges:
         raise Untranslatable(
             Reason.NOT_ALLOWED,
             f"the priority class {named!r} is not allowed{_choice(view.allowed_priority_classes)}",
@@ -60,7 +60,7 @@ def classes(spec: Mapping[str, Any], view: TenantView) -> Obj:
         translated["priorityClassName"] = chosen
     runtime = schema.text(spec.get("runtimeClassName"), "spec.runtimeClassName", 253)
     runtime = view.runtime_aliases.get(runtime, runtime)
-    if runtime and runtime not in view.allowed_runtime_classes and runtime != view.runtime_class:
+    if runtime and runtime not in {*view.allowed_runtime_classes, view.runtime_class} and view.judges:
         raise Untranslatable(
             Reason.NOT_ALLOWED,
             f"the runtime class {runtime!r} is not allowed{_choice(view.allowed_runtime_classes)}",

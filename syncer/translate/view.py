@@ -5,7 +5,7 @@ mappings are never changed in place, here or there. Nothing here reads a cluster
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -94,6 +94,7 @@ class TenantView:
     max_grace_seconds: int = 3600
     max_pod_bytes: int = 256 * 1024  # of a host pod: every change of its status or labels writes all of it anew
     max_token_seconds: int = 86400
+    judges: bool = True  # whether it is asked what a class may withdraw; see `standing`
     # snapshot of the tenant's plane
     services: Mapping[str, tuple[ServiceEnv, ...]] = field(default_factory=_empty)  # by virtual namespace
     network_policies: Mapping[str, tuple[Isolating, ...]] = field(default_factory=_empty)  # by virtual namespace
@@ -116,6 +117,13 @@ class TenantView:
     def __post_init__(self) -> None:
         own = frozenset().union(*self.node_labels.values()) - frozenset(self.enforced_node_selector)
         object.__setattr__(self, "own_node_labels", own)
+
+    def standing(self) -> "TenantView":
+        """The same for what the host has already: nothing is refused that its class offers no more, for it was let in.
+
+        Services that came since are no part of it either: the environment of a container never changes.
+        """
+        return replace(self, judges=False, services=_EMPTY)
 
     @property
     def work_namespace(self) -> str:

@@ -1,0 +1,72 @@
+"""What is carried down to a host pod that is there, when a part of it is refused."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+from syncer.podpatches import PodPatches
+from syncer.translate import Obj, TenantView, diff, pod
+from tests.syncer.translate import samples
+
+LISTED = replace(samples.VIEW, seccomp_profiles=frozenset({"audit.json"}))
+PROFILE = {"seccompProfile": {"type": "Localhost", "localhostProfile": "audit.json"}}
+
+
+class Bed:
+    """A host that takes every patch, and notes it."""
+
+    def __init__(self, view: TenantView) -> None:
+        self.written: list[tuple[str | None, Obj]] = []
+        self.warned: list[str] = []
+        self.compared = 0
+        caches: Any = SimpleNamespace(view=lambda: view)
+        settled: Any = SimpleNamespace(alike=lambda *_: False, compared=self._compared)
+        starved: Any = SimpleNamespace(forget=lambda _key: None)
+        recorder: Any = SimpleNamespace(warn=lambda _virtual, reason, _text: self.warned.append(reason))
+        host: Any = SimpleNamespace(patch=self._patch)
+        none: Any = SimpleNamespace()
+        self.patches = PodPatches(caches, host, none, settled=settled, sightings=none, starved=starved, recorder=recorder)
+
+    def _compared(self, _virtual: Obj, _host: Obj) -> None:
+        self.compared += 1
+
+    async def _patch(self, _r: Any, _key: Any, body: Obj, *, subresource: str | None, content_type: str) -> Obj:
+        assert content_type == diff.STRATEGIC
+        self.written.append((subresource, body))
+        return placed({"metadata": {"name": "h", "namespace": "bh-red-work", "resourceVersion": "2"}})
+
+
+def placed(own: Obj) -> Obj:
+    return samples.merged(own, {"spec": {"nodeName": "gpu-a"}})
+
+
+async def test_a_refused_ephemeral_container_stops_no_label_and_its_generation_is_not_told() -> None:
+    own = placed(samples.pod({"securityContext": PROFILE}, {"generation": 1}))
+    host = samples.merged(
+        pod.for_creation(own, LISTED), {"metadata": {"uid": "h", "resourceVersion": "1"}, "spec": {"nodeName": "gpu-a"}}
+    )
+    debugger = {"name": "d", "image": "x", "securityContext": PROFILE}
+    changed = samples.merged(
+        own, {"metadata": {"generation": 2, "labels": {"app": "b"}}, "spec": {"ephemeralContainers": [debugger]}}
+    )
+    bed = Bed(samples.VIEW)
+    assert await bed.patches.push(changed, host)
+    assert bed.warned == ["NotAllowed"]
+    assert [(subresource, body["metadata"]["labels"]) for subresource, body in bed.written] == [(None, {"app": "b"})]
+    assert "annotations" not in bed.written[0][1]["metadata"]
+    assert not bed.compared
+    listed = Bed(LISTED)
+    assert await listed.patches.push(changed, host)
+    assert [subresource for subresource, _body in listed.written] == [None, "ephemeralcontainers", None]
+    assert listed.written[-1][1]["metadata"]["annotations"] == {pod.GENERATION: "2"}
+
+
+async def test_an_ephemeral_container_that_runs_under_a_withdrawn_profile_stops_nothing() -> None:
+    debugger = {"name": "d", "image": "x", "securityContext": PROFILE}
+    own = placed(samples.pod({"ephemeralContainers": [debugger]}))
+    there = {"metadata": {"uid": "h", "resourceVersion": "1"}, "spec": {"ephemeralContainers": [debugger], "nodeName": "gpu-a"}}
+    host = samples.merged(pod.for_creation(own, LISTED), there)
+    bed = Bed(samples.VIEW)
+    assert await bed.patches.push(samples.merged(own, {"metadata": {"labels": {"app": "b"}}}), host)
+    assert [subresource for subresource, _body in bed.written] == [None]
+    assert not bed.warned
