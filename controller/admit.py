@@ -6,12 +6,11 @@ server has checked the shapes already (CRD schema and CEL); here stands what nee
 
 from collections.abc import Mapping
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 from bulkhead.api import names
 from bulkhead.api.conditions import Reason
-from bulkhead.api.quantity import InvalidQuantityError, mebibytes, parse
+from bulkhead.api.quantity import InvalidQuantityError, mebibytes
 from controller import allotment
 from controller.bounds import Question, beyond, object_counts
 from controller.plane.addresses import Reserved
@@ -65,7 +64,7 @@ def admit(
         extended_resources=tuple(allotment.extended_resources(bounds)),
         limits=tuple(sorted(allotment.limits(spec, bounds).items())),
         object_limits=tuple(sorted(_object_limits(bounds, spec).items())),
-        container_defaults=_container_defaults(bounds),
+        container_defaults=allotment.container_defaults(bounds),
         pod_bounds=allotment.pod_bounds(bounds),
         most_per_claim=allotment.most_per_claim(bounds),
         node_selector=tuple(sorted(pool(tenant, tenant_class).items())),
@@ -199,7 +198,6 @@ def paused(tenant: Obj, now: datetime) -> Refusal | None:
 
 
 _LEAST_MIB = 32
-_REQUESTS = {"cpu": "10m", "ephemeral-storage": "64Mi", "memory": "32Mi"}
 
 
 def _budgets(control: Mapping[str, Any]) -> dict[str, Any]:
@@ -241,26 +239,6 @@ def _object_limits(bounds: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[s
     """Object counts: what the tenant asks for, else what its class allows."""
     wanted = section_of(section_of(spec, "quota"), "objects")
     return object_counts(bounds) | {str(name): str(value) for name, value in wanted.items()}
-
-
-def _container_defaults(bounds: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
-    """Request and limit of containers that name none; limits only where the class has them, and requests always.
-
-    A quota refuses a container that does not say how much it counts for. And without a request of its own a limit becomes the
-    request: a node would be full of promises and empty of data.
-    """
-    given = section_of(bounds, "containerDefaults")
-    limits = section_of(given, "limits")
-    small = {name: min(value, limits.get(name, value), key=_size) for name, value in _REQUESTS.items()}
-    requests = small | section_of(given, "requests")
-    return tuple((n, str(requests.get(n, "")), str(limits.get(n, ""))) for n in sorted({*requests, *limits}))
-
-
-def _size(value: Any) -> Decimal:
-    try:
-        return parse(value)
-    except InvalidQuantityError:
-        return Decimal(0)
 
 
 def _merged(bounds: Mapping[str, Any], spec: Mapping[str, Any], field: str) -> dict[str, Any]:

@@ -19,6 +19,10 @@ from controller.refusal import Refusal
 from controller.sections import section_of
 
 _OF_BYTES: Final = "requests.storage"
+_OF_ONE_CLASS: Final = f".storageclass.storage.k8s.io/{_OF_BYTES}"
+_LIMITS: Final = ("limits.cpu", "limits.memory", "limits.ephemeral-storage")
+# What a container gets that names nothing and whose class says nothing.
+_REQUESTS: Final = {"cpu": "10m", "ephemeral-storage": "64Mi", "memory": "32Mi"}
 
 
 def gpu_resources(bounds: Mapping[str, Any]) -> list[str]:
@@ -77,14 +81,61 @@ def most_per_claim(bounds: Mapping[str, Any]) -> str:
     return _text(section_of(_resources(bounds), _OF_BYTES).get("maxPerClaim"))
 
 
+def container_defaults(bounds: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
+    """Request and limit of containers that name none; limits only where the class has them, and requests always.
+
+    A quota refuses a container that does not say how much it counts for. And without a request of its own a limit becomes the
+    request: a node would be full of promises and empty of data.
+    """
+    given = section_of(bounds, "containerDefaults")
+    limits = section_of(given, "limits")
+    small = {name: min(value, limits.get(name, value), key=_size) for name, value in _REQUESTS.items()}
+    requests = small | section_of(given, "requests")
+    return tuple((n, str(requests.get(n, "")), str(limits.get(n, ""))) for n in sorted({*requests, *limits}))
+
+
+def refuse_class(bounds: Mapping[str, Any]) -> Refusal | None:
+    """Why no tenant of this class can have quotas, or pods that name nothing."""
+    offered, given = _resources(bounds), section_of(bounds, "containerDefaults")
+    for name in dict.fromkeys((*counted_resources(bounds), *offered)):
+        field = f"class: spec.quota.resources[{name}]" if name in offered else f"class: {name}"
+        if not _countable(name):
+            known = ", ".join((*AMOUNTS, *_LIMITS))
+            text = (
+                f"no quota is of that, only of {known} and of devices such as {labels.GPU}; for objects there is quota.objects"
+            )
+            return Refusal(Reason.IMPOSSIBLE_QUOTA, f"{field}: {text}")
+        if name in _LIMITS and name.removeprefix("limits.") not in section_of(given, "limits"):
+            text = f"a pod without a limit would be refused; needs containerDefaults.{name}, which gives it one"
+            return Refusal(Reason.IMPOSSIBLE_QUOTA, f"{field}: {text}")
+        for key, value in sorted(section_of(offered, name).items()):
+            if _number("cpu", value) is None:
+                return Refusal(Reason.IMPOSSIBLE_QUOTA, f"{field}.{key}: {value!r} is no quantity")
+    return next(filter(None, (_contradiction(bound, container_defaults(bounds)) for bound in pod_bounds(bounds))), None)
+
+
+def _contradiction(bound: PodBound, defaults: tuple[tuple[str, str, str], ...]) -> Refusal | None:
+    """Where what a container gets that names nothing is more than what one may have."""
+    request, limit = next(((request, limit) for name, request, limit in defaults if name == bound.resource), ("", ""))
+    name = bound.resource
+    if bound.most and request and _size(request) > parse(bound.most):
+        text = f"{request} is more than one pod may request: maxPerPod of {name} is {bound.most}"
+        return Refusal(Reason.OUT_OF_BOUNDS, f"class: containerDefaults.requests[{name}]: {text}")
+    if bound.ratio and limit and _size(limit) > _size(request) * parse(bound.ratio):
+        text = f"{limit} is more than {bound.ratio} times (maxLimitRequestRatio) the default request of {request or 0}"
+        return Refusal(
+            Reason.OUT_OF_BOUNDS, f"class: containerDefaults.limits[{name}]: {text}; raise containerDefaults.requests"
+        )
+    return None
+
+
 def refuse(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Refusal | None:
     """Why a quota cannot be had in this class."""
     asked, offered = _resources(spec), _resources(bounds)
     known = _known(bounds)
-    for name in sorted(offered):
-        for key, value in sorted(section_of(offered, name).items()):
-            if _number("cpu", value) is None:
-                return Refusal(Reason.IMPOSSIBLE_QUOTA, f"class: spec.quota.resources[{name}].{key}: {value!r} is no quantity")
+    found = refuse_class(bounds)
+    if found is not None:
+        return found
     for name in sorted(asked):
         value = section_of(asked, name).get("nominal", 0)
         field = f"spec.quota.resources[{name}].nominal"
@@ -116,6 +167,15 @@ def _devices(name: str) -> bool:
     return "/" in name and not name.endswith(f"/{_OF_BYTES}")
 
 
+def _countable(name: str) -> bool:
+    """Whether the host has a quota of that, and one under that name alone; the CRD says the same (`QUOTA_KEYS`)."""
+    if name in (*AMOUNTS, *_LIMITS) or name.endswith(_OF_ONE_CLASS) or name.startswith("hugepages-"):
+        return True
+    return (
+        _devices(name) and not name.startswith(("requests.", "limits.", "count/", "kubernetes.io/")) and "k8s.io/" not in name
+    )
+
+
 def _number(name: str, value: Any) -> Decimal | None:
     """How much that is; None where it is nothing that an API server would take."""
     try:
@@ -127,3 +187,10 @@ def _number(name: str, value: Any) -> Decimal | None:
 
 def _text(value: Any) -> str:
     return "" if value is None else canonical(value)
+
+
+def _size(value: Any) -> Decimal:
+    try:
+        return parse(value)
+    except InvalidQuantityError:
+        return Decimal(0)

@@ -400,6 +400,9 @@ def _static_view(settings: Settings) -> TenantView:
         allowed_resources=frozenset(settings.extended_resources),
         most_per_pod=settings.most_per_pod,
         most_limit_request_ratio=settings.most_limit_request_ratio,
+        most_per_claim=settings.most_per_claim,
+        default_requests=settings.container_defaults.requests,
+        default_limits=settings.container_defaults.limits,
         max_token_seconds=settings.token_seconds,
     )
 

@@ -30,6 +30,13 @@ class NodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     selector: _Map = {}
 
 
+class ContainerDefaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the host gives a container that names none, as quantities by resource."""
+
+    requests: dict[_Text, _Text] = {}
+    limits: dict[_Text, _Text] = {}
+
+
 class Settings(
     msgspec.Struct,
     frozen=True,
@@ -52,6 +59,8 @@ class Settings(
         "device_class_resources": "deviceClassResources",
         "most_per_pod": "mostPerPod",
         "most_limit_request_ratio": "mostLimitRequestRatio",
+        "container_defaults": "containerDefaults",
+        "most_per_claim": "mostPerClaim",
         "enforced_node_selector": "enforcedNodeSelector",
         "enforced_tolerations": "enforcedTolerations",
         "allowed_tolerations": "allowedTolerations",
@@ -95,6 +104,8 @@ class Settings(
     device_class_resources: dict[_Text, _Text] = {}
     most_per_pod: dict[_Text, _Text] = {}  # quantities by resource
     most_limit_request_ratio: dict[_Text, _Text] = {}
+    container_defaults: ContainerDefaults = ContainerDefaults()
+    most_per_claim: _Text = ""  # a quantity; empty: any size
     enforced_node_selector: _Map = {}
     enforced_tolerations: tuple[dict[str, Any], ...] = ()
     allowed_tolerations: tuple[dict[str, Any], ...] = ()

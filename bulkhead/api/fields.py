@@ -94,6 +94,31 @@ RESOURCE_KEYS: Final[Rule] = {
 }
 
 
+_DEVICE: Final = (
+    "(key.contains('/') && !key.startsWith('requests.') && !key.startsWith('limits.') && !key.startsWith('count/') && "
+    "!key.startsWith('kubernetes.io/') && !key.contains('k8s.io/') && !key.endsWith('/requests.storage'))"
+)
+# A quota is named after what it counts, and by one name alone: the controller puts `requests.` before it for the host.
+QUOTA_KEYS: Final[Rule] = {
+    "rule": "self.all(key, key in ['cpu', 'memory', 'ephemeral-storage', 'requests.storage', 'limits.cpu', 'limits.memory', "
+    "'limits.ephemeral-storage'] || key.startsWith('hugepages-') || "
+    f"key.endsWith('.storageclass.storage.k8s.io/requests.storage') || {_DEVICE})",
+    "message": "a quota is of cpu, memory, ephemeral-storage, requests.storage, limits.cpu, limits.memory, "
+    "limits.ephemeral-storage, huge pages, or devices such as nvidia.com/gpu; numbers of objects are in objects",
+}
+DEVICE_NAMES: Final[Rule] = {
+    "rule": f"self.all(key, key.startsWith('hugepages-') || {_DEVICE})",
+    "message": "the name by which containers ask for a device, such as nvidia.com/gpu",
+}
+OBJECT_KEYS: Final[Rule] = {
+    "rule": "self.all(key, key in ['pods', 'services', 'services.nodeports', 'services.loadbalancers', 'configmaps', "
+    "'secrets', 'persistentvolumeclaims', 'replicationcontrollers', 'resourcequotas'] || key.startsWith('count/') || "
+    "key.endsWith('.storageclass.storage.k8s.io/persistentvolumeclaims'))",
+    "message": "objects are counted as pods, services, secrets, configmaps, persistentvolumeclaims, or by kind as "
+    "count/ingresses.networking.k8s.io",
+}
+
+
 def whole_devices(*fields: str) -> tuple[Rule, ...]:
     """Devices of a vendor, which a map of resources has under names such as `nvidia.com/gpu`, can only be had whole."""
     return tuple(

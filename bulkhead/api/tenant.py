@@ -12,6 +12,8 @@ from bulkhead.api import names
 from bulkhead.api.fields import (
     CIDRS,
     LABEL_KEYS,
+    OBJECT_KEYS,
+    QUOTA_KEYS,
     RESOURCE_KEYS,
     Amount,
     ApiModel,
@@ -129,13 +131,13 @@ class Quota(ApiModel):
         max_length=16,
         description="Quota of each resource by its name: nvidia.com/gpu, cpu, memory, ephemeral-storage, requests.storage. Of "
         "what is left out the tenant has what its class says, and no GPUs.",
-        json_schema_extra=rules(RESOURCE_KEYS, *whole_devices("nominal")),
+        json_schema_extra=rules(RESOURCE_KEYS, QUOTA_KEYS, *whole_devices("nominal")),
     )
     objects: dict[ResourceName, Count] | None = Field(
         None,
         max_length=32,
         description="Highest number of mirrored objects of each kind on the host, for example pods: 1000; at most the class's.",
-        json_schema_extra=rules(RESOURCE_KEYS),
+        json_schema_extra=rules(RESOURCE_KEYS, OBJECT_KEYS),
     )
 
 

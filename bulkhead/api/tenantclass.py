@@ -11,7 +11,10 @@ from pydantic import AfterValidator, Field
 from bulkhead.api import labels
 from bulkhead.api.fields import (
     CIDRS,
+    DEVICE_NAMES,
     LABEL_KEYS,
+    OBJECT_KEYS,
+    QUOTA_KEYS,
     RESOURCE_KEYS,
     Amount,
     ApiModel,
@@ -118,14 +121,14 @@ class ClassQuota(ApiModel):
         max_length=16,
         description="What tenants have of each resource, and how much at most: GPU resources, cpu, memory, ephemeral-storage, "
         "requests.storage and others. Where nothing is said of cpu, memory and storage, they have no ceiling.",
-        json_schema_extra=rules(RESOURCE_KEYS, *whole_devices("default", "maxNominal"), _OF_PODS, _OF_CLAIMS),
+        json_schema_extra=rules(RESOURCE_KEYS, QUOTA_KEYS, *whole_devices("default", "maxNominal"), _OF_PODS, _OF_CLAIMS),
     )
     objects: dict[ResourceName, Count] | None = Field(
         None,
         max_length=32,
         description="Highest number of mirrored objects of each kind on the host; a tenant may ask for fewer. Kinds that are "
         "not listed have a built-in bound.",
-        json_schema_extra=rules(RESOURCE_KEYS),
+        json_schema_extra=rules(RESOURCE_KEYS, OBJECT_KEYS),
     )
 
 
@@ -252,6 +255,14 @@ class Exposure(ApiModel):
 class ContainerDefaults(ApiModel):
     """What a container gets that does not say."""
 
+    model_config = model_rules(
+        {
+            "rule": "!has(self.requests) || !has(self.limits) || self.requests.all(key, !(key in self.limits) || "
+            "!quantity(string(self.requests[key])).isGreaterThan(quantity(string(self.limits[key]))))",
+            "message": "a default request is more than the default limit",
+            "fieldPath": ".requests",
+        }
+    )
     requests: dict[ResourceName, Quantity] | None = Field(
         None,
         max_length=8,
@@ -375,6 +386,13 @@ class TenantClassSpec(ApiModel):
             "fieldPath": ".deviceClassQuota",
         },
         {
+            "rule": "!has(self.quota) || !has(self.quota.resources) || ['cpu', 'memory', 'ephemeral-storage'].all(key, "
+            "!('limits.' + key in self.quota.resources) || (has(self.containerDefaults) && "
+            "has(self.containerDefaults.limits) && key in self.containerDefaults.limits))",
+            "message": "a quota of limits refuses pods without one: containerDefaults.limits must give it to them",
+            "fieldPath": ".containerDefaults",
+        },
+        {
             "rule": "!has(self.kubernetesVersion) || !has(self.kubernetesVersions) || "
             "self.kubernetesVersion in self.kubernetesVersions",
             "message": "the default version must be one of kubernetesVersions",
@@ -396,7 +414,7 @@ class TenantClassSpec(ApiModel):
     gpu_resources: Annotated[list[Annotated[str, text(253)]], Field(min_length=1, max_length=8)] = Field(
         [labels.GPU],
         description="Names of the resources that count as GPUs.",
-        json_schema_extra={"x-kubernetes-list-type": "set"},
+        json_schema_extra={"x-kubernetes-list-type": "set", **rules(DEVICE_NAMES)},
     )
     extended_resources: (
         Annotated[
@@ -412,7 +430,7 @@ class TenantClassSpec(ApiModel):
         None,
         description="Other resources that pods may ask for: network devices such as rdma/hca, and huge pages such as "
         "hugepages-2Mi. A tenant has none of one unless its quota, or the class's, names it.",
-        json_schema_extra={"x-kubernetes-list-type": "set", **rules(_NO_DEVICES)},
+        json_schema_extra={"x-kubernetes-list-type": "set", **rules(_NO_DEVICES, DEVICE_NAMES)},
     )
     exposure: Exposure | None = Field(None, description="How a tenant's API server is reached.")
     nodes: ClassNodes | None = Field(None, description="The pool of nodes that tenants use.")

@@ -27,6 +27,7 @@ def policy_facts(spec: PlaneSpec) -> dict[str, str]:
         facts.APPARMOR_PROFILES: facts.listed(spec.apparmor_profiles),
         facts.MOST_PER_POD: facts.pairs((each.resource, each.most) for each in spec.pod_bounds if each.most),
         facts.MOST_LIMIT_RATIO: facts.pairs((each.resource, each.ratio) for each in spec.pod_bounds if each.ratio),
+        facts.MOST_PER_CLAIM: spec.most_per_claim,
         facts.ALLOWED_INGRESS_CLASSES: facts.listed(spec.ingress_classes),
         facts.INGRESS_HOSTS: facts.listed(f"{spec.tenant}.{domain}" for domain in spec.ingress_domains),
         facts.ALLOWED_STORAGE_CLASSES: facts.listed(spec.allowed_storage_classes),

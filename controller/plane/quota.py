@@ -59,13 +59,13 @@ def limit_range(spec: PlaneSpec) -> Obj:
         item["defaultRequest"] = default_request
     if default:
         item["default"] = default
-    # Of pods a LimitRange would have every one name its limits; they are held to theirs by a policy (`most-per-pod`).
-    claims: Obj = {"type": "PersistentVolumeClaim", "max": {"storage": spec.most_per_claim}}
+    # Of pods a LimitRange would have every one name its limits, and of claims it would refuse every change of one from before
+    # its class became tighter, the host's own binding too. Policies hold both to theirs (`most-per-pod`, `most-per-claim`).
     return {
         "apiVersion": "v1",
         "kind": "LimitRange",
         "metadata": metadata(spec, LIMITS, namespace=spec.work_namespace),
-        "spec": {"limits": [item, *([claims] if spec.most_per_claim else [])]},
+        "spec": {"limits": [item]},
     }
 
 

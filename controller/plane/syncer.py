@@ -52,7 +52,8 @@ def settings(spec: PlaneSpec) -> Obj:
         "limits": {name: whole(value) for name, value in spec.allotted.items() if name in counted} | spec.device_class_limits,
         **({"extendedResources": list(spec.extended_resources)} if spec.extended_resources else {}),
         **({"deviceClassResources": spec.device_class_resources} if spec.device_class_resources else {}),
-        **_pod_bounds(spec),
+        **_bounds(spec),
+        **_container_defaults(spec),
         "enforcedNodeSelector": dict(spec.enforced_selector),
         "enforcedTolerations": list(spec.enforced_tolerations),
         "allowedTolerations": list(spec.allowed_tolerations),
@@ -76,12 +77,21 @@ def settings(spec: PlaneSpec) -> Obj:
     }
 
 
-def _pod_bounds(spec: PlaneSpec) -> Obj:
-    found = {
+def _bounds(spec: PlaneSpec) -> Obj:
+    found: Obj = {
         "mostPerPod": {each.resource: each.most for each in spec.pod_bounds if each.most},
         "mostLimitRequestRatio": {each.resource: each.ratio for each in spec.pod_bounds if each.ratio},
+        "mostPerClaim": spec.most_per_claim,
     }
     return {field: bounds for field, bounds in found.items() if bounds}
+
+
+def _container_defaults(spec: PlaneSpec) -> Obj:
+    found = {
+        "requests": {name: request for name, request, _ in spec.container_defaults if request},
+        "limits": {name: limit for name, _, limit in spec.container_defaults if limit},
+    }
+    return {"containerDefaults": given} if (given := {part: amounts for part, amounts in found.items() if amounts}) else {}
 
 
 def config_map(spec: PlaneSpec) -> Obj:

@@ -150,8 +150,8 @@ def for_creation(virtual: Obj, view: TenantView) -> Obj:
     How large it may be by its class is asked here alone: what runs stays when its class becomes tighter (`for_patch`).
     """
     desired = to_host(virtual, view)
+    podsize.shared(desired["spec"], view)
     podsize.check(desired, view)
-    podsize.shared(desired["spec"])
     if (virtual.get("spec") or {}).get("ephemeralContainers"):
         desired["metadata"]["annotations"].pop(GENERATION, None)
     return desired

@@ -88,6 +88,9 @@ class TenantView:
     allowed_resources: frozenset[str] = frozenset()  # extended resources beside the GPUs, hugepages-… too
     most_per_pod: Mapping[str, str] = field(default_factory=_empty)  # the most that a pod may request, by resource
     most_limit_request_ratio: Mapping[str, str] = field(default_factory=_empty)  # of a container, by resource
+    most_per_claim: str = ""  # the most that a claim may request; empty: any size
+    default_requests: Mapping[str, str] = field(default_factory=_empty)  # of a container that names none, by resource
+    default_limits: Mapping[str, str] = field(default_factory=_empty)
     user_namespaces: bool = False  # True: every host pod runs with hostUsers: false
     seccomp_profiles: frozenset[str] = frozenset()  # of the nodes, by their names below the kubelet's folder
     apparmor_profiles: frozenset[str] = frozenset()  # of the nodes

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from bulkhead.api import labels as marks
+from bulkhead.api.quantity import InvalidQuantityError, canonical, parse
 from syncer.translate import metadata, sanitise, schema, snapshot
 from syncer.translate.metadata import Identity
 from syncer.translate.reasons import Reason, Untranslatable
@@ -62,6 +63,7 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
     own = schema.mapping(virtual.get("spec"), "spec")
     spec = schema.struct(own, CLAIM_SPEC, "spec")
     _check_volume(own, who)
+    _check_size(spec, view)
     spec |= _storage_class(own, view)
     for field in ("dataSource", "dataSourceRef"):
         if own.get(field) is not None:
@@ -86,7 +88,9 @@ def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
 
 
 def as_made(view: TenantView, host: Obj) -> TenantView:
-    """What is known when a claim is looked at that the host has already: its class was offered when it was made."""
+    """What is known when a claim is looked at that the host has already: its class and its size were allowed then."""
+    if view.most_per_claim:
+        view = replace(view, most_per_claim=max(view.most_per_claim, _size(_mapping(host.get("spec"))), key=parse))
     made_of = _mapping(host.get("spec")).get("storageClassName")
     if not isinstance(made_of, str) or not made_of:
         return view
@@ -143,6 +147,22 @@ def _check_volume(spec: Mapping[str, Any], who: Identity) -> None:
         raise Untranslatable(
             Reason.NOT_ALLOWED, "the platform makes a volume for each claim; leave volumeName empty", "spec.volumeName"
         )
+
+
+def _check_size(spec: Mapping[str, Any], view: TenantView) -> None:
+    asked = _size(spec)
+    if view.most_per_claim and parse(asked) > parse(view.most_per_claim):
+        text = f"the claim requests {asked} of storage, and one claim may request at most {view.most_per_claim}"
+        raise Untranslatable(Reason.TOO_LARGE, text, "spec.resources.requests")
+
+
+def _size(spec: Mapping[str, Any]) -> str:
+    """What a claim of this spec requests; nothing where it says nothing that an API server takes."""
+    said = _mapping(_mapping(spec.get("resources")).get("requests")).get("storage", "0")
+    try:
+        return canonical(said)
+    except InvalidQuantityError:
+        return "0"
 
 
 def _storage_class(spec: Mapping[str, Any], view: TenantView) -> Obj:

@@ -18,6 +18,7 @@ from controller.settings import Settings
 from syncer.translate import podsize
 from tests.apiserver.bed import until
 from tests.controller.samples import tenant, tenant_class
+from tests.syncer.translate import samples
 
 GPU = "nvidia.com/gpu"
 RESOURCES = {
@@ -54,7 +55,7 @@ async def limited(client: Client, namespace: str, **bounds: Any) -> None:
 async def ask(client: Client, namespace: str, *containers: dict[str, Any], **spec: Any) -> Obj:
     listed = [{"name": f"c{at}", "image": "x"} | each for at, each in enumerate(containers)]
     body: Obj = {"metadata": {"generateName": "p-"}, "spec": {"containers": listed} | spec}
-    podsize.shared(body["spec"])
+    podsize.shared(body["spec"], samples.VIEW)
     return await client.create(PODS, body, namespace)
 
 
@@ -131,16 +132,30 @@ async def test_more_than_the_quota_is_refused(host_client: Client, space: str, a
     assert said in found
 
 
-async def test_claims_are_bounded_one_by_one_and_together(host_client: Client, space: str) -> None:
+async def test_claims_are_bounded_together(host_client: Client, space: str) -> None:
     async def claim(size: str) -> Obj:
         body = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
         return await host_client.create(PERSISTENT_VOLUME_CLAIMS, {"metadata": {"generateName": "c-"}, "spec": body}, space)
 
-    # The quota would refuse it too.
-    said = await refusal(lambda: claim("900Ti"))
-    assert "maximum storage usage per PersistentVolumeClaim is 100Gi, but request is 900Ti" in said
     await asyncio.gather(*(claim("100Gi") for _ in range(10)))
     assert "limited: requests.storage=1Ti" in await refusal(lambda: claim("25Gi"))
+
+
+async def test_every_quota_that_a_class_may_have_is_one_that_the_host_takes(host_client: Client, namespace: str) -> None:
+    of_gold = "gold.storageclass.storage.k8s.io"
+    gold = f"{of_gold}/requests.storage"
+    limits = {f"limits.{name}": {"default": "1Ti"} for name in ("cpu", "memory", "ephemeral-storage")}
+    others = {"rdma/hca": {"default": 4}, "hugepages-2Mi": {"default": "1Gi"}, gold: {"default": "100Gi"}}
+    objects = {"count/jobs.batch": 3, f"{of_gold}/persistentvolumeclaims": 4, "replicationcontrollers": 5, "resourcequotas": 9}
+    defaults = {"limits": {"cpu": 4, "memory": "4Gi", "ephemeral-storage": "10Gi"}}
+    quota = {"resources": RESOURCES | limits | others, "objects": objects}
+    counted = ["rdma/hca", "hugepages-2Mi"]
+    await limited(host_client, namespace, extendedResources=counted, containerDefaults=defaults, quota=quota)
+    await ask(host_client, namespace, {})
+    spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "gold", "resources": {"requests": {"storage": "101Gi"}}}
+    body: Obj = {"metadata": {"generateName": "c-"}, "spec": spec}
+    said = await refusal(lambda: host_client.create(PERSISTENT_VOLUME_CLAIMS, body, namespace))
+    assert f"limited: {gold}=100Gi" in said
 
 
 async def test_every_pod_counts_those_that_have_ended_too(host_client: Client, namespace: str) -> None:

@@ -165,6 +165,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a claim of a volume made by hand",
     ),
     "claim: no class of attributes": ("a claim with attributes of the host",),
+    "claim: no larger than the class of its tenant lets one claim be": ("too large a claim",),
     "claim: no selector of volumes": ("any volume with a label",),
     "claim: no data from another namespace": ("a claim with data of another namespace",),
     "claim: data from a claim or a snapshot": ("a claim with data from anywhere",),

@@ -32,6 +32,7 @@ TEAM_A = plane_spec(
     device_classes=(("nic.example.com", 8), ("gpu.example.com", "nvidia.com/gpu")),
     extended_resources=("rdma/hca", "hugepages-2Mi"),
     pod_bounds=(PodBound("memory", "64Gi", "10"), PodBound("cpu", "8")),
+    most_per_claim="100Gi",
 )
 FACTS = policy_facts(TEAM_A)
 NODE_ADDRESS = TEAM_A.shim_address
@@ -133,6 +134,10 @@ def claim(**spec: Any) -> dict[str, Any]:
     size = {"requests": {"storage": "1Gi"}}
     content = {"accessModes": ["ReadWriteOnce"], "resources": size, "storageClassName": "ordinary"} | spec
     return mirrored("PersistentVolumeClaim", spec=content)
+
+
+def of_size(size: str) -> dict[str, Any]:
+    return claim(resources={"requests": {"storage": size}})
 
 
 def devices(*requests: dict[str, Any], **spec: Any) -> dict[str, Any]:
@@ -338,6 +343,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a claim of the host's default class": claim(storageClassName=None),
     "a claim of a volume made by hand": claim(storageClassName=""),
     "a claim with attributes of the host": claim(volumeAttributesClassName="gold"),
+    "too large a claim": of_size("100.5Gi"),
     "any volume with a label": claim(selector={"matchLabels": {"of": "somebody"}}),
     "a claim with data of another namespace": claim(
         dataSourceRef={"kind": "PersistentVolumeClaim", "name": "a", "namespace": "bh-team-b-work"}
@@ -412,6 +418,9 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "init containers one after the other": pod(sized("40Gi"), initContainers=[beside("i", "40Gi"), beside("j", "40Gi")]),
     "a limit ten times its request": pod(sized("1Gi", "10Gi")),
     "no limit": pod(sized("1Gi")),
+    "a limit of a container under one of the pod as a whole": pod(
+        sized("0", "10Gi"), resources={"requests": {"memory": "1Gi"}, "limits": {"memory": "10Gi"}}
+    ),
     "less of the pod as a whole": pod(sized("1Gi"), resources={"requests": {"cpu": "8", "memory": "64Gi"}}),
     "an ordinary pod": pod(
         volumes=[
@@ -452,6 +461,7 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "a pod of a group": pod(schedulingGroup={"podGroupName": "x"}),
     "a snapshot of a claim": snapshot(),
     "a claim": claim(),
+    "as large a claim as may be": of_size("102400Mi"),
     "a claim of another class": claim(storageClassName="fast"),
     "a claim with data from a snapshot": claim(
         dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "a"}

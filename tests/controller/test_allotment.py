@@ -197,7 +197,8 @@ def test_bounds_of_pods_and_claims_go_to_syncer_policy_and_limit_range() -> None
     facts = policy_facts(spec)
     assert facts["bulkhead.dev/most-per-pod"] == "cpu=500m,memory=1Ti"
     assert facts["bulkhead.dev/most-limit-request-ratio"] == "memory=4"
-    assert {"type": "PersistentVolumeClaim", "max": {"storage": "100Gi"}} in limit_range(spec)["spec"]["limits"]
+    assert facts["bulkhead.dev/most-per-claim"] == told["mostPerClaim"] == "100Gi"
+    assert [each["type"] for each in limit_range(spec)["spec"]["limits"]] == ["Container"]
     assert "mostPerPod" not in settings(built(tenant(), tenant_class()))
 
 
@@ -249,3 +250,63 @@ def test_a_device_class_counts_against_the_resource_that_it_stands_for_or_has_no
     assert told.extended_resources == ("rdma/hca", "hugepages-2Mi")
     assert told.device_class_resources == {"a": "nvidia.com/gpu", "b": "rdma/hca"}
     assert told.limits == {"nvidia.com/gpu": 24, "rdma/hca": 0, "c": 4, "d": 0, "e": 0}
+
+
+# -- classes that contradict themselves
+
+
+def why(**given: Any) -> str:
+    """Why no tenant of such a class can be had."""
+    found = refuse(tenant(quota=None), {"metadata": {"name": "standard"}, "spec": given}, Settings())
+    return found.message if found else ""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pods", "services", "storage", "count/pods", "count/ingresses.networking.k8s.io", "requests.cpu", "requests.memory",
+        "requests.nvidia.com/gpu", "limits.nvidia.com/gpu", "limits.pods", "requests.hugepages-2Mi", "kubernetes.io/cpu",
+        "gold.storageclass.storage.k8s.io/persistentvolumeclaims", "gpu.example.com.deviceclass.resource.k8s.io/devices",
+    ],
+)  # fmt: skip
+def test_a_class_has_quotas_of_what_the_host_counts_and_each_under_one_name(name: str) -> None:
+    assert f"[{name}]: no quota is of that, only of cpu" in why(quota={"resources": {name: {"default": 4}}})
+    assert f"{name}: no quota is of that" in why(gpuResources=[name])
+    asked = refuse(tenant(quota={"resources": {name: {"nominal": 4}}}), {"spec": {}}, Settings())
+    assert asked is not None
+    assert asked.reason is Reason.IMPOSSIBLE_QUOTA
+
+
+def test_a_quota_of_limits_needs_a_limit_for_pods_that_name_none() -> None:
+    quota = {"resources": {"limits.memory": {"default": "64Gi"}}}
+    said = "[limits.memory]: a pod without a limit would be refused; needs containerDefaults.limits.memory, which gives it one"
+    without: tuple[dict[str, Any], ...] = ({}, {"limits": {"cpu": 1}}, {"requests": {"memory": "1Gi"}})
+    for defaulted in without:
+        assert said in why(quota=quota, containerDefaults=defaulted)
+    assert not why(quota=quota, containerDefaults={"limits": {"memory": "4Gi"}})
+
+
+@pytest.mark.parametrize(
+    ("bound", "given", "said"),
+    [
+        ({"maxLimitRequestRatio": 10}, {"requests": {"cpu": "10m"}, "limits": {"cpu": 4}}, "4 is more than 10 times"),
+        ({"maxLimitRequestRatio": "10"}, {"limits": {"cpu": "4e0"}}, "the default request of 10m"),
+        ({"maxLimitRequestRatio": 10}, {"requests": {"cpu": "0.4"}, "limits": {"cpu": 4}}, ""),
+        ({"maxLimitRequestRatio": 10}, {"requests": {"cpu": 0}, "limits": {"cpu": 4}}, "the default request of 0"),
+        ({"maxLimitRequestRatio": 10}, {"limits": {"cpu": "5m"}}, ""),
+        ({"maxLimitRequestRatio": 10}, {"limits": {"memory": "64Gi"}}, ""),
+        ({"maxPerPod": "300m"}, {"requests": {"cpu": "301m"}}, "301m is more than one pod may request"),
+        ({"maxPerPod": "300m"}, {"requests": {"cpu": "0.3"}, "limits": {"cpu": 4}}, ""),
+        ({"maxPerPod": "9m"}, {}, "10m is more than one pod may request: maxPerPod of cpu is 9m"),
+    ],
+)
+def test_what_a_class_gives_containers_keeps_to_its_own_bounds(bound: Any, given: Any, said: str) -> None:
+    found = why(quota={"resources": {"cpu": bound}}, containerDefaults=given)
+    assert said in found
+    assert bool(said) == bool(found)
+
+
+def test_the_syncer_is_told_what_containers_are_given() -> None:
+    told = read(json.dumps(settings(built(tenant(), tenant_class(containerDefaults={"limits": {"cpu": 2}})))).encode())
+    assert told.container_defaults.requests == SMALL
+    assert told.container_defaults.limits == {"cpu": "2"}

@@ -98,12 +98,13 @@ def test_a_gpu_resource_that_nobody_gave_a_limit_is_limited_to_nothing() -> None
     assert settings(spec)["limits"] == {"nvidia.com/gpu": 0, "amd.com/gpu": 0}
 
 
-def test_containers_get_a_request_and_claims_a_bound() -> None:
+def test_containers_get_a_request_and_claims_no_bound_that_would_judge_each_of_their_changes() -> None:
     spec = replace(plane_spec(), container_defaults=(("cpu", "10m", ""), ("memory", "32Mi", "4Gi")), most_per_claim="2Ti")
     assert limit_range(spec)["spec"]["limits"] == [
         {"type": "Container", "defaultRequest": {"cpu": "10m", "memory": "32Mi"}, "default": {"memory": "4Gi"}},
-        {"type": "PersistentVolumeClaim", "max": {"storage": "2Ti"}},
     ]
+    assert settings(spec)["mostPerClaim"] == "2Ti"
+    assert settings(spec)["containerDefaults"] == {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "4Gi"}}
 
 
 def test_a_count_of_objects_never_stands_in_the_place_of_a_quota() -> None:

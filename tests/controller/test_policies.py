@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,8 @@ from bulkhead.kube.resources import (
     resource_of,
 )
 from controller.plane.policyfacts import policy_facts
-from syncer.translate.classes import DEFAULT_STORAGE_CLASS
+from controller.plane.quota import limit_range
+from syncer.translate.classes import BETA_DEFAULT_STORAGE_CLASS, DEFAULT_STORAGE_CLASS
 from tests.apiserver.servers import ApiServer, ServerOptions
 from tests.apiserver.snapshotting import serve_snapshots
 from tests.controller.admission_reasons import REASONS, REASONS_OF_CHANGES
@@ -35,6 +37,7 @@ from tests.controller.admission_samples import (
     PRIORITY_CLASSES,
     REFUSED,
     RUNTIME_CLASSES,
+    TEAM_A,
     Change,
     claim,
     endpoints,
@@ -43,6 +46,7 @@ from tests.controller.admission_samples import (
     mirrored,
     node_ports,
     of_node,
+    of_size,
     pod,
     sized,
     snapshot,
@@ -56,6 +60,8 @@ SYNCER = "system:serviceaccount:bh-team-a:syncer"
 CONTROLLER = "system:serviceaccount:bulkhead-system:bulkhead-controller"
 WORKLOADS = Resource("scheduling.k8s.io", "v1alpha2", "workloads", "Workload", True)
 NOT_NOTED = "pod: the controller has not noted yet what this tenant may; it does so in its next pass"
+TOO_LARGE = "pod: requests more than the class of its tenant lets one pod request"
+TOO_FAR = "pod: a limit lies further above its request than the class of its tenant lets it"
 # What is said under other facts than those of the samples, each in a test of its own.
 OF_OTHER_FACTS = (
     "claim: of the host's default StorageClass, because none is offered to its tenant",
@@ -373,6 +379,40 @@ async def test_a_pod_stays_as_large_as_it_is_and_becomes_no_larger_than_a_pod_ma
 
 
 @pytest.mark.apiserver
+async def test_bounds_of_pods_are_kept_to_the_last_step_of_a_quantity(syncer: Client, admin: Client) -> None:
+    """As floats 0.1 three times is more than 0.3, and three times 0.1 too."""
+    await in_force(syncer, admin)
+
+    def of(*requests: str, limit: str = "") -> dict[str, Any]:
+        listed = [{"name": f"c{at}", "image": "i"} | sized("1Mi", cpu=each) for at, each in enumerate(requests)]
+        for each in listed:
+            each["resources"]["limits"] |= {"cpu": limit} if limit else {}
+        return pod(containers=listed)
+
+    async def held(fine: list[dict[str, Any]], wrong: list[dict[str, Any]], reason: str) -> None:
+        async with asyncio.timeout(60):
+            while await refused(syncer, wrong[0], cleaner=admin) != reason:  # noqa: ASYNC110 - the server tells nobody
+                await asyncio.sleep(0.1)
+        assert [await refused(syncer, obj, cleaner=admin) for obj in fine] == [""] * len(fine)
+        assert [await refused(syncer, obj, cleaner=admin) for obj in wrong] == [reason] * len(wrong)
+
+    try:
+        await noted(admin, "most-per-pod", "cpu=300m")
+        fine, wrong = [("100m", "100m", "100m"), ("50m", "100m", "150m")], [("100m", "100m", "101m"), ("301m",)]
+        await held([of(*each) for each in fine], [of(*each) for each in wrong], TOO_LARGE)
+        await noted(admin, "most-per-pod", "")
+        await noted(admin, "most-limit-request-ratio", "cpu=3")
+        exact = [("90m", "270m"), ("100m", "300m"), ("700m", "2100m"), ("1m", "3m")]
+        beyond = [("100m", "301m"), ("700m", "2101m"), ("1m", "4m")]
+        await held([of(one, limit=most) for one, most in exact], [of(one, limit=most) for one, most in beyond], TOO_FAR)
+    finally:
+        await prepare(admin)
+        async with asyncio.timeout(60):
+            while await refused(syncer, of("1", limit="4"), cleaner=admin):  # noqa: ASYNC110 - the same
+                await asyncio.sleep(0.1)
+
+
+@pytest.mark.apiserver
 async def test_an_ephemeral_container_is_given_no_device_and_what_runs_is_not_judged_again(
     syncer: Client, admin: Client
 ) -> None:
@@ -517,12 +557,65 @@ async def test_endpoints_can_always_be_withdrawn(syncer: Client, admin: Client) 
 
 
 @pytest.mark.apiserver
+async def test_a_claim_from_before_its_class_became_tighter_is_bound_and_changed(admin: Client, syncer: Client) -> None:
+    await in_force(syncer, admin)
+    spec = replace(TEAM_A, most_per_claim="1Gi")
+    storage = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "ordinary"}}
+    await admin.apply(kinds.STORAGE_CLASSES, storage | {"provisioner": "example.org/disk", "allowVolumeExpansion": True})
+    made = await syncer.create(kinds.PERSISTENT_VOLUME_CLAIMS, named(of_size("10Gi")))
+    name, space = made["metadata"]["name"], "bh-team-a-work"
+    limits = limit_range(spec)
+    limits["metadata"] = {"name": limits["metadata"]["name"], "namespace": space}
+    await admin.apply(kinds.LIMIT_RANGES, limits)
+    await noted(admin, "most-per-claim", policy_facts(spec)["bulkhead.dev/most-per-claim"])
+    async with asyncio.timeout(60):
+        while not await refused(syncer, of_size("2Gi"), cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
+            await asyncio.sleep(0.1)
+    try:
+        await syncer.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, {"metadata": {"labels": {"app": "db"}}}, space)
+        chosen = {"volume.kubernetes.io/selected-node": "n1"}
+        await admin.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, {"metadata": {"annotations": chosen}}, space)
+        await admin.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, {"spec": {"volumeName": "v"}}, space)
+        status = {"phase": "Bound", "capacity": {"storage": "10Gi"}}
+        await admin.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, {"status": status}, space, subresource="status")
+        await syncer.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, {"metadata": {"labels": {"app": "web"}}}, space)
+        grown = {"spec": {"resources": {"requests": {"storage": "11Gi"}}}}
+        with pytest.raises(ApiError, match="claim: no larger than the class of its tenant lets one claim be"):
+            await syncer.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, grown, space)
+    finally:
+        await admin.delete(kinds.STORAGE_CLASSES, "ordinary")
+        await admin.delete(kinds.LIMIT_RANGES, limits["metadata"]["name"], space)
+        await admin.delete(kinds.PERSISTENT_VOLUME_CLAIMS, name, space)
+        await prepare(admin)
+        async with asyncio.timeout(60):
+            while await refused(syncer, of_size("2Gi"), cleaner=admin):  # noqa: ASYNC110 - the same
+                await asyncio.sleep(0.1)
+
+
+@pytest.mark.apiserver
+async def test_a_pod_has_thousands_of_variables_and_is_still_judged(admin: Client, syncer: Client) -> None:
+    """Those of 200 Services in each of twelve containers: a policy that costs too much refuses what it should let through."""
+    await in_force(syncer, admin)
+    services = [{"name": f"SERVICE_OF_TEAM_A_{at}_PORT_8080_TCP_PROTO", "value": "tcp"} for at in range(200 * 7)]
+    listed = [{"name": f"c{at}", "image": "i", "envFrom": CLOSED, "env": services} for at in range(12)]
+    assert not await refused(syncer, pod(containers=listed), cleaner=admin)
+    # More than the syncer writes into one pod, by their bytes.
+    short = [{"name": "c", "image": "i", "envFrom": CLOSED, "env": [{"name": f"A{at}"} for at in range(256 * 1024 // 16)]}]
+    assert not await refused(syncer, pod(containers=short), cleaner=admin)
+    listed[-1]["env"] = [*services, {"name": " NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+    said = await refused(syncer, pod(containers=listed), cleaner=admin)
+    assert said == "pod: no variable by which a container runtime hands out devices"
+
+
+@pytest.mark.apiserver
 async def test_without_a_list_a_claim_is_of_the_hosts_default_class(policed: ApiServer, admin: Client, syncer: Client) -> None:
     await in_force(syncer, admin)
     space = "bh-plain-work"
     facts = policy_facts(plane_spec(tenant="plain"))
     await admin.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space, "annotations": facts}})
-    for name, notes in (("ordinary", {DEFAULT_STORAGE_CLASS: "true"}), ("of-the-host", {})):
+    plain = {DEFAULT_STORAGE_CLASS: "false", BETA_DEFAULT_STORAGE_CLASS: "false"}
+    classes = {"ordinary": {DEFAULT_STORAGE_CLASS: "true"}, "older": {BETA_DEFAULT_STORAGE_CLASS: "true"}, "of-the-host": plain}
+    for name, notes in classes.items():
         meta = {"name": name, "annotations": notes}
         made = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": meta, "provisioner": "example.org/disk"}
         await admin.apply(kinds.STORAGE_CLASSES, made)
@@ -539,6 +632,7 @@ async def test_without_a_list_a_claim_is_of_the_hosts_default_class(policed: Api
         assert await refused(other, own("of-the-host"), cleaner=admin) == OF_OTHER_FACTS[0]
         assert await refused(other, own(""), cleaner=admin) == "claim: of a StorageClass that is offered to its tenant"
         assert not await refused(other, own("ordinary"), cleaner=admin)
+        assert not await refused(other, own("older"), cleaner=admin)
         assert not await refused(other, own(None), cleaner=admin)
         kept = await admin.create(kinds.PERSISTENT_VOLUME_CLAIMS, own("of-the-host"))
         name = kept["metadata"]["name"]
@@ -546,5 +640,5 @@ async def test_without_a_list_a_claim_is_of_the_hosts_default_class(policed: Api
         await admin.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, {"spec": {"volumeName": "v"}}, space)
         await other.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, {"metadata": {"labels": {"app": "db"}}}, space)
         await admin.delete(kinds.PERSISTENT_VOLUME_CLAIMS, name, space)
-    for name in ("ordinary", "of-the-host"):
+    for name in classes:
         await admin.delete(kinds.STORAGE_CLASSES, name)

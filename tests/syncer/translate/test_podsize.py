@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from syncer.translate import Obj, Untranslatable, pod
+from syncer.translate import Obj, TenantView, Untranslatable, pod
 from syncer.translate.reasons import Reason
 from tests.syncer.translate import samples
 
@@ -18,9 +18,9 @@ def sized(**resources: Any) -> Obj:
     return own
 
 
-def refused(own: Obj) -> Untranslatable:
+def refused(own: Obj, view: TenantView = VIEW) -> Untranslatable:
     with pytest.raises(Untranslatable) as found:
-        pod.for_creation(own, VIEW)
+        pod.for_creation(own, view)
     assert found.value.reason is Reason.TOO_LARGE
     assert not found.value.retriable
     return found.value
@@ -70,3 +70,61 @@ def test_what_the_pod_names_as_a_whole_no_container_requests_beside_it() -> None
     found = [each["resources"] for each in pod.for_creation(own, offered)["spec"]["containers"]]
     assert found == [{"requests": {"cpu": "1", "memory": "0"}}, {"requests": {"cpu": "0", "memory": "0"}}]
     assert "resources" not in pod.to_host(own, offered)["spec"]["containers"][1]
+
+
+# -- what the class gives containers that say nothing
+
+GIVEN = replace(
+    samples.VIEW,
+    most_per_pod={"cpu": "300m"},
+    default_requests={"cpu": "10m", "memory": "32Mi", "ephemeral-storage": "64Mi"},
+)
+LIMITED = replace(
+    samples.VIEW, most_limit_request_ratio={"cpu": "10"}, default_requests={"cpu": "400m"}, default_limits={"cpu": "4"}
+)
+
+
+def many(count: int, **resources: Any) -> Obj:
+    own = samples.pod()
+    own["spec"]["containers"] = [{"name": f"c{at}", "image": "x", "resources": resources} for at in range(count)]
+    return own
+
+
+def test_what_the_class_gives_containers_counts_before_the_host_counts_it() -> None:
+    assert pod.for_creation(many(30), GIVEN)
+    said = str(refused(many(31), GIVEN))
+    assert (
+        "requests 310m cpu in all, with the 10m of each container that names none, and one pod may request at most 300m" in said
+    )
+    assert "in all, and" in str(refused(many(31, requests={"cpu": "10m"}), GIVEN))
+    # A limit is a request, and what the pod names as a whole counts instead.
+    assert pod.for_creation(many(3, limits={"cpu": "100m"}), GIVEN)
+    assert "303m" in str(refused(many(3, limits={"cpu": "101m"}), GIVEN))
+    assert pod.for_creation(many(31) | {"spec": many(31)["spec"] | {"resources": {"requests": {"cpu": "1m"}}}}, GIVEN)
+    beside = many(30)
+    beside["spec"]["initContainers"] = [{"name": "s", "image": "x", "restartPolicy": "Always"}]
+    assert "310m" in str(refused(beside, GIVEN))
+
+
+def test_a_limit_that_the_class_gives_is_held_against_the_request_that_the_tenant_wrote() -> None:
+    assert pod.for_creation(many(1), LIMITED)
+    assert pod.for_creation(many(1, requests={"cpu": "400m"}), LIMITED)
+    assert pod.for_creation(many(1, limits={"cpu": "40"}), LIMITED)
+    assert str(refused(many(1, requests={"cpu": "399m"}), LIMITED)).startswith(
+        "spec.containers[0].resources.limits: a limit of 4 cpu, which a container has that names none, "
+        "and at most 10 times the request of 399m is allowed"
+    )
+    assert str(refused(many(1, requests={"cpu": "5"}), LIMITED)).startswith(
+        "spec.containers[0].resources.requests: a request of 5 is more than the limit of 4 cpu, which a container has that"
+    )
+    assert pod.for_creation(many(1, requests={"cpu": "5"}, limits={"cpu": "6"}), LIMITED)
+
+
+def test_beside_a_limit_of_the_pod_as_a_whole_its_containers_have_that_limit_and_no_ratio() -> None:
+    own = many(2, requests={"cpu": "1m"})
+    own["spec"]["containers"][0].pop("resources")
+    own["spec"]["resources"] = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
+    found = [each["resources"] for each in pod.for_creation(own, LIMITED)["spec"]["containers"]]
+    assert found == [{"requests": {"cpu": "0"}, "limits": {"cpu": "2"}}, {"requests": {"cpu": "1m"}, "limits": {"cpu": "2"}}]
+    own["spec"]["resources"]["limits"]["cpu"] = "11"
+    assert str(refused(own, LIMITED)).startswith("spec.resources.limits: a limit of 11 cpu, and at most 10 times")
