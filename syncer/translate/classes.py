@@ -14,6 +14,8 @@ from bulkhead.api import labels as marks
 from syncer.translate.view import Obj
 
 DEFAULT_STORAGE_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+# What marked it before, and what Kubernetes still honours.
+BETA_DEFAULT_STORAGE_CLASS: Final = "storageclass.beta.kubernetes.io/is-default-class"
 DEFAULT_SNAPSHOT_CLASS: Final = "snapshot.storage.kubernetes.io/is-default-class"
 INGRESS_CONTROLLER: Final = "bulkhead.dev/host"
 SNAPSHOT_CLASS: Final = "VolumeSnapshotClass"
@@ -58,7 +60,7 @@ def offered(hosts: Iterable[Obj], allowed: frozenset[str]) -> list[Obj]:
 def is_default(storage_class: Obj) -> bool:
     """Whether claims without a class get this one."""
     notes = _mapping(_mapping(storage_class.get("metadata")).get("annotations"))
-    return notes.get(DEFAULT_STORAGE_CLASS) == "true"
+    return "true" in (notes.get(DEFAULT_STORAGE_CLASS), notes.get(BETA_DEFAULT_STORAGE_CLASS))
 
 
 def storage_class(host: Obj) -> Obj:

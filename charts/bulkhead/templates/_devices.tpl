@@ -52,8 +52,9 @@ cambricon: [cambricon.com]
 # Which accelerators a container must ask for to name one of these ConfigMaps.
 - name: granted
   expression: {{ printf "{'devices-v1': ['']%s}" (ternary (printf ", %s" (join ", " $granted)) "" (not (empty $granted))) | quote }}
+# A map, because what is looked up in a list costs as much as the list is long, and a pod has thousands of variables.
 - name: deviceNames
-  expression: {{ printf "[%s]" (include "bulkhead.quoted" (include "bulkhead.devices.names" . | fromYamlArray)) | quote }}
+  expression: {{ printf "{'%s': 0}" (join "': 0, '" (include "bulkhead.devices.names" . | fromYamlArray)) | quote }}
 # What runs already was judged when it came: its environment cannot change.
 - name: starting
   expression: >-

@@ -34,6 +34,14 @@ def test_item_35_without_a_list_the_hosts_default_class_is_offered() -> None:
     assert len(classes.offered_storage(hosts, frozenset({"*"}))) == 2
 
 
+def test_the_older_mark_of_a_default_class_counts_as_on_a_host() -> None:
+    older = {"annotations": {classes.BETA_DEFAULT_STORAGE_CLASS: "true"}}
+    neither = {"annotations": {classes.BETA_DEFAULT_STORAGE_CLASS: "false", classes.DEFAULT_STORAGE_CLASS: "no"}}
+    (found,) = classes.offered_storage([host("fast", neither), host("local", older)], frozenset())
+    assert classes.default_storage([found]) == "local"
+    assert STORAGE.shown(found)["metadata"]["annotations"] == {classes.DEFAULT_STORAGE_CLASS: "true"}
+
+
 def test_item_45_46_priority_and_runtime_classes_are_offered_by_name_only() -> None:
     hosts = [host("batch", value=10), host("system-node-critical", value=2_000_001_000), host("other", value=1)]
     assert classes.offered(hosts, frozenset()) == []
