@@ -77,12 +77,27 @@ VENDORS: Final = (
         {"NVIDIA_VISIBLE_DEVICES": ""},
     ),
     Vendor("cambricon", ("cambricon.com",), {"CAMBRICON_VISIBLE_DEVICES": ""}, frozenset({"CAMBRICON_VISIBLE_DEVICES"})),
+    # Documented: read by the vendor's OCI hook, which its older device plugins need.
+    Vendor("neuron", ("aws.amazon.com",), {"AWS_NEURON_VISIBLE_DEVICES": ""}, frozenset({"AWS_NEURON_VISIBLE_DEVICES"})),
+    # Documented for `docker run` with the vendor's toolkit, and set by its device plugin; the second beside the first.
+    Vendor(
+        "enflame",
+        ("enflame.com",),
+        dict.fromkeys(("ENFLAME_VISIBLE_DEVICES", "TENCENT_VISIBLE_DEVICES"), ""),
+        frozenset({"ENFLAME_VISIBLE_DEVICES", "TENCENT_VISIBLE_DEVICES"}),
+    ),
+    Vendor("vastai", ("vastaitech.com",), {"VASTAI_VISIBLE_DEVICES": ""}, frozenset({"VASTAI_VISIBLE_DEVICES"})),
+    # Less sure: named beside the runtimes of others only, and closed because it costs nothing.
+    Vendor("metax", ("metax-tech.com",), {"METAX_VISIBLE_DEVICES": ""}, frozenset({"METAX_VISIBLE_DEVICES"})),
+    Vendor("biren", ("birentech.com",), {"BIREN_VISIBLE_DEVICES": ""}, frozenset({"BIREN_VISIBLE_DEVICES"})),
 )
 # Options of what is granted, for the platform and the device plugins alone; and names that no runtime is known to read now.
 _OPTIONS: Final = frozenset(
     {
         "ASCEND_RUNTIME_OPTIONS", "ASCEND_RUNTIME_MOUNTS", "ASCEND_VNPU_SPECS", "ASCEND_ALLOW_LINK",
         "NVIDIA_CTK_MODE", "NVIDIA_FABRIC_IMEX_MGMT", "NVIDIA_RUNTIME_MODE",
+        # What `AWS_`, a prefix that many give their credentials, leaves of a name: no ConfigMap or Secret has such a key.
+        "NEURON_VISIBLE_DEVICES",
     }
 )  # fmt: skip
 # Variables that no tenant sets.
@@ -123,8 +138,8 @@ def hands_out_devices(variable: str) -> bool:
 
 
 def could_hand_out_devices(prefix: str) -> bool:
-    """Whether a prefix, with the right key behind it, comes to the name of such a variable."""
-    plain = prefix.lstrip()
-    return bool(prefix) and (
-        any(name.startswith(plain) for name in (*VARIABLES, *PREFIXES, DRIVER_CAPABILITIES)) or plain.startswith(PREFIXES)
-    )
+    """Whether a prefix, with a key behind it that may reach the host, comes to the name of such a variable."""
+    plain = prefix.strip()
+    spelled = any(name.startswith(plain) and name.removeprefix(plain) not in VARIABLES for name in VARIABLES)
+    begun = any(name.startswith(plain) for name in (*PREFIXES, DRIVER_CAPABILITIES))
+    return bool(prefix) and (spelled or begun or plain.startswith(PREFIXES))

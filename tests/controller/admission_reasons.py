@@ -78,6 +78,24 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a display",
         "capabilities from elsewhere",
     ),
+    "pod: no prefix of variables that could spell one by which a container runtime hands out devices": (
+        "devices by a prefix",
+        "devices by a prefix with a space",
+        "devices by the beginning of a prefix",
+        "devices by a prefix of another vendor",
+        "a display by a prefix",
+        "devices by a prefix of an init container",
+    ),
+    "config map: no key that is a variable by which a container runtime hands out devices": (
+        "devices by a key",
+        "devices by a binary key",
+        "a display by a key",
+        "devices by what a prefix leaves",
+    ),
+    "secret: no key that is a variable by which a container runtime hands out devices": (
+        "devices by a secret key",
+        "devices by the beginning of a secret key",
+    ),
     "syncer: the ConfigMaps of the platform's variables are the controller's": (
         "the platform's variables",
         "the platform's variables for a vendor",

@@ -263,6 +263,22 @@ REFUSED: dict[str, dict[str, Any]] = {
     "devices by a variable": pod({"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}),
     "devices by a variable with a space": pod({"env": [{"name": "NVIDIA_IMEX_CHANNELS ", "value": "0"}]}),
     "devices by the beginning of a variable": pod({"env": [{"name": "HABANA_VISIBLE_DEVICES_X", "value": "all"}]}),
+    "devices by a prefix": pod({"envFrom": [{"prefix": "NVIDIA_", "configMapRef": {"name": "mine"}}, *GRANTED]}),
+    "devices by a prefix with a space": pod({"envFrom": [{"prefix": " NVIDIA_VIS", "secretRef": {"name": "mine"}}, *GRANTED]}),
+    "devices by the beginning of a prefix": pod(
+        {"envFrom": [{"prefix": "HABANA_VISIBLE_DEVICES_X", "secretRef": {"name": "mine"}}, *GRANTED]}
+    ),
+    "devices by a prefix of another vendor": pod({"envFrom": [{"prefix": "AWS", "secretRef": {"name": "mine"}}, *GRANTED]}),
+    "a display by a prefix": pod({"envFrom": [{"prefix": "NVIDIA_DRIVER_", "secretRef": {"name": "mine"}}, *GRANTED]}),
+    "devices by a prefix of an init container": pod(
+        initContainers=[{"name": "i", "image": "x", "envFrom": [{"prefix": "N", "configMapRef": {"name": "mine"}}, *CLOSED]}]
+    ),
+    "devices by a key": mirrored("ConfigMap", data={"a": "b", "NVIDIA_VISIBLE_DEVICES": "all"}),
+    "devices by a binary key": mirrored("ConfigMap", binaryData={"DOCKER_RESOURCE_GPU": "YWxs"}),
+    "a display by a key": mirrored("ConfigMap", data={"NVIDIA_DRIVER_CAPABILITIES": "all"}),
+    "devices by what a prefix leaves": mirrored("ConfigMap", data={"NEURON_VISIBLE_DEVICES": "ALL"}),
+    "devices by a secret key": mirrored("Secret", data={"a": "YQ==", "NVIDIA_VISIBLE_DEVICES": "YWxs"}),
+    "devices by the beginning of a secret key": mirrored("Secret", data={"HABANA_VISIBLE_DEVICES_X": "YWxs"}),
     "a display": pod({"env": [{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,display"}]}),
     "capabilities from elsewhere": pod(
         {"env": [{"name": "NVIDIA_DRIVER_CAPABILITIES", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]}
@@ -453,6 +469,9 @@ ALLOWED: dict[str, dict[str, Any]] = {
         runtimeClassName="slim",
         nodeSelector=dict(TEAM_A.node_selector) | {"gpu": "big"},
     ),
+    "credentials by a prefix": pod({"envFrom": [{"prefix": "AWS_", "secretRef": {"name": "mine"}}, *GRANTED]}),
+    "settings with keys": mirrored("ConfigMap", data={"VISIBLE_DEVICES": "all", "NVIDIA_API_KEY": "k"}),
+    "a secret with keys": mirrored("Secret", data={"ACCESS_KEY_ID": "YQ=="}),
     "a service": mirrored("Service", spec={"ports": [{"port": 80}], "selector": {"bulkhead.dev/tenant": "team-a"}}),
     "node ports": node_ports(30000, 32767),
     "an ingress": ingress("team-a.x.org", "a.b.team-a.x.org", "*.team-a.x.org", tls=[{"hosts": ["*.team-a.x.org"]}]),

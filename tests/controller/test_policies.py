@@ -25,6 +25,7 @@ from controller.plane.quota import limit_range
 from syncer.translate.classes import BETA_DEFAULT_STORAGE_CLASS, DEFAULT_STORAGE_CLASS
 from tests.apiserver.servers import ApiServer, ServerOptions
 from tests.apiserver.snapshotting import serve_snapshots
+from tests.controller.admission_kept import JUDGED, KEPT
 from tests.controller.admission_reasons import REASONS, REASONS_OF_CHANGES
 from tests.controller.admission_samples import (
     ALLOWED,
@@ -40,6 +41,7 @@ from tests.controller.admission_samples import (
     TEAM_A,
     Change,
     claim,
+    debugger,
     endpoints,
     in_armour,
     ingress,
@@ -215,6 +217,16 @@ async def test_the_policies_refuse_what_a_syncer_must_not_change(syncer: Client,
 
 
 @pytest.mark.apiserver
+async def test_of_what_was_let_in_once_only_changes_are_judged(syncer: Client, admin: Client) -> None:
+    """A class, a list of the installation or a rule became tighter since: labels go on being written."""
+    await in_force(syncer, admin)
+    said = {name: await refused_change(syncer, change, admin) for name, change in KEPT.items()}
+    assert {name: text for name, text in said.items() if text} == {}
+    said = {name: await refused_change(syncer, change, admin) for name, (_, change) in JUDGED.items()}
+    assert said == {name: reason for name, (reason, _) in JUDGED.items()}
+
+
+@pytest.mark.apiserver
 @pytest.mark.parametrize("kind", ["ConfigMap", "Secret", "Pod"])
 async def test_what_is_not_the_syncers_is_not_deleted_by_it(kind: str, syncer: Client, admin: Client) -> None:
     await in_force(syncer, admin)
@@ -323,8 +335,23 @@ async def test_root_in_a_user_namespace_is_root_at_level_restricted(syncer: Clie
         assert [name for name, obj in rootful.items() if not await refused(syncer, obj, cleaner=admin)] == []
         for obj in (made({"runAsNonRoot": True}), made({}, runAsNonRoot=True), made({"runAsUser": 7}, runAsNonRoot=True)):
             assert not await refused(syncer, obj, cleaner=admin)
+        for obj in rootful.values():
+            await stays_and_gets_no_root_debugger(syncer, admin, obj)
     finally:
         await admin.patch(NAMESPACES, "bh-team-a-work", {"metadata": {"labels": dict.fromkeys(level)}})
+
+
+async def stays_and_gets_no_root_debugger(syncer: Client, admin: Client, obj: dict[str, Any]) -> None:
+    """As root from before its level was raised: labels are written, but no ephemeral container as root comes beside it."""
+    made = await admin.create(PODS, named(obj))
+    name, space = made["metadata"]["name"], "bh-team-a-work"
+    await syncer.patch(PODS, name, {"metadata": {"labels": {"app": "db"}}}, space)
+    tight = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": False}
+    body = {"spec": {"ephemeralContainers": [debugger(securityContext=tight)]}}
+    kind = "application/strategic-merge-patch+json"
+    with pytest.raises(ApiError, match="at level restricted not root"):
+        await syncer.patch(PODS, name, body, space, subresource="ephemeralcontainers", content_type=kind)
+    await admin.delete(PODS, name, space, grace_seconds=0)
 
 
 @pytest.mark.apiserver

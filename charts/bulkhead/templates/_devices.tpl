@@ -11,6 +11,11 @@ mthreads: [mthreads.com]
 hygon: [hygon.com]
 iluvatar: [iluvatar.com, iluvatar.ai]
 cambricon: [cambricon.com]
+neuron: [aws.amazon.com]
+enflame: [enflame.com]
+vastai: [vastaitech.com]
+metax: [metax-tech.com]
+biren: [birentech.com]
 {{- end }}
 {{- define "bulkhead.devices.names" -}}
 - AMD_VISIBLE_DEVICES
@@ -19,14 +24,19 @@ cambricon: [cambricon.com]
 - ASCEND_RUNTIME_OPTIONS
 - ASCEND_VISIBLE_DEVICES
 - ASCEND_VNPU_SPECS
+- AWS_NEURON_VISIBLE_DEVICES
+- BIREN_VISIBLE_DEVICES
 - CAMBRICON_VISIBLE_DEVICES
 - DCU_VISIBLE_DEVICES
+- ENFLAME_VISIBLE_DEVICES
 - HABANA_VISIBLE_DEVICES
 - HCU_VISIBLE_DEVICES
 - ILUVATAR_COREX_VISIBLE_DEVICES
 - IX_VISIBLE_DEVICES
+- METAX_VISIBLE_DEVICES
 - MIG_VISIBLE_DEVICES
 - MTHREADS_VISIBLE_DEVICES
+- NEURON_VISIBLE_DEVICES
 - NVIDIA_CTK_MODE
 - NVIDIA_FABRIC_IMEX_MGMT
 - NVIDIA_GDRCOPY
@@ -38,7 +48,19 @@ cambricon: [cambricon.com]
 - NVIDIA_NVSWITCH
 - NVIDIA_RUNTIME_MODE
 - NVIDIA_VISIBLE_DEVICES
+- TENCENT_VISIBLE_DEVICES
+- VASTAI_VISIBLE_DEVICES
 - VHCU_VISIBLE_DEVICES
+{{- end }}
+{{- define "bulkhead.devices.known" -}}
+# A map, because what is looked up in a list costs as much as the list is long, and a pod has thousands of variables.
+- name: deviceNames
+  expression: {{ printf "{'%s': 0}" (join "': 0, '" (include "bulkhead.devices.names" . | fromYamlArray)) | quote }}
+{{- end }}
+{{/* Whether what `key` stands for, a key of a ConfigMap or Secret, may become a variable of a container by itself. */}}
+{{- define "bulkhead.devices.key" -}}
+!(key in variables.deviceNames) && key != 'NVIDIA_DRIVER_CAPABILITIES' && !key.startsWith('DOCKER_RESOURCE_') &&
+!key.startsWith('HABANA_VISIBLE_DEVICES')
 {{- end }}
 {{- define "bulkhead.devices.variables" -}}
 {{- $granted := list }}
@@ -52,14 +74,11 @@ cambricon: [cambricon.com]
 # Which accelerators a container must ask for to name one of these ConfigMaps.
 - name: granted
   expression: {{ printf "{'devices-v1': ['']%s}" (ternary (printf ", %s" (join ", " $granted)) "" (not (empty $granted))) | quote }}
-# A map, because what is looked up in a list costs as much as the list is long, and a pod has thousands of variables.
-- name: deviceNames
-  expression: {{ printf "{'%s': 0}" (join "': 0, '" (include "bulkhead.devices.names" . | fromYamlArray)) | quote }}
+{{ include "bulkhead.devices.known" . }}
 # What runs already was judged when it came: its environment cannot change.
 - name: starting
   expression: >-
-    dyn(request.operation == 'CREATE' ? variables.containers : []) + dyn(variables.ephemeral.filter(c, oldObject == null ||
-    !has(oldObject.spec.ephemeralContainers) || !oldObject.spec.ephemeralContainers.exists(o, o.name == c.name)))
+    dyn(variables.creates ? variables.containers : []) + dyn(variables.added)
 {{- end }}
 {{- define "bulkhead.devices.validations" -}}
 - expression: >-
@@ -75,4 +94,11 @@ cambricon: [cambricon.com]
     (e.name.trim() != 'NVIDIA_DRIVER_CAPABILITIES' || (!has(e.valueFrom) && has(e.value) &&
     e.value.matches('^(compat32|compute|graphics|utility|video)(,(compat32|compute|graphics|utility|video))*$')))))
   message: "pod: no variable by which a container runtime hands out devices"
+# What is behind it is a key of a ConfigMap or Secret, and those whose names are known are in none that a syncer writes.
+- expression: >-
+    variables.starting.all(c, !has(c.envFrom) || c.envFrom.all(e, !has(e.prefix) || e.prefix == '' || [e.prefix.trim()].all(p,
+    !variables.deviceNames.exists(n, n.startsWith(p) && !(n.substring(size(p)) in variables.deviceNames)) &&
+    ['DOCKER_RESOURCE_', 'HABANA_VISIBLE_DEVICES', 'NVIDIA_DRIVER_CAPABILITIES'].all(n, !n.startsWith(p)) &&
+    !p.startsWith('DOCKER_RESOURCE_') && !p.startsWith('HABANA_VISIBLE_DEVICES'))))
+  message: "pod: no prefix of variables that could spell one by which a container runtime hands out devices"
 {{- end }}

@@ -18,7 +18,7 @@ GPUS = frozenset(
     f"{domain}/gpu"
     for domain in (
         "nvidia.com", "amd.com", "habana.ai", "huawei.com", "mthreads.com", "hygon.com", "iluvatar.com", "iluvatar.ai",
-        "cambricon.com", "example.com",
+        "cambricon.com", "aws.amazon.com", "enflame.com", "vastaitech.com", "metax-tech.com", "birentech.com", "example.com",
     )
 )  # fmt: skip
 OTHERS = frozenset({"nvidia.com/hostdev", "rdma/hca"})
@@ -55,6 +55,11 @@ LEFT = {
     "iluvatar.com": {"ILUVATAR_COREX_VISIBLE_DEVICES", "IX_VISIBLE_DEVICES"},
     "iluvatar.ai": {"ILUVATAR_COREX_VISIBLE_DEVICES", "IX_VISIBLE_DEVICES"},
     "cambricon.com": {"CAMBRICON_VISIBLE_DEVICES"},
+    "aws.amazon.com": {"AWS_NEURON_VISIBLE_DEVICES"},
+    "enflame.com": {"ENFLAME_VISIBLE_DEVICES", "TENCENT_VISIBLE_DEVICES"},
+    "vastaitech.com": {"VASTAI_VISIBLE_DEVICES"},
+    "metax-tech.com": {"METAX_VISIBLE_DEVICES"},
+    "birentech.com": {"BIREN_VISIBLE_DEVICES"},
     "example.com": set(),
 }
 
@@ -128,11 +133,15 @@ def test_a_container_is_told_the_same_by_the_config_map_and_by_its_own_variables
 
 def test_no_beginning_of_a_name_and_no_key_reaches_the_host() -> None:
     for name in NAMES:
-        assert all(devices.could_hand_out_devices(name[:end]) for end in range(1, len(name)))
+        harmless = {name[:end] for end in range(1, len(name)) if not devices.could_hand_out_devices(name[:end])}
+        assert all(devices.hands_out_devices(name.removeprefix(prefix)) for prefix in harmless)
+        assert harmless <= {"AWS_", "V"}
     for vendor, other in itertools.combinations(VENDORS, 2):
         assert not set(vendor.closed) & set(other.closed)
     assert not devices.could_hand_out_devices("")
     assert not devices.could_hand_out_devices("MY_")
+    assert not devices.could_hand_out_devices("AWS_")
+    assert devices.hands_out_devices("NEURON_VISIBLE_DEVICES")
 
 
 def test_a_node_shows_a_network_device_as_the_host_has_it_and_only_where_it_is_offered() -> None:
