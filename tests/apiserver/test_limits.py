@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -156,6 +157,18 @@ async def test_every_quota_that_a_class_may_have_is_one_that_the_host_takes(host
     body: Obj = {"metadata": {"generateName": "c-"}, "spec": spec}
     said = await refusal(lambda: host_client.create(PERSISTENT_VOLUME_CLAIMS, body, namespace))
     assert f"limited: {gold}=100Gi" in said
+
+
+async def test_beside_a_limit_of_the_pod_as_a_whole_the_default_limit_of_containers_refuses_nothing(
+    host_client: Client, namespace: str
+) -> None:
+    limits = {"cpu": "4", "memory": "4Gi"}
+    await limited(host_client, namespace, containerDefaults={"limits": limits})
+    body: Obj = {"metadata": {"generateName": "p-"}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+    body["spec"]["resources"] = {"requests": {"cpu": "1m", "memory": "1Mi"}, "limits": {"cpu": "2m", "memory": "2Mi"}}
+    podsize.shared(body["spec"], replace(samples.VIEW, default_limits=limits))
+    made = await host_client.create(PODS, body, namespace)
+    assert made["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "2m", "memory": "2Mi"}
 
 
 async def test_every_pod_counts_those_that_have_ended_too(host_client: Client, namespace: str) -> None:

@@ -284,3 +284,27 @@ async def test_a_claim_outlives_the_offer_that_it_was_made_of(host_client: Clien
 
     await until(followed, "label below")
     assert not [each for each in await bed.events("data") if each["type"] == "Warning"]
+
+
+async def test_a_claim_keeps_its_size_under_a_tighter_class_and_larger_ones_are_told_so(bed: Bed) -> None:
+    await claim(bed, "data", "10Gi")
+    await provision(bed, "data", "10Gi")
+    await bound(bed, "data")
+    await bed.stop()
+    bed.settings = settings_for(bed.tenant, mostPerClaim="1Gi")
+    await bed.start()
+    await bed.plane.patch(PERSISTENT_VOLUME_CLAIMS, "data", {"metadata": {"labels": {"of": "db"}}}, bed.space)
+
+    async def followed() -> bool:
+        return ((await below(bed, "data")) or {})["metadata"]["labels"].get("of") == "db"
+
+    await until(followed, "label below")
+    assert not [each for each in await bed.events("data") if each["type"] == "Warning"]
+    await claim(bed, "greedy", "2Gi")
+
+    async def told() -> Obj | None:
+        return next((each for each in await bed.events("greedy") if each["reason"] == "TooLarge"), None)
+
+    event = await until(told, "event")
+    assert "requests 2Gi of storage, and one claim may request at most 1Gi" in event["message"]
+    assert await below(bed, "greedy") is None

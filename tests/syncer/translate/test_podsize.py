@@ -1,10 +1,12 @@
 """How large a pod may be, in the words that its owner reads."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from syncer import caches, settings
 from syncer.translate import Obj, TenantView, Untranslatable, pod
 from syncer.translate.reasons import Reason
 from tests.syncer.translate import samples
@@ -104,6 +106,13 @@ def test_what_the_class_gives_containers_counts_before_the_host_counts_it() -> N
     beside = many(30)
     beside["spec"]["initContainers"] = [{"name": "s", "image": "x", "restartPolicy": "Always"}]
     assert "310m" in str(refused(beside, GIVEN))
+
+
+def test_the_syncer_judges_by_what_its_settings_say() -> None:
+    said = {"requests": {"cpu": "10m"}, "limits": {"cpu": "4"}}
+    own = {"tenant": "a", "tenantUID": "u", "planeNamespace": "bh-a", "workNamespace": "bh-a-work", "containerDefaults": said}
+    view = caches._static_view(settings.parse(json.dumps(own | {"mostPerClaim": "1Gi"}).encode()))
+    assert (view.default_requests, view.default_limits, view.most_per_claim) == ({"cpu": "10m"}, {"cpu": "4"}, "1Gi")
 
 
 def test_a_limit_that_the_class_gives_is_held_against_the_request_that_the_tenant_wrote() -> None:
