@@ -111,6 +111,20 @@ def refuse_class(bounds: Mapping[str, Any]) -> Refusal | None:
         for key, value in sorted(section_of(offered, name).items()):
             if _number("cpu", value) is None:
                 return Refusal(Reason.IMPOSSIBLE_QUOTA, f"{field}.{key}: {value!r} is no quantity")
+    return _refuse_defaults(bounds)
+
+
+def _refuse_defaults(bounds: Mapping[str, Any]) -> Refusal | None:
+    given = section_of(bounds, "containerDefaults")
+    for part in ("requests", "limits"):
+        for name in sorted(section_of(given, part)):
+            if name not in _REQUESTS:
+                text = f"containers are given {', '.join(_REQUESTS)}; for what else they need they ask themselves"
+                return Refusal(Reason.INVALID_CONFIGURATION, f"class: spec.containerDefaults.{part}[{name}]: {text}")
+    for name, request, limit in container_defaults(bounds):
+        if limit and _size(request) > _size(limit):
+            text = f"{request} is more than the default limit of {limit}"
+            return Refusal(Reason.OUT_OF_BOUNDS, f"class: spec.containerDefaults.requests[{name}]: {text}")
     return next(filter(None, (_contradiction(bound, container_defaults(bounds)) for bound in pod_bounds(bounds))), None)
 
 
@@ -120,11 +134,11 @@ def _contradiction(bound: PodBound, defaults: tuple[tuple[str, str, str], ...]) 
     name = bound.resource
     if bound.most and request and _size(request) > parse(bound.most):
         text = f"{request} is more than one pod may request: maxPerPod of {name} is {bound.most}"
-        return Refusal(Reason.OUT_OF_BOUNDS, f"class: containerDefaults.requests[{name}]: {text}")
+        return Refusal(Reason.OUT_OF_BOUNDS, f"class: spec.containerDefaults.requests[{name}]: {text}")
     if bound.ratio and limit and _size(limit) > _size(request) * parse(bound.ratio):
         text = f"{limit} is more than {bound.ratio} times (maxLimitRequestRatio) the default request of {request or 0}"
         return Refusal(
-            Reason.OUT_OF_BOUNDS, f"class: containerDefaults.limits[{name}]: {text}; raise containerDefaults.requests"
+            Reason.OUT_OF_BOUNDS, f"class: spec.containerDefaults.limits[{name}]: {text}; raise containerDefaults.requests"
         )
     return None
 

@@ -252,6 +252,12 @@ class Exposure(ApiModel):
     )
 
 
+_OF_CONTAINERS: Final[Rule] = {
+    "rule": "self.all(key, key in ['cpu', 'memory', 'ephemeral-storage'])",
+    "message": "containers are given cpu, memory and ephemeral-storage; for what else they need they ask themselves",
+}
+
+
 class ContainerDefaults(ApiModel):
     """What a container gets that does not say."""
 
@@ -267,14 +273,14 @@ class ContainerDefaults(ApiModel):
         None,
         max_length=8,
         description="Default requests. A little of cpu, memory and ephemeral-storage unless given: quotas count requests.",
-        json_schema_extra=rules(RESOURCE_KEYS),
+        json_schema_extra=rules(_OF_CONTAINERS),
     )
     limits: dict[ResourceName, Quantity] | None = Field(
         None,
         max_length=8,
         description="Default limits; none unless given. A container that asks for more than its default limit and names no "
         "other is refused, and one that needs more memory is killed.",
-        json_schema_extra=rules(RESOURCE_KEYS),
+        json_schema_extra=rules(_OF_CONTAINERS),
     )
 
 

@@ -297,6 +297,7 @@ def test_a_quota_of_limits_needs_a_limit_for_pods_that_name_none() -> None:
         ({"maxLimitRequestRatio": 10}, {"limits": {"memory": "64Gi"}}, ""),
         ({"maxPerPod": "300m"}, {"requests": {"cpu": "301m"}}, "301m is more than one pod may request"),
         ({"maxPerPod": "300m"}, {"requests": {"cpu": "0.3"}, "limits": {"cpu": 4}}, ""),
+        ({}, {"requests": {"cpu": "2"}, "limits": {"cpu": "1900m"}}, "2 is more than the default limit of 1900m"),
         ({"maxPerPod": "9m"}, {}, "10m is more than one pod may request: maxPerPod of cpu is 9m"),
     ],
 )
@@ -304,6 +305,12 @@ def test_what_a_class_gives_containers_keeps_to_its_own_bounds(bound: Any, given
     found = why(quota={"resources": {"cpu": bound}}, containerDefaults=given)
     assert said in found
     assert bool(said) == bool(found)
+
+
+@pytest.mark.parametrize("name", ["pods", "requests.cpu", "storage", "nvidia.com/gpu"])
+def test_containers_are_given_what_every_container_uses_and_nothing_else(name: str) -> None:
+    for part in ("requests", "limits"):
+        assert f"containerDefaults.{part}[{name}]: containers are given cpu" in why(containerDefaults={part: {name: 1}})
 
 
 def test_the_syncer_is_told_what_containers_are_given() -> None:
