@@ -39,6 +39,28 @@ def admit(
     refusal = refuse(tenant, tenant_class, settings)
     if refusal is not None or tenant_class is None:
         return refusal or Refusal(Reason.UNKNOWN_CLASS, "spec.class: no such TenantClass")
+    return plane_of(
+        tenant,
+        tenant_class,
+        settings,
+        service_slice=service_slice,
+        host_api=host_api,
+        reserved=reserved,
+        pod_addresses=pod_addresses,
+    )
+
+
+def plane_of(
+    tenant: Obj,
+    tenant_class: Obj,
+    settings: Settings,
+    *,
+    service_slice: str,
+    host_api: tuple[tuple[str, int], ...] = (),
+    reserved: tuple[Reserved, ...] | None = None,
+    pod_addresses: tuple[str, ...] = (),
+) -> PlaneSpec:
+    """The plane of a Tenant in which nothing is to be refused."""
     spec, bounds = section_of(tenant, "spec"), section_of(tenant_class, "spec")
     isolation, control = _merged(bounds, spec, "isolation"), _merged(bounds, spec, "controlPlane")
     storage = section_of(control, "storage")
@@ -118,14 +140,14 @@ def refuse(tenant: Obj, tenant_class: Obj | None, settings: Settings) -> Refusal
             Reason.VERSION_UNAVAILABLE,
             f"spec.kubernetesVersion: {version} cannot be had; available: {', '.join(offered) or 'none'}",
         )
-    if offers_pod_groups(bounds) and not version.startswith(_POD_GROUP_VERSION):
+    if offers_pod_groups(bounds) and not can_serve_pod_groups(version):
         return Refusal(
             Reason.NOT_SUPPORTED,
             f"spec.kubernetesVersion: {version} does not serve the PodGroups that the class offers; {_POD_GROUP_VERSION}x does",
         )
     found = beyond(Question(spec, bounds, settings.storage_class))
     if found:
-        return Refusal(Reason.OUT_OF_BOUNDS, "; ".join(found))
+        return Refusal(Reason.OUT_OF_BOUNDS, "; ".join(each.message for each in found))
     return allotment.refuse(spec, bounds) or _refuse_shape(spec, bounds) or _refuse_slurm(tenant, tenant_class, settings)
 
 
@@ -151,6 +173,11 @@ def wants_dedicated(tenant: Obj, tenant_class: Obj) -> bool:
 def offers_pod_groups(bounds: Mapping[str, Any]) -> bool:
     """Whether tenants of this class have PodGroups."""
     return section_of(bounds, "scheduling").get("podGroups") is True
+
+
+def can_serve_pod_groups(version: str) -> bool:
+    """Whether planes of a version do, with the flags for it."""
+    return version.startswith(_POD_GROUP_VERSION)
 
 
 def offered_versions(bounds: Mapping[str, Any], settings: Settings) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 A Tenant may tighten what its class says, choose from what the class lists, and nothing else. Each policy looks at one field and
 yields what is wrong with it: the field, what the Tenant asks for and what the class allows. All of them are asked, so that an
-admin who has tightened a class reads at once what stands in the way.
+admin who has tightened a class reads at once what stands in the way. Each finding says where it lies and what may stand there
+instead, so that the rest of a Tenant can be carried out without it (`within`).
 
 `POLICIES` is the whole list. Quotas of resources and versions have their checks in `admit`, Slurm's cluster in `slurm.resolve`.
 """
@@ -15,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from bulkhead.api import deviceclaims
 from bulkhead.api.quantity import InvalidQuantityError, parse, whole
 from controller.plane.spec import BUDGETS, COMPONENTS, STORAGE_SIZE, Budget
-from controller.sections import section_of, text_or_none
+from controller.sections import put, section_of, text_or_none
 
 Section: TypeAlias = Mapping[str, Any]
 
@@ -34,6 +35,7 @@ _OBJECTS: Final = {
     "services.nodeports": "0",
     "services.loadbalancers": "0",
 }
+_DEDICATED: Final = ("nodes", "dedicated")
 # Pods that have ended stay until somebody deletes them, and the host's etcd holds them. A plane deletes the oldest of its own
 # beyond 500 (`--terminated-pod-gc-threshold`), so this many more than run keep no tenant from running any.
 _ALL_PODS: Final = "count/pods"
@@ -49,12 +51,30 @@ class Question:
     storage_class: str = ""  # the installation's, where the class names none
 
 
-Policy: TypeAlias = Callable[[Question], Iterator[str]]
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """One field that goes beyond the class: where it is in the spec, and the message, with both values."""
+
+    path: tuple[str, ...]
+    message: str
+    # What of it lies within the class; None: nothing, and the class's word holds.
+    instead: Any = None
 
 
-def beyond(question: Question) -> tuple[str, ...]:
+Policy: TypeAlias = Callable[[Question], Iterator[Excess]]
+
+
+def beyond(question: Question) -> tuple[Excess, ...]:
     """Everything that a Tenant asks for beyond its class; empty where it stays inside."""
     return tuple(finding for policy in POLICIES for finding in policy(question))
+
+
+def within(question: Question) -> dict[str, Any]:
+    """What a Tenant asks for without what lies beyond its class."""
+    spec = dict(question.asked)
+    for each in beyond(question):
+        spec = put(spec, each.path, each.instead)
+    return spec
 
 
 def object_counts(offer: Section) -> dict[str, str]:
@@ -71,102 +91,115 @@ def object_counts(offer: Section) -> dict[str, str]:
     return {_ALL_PODS: _with_ended(known["pods"])} | known
 
 
-def pod_security(question: Question) -> Iterator[str]:
+def pod_security(question: Question) -> Iterator[Excess]:
     """Pod Security may become tighter."""
     asked, offered = _isolation(question)
     level, least = str(asked.get("podSecurity") or ""), str(offered.get("podSecurity") or _POD_SECURITY[0])
     if level and _POD_SECURITY.index(level) < _POD_SECURITY.index(least):
-        yield f"spec.isolation.podSecurity: {level} is looser than the {least} of the class; leave it out"
+        message = f"spec.isolation.podSecurity: {level} is looser than the {least} of the class; leave it out"
+        yield Excess(("isolation", "podSecurity"), message)
 
 
-def runtime_class(question: Question) -> Iterator[str]:
+def runtime_class(question: Question) -> Iterator[Excess]:
     """The class's RuntimeClass, or one that it lists."""
     asked, offered = _isolation(question)
     yield from _choice(
-        "spec.isolation.runtimeClassName",
+        ("isolation", "runtimeClassName"),
         text_or_none(asked, "runtimeClassName"),
         text_or_none(offered, "runtimeClassName"),
         offered.get("allowedRuntimeClasses"),
     )
 
 
-def user_namespaces(question: Question) -> Iterator[str]:
+def user_namespaces(question: Question) -> Iterator[Excess]:
     """What runs in user namespaces stays there."""
     asked, offered = _isolation(question)
     if asked.get("userNamespaces") is False and offered.get("userNamespaces") is True:
-        yield "spec.isolation.userNamespaces: false, and the class says true; leave it out"
+        message = "spec.isolation.userNamespaces: false, and the class says true; leave it out"
+        yield Excess(("isolation", "userNamespaces"), message)
 
 
-def egress(question: Question) -> Iterator[str]:
+def egress(question: Question) -> Iterator[Excess]:
     """Addresses outside lie inside what the class lists, as its own or as a choice."""
     asked, offered = (section_of(each, "network") for each in _isolation(question))
     listed = [*(offered.get("egressCIDRs") or ()), *(offered.get("allowedEgressCIDRs") or ())]
-    for cidr in asked.get("egressCIDRs") or ():
+    wanted = list(asked.get("egressCIDRs") or ())
+    for cidr in wanted:
         if not _contained(cidr, listed):
             bound = ", ".join(map(str, listed)) or "none"
-            yield f"spec.isolation.network.egressCIDRs: {cidr} is not inside what the class allows: {bound}"
+            message = f"spec.isolation.network.egressCIDRs: {cidr} is not inside what the class allows: {bound}"
+            # Never left out as a whole: the class's own list could be wider than what is asked for.
+            yield Excess(("isolation", "network", "egressCIDRs"), message, _common(wanted, listed))
 
 
-def node_selector(question: Question) -> Iterator[str]:
+def node_selector(question: Question) -> Iterator[Excess]:
     """A tenant's selector narrows the pool of its class, and names no other."""
     asked, offered = (section_of(section_of(each, "nodes"), "selector") for each in (question.asked, question.offer))
     for key, value in sorted(asked.items()):
         if key in offered and offered[key] != value:
-            yield f"spec.nodes.selector[{key}]: {value!r}, and the pool of the class has {offered[key]!r}"
+            message = f"spec.nodes.selector[{key}]: {value!r}, and the pool of the class has {offered[key]!r}"
+            yield Excess(("nodes", "selector", key), message)
 
 
-def dedicated(question: Question) -> Iterator[str]:
+def dedicated(question: Question) -> Iterator[Excess]:
     """A pool that the class gives to one tenant alone is not shared; nodes of its own only where the class gives some."""
     asked, offer = section_of(question.asked, "nodes").get("dedicated"), section_of(question.offer, "nodes")
     if asked is False and offer.get("dedicated") is True:
-        yield "spec.nodes.dedicated: false, and the class says true; leave it out"
+        yield Excess(_DEDICATED, "spec.nodes.dedicated: false, and the class says true; leave it out")
     if asked is True and offer.get("dedicated") is not True and not offer.get("maxDedicated"):
-        yield f"spec.nodes.dedicated: true, and the class allows {offer.get('maxDedicated') or 0} nodes (nodes.maxDedicated)"
+        most = offer.get("maxDedicated") or 0
+        yield Excess(_DEDICATED, f"spec.nodes.dedicated: true, and the class allows {most} nodes (nodes.maxDedicated)")
 
 
-def objects(question: Question) -> Iterator[str]:
+def objects(question: Question) -> Iterator[Excess]:
     """No more objects of a kind than the class or, where it is silent, the platform allows."""
     most = object_counts(question.offer)
     for name, value in sorted(section_of(section_of(question.asked, "quota"), "objects").items()):
-        field = f"spec.quota.objects[{name}]"
+        field, path = f"spec.quota.objects[{name}]", ("quota", "objects", name)
         if name in most:
             if _more(value, most[name]):
-                yield f"{field}: {value} is more than the {most[name]} that the class allows"
+                yield Excess(path, f"{field}: {value} is more than the {most[name]} that the class allows")
         elif not name.startswith("count/"):
             # `requests.nvidia.com/gpu` would stand in the place of the tenant's quota.
-            yield f"{field}: {value}, and neither class nor platform counts such objects, only {', '.join(sorted(most))}"
+            known = ", ".join(sorted(most))
+            yield Excess(path, f"{field}: {value}, and neither class nor platform counts such objects, only {known}")
 
 
-def replicas(question: Question) -> Iterator[str]:
+def replicas(question: Question) -> Iterator[Excess]:
     """A plane of no more pods."""
     asked, offered = _control_plane(question)
     wanted = int(asked.get("replicas") or 1)
     most = max(int(offered.get("replicas") or 1), int(offered.get("maxReplicas") or 1))
     if wanted > most:
-        yield f"spec.controlPlane.replicas: {wanted} is more than the {most} that the class allows (maxReplicas)"
+        message = f"spec.controlPlane.replicas: {wanted} is more than the {most} that the class allows (maxReplicas)"
+        # What was made with so many has so many members.
+        yield Excess(("controlPlane", "replicas"), message, wanted)
 
 
-def storage_size(question: Question) -> Iterator[str]:
+def storage_size(question: Question) -> Iterator[Excess]:
     """A volume under etcd of no more bytes."""
     asked, offered = (section_of(each, "storage") for each in _control_plane(question))
     own = offered.get("size") or STORAGE_SIZE
     most = _larger(offered.get("maxSize"), own)
     if asked.get("size") and _more(asked["size"], most):
-        yield f"spec.controlPlane.storage.size: {asked['size']} is more than the {most} that the class allows (storage.maxSize)"
+        message = (
+            f"spec.controlPlane.storage.size: {asked['size']} is more than the {most} that the class allows (storage.maxSize)"
+        )
+        yield Excess(("controlPlane", "storage", "size"), message)
 
 
-def storage_class(question: Question) -> Iterator[str]:
+def storage_class(question: Question) -> Iterator[Excess]:
     """The StorageClass that the class or the installation has, or one that the class lists."""
     asked, offered = (section_of(each, "storage") for each in _control_plane(question))
     yield from _choice(
-        "spec.controlPlane.storage.className",
+        ("controlPlane", "storage", "className"),
         text_or_none(asked, "className"),
         text_or_none(offered, "className") or question.storage_class or None,
         offered.get("allowedClassNames"),
     )
 
 
-def components(question: Question) -> Iterator[str]:
+def components(question: Question) -> Iterator[Excess]:
     """No component of the plane asks for more, or may use more."""
     asked, offered = _control_plane(question)
     for field, attribute in COMPONENTS.items():
@@ -177,16 +210,18 @@ def components(question: Question) -> Iterator[str]:
             for name, value in sorted(section_of(wanted, kind).items()):
                 limit = _larger(highest.get(name), usual.get(name))
                 if limit is not None and _more(value, limit):
-                    at = f"spec.controlPlane.resources.{field}.{kind}.{name}"
-                    yield f"{at}: {value} is more than the {limit} that the class allows (maxResources)"
+                    path = ("controlPlane", "resources", field, kind, name)
+                    message = f"spec.{'.'.join(path)}: {value} is more than the {limit} that the class allows (maxResources)"
+                    yield Excess(path, message)
 
 
-def modes(question: Question) -> Iterator[str]:
+def modes(question: Question) -> Iterator[Excess]:
     """Slurm alone, where the class offers nothing else; whether it offers Slurm is looked at with the cluster."""
     offered = section_of(question.offer, "scheduling").get("modes")
     mode = section_of(question.asked, "scheduling").get("mode") or "Kubernetes"
     if offered and mode not in offered and mode != "Slurm":
-        yield f"spec.scheduling.mode: {mode}, and the class offers {', '.join(offered)} only"
+        message = f"spec.scheduling.mode: {mode}, and the class offers {', '.join(offered)} only"
+        yield Excess(("scheduling", "mode"), message)
 
 
 POLICIES: Final[tuple[Policy, ...]] = (
@@ -213,11 +248,12 @@ def _control_plane(question: Question) -> tuple[Section, Section]:
     return section_of(question.asked, "controlPlane"), section_of(question.offer, "controlPlane")
 
 
-def _choice(field: str, asked: str | None, own: str | None, listed: Any) -> Iterator[str]:
+def _choice(path: tuple[str, ...], asked: str | None, own: str | None, listed: Any) -> Iterator[Excess]:
     """A name that is the class's own, or one that it lists."""
     allowed = [*((own,) if own else ()), *(listed or ())]
     if asked and asked not in allowed:
-        yield f"{field}: {asked} is not one that the class allows: {', '.join(allowed) or 'none may be named'}"
+        known = ", ".join(allowed) or "none may be named"
+        yield Excess(path, f"spec.{'.'.join(path)}: {asked} is not one that the class allows: {known}")
 
 
 def _budget(usual: Budget) -> dict[str, dict[str, str]]:
@@ -255,13 +291,29 @@ def _network(cidr: Any) -> IPv4Network | IPv6Network | None:
 
 def _contained(cidr: Any, allowed: list[Any]) -> bool:
     """Whether a network lies inside others. Neighbours are joined first: two halves allow what lies across their border."""
-    asked, listed = _network(cidr), [_network(each) for each in allowed]
-    if isinstance(asked, IPv4Network):
-        return any(
-            asked.subnet_of(each) for each in collapse_addresses(each for each in listed if isinstance(each, IPv4Network))
-        )
-    if isinstance(asked, IPv6Network):
-        return any(
-            asked.subnet_of(each) for each in collapse_addresses(each for each in listed if isinstance(each, IPv6Network))
-        )
-    return False
+    asked = _network(cidr)
+    return asked is not None and any(_inside(asked, each) for each in _joined(allowed))
+
+
+def _common(asked: list[Any], allowed: list[Any]) -> list[str]:
+    """What two lists of networks have in common. Of two networks one lies inside the other, or they share nothing."""
+    ours, theirs = _joined(asked), _joined(allowed)
+    found = {one if _inside(one, other) else other for one in ours for other in theirs if _meet(one, other)}
+    return [str(each) for each in _joined(sorted(map(str, found)))]
+
+
+def _joined(listed: list[Any]) -> list[IPv4Network | IPv6Network]:
+    networks = [_network(each) for each in listed]
+    four = collapse_addresses(each for each in networks if isinstance(each, IPv4Network))
+    six = collapse_addresses(each for each in networks if isinstance(each, IPv6Network))
+    return [*four, *six]
+
+
+def _inside(one: IPv4Network | IPv6Network, other: IPv4Network | IPv6Network) -> bool:
+    if isinstance(one, IPv4Network):
+        return isinstance(other, IPv4Network) and one.subnet_of(other)
+    return isinstance(other, IPv6Network) and one.subnet_of(other)
+
+
+def _meet(one: IPv4Network | IPv6Network, other: IPv4Network | IPv6Network) -> bool:
+    return _inside(one, other) or _inside(other, one)

@@ -27,8 +27,9 @@ from bulkhead.kube.store import Store
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock, SystemClock
 from controller import admit as admission
-from controller import allotment, dedicated, metrics
+from controller import allotment, dedicated, held, metrics
 from controller.dedicated import Claim, Finding, HostNode, Mark
+from controller.refusal import Refusal
 from controller.sections import section_of
 from controller.settings import Settings
 
@@ -77,8 +78,12 @@ def claim_of(tenant: Obj, tenant_class: Obj | None, settings: Settings, now: dat
     meta = tenant["metadata"]
     name, since = str(meta["name"]), str(meta.get("creationTimestamp") or "")
     refused = admission.paused(tenant, now) or admission.refuse(tenant, tenant_class, settings)
-    if meta.get("deletionTimestamp") or refused is not None or tenant_class is None:
+    if meta.get("deletionTimestamp") or tenant_class is None:
         return Claim(name, since, active=False)
+    if refused is not None:
+        if not _held(tenant, tenant_class, refused) or not held.claims_nodes(tenant, tenant_class, settings):
+            return Claim(name, since, active=False)
+        tenant = held.inside(tenant, tenant_class, settings)
     if not admission.wants_dedicated(tenant, tenant_class):
         return None
     bounds = section_of(tenant_class, "spec")
@@ -90,6 +95,11 @@ def claim_of(tenant: Obj, tenant_class: Obj | None, settings: Settings, now: dat
         most=int(most) if most is not None else None,
         gpu_resources=tuple(allotment.gpu_resources(bounds)),
     )
+
+
+def _held(tenant: Obj, tenant_class: Obj, refusal: Refusal) -> bool:
+    """Whether a tenant that is refused runs already."""
+    return bool(section_of(section_of(tenant, "status"), "class")) and held.holds(refusal, tenant_class)
 
 
 class Dedication:

@@ -16,6 +16,7 @@ from bulkhead.kube.objects import Key, Obj, Resource, key_of
 from controller.hostranges import HostRanges
 from controller.owned import Owned
 from controller.plane.addresses import Reserved
+from controller.plane.spec import PLANE
 
 DEFAULT_KUBERNETES = ("default", "kubernetes")
 
@@ -46,6 +47,15 @@ class Observed:
     def name(self) -> str:
         """The tenant's name."""
         return str(self.tenant["metadata"]["name"])
+
+    @property
+    def built(self) -> bool:
+        """Whether the tenant was built once and its namespaces are still its own."""
+        meta = self.tenant["metadata"]
+        both = (names.plane_namespace(self.name), names.work_namespace(self.name))
+        namespaces = [self.get(kinds.NAMESPACES, each) for each in both]
+        applied = (self.tenant.get("status") or {}).get("class") or self.get(kinds.STATEFUL_SETS, PLANE, both[0])
+        return bool(applied) and all(each and owned_by(each, self.name, str(meta["uid"])) for each in namespaces)
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Obj | None:
         """One of the tenant's own host objects."""

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 from bulkhead.api import labels
 from controller import bootstrap
-from controller.plane import etcd
+from controller.plane import etcd, statefulset
 from controller.plane.render import Rendered, render
 from controller.plane.secrets import KeyMaterial
-from controller.plane.spec import PLANE, Obj, PlaneSpec
+from controller.plane.spec import PLANE, TRUST_ANNOTATION, Obj, PlaneSpec
 
 # Kinds of which nothing may stay that the plan does not name: what an older version made would widen rights or open ports.
 # Others hold data, or belong to somebody who only wears our label.
@@ -51,10 +51,12 @@ class Plan:
         return (parts.authorities, parts.parts, parts.workloads)
 
 
-def plan(spec: PlaneSpec, keys: KeyMaterial, existing: Mapping[Ref, Obj]) -> Plan:
-    """The plan for a tenant that may be built."""
+def plan(spec: PlaneSpec, keys: KeyMaterial, existing: Mapping[Ref, Obj], *, held: bool = False) -> Plan:
+    """The plan for a tenant that may be built, or for one that is held (`controller.held`)."""
     spec = as_it_began(spec, existing)
     rendered = render(spec, keys)
+    if held:
+        rendered = as_it_runs(rendered, spec, keys, existing)
     wanted = {(ref.kind, ref.namespace, ref.name) for ref in map(ref_of, rendered.everything())}
     deletions = tuple(
         sorted(
@@ -82,10 +84,41 @@ def as_it_began(spec: PlaneSpec, existing: Mapping[Ref, Obj]) -> PlaneSpec:
     return spec
 
 
+def as_it_runs(rendered: Rendered, spec: PlaneSpec, keys: KeyMaterial, existing: Mapping[Ref, Obj]) -> Rendered:
+    """A plane that is held keeps its StatefulSet and the files that belong to it; only new CAs reach it, and its scale.
+
+    Leaf certificates lie in Secrets, which its processes read again by themselves.
+    """
+    there = {(ref.kind, ref.namespace, ref.name): obj for ref, obj in existing.items()}
+    running = there.get(("StatefulSet", spec.namespace, PLANE))
+    if running is None:
+        return rendered
+    template = running["spec"]["template"]
+    meta = template["metadata"]
+    notes = (meta.get("annotations") or {}) | {TRUST_ANNOTATION: keys.trust}
+    wanted = running["spec"] | {
+        "replicas": spec.replicas,
+        "template": template | {"metadata": meta | {"annotations": notes}},
+    }
+    config = ("ConfigMap", spec.namespace, statefulset.CONFIG_MAP)
+    parts = tuple(obj for obj in rendered.parts if _slot(obj) != config or config not in there)
+    workloads = tuple(
+        obj | {"spec": wanted} if obj["kind"] == "StatefulSet" else obj
+        for obj in rendered.workloads
+        if obj["kind"] != "StatefulSet" or wanted != running["spec"]
+    )
+    return replace(rendered, parts=parts, workloads=workloads)
+
+
 def ref_of(obj: Obj) -> Ref:
     """Which object this is."""
     meta = obj["metadata"]
     return Ref(str(obj["kind"]), str(meta.get("namespace") or ""), str(meta["name"]), str(meta.get("uid") or ""))
+
+
+def _slot(obj: Obj) -> tuple[str, str, str]:
+    ref = ref_of(obj)
+    return ref.kind, ref.namespace, ref.name
 
 
 def _prunable(obj: Obj, spec: PlaneSpec) -> bool:

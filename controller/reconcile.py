@@ -2,8 +2,10 @@
 
     read Tenant ─┬─ gone ──────> forget
                  ├─ deleting ──> teardown pass
-                 └─ else ──> finalizer ─> observe ─> admit ─┬─ refused ──> status
-                                                            └─ slice ─> keys ─> plan ─> apply ─> plane ─> status
+                 └─ else ──> observe ─> admit ─┬─ refused, never built ──> status
+                                               ├─ refused, but runs: held ─┐
+                                               └─ finalizer ─> slice <─────┘
+                                                                 └─> keys ─> plan ─> apply ─> plane ─> status
 
 A pass never waits for something that takes long; whoever sees it happen (an informer, the waiter for a plane) brings the
 tenant's name back into the queue. There is one status write at the end, and none when it would say nothing new.
@@ -13,6 +15,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from bulkhead.api import names
 from bulkhead.api.conditions import ConditionType, Reason, is_true
@@ -22,7 +25,7 @@ from bulkhead.kube.errors import ApiError, Conflict, Forbidden, KubeError, NotFo
 from bulkhead.kube.objects import Key, Obj, Resource, key_of
 from bulkhead.work.clock import Clock
 from controller import admit as admission
-from controller import metrics, status
+from controller import held, metrics, status
 from controller.admit import admit, paused, refuse
 from controller.apply import Applier, Outdated
 from controller.dedicated import Finding
@@ -42,6 +45,7 @@ from controller.settings import Settings
 from controller.slicing import Slicer
 from controller.slurm import status as slurm_status
 from controller.slurm.ordering import Ordered, Ordering
+from controller.slurm.resolve import wanted as slurm_wanted
 
 _log = logging.getLogger(__name__)
 _PATIENCE = timedelta(minutes=5)
@@ -99,18 +103,30 @@ class Reconciler:
             return await self._teardown(tenant)
         observed = await observe(self._client, self._owned, self._ranges, tenant, self._clock.now())
         refusal = self._refuse(observed)
-        nodes: Finding | None = None
-        if refusal is None and self._dedication is not None and admission.wants_dedicated(tenant, observed.tenant_class or {}):
-            nodes = self._dedication.finding(tenant)
-            if nodes is None:
-                return Outcome(_LOOK_AGAIN)
-            refusal = nodes.refusing
+        nodes = self._nodes(observed, refusal)
+        if nodes is None and refusal is None and self._claims(observed):
+            return Outcome(_LOOK_AGAIN)
+        refusal = refusal or (nodes.refusing if nodes is not None else None)
         if refusal is not None and refusal.reason is Reason.PAUSED:
             await self._forget_slurm(name)
-        if refusal is not None:
+        if refusal is not None and not (observed.built and held.holds(refusal, observed.tenant_class)):
             return await self._tell(tenant, status.refused(tenant, refusal, observed.now))
         tenant = await self._hold(tenant)
-        return await self._build(replace(observed, tenant=tenant), nodes)
+        return await self._build(replace(observed, tenant=tenant), nodes, refusal)
+
+    def _claims(self, observed: Observed) -> bool:
+        """Whether somebody has to say what becomes of nodes of its own."""
+        return self._dedication is not None and admission.wants_dedicated(observed.tenant, observed.tenant_class or {})
+
+    def _nodes(self, observed: Observed, refusal: Refusal | None) -> Finding | None:
+        """What was found of the tenant's own nodes; of one that is refused, where it claims them all the same."""
+        tenant, tenant_class = observed.tenant, observed.tenant_class
+        if self._dedication is None or tenant_class is None or (refusal is None and not self._claims(observed)):
+            return None
+        holds = refusal is None or held.holds(refusal, tenant_class)
+        if not holds or (refusal is not None and not held.claims_nodes(tenant, tenant_class, self._settings)):
+            return None
+        return self._dedication.finding(tenant)
 
     def _refuse(self, observed: Observed) -> Refusal | None:
         refusal = paused(observed.tenant, observed.now) or refuse(observed.tenant, observed.tenant_class, self._settings)
@@ -130,23 +146,16 @@ class Reconciler:
         }
         return await self._client.patch(kinds.TENANTS, tenant["metadata"]["name"], {"metadata": meta})
 
-    async def _build(self, observed: Observed, nodes: Finding | None) -> Outcome:
+    async def _build(self, observed: Observed, nodes: Finding | None, refusal: Refusal | None) -> Outcome:
         tenant, now = observed.tenant, observed.now
         service_slice = await self._slicer.slice_of(observed)
         if isinstance(service_slice, Refusal):
             return await self._tell(tenant, status.refused(tenant, service_slice, now))
-        spec = admit(
-            tenant,
-            observed.tenant_class,
-            self._settings,
-            service_slice=service_slice,
-            host_api=observed.host_api,
-            reserved=observed.reserved,
-            pod_addresses=observed.pod_addresses,
-        )
+        spec = self._spec(observed, nodes, service_slice, held_back=refusal is not None)
         if isinstance(spec, Refusal):
             return await self._tell(tenant, status.refused(tenant, spec, now))
         spec = as_it_began(spec, {ref_of(obj): obj for obj in observed.objects.values()})
+        left = refusal is not None and self._leaves_slurm(observed)
         failure: Refusal | None = None
         assembled: Assembled | None = None
         health = PlaneHealth()
@@ -155,14 +164,14 @@ class Reconciler:
             observed = await self._secrets(spec, observed)
             assembled = await self._keys(spec, observed)
             existing = {ref_of(obj): obj for obj in observed.objects.values()}
-            made = plan(spec, assembled.keys, existing)
+            made = plan(spec, assembled.keys, existing, held=refusal is not None)
             await self._apply(made, observed)
             health = await self._health(made, assembled)
             # Before the plane's own objects: until a follower's pod runs, those are in.
             followers = made.followers(plane_answers=health.ready, existing=existing)
             await self._applier.stage(followers, observed.objects)
             health = await self._bootstrap(made, health)
-            slurm = await self._order_slurm(spec, observed, health)
+            slurm = await self._order_slurm(spec, observed, health) if not left else None
         except Outdated as error:
             _log.info("looking again: %s", error, extra={"tenant": spec.tenant})
             return Outcome(0.05)
@@ -170,13 +179,29 @@ class Reconciler:
             failure = _failure(error)
             _log.warning("pass failed: %s", error, extra={"tenant": spec.tenant})
         findings = self._findings(spec, observed, health, failure, pki=_pki(observed, assembled, failure))
-        findings = replace(findings, nodes=nodes)
+        findings = replace(findings, nodes=nodes if nodes is not None and nodes.refusing is None else None)
+        if refusal is not None:
+            findings = replace(findings, held=refusal, unseen=_unseen(spec, findings, slurm=left))
         if slurm is not None:
             findings = replace(findings, slurm=_slurm_part(tenant, slurm))
         outcome = await self._tell(tenant, status.compute(tenant, spec, findings, self._clock.now()))
         if failure is not None:
             raise PassFailed(failure.message)
         return outcome
+
+    def _spec(self, observed: Observed, nodes: Finding | None, service_slice: str, *, held_back: bool) -> PlaneSpec | Refusal:
+        tenant, tenant_class, settings = observed.tenant, observed.tenant_class, self._settings
+        host: dict[str, Any] = {
+            "service_slice": service_slice,
+            "host_api": observed.host_api,
+            "reserved": observed.reserved,
+            "pod_addresses": observed.pod_addresses,
+        }
+        if not held_back or tenant_class is None:
+            return admit(tenant, tenant_class, settings, **host)
+        there = {(ref.kind, ref.namespace, ref.name): obj for obj in observed.objects.values() for ref in (ref_of(obj),)}
+        taken = nodes is not None and nodes.refusing is not None
+        return held.hold(tenant, tenant_class, settings, there, nodes_refused=taken, **host)
 
     async def _keys(self, spec: PlaneSpec, observed: Observed) -> Assembled:
         assembled = assemble(spec, observed.in_plane(kinds.SECRETS), observed.now)
@@ -290,6 +315,11 @@ class Reconciler:
             return Ordered(wanted=True, spec=wanted) if wanted is not None else None
         return await self._slurm.order(spec, observed, wanted)
 
+    def _leaves_slurm(self, observed: Observed) -> bool:
+        """Whether the cluster of a tenant that is held cannot be had as it is asked for: then it is left as it runs."""
+        tenant, tenant_class = observed.tenant, observed.tenant_class or {}
+        return slurm_wanted(tenant) and admission.slurm(tenant, tenant_class, self._settings) is None
+
     async def _forget_slurm(self, name: str) -> None:
         if self._slurm is not None:
             await self._slurm.forget(name)
@@ -337,6 +367,12 @@ def _pki(observed: Observed, assembled: Assembled | None, failure: Refusal | Non
         before = (observed.tenant.get("status") or {}).get("conditions") or []
         return failure is not None and is_true(before, ConditionType.PKI_READY)
     return failure is None or {SERVICE_ACCOUNT_SECRET, names.KUBECONFIG_SECRET} <= observed.in_plane(kinds.SECRETS).keys()
+
+
+def _unseen(spec: PlaneSpec, findings: status.Findings, *, slurm: bool) -> tuple[ConditionType, ...]:
+    """The parts of a held tenant that the status goes on to tell as before."""
+    nodes = (ConditionType.NODES_DEDICATED,) if spec.dedicated and findings.nodes is None else ()
+    return (*nodes, ConditionType.SLURM_READY) if slurm else nodes
 
 
 def _slurm_part(tenant: Obj, slurm: Ordered) -> status.SlurmPart:

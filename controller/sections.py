@@ -1,6 +1,6 @@
 """Reading a part of a manifest that may leave it out. Pure; shapes were checked by the API server, absence was not."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -26,3 +26,12 @@ def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
         elif value is not None:
             merged[field] = value
     return merged
+
+
+def put(section: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
+    """A section with another value at a path; None takes out what is there."""
+    first, *rest = path
+    if rest:
+        return {**section, first: put(section_of(section, first), rest, value)} if first in section else dict(section)
+    others = {field: each for field, each in section.items() if field != first}
+    return others if value is None else others | {first: value}

@@ -11,8 +11,9 @@ from typing import Any
 
 from bulkhead.api import names
 from bulkhead.api.accelerators import count
-from bulkhead.api.conditions import ConditionType, Reason, is_true, set_condition
+from bulkhead.api.conditions import MESSAGE_LIMIT, ConditionType, Reason, is_true, set_condition
 from bulkhead.api.conditions import Status as Truth
+from controller import held
 from controller.dedicated import Finding
 from controller.plane import network, quota
 from controller.plane.spec import DNS, PLANE, SYNCER, Obj, PlaneSpec
@@ -62,6 +63,8 @@ class Findings:
     quotas: Mapping[str, Obj] = field(default_factory=dict)  # by name
     tenant_class: Obj | None = None
     failure: Refusal | None = None
+    held: Refusal | None = None  # why the tenant is not carried out as asked, but kept as it may be
+    unseen: tuple[ConditionType, ...] = ()  # parts at which this pass did not look, and which stay as they were told
     slurm: SlurmPart | None = None
     nodes: Finding | None = None  # of a tenant whose pool is its alone
 
@@ -98,10 +101,18 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
             first = findings.slurm.verdict
     if findings.failure is not None:
         first = Verdict("False", findings.failure.reason, findings.failure.message)
+    if findings.held is not None:
+        first = _held(findings.held, findings.failure)
     verdicts[ConditionType.READY] = first or Verdict("True", Reason.READY, "the tenant's API server, syncer and DNS are ready")
     made = _with(tenant, verdicts, now) | summary(spec, findings, _applied(findings.tenant_class))
-    made |= _dedicated(findings.nodes, made["conditions"])
-    return made | _slurm(tenant, findings.slurm, made["conditions"])
+    if findings.held is not None:
+        # What was applied in full was this class, and what the plane runs are these versions.
+        made |= {key: value for key, value in (tenant.get("status") or {}).items() if key in {"class", "versions"}}
+    if ConditionType.NODES_DEDICATED not in findings.unseen:
+        made |= _dedicated(findings.nodes, made["conditions"])
+    if ConditionType.SLURM_READY not in findings.unseen:
+        made |= _slurm(tenant, findings.slurm, made["conditions"])
+    return made
 
 
 def summary(spec: PlaneSpec, findings: Findings, applied_class: Mapping[str, Any]) -> Obj:
@@ -122,6 +133,12 @@ def summary(spec: PlaneSpec, findings: Findings, applied_class: Mapping[str, Any
         "serviceSlice": spec.service_slice,
         "gpus": {"used": total, "limit": limit, "summary": f"{total}/{limit}"},
     }
+
+
+def _held(refusal: Refusal, failure: Refusal | None) -> Verdict:
+    # The list of what is refused may be long, and the end of a message is cut off.
+    told = f"{held.NOTE}: {refusal.message}" if len(refusal.message) > MESSAGE_LIMIT // 2 else f"{refusal.message}; {held.NOTE}"
+    return Verdict("False", refusal.reason, f"{failure.message}; {told}" if failure is not None else told)
 
 
 def _nodes(found: Finding) -> Verdict:

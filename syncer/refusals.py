@@ -17,6 +17,9 @@ _EXCEEDED: Final = re.compile(
 _PAIR: Final = re.compile(r"(?P<name>[^=,\s]+)=(?P<amount>[^,\s]+)")
 # Said of a quota for which the controller manager of the host has set a limit and not counted yet.
 _UNCOUNTED: Final = ": status unknown for quota: "
+# Said by the host's policies of a tenant of which the controller has not written down what it may, just after an upgrade.
+_UNNOTED: Final = "the controller has not noted yet"
+_PASSING: Final = (_UNCOUNTED, _UNNOTED)
 _MUST_SPECIFY: Final = re.compile(r"failed quota: (?P<quota>[^:]+): must specify (?P<what>.+)$")
 _SECURITY: Final = re.compile(r"violates PodSecurity \"(?P<level>[a-z]+):[^\"]*\": (?P<what>.+)$")
 _HASHED: Final = re.compile(r"\b[a-z0-9][-a-z0-9]{0,30}-[0-9a-f]{32}\b")
@@ -38,8 +41,8 @@ def explain(error: ApiError, pod: str, hope: str = "The pod starts when enough i
     if not isinstance(error, (Forbidden, Unprocessable)):
         return None
     # A patch names the UID that it is for: another object has the name by now, and that is for the next look. And a quota
-    # that is not counted yet is so for moments.
-    if any(cause.field == "metadata.uid" for cause in error.causes) or _UNCOUNTED in error.message:
+    # that is not counted yet is so for moments, as is a tenant of which the policies have not been told yet.
+    if any(cause.field == "metadata.uid" for cause in error.causes) or any(each in error.message for each in _PASSING):
         return None
     exceeded = _EXCEEDED.search(error.message)
     if exceeded:

@@ -63,7 +63,7 @@ class Reason(_Explained):
     HIBERNATED = "Hibernated", "The spec asks for hibernation; the plane is scaled to nothing and its data is kept."
     PAUSED = "Paused", "The spec pauses reconciliation until a given time; nothing is changed meanwhile."
 
-    # Needs a person: the spec cannot be satisfied, and nothing else was changed
+    # Needs a person: the spec cannot be satisfied; nothing is made, and what runs is held to its class
     UNKNOWN_CLASS = "UnknownClass", "No TenantClass has the name in spec.class."
     INVALID_NAME = "InvalidName", "The tenant's name is reserved or would collide with a namespace that is not its own."
     VERSION_UNAVAILABLE = "VersionUnavailable", "The class does not offer the Kubernetes version in spec.kubernetesVersion."

@@ -15,6 +15,7 @@ AUDIT_PATH: Final = "/var/log/audit"
 HEALTH_PATHS: Final = ("/livez", "/readyz", "/healthz")
 # An API server whose etcd stands still is not mended by a restart: it would only be away for longer once etcd answers again.
 LIVENESS_PATH: Final = "/livez?exclude=etcd"
+POD_GROUP_API: Final = "scheduling.k8s.io/v1alpha2"
 CIPHERS: Final = (
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
     "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
@@ -170,7 +171,7 @@ def _pod_groups(spec: PlaneSpec) -> list[str]:
         return []
     return [
         "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
-        "--runtime-config=scheduling.k8s.io/v1alpha2=true",
+        f"--runtime-config={POD_GROUP_API}=true",
     ]
 
 

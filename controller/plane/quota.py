@@ -31,8 +31,8 @@ def resource_quotas(spec: PlaneSpec) -> tuple[Obj, ...]:
     # Where a class of devices stands for a resource on the host too, its scheduler makes a claim for each pod that asks for it.
     others[deviceclaims.COUNT.removeprefix("count/")] = _tokens(spec)
     hard = {name: _raised(value, others.get(name.removeprefix("count/"), 0)) for name, value in spec.object_limits}
-    hard |= {_quota_name(name): value for name, value in spec.allotted.items()}
-    hard |= {deviceclaims.quota_name(name): hard[_quota_name(each)] for name, each in spec.device_class_resources.items()}
+    hard |= {counted_name(name): value for name, value in spec.allotted.items()}
+    hard |= {deviceclaims.quota_name(name): hard[counted_name(each)] for name, each in spec.device_class_resources.items()}
     hard |= {deviceclaims.quota_name(name): str(limit) for name, limit in spec.device_class_limits.items()}
     # Those of objects first, and that of pods last: it goes on holding what moved until the host has taken it over anew.
     names = (OBJECT_QUOTA, SECRET_QUOTA, POD_QUOTA)
@@ -94,7 +94,7 @@ def _counted_by(name: str) -> str:
     return POD_QUOTA if of_pods else OBJECT_QUOTA
 
 
-def _quota_name(resource: str) -> str:
+def counted_name(resource: str) -> str:
     """The name under which a ResourceQuota counts a resource."""
     plain = resource.startswith(("requests.", "limits.", "count/")) or resource.endswith("/requests.storage")
     return resource if plain else f"requests.{resource}"

@@ -6,6 +6,7 @@ Only what it made itself, by name, is removed. The class is as strict as the exa
 import contextlib
 from collections.abc import Iterator
 
+from bulkhead.kube.objects import Obj
 from e2e import install, tenants
 from e2e.api import Api
 from e2e.tenants import Tenant
@@ -22,15 +23,25 @@ DEFAULTS = {
 OBJECTS = {"pods": 500, "services": 400, "configmaps": 2000, "secrets": 2000, "persistentvolumeclaims": 100}
 
 
+def tenant_class() -> Obj:
+    """The class of the example, with what the suite needs of it."""
+    standard = next(each for each in install.example_objects() if each["kind"] == "TenantClass")
+    isolation = standard["spec"]["isolation"] | {"allowedRuntimeClasses": [RUNTIME]}
+    # The suite requests a little and leaves the limit to the class: no ratio of the two holds for all of its pods.
+    resources = {
+        name: {key: value for key, value in bound.items() if key != "maxLimitRequestRatio"}
+        for name, bound in standard["spec"]["quota"]["resources"].items()
+    }
+    quota = standard["spec"]["quota"] | {"resources": resources, "objects": OBJECTS}
+    spec = standard["spec"] | {"isolation": isolation, "quota": quota, "containerDefaults": DEFAULTS}
+    return standard | {"metadata": {"name": CLASS}, "spec": spec}
+
+
 @contextlib.contextmanager
 def prepared(host: Api, name: str, *, keep: bool) -> Iterator[Tenant]:
     """Make the tenant, and take it away again however the block ends (`keep` leaves it)."""
-    standard = next(each for each in install.example_objects() if each["kind"] == "TenantClass")
-    isolation = standard["spec"]["isolation"] | {"allowedRuntimeClasses": [RUNTIME]}
-    quota = standard["spec"]["quota"] | {"objects": OBJECTS}
-    spec = standard["spec"] | {"isolation": isolation, "quota": quota, "containerDefaults": DEFAULTS}
     host.apply({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": RUNTIME}, "handler": HANDLER})
-    host.apply(standard | {"metadata": {"name": CLASS}, "spec": spec})
+    host.apply(tenant_class())
     try:
         yield tenants.create(host, name, gpus=0, seconds=300, tenant_class=CLASS)
     finally:

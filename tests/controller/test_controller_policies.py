@@ -24,7 +24,7 @@ from tests.apiserver.bed import until
 from tests.apiserver.servers import ApiServer
 from tests.controller.helmchart import rendered
 from tests.controller.samples import tenant_class
-from tests.controller.test_passes import World, ask, kinds_of, ready, take_down
+from tests.controller.world import World, ask, kinds_of, ready, take_down
 from tests.crds import install
 
 pytestmark = pytest.mark.apiserver

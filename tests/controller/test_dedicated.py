@@ -175,6 +175,21 @@ def test_what_is_refused_paused_or_on_its_way_out_keeps_its_nodes() -> None:
         assert not found.wants(node("n1", "a", team="red"))
 
 
+def test_one_that_is_held_claims_its_pool_unless_it_is_held_for_that() -> None:
+    runs = {"class": {"name": "standard"}}
+    found = claimed(tenant(nodes=POOL, controlPlane={"replicas": 3}, status=runs))
+    assert found is not None
+    assert (found.active, found.selector) == (True, {"pool": "a", "team": "red"})
+    forced = tenant_class(nodes={"selector": {"pool": "a"}, "dedicated": True})
+    found = claimed(tenant(nodes={"dedicated": False}, status=runs), forced)
+    assert found is not None
+    assert found.active
+    for asked in ({"nodes": POOL | {"selector": {"pool": "b"}}, "status": runs}, {"nodes": {"dedicated": False}}):
+        found = claimed(tenant(**asked), forced)
+        assert found is not None
+        assert not found.active
+
+
 def test_the_tenants_pods_ask_for_its_own_nodes_and_tolerate_their_taint() -> None:
     spec = admit(tenant(nodes=POOL), OFFER, Settings(), service_slice="10.112.4.0/22")
     assert isinstance(spec, PlaneSpec)

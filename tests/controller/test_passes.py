@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -15,19 +15,17 @@ from bulkhead.api import names
 from bulkhead.api.conditions import Reason
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound, Unprocessable
+from bulkhead.kube.errors import AlreadyExists, Unprocessable
 from bulkhead.kube.objects import Obj
-from bulkhead.work.clock import SystemClock
 from controller.dedicated import Finding
 from controller.dedication import Dedication
-from controller.hostranges import HostRanges
-from controller.owned import OWNED, SELECTOR, Owned
-from controller.planeaccess import PlaneAccess
-from controller.reconcile import PassFailed, Reconciler
+from controller.owned import OWNED
+from controller.reconcile import PassFailed
 from controller.refusal import Refusal
 from controller.settings import Settings
 from tests.apiserver.servers import ApiServer
 from tests.controller.samples import tenant_class
+from tests.controller.world import World, ask, fingerprint, kinds_of, nameless, ready, take_down
 from tests.crds import install
 
 pytestmark = pytest.mark.apiserver
@@ -88,113 +86,6 @@ async def client(server: ApiServer) -> AsyncIterator[Client]:
         await install(made)
         await made.apply(kinds.TENANT_CLASSES, tenant_class() | {"metadata": {"name": "standard"}})
         yield made
-
-
-class World:
-    """A controller without its queue: informers and a reconciler."""
-
-    def __init__(self, client: Client, dedication: Dedication | None = None) -> None:
-        self.client = client
-        self.owned = Owned(client, lambda _: None)
-        self.ranges = HostRanges(client, known=Settings().reserved)
-        clock = SystemClock()
-        self.reconciler = Reconciler(
-            client, self.owned, PlaneAccess(clock, lambda _: None), Settings(), clock, ranges=self.ranges, dedication=dedication
-        )
-
-    async def __aenter__(self) -> Self:
-        self._tasks = [asyncio.create_task(each.run()) for each in (self.owned, self.ranges)]
-        for each in (self.owned, self.ranges):
-            await each.synced()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.wait(self._tasks)
-
-    async def settle(self, name: str) -> Obj:
-        """Passes until two in a row write nothing new; the informers catch up in between."""
-        before = ""
-        async with asyncio.timeout(60):
-            while True:
-                try:
-                    await self.reconciler.reconcile(name)
-                except PassFailed:
-                    await asyncio.sleep(0.1)
-                    continue
-                await asyncio.sleep(0.1)
-                now = str(await fingerprint(self.client, name))
-                if now == before:
-                    return await self.client.get(kinds.TENANTS, name)
-                before = now
-
-
-async def fingerprint(client: Client, name: str) -> list[tuple[str, str, str, str]]:
-    """Every object of a tenant, with its version."""
-    found = []
-    for resource in (*OWNED, kinds.SECRETS):
-        listed = await client.list(
-            resource, label_selector=SELECTOR.replace("bulkhead.dev/tenant", f"bulkhead.dev/tenant={name}", 1)
-        )
-        found += [
-            (resource.kind, o["metadata"].get("namespace", ""), o["metadata"]["name"], o["metadata"]["resourceVersion"])
-            for o in listed.items
-        ]
-    return sorted(found)
-
-
-async def kinds_of(client: Client, name: str) -> set[tuple[str, str, str]]:
-    return {entry[:3] for entry in await fingerprint(client, name)}
-
-
-async def nameless(client: Client, name: str) -> set[tuple[str, ...]]:
-    """What there is of a tenant, with its name taken out."""
-    return {tuple(part.replace(name, "X") for part in entry) for entry in await kinds_of(client, name)}
-
-
-async def ask(client: Client, name: str, **spec: Any) -> Obj:
-    body = {"class": "standard", "quota": {"resources": {"nvidia.com/gpu": {"nominal": 4}}}} | spec
-    return await client.create(
-        kinds.TENANTS, {"apiVersion": names.API_VERSION, "kind": "Tenant", "metadata": {"name": name}, "spec": body}
-    )
-
-
-async def finish_namespaces(client: Client, name: str) -> None:
-    """What the host's namespace controller does at the end: empty a namespace that is going, and let it go."""
-    for namespace in (f"bh-{name}", f"bh-{name}-work"):
-        try:
-            found = await client.get(kinds.NAMESPACES, namespace)
-        except NotFound:
-            continue
-        if not found["metadata"].get("deletionTimestamp"):
-            continue
-        for resource in (*OWNED, kinds.SECRETS):
-            if resource.namespaced:
-                for obj in (await client.list(resource, namespace)).items:
-                    await client.delete(resource, obj["metadata"]["name"], namespace, grace_seconds=0)
-        try:
-            await client.replace(kinds.NAMESPACES, found | {"spec": {"finalizers": []}}, subresource="finalize")
-        except Conflict:
-            continue
-
-
-async def take_down(world: World, name: str) -> None:
-    await world.client.delete(kinds.TENANTS, name)
-    async with asyncio.timeout(60):
-        while True:
-            await world.reconciler.reconcile(name)
-            await finish_namespaces(world.client, name)
-            try:
-                await world.client.get(kinds.TENANTS, name)
-            except NotFound:
-                return
-            await asyncio.sleep(0.02)
-
-
-def ready(tenant: Obj) -> tuple[str, str]:
-    condition = next(each for each in tenant["status"]["conditions"] if each["type"] == "Ready")
-    return condition["status"], condition["reason"]
 
 
 async def test_a_tenant_is_built_repaired_and_taken_down_without_a_trace(client: Client) -> None:
@@ -307,6 +198,13 @@ async def test_a_pool_is_the_tenants_alone_or_the_status_says_whose_it_is(client
         assert "NodesDedicated" in {each["type"] for each in status["conditions"]}
         settings = (await client.get(kinds.CONFIG_MAPS, "syncer", "bh-alone"))["data"]["settings.json"]
         assert '"bulkhead.dev/tenant": "alone"' in settings
+        # Nodes of its own that it cannot have any more are told, and those that it has stay.
+        dedication.found = Finding(Refusal(Reason.NODES_TAKEN, "the pool overlaps that of tenant red in n2"))
+        tenant = await world.settle("alone")
+        assert ready(tenant) == ("False", "NodesTaken")
+        assert tenant["status"]["dedicated"] == status["dedicated"]
+        assert (await client.get(kinds.CONFIG_MAPS, "syncer", "bh-alone"))["data"]["settings.json"] == settings
+        dedication.found = Finding(nodes=("n1",), gpus=8, selector="pool=a")
         await client.patch(kinds.TENANTS, "alone", {"spec": {"nodes": {"dedicated": None}}})
         status = (await world.settle("alone"))["status"]
         assert "dedicated" not in status
@@ -315,7 +213,7 @@ async def test_a_pool_is_the_tenants_alone_or_the_status_says_whose_it_is(client
     await client.delete(kinds.TENANT_CLASSES, "giving")
 
 
-async def test_a_class_that_is_tightened_later_is_told_and_changes_nothing_that_runs(client: Client) -> None:
+async def test_a_size_that_the_class_does_not_allow_any_more_is_told_and_stays_as_it_runs(client: Client) -> None:
     wide = tenant_class(controlPlane={"storage": {"maxSize": "8Gi"}}) | {"metadata": {"name": "narrowing"}}
     await client.apply(kinds.TENANT_CLASSES, wide)
     await ask(client, "narrowed", **{"class": "narrowing"}, controlPlane={"storage": {"size": "4Gi"}})

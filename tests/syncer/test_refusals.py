@@ -1,5 +1,7 @@
 """Which refusals of the host are told to the tenant, and which are only trouble."""
 
+from pathlib import Path
+
 from bulkhead.kube.errors import Cause, Forbidden, Unprocessable
 from syncer import refusals
 
@@ -15,6 +17,16 @@ def test_a_patch_for_an_object_that_was_replaced_is_no_refusal() -> None:
 
 def test_any_other_invalid_field_is_told() -> None:
     assert refusals.explain(refused("spec.containers"), "web") is not None
+
+
+def test_what_the_controller_has_yet_to_note_is_waited_for_and_not_told() -> None:
+    said = (
+        "pods \"web-1f\" is forbidden: ValidatingAdmissionPolicy 'bulkhead-syncer-pods' with binding 'bulkhead-syncer-pods' "
+        "denied request: pod: the controller has not noted yet what this tenant may; it does so in its next pass"
+    )
+    policy = (Path(__file__).parents[2] / "charts/bulkhead/templates/admission-pods.yaml").read_text()
+    assert f'message: "{said.partition("denied request: ")[2]}"' in policy
+    assert refusals.explain(Forbidden(403, "Forbidden", said), "web") is None
 
 
 def quota(asked: str, used: str, hard: str) -> str:

@@ -1,0 +1,266 @@
+"""A tenant that runs and is refused now: what holds for it meanwhile, on paper."""
+
+import json
+from ipaddress import collapse_addresses, ip_network
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bulkhead.api.conditions import Reason, find_condition
+from controller import held, status
+from controller.admit import plane_of, refuse
+from controller.bounds import Question, beyond, within
+from controller.held import Existing, hold, holds
+from controller.plan import plan, ref_of
+from controller.plane import syncer
+from controller.plane.quota import resource_quotas
+from controller.plane.render import render
+from controller.plane.spec import PlaneSpec
+from controller.refusal import Refusal
+from controller.settings import Settings
+from tests.controller.samples import NOW, material, tenant, tenant_class
+from tests.controller.test_bounds import REFUSED
+from tests.controller.test_status import ready_findings
+
+Spec = dict[str, Any]
+SLICE = "10.112.4.0/22"
+SETTINGS = Settings(storage_class="usual")
+GVISOR = {"isolation": {"runtimeClassName": "gvisor"}}
+
+
+def everything(spec: PlaneSpec) -> Existing:
+    objects = render(spec, material(spec)).everything()
+    return {(ref.kind, ref.namespace, ref.name): obj for obj in objects for ref in (ref_of(obj),)}
+
+
+def ran(offer: Spec, asked: Spec) -> PlaneSpec:
+    return plane_of(tenant(**asked), tenant_class(**offer), SETTINGS, service_slice=SLICE)
+
+
+def kept(offer: Spec, asked: Spec, before: PlaneSpec | None = None, **more: Any) -> PlaneSpec:
+    existing = everything(before) if before is not None else {}
+    return hold(tenant(**asked), tenant_class(**offer), SETTINGS, existing, service_slice=SLICE, **more)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_without_what_is_beyond_its_class_a_tenant_is_inside_it(name: str) -> None:
+    offer, asked, _ = REFUSED[name]
+    left = within(Question(asked, offer, "usual"))
+    immutable = {("controlPlane", "replicas")}
+    # A mode that the class does not offer is nobody's to choose for the tenant.
+    assert {each.path for each in beyond(Question(left, offer, "usual"))} <= immutable | {("scheduling", "mode")}
+    refusal = refuse(tenant(**asked), tenant_class(**offer), SETTINGS)
+    assert refusal is not None
+    assert holds(refusal, tenant_class(**offer))
+
+
+def test_what_is_refused_takes_nothing_else_along() -> None:
+    asked = {"isolation": {"podSecurity": "baseline", "userNamespaces": True}, "nodes": {"selector": {"a": "1", "rack": "7"}}}
+    offer = {"isolation": {"podSecurity": "restricted"}, "nodes": {"selector": {"a": "2"}}}
+    spec = kept(offer, asked, ran({}, asked))
+    assert (spec.pod_security, spec.user_namespaces) == ("restricted", True)
+    assert spec.node_selector == (("a", "2"), ("rack", "7"))
+
+
+def test_a_runtime_that_the_class_does_not_list_any_more_stays_where_no_other_is_forced() -> None:
+    before = ran({"isolation": {"allowedRuntimeClasses": ["gvisor"]}}, GVISOR)
+    assert kept({}, GVISOR, before).runtime_class == "gvisor"
+    assert kept({"isolation": {"runtimeClassName": "kata"}}, GVISOR, before).runtime_class == "kata"
+    # What it merely wishes to have now is no runtime that it had.
+    assert kept({}, {"isolation": {"runtimeClassName": "legacy"}}, before).runtime_class == "gvisor"
+    assert kept({}, {"isolation": {"runtimeClassName": "legacy"}}, ran({}, {})).runtime_class is None
+    assert kept({}, {"isolation": {"runtimeClassName": "legacy"}}).runtime_class is None
+
+
+def test_of_addresses_what_the_class_still_lists_stays_and_none_come_back_with_its_own_list() -> None:
+    asked = {"isolation": {"network": {"egressCIDRs": ["10.0.0.0/8", "192.0.2.7/32"]}}}
+    assert kept({"isolation": {"network": {"allowedEgressCIDRs": ["10.64.0.0/10"]}}}, asked).egress_cidrs == ("10.64.0.0/10",)
+    assert kept({"isolation": {"network": {"egressCIDRs": ["172.16.0.0/12"]}}}, asked).egress_cidrs == ()
+
+
+def test_nodes_of_its_own_stay_its_own_and_none_are_waited_for_that_it_may_not_have() -> None:
+    asked = {"nodes": {"dedicated": True, "selector": {"pool": "a"}}}
+    before = ran({"nodes": {"maxDedicated": 2}}, asked)
+    assert before.dedicated
+    assert kept({}, asked, before).dedicated
+    assert not kept({}, asked, ran({}, {"nodes": {"selector": {"pool": "a"}}})).dedicated
+    taken = kept({"nodes": {"maxDedicated": 1}}, asked, ran({}, {}), nodes_refused=True)
+    assert not taken.dedicated
+    assert kept({"nodes": {"dedicated": True, "selector": {"pool": "a"}}}, {"nodes": {"dedicated": False}}).dedicated
+    # Without a pool there are no nodes that could be its own, and its pods would wait for ever.
+    assert not kept({"nodes": {"dedicated": True}}, {}, ran({}, {})).dedicated
+
+
+def test_nodes_are_claimed_as_the_class_says_but_never_in_another_pool() -> None:
+    offer = tenant_class(nodes={"dedicated": True, "selector": {"pool": "a"}}, isolation={"podSecurity": "restricted"})
+    loose = {"podSecurity": "baseline"}
+    assert held.claims_nodes(tenant(isolation=loose), offer, SETTINGS)
+    assert held.claims_nodes(tenant(nodes={"dedicated": False}), offer, SETTINGS)
+    assert not held.claims_nodes(tenant(nodes={"selector": {"pool": "b"}}), offer, SETTINGS)
+    assert not held.claims_nodes(tenant(isolation=loose), tenant_class(), SETTINGS)
+
+
+def quota_of(spec: PlaneSpec) -> dict[str, str]:
+    return {name: value for each in resource_quotas(spec) for name, value in each["spec"]["hard"].items()}
+
+
+@pytest.mark.parametrize("now", ["65", "1000", "no number"])
+def test_amounts_that_are_refused_stay_as_the_host_counts_them(now: str) -> None:
+    loose = {"quota": {"resources": {"nvidia.com/gpu": {"maxNominal": 65}}, "objects": {"pods": 2000, "secrets": 50}}}
+    tight = {"quota": {"resources": {"nvidia.com/gpu": {"maxNominal": 64}}, "objects": {"pods": 10, "secrets": 40}}}
+    objects = {"pods": 2000, "secrets": 50}
+    before = ran(loose, {"quota": {"resources": {"nvidia.com/gpu": {"nominal": 65}}, "objects": objects}})
+    spec = kept(tight, {"quota": {"resources": {"nvidia.com/gpu": {"nominal": now}}, "objects": objects}}, before)
+    hard = quota_of(spec)
+    assert (hard["requests.nvidia.com/gpu"], hard["pods"]) == ("65", "2k")
+    assert syncer.settings(spec)["limits"]["nvidia.com/gpu"] == 65
+    # Without a quota that counts, the class's word holds.
+    assert quota_of(kept(tight, {"quota": {"resources": {"nvidia.com/gpu": {"nominal": now}}}}))["pods"] == "10"
+
+
+def test_a_resource_that_the_class_does_not_know_any_more_is_counted_on() -> None:
+    asked = {"quota": {"resources": {"nvidia.com/gpu": {"nominal": 4}, "amd.com/gpu": {"nominal": 2}}}}
+    before = ran({"gpuResources": ["nvidia.com/gpu", "amd.com/gpu"]}, asked)
+    spec = kept({}, asked, before)
+    assert quota_of(spec)["requests.amd.com/gpu"] == "2"
+    assert spec.gpu_resources == ("nvidia.com/gpu",)
+
+
+def test_the_syncer_and_dns_keep_the_size_that_is_refused() -> None:
+    size = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}}
+    asked = {"controlPlane": {"resources": {"syncer": size}}}
+    before = ran({"controlPlane": {"maxResources": {"syncer": size}}}, asked)
+    assert kept({}, asked, before).syncer == before.syncer
+    assert kept({}, asked).syncer == ran({}, {}).syncer
+
+
+def test_a_version_that_cannot_be_had_any_more_is_the_one_that_runs() -> None:
+    told = {"versions": {"kubernetes": "v1.35.1"}, "class": {"name": "standard"}}
+    asked = tenant(kubernetesVersion="v1.35.1", status=told)
+    offer = tenant_class(scheduling={"podGroups": True})
+    spec = hold(asked, offer, SETTINGS, {}, service_slice=SLICE)
+    assert spec.version == "v1.35.1"
+    assert spec.images.kubernetes.endswith(":v1.35.1")
+    assert not spec.pod_groups
+
+
+def test_pod_groups_come_with_the_plane_that_serves_them() -> None:
+    offer, asked = {"scheduling": {"podGroups": True}}, {"controlPlane": {"storage": {"size": "9Gi"}}}
+    assert not kept(offer, asked, ran({}, asked)).pod_groups
+    assert kept(offer, asked, ran(offer, asked)).pod_groups
+    assert not kept({}, asked, ran(offer, asked)).pod_groups
+
+
+def test_a_plane_that_is_held_is_left_alone_but_for_new_authorities_and_its_scale() -> None:
+    before = ran({"controlPlane": {"replicas": 3}}, {})
+    there = {ref_of(obj): obj for obj in render(before, material(before)).everything()}
+    after = kept({"controlPlane": {"replicas": 3, "resources": {"etcd": {"limits": {"memory": "1Gi"}}}}}, {}, before)
+    made = plan(after, material(after), there, held=True)
+    named = {(ref.kind, ref.name) for ref in map(ref_of, made.rendered.everything())}
+    assert ("StatefulSet", "plane") not in named
+    assert ("ConfigMap", "plane-config") not in named
+    assert {("Deployment", "syncer"), ("ConfigMap", "syncer"), ("Secret", "pki-etcd")} <= named
+    ref = next(each for each in there if each.kind == "StatefulSet")
+    stale = json.loads(json.dumps(there[ref]))
+    stale["spec"]["template"]["metadata"]["annotations"]["bulkhead.dev/trust"] = "old"
+    stale["spec"]["replicas"] = 0
+    made = plan(after, material(after), there | {ref: stale}, held=True)
+    repaired = next(obj for obj in made.rendered.workloads if obj["kind"] == "StatefulSet")
+    assert repaired["spec"] == there[ref]["spec"]
+    made = plan(after, material(after), {each: obj for each, obj in there.items() if each.kind != "StatefulSet"}, held=True)
+    assert any(obj["kind"] == "StatefulSet" for obj in made.rendered.workloads)
+
+
+def test_only_what_a_tenant_asks_is_held() -> None:
+    for reason in (Reason.PAUSED, Reason.UNKNOWN_CLASS, Reason.INVALID_NAME, Reason.NAMESPACE_TAKEN):
+        assert not holds(Refusal(reason, ""), tenant_class())
+    wrong = tenant_class(quota={"resources": {"nvidia.com/gpu": {"maxNominal": "many"}}})
+    assert not holds(Refusal(Reason.OUT_OF_BOUNDS, ""), wrong)
+
+
+def test_the_status_of_a_tenant_that_is_held_says_what_is_refused_and_what_holds() -> None:
+    before = status.compute(tenant(), ran({}, {}), ready_findings(), NOW)
+    refusal = Refusal(Reason.OUT_OF_BOUNDS, "spec.isolation.podSecurity: too loose")
+    wide = tenant_class(isolation={"podSecurity": "restricted"})
+    after = status.compute(tenant(status=before), ran({}, {}), ready_findings(held=refusal, tenant_class=wide), NOW)
+    ready = find_condition(after["conditions"], "Ready")
+    assert ready is not None
+    assert (ready["status"], ready["reason"]) == ("False", "OutOfBounds")
+    assert ready["message"] == f"{refusal.message}; {held.NOTE}"
+    assert (after["class"], after["versions"]) == (before["class"], before["versions"])
+    failed = ready_findings(held=refusal, failure=Refusal(Reason.HOST_REFUSED, "the host says no"))
+    ready = find_condition(status.compute(tenant(status=before), ran({}, {}), failed, NOW)["conditions"], "Ready")
+    assert ready is not None
+    assert ready["reason"] == "OutOfBounds"
+    assert "the host says no" in ready["message"]
+
+
+levels = st.sampled_from([None, "baseline", "restricted"])
+truths = st.sampled_from([None, True, False])
+runtimes = st.sampled_from([None, "gvisor", "kata", "runc"])
+cidrs = st.sampled_from(["0.0.0.0/0", "10.0.0.0/8", "10.0.0.0/9", "10.128.0.0/9", "192.0.2.0/24", "192.0.2.7/32"])
+lists = st.one_of(st.none(), st.lists(cidrs, max_size=3, unique=True))
+selectors = st.dictionaries(st.sampled_from(["pool", "rack"]), st.sampled_from(["a", "b"]), max_size=2)
+
+
+def _isolation(network: str, **more: Any) -> st.SearchStrategy[Spec]:
+    return st.fixed_dictionaries(
+        {
+            "podSecurity": levels,
+            "userNamespaces": truths,
+            "runtimeClassName": runtimes,
+            "network": st.fixed_dictionaries({"egressCIDRs": lists} | ({network: lists} if network else {})),
+        }
+        | more
+    )
+
+
+def _nodes(**more: Any) -> st.SearchStrategy[Spec]:
+    return st.fixed_dictionaries({"selector": selectors, "dedicated": truths} | more)
+
+
+asks = st.fixed_dictionaries({"isolation": _isolation(""), "nodes": _nodes()})
+offers = st.fixed_dictionaries(
+    {
+        "isolation": _isolation("allowedEgressCIDRs", allowedRuntimeClasses=st.lists(runtimes.filter(bool), max_size=2)),
+        "nodes": _nodes(maxDedicated=st.sampled_from([None, 2])),
+    }
+)
+
+
+def _reached(listed: Any) -> list[Any]:
+    return list(collapse_addresses(ip_network(each) for each in listed or ()))
+
+
+def _within(inner: Any, outer: Any) -> bool:
+    return all(any(one.subnet_of(other) for other in _reached(outer)) for one in _reached(inner))
+
+
+@given(asks, offers, offers, asks)
+def test_what_is_held_is_as_tight_as_its_class_and_as_what_was_asked_within_it(
+    asked: Spec, offer: Spec, earlier: Spec, asked_earlier: Spec
+) -> None:
+    before = ran(earlier, within(Question(asked_earlier, earlier)))
+    spec = kept(offer, asked, before)
+    paths = {each.path for each in beyond(Question(asked, offer))}
+    ours, theirs = asked["isolation"], offer["isolation"]
+    assert spec.pod_security == "restricted" or "restricted" not in {ours["podSecurity"], theirs["podSecurity"]}
+    assert spec.user_namespaces or True not in {ours["userNamespaces"], theirs["userNamespaces"]}
+    network = theirs["network"]
+    assert _within(spec.egress_cidrs, [*(network["egressCIDRs"] or ()), *(network["allowedEgressCIDRs"] or ())])
+    if ours["network"]["egressCIDRs"] is not None:
+        assert _within(spec.egress_cidrs, ours["network"]["egressCIDRs"])
+    if ("isolation", "runtimeClassName") in paths:
+        assert spec.runtime_class == (theirs["runtimeClassName"] or before.runtime_class)
+    else:
+        assert spec.runtime_class == (ours["runtimeClassName"] or theirs["runtimeClassName"])
+    pool = dict(spec.node_selector)
+    assert offer["nodes"]["selector"].items() <= pool.items()
+    assert all(
+        pool[key] == value for key, value in asked["nodes"]["selector"].items() if ("nodes", "selector", key) not in paths
+    )
+    wants = True in {asked["nodes"]["dedicated"], offer["nodes"]["dedicated"]}
+    if wants and pool:
+        assert spec.dedicated or (("nodes", "dedicated") in paths and not before.dedicated)

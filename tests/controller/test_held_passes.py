@@ -1,0 +1,210 @@
+"""Passes over tenants that run and are refused now, on a real API server: what reaches them and what stays."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from bulkhead.api import labels
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.objects import Obj
+from bulkhead.work.clock import SystemClock
+from controller import held
+from controller.observe import Observed
+from controller.owned import SELECTOR
+from controller.plane import pki
+from controller.plane.spec import PlaneSpec
+from controller.settings import Settings
+from controller.slurm.ordering import Ordered, Ordering
+from controller.slurm.spec import SlurmSpec
+from controller.slurm.status import Found
+from tests.controller.samples import tenant_class
+from tests.controller.world import World, ask, fingerprint, ready, take_down
+from tests.crds import install
+
+pytestmark = pytest.mark.apiserver
+
+
+@pytest.fixture
+async def client(host_client: Client) -> Client:
+    await install(host_client)
+    return host_client
+
+
+TIGHT: Obj = {
+    "quota": {"resources": {"nvidia.com/gpu": {"maxNominal": 64}}},
+    "isolation": {"podSecurity": "restricted", "userNamespaces": True},
+}
+
+
+async def beyond_its_class(client: Client, name: str, **spec: Any) -> Callable[[], Awaitable[Obj]]:
+    """A tenant with 65 GPUs, and the hand that makes its class allow 64 and less of all else."""
+    wide = tenant_class(quota={"resources": {"nvidia.com/gpu": {"maxNominal": 65}}}) | {"metadata": {"name": name}}
+    await client.apply(kinds.TENANT_CLASSES, wide)
+    loose = {"podSecurity": "baseline", "userNamespaces": False}
+    quota = {"resources": {"nvidia.com/gpu": {"nominal": 65}}}
+    await ask(client, name, **{"class": name, "quota": quota, "isolation": loose} | spec)
+    return lambda: client.patch(kinds.TENANT_CLASSES, name, {"spec": TIGHT})
+
+
+class LaterClock(SystemClock):
+    """The time that it will be."""
+
+    later = timedelta()
+
+    def now(self) -> datetime:
+        return super().now() + self.later
+
+
+async def work_of(client: Client, name: str) -> tuple[str | None, str | None]:
+    """What the host's own admission holds the tenant's pods to."""
+    meta = (await client.get(kinds.NAMESPACES, f"bh-{name}-work"))["metadata"]
+    annotations = meta.get("annotations") or {}
+    return meta["labels"]["pod-security.kubernetes.io/enforce"], annotations.get("bulkhead.dev/user-namespaces")
+
+
+async def test_a_tenant_that_runs_is_held_to_its_class_when_that_is_tightened(client: Client) -> None:
+    tighten = await beyond_its_class(client, "held")
+    async with World(client) as world:
+        await world.settle("held")
+        assert await work_of(client, "held") == ("baseline", "")
+        plane = await client.get(kinds.STATEFUL_SETS, "plane", "bh-held")
+        await tighten()
+        tenant = await world.settle("held")
+        assert ready(tenant) == ("False", "OutOfBounds")
+        told = next(each["message"] for each in tenant["status"]["conditions"] if each["type"] == "Ready")
+        assert all(word in told for word in ("podSecurity: baseline", "restricted", "userNamespaces: false", held.NOTE))
+        assert await work_of(client, "held") == ("restricted", "true")
+        settings = json.loads((await client.get(kinds.CONFIG_MAPS, "syncer", "bh-held"))["data"]["settings.json"])
+        assert (settings["podSecurity"], settings["userNamespaces"]) == ("restricted", True)
+        assert settings["limits"] == {"nvidia.com/gpu": 65}
+        quota = await client.get(kinds.RESOURCE_QUOTAS, "tenant-quota", "bh-held-work")
+        assert quota["spec"]["hard"]["requests.nvidia.com/gpu"] == "65"
+        after = await client.get(kinds.STATEFUL_SETS, "plane", "bh-held")
+        assert after["metadata"]["resourceVersion"] == plane["metadata"]["resourceVersion"]
+        # Repaired as any other, and at rest as any other.
+        await client.delete(kinds.NETWORK_POLICIES, "default-deny", "bh-held")
+        await asyncio.sleep(0.3)
+        await world.settle("held")
+        await client.get(kinds.NETWORK_POLICIES, "default-deny", "bh-held")
+        agreed = {"quota": {"resources": {"nvidia.com/gpu": {"nominal": 64}}}, "isolation": None}
+        await client.patch(kinds.TENANTS, "held", {"spec": agreed})
+        assert ready(await world.settle("held"))[1] != "OutOfBounds"
+        quota = await client.get(kinds.RESOURCE_QUOTAS, "tenant-quota", "bh-held-work")
+        assert quota["spec"]["hard"]["requests.nvidia.com/gpu"] == "64"
+        await take_down(world, "held")
+    await client.delete(kinds.TENANT_CLASSES, "held")
+
+
+async def test_what_an_upgrade_brings_reaches_a_tenant_that_its_new_bounds_refuse(client: Client) -> None:
+    tighten = await beyond_its_class(client, "upgraded")
+    async with World(client) as world:
+        await world.settle("upgraded")
+    # As an older controller left it: without facts for the host's policies and the newer ConfigMaps, under an older image.
+    found = await client.get(kinds.NAMESPACES, "bh-upgraded-work")
+    facts = dict.fromkeys(key for key in found["metadata"]["annotations"] if key != labels.TENANT_UID)
+    await client.patch(kinds.NAMESPACES, "bh-upgraded-work", {"metadata": {"annotations": facts}})
+    newer = (await client.list(kinds.CONFIG_MAPS, "bh-upgraded-work", label_selector=SELECTOR)).items
+    for each in newer:
+        await client.delete(kinds.CONFIG_MAPS, each["metadata"]["name"], "bh-upgraded-work")
+    older = [{"name": "syncer", "image": "example.org/bulkhead:older"}]
+    await client.patch(kinds.DEPLOYMENTS, "syncer", {"spec": {"template": {"spec": {"containers": older}}}}, "bh-upgraded")
+    await tighten()
+    async with World(client) as world:
+        await world.settle("upgraded")
+        notes = (await client.get(kinds.NAMESPACES, "bh-upgraded-work"))["metadata"]["annotations"]
+        assert facts.keys() <= notes.keys()
+        for each in newer:
+            await client.get(kinds.CONFIG_MAPS, each["metadata"]["name"], "bh-upgraded-work")
+        syncer = await client.get(kinds.DEPLOYMENTS, "syncer", "bh-upgraded")
+        assert syncer["spec"]["template"]["spec"]["containers"][0]["image"] == Settings().image_bulkhead
+        await take_down(world, "upgraded")
+    await client.delete(kinds.TENANT_CLASSES, "upgraded")
+
+
+async def test_certificates_of_a_tenant_that_is_held_are_renewed(client: Client) -> None:
+    tighten = await beyond_its_class(client, "expiring")
+    clock = LaterClock()
+    async with World(client, clock=clock) as world:
+        await world.settle("expiring")
+        await tighten()
+
+        async def pair(secret: str, name: str) -> str:
+            return str((await client.get(kinds.SECRETS, secret, "bh-expiring"))["data"][name])
+
+        async def plane() -> tuple[str, Obj]:
+            found = (await client.get(kinds.STATEFUL_SETS, "plane", "bh-expiring"))["spec"]
+            return found["template"]["metadata"]["annotations"].pop("bulkhead.dev/trust"), found
+
+        await world.settle("expiring")
+        leaf, authority, before = await pair("pki-etcd", "server.crt"), await pair("pki-ca-etcd", "tls.crt"), await plane()
+        clock.later = pki.LEAF_LIFE
+        await world.settle("expiring")
+        assert await pair("pki-etcd", "server.crt") != leaf
+        assert (await pair("pki-ca-etcd", "tls.crt"), await plane()) == (authority, before)
+        clock.later = pki.AUTHORITY_LIFE
+        tenant = await world.settle("expiring")
+        assert await pair("pki-ca-etcd", "tls.crt") != authority
+        trust, spec = await plane()
+        assert trust != before[0]
+        assert spec == before[1]
+        assert ready(tenant) == ("False", "OutOfBounds")
+        await take_down(world, "expiring")
+    await client.delete(kinds.TENANT_CLASSES, "expiring")
+
+
+class Orders(Ordering):
+    """What is ordered of a cluster that runs."""
+
+    def __init__(self) -> None:
+        self.given: list[SlurmSpec | None] = []
+
+    def tended(self, tenant: str) -> bool:
+        return True
+
+    async def order(self, plane: PlaneSpec, observed: Observed, spec: SlurmSpec | None) -> Ordered | None:
+        self.given.append(spec)
+        return Ordered(wanted=True, found=Found(), spec=spec) if spec is not None else None
+
+    async def forget(self, tenant: str) -> None:
+        pass
+
+
+async def test_the_slurm_cluster_of_a_tenant_that_is_held_is_not_switched_off(client: Client) -> None:
+    tighten = await beyond_its_class(client, "computing", scheduling={"mode": "Slurm"})
+    orders = Orders()
+    async with World(client, slurm=orders) as world:
+        before = (await world.settle("computing"))["status"]
+        given = len(orders.given)
+        await client.patch(kinds.TENANT_CLASSES, "computing", {"spec": {"scheduling": {"modes": ["Kubernetes"]}}})
+        tenant = await world.settle("computing")
+        assert ready(tenant) == ("False", "OutOfBounds")
+        assert len(orders.given) == given
+        kept = [[each for each in found["conditions"] if each["type"] == "SlurmReady"] for found in (before, tenant["status"])]
+        assert kept[0]
+        assert kept[0] == kept[1]
+        # Held for anything else it is looked after as ever.
+        await client.patch(kinds.TENANT_CLASSES, "computing", {"spec": {"scheduling": None}})
+        await tighten()
+        assert ready(await world.settle("computing")) == ("False", "OutOfBounds")
+        assert len(orders.given) > given
+        assert None not in orders.given
+        await take_down(world, "computing")
+    await client.delete(kinds.TENANT_CLASSES, "computing")
+
+
+async def test_nothing_of_a_paused_tenant_is_held(client: Client) -> None:
+    tighten = await beyond_its_class(client, "paused")
+    async with World(client) as world:
+        await world.settle("paused")
+        await client.patch(kinds.TENANTS, "paused", {"spec": {"pausedUntil": "2999-01-01T00:00:00Z"}})
+        before = await fingerprint(client, "paused")
+        await tighten()
+        assert ready(await world.settle("paused")) == ("False", "Paused")
+        assert await fingerprint(client, "paused") == before
+        await take_down(world, "paused")
+    await client.delete(kinds.TENANT_CLASSES, "paused")
