@@ -171,7 +171,7 @@ class Pods:
             await self._virtual.delete_pod(virtual, grace=0, why="host pod is gone")
             return None
         grace = meta.get("deletionGracePeriodSeconds")
-        grace = max(_FORCED_GRACE, grace) if isinstance(grace, int) else None
+        grace = min(max(_FORCED_GRACE, grace), self._caches.view().max_grace_seconds) if isinstance(grace, int) else None
         await self._report(virtual, host)
         host_meta = host["metadata"]
         left = host_meta.get("deletionGracePeriodSeconds")

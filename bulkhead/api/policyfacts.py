@@ -54,11 +54,11 @@ def pairs(values: Iterable[tuple[str, str]]) -> str:
 
 
 def toleration(entry: Mapping[str, Any]) -> str:
-    """One toleration: `key=value:effect`, without `=value` for any value, without `:effect` for any, `*` for every key.
+    """One toleration: `key=value:effect`, without `=value` for any value, without `:effect` for any.
 
     Where it ends after some time, `@seconds` follows.
     """
-    text = str(entry.get("key") or "*")
+    text = str(entry.get("key") or "")
     if entry.get("operator") != "Exists":
         text += f"={entry.get('value') or ''}"
     if entry.get("effect"):

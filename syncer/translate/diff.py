@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from bulkhead.api.quantity import parse
 from bulkhead.api.quantity import same as same_quantity
-from syncer.translate.metadata import APPLIED, WANTED
+from syncer.translate.metadata import APPLIED, WANTED, stands_for_tenants
 from syncer.translate.placement import MADE_FOR
 from syncer.translate.pod import GENERATION
 from syncer.translate.view import Obj
@@ -179,10 +179,10 @@ def _spec_patch(desired: Mapping[str, Any], actual: Mapping[str, Any]) -> Obj:
 
 
 def _removed_gates(desired: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
-    """The tenant's gates that the tenant removed; gates of the platform go when their owner lifts them."""
+    """The tenant's gates that the tenant removed; those of others on the host go when their owners lift them."""
     wanted = {gate.get("name") for gate in _list(desired.get("schedulingGates"))}
     names = [str(gate.get("name")) for gate in _list(actual.get("schedulingGates"))]
-    return [name for name in names if name not in wanted and not name.startswith("bulkhead.dev/")]
+    return [name for name in names if name not in wanted and stands_for_tenants(name)]
 
 
 def _same_toleration(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

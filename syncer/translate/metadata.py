@@ -169,6 +169,12 @@ def namespace_labels(namespace: str, view: TenantView) -> dict[str, str]:
     }
 
 
+def stands_for_tenants(key: str) -> bool:
+    """Whether a key on the host may be one that `host_label_key` gave."""
+    prefix, slash, _ = key.rpartition("/")
+    return f"{prefix}/" == REMAPPED_PREFIX or (key not in _RESERVED_KEYS and (not slash or prefix in _PASSING_PREFIXES))
+
+
 def host_namespace_key(key: str) -> str:
     """The key on host pods for a label of the tenant's namespace."""
     return NAMESPACE_LABEL_PREFIX + digest(key)

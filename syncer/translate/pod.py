@@ -257,8 +257,8 @@ def _bytes(value: Any) -> int:
 def _grace(spec: Mapping[str, Any], view: TenantView) -> int:
     field = "spec.terminationGracePeriodSeconds"
     wanted = schema.number(spec.get("terminationGracePeriodSeconds"), field)
-    # negative values were accepted once and mean one second
-    return 30 if wanted is None else min(max(wanted, 1 if wanted < 0 else 0), view.max_grace_seconds)
+    # Without a second the host would forget the pod at once, and give its devices to others while its containers run.
+    return 30 if wanted is None else min(max(wanted, 1), view.max_grace_seconds)
 
 
 def _pull_secrets(spec: Mapping[str, Any], who: Identity, view: TenantView) -> list[Obj]:

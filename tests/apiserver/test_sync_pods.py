@@ -59,6 +59,18 @@ async def test_item_71_deletion_from_above_waits_for_the_kubelet(bed: Bed) -> No
     await until(lambda: gone(bed, "web"), "virtual pod gone")
 
 
+async def test_item_71_a_deletion_holds_what_the_pod_has_for_an_hour_at_most(bed: Bed) -> None:
+    host = await bed.running("web")
+    await bed.plane.delete(PODS, "web", bed.space, grace_seconds=1_000_000)
+
+    async def deleting() -> bool:
+        return ((await bed.mirror("web")) or {"metadata": {}})["metadata"].get("deletionGracePeriodSeconds") == 3600
+
+    await until(deleting, "host pod deleting within an hour")
+    await bed.kubelet_ends(host)
+    await until(lambda: gone(bed, "web"), "virtual pod gone")
+
+
 async def test_item_71_force_deletion_from_above(bed: Bed) -> None:
     await bed.running("web")
     await bed.plane.delete(PODS, "web", bed.space, grace_seconds=0)

@@ -33,6 +33,15 @@ TEAM_A = plane_spec(
     extended_resources=("rdma/hca", "hugepages-2Mi"),
     pod_bounds=(PodBound("memory", "64Gi", "10"), PodBound("cpu", "8")),
     most_per_claim="100Gi",
+    node_tolerations=({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},),
+    allowed_tolerations=(
+        {"key": "pool", "value": "a", "effect": "NoSchedule"},
+        {"key": "drained", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60},
+        {"key": "any", "operator": "Exists"},
+    ),
+    ingress_classes=("public",),
+    ingress_domains=("x.org",),
+    allowed_snapshot_classes=("daily",),
 )
 FACTS = policy_facts(TEAM_A)
 NODE_ADDRESS = TEAM_A.shim_address
@@ -69,6 +78,8 @@ def pod(container: dict[str, Any] | None = None, *, labels: dict[str, str] | Non
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "priorityClassName": "bulkhead-workload",
         "nodeSelector": dict(TEAM_A.node_selector),
+        "dnsPolicy": "None",
+        "dnsConfig": {"nameservers": [TEAM_A.dns_address]},
         "containers": [base | (container or {})],
     }
     return mirrored("Pod", labels=labels, spec=content | spec)
@@ -97,11 +108,20 @@ def network_policy(**rules: Any) -> dict[str, Any]:
     return policy | {"apiVersion": "networking.k8s.io/v1"}
 
 
+ADDRESS = TEAM_A.address(20)
+
+
+def service(**spec: Any) -> dict[str, Any]:
+    content = {"ports": [{"port": 80}], "selector": {"bulkhead.dev/tenant": "team-a"}, "clusterIP": ADDRESS}
+    return mirrored("Service", spec=content | spec)
+
+
 def node_ports(*ports: int, **spec: Any) -> dict[str, Any]:
     content = {
         "ports": [{"name": f"p{port}", "port": port} for port in ports or (30080,)],
         "selector": {"bulkhead.dev/tenant": "team-a"},
         "externalIPs": [NODE_ADDRESS],
+        "clusterIP": ADDRESS,
         "externalTrafficPolicy": "Local",
     }
     return mirrored("Service", spec=content | spec)
@@ -166,7 +186,8 @@ class Change:
     made: dict[str, Any]
     patch: dict[str, Any]
     subresource: str | None = None
-    by_others: bool = False  # made without a syncer's mark, by somebody else
+    by_others: bool = False  # made, or marked, by somebody else before
+    status: dict[str, Any] | None = None  # what somebody else said of it in between
 
 
 EVERY_TAINT = [{"operator": "Exists"}]
@@ -292,11 +313,11 @@ REFUSED: dict[str, dict[str, Any]] = {
     | {
         "metadata": pod()["metadata"] | {"annotations": {"cdi.k8s.io/x": "nvidia.com/gpu=all"}},
     },
-    "node port": mirrored("Service", spec={"type": "NodePort", "ports": [{"port": 80}]}),
-    "load balancer": mirrored("Service", spec={"type": "LoadBalancer", "ports": [{"port": 80}]}),
+    "node port": service(type="NodePort"),
+    "load balancer": service(type="LoadBalancer"),
     "external name": mirrored("Service", spec={"type": "ExternalName", "externalName": "kubernetes.default.svc"}),
-    "a name of its own": mirrored("Service", spec={"ports": [{"port": 80}], "externalName": "kubernetes.default.svc"}),
-    "external address": mirrored("Service", spec={"ports": [{"port": 80}], "externalIPs": ["192.0.2.1"]}),
+    "a name of its own": service(externalName="kubernetes.default.svc"),
+    "external address": service(externalIPs=["192.0.2.1"]),
     "another tenant's address": node_ports(externalIPs=["10.112.8.11"]),
     "an address beside the own": node_ports(externalIPs=[NODE_ADDRESS, "192.0.2.1"]),
     "no port of a node": node_ports(443),
@@ -308,7 +329,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "node ports of no pods": node_ports(selector=None),
     "node ports of another tenant's pods": node_ports(selector={"bulkhead.dev/tenant": "team-b"}),
     "node ports that open a port": node_ports(type="NodePort"),
-    "another tenant's pods": mirrored("Service", spec={"ports": [{"port": 80}], "selector": {"bulkhead.dev/tenant": "team-b"}}),
+    "another tenant's pods": service(selector={"bulkhead.dev/tenant": "team-b"}),
     "a policy for everyone": network_policy(ingress=[{}]),
     "a policy for address blocks": network_policy(egress=[{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}]),
     "a policy for another tenant": network_policy(ingress=[{"from": [{"podSelector": {}, "namespaceSelector": {}}]}]),
@@ -443,7 +464,6 @@ ALLOWED: dict[str, dict[str, Any]] = {
             {"name": "v", "configMap": {"name": "c"}},
             {"name": "w", "projected": {"sources": [{"secret": {"name": "s"}}]}},
         ],
-        tolerations=[{"key": "kwok.x-k8s.io/node", "operator": "Exists"}],
     ),
     "a profile that is offered": pod(
         {"securityContext": of_node("tools/trace.json") | {"appArmorProfile": in_armour("tools")}},
@@ -472,7 +492,7 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "credentials by a prefix": pod({"envFrom": [{"prefix": "AWS_", "secretRef": {"name": "mine"}}, *GRANTED]}),
     "settings with keys": mirrored("ConfigMap", data={"VISIBLE_DEVICES": "all", "NVIDIA_API_KEY": "k"}),
     "a secret with keys": mirrored("Secret", data={"ACCESS_KEY_ID": "YQ=="}),
-    "a service": mirrored("Service", spec={"ports": [{"port": 80}], "selector": {"bulkhead.dev/tenant": "team-a"}}),
+    "a service": service(),
     "node ports": node_ports(30000, 32767),
     "an ingress": ingress("team-a.x.org", "a.b.team-a.x.org", "*.team-a.x.org", tls=[{"hosts": ["*.team-a.x.org"]}]),
     "a policy for its own pods": network_policy(ingress=[{"from": [{"podSelector": {"matchLabels": {"app": "a"}}}]}]),

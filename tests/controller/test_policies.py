@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bulkhead.kube import resources as kinds
-from bulkhead.kube.client import Client
+from bulkhead.kube.client import MERGE_PATCH, Client
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Resource
 from bulkhead.kube.resources import (
@@ -23,8 +23,10 @@ from bulkhead.kube.resources import (
 from controller.plane.policyfacts import policy_facts
 from controller.plane.quota import limit_range
 from syncer.translate.classes import BETA_DEFAULT_STORAGE_CLASS, DEFAULT_STORAGE_CLASS
+from syncer.translate.diff import STRATEGIC
 from tests.apiserver.servers import ApiServer, ServerOptions
 from tests.apiserver.snapshotting import serve_snapshots
+from tests.controller import admission_bounds as bounds
 from tests.controller.admission_kept import JUDGED, KEPT
 from tests.controller.admission_reasons import REASONS, REASONS_OF_CHANGES
 from tests.controller.admission_samples import (
@@ -58,12 +60,18 @@ from tests.controller.samples import plane_spec
 
 DEVICE_CLASSES = "deviceClasses={gpu.example.com,nic.example.com,of-others}"
 EXTENDED = "extendedResources={rdma/hca,rdma/of-others,hugepages-2Mi,hugepages-1Gi}"
+# What the installation offers; TEAM_A's class offers less.
+VALUES = (
+    "--set", "ingressDomains={x.org,z.org}", "--set", "snapshotClasses={daily,weekly}",
+    "--set", "hostMetadataDomains={mesh.example.org}", "--set", DEVICE_CLASSES, "--set", EXTENDED,
+    "--set", "podNetworks={10.244.0.0/16,fd00:10:244::/56}",
+)  # fmt: skip
 SYNCER = "system:serviceaccount:bh-team-a:syncer"
 CONTROLLER = "system:serviceaccount:bulkhead-system:bulkhead-controller"
 WORKLOADS = Resource("scheduling.k8s.io", "v1alpha2", "workloads", "Workload", True)
-NOT_NOTED = "pod: the controller has not noted yet what this tenant may; it does so in its next pass"
 TOO_LARGE = "pod: requests more than the class of its tenant lets one pod request"
 TOO_FAR = "pod: a limit lies further above its request than the class of its tenant lets it"
+NOT_NOTED = "pod: the controller has not noted yet what this tenant may; it does so in its next pass"
 # What is said under other facts than those of the samples, each in a test of its own.
 OF_OTHER_FACTS = (
     "claim: of the host's default StorageClass, because none is offered to its tenant",
@@ -71,6 +79,8 @@ OF_OTHER_FACTS = (
     "pod: runs in a user namespace of its own",
     "pod: at level restricted not root, in a user namespace neither",
 )
+# And what is no create and no change.
+OF_OTHER_REQUESTS = ("syncer: the host's scheduler alone binds pods", "syncer: a pod is given a second to an hour to end")
 # The gates of the PodGroup's fields, and of references to other namespaces: what a host drops by itself needs no policy.
 GATES = (
     "GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption",
@@ -116,14 +126,14 @@ async def prepare(client: Client) -> None:
     for name in RUNTIME_CLASSES:
         made = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": name}
         await client.apply(kinds.RUNTIME_CLASSES, made)
+    for name, slice_ in (("team-a", TEAM_A.service_slice), ("team-b", "10.112.8.0/22")):
+        await client.apply(kinds.SERVICE_CIDRS, {"metadata": {"name": name}, "spec": {"cidrs": [slice_]}})
     template = {"name": "t", "schedulingPolicy": {"basic": {}}}
     meta = {"name": "of-the-host", "namespace": "bh-team-a-work"}
     workload = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "Workload", "metadata": meta}
     await client.apply(WORKLOADS, workload | {"spec": {"podGroupTemplates": [template]}})
     await serve_snapshots(client)
-    networks = "podNetworks={10.244.0.0/16,fd00:10:244::/56}"
-    values = ("ingressDomains={x.org}", "snapshotClasses={daily}", DEVICE_CLASSES, EXTENDED, networks)
-    for obj in rendered(*(part for value in values for part in ("--set", value))):
+    for obj in rendered(*VALUES):
         if obj["kind"].startswith("ValidatingAdmissionPolicy"):
             await client.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
 
@@ -150,11 +160,15 @@ async def refused_change(client: Client, change: Change, admin: Client) -> str:
     resource = KINDS[change.made["kind"]]
     made = await (admin if change.by_others else client).create(resource, named(change.made))
     name, space = made["metadata"]["name"], made["metadata"]["namespace"]
+    if change.status:
+        await admin.patch(resource, name, change.status, space, subresource="status")
+    kind = STRATEGIC if change.subresource == "resize" else MERGE_PATCH
     try:
-        await client.patch(resource, name, change.patch, space, subresource=change.subresource)
+        await client.patch(resource, name, change.patch, space, subresource=change.subresource, content_type=kind)
     except ApiError as error:
         return reason_of(error)
     finally:
+        await admin.patch(resource, name, {"metadata": {"finalizers": None}}, space)
         await admin.delete(resource, name, space, grace_seconds=0)
     return ""
 
@@ -188,7 +202,7 @@ async def in_force(client: Client, admin: Client) -> None:
 async def test_the_policies_refuse_what_a_syncer_must_not_write(syncer: Client, admin: Client) -> None:
     """Each for the one reason that is its own, so that no rule can go missing behind another one."""
     await in_force(syncer, admin)
-    said = {name: await refused(syncer, obj, cleaner=admin) for name, obj in REFUSED.items()}
+    said = {name: await refused(syncer, obj, cleaner=admin) for name, obj in (REFUSED | bounds.REFUSED).items()}
     assert said == {name: reason for reason, samples in REASONS.items() for name in samples}
 
 
@@ -199,20 +213,20 @@ def test_each_rule_for_syncers_has_a_sample_that_it_refuses() -> None:
         if obj["kind"] == "ValidatingAdmissionPolicy" and obj["metadata"]["name"].startswith("bulkhead-syncer-")
         for rule in obj["spec"]["validations"]
     }
-    assert rules == {*REASONS, *REASONS_OF_CHANGES, *OF_OTHER_FACTS}
+    assert rules == {*REASONS, *REASONS_OF_CHANGES, *OF_OTHER_FACTS, *OF_OTHER_REQUESTS}
 
 
 @pytest.mark.apiserver
 async def test_the_policies_let_ordinary_objects_through(syncer: Client, admin: Client) -> None:
     await in_force(syncer, admin)
-    stopped = [name for name, obj in ALLOWED.items() if await refused(syncer, obj, cleaner=admin)]
+    stopped = [name for name, obj in (ALLOWED | bounds.ALLOWED).items() if await refused(syncer, obj, cleaner=admin)]
     assert not stopped
 
 
 @pytest.mark.apiserver
 async def test_the_policies_refuse_what_a_syncer_must_not_change(syncer: Client, admin: Client) -> None:
     await in_force(syncer, admin)
-    said = {name: await refused_change(syncer, change, admin) for name, change in CHANGES.items()}
+    said = {name: await refused_change(syncer, change, admin) for name, change in (CHANGES | bounds.CHANGES).items()}
     assert said == {name: reason for reason, samples in REASONS_OF_CHANGES.items() for name in samples}
 
 
@@ -226,6 +240,12 @@ async def test_of_what_was_let_in_once_only_changes_are_judged(syncer: Client, a
     assert said == {name: reason for name, (reason, _) in JUDGED.items()}
 
 
+async def test_the_policies_let_ordinary_changes_through(syncer: Client, admin: Client) -> None:
+    await in_force(syncer, admin)
+    stopped = {name: await refused_change(syncer, change, admin) for name, change in bounds.CHANGES_ALLOWED.items()}
+    assert stopped == dict.fromkeys(stopped, "")
+
+
 @pytest.mark.apiserver
 @pytest.mark.parametrize("kind", ["ConfigMap", "Secret", "Pod"])
 async def test_what_is_not_the_syncers_is_not_deleted_by_it(kind: str, syncer: Client, admin: Client) -> None:
@@ -233,6 +253,25 @@ async def test_what_is_not_the_syncers_is_not_deleted_by_it(kind: str, syncer: C
     made = await admin.create(KINDS[kind], named(pod(labels={}) if kind == "Pod" else mirrored(kind, labels={})))
     with pytest.raises(ApiError, match="carries the marker"):
         await syncer.delete(KINDS[kind], made["metadata"]["name"], "bh-team-a-work")
+
+
+@pytest.mark.apiserver
+async def test_a_pod_is_neither_bound_nor_ended_at_once_by_a_syncer(syncer: Client, admin: Client) -> None:
+    await in_force(syncer, admin)
+    made = await syncer.create(PODS, named(pod()))
+    name, space = made["metadata"]["name"], made["metadata"]["namespace"]
+    # The marks on the binding itself mean nothing.
+    binding = {"metadata": made["metadata"] | {"resourceVersion": ""}, "target": {"kind": "Node", "name": "n"}}
+    with pytest.raises(ApiError, match="the host's scheduler alone binds pods"):
+        await syncer.create_subresource(PODS, name, "binding", binding, space)
+    # Bound, a pod is not gone at once.
+    await admin.create_subresource(PODS, name, "binding", {"metadata": {"name": name}} | {"target": binding["target"]}, space)
+    for grace in (0, 3601):
+        with pytest.raises(ApiError, match="a pod is given a second to an hour to end"):
+            await syncer.delete(PODS, name, space, grace_seconds=grace)
+    for allowed in (None, 3600, 1):
+        assert await syncer.delete(PODS, name, space, grace_seconds=allowed)
+    await admin.delete(PODS, name, space, grace_seconds=0)
 
 
 @pytest.mark.apiserver
@@ -271,7 +310,7 @@ async def test_what_others_noted_on_an_ingress_does_not_stop_the_syncer(syncer: 
     await admin.patch(INGRESSES, "noted", notes, "bh-team-a-work")
     await syncer.patch(INGRESSES, "noted", {"spec": ingress("b.team-a.x.org")["spec"]}, "bh-team-a-work")
     notes["metadata"]["annotations"]["field.example.org/endpoints"] = "z"
-    with pytest.raises(ApiError, match="no annotations"):
+    with pytest.raises(ApiError, match="no annotation that means something"):
         await syncer.patch(INGRESSES, "noted", notes, "bh-team-a-work")
 
 
@@ -494,7 +533,10 @@ async def test_a_tenants_name_may_contain_the_ending_of_its_namespace(
 
     def service(tenant: str) -> dict[str, Any]:
         made = mirrored(
-            "Service", name, labels=marks, spec={"ports": [{"port": 80}], "selector": {"bulkhead.dev/tenant": tenant}}
+            "Service",
+            name,
+            labels=marks,
+            spec={"ports": [{"port": 80}], "selector": {"bulkhead.dev/tenant": tenant}, "clusterIP": "None"},
         )
         return made | {"metadata": made["metadata"] | {"namespace": space}}
 
@@ -558,7 +600,8 @@ async def test_item_49_the_controller_changes_nothing_of_a_node_but_its_note(pol
 @pytest.mark.apiserver
 async def test_conditions_of_a_pod_that_are_not_kubernetes_own_are_the_syncers(syncer: Client, admin: Client) -> None:
     await in_force(syncer, admin)
-    made = await admin.create(PODS, named(pod()))
+    gate = [{"conditionType": "example.org/gate"}]
+    made = await admin.create(PODS, named(pod(readinessGates=gate)))
     name = made["metadata"]["name"]
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     status = {
@@ -570,7 +613,7 @@ async def test_conditions_of_a_pod_that_are_not_kubernetes_own_are_the_syncers(s
     body = {"status": {"conditions": [ready, {"type": "example.org/gate", "status": "True"}]}}
     await syncer.patch(PODS, name, body, "bh-team-a-work", subresource="status")
     body = {"status": {"conditions": [ready | {"status": "False"}]}}
-    with pytest.raises(ApiError, match="no condition that Kubernetes itself writes"):
+    with pytest.raises(ApiError, match="of its conditions none is written"):
         await syncer.patch(PODS, name, body, "bh-team-a-work", subresource="status")
     await admin.delete(PODS, name, "bh-team-a-work", grace_seconds=0)
 

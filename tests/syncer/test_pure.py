@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bulkhead.kube.errors import ApiError, Forbidden, Unavailable
+from bulkhead.kube.errors import ApiError, Forbidden, Unavailable, Unprocessable
 from bulkhead.kube.objects import Key
 from bulkhead.work.clock import FakeClock
 from syncer import http1, logs, mergepatch, refusals
@@ -129,6 +129,8 @@ def test_trouble_is_no_refusal() -> None:
     assert refusals.explain(ApiError(500, "", "broken"), "web") is None
     uncounted = 'secrets "web-1" is forbidden: status unknown for quota: tenant-secrets, resources: secrets'
     assert refusals.explain(Forbidden(403, "Forbidden", uncounted), "web") is None
+    unnoted = "pod: the controller has not noted yet what this tenant may; it does so in its next pass"
+    assert refusals.explain(Unprocessable(422, "Invalid", unnoted), "web") is None
 
 
 json_values = st.recursive(

@@ -91,6 +91,8 @@ def test_item_44_only_the_tenants_gates_are_removed() -> None:
     del gated["spec"]["schedulingGates"]
     ((_, body),) = patches(gated, actual)  # a gate of the platform's stays
     assert body["spec"]["schedulingGates"] == [{"name": "wait", "$patch": "delete"}]
+    actual["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+    assert patches(gated, actual) == []  # nor are gates of others on the host the syncer's to lift
 
 
 def test_item_77_ephemeral_containers_and_resize_have_their_own_paths() -> None:

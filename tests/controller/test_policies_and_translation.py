@@ -1,0 +1,106 @@
+"""What the first decider makes, the second lets through: real translations on an API server with the chart's policies."""
+
+import secrets
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import ApiError
+from bulkhead.kube.objects import Resource
+from bulkhead.kube.resources import resource_of
+from controller.plane.policyfacts import policy_facts
+from syncer.translate import Obj, TenantView
+from syncer.translate.registry import KINDS
+from tests.apiserver.servers import ApiServer, ServerOptions
+from tests.apiserver.snapshotting import serve_snapshots
+from tests.controller.helmchart import rendered
+from tests.controller.samples import plane_spec
+from tests.controller.test_policies import GATES
+from tests.syncer.translate import golden, samples
+
+# As wide as the cases are: what an installation offers is its admin's.
+VALUES = (
+    "--set", "ingressDomains={apps.example.org,gpu.example.org}", "--set", "snapshotClasses={daily,weekly}",
+    "--set", "deviceClasses={gpu.example.com}", "--set", "gpuResources={nvidia.com/gpu,amd.com/gpu,rdma/shared}",
+    "--set", "podNetworks={10.244.0.0/16,fd00:10:244::/56}",
+)  # fmt: skip
+# A plane has no slice of IPv6 addresses.
+GOOD = [name for name, path in golden.cases() if "refused" not in samples.load(golden.host_file(path)) and name != "pod/ipv6"]
+
+
+@pytest.fixture(scope="module")
+def policed(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    options = ServerOptions(feature_gates=dict.fromkeys(GATES, True), runtime_config={"scheduling.k8s.io/v1alpha2": True})
+    server = ApiServer("translated", tmp_path_factory.mktemp("translated"), options)
+    try:
+        server.start()
+        server.wait()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+async def admin(policed: ApiServer) -> Any:
+    async with Client(policed.admin, user_agent="tests", field_manager="tests") as client:
+        yield client
+
+
+async def offer(client: Client, view: TenantView) -> None:
+    """The policies, and what the tenant of a view has on the host."""
+    for obj in rendered(*VALUES):
+        if obj["kind"].startswith("ValidatingAdmissionPolicy"):
+            await client.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
+    await serve_snapshots(client)
+    spec = plane_spec(
+        tenant=view.tenant,
+        service_slice=view.service_slice,
+        gpu_resources=tuple(sorted(view.gpu_resources)),
+        extended_resources=tuple(sorted(view.allowed_resources)),
+        node_selector=tuple(view.enforced_node_selector.items()),
+        node_tolerations=tuple(each.to_obj() for each in view.enforced_tolerations),
+        allowed_tolerations=tuple(each.to_obj() for each in view.allowed_tolerations),
+        runtime_class=view.runtime_class or None,
+        allowed_runtime_classes=tuple(view.allowed_runtime_classes),
+        workload_priority_class=view.priority_class or None,
+        allowed_priority_classes=tuple(view.allowed_priority_classes),
+        allowed_storage_classes=tuple(view.storage_classes),
+        device_classes=tuple((each, 8) for each in sorted(view.device_classes)),
+        allowed_snapshot_classes=tuple(view.snapshot_classes),
+        ingress_classes=tuple(view.ingress_classes),
+        ingress_domains=view.ingress_domains,
+    )
+    meta = {"name": view.work_namespace, "annotations": policy_facts(spec)}
+    await client.apply(kinds.NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+    classes = ((kinds.PRIORITY_CLASSES, view.allowed_priority_classes | {view.priority_class}, {"value": 5}),
+               (kinds.RUNTIME_CLASSES, view.allowed_runtime_classes | {view.runtime_class}, {"handler": "x"}))  # fmt: skip
+    for resource, names, content in classes:
+        for name in names - {""}:
+            api = f"{resource.group}/{resource.version}"
+            await client.apply(resource, {"apiVersion": api, "kind": resource.kind, "metadata": {"name": name}} | content)
+
+
+@pytest.mark.apiserver
+@pytest.mark.parametrize("name", GOOD)
+async def test_item_18_what_is_translated_is_let_through(policed: ApiServer, admin: Client, name: str) -> None:
+    path = dict(golden.cases())[name]
+    changes = path.with_name(path.name.replace(".virtual.yaml", ".view.yaml"))
+    view = samples.view(samples.load(changes) if changes.exists() else None)
+    if not name.startswith("ingress/"):  # which name their tenant's hosts
+        view = replace(view, tenant=f"t{secrets.token_hex(4)}")
+    await offer(admin, view)
+    virtual = samples.load(path)
+    host: Obj = KINDS[virtual["kind"]].to_host(virtual, view)
+    kind = KINDS[virtual["kind"]]
+    who = policed.config_for(f"system:serviceaccount:bh-{view.tenant}:syncer", "system:masters")
+    async with Client(who, user_agent="tests", field_manager="syncer") as syncer:
+        refusal = ""
+        try:
+            await syncer.create(Resource(kind.group, kind.version, kind.plural, kind.kind, True), host)
+        except ApiError as error:
+            refusal = error.message
+    # The tenants of these tests share one slice of addresses, which this server does not give out.
+    assert not refusal or "failed to allocate IP" in refusal
