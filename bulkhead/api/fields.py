@@ -56,6 +56,7 @@ DnsName = Annotated[str, text(253, rf"^{_LABEL}(\.{_LABEL})*$")]
 KubernetesVersion = Annotated[str, text(16, r"^v1\.[0-9]{1,2}\.[0-9]{1,3}$")]
 ResourceName = Annotated[str, text(253)]
 LabelKey = Annotated[str, text(317)]
+TaintKey = Annotated[str, text(317, rf"^({_LABEL}(\.{_LABEL})*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?$")]
 LabelValue = Annotated[str, Field(max_length=63, pattern=r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$")]
 Cidr = Annotated[str, text(43)]
 Subject = Annotated[str, text(253)]
@@ -133,8 +134,14 @@ def whole_devices(*fields: str) -> tuple[Rule, ...]:
 
 
 LABEL_KEYS: Final[Rule] = {
-    "rule": f"self.all(key, size(key) <= 317 && key.matches('^({_PREFIX}/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$'))",
+    "rule": f"self.all(key, size(key) <= 317 && key.matches('^({_PREFIX}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?$'))",
     "message": "every key must be a label key",
+}
+# The nodes that are one tenant's alone bear it, written by the controller; no selector of another makes them its own.
+OWN_POOL: Final[Rule] = {
+    "rule": "!('bulkhead.dev/tenant' in self)",
+    "message": "bulkhead.dev/tenant is the platform's: it is on the nodes that a tenant has for itself alone; choose them by "
+    "labels of your own, and set dedicated",
 }
 CIDRS: Final[Rule] = {"rule": "self.all(item, isCIDR(item))", "message": "every item must be a CIDR such as 203.0.113.0/24"}
 

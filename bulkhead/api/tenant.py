@@ -13,6 +13,7 @@ from bulkhead.api.fields import (
     CIDRS,
     LABEL_KEYS,
     OBJECT_KEYS,
+    OWN_POOL,
     QUOTA_KEYS,
     RESOURCE_KEYS,
     Amount,
@@ -148,7 +149,7 @@ class Nodes(ApiModel):
         None,
         max_length=16,
         description="Labels a host node must carry, besides those of the class, to belong to the tenant's pool.",
-        json_schema_extra=rules(LABEL_KEYS),
+        json_schema_extra=rules(LABEL_KEYS, OWN_POOL),
     )
     dedicated: bool | None = Field(
         None,

@@ -14,6 +14,7 @@ from bulkhead.api.fields import (
     DEVICE_NAMES,
     LABEL_KEYS,
     OBJECT_KEYS,
+    OWN_POOL,
     QUOTA_KEYS,
     RESOURCE_KEYS,
     Amount,
@@ -30,6 +31,7 @@ from bulkhead.api.fields import (
     ResourceName,
     Rule,
     StorageSize,
+    TaintKey,
     model_rules,
     rules,
     text,
@@ -142,6 +144,12 @@ class Toleration(ApiModel):
             "fieldPath": ".key",
         },
         {
+            "rule": "!self.key.startsWith('node-role.kubernetes.io/')",
+            "message": "taints of node-role.kubernetes.io keep the host's own nodes, such as its control plane, from tenants: "
+            "taint nodes that are theirs by another key",
+            "fieldPath": ".key",
+        },
+        {
             "rule": "!has(self.value) || self.value == '' || !has(self.operator) || self.operator != 'Exists'",
             "message": "operator Exists compares no value",
             "fieldPath": ".value",
@@ -152,9 +160,9 @@ class Toleration(ApiModel):
             "fieldPath": ".tolerationSeconds",
         },
     )
-    key: Annotated[str, text(317)] = Field(description="Key of the taint.")
+    key: TaintKey = Field(description="Key of the taint.")
     operator: Literal["Exists", "Equal"] | None = Field(None, description="How the key's value is compared.")
-    value: Annotated[str, Field(max_length=63)] | None = Field(None, description="Value of the taint.")
+    value: LabelValue | None = Field(None, description="Value of the taint.")
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(None, description="Effect of the taint.")
     toleration_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = Field(
         None, description="How long a NoExecute taint is endured."
@@ -168,7 +176,7 @@ class ClassNodes(ApiModel):
         None,
         max_length=16,
         description="Labels a host node must carry to belong to the pool.",
-        json_schema_extra=rules(LABEL_KEYS),
+        json_schema_extra=rules(LABEL_KEYS, OWN_POOL),
     )
     tolerations: Annotated[list[Toleration], Field(max_length=16)] | None = Field(
         None,
@@ -208,6 +216,7 @@ class ClassNetwork(Network):
     )
 
 
+DeviceName = Annotated[str, text(253, r"^[a-z0-9][-a-z0-9.]*/[A-Za-z0-9][-A-Za-z0-9_.]*$")]
 # No empty parts and none that begin with a dot: a path stays inside the folder, and has one spelling. No commas either.
 SeccompProfile = Annotated[str, text(253, r"^[A-Za-z0-9_][-A-Za-z0-9._]*(/[A-Za-z0-9_][-A-Za-z0-9._]*)*$")]
 AppArmorProfile = Annotated[str, text(253, r"^[A-Za-z0-9_/][-A-Za-z0-9._/]*$")]
@@ -417,7 +426,7 @@ class TenantClassSpec(ApiModel):
     control_plane: ClassControlPlane | None = Field(None, description="Size of the planes.")
     scheduling: ClassScheduling | None = Field(None, description="How tenants may schedule.")
     quota: ClassQuota | None = Field(None, description="Bounds on the quota of a tenant.")
-    gpu_resources: Annotated[list[Annotated[str, text(253)]], Field(min_length=1, max_length=8)] = Field(
+    gpu_resources: Annotated[list[DeviceName], Field(min_length=1, max_length=8)] = Field(
         [labels.GPU],
         description="Names of the resources that count as GPUs.",
         json_schema_extra={"x-kubernetes-list-type": "set", **rules(DEVICE_NAMES)},
