@@ -19,6 +19,7 @@ from controller.refusal import Refusal
 from controller.sections import section_of
 
 _OF_BYTES: Final = "requests.storage"
+_LISTS: Final = ("gpuResources", "extendedResources")
 _OF_ONE_CLASS: Final = f".storageclass.storage.k8s.io/{_OF_BYTES}"
 _LIMITS: Final = ("limits.cpu", "limits.memory", "limits.ephemeral-storage")
 # What a container gets that names nothing and whose class says nothing.
@@ -98,20 +99,34 @@ def refuse_class(bounds: Mapping[str, Any]) -> Refusal | None:
     """Why no tenant of this class can have quotas, or pods that name nothing."""
     offered, given = _resources(bounds), section_of(bounds, "containerDefaults")
     for name in dict.fromkeys((*counted_resources(bounds), *offered)):
-        field = f"class: spec.quota.resources[{name}]" if name in offered else f"class: {name}"
-        if not _countable(name):
-            known = ", ".join((*AMOUNTS, *_LIMITS))
-            text = (
-                f"no quota is of that, only of {known} and of devices such as {labels.GPU}; for objects there is quota.objects"
-            )
-            return Refusal(Reason.IMPOSSIBLE_QUOTA, f"{field}: {text}")
-        if name in _LIMITS and name.removeprefix("limits.") not in section_of(given, "limits"):
-            text = f"a pod without a limit would be refused; needs containerDefaults.{name}, which gives it one"
-            return Refusal(Reason.IMPOSSIBLE_QUOTA, f"{field}: {text}")
-        for key, value in sorted(section_of(offered, name).items()):
-            if _number("cpu", value) is None:
-                return Refusal(Reason.IMPOSSIBLE_QUOTA, f"{field}.{key}: {value!r} is no quantity")
+        fault = _fault(name, section_of(offered, name), section_of(given, "limits"))
+        if fault is not None:
+            field = f"class: spec.quota.resources[{name}]" if name in offered else f"class: {name}"
+            return Refusal(Reason.IMPOSSIBLE_QUOTA, f"{field}{fault}")
     return _refuse_defaults(bounds)
+
+
+def without_faults(bounds: Mapping[str, Any]) -> dict[str, Any]:
+    """A class without what no host could carry out, for tenants that run; what merely contradicts itself stays."""
+    offered, given = _resources(bounds), section_of(bounds, "containerDefaults")
+    limits, requests = ({n: v for n, v in section_of(given, part).items() if n in _REQUESTS} for part in ("limits", "requests"))
+    requests |= {n: min(v, limits.get(n, v), key=_size) for n, v in requests.items()}
+    sound = {n: each for n, each in offered.items() if _fault(n, section_of(offered, n), limits) is None}
+    kept = {list_: [n for n in bounds[list_] if _countable(n)] for list_ in _LISTS if bounds.get(list_)}
+    quota = section_of(bounds, "quota") | {"resources": sound}
+    return {**bounds, **kept, "quota": quota, "containerDefaults": {"requests": requests, "limits": limits}}
+
+
+def _fault(name: str, offer: Mapping[str, Any], limits: Mapping[str, Any]) -> str | None:
+    """Why no host has such a quota."""
+    if not _countable(name):
+        known = ", ".join((*AMOUNTS, *_LIMITS))
+        return f": no quota is of that, only of {known} and of devices such as {labels.GPU}; for objects there is quota.objects"
+    if name in _LIMITS and name.removeprefix("limits.") not in limits:
+        return f": a pod without a limit would be refused; needs containerDefaults.{name}, which gives it one"
+    return next(
+        (f".{key}: {value!r} is no quantity" for key, value in sorted(offer.items()) if _number("cpu", value) is None), None
+    )
 
 
 def _refuse_defaults(bounds: Mapping[str, Any]) -> Refusal | None:
@@ -145,11 +160,13 @@ def _contradiction(bound: PodBound, defaults: tuple[tuple[str, str, str], ...]) 
 
 def refuse(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Refusal | None:
     """Why a quota cannot be had in this class."""
+    return refuse_class(bounds) or refuse_asked(spec, bounds)
+
+
+def refuse_asked(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Refusal | None:
+    """The same, of a class in which there is nothing wrong."""
     asked, offered = _resources(spec), _resources(bounds)
     known = _known(bounds)
-    found = refuse_class(bounds)
-    if found is not None:
-        return found
     for name in sorted(asked):
         value = section_of(asked, name).get("nominal", 0)
         field = f"spec.quota.resources[{name}].nominal"

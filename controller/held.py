@@ -49,15 +49,18 @@ Existing = Mapping[tuple[str, str, str], Obj]
 
 
 def holds(refusal: Refusal, tenant_class: Obj | None) -> bool:
-    """Whether a refusal is of what the Tenant asks: one that runs already is held then, and not let go of."""
-    # A class that is wrong in itself has no word that could hold.
-    sound = tenant_class is not None and allotment.refuse({}, section_of(tenant_class, "spec")) is None
-    return sound and refusal.reason in _REASONS
+    """Whether a refusal is of what Tenant and class say: one that runs already is held then, and not let go of."""
+    return tenant_class is not None and refusal.reason in _REASONS
+
+
+def _sound(tenant_class: Obj) -> Obj:
+    """The class without what is wrong with itself."""
+    return {**tenant_class, "spec": allotment.without_faults(section_of(tenant_class, "spec"))}
 
 
 def inside(tenant: Obj, tenant_class: Obj, settings: Settings) -> Obj:
     """The Tenant without what its class refuses."""
-    bounds = section_of(tenant_class, "spec")
+    bounds = section_of(_sound(tenant_class), "spec")
     spec = within(Question(section_of(tenant, "spec"), bounds, settings.storage_class))
     for name in _refused_amounts(spec, bounds):
         spec = put(spec, (*_RESOURCES, name), None)
@@ -79,6 +82,7 @@ def hold(
     tenant: Obj, tenant_class: Obj, settings: Settings, existing: Existing, *, nodes_refused: bool = False, **host: Any
 ) -> PlaneSpec:
     """The plane to keep in repair; `host` is what `admit.plane_of` takes of the host."""
+    tenant_class = _sound(tenant_class)
     asked, bounds = section_of(tenant, "spec"), section_of(tenant_class, "spec")
     refused = {each.path for each in beyond(Question(asked, bounds, settings.storage_class))}
     refused |= {(*_RESOURCES, name) for name in _refused_amounts(asked, bounds)}
@@ -166,7 +170,7 @@ class _Runs:
 
 def _refused_amounts(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> list[str]:
     asked = section_of(section_of(spec, "quota"), "resources")
-    return [name for name in asked if allotment.refuse({"quota": {"resources": {name: asked[name]}}}, bounds) is not None]
+    return [name for name in asked if allotment.refuse_asked({"quota": {"resources": {name: asked[name]}}}, bounds)]
 
 
 def _component(refused: set[tuple[str, ...]], name: str) -> bool:

@@ -1,7 +1,7 @@
 """A tenant that runs and is refused now: what holds for it meanwhile, on paper."""
 
 import json
-from ipaddress import collapse_addresses, ip_network
+from ipaddress import IPv4Network, collapse_addresses
 from typing import Any
 
 import pytest
@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api.conditions import Reason, find_condition
+from bulkhead.api.quantity import parse
 from controller import held, status
 from controller.admit import plane_of, refuse
 from controller.bounds import Question, beyond, within
@@ -176,8 +177,38 @@ def test_a_plane_that_is_held_is_left_alone_but_for_new_authorities_and_its_scal
 def test_only_what_a_tenant_asks_is_held() -> None:
     for reason in (Reason.PAUSED, Reason.UNKNOWN_CLASS, Reason.INVALID_NAME, Reason.NAMESPACE_TAKEN):
         assert not holds(Refusal(reason, ""), tenant_class())
-    wrong = tenant_class(quota={"resources": {"nvidia.com/gpu": {"maxNominal": "many"}}})
-    assert not holds(Refusal(Reason.OUT_OF_BOUNDS, ""), wrong)
+    assert not holds(Refusal(Reason.OUT_OF_BOUNDS, ""), None)
+
+
+WRONG: dict[str, Spec] = {
+    "a number that is none": {"quota": {"resources": {"cpu": {"maxNominal": "many"}}}},
+    "a quota that no host has": {"quota": {"resources": {"pods": {"maxNominal": 7}}}},
+    "a limit that pods do not have": {"quota": {"resources": {"limits.memory": {"maxNominal": "7Gi"}}}},
+    "devices that are none": {"gpuResources": ["nvidia.com/gpu", "count/pods"]},
+    "GPUs for everyone": {"containerDefaults": {"requests": {"nvidia.com/gpu": 1}}},
+    "a request above its limit": {"containerDefaults": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}},
+    "more than one pod may have": {
+        "quota": {"resources": {"cpu": {"maxPerPod": "1"}}},
+        "containerDefaults": {"requests": {"cpu": "2"}},
+    },
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_class_that_is_wrong_in_itself_holds_with_the_rest_of_it(name: str) -> None:
+    more: Spec = {"gpuResources": ["nvidia.com/gpu"], "quota": {"resources": {}}} | WRONG[name]
+    resources = {"nvidia.com/gpu": {"maxNominal": 64}} | more["quota"]["resources"]
+    offer = more | {"quota": {"resources": resources}, "isolation": {"podSecurity": "restricted"}}
+    refusal = refuse(tenant(), tenant_class(**offer), SETTINGS)
+    assert refusal is not None
+    assert refusal.message.startswith("class: ")
+    assert holds(refusal, tenant_class(**offer))
+    spec = kept(offer, {}, ran({}, {}))
+    assert spec.pod_security == "restricted"
+    assert quota_of(spec)["requests.nvidia.com/gpu"] == "24"
+    assert all(parse(request) <= parse(limit) for _, request, limit in spec.container_defaults if request and limit)
+    assert {name for name, _, _ in spec.container_defaults} == {"cpu", "memory", "ephemeral-storage"}
+    assert ("cpu" in {each.resource for each in spec.pod_bounds}) == (name == "more than one pod may have")
 
 
 def test_the_status_of_a_tenant_that_is_held_says_what_is_refused_and_what_holds() -> None:
@@ -231,7 +262,7 @@ offers = st.fixed_dictionaries(
 
 
 def _reached(listed: Any) -> list[Any]:
-    return list(collapse_addresses(ip_network(each) for each in listed or ()))
+    return list(collapse_addresses(IPv4Network(each) for each in listed or ()))
 
 
 def _within(inner: Any, outer: Any) -> bool:
