@@ -6,6 +6,7 @@ IPv4 is also reached by addresses of IPv6: written as mapped ones, and through a
 here, so that neither is a way around.
 """
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
@@ -27,7 +28,9 @@ _MAPPED: Final = IPv6Network("::ffff:0:0/96")
 # Nothing of it is routed, and mapped addresses lie in it, whose own network no API server takes as an exception.
 _UNROUTED: Final = IPv6Network("::/64")
 _TRANSLATED: Final = IPv6Network("64:ff9b::/96")
-# Beyond this a policy would be mostly exceptions; nodes whose network nobody has named are then closed with their neighbours.
+# Of one family. No API server bounds them, but network plugins may write a network less its exceptions as the networks that are
+# left, some twenty for each, and have room for some thousands. Beyond, nodes whose network nobody has named are closed with
+# their neighbours.
 MOST_EXCEPTIONS: Final = 256
 
 
@@ -133,14 +136,28 @@ def _collapsed(networks: Iterable[Network]) -> list[Network]:
 
 
 def _few(networks: Iterable[Network]) -> list[Network]:
-    """The networks joined, the smallest made wider until they are few."""
+    """The networks joined, and of each family those that lie nearest to each other made one until they are few."""
     left = _collapsed(networks)
-    while len(left) > MOST_EXCEPTIONS:
-        # In IPv6 the same ranges are longer by where their part begins.
-        longest = max(_length(each) for each in left)
-        left = _collapsed(each.supernet() if _length(each) == longest else each for each in left)
-    return left
+    four, six = ([each for each in left if each.version == version] for version in (4, 6))
+    return _collapsed([*_nearest_joined(four), *_nearest_joined(six)])
 
 
-def _length(one: Network) -> int:
-    return one.prefixlen if isinstance(one, IPv4Network) else one.prefixlen - 96
+def _nearest_joined(networks: list[Network]) -> Iterable[Network]:
+    """Neighbours are joined where the network of both is smallest, so that little is closed beside them."""
+    ordered = sorted(networks, key=lambda each: int(each.network_address))
+    # How many bits each has in common with the one before it: the length of the network of both.
+    shared = [each.max_prefixlen - _differing(one, each) for one, each in itertools.pairwise(ordered)]
+    joined = set(sorted(range(len(shared)), key=lambda at: -shared[at])[: max(0, len(ordered) - MOST_EXCEPTIONS)])
+    group, length = ordered[:1], ordered[0].prefixlen if ordered else 0
+    for at, each in enumerate(ordered[1:]):
+        if at in joined:
+            length = min(length, shared[at])
+            continue
+        yield group[0].supernet(new_prefix=length)
+        group, length = [each], each.prefixlen
+    if group:
+        yield group[0].supernet(new_prefix=length)
+
+
+def _differing(one: Network, other: Network) -> int:
+    return (int(one.network_address) ^ int(other.network_address)).bit_length()

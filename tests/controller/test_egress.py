@@ -122,6 +122,30 @@ def test_a_host_of_many_nodes_is_closed_whole_with_few_exceptions(places: set[in
     assert not any(opens(made, each) for each in nodes)
 
 
+def closed_addresses(made: dict[str, Any]) -> int:
+    return sum(ip_network(each).num_addresses for each in made["ipBlock"]["except"])
+
+
+def test_scattered_nodes_close_little_beside_themselves() -> None:
+    """Those that lie nearest to each other are joined, and the others stay as they are."""
+    nodes = [
+        IPv4Address((34 << 24) + (host << 16) + (each * 977 + host * 131) % 65536) for host in range(60) for each in range(5)
+    ]
+    made = block("0.0.0.0/0", closed(Reserved(f"{each}/32", NODE) for each in nodes))
+    assert made is not None
+    assert len(made["ipBlock"]["except"]) <= addresses.MOST_EXCEPTIONS
+    assert all(not opens(made, each) for each in nodes)
+    assert closed_addresses(made) < 1 << 18
+
+
+def test_as_many_nodes_as_there_may_be_exceptions_close_nothing_beside_themselves() -> None:
+    nodes = [IPv4Address((34 << 24) + each * 65_000) for each in range(addresses.MOST_EXCEPTIONS)]
+    for asked in ("0.0.0.0/0", "64:ff9b::/96"):
+        made = block(asked, closed(Reserved(f"{each}/32", NODE) for each in nodes))
+        assert made is not None
+        assert closed_addresses(made) == len(nodes)
+
+
 def outward(spec: PlaneSpec) -> list[dict[str, Any]]:
     policy = next(each for each in network.policies(spec) if each["metadata"]["name"] == "allow-tenant-egress")
     return [peer for rule in policy["spec"]["egress"] for peer in rule["to"] if "ipBlock" in peer]
