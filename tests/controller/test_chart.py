@@ -1,11 +1,14 @@
 """The chart: its CRDs are the generated ones, helm accepts it, and it grants what it should."""
 
 import ast
+import re
 
 import pytest
 
 from bulkhead.api import devices
+from bulkhead.api import labels as marks
 from controller.plane import namespaces, rights, syncer
+from syncer.translate import metadata
 from tests.controller.helmchart import CHART, ROOT, helm, rendered
 
 
@@ -146,3 +149,18 @@ def test_the_policy_knows_the_device_variables_and_vendors_that_the_translation_
     said = "".join(each["expression"] for each in policy["spec"]["validations"])
     assert all(f"startsWith('{prefix}')" in said for prefix in devices.PREFIXES)
     assert f"({'|'.join(devices.CAPABILITIES)})" in said
+
+
+def test_the_metadata_that_the_host_lets_through_is_what_translation_lets_through() -> None:
+    policies = [obj for obj in rendered() if obj["kind"] == "ValidatingAdmissionPolicy"]
+    scoped = [obj for obj in policies if any(each["name"] == "knownLabels" for each in obj["spec"].get("variables", []))]
+    assert scoped
+    prefixes = {*metadata._PASSING_PREFIXES, metadata.REMAPPED_PREFIX[:-1], metadata.NAMESPACE_LABEL_PREFIX[:-1]}
+    for policy in scoped:
+        variables = {each["name"]: each["expression"] for each in policy["spec"]["variables"]}
+        assert set(ast.literal_eval(variables["domains"])) == prefixes
+        assert set(re.findall(r"'([^']+)'", variables["knownNotes"])) >= metadata.PASSING_ANNOTATIONS
+        known = set(re.findall(r"'([^']+)'", variables["knownLabels"]))
+        assert known >= metadata.SET_BY_BINDING | {marks.SYNCED, marks.TENANT, metadata.NAMESPACE_HASH}
+        rules = " ".join(each["expression"] for each in policy["spec"]["validations"])
+        assert all(f"'{key}'" in rules for key in metadata._RESERVED_KEYS)
