@@ -43,6 +43,8 @@ TIGHTEST: Final[dict[str, Any]] = {
     "allowed_resources": frozenset(),
     "most_per_pod": {"cpu": "1m", "memory": "1"},
     "most_limit_request_ratio": {"cpu": "1", "memory": "1"},
+    "default_requests": {"cpu": "1"},
+    "default_limits": {"memory": "1Mi"},
     "user_namespaces": True,
     "seccomp_profiles": frozenset(),
     "apparmor_profiles": frozenset(),
@@ -58,7 +60,7 @@ LOOSE: Final = frozenset({
     "tenant", "tenant_uid", "shim_address", "shim_port", "service_slice", "ingress_classes", "ingress_domains",
     "offers_snapshots", "network_policies", "policies_beyond", "namespace_labels", "storage_classes", "storage_listed",
     "default_storage_class", "snapshot_classes", "default_snapshot_class", "node_labels", "node_taints", "own_node_labels",
-    "judges",
+    "judges", "most_per_claim",
 })  # fmt: skip
 
 
