@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from bulkhead.kube.errors import Conflict, KubeError, NotFound
+from bulkhead.kube.errors import Conflict, Forbidden, KubeError, NotFound, Unprocessable
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Obj, key_of, uid_of
 from bulkhead.kube.resources import ENDPOINT_SLICES
@@ -134,10 +134,10 @@ class Slices:
             try:
                 await self._check(key)
                 self._backoff.forget(key)
-            except Conflict:
-                self._doubtful.add_after(key, _NEXT_TRY)
             except (KubeError, TimeoutError) as error:
-                _log.warning("endpoints not withdrawn yet: %s", error, extra=about(KIND, key))
+                if not isinstance(error, Conflict):
+                    _log.warning("endpoints not withdrawn yet: %s", error, extra=about(KIND, key))
+                # These writes pass before the write budget, so even a version that is old is tried again less and less often.
                 self._doubtful.add_after(key, max(_NEXT_TRY, self._backoff.next(key)))
             finally:
                 self._doubtful.done(key)
@@ -147,12 +147,29 @@ class Slices:
         left = endpointslice.proven(host, self._addresses, self._caches.settings.work_namespace) if host is not None else None
         if host is None or left is None:
             return
+        try:
+            left = await self._keep(host, left)
+        except NotFound:
+            return
+        _log.info("endpoints withdrawn", extra=about(KIND, key, left=len(left)))
+
+    async def _keep(self, host: Obj, left: list[Obj]) -> list[Obj]:
+        """Leave a slice these endpoints; returns what it has now."""
+        try:
+            await self._patch(host, left)
+        except (Forbidden, Unprocessable) as error:
+            # The host asks all that stay anew, by the networks of today. An empty list it always takes, and better no address
+            # than one that is nobody's; translation puts in again what may be there.
+            if not left:
+                raise
+            _log.warning("every endpoint is withdrawn: %s", error, extra=about(KIND, key_of(host)))
+            left = []
+            await self._patch(host, left)
+        return left
+
+    async def _patch(self, host: Obj, left: list[Obj]) -> None:
         body: Obj = {
             "metadata": {"uid": uid_of(host), "resourceVersion": host["metadata"]["resourceVersion"]},
             "endpoints": left,
         }
-        try:
-            await self._host.patch(ENDPOINT_SLICES, key_of(host), body, content_type=diff.MERGE, urgent=True)
-        except NotFound:
-            return
-        _log.info("endpoints withdrawn", extra=about(KIND, key, left=len(left)))
+        await self._host.patch(ENDPOINT_SLICES, key_of(host), body, content_type=diff.MERGE, urgent=True)

@@ -1,11 +1,24 @@
-"""Which pods hold an address: what is told of a change, with an address that goes from pod to pod."""
+"""Which pods hold an address, and that no address of a pod that is gone stays in a slice, whatever the host answers."""
 
-from bulkhead.kube.objects import Key
-from syncer.slices import Addresses
-from syncer.translate.endpointslice import Holder
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bulkhead.kube.errors import ApiError, Conflict, Forbidden, KubeError, Unprocessable
+from bulkhead.kube.informer import Change
+from bulkhead.kube.objects import Key, Meta, Obj
+from bulkhead.work.clock import FakeClock
+from syncer.slices import Addresses, Slices
+from syncer.translate.endpointslice import KIND, Holder
 from syncer.translate.metadata import Identity
 
 A, B = Key("work", "a"), Key("work", "b")
+SLICE = Key("work", "slice")
+GONE, LEFT = {"addresses": ["1.1.1.1"]}, {"addresses": ["1.1.1.2"]}
 
 
 def holder(name: str, uid: str = "1") -> Holder:
@@ -31,3 +44,107 @@ def test_an_address_may_be_told_of_its_next_pod_before_the_last_one_has_ended() 
     assert known["1.1.1.1"] == (holder("a"), holder("b"))
     assert known.set(A, {}) == {"1.1.1.1"}
     assert known["1.1.1.1"] == (holder("b"),)
+
+
+class Host:
+    """A host with one slice and one pod that runs; `refuses` says what it answers to a write."""
+
+    def __init__(self, *endpoints: Obj) -> None:
+        self.slice: Obj = {
+            "metadata": {"namespace": "work", "name": "slice", "uid": "u", "resourceVersion": "7"},
+            "endpoints": list(endpoints),
+        }
+        self.pod: Obj = {
+            "metadata": {"namespace": "work", "name": "a", "uid": "1"},
+            "spec": {"nodeName": "node"},
+            "status": {"phase": "Running", "podIP": "1.1.1.2"},
+        }
+        self.answer: KubeError | None = None
+        self.takes_empty = True
+        self.tried: list[list[str]] = []
+        self.clock = FakeClock()
+        stores: Any = {
+            "Pod": SimpleNamespace(store={A: self.pod}, synced=self._synced),
+            KIND: SimpleNamespace(store={SLICE: self.slice}, synced=self._synced),
+        }
+        who = Identity("Pod", "team", "a", "1")
+        caches: Any = SimpleNamespace(host=stores, origin=lambda _: who, settings=SimpleNamespace(work_namespace="work"))
+        nobody: Any = SimpleNamespace(add=lambda _: None)
+        writer: Any = SimpleNamespace(patch=self._patch)
+        self.slices = Slices(caches, nobody, writer, self.clock)
+        self.slices.pod_changed(Change("added", A, Meta()))
+
+    async def _synced(self) -> None:
+        return
+
+    async def _patch(self, _r: Any, key: Key, body: Obj, *, content_type: str, urgent: bool) -> Obj:
+        assert key == SLICE
+        assert urgent
+        assert content_type == "application/merge-patch+json"
+        assert body["metadata"] == {"uid": "u", "resourceVersion": "7"}
+        self.tried.append([each["addresses"][0] for each in body["endpoints"]])
+        if self.answer is not None and not (self.takes_empty and not body["endpoints"]):
+            raise self.answer
+        self.slice["endpoints"] = body["endpoints"]
+        return self.slice
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator["Host"]:
+        task = asyncio.create_task(self.slices.run())
+        try:
+            self.slices.below(Change("modified", SLICE, Meta()))
+            await self.settle()
+            yield self
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def settle(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def pass_seconds(self, seconds: float, step: float = 0.05) -> None:
+        for _ in range(int(seconds / step)):
+            self.clock.advance(step)
+            self.slices._doubtful.promote()
+            await self.settle()
+
+
+async def test_what_a_pod_has_stays_when_another_ends() -> None:
+    async with Host(GONE, LEFT).running() as host:
+        assert host.tried == [["1.1.1.2"]]
+
+
+@pytest.mark.parametrize("error", [Forbidden(403, "Forbidden", "policy"), Unprocessable(422, "Invalid", "policy")])
+async def test_a_host_that_refuses_what_stays_is_left_no_endpoint_at_all(error: ApiError) -> None:
+    host = Host(GONE, LEFT)
+    host.answer = error
+    async with host.running():
+        assert host.tried == [["1.1.1.2"], []]
+        assert host.slice["endpoints"] == []
+        await host.pass_seconds(20)
+        assert len(host.tried) == 2, "and that was all"
+
+
+@pytest.mark.parametrize(
+    "error", [Conflict(409, "Conflict", "old"), Forbidden(403, "Forbidden", "no"), ApiError(500, "InternalError", "no")]
+)
+async def test_a_withdrawal_that_fails_is_tried_again_less_and_less_often(error: ApiError) -> None:
+    host = Host(GONE)
+    host.answer, host.takes_empty = error, False
+    async with host.running():
+        assert host.tried == [[]]
+        await host.pass_seconds(10)
+        assert 2 <= len(host.tried) <= 20
+        host.answer = None
+        await host.pass_seconds(6)
+        assert host.slice["endpoints"] == []
+
+
+async def test_trouble_with_what_stays_empties_no_slice() -> None:
+    host = Host(GONE, LEFT)
+    host.answer = Conflict(409, "Conflict", "old")
+    async with host.running():
+        await host.pass_seconds(2)
+        assert [] not in host.tried
