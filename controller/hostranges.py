@@ -2,6 +2,9 @@
 
 Everyone watches, as with the tenants' own objects. Of a node nothing is kept but its addresses. Nodes tell of themselves every
 few seconds; the tenants are looked at again only where a range came or went.
+
+Of the API server the last address counts until there is another: one that restarts takes itself out for a moment, and what
+was rendered without it would cut the syncers off.
 """
 
 import asyncio
@@ -70,6 +73,7 @@ class HostRanges:
         self._on_change = on_change
         self._known = tuple(known)
         self._news = asyncio.Event()
+        self._listening: frozenset[tuple[str, int]] = frozenset()
         heard = self._heard
         self._services = Informer(client, kinds.SERVICE_CIDRS, on_change=heard)
         self._nodes = Informer(client, kinds.NODES, shrink=of_node, on_change=heard, max_bytes=32 * 1024 * 1024)
@@ -78,7 +82,7 @@ class HostRanges:
             kinds.ENDPOINT_SLICES,
             namespace="default",
             label_selector="kubernetes.io/service-name=kubernetes",
-            on_change=heard,
+            on_change=self._moved,
         )
         self._informers = (self._services, self._nodes, self._api)
 
@@ -96,12 +100,7 @@ class HostRanges:
 
     def api(self) -> tuple[tuple[str, int], ...]:
         """Where the host's API server really listens, for network policies, which see addresses after translation."""
-        found: set[tuple[str, int]] = set()
-        for each in self._api.store.objects():
-            ports = [int(port["port"]) for port in each.get("ports") or [] if port.get("port")]
-            for endpoint in each.get("endpoints") or []:
-                found |= {(address, port) for address in endpoint.get("addresses") or [] for port in ports}
-        return tuple(sorted(found))
+        return tuple(sorted(self._listening))
 
     def reserved(self) -> tuple[Reserved, ...]:
         """What is known and what was seen besides, each range once and in order."""
@@ -117,6 +116,15 @@ class HostRanges:
             yield from _ranges(node.pods, PODS)
             yield from _ranges(node.addresses, NODES)
         yield from _ranges((address for address, _ in self.api()), API)
+
+    def _moved(self, change: Change) -> None:
+        found: set[tuple[str, int]] = set()
+        for each in self._api.store.objects():
+            ports = [int(port["port"]) for port in each.get("ports") or [] if port.get("port")]
+            for endpoint in each.get("endpoints") or []:
+                found |= {(address, port) for address in endpoint.get("addresses") or [] for port in ports}
+        self._listening = frozenset(found) or self._listening
+        self._heard(change)
 
     def _heard(self, change: Change) -> None:
         del change

@@ -83,9 +83,14 @@ class PlaneAccess:
         """Apply what belongs inside the plane; returns the plane's identity, the UID of its kube-system namespace."""
         async with self._budget.turn(spec.tenant, _BOOTSTRAP_SECONDS) as turn:
             plane = Plane(self._connections[spec.tenant].client, turn)
-            await asyncio.gather(
-                *(crds.keep(plane, obj) if obj["kind"] == crds.KIND else self._apply(plane, obj) for obj in objects)
+            results = await asyncio.gather(
+                *(crds.keep(plane, obj) if obj["kind"] == crds.KIND else self._apply(plane, obj) for obj in objects),
+                return_exceptions=True,
             )
+            # Only once all are through: whatever still reads must not outlive the turn.
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
             return (await plane.get(kinds.NAMESPACES, "kube-system", shape=_namespace, metadata_only=True)).metadata.uid
 
     async def forget(self, tenant: str) -> None:

@@ -11,6 +11,7 @@ So however many planes play with the controller, each of the others has its even
 """
 
 import asyncio
+import contextlib
 from collections import Counter
 from types import TracebackType
 from typing import Final, Self
@@ -50,7 +51,11 @@ class Budget:
             largest = max(self._held, key=lambda name: self._held[name], default=tenant)
             if self._held[largest] <= self._held[tenant] + size:
                 raise TooLarge(f"all planes' answers take more than {self.total} bytes at once, and this plane's most of them")
-            for each in [each for each in self._turns if each.tenant == largest]:
+            ending = [each for each in self._turns if each.tenant == largest and not each.ended]
+            if not ending:
+                # Nobody is left who could let go of it.
+                raise TooLarge(f"all planes' answers take more than {self.total} bytes at once")
+            for each in ending:
                 each.end()
         self._held[tenant] += size
         self.most = max(self.most, self.held)
@@ -80,6 +85,12 @@ class Turn:
         self._held = 0
         self._scope = asyncio.timeout(seconds)
         self._ended = False
+        self._left = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether it holds nothing any more and takes nothing."""
+        return self._ended or self._left
 
     async def __aenter__(self) -> Self:
         await self._scope.__aenter__()
@@ -89,6 +100,7 @@ class Turn:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._left = True
         self._budget.leave(self)
         self.release(self._held)
         try:
@@ -105,7 +117,7 @@ class Turn:
 
     def charge(self, size: int) -> None:
         """Count bytes that are held; raises TooLarge when they are too many."""
-        if self._ended:
+        if self.ended:
             raise TooLarge("the turn has ended")
         self._budget.charge(self, size)
         self._held += size
@@ -121,4 +133,6 @@ class Turn:
         """End it now: others need the room."""
         self._ended = True
         self.release(self._held)
-        self._scope.reschedule(asyncio.get_running_loop().time())
+        # Past its deadline it is ending already.
+        with contextlib.suppress(RuntimeError):
+            self._scope.reschedule(asyncio.get_running_loop().time())

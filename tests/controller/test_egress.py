@@ -4,14 +4,17 @@ import asyncio
 import contextlib
 import secrets
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bulkhead.api.conditions import Reason, find_condition
 from bulkhead.kube.client import Client
+from bulkhead.kube.codec import compact
+from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import ENDPOINT_SLICES, NAMESPACES, NETWORK_POLICIES, NODES, SERVICE_CIDRS
 from controller import status
 from controller.admit import admit
@@ -255,6 +258,32 @@ def test_reserved_ranges_of_the_installation_are_read_and_checked() -> None:
     assert {"10.0.0.0/16", "fd00::/64", "169.254.0.0/16", "10.112.0.0/12"} <= {each.cidr for each in found.reserved}
     with pytest.raises(SettingsError, match="BULKHEAD_RESERVED_CIDRS"):
         load({"BULKHEAD_RESERVED_CIDRS": "10.0.0.1/16"})
+
+
+async def test_a_host_api_that_is_not_seen_for_a_moment_is_where_it_was() -> None:
+    ranges = HostRanges(cast("Client", None))
+    version = 0
+
+    def seen(addresses_: list[str] | None, port: int = 6443) -> None:
+        nonlocal version
+        version += 1
+        meta = {"name": "kubernetes", "namespace": "default", "uid": "u", "resourceVersion": str(version)}
+        endpoints = None if addresses_ is None else [{"addresses": addresses_}]
+        slice_ = {"metadata": meta, "endpoints": endpoints, "ports": [{"port": port}]}
+        ranges._api._put(*compact(msgspec.json.encode(slice_), None), relist=False)
+
+    assert ranges.api() == ()
+    seen(["192.0.2.10"])
+    # Nobody asked in between.
+    seen(["192.0.2.11"])
+    for nothing in (None, []):
+        seen(nothing)
+        assert ranges.api() == (("192.0.2.11", 6443),)
+        assert Reserved("192.0.2.11/32", API) in ranges.reserved()
+    ranges._api._drop(Key("default", "kubernetes"), relist=True)
+    assert ranges.api() == (("192.0.2.11", 6443),)
+    seen(["192.0.2.12", "192.0.2.13"], 443)
+    assert ranges.api() == (("192.0.2.12", 443), ("192.0.2.13", 443))
 
 
 @pytest.mark.apiserver

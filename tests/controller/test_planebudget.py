@@ -1,11 +1,19 @@
 """What planes may take of the controller's memory: one of them, and all together."""
 
 import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
-from bulkhead.kube.errors import TooLarge
+from bulkhead.kube.errors import Forbidden, TooLarge
+from bulkhead.kube.objects import Obj, Resource
+from bulkhead.work.clock import SystemClock
+from controller.planeaccess import PlaneAccess
 from controller.planebudget import Budget
+from tests.controller.samples import plane_spec
 
 
 async def test_a_plane_takes_its_own_bound_and_no_more() -> None:
@@ -66,4 +74,98 @@ async def test_past_its_deadline_a_turn_is_over() -> None:
 
     with pytest.raises(TimeoutError):
         await waiting()
+    assert budget.held == 0
+
+
+@contextmanager
+def _no_spin(seconds: float = 10) -> Iterator[None]:
+    """Break a loop that never awaits, which no deadline of asyncio's can."""
+
+    def stop(*_: object) -> None:
+        pytest.fail("it spins")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+async def test_a_turn_that_was_left_takes_nothing_more() -> None:
+    budget = Budget(total=300, each=200)
+    async with budget.turn("a", 5) as turn:
+        turn.charge(100)
+    for charge in (turn.charge, turn.arrived):
+        with pytest.raises(TooLarge, match="ended"):
+            charge(1)
+    assert (budget.held, turn.read) == (0, 0)
+
+
+async def test_where_no_turn_can_be_ended_the_asker_is_refused_and_nobody_spins() -> None:
+    budget = Budget(total=300, each=250)
+    async with budget.turn("fat", 5) as left:
+        pass
+    # Past the turn's own check: whoever holds the most has no turn that could let go of it.
+    budget.charge(left, 250)
+    async with budget.turn("modest", 5) as turn:
+        turn.charge(40)
+        with _no_spin(), pytest.raises(TooLarge, match="more than 300 bytes"):
+            turn.charge(20)
+        assert budget.held == 290
+
+
+async def test_a_turn_past_its_deadline_is_ended_without_harm_to_the_other() -> None:
+    budget = Budget(total=300, each=200)
+    late, leaving = asyncio.Event(), asyncio.Event()
+
+    async def fat() -> None:
+        async with budget.turn("fat", 0.01) as turn:
+            turn.charge(200)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                late.set()
+                await leaving.wait()
+
+    task = asyncio.create_task(fat())
+    await late.wait()
+    async with budget.turn("modest", 5) as turn:
+        turn.charge(90)
+        turn.charge(20)
+        assert budget.held == 110
+        leaving.set()
+        with pytest.raises(TooLarge, match="took the most"):
+            await task
+        assert budget.held == 110
+    assert budget.held == 0
+
+
+async def test_what_is_put_into_a_plane_is_through_before_its_turn_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    through: list[str] = []
+
+    class Slow:
+        def __init__(self, client: object, turn: Any) -> None:
+            self._turn = turn
+
+        async def apply(self, r: Resource, obj: Obj) -> None:
+            name = obj["metadata"]["name"]
+            if name.startswith("refused"):
+                raise Forbidden(403, "Forbidden", name)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            self._turn.charge(1)
+            through.append(name)
+
+    monkeypatch.setattr("controller.planeaccess.Plane", Slow)
+    budget, spec = Budget(), plane_spec()
+    access = PlaneAccess(SystemClock(), lambda _: None, budget)
+    monkeypatch.setitem(access._connections, spec.tenant, type("Connection", (), {"client": None}))
+    objects = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}} for name in ("refused", "a", "refused-too", "b")
+    ]
+    with pytest.raises(Forbidden, match=r"refused$"):
+        await access.bootstrap(spec, objects)
+    assert through == ["a", "b"]
     assert budget.held == 0
