@@ -6,6 +6,7 @@ that the class allows; a class that says nothing sets no ceiling. The ResourceQu
 nodes that the tenant sees all follow from the one list of limits made here.
 """
 
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
@@ -22,6 +23,11 @@ _OF_BYTES: Final = "requests.storage"
 _LISTS: Final = ("gpuResources", "extendedResources")
 _OF_ONE_CLASS: Final = f".storageclass.storage.k8s.io/{_OF_BYTES}"
 _LIMITS: Final = ("limits.cpu", "limits.memory", "limits.ephemeral-storage")
+_TOLERATIONS: Final = ("tolerations", "allowedTolerations")
+_OF_PLATFORM: Final = re.compile(r"(^|[.])bulkhead[.]dev/")
+_WORD: Final = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_TAINT_KEY: Final = re.compile(rf"([a-z0-9][-.a-z0-9]*/)?{_WORD}")
+_TAINT_VALUE: Final = re.compile(rf"({_WORD})?")
 # What a container gets that names nothing and whose class says nothing.
 _REQUESTS: Final = {"cpu": "10m", "ephemeral-storage": "64Mi", "memory": "32Mi"}
 
@@ -96,14 +102,14 @@ def container_defaults(bounds: Mapping[str, Any]) -> tuple[tuple[str, str, str],
 
 
 def refuse_class(bounds: Mapping[str, Any]) -> Refusal | None:
-    """Why no tenant of this class can have quotas, or pods that name nothing."""
+    """Why no tenant of this class can have quotas, or pods that name nothing, or pods of its own alone."""
     offered, given = _resources(bounds), section_of(bounds, "containerDefaults")
     for name in dict.fromkeys((*counted_resources(bounds), *offered)):
         fault = _fault(name, section_of(offered, name), section_of(given, "limits"))
         if fault is not None:
             field = f"class: spec.quota.resources[{name}]" if name in offered else f"class: {name}"
             return Refusal(Reason.IMPOSSIBLE_QUOTA, f"{field}{fault}")
-    return _refuse_defaults(bounds)
+    return _refuse_defaults(bounds) or _refuse_tolerations(bounds)
 
 
 def without_faults(bounds: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,8 +118,11 @@ def without_faults(bounds: Mapping[str, Any]) -> dict[str, Any]:
     limits, requests = ({n: v for n, v in section_of(given, part).items() if n in _REQUESTS} for part in ("limits", "requests"))
     requests |= {n: min(v, limits.get(n, v), key=_size) for n, v in requests.items()}
     sound = {n: each for n, each in offered.items() if _fault(n, section_of(offered, n), limits) is None}
-    kept = {list_: [n for n in bounds[list_] if _countable(n)] for list_ in _LISTS if bounds.get(list_)}
+    kept: dict[str, Any] = {list_: [n for n in bounds[list_] if _countable(n)] for list_ in _LISTS if bounds.get(list_)}
     quota = section_of(bounds, "quota") | {"resources": sound}
+    nodes = section_of(bounds, "nodes")
+    nodes |= {f: [each for each in nodes[f] if _intolerable(each) is None] for f in _TOLERATIONS if nodes.get(f)}
+    kept |= {"nodes": nodes} if nodes else {}
     return {**bounds, **kept, "quota": quota, "containerDefaults": {"requests": requests, "limits": limits}}
 
 
@@ -141,6 +150,40 @@ def _refuse_defaults(bounds: Mapping[str, Any]) -> Refusal | None:
             text = f"{request} is more than the default limit of {limit}"
             return Refusal(Reason.OUT_OF_BOUNDS, f"class: spec.containerDefaults.requests[{name}]: {text}")
     return next(filter(None, (_contradiction(bound, container_defaults(bounds)) for bound in pod_bounds(bounds))), None)
+
+
+def _refuse_tolerations(bounds: Mapping[str, Any]) -> Refusal | None:
+    """What the CRD refuses (`Toleration`), of classes that were stored before it did."""
+    nodes = section_of(bounds, "nodes")
+    for field in _TOLERATIONS:
+        for index, each in enumerate(nodes.get(field) or ()):
+            fault = _intolerable(each)
+            if fault is not None:
+                return Refusal(Reason.INVALID_CONFIGURATION, f"class: spec.nodes.{field}[{index}]{fault}")
+    return None
+
+
+def _intolerable(toleration: Any) -> str | None:
+    """Why no pod may bear that toleration: it opens nodes that are not the tenant's, or no host takes it."""
+    given = toleration if isinstance(toleration, Mapping) else {}
+    key, value = given.get("key") or "", given.get("value") or ""
+    faults = {
+        ".key: without one every taint is tolerated, also of nodes that are another tenant's: name the taint's key": not key,
+        f".key: {key}: taints of bulkhead.dev are the platform's: nodes that are dedicated to a tenant bear them": (
+            _OF_PLATFORM.search(key)
+        ),
+        f".key: {key}: keeps the host's own nodes from tenants: taint nodes that are theirs by another key": (
+            key.startswith("node-role.kubernetes.io/")
+        ),
+        f": {key}={value} is no key and value that a taint can have": (
+            not _TAINT_KEY.fullmatch(key) or not _TAINT_VALUE.fullmatch(value)
+        ),
+        f".value: {value}: operator Exists compares no value": value and given.get("operator") == "Exists",
+        ".tolerationSeconds: needs effect NoExecute": (
+            given.get("tolerationSeconds") is not None and given.get("effect") != "NoExecute"
+        ),
+    }
+    return next((text for text, found in faults.items() if found), None)
 
 
 def _contradiction(bound: PodBound, defaults: tuple[tuple[str, str, str], ...]) -> Refusal | None:

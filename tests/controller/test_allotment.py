@@ -317,3 +317,44 @@ def test_the_syncer_is_told_what_containers_are_given() -> None:
     told = read(json.dumps(settings(built(tenant(), tenant_class(containerDefaults={"limits": {"cpu": 2}})))).encode())
     assert told.container_defaults.requests == SMALL
     assert told.container_defaults.limits == {"cpu": "2"}
+
+
+# -- tolerations of classes that were stored before the CRD refused them
+
+OWN = {"key": "example.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+PATIENT = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}
+
+
+@pytest.mark.parametrize("field", ["tolerations", "allowedTolerations"])
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"operator": "Exists"}, ".key: without one every taint is tolerated"),
+        ({"key": "", "operator": "Exists", "effect": "NoSchedule"}, ".key: without one"),
+        ({"key": None}, ".key: without one"),
+        ({}, ".key: without one"),
+        ({"key": "bulkhead.dev/tenant", "operator": "Exists"}, ".key: bulkhead.dev/tenant: taints of bulkhead.dev"),
+        ({"key": "x.bulkhead.dev/tenant", "value": "a"}, ".key: x.bulkhead.dev/tenant: taints of bulkhead.dev"),
+        ({"key": "node-role.kubernetes.io/control-plane"}, ".key: node-role.kubernetes.io/control-plane: keeps the host's"),
+        ({"key": "pool=gpu", "operator": "Exists"}, ": pool=gpu= is no key and value"),
+        ({"key": "a", "value": "b c"}, ": a=b c is no key and value"),
+        ({"key": "a", "operator": "Exists", "value": "b"}, ".value: b: operator Exists compares no value"),
+        ({"key": "a", "tolerationSeconds": 0}, ".tolerationSeconds: needs effect NoExecute"),
+    ],
+)
+def test_what_no_pod_may_tolerate_is_refused_with_its_entry_and_dropped_for_those_that_run(
+    field: str, entry: dict[str, Any], said: str
+) -> None:
+    nodes = {"selector": {"pool": "a"}, field: [OWN, entry, PATIENT]}
+    refusal = refuse(tenant(quota=None), tenant_class(nodes=nodes), Settings())
+    assert refusal is not None
+    assert refusal.reason is Reason.INVALID_CONFIGURATION
+    assert f"class: spec.nodes.{field}[1]{said}" in refusal.message
+    assert allotment.without_faults({"nodes": nodes})["nodes"] == {"selector": {"pool": "a"}, field: [OWN, PATIENT]}
+
+
+def test_tolerations_of_a_pools_own_taints_stay() -> None:
+    nodes = {"tolerations": [OWN, {"key": "mybulkhead.dev/x"}], "allowedTolerations": [PATIENT]}
+    assert not why(nodes=nodes)
+    assert allotment.without_faults({"nodes": nodes})["nodes"] == nodes
+    assert "nodes" not in allotment.without_faults({})
