@@ -42,6 +42,7 @@ _REASONS: Final = frozenset(
 )
 _RESOURCES: Final = ("quota", "resources")
 _DEDICATED: Final = ("nodes", "dedicated")
+_PODS: Final = frozenset({"count/pods", "pods"})
 _QUOTAS: Final = (names.OBJECT_QUOTA, names.SECRET_QUOTA, names.POD_QUOTA)
 
 # By kind, namespace and name.
@@ -191,11 +192,13 @@ def _amounts(spec: PlaneSpec, refused: set[tuple[str, ...]], runs: _Runs) -> Pla
     # Of a resource that the class does not know any more, too.
     running = {name: str(hard[quota.counted_name(name)]) for name in asked if quota.counted_name(name) in hard}
     spec = replace(spec, limits=tuple(sorted((dict(spec.limits) | running).items())))
-    ours = {name: value for each in quota.resource_quotas(spec) for name, value in each["spec"]["hard"].items()}
-    objects = {
-        name: _less(hard[name], ours[name], value) if ("quota", "objects", name) in refused and name in hard else value
-        for name, value in spec.object_limits
-    }
+    # What the host counts of the platform's own follows from how many pods there may be, so those come first.
+    objects = dict(spec.object_limits)
+    for name in sorted(objects, key=lambda each: each not in _PODS):
+        if ("quota", "objects", name) in refused and name in hard:
+            now = replace(spec, object_limits=tuple(objects.items()))
+            ours = {key: value for each in quota.resource_quotas(now) for key, value in each["spec"]["hard"].items()}
+            objects[name] = _less(hard[name], ours[name], objects[name])
     return replace(spec, object_limits=tuple(objects.items()))
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bulkhead.api import deviceclaims
 from bulkhead.api.conditions import Reason, find_condition
 from bulkhead.api.quantity import parse
 from controller import held, status
@@ -119,6 +120,28 @@ def test_amounts_that_are_refused_stay_as_the_host_counts_them(now: str) -> None
     assert syncer.settings(spec)["limits"]["nvidia.com/gpu"] == 65
     # Without a quota that counts, the class's word holds.
     assert quota_of(kept(tight, {"quota": {"resources": {"nvidia.com/gpu": {"nominal": now}}}}))["pods"] == "10"
+
+
+CLAIMS = deviceclaims.COUNT
+COUNTED = ("configmaps", "count/pods", CLAIMS, "pods", "secrets")
+counts = st.dictionaries(st.sampled_from(COUNTED), st.sampled_from(["0", "7", "2500", "4k"]))
+
+
+def test_objects_of_many_kinds_that_are_refused_stay_as_the_host_counts_them() -> None:
+    asked = {"quota": {"objects": {"count/pods": "3k", "secrets": "4k", CLAIMS: "2k"}}}
+    before = ran(asked, asked)
+    after = kept({"quota": {"objects": {"count/pods": 10, "secrets": 10, CLAIMS: 10}}}, asked, before)
+    assert after.object_limits == tuple(sorted(after.object_limits))
+    assert quota_of(after) == quota_of(before)
+    assert {quota_of(after)[name] for name in ("secrets", CLAIMS)} == {"7k", "5k"}
+
+
+@given(counts, counts, counts)
+def test_what_is_held_is_held_to_itself(earlier: Spec, offered: Spec, wanted: Spec) -> None:
+    offer = {"quota": {"objects": offered, "resources": {"nvidia.com/gpu": {"maxNominal": 2}}}}
+    asked = {"quota": {"objects": wanted, "resources": {"nvidia.com/gpu": {"nominal": 3}}}}
+    once = kept(offer, asked, ran({"quota": {"objects": earlier}}, {}))
+    assert kept(offer, asked, once) == once
 
 
 def test_a_resource_that_the_class_does_not_know_any_more_is_counted_on() -> None:
