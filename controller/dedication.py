@@ -197,9 +197,10 @@ class Dedication:
         return claims, looked
 
     def _publish(self, found: Mapping[str, Finding], looked: Mapping[str, tuple[str, int]]) -> None:
-        before, self._found, self._looked = self._found, found, looked
+        before, earlier, self._found, self._looked = self._found, self._looked, found, looked
         for tenant in found.keys() | before.keys():
-            if found.get(tenant) != before.get(tenant):
+            # The same finding is news too to who edited the Tenant: a pass in between was told that nobody had looked.
+            if found.get(tenant) != before.get(tenant) or looked.get(tenant) != earlier.get(tenant):
                 self._on_tenant(tenant)
 
     async def _others(self, node: str, owner: str) -> dict[str, int] | None:

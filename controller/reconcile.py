@@ -200,7 +200,8 @@ class Reconciler:
         if not held_back or tenant_class is None:
             return admit(tenant, tenant_class, settings, **host)
         there = {(ref.kind, ref.namespace, ref.name): obj for obj in observed.objects.values() for ref in (ref_of(obj),)}
-        taken = nodes is not None and nodes.refusing is not None
+        # What nobody has looked at yet, or claims no nodes, stays as it runs.
+        taken = nodes is None or nodes.refusing is not None
         return held.hold(tenant, tenant_class, settings, there, nodes_refused=taken, **host)
 
     async def _keys(self, spec: PlaneSpec, observed: Observed) -> Assembled:

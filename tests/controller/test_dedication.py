@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -91,9 +91,9 @@ async def host(host_client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
 
 
 @contextlib.asynccontextmanager
-async def leading(client: Client) -> AsyncIterator[Dedication]:
+async def leading(client: Client, on_tenant: Callable[[str], object] = lambda _: None) -> AsyncIterator[Dedication]:
     """A leader until it is killed."""
-    made = Dedication(client, Settings(), lambda _: None)
+    made = Dedication(client, Settings(), on_tenant)
     task = asyncio.create_task(made.run())
     try:
         yield made
@@ -115,6 +115,22 @@ async def test_a_pool_becomes_one_tenants_when_the_others_have_left_and_goes_bac
         assert (await host.told(leader, host.red, "2 nodes")).complete
         await host.client.patch(TENANTS, host.red, {"spec": {"nodes": {"dedicated": None}}})
         await host.bears((None, None), (None, None))
+
+
+async def test_a_finding_that_is_as_before_is_told_again_after_an_edit(host: Host) -> None:
+    heard: list[str] = []
+    async with leading(host.client, heard.append) as leader:
+        await host.ask(host.red)
+        await host.bears((host.red, host.red), (host.red, host.red))
+        before = await host.told(leader, host.red, "2 nodes")
+        heard.clear()
+        await host.client.patch(TENANTS, host.red, {"spec": {"isolation": {"podSecurity": "restricted"}}})
+
+        async def told() -> bool:
+            return host.red in heard
+
+        await until(told, "the tenant to be looked at again")
+        assert leader.finding(await host.client.get(TENANTS, host.red)) == before
 
 
 async def test_what_a_dead_controller_left_is_given_back_by_the_next(host: Host) -> None:

@@ -9,15 +9,19 @@ from typing import Any
 import pytest
 
 from bulkhead.api import labels
+from bulkhead.api.conditions import Reason
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import SystemClock
 from controller import held
+from controller.dedicated import Finding
+from controller.dedication import Dedication
 from controller.observe import Observed
 from controller.owned import SELECTOR
 from controller.plane import pki
 from controller.plane.spec import PlaneSpec
+from controller.refusal import Refusal
 from controller.settings import Settings
 from controller.slurm.ordering import Ordered, Ordering
 from controller.slurm.spec import SlurmSpec
@@ -195,6 +199,55 @@ async def test_the_slurm_cluster_of_a_tenant_that_is_held_is_not_switched_off(cl
         assert None not in orders.given
         await take_down(world, "computing")
     await client.delete(kinds.TENANT_CLASSES, "computing")
+
+
+class Looker(Dedication):
+    """Says of nodes what it is told to; nobody has looked until then."""
+
+    found: Finding | None = None
+
+    def finding(self, tenant: Obj) -> Finding | None:
+        return self.found
+
+
+async def selects(client: Client, name: str) -> dict[str, str]:
+    """The nodes that pods of a tenant are made for."""
+    settings = json.loads((await client.get(kinds.CONFIG_MAPS, "syncer", f"bh-{name}"))["data"]["settings.json"])
+    found: dict[str, str] = settings["enforcedNodeSelector"]
+    return found
+
+
+async def test_nodes_that_nobody_has_looked_at_are_no_nodes_of_its_own(client: Client) -> None:
+    tighten = await beyond_its_class(client, "awaiting", nodes={"selector": {"pool": "a"}})
+    await client.patch(kinds.TENANT_CLASSES, "awaiting", {"spec": {"nodes": {"maxDedicated": 2}}})
+    looker = Looker(client, Settings(), lambda _: None)
+    async with World(client, dedication=looker) as world:
+        await world.settle("awaiting")
+        await tighten()
+        await client.patch(kinds.TENANTS, "awaiting", {"spec": {"nodes": {"dedicated": True}}})
+        taken = Finding(refusing=Refusal(Reason.NODES_TAKEN, "somebody else's"))
+        for looker.found in (None, taken, None):
+            assert ready(await world.settle("awaiting")) == ("False", "OutOfBounds")
+            assert await selects(client, "awaiting") == {"pool": "a"}
+        own = {"pool": "a", labels.TENANT: "awaiting"}
+        for looker.found in (Finding(nodes=("one",)), None):
+            await world.settle("awaiting")
+            assert await selects(client, "awaiting") == own
+        await take_down(world, "awaiting")
+    await client.delete(kinds.TENANT_CLASSES, "awaiting")
+
+
+async def test_a_tenant_whose_pool_is_refused_gets_no_nodes_of_its_own_by_its_class(client: Client) -> None:
+    await beyond_its_class(client, "elsewhere", nodes={"selector": {"pool": "b"}})
+    looker = Looker(client, Settings(), lambda _: None)
+    async with World(client, dedication=looker) as world:
+        await world.settle("elsewhere")
+        nodes = {"dedicated": True, "maxDedicated": 2, "selector": {"pool": "a"}}
+        await client.patch(kinds.TENANT_CLASSES, "elsewhere", {"spec": {"nodes": nodes}})
+        assert ready(await world.settle("elsewhere")) == ("False", "OutOfBounds")
+        assert await selects(client, "elsewhere") == {"pool": "a"}
+        await take_down(world, "elsewhere")
+    await client.delete(kinds.TENANT_CLASSES, "elsewhere")
 
 
 async def test_nothing_of_a_paused_tenant_is_held(client: Client) -> None:
