@@ -22,7 +22,6 @@ from controller.slurm.parts import (
     workload,
 )
 from controller.slurm.spec import (
-    ALLOTMENTS,
     DATABASE,
     MARIADB,
     MARIADB_PORT,
@@ -53,14 +52,14 @@ def services() -> list[Obj]:
 
 def stateful_sets(spec: SlurmSpec, accounting: AccountingSpec, config: str) -> list[Obj]:
     """StatefulSets `mariadb` and `slurmdbd`; `config` is a digest of what slurmdbd reads at its start."""
-    return [_mariadb(spec, accounting), _slurmdbd(spec, config)]
+    return [_mariadb(spec, accounting), _slurmdbd(spec, accounting, config)]
 
 
-def _slurmdbd(spec: SlurmSpec, config: str) -> Obj:
+def _slurmdbd(spec: SlurmSpec, accounting: AccountingSpec, config: str) -> Obj:
     made = container(
         spec,
         SLURMDBD,
-        resources=ALLOTMENTS[SLURMDBD].resources(),
+        resources=accounting.slurmdbd.resources(),
         mounts=[mount("keys", image.KEYS_PATH), mount("database", image.DBD_PATH)],
         ports=[{"name": "slurmdbd", "containerPort": SLURMDBD_PORT, "protocol": "TCP"}],
         startupProbe=tcp_probe(SLURMDBD_PORT, period=1, failures=300),
@@ -85,7 +84,7 @@ def _mariadb(spec: SlurmSpec, accounting: AccountingSpec) -> Obj:
         "imagePullPolicy": spec.image_pull_policy,
         "command": [image.DATABASE_ENTRYPOINT],
         "securityContext": security(MARIADB),
-        "resources": ALLOTMENTS[MARIADB].resources(),
+        "resources": accounting.mariadb.resources(),
         "volumeMounts": [
             mount("run", image.RUN_PATH, read_only=False),
             mount("password", image.PASSWORD_PATH),

@@ -15,10 +15,12 @@ from controller import allotment
 from controller.sections import section_of, text_or_none
 from controller.settings import Settings
 from controller.slurm.config import extra, known
+from controller.slurm.podsizes import PodSizes, pod_sizes
 from controller.slurm.spec import (
-    ALLOTMENTS,
     LOGIN,
+    MARIADB,
     SLURMCTLD,
+    SLURMDBD,
     SLURMRESTD,
     AccountingSpec,
     Allotment,
@@ -67,10 +69,11 @@ def resolve(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | N
     _check_features(node_sets)
     _check_quota(node_sets, spec, bounds)
     lines = _taken_apart(extra.slurm_conf_lines, asked.get("extraConf"), f"{_AT}.extraConf")
-    accounting = _accounting(section_of(asked, "accounting"))
+    sizes = pod_sizes(bounds)
+    accounting = _accounting(section_of(asked, "accounting"), sizes)
     _check_accounting(lines, accounting)
     controller, login, rest_api = section_of(asked, "controller"), section_of(asked, "login"), section_of(asked, "restApi")
-    return SlurmSpec(
+    made = SlurmSpec(
         tenant=str(tenant["metadata"]["name"]),
         uid=str(tenant["metadata"]["uid"]),
         cluster_name=str(asked.get("clusterName") or tenant["metadata"]["name"]),
@@ -78,17 +81,19 @@ def resolve(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | N
         images=SlurmImages(slurm=settings.image_slurm.replace("{version}", version), mariadb=settings.image_mariadb),
         image_pull_policy=settings.image_pull_policy,
         node_sets=node_sets,
-        controller=_allotment(controller, SLURMCTLD),
+        controller=sizes.allotment(controller, SLURMCTLD),
         state=_volume(section_of(controller, "storage"), "2Gi"),
         home=_volume(section_of(asked, "homeStorage"), "10Gi"),
-        login=_login(login) if login.get("enabled", True) else None,
-        rest_api=_allotment(rest_api, SLURMRESTD) if rest_api.get("enabled", True) else None,
+        login=_login(login, sizes) if login.get("enabled", True) else None,
+        rest_api=sizes.allotment(rest_api, SLURMRESTD) if rest_api.get("enabled", True) else None,
         accounting=accounting,
         users=tuple(_user(each) for each in _list(asked, "users")),
         extra_conf=lines,
         topology=TopologySpec(str(asked.get("topology") or "Tree").lower()),
         cluster_domain=settings.cluster_domain,
     )
+    _check_sizes(made, sizes)
+    return made
 
 
 def _check_class(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> None:
@@ -171,15 +176,6 @@ def _check_quota(node_sets: tuple[NodeSetSpec, ...], spec: Mapping[str, Any], bo
         )
     limits = allotment.limits(spec, bounds)
     asked = [(each, resources(each)["requests"]) for each in node_sets]
-    for bound in allotment.pod_bounds(bounds):
-        for node_set, requests in asked:
-            value = requests.get(bound.resource, "0")
-            if bound.most and parse(value) > parse(bound.most):
-                raise UnresolvableError(
-                    Reason.OUT_OF_BOUNDS,
-                    f"{_AT}.nodeSets[{node_set.name}]: a worker requests {value} {bound.resource}, and the class lets one pod "
-                    f"request {bound.most}",
-                )
     for name in sorted({name for _, requests in asked for name in requests} & limits.keys()):
         least = sum((each.minimum * parse(requests.get(name, "0")) for each, requests in asked), Decimal(0))
         if least > parse(limits[name]):
@@ -190,6 +186,23 @@ def _check_quota(node_sets: tuple[NodeSetSpec, ...], spec: Mapping[str, Any], bo
             )
 
 
+def _check_sizes(spec: SlurmSpec, sizes: PodSizes) -> None:
+    """Pods that the host would refuse for ever are refused here, with the field."""
+    daemons: dict[str, Allotment | None] = {
+        "controller.resources": spec.controller,
+        "login.resources": spec.login.allotment if spec.login else None,
+        "restApi.resources": spec.rest_api,
+        "accounting: slurmdbd": spec.accounting.slurmdbd if spec.accounting else None,
+        "accounting: mariadb": spec.accounting.mariadb if spec.accounting else None,
+    }
+    asked = {f"nodeSets[{each.name}]": resources(each) for each in spec.node_sets}
+    asked |= {at: each.resources() for at, each in daemons.items() if each is not None}
+    for at, given in asked.items():
+        fault = sizes.fault(given)
+        if fault is not None:
+            raise UnresolvableError(Reason.OUT_OF_BOUNDS, f"{_AT}.{at}.{fault}")
+
+
 def _check_accounting(lines: Pairs, accounting: AccountingSpec | None) -> None:
     needing = next((key for key, _ in lines if key.lower() in known.NEED_ACCOUNTING), None)
     if needing is not None and accounting is None:
@@ -198,15 +211,15 @@ def _check_accounting(lines: Pairs, accounting: AccountingSpec | None) -> None:
         )
 
 
-def _login(asked: Mapping[str, Any]) -> LoginSpec:
+def _login(asked: Mapping[str, Any], sizes: PodSizes) -> LoginSpec:
     return LoginSpec(
         replicas=int(asked.get("replicas", 1)),
         root_keys=tuple(str(each) for each in asked.get("rootSshAuthorizedKeys") or ()),
-        allotment=_allotment(asked, LOGIN),
+        allotment=sizes.allotment(asked, LOGIN),
     )
 
 
-def _accounting(asked: Mapping[str, Any]) -> AccountingSpec | None:
+def _accounting(asked: Mapping[str, Any], sizes: PodSizes) -> AccountingSpec | None:
     if not asked.get("enabled", False):
         return None
     qos = tuple(_qos(each) for each in _list(asked, "qos"))
@@ -218,7 +231,11 @@ def _accounting(asked: Mapping[str, Any]) -> AccountingSpec | None:
                 Reason.INVALID_CONFIGURATION, f"{_AT}.accounting.qos[{each.name}].preempt: there is no QOS {unknown[0]}"
             )
     return AccountingSpec(
-        storage=_volume(section_of(asked, "storage"), "5Gi"), qos=qos, enforce=bool(asked.get("enforce", True))
+        storage=_volume(section_of(asked, "storage"), "5Gi"),
+        qos=qos,
+        enforce=bool(asked.get("enforce", True)),
+        slurmdbd=sizes.allotment({}, SLURMDBD),
+        mariadb=sizes.allotment({}, MARIADB),
     )
 
 
@@ -249,17 +266,6 @@ def _taken_apart(parse: Callable[[str], Pairs], text: Any, at: str) -> Pairs:
         return parse(str(text or ""))
     except extra.ExtraConfError as error:
         raise UnresolvableError(Reason.INVALID_CONFIGURATION, f"{at}: {error}") from error
-
-
-def _allotment(section: Mapping[str, Any], daemon: str) -> Allotment:
-    resources, usual = section_of(section, "resources"), ALLOTMENTS[daemon]
-    requests, limits = section_of(resources, "requests"), section_of(resources, "limits")
-    return Allotment(
-        cpu=str(requests.get("cpu", usual.cpu)),
-        memory=str(requests.get("memory", usual.memory)),
-        memory_limit=str(limits.get("memory", usual.memory_limit)),
-        cpu_limit=text_or_none(limits, "cpu"),
-    )
 
 
 def _volume(asked: Mapping[str, Any], size: str) -> Volume:

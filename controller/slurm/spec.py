@@ -173,6 +173,8 @@ class AccountingSpec:
     storage: Volume = Volume("5Gi")
     qos: tuple[QosSpec, ...] = ()
     enforce: bool = True
+    slurmdbd: Allotment = ALLOTMENTS[SLURMDBD]
+    mariadb: Allotment = ALLOTMENTS[MARIADB]
 
 
 @dataclass(frozen=True, slots=True)

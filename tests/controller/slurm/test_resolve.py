@@ -67,6 +67,12 @@ def with_slurm(asked: dict[str, Any], **spec: Any) -> dict[str, Any]:
     return samples.tenant(scheduling={"mode": "Slurm", "slurm": asked}, **spec)
 
 
+def bound(name: str, defaults: dict[str, Any] | None = None, **bounds: Any) -> dict[str, Any]:
+    return samples.tenant_class(
+        quota={"resources": {"nvidia.com/gpu": {"maxNominal": 64}, name: bounds}}, containerDefaults=defaults or {}
+    )
+
+
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], Reason, str]] = {
     "a version that cannot be had": (
         with_slurm({"version": "24.11.5"}),
@@ -122,7 +128,43 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], Reason, str]] = {
         with_slurm({"nodeSets": [{"name": "a", "max": 2, "cpus": 33}]}),
         samples.tenant_class(quota={"resources": {"nvidia.com/gpu": {"maxNominal": 64}, "cpu": {"maxPerPod": 32}}}),
         Reason.OUT_OF_BOUNDS,
-        "nodeSets[a]: a worker requests 33 cpu, and the class lets one pod request 32",
+        "nodeSets[a].requests.cpu: a pod of it requests 33 cpu, and the class lets one pod request 32",
+    ),
+    "a worker whose limit is too far from its request": (
+        with_slurm({"nodeSets": [{"name": "a", "max": 2, "cpus": 8, "requests": {"cpu": "0.5"}}]}),
+        bound("cpu", maxLimitRequestRatio=4),
+        Reason.OUT_OF_BOUNDS,
+        "nodeSets[a].requests.cpu: a limit of 8 is more than 4 times (maxLimitRequestRatio) the request of 0.5",
+    ),
+    "a daemon whose limit is too far from its request": (
+        with_slurm({"login": {"resources": {"requests": {"memory": "32Mi"}}}}),
+        bound("memory", maxLimitRequestRatio="10"),
+        Reason.OUT_OF_BOUNDS,
+        "login.resources.requests.memory: a limit of 2Gi is more than 10 times (maxLimitRequestRatio) the request of 32Mi",
+    ),
+    "a daemon whose default limit is too far from its request": (
+        with_slurm({"controller": {"resources": {"requests": {"cpu": "100m"}}}}),
+        bound("cpu", {"requests": {"cpu": 1}, "limits": {"cpu": 2}}, maxLimitRequestRatio=4),
+        Reason.OUT_OF_BOUNDS,
+        "controller.resources.requests.cpu: a limit of 2 is more than 4 times",
+    ),
+    "a daemon above the default limit": (
+        with_slurm({"restApi": {"resources": {"requests": {"cpu": 3}}}}),
+        bound("cpu", {"limits": {"cpu": "2e0"}}),
+        Reason.OUT_OF_BOUNDS,
+        "restApi.resources.requests.cpu: 3 is more than the default limit of 2e0",
+    ),
+    "a daemon larger than a pod may be": (
+        with_slurm({"accounting": {"enabled": True}}),
+        bound("memory", maxPerPod="100Mi"),
+        Reason.OUT_OF_BOUNDS,
+        "accounting: mariadb.requests.memory: a pod of it requests 128Mi memory, and the class lets one pod request 100Mi",
+    ),
+    "a daemon that the ratio makes larger than a pod may be": (
+        with_slurm({}),
+        bound("memory", maxPerPod="1000Mi", maxLimitRequestRatio=2),
+        Reason.OUT_OF_BOUNDS,
+        "login.resources.requests.memory: a pod of it requests 1Gi memory, and the class lets one pod request 1000Mi",
     ),
     "a GPU resource that the class does not know": (
         with_slurm({"nodeSets": [{"name": "a", "replicas": 1, "gpus": 1, "gpuResource": "amd.com/gpu"}]}),
@@ -184,3 +226,29 @@ def test_what_cannot_be_built_is_refused_with_a_fixed_reason_and_the_field(name:
 def test_an_elastic_set_may_reach_beyond_the_quota_and_is_held_back_by_the_lease() -> None:
     tenant = with_slurm({"nodeSets": [{"name": "a", "max": 100, "gpus": 8}]})
     assert admit.refuse(tenant, samples.tenant_class(), Settings()) is None
+
+
+def test_what_is_built_in_for_daemons_is_raised_to_what_the_class_asks_of_limits() -> None:
+    tenant = with_slurm({"accounting": {"enabled": True}, "nodeSets": [{"name": "a", "replicas": 1}]})
+
+    def built(offer: dict[str, Any]) -> tuple[Allotment, ...]:
+        assert admit.refuse(tenant, offer, Settings()) is None
+        spec = admit.slurm(tenant, offer, Settings())
+        assert spec is not None
+        assert spec.login is not None
+        assert spec.rest_api is not None
+        assert spec.accounting is not None
+        return spec.controller, spec.login.allotment, spec.rest_api, spec.accounting.slurmdbd, spec.accounting.mariadb
+
+    usual = built(samples.tenant_class())
+    assert [each.memory for each in usual] == ["48Mi", "32Mi", "24Mi", "32Mi", "128Mi"]
+    assert [each.memory for each in built(bound("memory", maxLimitRequestRatio=10))] == [
+        "103Mi", "205Mi", "26Mi", "52Mi", "128Mi",
+    ]  # fmt: skip
+    assert [each.memory for each in built(bound("memory", maxLimitRequestRatio="1"))] == [
+        "1Gi", "2Gi", "256Mi", "512Mi", "768Mi",
+    ]  # fmt: skip
+    given = {"requests": {"cpu": "500m"}, "limits": {"cpu": "1"}}
+    assert {each.cpu for each in built(bound("cpu", given, maxLimitRequestRatio="3"))} == {"334m"}
+    assert built(bound("cpu", maxLimitRequestRatio="3")) == usual
+    assert built(bound("cpu", given)) == usual
