@@ -7,21 +7,23 @@ Of ConfigMaps and Secrets the hash of what was last wanted stands in an annotati
 object that did not change costs neither a write nor a read, not even after a restart.
 """
 
+import contextlib
 import hashlib
 import logging
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from bulkhead.api import labels as marks
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound
-from bulkhead.kube.objects import Key, Meta, Obj, Resource, key_of
+from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound, Unprocessable
+from bulkhead.kube.objects import Key, Meta, Obj, Resource, key_of, uid_of
 from syncer import metrics
 from syncer.budget import WriteBudget
 from syncer.identity import PlaneIdentity
 from syncer.logs import about
-from syncer.translate import Reason, TenantView, Untranslatable, origin
+from syncer.translate import Reason, TenantView, Untranslatable, origin, othersmarks
 from syncer.translate.metadata import WANTED
 
 _log = logging.getLogger(__name__)
@@ -103,6 +105,21 @@ class HostWriter:
         written = await self._client.replace(r, desired | {"metadata": desired["metadata"] | {"uid": uid}})
         self._wrote(r, "update", written)
         return written
+
+    async def renew(self, r: Resource, desired: Obj, there: Mapping[str, Any], view: TenantView) -> Obj:
+        """Write a copy whole over the one with this metadata, or make it anew; what others have noted on it stays if it can."""
+        uid = str(there["uid"])
+        tried = othersmarks.kept(desired, there)
+        with contextlib.suppress(Unprocessable):
+            return await self.replace(r, tried, uid)
+        # The cache may not have shown yet what was noted last; the host's policies let none of it be dropped or put back.
+        found = await self.look(r, key_of(desired))
+        if found is not None and uid_of(found) == uid and (again := othersmarks.kept(desired, found["metadata"])) != tried:
+            with contextlib.suppress(Unprocessable):
+                return await self.replace(r, again, uid)
+        # An immutable field: the copy is made anew, its readers keep what they have mounted until they restart.
+        await self.delete(r, key_of(desired), uid, grace=None, why="cannot be changed in place")
+        return await self.create(r, desired, view)
 
     async def patch(
         self,

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from typing import Final
 from weakref import WeakValueDictionary
 
+import msgspec
+
 from bulkhead.api import labels as marks
 from bulkhead.kube.errors import ApiError, Conflict, NotFound, NotServed, Unprocessable
 from bulkhead.kube.informer import Change
@@ -198,15 +200,10 @@ class Mirrors:
                 made = stale.host
             if (made["metadata"].get("annotations") or {}).get(WANTED) == desired["metadata"]["annotations"][WANTED]:
                 return made
-            held_uid = uid_of(made)
+            there = made["metadata"]
         else:
-            held_uid = held.uid
-        try:
-            return await self._host.replace(r, desired, held_uid)
-        except Unprocessable:
-            # An immutable field: the copy is made anew, its readers keep what they have mounted until they restart.
-            await self._host.delete(r, key_of(desired), held_uid, grace=None, why="cannot be changed in place")
-            return await self._host.create(r, desired, self._caches.view())
+            there = msgspec.to_builtins(held)
+        return await self._host.renew(r, desired, there, self._caches.view())
 
     async def _gone(self, item: Item, held: Meta | None) -> float | None:
         """The virtual object is proven absent."""

@@ -28,6 +28,7 @@ from syncer import metrics
 from syncer.caches import Caches, Item, Queue
 from syncer.down import Again, HostWriter, Stale
 from syncer.logs import about
+from syncer.translate import othersmarks
 from syncer.translate import tokens as pure
 from syncer.translate.origin import virtual_uid
 
@@ -204,7 +205,7 @@ class Tokens:
                 raise Again(1.0, "a token secret of another pod has this name") from stale
             if (found["metadata"].get("annotations") or {}).get(RENEW_AT) == meta["annotations"][RENEW_AT]:
                 return
-        await self._host.replace(SECRETS, secret, uid_of(found))
+        await self._host.replace(SECRETS, othersmarks.kept(secret, found["metadata"]), uid_of(found))
 
     async def _sweep(self, pod: Key) -> None:
         """Delete token Secrets of a pod that is gone and that owned none; the others go by themselves."""

@@ -119,7 +119,7 @@ def _patch(body: Obj, actual: Obj, subresource: str | None = None, content_type:
 def _metadata_patch(desired: Obj, actual: Obj) -> Obj:
     """Labels and annotations: ours set right, those that we set before and no longer want taken away."""
     want, have = _mapping(desired.get("metadata")), _mapping(actual.get("metadata"))
-    before = _applied(have)
+    before = applied(have)
     changes: Obj = {}
     for field in ("labels", "annotations"):
         wanted, there = _mapping(want.get(field)), _mapping(have.get(field))
@@ -142,7 +142,8 @@ def _take_generation(body: Obj) -> str | None:
     return noted
 
 
-def _applied(meta: Mapping[str, Any]) -> Mapping[str, list[str]]:
+def applied(meta: Mapping[str, Any]) -> Mapping[str, list[str]]:
+    """The keys of labels and annotations that the last translation set."""
     text = _mapping(meta.get("annotations")).get(APPLIED)
     try:
         found = json.loads(text) if isinstance(text, str) else {}

@@ -12,8 +12,19 @@ import pytest
 from bulkhead.api import labels as marks
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, NotFound, Unprocessable
-from bulkhead.kube.objects import Key, Obj
-from bulkhead.kube.resources import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SECRETS, SERVICES
+from bulkhead.kube.objects import Key, Obj, Resource
+from bulkhead.kube.resources import (
+    CONFIG_MAPS,
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    RESOURCE_QUOTAS,
+    SECRETS,
+    SERVICES,
+    VALIDATING_ADMISSION_POLICIES,
+    VALIDATING_ADMISSION_POLICY_BINDINGS,
+)
 from syncer.caches import Item
 from tests.apiserver.bed import Bed, until
 
@@ -268,3 +279,58 @@ async def test_item_09_namespace_labels_reach_running_pods(bed: Bed) -> None:
         return "red" in (set(labels.values()) - set(before.values()))
 
     await until(followed, "label of the namespace on the host pod")
+
+
+@pytest.mark.parametrize("r", [CONFIG_MAPS, SECRETS])
+async def test_a_copy_keeps_what_others_on_the_host_have_noted(bed: Bed, r: Resource) -> None:
+    """A backup's label, a replicator's annotation and somebody's finalizer: the chart's policies let no syncer drop them."""
+    name, key = f"noted-{bed.tenant}", "example.org/noted"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": [r.plural]}
+    here = {"matchLabels": {"kubernetes.io/metadata.name": bed.work}}
+    stays = " && ".join(
+        f"(!has(oldObject.metadata.{field}) || !('{key}' in oldObject.metadata.{field}) || "
+        f"(has(object.metadata.{field}) && '{key}' in object.metadata.{field}))"
+        for field in ("labels", "annotations")
+    )
+    spec = {"matchConstraints": {"resourceRules": [rule], "namespaceSelector": here}, "validations": [{"expression": stays}]}
+    binding = {"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}}
+    await bed.plane.create(r, {"metadata": {"name": "kept"}, "data": {"a": "MQ=="}}, bed.space)
+    refers = [{"configMapRef" if r is CONFIG_MAPS else "secretRef": {"name": "kept"}}]
+    await bed.create(bed.pod("one", containers=[{"name": "main", "image": "busybox:1.36", "envFrom": refers}]))
+    await bed.mirrored("one")
+    place = bed.host_name(r.kind, "kept")
+    await bed.host.create(VALIDATING_ADMISSION_POLICIES, {"metadata": {"name": name}, "spec": spec})
+    await bed.host.create(VALIDATING_ADMISSION_POLICY_BINDINGS, binding)
+    try:
+        noted = {"labels": {key: "x"}, "annotations": {key: "x"}}
+        with_finalizer = {"metadata": noted | {"finalizers": ["example.org/hold"]}}
+        before = await bed.host.patch(r, place, with_finalizer, bed.work)
+
+        async def in_force() -> bool:
+            without = {"metadata": {"labels": {key: None}}}
+            try:
+                await bed.host.patch(r, place, without, bed.work)
+            except Unprocessable:
+                return True
+            await bed.host.patch(r, place, with_finalizer, bed.work)
+            return False
+
+        await until(in_force, "policy in force")
+        await bed.plane.patch(r, "kept", {"data": {"a": "Mg=="}, "metadata": {"labels": {"app": "new"}}}, bed.space)
+
+        async def followed() -> Obj | None:
+            found = await host_copy(bed, r, "kept")
+            return found if found is not None and found["data"] == {"a": "Mg=="} else None
+
+        after = (await until(followed, "update below"))["metadata"]
+        assert after["uid"] == before["metadata"]["uid"], "not made anew"
+        assert (after["labels"][key], after["annotations"][key], after["finalizers"]) == ("x", "x", ["example.org/hold"])
+        assert after["labels"]["app"] == "new"
+        await bed.quiet()
+        settled = await host_copy(bed, r, "kept")
+        assert settled is not None
+        assert settled["metadata"]["resourceVersion"] == after["resourceVersion"], "nothing is written without a change"
+    finally:
+        await bed.host.delete(VALIDATING_ADMISSION_POLICY_BINDINGS, name)
+        await bed.host.delete(VALIDATING_ADMISSION_POLICIES, name)
+        await bed.host.patch(r, place, {"metadata": {"finalizers": None}}, bed.work)

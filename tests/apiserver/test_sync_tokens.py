@@ -120,7 +120,8 @@ async def test_item_13_a_token_that_is_due_is_renewed_even_after_a_restart(bed: 
     await until(owned, "secret owned by the host pod")
     await bed.stop()
     old = (await bed.host.get(SECRETS, name, bed.work))["data"]
-    await bed.host.patch(SECRETS, name, {"metadata": {"annotations": {RENEW_AT: "1"}}}, bed.work)
+    # The host's policies refuse a renewal that drops what others have noted there.
+    await bed.host.patch(SECRETS, name, {"metadata": {"annotations": {RENEW_AT: "1", "example.org/noted": "x"}}}, bed.work)
     await bed.start()
 
     async def renewed() -> bool:
@@ -129,6 +130,7 @@ async def test_item_13_a_token_that_is_due_is_renewed_even_after_a_restart(bed: 
 
     await until(renewed, "a new token")
     assert await owned()
+    assert (await bed.host.get(SECRETS, name, bed.work))["metadata"]["annotations"]["example.org/noted"] == "x"
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])

@@ -1,0 +1,29 @@
+"""What others on the host have noted on a copy, for a write that replaces it whole: backups, replicators, administrators.
+
+Theirs are labels and annotations that translation neither sets now nor set last time (`bulkhead.dev/applied`), but for our own
+`bulkhead.dev/*`; and every finalizer. Patches do not touch them, and the host's policies refuse a syncer that takes them away.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from syncer.translate.diff import applied
+from syncer.translate.view import Obj
+
+_OURS: Final = "bulkhead.dev/"
+
+
+def kept(desired: Obj, there: Mapping[str, Any]) -> Obj:
+    """`desired` with what others have noted in the metadata of the copy that is there; what both name is as desired."""
+    before = applied(there)
+    meta = dict(desired["metadata"])
+    for field in ("labels", "annotations"):
+        ours = frozenset(before.get(field, ()))
+        theirs = {
+            key: value for key, value in (there.get(field) or {}).items() if key not in ours and not key.startswith(_OURS)
+        }
+        if theirs:
+            meta[field] = theirs | (meta.get(field) or {})
+    if there.get("finalizers"):
+        meta["finalizers"] = list(there["finalizers"])
+    return desired | {"metadata": meta}
