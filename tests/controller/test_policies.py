@@ -272,6 +272,12 @@ async def test_a_pod_is_neither_bound_nor_ended_at_once_by_a_syncer(syncer: Clie
     for allowed in (None, 3600, 1):
         assert await syncer.delete(PODS, name, space, grace_seconds=allowed)
     await admin.delete(PODS, name, space, grace_seconds=0)
+    # One without a node, and one that has ended, an API server ends at once, whatever it was asked for.
+    waiting, ended = [(await syncer.create(PODS, named(pod())))["metadata"]["name"] for _ in range(2)]
+    assert await syncer.delete(PODS, waiting, space)
+    await admin.create_subresource(PODS, ended, "binding", {"metadata": {"name": ended}} | {"target": binding["target"]}, space)
+    await admin.patch(PODS, ended, {"status": {"phase": "Succeeded"}}, space, subresource="status")
+    assert await syncer.delete(PODS, ended, space, grace_seconds=30)
 
 
 @pytest.mark.apiserver
