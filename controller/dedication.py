@@ -11,7 +11,8 @@ given back whoever was leading when that happened, and what an outside hand wrot
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -212,7 +213,7 @@ class Dedication:
         except KubeError as error:
             _log.warning("pods not listed: %s", error, extra={"node": node})
             return None
-        return _counted(each["metadata"]["labels"][dedicated.KEY] for each in listed.items)
+        return Counter(each["metadata"]["labels"][dedicated.KEY] for each in listed.items)
 
     async def _write(self, mark: Mark) -> bool:
         name = mark.node.name
@@ -233,10 +234,3 @@ def _host_node(meta: Meta, body: Obj | None) -> HostNode:
     found = body or {}
     taints = tuple(each for each in found.get("taints") or () if isinstance(each, dict))
     return HostNode(meta.name, meta.resource_version, meta.labels or {}, taints, section_of(found, "allocatable"))
-
-
-def _counted(names: Iterable[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for name in names:
-        found[name] = found.get(name, 0) + 1
-    return found

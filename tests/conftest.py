@@ -16,7 +16,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import NAMESPACES
 from tests.apiserver.bed import empty
-from tests.apiserver.servers import ApiServer, Pair, start_pair
+from tests.apiserver.servers import ApiServer, Pair, running, start_pair
 
 # gRPC's fork handlers abort a child that is forked (as API servers of tests are) while one of its threads polls; nothing here
 # uses gRPC in a child. It is read when the first channel is made.
@@ -50,13 +50,8 @@ def apiservers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 @pytest.fixture
 def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """One API server for one test, which may kill, freeze and restart it."""
-    server = ApiServer("own", tmp_path_factory.mktemp("own"))
-    try:
-        server.start()
-        server.wait()
+    with running("own", tmp_path_factory.mktemp("own")) as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture

@@ -18,7 +18,8 @@ KEY = "bulkhead.dev/tenant"
 @pytest.fixture
 def pool(host: Api) -> Iterator[list[str]]:
     """Two simulated nodes with a label of their own, which goes again, and a class that gives nodes away."""
-    nodes = [node["metadata"]["name"] for node in host.list("Node", labels="bulkhead.dev/simulated=true")][:2]
+    nodes = idle(host)[:2]
+    assert len(nodes) > 1, "two simulated nodes without pods of tenants are needed: `bulkhead host up --simulated-nodes 6`"
     standard = next(each for each in install.example_objects() if each["kind"] == "TenantClass")
     offer = standard["spec"] | {"nodes": standard["spec"]["nodes"] | {"maxDedicated": len(nodes)}}
     host.apply(standard | {"metadata": {"name": CLASS}, "spec": offer})
@@ -27,6 +28,13 @@ def pool(host: Api) -> Iterator[list[str]]:
     kubectl(machine.KUBECONFIG, "label", "node", *nodes, f"{POOL}-")
     tenants.remove(host, NAME)
     host.delete("TenantClass", CLASS)
+
+
+def idle(host: Api) -> list[str]:
+    """The simulated nodes that no tenant has a pod on; a host that was up before may run the demo's tenants."""
+    busy = {pod["spec"].get("nodeName") for pod in host.list("Pod", labels=KEY)}
+    nodes = [node["metadata"]["name"] for node in host.list("Node", labels="bulkhead.dev/simulated=true")]
+    return [name for name in nodes if name not in busy]
 
 
 def marked(host: Api, node: str) -> tuple[bool, bool]:

@@ -16,7 +16,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -276,3 +276,15 @@ def _die_with_parent() -> None:
     # A test run that is killed leaves nothing behind. Linux only; elsewhere the fixture's end is all there is.
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def running(name: str, folder: Path, options: ServerOptions | None = None) -> Iterator[ApiServer]:
+    """An API server that answers, until the end of the block."""
+    server = ApiServer(name, folder, options)
+    try:
+        server.start()
+        server.wait()
+        yield server
+    finally:
+        server.stop()

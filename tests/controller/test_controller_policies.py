@@ -21,7 +21,7 @@ from bulkhead.work.clock import SystemClock
 from controller.accelerators import Accelerators
 from controller.secretwatch import SecretWatch
 from tests.apiserver.bed import until
-from tests.apiserver.servers import ApiServer
+from tests.apiserver.servers import ApiServer, running
 from tests.controller.helmchart import rendered
 from tests.controller.samples import tenant_class
 from tests.controller.world import World, ask, kinds_of, ready, take_down
@@ -37,13 +37,8 @@ INSTALLED = {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Servic
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    made = ApiServer("controlled", tmp_path_factory.mktemp("controlled"))
-    try:
-        made.start()
-        made.wait()
+    with running("controlled", tmp_path_factory.mktemp("controlled")) as made:
         yield made
-    finally:
-        made.stop()
 
 
 def space(name: str, tenant: str = "team-a", uid: str = "u-1", **labels: str) -> Obj:

@@ -23,7 +23,7 @@ from controller.owned import OWNED
 from controller.reconcile import PassFailed
 from controller.refusal import Refusal
 from controller.settings import Settings
-from tests.apiserver.servers import ApiServer
+from tests.apiserver.servers import ApiServer, running
 from tests.controller.samples import tenant_class
 from tests.controller.world import World, ask, fingerprint, kinds_of, nameless, ready, take_down
 from tests.crds import install
@@ -71,13 +71,8 @@ class Mortal(Client):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    made = ApiServer("passes", tmp_path_factory.mktemp("passes"))
-    try:
-        made.start()
-        made.wait()
+    with running("passes", tmp_path_factory.mktemp("passes")) as made:
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture

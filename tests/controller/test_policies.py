@@ -24,7 +24,7 @@ from controller.plane.policyfacts import policy_facts
 from controller.plane.quota import limit_range
 from syncer.translate.classes import BETA_DEFAULT_STORAGE_CLASS, DEFAULT_STORAGE_CLASS
 from syncer.translate.diff import STRATEGIC
-from tests.apiserver.servers import ApiServer, ServerOptions
+from tests.apiserver.servers import ApiServer, ServerOptions, running
 from tests.apiserver.snapshotting import serve_snapshots
 from tests.controller import admission_bounds as bounds
 from tests.controller.admission_kept import JUDGED, KEPT
@@ -92,13 +92,8 @@ GATES = (
 def policed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """An API server with the chart's policies and the namespaces of two tenants; the syncer may do anything but for them."""
     options = ServerOptions(feature_gates=dict.fromkeys(GATES, True), runtime_config={"scheduling.k8s.io/v1alpha2": True})
-    server = ApiServer("policed", tmp_path_factory.mktemp("policed"), options)
-    try:
-        server.start()
-        server.wait()
+    with running("policed", tmp_path_factory.mktemp("policed"), options) as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture

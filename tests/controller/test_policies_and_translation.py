@@ -14,7 +14,7 @@ from bulkhead.kube.resources import resource_of
 from controller.plane.policyfacts import policy_facts
 from syncer.translate import Obj, TenantView
 from syncer.translate.registry import KINDS
-from tests.apiserver.servers import ApiServer, ServerOptions
+from tests.apiserver.servers import ApiServer, ServerOptions, running
 from tests.apiserver.snapshotting import serve_snapshots
 from tests.controller.helmchart import rendered
 from tests.controller.samples import plane_spec
@@ -34,13 +34,8 @@ GOOD = [name for name, path in golden.cases() if "refused" not in samples.load(g
 @pytest.fixture(scope="module")
 def policed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     options = ServerOptions(feature_gates=dict.fromkeys(GATES, True), runtime_config={"scheduling.k8s.io/v1alpha2": True})
-    server = ApiServer("translated", tmp_path_factory.mktemp("translated"), options)
-    try:
-        server.start()
-        server.wait()
+    with running("translated", tmp_path_factory.mktemp("translated"), options) as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture
