@@ -26,17 +26,17 @@ from bulkhead.work.clock import SystemClock
 from bulkhead.work.queue import KeyedQueue
 from bulkhead.work.supervise import supervise
 from controller import handlers, metrics, probes
-from controller.accelerators import Accelerators
-from controller.dedication import Dedication
-from controller.hostranges import HostRanges
-from controller.owned import Owned
-from controller.planeaccess import PlaneAccess
-from controller.planebudget import Budget
-from controller.reconcile import Reconciler
-from controller.secretwatch import SecretWatch
+from controller.host.accelerators import Accelerators
+from controller.host.dedication import Dedication
+from controller.host.hostranges import HostRanges
+from controller.host.owned import Owned
+from controller.host.secretwatch import SecretWatch
+from controller.inside.access import PlaneAccess
+from controller.inside.budget import Budget
 from controller.settings import Settings, SettingsError, load
 from controller.slurm.loop import SlurmLoops
 from controller.slurm.ordering import Ordering
+from controller.tenant.reconcile import Reconciler
 from controller.worker import Workers
 
 _log = logging.getLogger("controller")

@@ -8,7 +8,7 @@ from bulkhead.work.backoff import PerKeyBackoff
 from bulkhead.work.clock import Clock
 from bulkhead.work.queue import KeyedQueue, Lane
 from controller import metrics
-from controller.reconcile import PassFailed, Reconciler
+from controller.tenant.reconcile import PassFailed, Reconciler
 
 _log = logging.getLogger(__name__)
 _PASS_DEADLINE = 90.0

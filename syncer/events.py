@@ -23,9 +23,9 @@ from bulkhead.kube.resources import EVENTS
 from bulkhead.work.clock import Clock
 from bulkhead.work.queue import KeyedQueue, Lane, QueueClosed
 from syncer import metrics
-from syncer.caches import Caches
 from syncer.logs import about
-from syncer.translate import event as pure
+from syncer.translate.kinds import event as pure
+from syncer.watch.caches import Caches
 
 _log = logging.getLogger(__name__)
 

@@ -17,13 +17,14 @@ from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Obj, uid_of, version_of
 from bulkhead.kube.resources import NODES
 from bulkhead.work.queue import Lane
-from syncer import mergepatch, metrics
-from syncer.caches import Caches, Item, Queue
-from syncer.identity import PlaneIdentity
+from syncer import metrics
 from syncer.logs import about
-from syncer.translate import node as pure
-from syncer.translate import nodemarks
-from syncer.translate import status as statuses
+from syncer.translate.kinds import node as pure
+from syncer.translate.kinds import nodemarks
+from syncer.translate.kinds import podstatus as statuses
+from syncer.watch.caches import Caches, Item, Queue
+from syncer.write import mergepatch
+from syncer.write.identity import PlaneIdentity
 
 _log = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from typing import Final
 from bulkhead.work.clock import Clock
 from bulkhead.work.queue import Lane
 from syncer import metrics
-from syncer.caches import Caches, Item, Queue
-from syncer.references import ReferenceIndex
-from syncer.translate import nodeports
+from syncer.mirrors.references import ReferenceIndex
+from syncer.translate.kinds import nodeports
 from syncer.translate.registry import KINDS
+from syncer.watch.caches import Caches, Item, Queue
 
 _log = logging.getLogger(__name__)
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 from bulkhead.work.clock import Clock
-from syncer import http1, metrics
+from syncer import metrics
+from syncer.kubelet import http1
 
 BEAT_SECONDS: Final = 1.0
 STALL_SECONDS: Final = 10.0

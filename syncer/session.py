@@ -28,35 +28,35 @@ from bulkhead.work.clock import Clock, SystemClock
 from bulkhead.work.queue import KeyedQueue, QueueClosed
 from bulkhead.work.supervise import supervise
 from syncer import metrics
-from syncer.budget import WriteBudget
-from syncer.caches import Caches, Item
-from syncer.claims import Claims
-from syncer.down import Again, HostWriter
 from syncer.events import Recorder
-from syncer.heardagain import HeardAgain
-from syncer.identity import PlaneIdentity
+from syncer.kubelet.metrics import PodMetrics
+from syncer.kubelet.server import Shim, Target, tls_context
 from syncer.logs import about
-from syncer.massdelete import MassDeleteBreaker
-from syncer.mirrors import Mirrors
-from syncer.nodeports import NodePorts
+from syncer.mirrors.classes import Offers
+from syncer.mirrors.nodeports import NodePorts
+from syncer.mirrors.reconcile import Mirrors
+from syncer.mirrors.references import HOLDERS, ReferenceIndex, mirrored_references
+from syncer.mirrors.slices import Slices
+from syncer.mirrors.volumes import Volumes
 from syncer.nodes import Nodes
-from syncer.offers import Offers
 from syncer.patrol import Patrol
-from syncer.podgroups import PodGroups
-from syncer.podmetrics import PodMetrics
-from syncer.pods import Pods
+from syncer.pods.claims import Claims
+from syncer.pods.groups import PodGroups
+from syncer.pods.reconcile import Pods
+from syncer.pods.tokens import Tokens
+from syncer.pods.waiting import Starved
 from syncer.probes import Heart, Probes
-from syncer.quota import Starved
-from syncer.references import HOLDERS, ReferenceIndex, mirrored_references
 from syncer.settings import Settings
-from syncer.shim import Shim, Target, tls_context
-from syncer.slices import Slices
-from syncer.tokens import Tokens
-from syncer.translate import deviceclaim, endpointslice, nodeports, tokens
+from syncer.translate.kinds import deviceclaim, endpointslice, nodeports, tokens
 from syncer.translate.references import POD_GROUP
 from syncer.translate.registry import KINDS
-from syncer.up import VirtualWriter
-from syncer.volumes import Volumes
+from syncer.watch.caches import Caches, Item
+from syncer.watch.reconnect import HeardAgain
+from syncer.write.budget import WriteBudget
+from syncer.write.host import Again, HostWriter
+from syncer.write.identity import PlaneIdentity
+from syncer.write.massdelete import MassDeleteBreaker
+from syncer.write.plane import VirtualWriter
 
 _log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """The input of every builder: one tenant's plane, with the class's and the chart's defaults already merged in.
 
 Frozen data and the few addresses and names that follow from it. What a field may hold was checked before it got here
-(`controller.admit`); the builders trust it.
+(`controller.decide.admit`); the builders trust it.
 """
 
 import contextlib

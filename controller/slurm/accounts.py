@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.counted import Counted
-from controller.slurm import model
-from controller.slurm.model import SlurmAnswerError
-from controller.slurm.rest import SlurmRefused, SlurmRest
-from controller.slurm.spec import AccountingSpec, Obj, QosSpec, SlurmSpec, UserSpec
-from controller.slurm.wire import NO_WORDS, Problem
+from controller.inside.counted import Counted
+from controller.slurm.answers import model
+from controller.slurm.answers.model import SlurmAnswerError
+from controller.slurm.answers.wire import NO_WORDS, Problem
+from controller.slurm.client.rest import SlurmRefused, SlurmRest
+from controller.slurm.objects.spec import AccountingSpec, Obj, QosSpec, SlurmSpec, UserSpec
 
 ACCOUNT: Final = "users"
 STANDARD: Final = "normal"

@@ -17,22 +17,24 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import KubeError, NotFound, ProtocolError
 from bulkhead.kube.objects import uid_of
 from bulkhead.work.clock import Clock
-from controller.planecalls import Plane
-from controller.slurm import accounts, nodeset_crd, shapes
-from controller.slurm.carry import Carrier
-from controller.slurm.fleet import Action, Cancel, Drain, Fleet, Undrain
-from controller.slurm.giveback import is_leaving
-from controller.slurm.keys import SlurmKeys
-from controller.slurm.lease import DEFAULT_TIMES, Times, over, plan_leases
+from controller.inside.calls import Plane
+from controller.slurm import accounts
+from controller.slurm.act import Carrier
+from controller.slurm.answers import shapes
+from controller.slurm.apply import Planter, daemons
+from controller.slurm.client.rest import SlurmError, SlurmRest
+from controller.slurm.client.tokens import TokenSource
+from controller.slurm.config.topology import grown, topology_of, units_in
+from controller.slurm.decide.status import Found, counts, pods_of
+from controller.slurm.lease.fleet import Action, Cancel, Drain, Fleet, Undrain
+from controller.slurm.lease.giveback import is_leaving
+from controller.slurm.lease.lease import DEFAULT_TIMES, Times, over, plan_leases
+from controller.slurm.objects import nodesets as nodeset_crd
+from controller.slurm.objects.keys import SlurmKeys
+from controller.slurm.objects.render import render
+from controller.slurm.objects.spec import CONFIG, NAMESPACE, NodeSetSpec, Obj, SlurmSpec
+from controller.slurm.objects.workers import worker_digest
 from controller.slurm.observe import NODE_SETS, Seen, cordoned, node_sets, observe
-from controller.slurm.planting import Planter, daemons
-from controller.slurm.render import render
-from controller.slurm.rest import SlurmError, SlurmRest
-from controller.slurm.spec import CONFIG, NAMESPACE, NodeSetSpec, Obj, SlurmSpec
-from controller.slurm.status import Found, counts, pods_of
-from controller.slurm.tokens import TokenSource
-from controller.slurm.topology import grown, topology_of, units_in
-from controller.slurm.workers import worker_digest
 
 _log = logging.getLogger(__name__)
 _GPU_TYPE = re.compile(r"([a-z][a-z0-9_-]{0,31})?")

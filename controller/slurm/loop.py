@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from bulkhead.kube.errors import KubeError, ProtocolError, TooLarge
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock
-from controller.planebudget import Budget, Turn
-from controller.planecalls import Plane
-from controller.slurm import status
+from controller.inside.budget import Budget, Turn
+from controller.inside.calls import Plane
 from controller.slurm.cluster import Cluster, Order
-from controller.slurm.status import Found
+from controller.slurm.decide import status
+from controller.slurm.decide.status import Found
 
 _log = logging.getLogger(__name__)
 PERIOD_SECONDS = 3.0

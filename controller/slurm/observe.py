@@ -16,13 +16,13 @@ from bulkhead.api import labels
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj, Resource
-from controller.planecalls import Page, Plane
-from controller.slurm import shapes
-from controller.slurm.fleet import Worker, worker_of
-from controller.slurm.model import SlurmView
-from controller.slurm.parts import OURS
-from controller.slurm.rest import SlurmError, SlurmRest
-from controller.slurm.spec import NAMESPACE, NODE_SET_GROUP, NODE_SET_VERSION
+from controller.inside.calls import Page, Plane
+from controller.slurm.answers import shapes
+from controller.slurm.answers.model import SlurmView
+from controller.slurm.client.rest import SlurmError, SlurmRest
+from controller.slurm.lease.fleet import Worker, worker_of
+from controller.slurm.objects.parts import OURS
+from controller.slurm.objects.spec import NAMESPACE, NODE_SET_GROUP, NODE_SET_VERSION
 
 NODE_SETS = Resource(NODE_SET_GROUP, NODE_SET_VERSION, "nodesets", "NodeSet", True)
 _VIEW_SECONDS = 25.0

@@ -22,15 +22,15 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, NotFound
 from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import Clock
-from controller.observe import Observed
 from controller.plane.spec import PlaneSpec
 from controller.slurm.cluster import Order
+from controller.slurm.decide.status import Found
 from controller.slurm.keygen import make_auth_key, make_keys
-from controller.slurm.keys import BadKeysError, SlurmKeys, from_data, promoted, retired, staged, to_data, waiting
-from controller.slurm.lease import DEFAULT_TIMES, Times
+from controller.slurm.lease.lease import DEFAULT_TIMES, Times
 from controller.slurm.loop import SlurmLoops
-from controller.slurm.spec import KEYS, SlurmImages, SlurmSpec
-from controller.slurm.status import Found
+from controller.slurm.objects.keys import BadKeysError, SlurmKeys, from_data, promoted, retired, staged, to_data, waiting
+from controller.slurm.objects.spec import KEYS, SlurmImages, SlurmSpec
+from controller.tenant.observe import Observed
 
 _log = logging.getLogger(__name__)
 ROTATE: Final = "bulkhead.dev/rotate-keys"

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from bulkhead.api.quantity import parse
 from bulkhead.api.quantity import same as same_quantity
+from syncer.translate.kinds.pod import GENERATION
 from syncer.translate.metadata import APPLIED, WANTED, stands_for_tenants
-from syncer.translate.placement import MADE_FOR
-from syncer.translate.pod import GENERATION
+from syncer.translate.podspec.placement import MADE_FOR
 from syncer.translate.view import Obj
 
 STRATEGIC: Final = "application/strategic-merge-patch+json"

@@ -8,23 +8,22 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from syncer.translate import (
+from syncer.translate import mirrored, references
+from syncer.translate.kinds import (
     configmap,
     deviceclaim,
     disruptionbudget,
     endpointslice,
     ingress,
-    mirrored,
     networkpolicy,
     pod,
     podgroup,
-    references,
     secret,
     service,
     snapshot,
-    status,
     volumeclaim,
 )
+from syncer.translate.kinds import podstatus as status
 from syncer.translate.mirrored import everybody, nothing_to_say, stays
 from syncer.translate.reasons import Reason
 from syncer.translate.references import Reference

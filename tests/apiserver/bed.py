@@ -17,9 +17,9 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, KubeError, NotFound
 from bulkhead.kube.objects import Key, Obj
 from bulkhead.kube.resources import EVENTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SERVICE_ACCOUNTS, SERVICE_CIDRS
-from syncer.caches import MIRRORED
 from syncer.session import Session
 from syncer.settings import Settings, parse
+from syncer.watch.caches import MIRRORED
 
 SECONDS = 20.0
 

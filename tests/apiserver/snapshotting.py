@@ -18,7 +18,7 @@ from bulkhead.kube.resources import (
     VOLUME_SNAPSHOT_CLASSES,
     VOLUME_SNAPSHOTS,
 )
-from controller import snapshotcrds
+from controller.inside.objects import snapshots as snapshotcrds
 from tests.apiserver.bed import Bed, until
 
 SECONDS = 30.0

@@ -11,12 +11,13 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, TooLarge, Unprocessable
 from bulkhead.kube.objects import Obj
-from controller import crds
-from controller.planebudget import Budget
-from controller.planecalls import LIST_BYTES, PAGE_BYTES, Plane
-from controller.slurm import nodeset_crd, shapes
+from controller.inside import definitions as crds
+from controller.inside.budget import Budget
+from controller.inside.calls import LIST_BYTES, PAGE_BYTES, Plane
+from controller.slurm.answers import shapes
+from controller.slurm.config.topology import topology_of
+from controller.slurm.objects import nodesets as nodeset_crd
 from controller.slurm.observe import NODE_SETS, NODES_MOST, cordoned, node_sets
-from controller.slurm.topology import topology_of
 from tests.apiserver.bed import until
 from tests.apiserver.servers import ApiServer
 

@@ -12,11 +12,11 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import LIMIT_RANGES, PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_QUOTAS
-from controller.admit import admit
+from controller.decide.admit import admit
 from controller.plane.quota import limit_range, resource_quotas
 from controller.plane.spec import PlaneSpec
 from controller.settings import Settings
-from syncer.translate import podsize
+from syncer.translate.podspec import podsize
 from tests.apiserver.bed import until
 from tests.controller.samples import tenant, tenant_class
 from tests.syncer.translate import samples

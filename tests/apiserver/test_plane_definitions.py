@@ -11,9 +11,10 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, Unprocessable
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, VOLUME_SNAPSHOTS
-from controller import crds, snapshotcrds
-from controller.planebudget import Budget
-from controller.planecalls import Plane
+from controller.inside import definitions as crds
+from controller.inside.budget import Budget
+from controller.inside.calls import Plane
+from controller.inside.objects import snapshots as snapshotcrds
 from tests.apiserver.bed import until
 from tests.apiserver.servers import ApiServer
 from tests.apiserver.snapshotting import remove_snapshots, served

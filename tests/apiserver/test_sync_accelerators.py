@@ -12,7 +12,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NAMESPACES, NODES, PODS, TENANT_CLASSES
-from controller.accelerators import Accelerators
+from controller.host.accelerators import Accelerators
 from tests.apiserver.bed import Bed, empty, until
 from tests.controller.samples import tenant_class
 from tests.crds import install

@@ -10,7 +10,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, ApiError, NotFound
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, RESOURCE_QUOTAS, STORAGE_CLASSES
-from syncer.translate.classes import DEFAULT_STORAGE_CLASS
+from syncer.translate.kinds.classes import DEFAULT_STORAGE_CLASS
 from tests.apiserver.bed import Bed, settings_for, until
 
 CLASSES: dict[str, Any] = {

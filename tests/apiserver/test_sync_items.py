@@ -22,7 +22,7 @@ from bulkhead.kube.resources import (
     SERVICE_ACCOUNTS,
     SERVICES,
 )
-from syncer.translate import downward
+from syncer.translate.podspec import downward
 from tests.apiserver.bed import Bed, until
 
 NOW = "2026-01-01T00:00:00Z"

@@ -11,8 +11,9 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, NotFound, Unprocessable
 from bulkhead.kube.objects import Key, Obj, uid_of
 from bulkhead.kube.resources import SERVICES, resource_of
-from syncer import identity, metrics
-from syncer.translate import nodeports
+from syncer import metrics
+from syncer.translate.kinds import nodeports
+from syncer.write import identity
 from tests.apiserver.bed import Bed, until
 from tests.apiserver.test_sync_safety import rewrite
 

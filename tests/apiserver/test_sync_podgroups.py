@@ -12,7 +12,7 @@ from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Key, Obj
 from bulkhead.kube.resources import POD_GROUPS, PODS, RESOURCE_QUOTAS
 from controller.plane.controller_manager import POD_GROUP_CONTROLLERS
-from syncer import mirrors
+from syncer.mirrors import reconcile as mirrors
 from tests.apiserver.bed import Bed, until, virtual_uid
 from tests.apiserver.servers import ApiServer, Pair, with_pod_groups
 

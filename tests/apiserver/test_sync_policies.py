@@ -9,7 +9,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj, Resource
 from bulkhead.kube.resources import NETWORK_POLICIES, POD_DISRUPTION_BUDGETS, PODS
-from syncer.translate.networkpolicy import EGRESS_ISOLATED, INGRESS_ISOLATED, MOST_TERMS_OF_TENANT
+from syncer.translate.kinds.networkpolicy import EGRESS_ISOLATED, INGRESS_ISOLATED, MOST_TERMS_OF_TENANT
 from tests.apiserver.bed import Bed, until
 
 

@@ -11,7 +11,7 @@ import pytest
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import CONFIG_MAPS
-from syncer import identity
+from syncer.write import identity
 from tests.apiserver.bed import Bed, until
 from tests.apiserver.ports import free_port
 from tests.apiserver.syncerprocess import probe, resident_mib, running_syncer, write_files

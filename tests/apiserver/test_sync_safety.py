@@ -6,7 +6,7 @@ import pytest
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.resources import CONFIG_MAPS, EVENTS, PODS, VALIDATING_WEBHOOKS
-from syncer import identity
+from syncer.write import identity
 from tests.apiserver.bed import Bed, until
 
 

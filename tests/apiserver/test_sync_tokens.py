@@ -13,7 +13,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import SECRETS
-from syncer.tokens import RENEW_AT
+from syncer.pods.tokens import RENEW_AT
 from tests.apiserver.bed import Bed, until
 
 

@@ -7,7 +7,7 @@ import pytest
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import PODS
-from syncer.translate import tolerations
+from syncer.translate.podspec import tolerations
 from tests.apiserver.bed import Bed, until
 
 POOL = {"key": "pool", "operator": "Exists", "effect": "NoSchedule"}

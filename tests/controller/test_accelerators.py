@@ -14,7 +14,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Unavailable
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NAMESPACES, NODES, PODS, TENANT_CLASSES
-from controller.accelerators import Accelerators, of_node, of_pod
+from controller.host.accelerators import Accelerators, of_node, of_pod
 from tests.apiserver.bed import until
 from tests.controller.samples import tenant_class
 from tests.crds import install

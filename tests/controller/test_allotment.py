@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 
 from bulkhead.api.conditions import Reason
 from bulkhead.api.quantity import canonical, parse, whole
-from controller import allotment, status
-from controller.admit import admit, refuse
+from controller.decide import allotment, status
+from controller.decide.admit import admit, refuse
+from controller.decide.status import Findings
 from controller.plane.policyfacts import policy_facts
 from controller.plane.quota import limit_range, resource_quotas
 from controller.plane.spec import PlaneSpec, PodBound
 from controller.plane.syncer import settings
 from controller.settings import Settings
-from controller.status import Findings
 from syncer.settings import parse as read
-from syncer.translate import node
+from syncer.translate.kinds import node
 from tests.controller.samples import tenant, tenant_class
 
 OTHERS = ("rdma/hca", "nvidia.com/hostdev")

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api.conditions import Reason
-from controller.admit import admit, refuse
-from controller.bounds import POLICIES, Question, beyond
+from controller.decide.admit import admit, refuse
+from controller.decide.bounds import POLICIES, Question, beyond
 from controller.plane.quota import resource_quotas
 from controller.plane.spec import PlaneSpec
 from controller.sections import over

@@ -18,8 +18,8 @@ from bulkhead.kube.errors import ApiError, Forbidden, KubeError
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import resource_of
 from bulkhead.work.clock import SystemClock
-from controller.accelerators import Accelerators
-from controller.secretwatch import SecretWatch
+from controller.host.accelerators import Accelerators
+from controller.host.secretwatch import SecretWatch
 from tests.apiserver.bed import until
 from tests.apiserver.servers import ApiServer, running
 from tests.controller.helmchart import rendered

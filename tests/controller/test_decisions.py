@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api.conditions import Reason
-from controller import slices, teardown
-from controller.admit import admit, paused, refuse
-from controller.plan import Plan, plan, ref_of
+from controller.decide import slices, teardown
+from controller.decide.admit import admit, paused, refuse
+from controller.decide.plan import Plan, plan, ref_of
+from controller.decide.teardown import Left, Step
 from controller.plane import etcd
 from controller.plane.spec import PlaneSpec
 from controller.settings import Settings, SettingsError, load
-from controller.teardown import Left, Step
 from tests.controller.samples import NOW, material, plane_spec, tenant, tenant_class
 
 # -- admission

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api.conditions import Reason
-from controller import dedicated
-from controller.admit import admit
-from controller.dedicated import KEY, Claim, Finding, HostNode, Mark, Running
-from controller.dedication import claim_of, of_node
+from controller.decide import dedicated
+from controller.decide.admit import admit
+from controller.decide.dedicated import KEY, Claim, Finding, HostNode, Mark, Running
+from controller.decide.status import Findings, compute
+from controller.host.dedication import claim_of, of_node
 from controller.plane.spec import PlaneSpec
 from controller.settings import Settings
-from controller.status import Findings, compute
 from tests.controller.samples import NOW, plane_spec, tenant, tenant_class
 
 OTHER_TAINT = {"key": "nvidia.com/gpu", "effect": "NoSchedule", "timeAdded": "2026-06-01T00:00:00Z"}

@@ -11,9 +11,9 @@ import pytest
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NAMESPACES, NODES, PODS, TENANT_CLASSES, TENANTS
-from controller import dedication
-from controller.dedicated import KEY, Finding
-from controller.dedication import Dedication
+from controller.decide.dedicated import KEY, Finding
+from controller.host import dedication
+from controller.host.dedication import Dedication
 from controller.settings import Settings
 from tests.apiserver.bed import until
 from tests.controller.samples import tenant_class

@@ -16,15 +16,15 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.codec import compact
 from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import ENDPOINT_SLICES, NAMESPACES, NETWORK_POLICIES, NODES, SERVICE_CIDRS
-from controller import status
-from controller.admit import admit
-from controller.hostranges import HostRanges
+from controller.decide import status
+from controller.decide.admit import admit
+from controller.decide.status import Findings
+from controller.host.hostranges import HostRanges
 from controller.plane import addresses, network
 from controller.plane.addresses import ALWAYS, API, METADATA, PODS, SERVICES, Reserved, block, closed
 from controller.plane.addresses import NODES as NODE
 from controller.plane.spec import PlaneSpec
 from controller.settings import Settings, SettingsError, load
-from controller.status import Findings
 from tests.controller.samples import NOW, plane_spec, tenant, tenant_class
 
 Address = IPv4Address | IPv6Address

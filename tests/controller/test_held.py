@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from bulkhead.api import deviceclaims
 from bulkhead.api.conditions import Reason, find_condition
 from bulkhead.api.quantity import parse
-from controller import held, status
-from controller.admit import plane_of, refuse
-from controller.bounds import Question, beyond, within
-from controller.held import Existing, hold, holds
-from controller.plan import plan, ref_of
+from controller.decide import held, status
+from controller.decide.admit import plane_of, refuse
+from controller.decide.bounds import Question, beyond, within
+from controller.decide.held import Existing, hold, holds
+from controller.decide.plan import plan, ref_of
 from controller.plane import syncer
 from controller.plane.quota import resource_quotas
 from controller.plane.render import render

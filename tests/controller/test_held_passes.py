@@ -14,18 +14,18 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import SystemClock
-from controller import held
-from controller.dedicated import Finding
-from controller.dedication import Dedication
-from controller.observe import Observed
-from controller.owned import SELECTOR
+from controller.decide import held
+from controller.decide.dedicated import Finding
+from controller.host.dedication import Dedication
+from controller.host.owned import SELECTOR
 from controller.plane import pki
 from controller.plane.spec import PlaneSpec
 from controller.refusal import Refusal
 from controller.settings import Settings
+from controller.slurm.decide.status import Found
+from controller.slurm.objects.spec import SlurmSpec
 from controller.slurm.ordering import Ordered, Ordering
-from controller.slurm.spec import SlurmSpec
-from controller.slurm.status import Found
+from controller.tenant.observe import Observed
 from tests.controller.samples import tenant_class
 from tests.controller.world import World, ask, fingerprint, ready, take_down
 from tests.crds import install

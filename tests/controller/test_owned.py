@@ -9,7 +9,7 @@ from bulkhead.api import labels
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Key, Obj
-from controller.owned import Owned
+from controller.host.owned import Owned
 from tests.apiserver.bed import until
 from tests.apiserver.servers import ApiServer
 

@@ -17,12 +17,12 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Unprocessable
 from bulkhead.kube.objects import Obj
-from controller.dedicated import Finding
-from controller.dedication import Dedication
-from controller.owned import OWNED
-from controller.reconcile import PassFailed
+from controller.decide.dedicated import Finding
+from controller.host.dedication import Dedication
+from controller.host.owned import OWNED
 from controller.refusal import Refusal
 from controller.settings import Settings
+from controller.tenant.reconcile import PassFailed
 from tests.apiserver.servers import ApiServer, running
 from tests.controller.samples import tenant_class
 from tests.controller.world import World, ask, fingerprint, kinds_of, nameless, ready, take_down

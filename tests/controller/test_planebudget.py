@@ -11,8 +11,8 @@ import pytest
 from bulkhead.kube.errors import Forbidden, TooLarge
 from bulkhead.kube.objects import Obj, Resource
 from bulkhead.work.clock import SystemClock
-from controller.planeaccess import PlaneAccess
-from controller.planebudget import Budget
+from controller.inside.access import PlaneAccess
+from controller.inside.budget import Budget
 from tests.controller.samples import plane_spec
 
 
@@ -158,7 +158,7 @@ async def test_what_is_put_into_a_plane_is_through_before_its_turn_is_left(monke
             self._turn.charge(1)
             through.append(name)
 
-    monkeypatch.setattr("controller.planeaccess.Plane", Slow)
+    monkeypatch.setattr("controller.inside.access.Plane", Slow)
     budget, spec = Budget(), plane_spec()
     access = PlaneAccess(SystemClock(), lambda _: None, budget)
     monkeypatch.setitem(access._connections, spec.tenant, type("Connection", (), {"client": None}))

@@ -22,8 +22,8 @@ from bulkhead.kube.resources import (
 )
 from controller.plane.policyfacts import policy_facts
 from controller.plane.quota import limit_range
-from syncer.translate.classes import BETA_DEFAULT_STORAGE_CLASS, DEFAULT_STORAGE_CLASS
 from syncer.translate.diff import STRATEGIC
+from syncer.translate.kinds.classes import BETA_DEFAULT_STORAGE_CLASS, DEFAULT_STORAGE_CLASS
 from tests.apiserver.servers import ApiServer, ServerOptions, running
 from tests.apiserver.snapshotting import serve_snapshots
 from tests.controller import admission_bounds as bounds

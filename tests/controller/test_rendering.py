@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from controller import bootstrap
+from controller.inside.objects import bootstrap
 from controller.plane.addresses import ALWAYS, PODS, SERVICES, SLICES, Reserved
 from controller.plane.render import render
 from controller.plane.syncer import settings

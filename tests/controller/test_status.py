@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from bulkhead.api.conditions import Reason, find_condition
-from controller import status
+from controller.decide import status
+from controller.decide.status import Findings
 from controller.plane.quota import resource_quotas
 from controller.refusal import Refusal
-from controller.status import Findings
 from tests.controller.samples import NOW, plane_spec, tenant, tenant_class
 
 

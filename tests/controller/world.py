@@ -9,13 +9,13 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, NotFound
 from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import Clock, SystemClock
-from controller.dedication import Dedication
-from controller.hostranges import HostRanges
-from controller.owned import OWNED, SELECTOR, Owned
-from controller.planeaccess import PlaneAccess
-from controller.reconcile import PassFailed, Reconciler
+from controller.host.dedication import Dedication
+from controller.host.hostranges import HostRanges
+from controller.host.owned import OWNED, SELECTOR, Owned
+from controller.inside.access import PlaneAccess
 from controller.settings import Settings
 from controller.slurm.ordering import Ordering
+from controller.tenant.reconcile import PassFailed, Reconciler
 
 
 class World:

@@ -1,6 +1,6 @@
 """The class in which the conformance suite runs."""
 
-from controller.admit import refuse
+from controller.decide.admit import refuse
 from controller.settings import Settings
 from e2e import install
 from e2e.conformance import place

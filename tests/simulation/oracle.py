@@ -19,8 +19,8 @@ from bulkhead.api import names
 from bulkhead.kube.objects import Key, Obj, key_of, uid_of
 from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SECRETS, SERVICES
 from syncer.settings import Settings
-from syncer.translate import placement
 from syncer.translate.metadata import host_namespace_key
+from syncer.translate.podspec import placement
 from syncer.translate.references import of_pod
 from tests.simulation import policies
 from tests.simulation.api import Api

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from bulkhead.kube.objects import Key, Obj, key_of, uid_of
 from bulkhead.kube.resources import NETWORK_POLICIES, PODS
-from syncer.translate.networkpolicy import EGRESS_ISOLATED, INGRESS_ISOLATED
+from syncer.translate.kinds.networkpolicy import EGRESS_ISOLATED, INGRESS_ISOLATED
 from tests.simulation.api import Api
 from tests.simulation.origin import virtual_uid
 

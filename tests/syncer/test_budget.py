@@ -9,9 +9,9 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Key, Obj
 from bulkhead.kube.resources import PODS
 from bulkhead.work.clock import FakeClock
-from syncer.budget import WriteBudget
-from syncer.down import HostWriter
-from syncer.identity import PlaneIdentity
+from syncer.write.budget import WriteBudget
+from syncer.write.host import HostWriter
+from syncer.write.identity import PlaneIdentity
 
 
 async def advance(clock: FakeClock, seconds: float) -> None:

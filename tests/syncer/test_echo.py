@@ -7,7 +7,7 @@ import pytest
 from bulkhead.kube.errors import Conflict, Unavailable
 from bulkhead.kube.resources import PODS
 from bulkhead.work.clock import FakeClock
-from syncer.up import VirtualWriter
+from syncer.write.plane import VirtualWriter
 
 
 class Plane:

@@ -5,7 +5,7 @@ from typing import Any, cast
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import FakeClock
-from syncer.identity import PlaneIdentity
+from syncer.write.identity import PlaneIdentity
 
 
 class _Listed:

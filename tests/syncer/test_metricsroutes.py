@@ -2,8 +2,8 @@
 
 import pytest
 
-from syncer.http1 import BadRequestError, parse_head
-from syncer.metricsroutes import Question, question
+from syncer.kubelet.http1 import BadRequestError, parse_head
+from syncer.kubelet.metricsroutes import Question, question
 
 ROOT = "/apis/metrics.k8s.io"
 V1 = f"{ROOT}/v1beta1"

@@ -4,8 +4,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from syncer.podpatches import PodPatches
-from syncer.translate import Obj, TenantView, diff, pod
+from syncer.pods.patches import PodPatches
+from syncer.translate import Obj, TenantView, diff
+from syncer.translate.kinds import pod
 from tests.syncer.translate import samples
 
 LISTED = replace(samples.VIEW, seccomp_profiles=frozenset({"audit.json"}))

@@ -12,16 +12,18 @@ from hypothesis import strategies as st
 from bulkhead.kube.errors import ApiError, Forbidden, Unavailable, Unprocessable
 from bulkhead.kube.objects import Key
 from bulkhead.work.clock import FakeClock
-from syncer import http1, logs, mergepatch, refusals
-from syncer.caches import Item
-from syncer.http1 import BadRequestError
-from syncer.identity import Recorded, Sighting, judge
-from syncer.massdelete import WINDOW_SECONDS, MassDeleteBreaker
+from syncer import logs
+from syncer.kubelet import http1
+from syncer.kubelet.http1 import BadRequestError
+from syncer.kubelet.routes import route
+from syncer.mirrors.references import ReferenceIndex
 from syncer.probes import STALL_SECONDS, Heart, Probes
-from syncer.references import ReferenceIndex
 from syncer.settings import Settings, SettingsFileError, parse
-from syncer.shimroutes import route
 from syncer.translate import Reason, Reference
+from syncer.watch.caches import Item
+from syncer.write import mergepatch, refusals
+from syncer.write.identity import Recorded, Sighting, judge
+from syncer.write.massdelete import WINDOW_SECONDS, MassDeleteBreaker
 
 MINIMAL = {"tenant": "a", "tenantUID": "u", "planeNamespace": "bh-a", "workNamespace": "bh-a-work"}
 

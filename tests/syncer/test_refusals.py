@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bulkhead.kube.errors import Cause, Forbidden, Unprocessable
-from syncer import refusals
+from syncer.write import refusals
 
 
 def refused(field: str) -> Unprocessable:

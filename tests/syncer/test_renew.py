@@ -8,9 +8,9 @@ import pytest
 from bulkhead.kube.errors import NotFound, Unprocessable
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import CONFIG_MAPS
-from syncer.down import HostWriter, stamped
-from syncer.translate import configmap
+from syncer.translate.kinds import configmap
 from syncer.translate.metadata import WANTED
+from syncer.write.host import HostWriter, stamped
 from tests.syncer.translate import samples
 
 NOTE = "reflector.example.org/to"

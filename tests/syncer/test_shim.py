@@ -12,9 +12,9 @@ import pytest
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Key, Obj
-from syncer.http1 import BadRequestError
-from syncer.metricsroutes import Question
-from syncer.shim import Shim, Target, tls_context
+from syncer.kubelet.http1 import BadRequestError
+from syncer.kubelet.metricsroutes import Question
+from syncer.kubelet.server import Shim, Target, tls_context
 from tests.apiserver.pki import Authority
 
 VIRTUAL: Obj = {

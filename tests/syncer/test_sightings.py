@@ -2,7 +2,7 @@
 
 from bulkhead.api import labels as marks
 from bulkhead.kube.objects import Key, Obj
-from syncer.sightings import Sightings
+from syncer.pods.expectations import Sightings
 
 KEY = Key("space", "web")
 

@@ -12,8 +12,8 @@ from bulkhead.kube.errors import ApiError, Conflict, Forbidden, KubeError, Unpro
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta, Obj
 from bulkhead.work.clock import FakeClock
-from syncer.slices import Addresses, Slices
-from syncer.translate.endpointslice import KIND, Holder
+from syncer.mirrors.slices import Addresses, Slices
+from syncer.translate.kinds.endpointslice import KIND, Holder
 from syncer.translate.metadata import Identity
 
 A, B = Key("work", "a"), Key("work", "b")

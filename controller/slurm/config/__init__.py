@@ -12,10 +12,10 @@ from typing import Final
 import jinja2
 
 from bulkhead.api.slurm import MOST_NODES, NODE_SET_NAME, RESERVED_NODE_SETS
-from controller.slurm import image
 from controller.slurm.config import known
 from controller.slurm.config.words import checked
-from controller.slurm.spec import (
+from controller.slurm.objects import image
+from controller.slurm.objects.spec import (
     MARIADB,
     MARIADB_PORT,
     SLURMCTLD,

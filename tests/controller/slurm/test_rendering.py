@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from controller.slurm import image, render, workers
-from controller.slurm.keys import AuthKey
-from controller.slurm.spec import NodeSetSpec, Obj
+from controller.slurm.objects import image, render, workers
+from controller.slurm.objects.keys import AuthKey
+from controller.slurm.objects.spec import NodeSetSpec, Obj
 from tests.controller.slurm.samples import CASES, KEYS, slurm_spec
 
 GOLDEN = Path(__file__).parent / "golden"

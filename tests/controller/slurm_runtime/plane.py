@@ -14,10 +14,10 @@ from bulkhead.kube.connection import Answer
 from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound, Unavailable
 from bulkhead.kube.objects import Obj, Resource
 from bulkhead.kube.transport import Transport
-from controller import counted
-from controller.planecalls import Page
+from controller.inside import counted
+from controller.inside.calls import Page
+from controller.slurm.objects.parts import marks
 from controller.slurm.observe import NODE_SETS
-from controller.slurm.parts import marks
 
 
 class FakePlane:

@@ -14,7 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
-from controller.slurm.rest import PROXY
+from controller.slurm.client.rest import PROXY
 
 KEY = b"k" * 32
 _ENDPOINTS = b'{"kind": "Status", "apiVersion": "v1", "message": "no endpoints available for service", "code": 503}'

@@ -15,14 +15,14 @@ from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Obj, Resource
 from bulkhead.kube.transport import Transport
 from bulkhead.work.clock import FakeClock
-from controller.planecalls import Plane
-from controller.slurm import rest as rest_module
+from controller.inside.calls import Plane
+from controller.slurm.client import rest as rest_module
 from controller.slurm.cluster import Cluster, Order
-from controller.slurm.keys import AuthKey, SlurmKeys
-from controller.slurm.lease import Times
+from controller.slurm.decide.status import Found, verdict
+from controller.slurm.lease.lease import Times
 from controller.slurm.loop import SlurmLoops
-from controller.slurm.spec import SlurmSpec, TopologySpec
-from controller.slurm.status import Found, verdict
+from controller.slurm.objects.keys import AuthKey, SlurmKeys
+from controller.slurm.objects.spec import SlurmSpec, TopologySpec
 from tests.controller.slurm_runtime.plane import FakePlane
 from tests.controller.slurm_runtime.slurmrestd import KEY, FakeSlurmrestd, job, node, number
 from tests.controller.slurm_runtime.world import START, node_set, slurm_spec

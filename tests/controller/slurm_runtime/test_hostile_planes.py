@@ -14,14 +14,14 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, ProtocolError, TooLarge
 from bulkhead.work.clock import FakeClock
-from controller.planebudget import Budget, Turn
-from controller.planecalls import Plane
-from controller.slurm import model, shapes
+from controller.inside.budget import Budget, Turn
+from controller.inside.calls import Plane
+from controller.slurm.answers import model, shapes
+from controller.slurm.answers.model import SlurmAnswerError
 from controller.slurm.cluster import Order
+from controller.slurm.decide.status import verdict
 from controller.slurm.loop import SlurmLoops
-from controller.slurm.model import SlurmAnswerError
 from controller.slurm.observe import NODES_MOST
-from controller.slurm.status import verdict
 from tests.controller.slurm_runtime.test_cluster import KEYS, TIMES
 from tests.controller.slurm_runtime.world import START, node_set, slurm_spec
 from tests.kube import hostile
@@ -81,7 +81,7 @@ def peak(most: int) -> object:  # type: ignore[misc]
 
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_no_list_takes_more_than_its_bound(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.planecalls.LIST_SECONDS", 2.0)
+    monkeypatch.setattr("controller.inside.calls.LIST_SECONDS", 2.0)
     budget = Budget(total=24 * MIB, each=12 * MIB)
     async with opened(HOSTILE[name]) as client:
         with pytest.raises(KubeError), peak(80 * MIB):

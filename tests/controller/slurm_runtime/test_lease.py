@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.slurm.demand import demand
-from controller.slurm.fleet import Cancel, CreateWorker, DeleteNode, Down, Drain, Requeue, Resume, SetReplicas, Undrain
-from controller.slurm.lease import LOST, Times
-from controller.slurm.model import SlurmJob, SlurmView
+from controller.slurm.answers.model import SlurmJob, SlurmView
+from controller.slurm.lease.demand import demand
+from controller.slurm.lease.fleet import Cancel, CreateWorker, DeleteNode, Down, Drain, Requeue, Resume, SetReplicas, Undrain
+from controller.slurm.lease.lease import LOST, Times
 from tests.controller.slurm_runtime.world import START, Node, World, node_set, pending, slurm_spec
 
 

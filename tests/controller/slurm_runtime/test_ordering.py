@@ -10,13 +10,13 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, NotFound
 from bulkhead.kube.objects import Key, Obj, Resource
 from bulkhead.work.clock import FakeClock
-from controller.observe import Observed
 from controller.slurm.cluster import Order
-from controller.slurm.keys import from_data, waiting
+from controller.slurm.decide.status import Found
 from controller.slurm.loop import SlurmLoops
+from controller.slurm.objects.keys import from_data, waiting
+from controller.slurm.objects.spec import SlurmSpec
 from controller.slurm.ordering import OFF, REVOKE, ROTATE, SPREAD, Ordering, times_of
-from controller.slurm.spec import SlurmSpec
-from controller.slurm.status import Found
+from controller.tenant.observe import Observed
 from tests.controller.samples import plane_spec, tenant
 from tests.controller.slurm_runtime.world import START, node_set, slurm_spec
 

@@ -12,10 +12,10 @@ from aiohttp.test_utils import TestServer
 
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.transport import Transport
-from controller.planecalls import Plane
-from controller.slurm import rest as module
-from controller.slurm.rest import SlurmError, SlurmRefused, SlurmRest, SlurmUnreachable
-from controller.slurm.tokens import LIFETIME, TokenSource, mint
+from controller.inside.calls import Plane
+from controller.slurm.client import rest as module
+from controller.slurm.client.rest import SlurmError, SlurmRefused, SlurmRest, SlurmUnreachable
+from controller.slurm.client.tokens import LIFETIME, TokenSource, mint
 from tests.controller.slurm_runtime.plane import FakePlane
 from tests.controller.slurm_runtime.slurmrestd import KEY, FakeSlurmrestd, job, node, number
 

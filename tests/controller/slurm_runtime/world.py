@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from controller.slurm.fleet import (
+from controller.slurm.answers.model import SlurmJob, SlurmNode, SlurmView
+from controller.slurm.lease.fleet import (
     Action,
     Cancel,
     CreateWorker,
@@ -23,10 +24,9 @@ from controller.slurm.fleet import (
     Undrain,
     Worker,
 )
-from controller.slurm.giveback import GIVING
-from controller.slurm.lease import Times, over, plan_leases
-from controller.slurm.model import SlurmJob, SlurmNode, SlurmView
-from controller.slurm.spec import NodeSetSpec, SlurmImages, SlurmSpec
+from controller.slurm.lease.giveback import GIVING
+from controller.slurm.lease.lease import Times, over, plan_leases
+from controller.slurm.objects.spec import NodeSetSpec, SlurmImages, SlurmSpec
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 TIMES = Times(settle=timedelta(seconds=2), idle=timedelta(seconds=60), grace=timedelta(seconds=120))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from syncer.translate import Obj, Reason, Untranslatable
-from syncer.translate.pod import ephemeral_containers
+from syncer.translate.kinds.pod import ephemeral_containers
 from syncer.translate.registry import KINDS
 from tests.syncer.translate import samples
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from bulkhead.api import labels as marks
-from syncer.translate import Obj, classes
+from syncer.translate import Obj
+from syncer.translate.kinds import classes
 
 STORAGE = classes.OFFERS["StorageClass"]
 PRIORITY = classes.OFFERS["PriorityClass"]

@@ -7,8 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api import labels as marks
-from syncer.translate import Obj, Reason, Untranslatable, diff, nodemarks, placement, status, tolerations
-from syncer.translate.pod import to_host
+from syncer.translate import Obj, Reason, Untranslatable, diff
+from syncer.translate.kinds import nodemarks
+from syncer.translate.kinds import podstatus as status
+from syncer.translate.kinds.pod import to_host
+from syncer.translate.podspec import placement, tolerations
 from tests.syncer.translate import samples
 
 GPU_B = samples.view({"cordoned": ["gpu-b"]})

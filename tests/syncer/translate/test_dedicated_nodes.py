@@ -3,8 +3,10 @@
 import pytest
 
 from bulkhead.api import labels as marks
-from syncer.translate import Obj, node, placement, sanitise
-from syncer.translate.pod import to_host
+from syncer.translate import Obj, sanitise
+from syncer.translate.kinds import node
+from syncer.translate.kinds.pod import to_host
+from syncer.translate.podspec import placement
 from tests.syncer.translate import samples
 
 

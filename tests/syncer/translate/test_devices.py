@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from bulkhead.api import devices
 from bulkhead.api.devices import VENDORS, Vendor
-from syncer.translate import Obj, node
-from syncer.translate.pod import ephemeral_containers, to_host
+from syncer.translate import Obj
+from syncer.translate.kinds import node
+from syncer.translate.kinds.pod import ephemeral_containers, to_host
 from syncer.translate.references import CONFIG_MAP
 from tests.syncer.translate import samples
 

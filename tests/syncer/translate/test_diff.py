@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from syncer.translate import Obj, diff
-from syncer.translate.pod import GENERATION, ephemeral_containers, to_host
+from syncer.translate.kinds.pod import GENERATION, ephemeral_containers, to_host
 from syncer.translate.registry import KINDS
 from tests.syncer.translate import golden, samples
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from syncer.translate import disruptionbudget
+from syncer.translate.kinds import disruptionbudget
 from syncer.translate.view import Obj
 from tests.syncer.translate import samples
 

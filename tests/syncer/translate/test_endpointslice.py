@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from syncer.translate import endpointslice, mirrored
-from syncer.translate.endpointslice import Holder
+from syncer.translate import mirrored
+from syncer.translate.kinds import endpointslice
+from syncer.translate.kinds.endpointslice import Holder
 from syncer.translate.metadata import Identity
 from syncer.translate.reasons import Untranslatable
 from syncer.translate.view import Obj

@@ -6,27 +6,24 @@ from typing import Any
 import pytest
 
 from bulkhead.kube.client import Client
-from controller import snapshotcrds
-from syncer.translate import (
-    affinity,
+from controller.inside.objects import snapshots as snapshotcrds
+from syncer.translate.kinds import (
     configmap,
-    containers,
     deviceclaim,
     disruptionbudget,
     endpointslice,
-    environment,
     ingress,
     networkpolicy,
     pod,
     podgroup,
     secret,
-    security,
     service,
     snapshot,
-    status,
     volumeclaim,
 )
-from syncer.translate import volumes as volume_rules
+from syncer.translate.kinds import podstatus as status
+from syncer.translate.podspec import affinity, containers, environment, security
+from syncer.translate.podspec import volumes as volume_rules
 from syncer.translate.schema import ListOf, Struct
 from tests.syncer.translate.samples import HERE, load
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from bulkhead.api.names import InvalidTenantNameError, check_tenant_name
 from bulkhead.api.tenantclass import ClassIngress
-from syncer.translate import Obj, TenantView, Untranslatable, classes, ingress, references
+from syncer.translate import Obj, TenantView, Untranslatable, references
+from syncer.translate.kinds import classes, ingress
 from tests.syncer.translate import samples
 
 OFFER = {"ingress_classes": ["public"], "ingress_domains": ["apps.example.org", "gpu.example.org"]}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from syncer.translate import Obj, Reason, Untranslatable
-from syncer.translate.networkpolicy import MOST_TERMS, MOST_TERMS_OF_TENANT, beyond, terms, to_host
+from syncer.translate.kinds.networkpolicy import MOST_TERMS, MOST_TERMS_OF_TENANT, beyond, terms, to_host
 from tests.syncer.translate.samples import VIEW
 
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bulkhead.api.serviceenv import ServiceEnv
-from syncer.translate import Obj, TenantView, Untranslatable, diff, nodeports, origin, service
+from syncer.translate import Obj, TenantView, Untranslatable, diff, origin
+from syncer.translate.kinds import nodeports, service
 from tests.syncer.translate import golden, samples
 from tests.syncer.translate.test_laws import JSON
 

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from syncer.translate import configmap, othersmarks, secret
+from syncer.translate import othersmarks
+from syncer.translate.kinds import configmap, secret
 from syncer.translate.metadata import APPLIED, WANTED
 from syncer.translate.view import Obj
 from tests.syncer.translate import samples

@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api import labels as marks
-from syncer.translate import Obj, Reason, TenantView, Untranslatable, nodemarks, placement
-from syncer.translate.pod import to_host
+from syncer.translate import Obj, Reason, TenantView, Untranslatable
+from syncer.translate.kinds import nodemarks
+from syncer.translate.kinds.pod import to_host
+from syncer.translate.podspec import placement
 from tests.syncer.translate import samples
 
 HOST = {"a": {"zone": "1"}, "b": {"zone": "2"}, "c": {"zone": "2", "mine": "hidden"}, "d": {}}

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncer.translate.podmetrics import node_metrics, pod_metrics
+from syncer.translate.kinds.podmetrics import node_metrics, pod_metrics
 
 VIRTUAL: dict[str, Any] = {
     "metadata": {"namespace": "train", "name": "web", "labels": {"app": "web"}},

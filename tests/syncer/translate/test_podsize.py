@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from syncer import caches, settings
-from syncer.translate import Obj, TenantView, Untranslatable, pod
+from syncer import settings
+from syncer.translate import Obj, TenantView, Untranslatable
+from syncer.translate.kinds import pod
 from syncer.translate.reasons import Reason
+from syncer.watch import caches
 from tests.syncer.translate import samples
 
 VIEW = replace(samples.VIEW, most_per_pod={"memory": "64Gi", "cpu": "8"}, most_limit_request_ratio={"memory": "10"})

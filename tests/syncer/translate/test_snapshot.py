@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from syncer.translate import Obj, Reason, Untranslatable, classes, event, sanitise, snapshot, volumeclaim
+from syncer.translate import Obj, Reason, Untranslatable, sanitise
+from syncer.translate.kinds import classes, event, snapshot, volumeclaim
 from tests.syncer.translate import samples
 from tests.syncer.translate.test_laws import JSON
 

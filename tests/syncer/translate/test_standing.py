@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from syncer.translate import Obj, TenantView, Untranslatable, deviceclaim, diff, pod, podgroup
+from syncer.translate import Obj, TenantView, Untranslatable, diff
+from syncer.translate.kinds import deviceclaim, pod, podgroup
 from syncer.translate.reasons import Reason
 from tests.syncer.translate import golden, samples
 

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from syncer.translate import Obj, Reason, deviceclaim, status
-from syncer.translate.pod import GENERATION, to_host
+from syncer.translate import Obj, Reason
+from syncer.translate.kinds import deviceclaim
+from syncer.translate.kinds import podstatus as status
+from syncer.translate.kinds.pod import GENERATION, to_host
 from tests.syncer.translate import samples
 
 

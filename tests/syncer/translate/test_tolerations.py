@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncer.translate import Obj, Toleration, status, tolerations
-from syncer.translate.pod import to_host
+from syncer.translate import Obj, Toleration
+from syncer.translate.kinds import podstatus as status
+from syncer.translate.kinds.pod import to_host
+from syncer.translate.podspec import tolerations
 from tests.syncer.translate import samples
 
 RESERVED = {"key": "example.com/reserved-for", "operator": "Exists"}

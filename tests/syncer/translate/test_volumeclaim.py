@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from syncer.translate import Obj, Untranslatable, volumeclaim
+from syncer.translate import Obj, Untranslatable
+from syncer.translate.kinds import volumeclaim
 from syncer.translate.reasons import Reason
 from tests.syncer.translate import samples
 

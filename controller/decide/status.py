@@ -1,0 +1,296 @@
+"""What a Tenant's status says: from one pass's findings to the whole status. Pure; time is passed in.
+
+Every condition is always there. `Ready` repeats the first condition that is not true, so that whoever reads one line reads the
+reason. A part that was ready before and is not now says so with another reason than one that never was.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from bulkhead.api import names
+from bulkhead.api.accelerators import count
+from bulkhead.api.conditions import MESSAGE_LIMIT, ConditionType, Reason, is_true, set_condition
+from bulkhead.api.conditions import Status as Truth
+from controller.decide import held
+from controller.decide.dedicated import Finding
+from controller.plane import network, quota
+from controller.plane.spec import DNS, PLANE, SYNCER, Obj, PlaneSpec
+from controller.refusal import Refusal
+
+PARTS = (
+    ConditionType.NAMESPACES_READY,
+    ConditionType.PKI_READY,
+    ConditionType.PLANE_READY,
+    ConditionType.SYNCER_READY,
+    ConditionType.QUOTA_APPLIED,
+    ConditionType.EGRESS_APPLIED,
+)
+_CRASHES = 3
+_MOST_NODES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One condition's content."""
+
+    status: Truth
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmPart:
+    """What the tenant's Slurm cluster says; it counts for Ready unless it is only being taken down."""
+
+    verdict: Verdict
+    summary: Mapping[str, Any] | None = None
+    essential: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a pass found out, as far as it got."""
+
+    namespaces: tuple[Obj, ...] = ()
+    pki: bool = False
+    plane_ready: bool = False
+    plane_message: str = ""
+    plane_uid: str = ""
+    deployments: Mapping[str, Obj] | None = None
+    pods: tuple[Obj, ...] = ()
+    quotas: Mapping[str, Obj] = field(default_factory=dict)  # by name
+    tenant_class: Obj | None = None
+    failure: Refusal | None = None
+    held: Refusal | None = None  # why the tenant is not carried out as asked, but kept as it may be
+    unseen: tuple[ConditionType, ...] = ()  # parts at which this pass did not look, and which stay as they were told
+    slurm: SlurmPart | None = None
+    nodes: Finding | None = None  # of a tenant whose pool is its alone
+
+
+def refused(tenant: Obj, refusal: Refusal, now: datetime) -> Obj:
+    """The status of a tenant that is not built as asked: only Ready changes, what runs goes on and says so itself."""
+    return _with(tenant, {ConditionType.READY: Verdict("False", refusal.reason, refusal.message)}, now)
+
+
+def terminating(tenant: Obj, message: str, *, blocked: bool, now: datetime) -> Obj:
+    """The status of a tenant that is being taken down."""
+    reason = Reason.TEARDOWN_BLOCKED if blocked else Reason.TERMINATING
+    return _with(tenant, {ConditionType.READY: Verdict("False", reason, message)}, now)
+
+
+def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> Obj:
+    """The whole status after a pass."""
+    before = list((tenant.get("status") or {}).get("conditions") or [])
+    verdicts = {
+        ConditionType.NAMESPACES_READY: _namespaces(findings),
+        ConditionType.PKI_READY: _pki(findings),
+        ConditionType.PLANE_READY: _plane(findings, was=is_true(before, ConditionType.PLANE_READY)),
+        ConditionType.SYNCER_READY: _syncer(findings, was=is_true(before, ConditionType.SYNCER_READY)),
+        ConditionType.QUOTA_APPLIED: _quota(spec, findings),
+        ConditionType.EGRESS_APPLIED: _egress(spec),
+    }
+    first = next((verdicts[part] for part in PARTS if verdicts[part].status != "True"), None)
+    if findings.nodes is not None:
+        # Its API can be used all the same, and pods may wait for nodes.
+        verdicts[ConditionType.NODES_DEDICATED] = _nodes(findings.nodes)
+    if findings.slurm is not None:
+        verdicts[ConditionType.SLURM_READY] = findings.slurm.verdict
+        if first is None and findings.slurm.essential and findings.slurm.verdict.status != "True":
+            first = findings.slurm.verdict
+    if findings.failure is not None:
+        first = Verdict("False", findings.failure.reason, findings.failure.message)
+    if findings.held is not None:
+        first = _held(findings.held, findings.failure)
+    verdicts[ConditionType.READY] = first or Verdict("True", Reason.READY, "the tenant's API server, syncer and DNS are ready")
+    made = _with(tenant, verdicts, now) | summary(spec, findings, _applied(findings.tenant_class))
+    if findings.held is not None:
+        # What was applied in full was this class, and what the plane runs are these versions.
+        made |= {key: value for key, value in (tenant.get("status") or {}).items() if key in {"class", "versions"}}
+    if ConditionType.NODES_DEDICATED not in findings.unseen:
+        made |= _dedicated(findings.nodes, made["conditions"])
+    if ConditionType.SLURM_READY not in findings.unseen:
+        made |= _slurm(tenant, findings.slurm, made["conditions"])
+    return made
+
+
+def summary(spec: PlaneSpec, findings: Findings, applied_class: Mapping[str, Any]) -> Obj:
+    """The fields beside the conditions."""
+    used = (findings.quotas.get(names.POD_QUOTA, {}).get("status") or {}).get("used") or {}
+    total = sum(count(used.get(f"requests.{name}")) for name in spec.gpu_resources)
+    limit = sum(count(spec.allotted[name]) for name in spec.gpu_resources)
+    identity = {"planeClusterUID": findings.plane_uid} if findings.plane_uid else {}
+    return identity | {
+        "endpoint": f"https://{spec.api_address}:443",
+        "kubeconfigSecret": names.KUBECONFIG_SECRET,
+        "versions": {
+            "kubernetes": spec.version,
+            "etcd": spec.images.etcd.rpartition(":")[2][:32],
+            "bulkhead": spec.images.bulkhead.rpartition(":")[2][:32],
+        },
+        "class": dict(applied_class),
+        "serviceSlice": spec.service_slice,
+        "gpus": {"used": total, "limit": limit, "summary": f"{total}/{limit}"},
+    }
+
+
+def _held(refusal: Refusal, failure: Refusal | None) -> Verdict:
+    # The list of what is refused may be long, and the end of a message is cut off.
+    told = f"{held.NOTE}: {refusal.message}" if len(refusal.message) > MESSAGE_LIMIT // 2 else f"{refusal.message}; {held.NOTE}"
+    return Verdict("False", refusal.reason, f"{failure.message}; {told}" if failure is not None else told)
+
+
+def _nodes(found: Finding) -> Verdict:
+    if found.complete:
+        return Verdict("True", Reason.APPLIED, found.message())
+    return Verdict("False", Reason.WAITING_FOR_NODES, found.message())
+
+
+def _dedicated(found: Finding | None, conditions: list[Obj]) -> Obj:
+    """The nodes that are the tenant's alone, beside their condition; without a claim neither is there."""
+    if found is None:
+        return {"dedicated": None, "conditions": [each for each in conditions if each["type"] != ConditionType.NODES_DEDICATED]}
+    names = list(found.nodes[:_MOST_NODES])
+    return {"dedicated": {"nodes": len(found.nodes), "gpus": found.gpus, "names": names, "waiting": len(found.waits)}}
+
+
+def _slurm(tenant: Obj, slurm: SlurmPart | None, conditions: list[Obj]) -> Obj:
+    """The cluster's part beside its condition; without a cluster neither is there. None deletes a field in a merge patch."""
+    if slurm is None:
+        return {"slurm": None, "conditions": [each for each in conditions if each["type"] != ConditionType.SLURM_READY]}
+    before = (tenant.get("status") or {}).get("slurm")
+    return {"slurm": dict(slurm.summary) if slurm.summary is not None else before}
+
+
+def changed(tenant: Obj, status: Obj) -> bool:
+    """Whether a status would say anything new."""
+    before = tenant.get("status") or {}
+    return any(before.get(key) != value for key, value in status.items())
+
+
+def _namespaces(findings: Findings) -> Verdict:
+    leaving = [str(each["metadata"]["name"]) for each in findings.namespaces if each["metadata"].get("deletionTimestamp")]
+    if leaving:
+        return Verdict("False", Reason.RESTARTING, f"namespace {leaving[0]} is being deleted and is made again afterwards")
+    if len(findings.namespaces) < 2:
+        return Verdict("False", Reason.PROVISIONING, "the namespaces are being made")
+    return Verdict("True", Reason.READY, "both namespaces exist")
+
+
+def _pki(findings: Findings) -> Verdict:
+    if not findings.pki:
+        return Verdict("False", Reason.PROVISIONING, "keys and certificates are being made")
+    return Verdict("True", Reason.READY, "every certificate is there and fresh")
+
+
+def _plane(findings: Findings, *, was: bool) -> Verdict:
+    pod = next((each for each in findings.pods if _is(each, PLANE)), None)
+    if findings.plane_ready and pod is not None and pod_ready(pod):
+        return Verdict("True", Reason.READY, "the API server answers and every container of the plane is ready")
+    trouble = pod_trouble(pod) if pod is not None else None
+    if trouble is not None:
+        return Verdict("False", *trouble)
+    if was:
+        return Verdict("False", Reason.PLANE_UNREACHABLE, findings.plane_message or "the plane's pod is not ready")
+    if pod is None:
+        return Verdict("False", Reason.PROVISIONING, "the plane's pod is being made")
+    waiting = [str(each["name"]) for each in (pod.get("status") or {}).get("containerStatuses") or [] if not each.get("ready")]
+    detail = f"not ready yet: {', '.join(waiting)}" if findings.plane_ready and waiting else findings.plane_message
+    return Verdict("False", Reason.WAITING_FOR_PLANE, detail)
+
+
+def _syncer(findings: Findings, *, was: bool) -> Verdict:
+    waiting = [name for name in (SYNCER, DNS) if not _available((findings.deployments or {}).get(name))]
+    if not waiting:
+        return Verdict("True", Reason.READY, "the syncer and the tenant's DNS are ready")
+    for pod in findings.pods:
+        trouble = pod_trouble(pod) if any(_is(pod, name) for name in waiting) else None
+        if trouble is not None:
+            return Verdict("False", *trouble)
+    return Verdict("False", Reason.RESTARTING if was else Reason.WAITING_FOR_SYNCER, f"not ready: {', '.join(waiting)}")
+
+
+def _quota(spec: PlaneSpec, findings: Findings) -> Verdict:
+    wanted = {str(each["metadata"]["name"]) for each in quota.resource_quotas(spec)}
+    if missing := sorted(wanted - findings.quotas.keys()):
+        return Verdict("False", Reason.PROVISIONING, f"being made: ResourceQuota {', '.join(missing)}")
+    for name in sorted(wanted):
+        there = findings.quotas[name]
+        if (there.get("status") or {}).get("hard") != (there.get("spec") or {}).get("hard"):
+            return Verdict("False", Reason.PROVISIONING, f"the host has not taken ResourceQuota {name} over yet")
+    return Verdict("True", Reason.APPLIED, "the host enforces the quota")
+
+
+def _egress(spec: PlaneSpec) -> Verdict:
+    if closed := network.withheld(spec):
+        message = "; ".join(f"isolation.network.egressCIDRs: {each}" for each in closed)
+        remedy = "take it out, or list in the class's isolation.network.reachReserved what is to be reached all the same"
+        return Verdict("False", Reason.RESERVED_ADDRESSES, f"{message}; {remedy}")
+    return Verdict("True", Reason.APPLIED, "the tenant's pods reach what egressCIDRs lists, and nothing of the host")
+
+
+def pod_ready(pod: Obj) -> bool:
+    """Whether a pod is ready and stays."""
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+    return ready and not pod["metadata"].get("deletionTimestamp")
+
+
+def pod_trouble(pod: Obj) -> tuple[Reason, str] | None:
+    """Why a pod does not start, when it is more than a matter of time."""
+    status = pod.get("status") or {}
+    name = pod["metadata"]["name"]
+    for each in status.get("containerStatuses") or []:
+        waiting = (each.get("state") or {}).get("waiting") or {}
+        reason = str(waiting.get("reason") or "")
+        detail = f"pod {name}, container {each['name']}: {reason}: {waiting.get('message') or ''}".rstrip(": ")
+        if reason in {
+            "ErrImagePull",
+            "ImagePullBackOff",
+            "ErrImageNeverPull",
+            "InvalidImageName",
+            "CreateContainerConfigError",
+        }:
+            return Reason.POD_NOT_STARTING, detail
+        if reason == "CrashLoopBackOff" and int(each.get("restartCount") or 0) >= _CRASHES:
+            return Reason.CRASHING, detail
+    for each in status.get("conditions") or []:
+        if each.get("type") == "PodScheduled" and each.get("status") == "False" and each.get("reason") == "Unschedulable":
+            return Reason.POD_NOT_STARTING, f"pod {name}: {each.get('message')}"
+    return None
+
+
+def _applied(tenant_class: Obj | None) -> dict[str, Any]:
+    """The class as it was applied."""
+    if tenant_class is None:
+        return {}
+    meta = tenant_class["metadata"]
+    return {
+        "name": meta["name"],
+        "uid": meta.get("uid", ""),
+        "generation": int(meta.get("generation") or 0),
+        "spec": tenant_class.get("spec") or {},
+    }
+
+
+def _available(deployment: Obj | None) -> bool:
+    if deployment is None:
+        return False
+    status = deployment.get("status") or {}
+    current = int(status.get("observedGeneration") or 0) >= int(deployment["metadata"].get("generation") or 0)
+    return current and int(status.get("updatedReplicas") or 0) >= 1 and int(status.get("availableReplicas") or 0) >= 1
+
+
+def _is(pod: Obj, component: str) -> bool:
+    return bool((pod["metadata"].get("labels") or {}).get("bulkhead.dev/component") == component)
+
+
+def _with(tenant: Obj, verdicts: Mapping[ConditionType, Verdict], now: datetime) -> Obj:
+    generation = int(tenant["metadata"].get("generation") or 0)
+    conditions = list((tenant.get("status") or {}).get("conditions") or [])
+    for type_, verdict in verdicts.items():
+        conditions = set_condition(
+            conditions, type_, verdict.status, verdict.reason, verdict.message, now=now, observed_generation=generation
+        )
+    return {"conditions": conditions, "observedGeneration": generation}

@@ -1,0 +1,237 @@
+"""Keeps the marks of dedicated nodes on the host right; only while leading. What they are to be is decided in `dedicated`.
+
+    Tenants, TenantClasses ──> claims ─┐
+    nodes ──> labels, taints, room ────┼──> allotment ──> pods of others on nodes that are to be emptied ──> marks, a batch
+    the marks themselves ──────────────┘                                            └──> findings ──> tenants' statuses
+
+All of it is counted anew from what is watched whenever something changed. So a node whose tenant is gone, or asks no more, is
+given back whoever was leading when that happened, and what an outside hand wrote is put right.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.codec import decode_meta, decode_with
+from bulkhead.kube.errors import KubeError, NotFound
+from bulkhead.kube.informer import Change, Informer
+from bulkhead.kube.objects import Key, Meta, Obj
+from bulkhead.kube.store import Store
+from bulkhead.work.backoff import Backoff
+from bulkhead.work.clock import Clock, SystemClock
+from controller import metrics
+from controller.decide import admit as admission
+from controller.decide import allotment, dedicated, held
+from controller.decide.dedicated import Claim, Finding, HostNode, Mark
+from controller.refusal import Refusal
+from controller.sections import section_of
+from controller.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+# Between a taint and the look at what still runs there a scheduler that did not know of it has long bound its pod.
+_PAUSE: Final = 1.0
+_LOOK_AGAIN: Final = 5.0
+# A pause of a tenant ends without an event.
+_AT_LATEST: Final = 30.0
+_BATCH: Final = 50
+_LOOKS: Final = 20
+_MIB: Final = 1024 * 1024
+
+
+class _Spec(msgspec.Struct, gc=False):
+    taints: Any = None
+
+
+class _Status(msgspec.Struct, gc=False):
+    allocatable: Any = None
+
+
+class _Node(msgspec.Struct, gc=False):
+    """What of a node is decoded at all."""
+
+    spec: _Spec | None = None
+    status: _Status | None = None
+
+
+_node: Final = msgspec.json.Decoder(_Node)
+
+
+def of_node(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
+    """A node's name, labels, taints and room."""
+    meta = meta or decode_meta(raw)
+    kept = Meta(name=meta.name, uid=meta.uid, resource_version=meta.resource_version, labels=meta.labels)
+    found = decode_with(_node, raw)
+    taints = found.spec.taints if found.spec else None
+    allocatable = found.status.allocatable if found.status else None
+    return kept, msgspec.json.encode({"taints": taints or [], "allocatable": allocatable or {}})
+
+
+def claim_of(tenant: Obj, tenant_class: Obj | None, settings: Settings, now: datetime) -> Claim | None:
+    """A tenant's claim; None where it may be built and asks for no nodes of its own."""
+    meta = tenant["metadata"]
+    name, since = str(meta["name"]), str(meta.get("creationTimestamp") or "")
+    refused = admission.paused(tenant, now) or admission.refuse(tenant, tenant_class, settings)
+    if meta.get("deletionTimestamp") or tenant_class is None:
+        return Claim(name, since, active=False)
+    if refused is not None:
+        if not _held(tenant, tenant_class, refused) or not held.claims_nodes(tenant, tenant_class, settings):
+            return Claim(name, since, active=False)
+        tenant = held.inside(tenant, tenant_class, settings)
+    if not admission.wants_dedicated(tenant, tenant_class):
+        return None
+    bounds = section_of(tenant_class, "spec")
+    most = section_of(bounds, "nodes").get("maxDedicated")
+    return Claim(
+        name,
+        since,
+        selector=admission.pool(tenant, tenant_class),
+        most=int(most) if most is not None else None,
+        gpu_resources=tuple(allotment.gpu_resources(bounds)),
+    )
+
+
+def _held(tenant: Obj, tenant_class: Obj, refusal: Refusal) -> bool:
+    """Whether a tenant that is refused runs already."""
+    return bool(section_of(section_of(tenant, "status"), "class")) and held.holds(refusal, tenant_class)
+
+
+class Dedication:
+    """Watches, allots and marks."""
+
+    def __init__(
+        self, client: Client, settings: Settings, on_tenant: Callable[[str], object], clock: Clock | None = None
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._on_tenant = on_tenant
+        self._clock = clock or SystemClock()
+        self._backoff = Backoff(1.0, 30.0)
+        self._news = asyncio.Event()
+        self._store: Store | None = None
+        self._known: dict[str, Any] = {}
+        self._found: Mapping[str, Finding] = {}
+        # The UID and the generation of each tenant that the findings speak of.
+        self._looked: Mapping[str, tuple[str, int]] = {}
+
+    def finding(self, tenant: Obj) -> Finding | None:
+        """What was found for a tenant as it is now; None while nobody has looked."""
+        meta = tenant["metadata"]
+        uid, generation = self._looked.get(str(meta["name"]), ("", 0))
+        if uid != meta.get("uid") or generation < int(meta.get("generation") or 0):
+            return None
+        return self._found.get(str(meta["name"]))
+
+    async def run(self) -> None:
+        """Keep the marks right until cancelled."""
+        self._found, self._looked = {}, {}
+        client, heard = self._client, self._heard
+        nodes = Informer(client, kinds.NODES, shrink=of_node, on_change=self._heard_node, max_bytes=64 * _MIB)
+        self._store, self._known = nodes.store, {}
+        tenants = Informer(client, kinds.TENANTS, on_change=heard)
+        classes = Informer(client, kinds.TENANT_CLASSES, on_change=heard, max_bytes=32 * _MIB)
+        informers = (nodes, tenants, classes)
+        async with asyncio.TaskGroup() as group:
+            for informer in informers:
+                group.create_task(informer.run(), name=f"dedication: {informer.resource}")
+            # From a part of them nodes would be given back that are somebody's.
+            for informer in informers:
+                await informer.synced()
+            while True:
+                self._news.clear()
+                patience = await self._turn(nodes, tenants, classes)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(patience):
+                        await self._news.wait()
+                await self._clock.sleep(_PAUSE)
+
+    def _heard(self, change: Change) -> None:
+        del change
+        self._news.set()
+
+    def _heard_node(self, change: Change) -> None:
+        """A node says that it lives every few minutes; only what matters here is news."""
+        before = self._known.pop(change.key.name, None)
+        body = None if change.kind == "deleted" or self._store is None else self._store.get(change.key)
+        if body is not None:
+            self._known[change.key.name] = (change.meta.labels, section_of(body, "allocatable"), body.get("taints"))
+        if self._known.get(change.key.name) != before:
+            self._news.set()
+
+    async def _turn(self, nodes: Informer, tenants: Informer, classes: Informer) -> float:
+        """One look and the writes that follow from it; returns after how long to look again, at the latest."""
+        seen = [_host_node(meta, nodes.store.get(meta.key)) for meta in nodes.store.metas()]
+        claims, looked = self._claims(tenants, classes)
+        allotted = dedicated.allot(seen, claims)
+        waiting = dedicated.to_be_emptied(seen, allotted)
+        running: dict[str, dict[str, int]] = {}
+        for name, owner in waiting[:_LOOKS]:
+            found = await self._others(name, owner)
+            if found is not None:
+                running[name] = found
+        wrong = dedicated.marks(seen, allotted, running)
+        failed = 0
+        for mark in wrong[:_BATCH]:
+            failed += not await self._write(mark)
+        self._publish(dedicated.findings(seen, claims, allotted, running), looked)
+        if failed:
+            return self._backoff.next()
+        self._backoff.reset()
+        return _PAUSE if len(wrong) > _BATCH else _LOOK_AGAIN if waiting else _AT_LATEST
+
+    def _claims(self, tenants: Informer, classes: Informer) -> tuple[list[Claim], dict[str, tuple[str, int]]]:
+        claims, looked, now = [], {}, self._clock.now()
+        for tenant in tenants.store.objects():
+            meta = tenant["metadata"]
+            used = classes.store.get(Key("", str(section_of(tenant, "spec").get("class") or "")))
+            claim = claim_of(tenant, used, self._settings, now)
+            if claim is not None:
+                claims.append(claim)
+            looked[str(meta["name"])] = (str(meta.get("uid") or ""), int(meta.get("generation") or 0))
+        return claims, looked
+
+    def _publish(self, found: Mapping[str, Finding], looked: Mapping[str, tuple[str, int]]) -> None:
+        before, earlier, self._found, self._looked = self._found, self._looked, found, looked
+        for tenant in found.keys() | before.keys():
+            # The same finding is news too to who edited the Tenant: a pass in between was told that nobody had looked.
+            if found.get(tenant) != before.get(tenant) or looked.get(tenant) != earlier.get(tenant):
+                self._on_tenant(tenant)
+
+    async def _others(self, node: str, owner: str) -> dict[str, int] | None:
+        """How many pods of which other tenants run on a node; None when that is not known."""
+        fields = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
+        selector = f"{dedicated.KEY},{dedicated.KEY}!={owner}"
+        try:
+            listed = await self._client.list_metadata(kinds.PODS, label_selector=selector, field_selector=fields)
+        except KubeError as error:
+            _log.warning("pods not listed: %s", error, extra={"node": node})
+            return None
+        return Counter(each["metadata"]["labels"][dedicated.KEY] for each in listed.items)
+
+    async def _write(self, mark: Mark) -> bool:
+        name = mark.node.name
+        try:
+            await self._client.patch(kinds.NODES, name, mark.patch())
+        except NotFound:
+            return True
+        except KubeError as error:
+            metrics.dedicated_nodes.labels("failed").inc()
+            _log.warning("dedicated node not marked: %s", error, extra={"node": name})
+            return False
+        metrics.dedicated_nodes.labels("ok").inc()
+        _log.info("node marked", extra={"node": name, "tenant": mark.taint or "", "alone": mark.label is not None})
+        return True
+
+
+def _host_node(meta: Meta, body: Obj | None) -> HostNode:
+    found = body or {}
+    taints = tuple(each for each in found.get("taints") or () if isinstance(each, dict))
+    return HostNode(meta.name, meta.resource_version, meta.labels or {}, taints, section_of(found, "allocatable"))

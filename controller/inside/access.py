@@ -1,0 +1,168 @@
+"""How the controller talks to tenants' API servers: straight to the plane's pod, with a certificate that exists in memory only.
+
+A plane is hostile input: what is read of it goes through `planecalls` within a turn of `planebudget`, every call has a short
+deadline, nothing is followed. One client per plane, replaced when its certificate is halfway through or its CAs changed.
+
+    pass sees "not ready" ──> waiter asks /readyz every 100 ms ──> ready ──> tenant's key into the queue
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import KubeError, NotFound
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.objects import Obj
+from bulkhead.work.clock import Clock
+from controller.inside import definitions as crds
+from controller.inside.budget import Budget, Turn
+from controller.inside.calls import Known, Plane
+from controller.pki import issue
+from controller.plane.pki import controller_credential
+from controller.plane.secrets import KeyMaterial, digest
+from controller.plane.spec import API_PORT, PLANE, PlaneSpec
+from controller.tenant.observe import PlaneHealth
+
+_log = logging.getLogger(__name__)
+_READYZ_BYTES = 16 * 1024
+_BOOTSTRAP_SECONDS = 10.0
+# Connections to one plane: more would only be memory that waits.
+_CONNECTIONS = 4
+_POLL_SECONDS = 0.1
+_POLL_SLOW = 1.0
+_POLL_FAST_FOR = 60.0
+_NAMESPACE_TRIES = 50
+
+
+_namespace = msgspec.json.Decoder(Known)
+
+
+@dataclass(slots=True)
+class _Connection:
+    """One plane's client and until when it may be used."""
+
+    client: Client
+    identity: str
+    renew_at: datetime
+
+
+class PlaneAccess:
+    """The clients of all planes; close it at the end."""
+
+    def __init__(self, clock: Clock, on_ready: Callable[[str], object], budget: Budget | None = None) -> None:
+        self._clock = clock
+        self._budget = budget or Budget()
+        self._on_ready = on_ready
+        self._connections: dict[str, _Connection] = {}
+        self._waiters: dict[str, asyncio.Task[None]] = {}
+
+    async def health(self, spec: PlaneSpec, keys: KeyMaterial, address: str | None) -> PlaneHealth:
+        """Whether the plane's API server says that it is ready; when not, a waiter is left to find out when it is."""
+        if address is None:
+            return PlaneHealth(message="the plane's pod has no address yet")
+        client = await self._client(spec, keys, address)
+        try:
+            await client.get_raw("/readyz", timeout=2.0)
+        except KubeError as error:
+            self._wait(spec.tenant, client)
+            return PlaneHealth(message=f"the API server does not answer: {error}")
+        return PlaneHealth(ready=True, message="the API server answers")
+
+    def plane(self, turn: Turn) -> Plane | None:
+        """A plane that was asked for its health before, for a turn; None when there is none to ask."""
+        held = self._connections.get(turn.tenant)
+        return Plane(held.client, turn) if held is not None else None
+
+    async def bootstrap(self, spec: PlaneSpec, objects: Iterable[Obj]) -> str:
+        """Apply what belongs inside the plane; returns the plane's identity, the UID of its kube-system namespace."""
+        async with self._budget.turn(spec.tenant, _BOOTSTRAP_SECONDS) as turn:
+            plane = Plane(self._connections[spec.tenant].client, turn)
+            results = await asyncio.gather(
+                *(crds.keep(plane, obj) if obj["kind"] == crds.KIND else self._apply(plane, obj) for obj in objects),
+                return_exceptions=True,
+            )
+            # Only once all are through: whatever still reads must not outlive the turn.
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+            return (await plane.get(kinds.NAMESPACES, "kube-system", shape=_namespace, metadata_only=True)).metadata.uid
+
+    async def forget(self, tenant: str) -> None:
+        """Let go of a plane."""
+        waiter = self._waiters.pop(tenant, None)
+        if waiter is not None:
+            waiter.cancel()
+            await asyncio.wait([waiter])
+        connection = self._connections.pop(tenant, None)
+        if connection is not None:
+            await connection.client.__aexit__(None, None, None)
+
+    async def close(self) -> None:
+        """Let go of every plane."""
+        for tenant in [*self._connections, *self._waiters]:
+            await self.forget(tenant)
+
+    async def _client(self, spec: PlaneSpec, keys: KeyMaterial, address: str) -> Client:
+        identity = digest(address.encode(), keys.authorities["client"].certificate, keys.authorities["serving"].certificate)
+        held = self._connections.get(spec.tenant)
+        now = self._clock.now()
+        if held is not None and held.identity == identity and now < held.renew_at:
+            return held.client
+        await self.forget(spec.tenant)
+        wanted = controller_credential()
+        pair = issue.issue(wanted, keys.authorities["client"], now)
+        config = KubeConfig(
+            server=f"https://{address}:{API_PORT}",
+            ca=keys.authorities["serving"].certificate,
+            client_cert=pair.certificate,
+            client_key=pair.key,
+            tls_server_name=PLANE,
+        )
+        client = Client(
+            config,
+            user_agent="bulkhead-controller",
+            field_manager="bulkhead-controller",
+            timeout=10.0,
+            # Of what is asked for without a turn, which is whether it is ready.
+            max_body=_READYZ_BYTES,
+            connections=_CONNECTIONS,
+        )
+        await client.__aenter__()
+        self._connections[spec.tenant] = _Connection(client, identity, now + wanted.life / 2)
+        return client
+
+    def _wait(self, tenant: str, client: Client) -> None:
+        running = self._waiters.get(tenant)
+        if running is None or running.done():
+            self._waiters[tenant] = asyncio.create_task(self._poll(tenant, client), name=f"waiting for plane {tenant}")
+
+    async def _poll(self, tenant: str, client: Client) -> None:
+        started = self._clock.monotonic()
+        while True:
+            try:
+                await client.get_raw("/readyz", timeout=2.0)
+            except KubeError:
+                fast = self._clock.monotonic() - started < _POLL_FAST_FOR
+                await self._clock.sleep(_POLL_SECONDS if fast else _POLL_SLOW)
+                continue
+            self._on_ready(tenant)
+            return
+
+    async def _apply(self, plane: Plane, obj: Obj) -> None:
+        resource = kinds.resource_of(str(obj["apiVersion"]), str(obj["kind"]))
+        for left in range(_NAMESPACE_TRIES, 0, -1):
+            try:
+                await plane.apply(resource, obj)
+            except NotFound:
+                # A plane that has just become ready makes kube-system a moment later.
+                if left == 1:
+                    raise
+                await self._clock.sleep(_POLL_SECONDS)
+            else:
+                return

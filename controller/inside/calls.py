@@ -1,0 +1,263 @@
+"""What the controller asks of a plane, and how much of the answers it takes.
+
+A plane is hostile input: its tenant may have put anything into it, and anything in place of its kinds.
+
+    write ──> the answer is cut down to metadata by the server, bounded, and not even decoded
+    read  ──> the fields that are named in a shape, and no others, of one object or of pages that are dropped one by one
+
+Every answer, every list and every number of items has a bound; every byte is charged to the turn (`planebudget`). Shapes are
+structs in which whatever comes in numbers is `Counted`, because a decoder asks for lengths only when all is in memory.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from bulkhead.kube import codec
+from bulkhead.kube.client import APPLY_PATCH, MERGE_PATCH, Client
+from bulkhead.kube.connection import Answer
+from bulkhead.kube.errors import Gone, NotFound, NotServed, ProtocolError, Timeout, TooLarge, from_response
+from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.watch import METADATA_LIST_ONLY, METADATA_ONLY
+from controller.inside import counted
+from controller.inside.budget import Turn
+from controller.inside.counted import Counted
+
+T = TypeVar("T")
+_FAILURES: Final = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
+_KIB: Final = 1024
+_MIB: Final = 1024 * _KIB
+# The metadata of an object, which is all that comes back of a write.
+WRITE_BYTES: Final = _MIB
+# An object that is read by itself; none in an etcd is larger.
+OBJECT_BYTES: Final = 2 * _MIB
+PAGE_ITEMS: Final = 100
+PAGE_BYTES: Final = 8 * _MIB
+LIST_BYTES: Final = 48 * _MIB
+LIST_SECONDS: Final = 20.0
+# What lies in an item beside itself: conditions, containers.
+PARTS: Final = 128
+_ITEM_OVERHEAD: Final = 1 * _KIB
+# A dict weighs this many times what its JSON does, at most and about.
+_DECODED: Final = 6
+
+
+class _PageMeta(msgspec.Struct, gc=False):
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class Page(msgspec.Struct, Generic[T]):
+    """One page of a list."""
+
+    items: list[T] | None = None
+    metadata: _PageMeta | None = None
+
+
+class Marks(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
+    """What metadata of an object is needed to delete it."""
+
+    name: str
+    uid: str = ""
+    deletion_timestamp: str | None = None
+
+
+class Known(Counted, frozen=True):
+    """An object of which only its metadata was asked for."""
+
+    metadata: Marks
+
+
+KNOWN: Final = msgspec.json.Decoder(Page[Known])
+
+
+def decoded(decoder: "msgspec.json.Decoder[T]", data: bytes, most: int) -> T:
+    """Decode an answer that may hold so many counted structs; any other failure to decode is a ProtocolError as well."""
+    try:
+        return counted.decode(decoder, data, most)
+    except _FAILURES as error:
+        raise ProtocolError(f"unexpected JSON: {type(error).__name__}: {error}"[:300]) from error
+
+
+class Plane:
+    """One plane for one turn."""
+
+    def __init__(self, client: Client, turn: Turn) -> None:
+        self._client = client
+        self._turn = turn
+
+    def charge(self, size: int) -> None:
+        """Hold so many bytes until the turn ends."""
+        self._turn.charge(size)
+
+    async def exchange(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - the deadline of the call
+        max_body: int = WRITE_BYTES,
+    ) -> Answer:
+        """Make one call and return its answer whatever its status. Whoever takes it decodes it before it awaits anything."""
+        arrived = 0
+
+        def charge(size: int) -> None:
+            nonlocal arrived
+            self._turn.arrived(size)
+            arrived += size
+
+        try:
+            return await self._client.transport.exchange(
+                method, path, params=params, body=body, headers=headers, timeout=timeout, max_body=max_body, charge=charge
+            )
+        finally:
+            self._turn.release(arrived)
+
+    # -- reading
+
+    async def get(
+        self,
+        r: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        shape: "msgspec.json.Decoder[T]",
+        metadata_only: bool = False,
+    ) -> T:
+        """Read the named fields of one object."""
+        accept = METADATA_ONLY if metadata_only else "application/json"
+        data = await self._ask("GET", r.path(namespace, name), accept=accept, max_body=OBJECT_BYTES)
+        return decoded(shape, data, PARTS)
+
+    async def list(
+        self,
+        r: Resource,
+        namespace: str | None = None,
+        *,
+        shape: "msgspec.json.Decoder[Page[Any]]",
+        label_selector: str | None = None,
+        most: int,
+    ) -> tuple[Obj, ...]:
+        """Read the named fields of a whole list, as plain objects; TooLarge when there are more than `most`."""
+        try:
+            return await self._collect(r, namespace, shape, label_selector, most)
+        except Gone:
+            return await self._collect(r, namespace, shape, label_selector, most)
+
+    async def some(self, r: Resource, namespace: str | None = None, *, label_selector: str) -> tuple[Obj, ...]:
+        """The first of the objects with these labels, name and UID alone: enough for who deletes them and comes again."""
+        params = {"labelSelector": label_selector, "limit": str(PAGE_ITEMS)}
+        data = await self._ask("GET", r.path(namespace), params=params, accept=METADATA_LIST_ONLY, max_body=PAGE_BYTES)
+        page = decoded(KNOWN, data, PAGE_ITEMS)
+        return tuple(self._kept(each) for each in page.items or ())
+
+    async def _collect(
+        self, r: Resource, namespace: str | None, shape: "msgspec.json.Decoder[Page[Any]]", selector: str | None, most: int
+    ) -> tuple[Obj, ...]:
+        params = {"limit": str(PAGE_ITEMS)} | ({"labelSelector": selector} if selector else {})
+        found: list[Obj] = []
+        before, deadline = self._turn.read, asyncio.get_running_loop().time() + LIST_SECONDS
+        while True:
+            data = await self._ask("GET", r.path(namespace), params=params, accept="application/json", max_body=PAGE_BYTES)
+            try:
+                page = decoded(shape, data, PAGE_ITEMS * PARTS)
+            except ProtocolError as error:
+                raise ProtocolError(f"list of {r}: {error}") from error
+            del data
+            found += [self._kept(each) for each in page.items or ()]
+            token = page.metadata.continue_ if page.metadata is not None else ""
+            if len(found) > most or (token and len(found) == most):
+                raise TooLarge(f"list of {r}: more than {most} objects")
+            if not token:
+                return tuple(found)
+            if self._turn.read - before > LIST_BYTES:
+                raise TooLarge(f"list of {r}: more than {LIST_BYTES} bytes")
+            if asyncio.get_running_loop().time() > deadline:
+                raise Timeout(f"list of {r}: not read within {LIST_SECONDS:g} s")
+            params["continue"] = token
+
+    def _kept(self, item: Any) -> Obj:
+        self._turn.charge(_ITEM_OVERHEAD + _DECODED * len(msgspec.json.encode(item)))
+        made: Obj = msgspec.to_builtins(item)
+        return made
+
+    # -- writing
+
+    async def create(self, r: Resource, obj: Obj) -> None:
+        """Create an object in the namespace that it names."""
+        await self._write("POST", r.path(_place(r, obj)), obj)
+
+    async def replace(self, r: Resource, obj: Obj) -> None:
+        """Write an object whole."""
+        await self._write("PUT", r.path(_place(r, obj), obj["metadata"]["name"]), obj)
+
+    async def apply(self, r: Resource, obj: Obj) -> None:
+        """Server-side apply: creates or updates, and owns exactly the fields that `obj` names."""
+        typed = {"apiVersion": r.api_version, "kind": r.kind} | obj
+        path = r.path(_place(r, obj), obj["metadata"]["name"])
+        await self._write("PATCH", path, typed, content_type=APPLY_PATCH, params={"force": "true"})
+
+    async def patch(
+        self,
+        r: Resource,
+        name: str,
+        body: Any,
+        namespace: str | None = None,
+        *,
+        content_type: str = MERGE_PATCH,
+        subresource: str | None = None,
+    ) -> None:
+        """Patch an object."""
+        await self._write("PATCH", r.path(namespace, name, subresource), body, content_type=content_type)
+
+    async def delete(
+        self, r: Resource, name: str, namespace: str | None = None, *, uid: str | None = None, propagation: str | None = None
+    ) -> None:
+        """Ask for deletion; nothing happens where the object is gone already."""
+        options: Obj = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        options |= {"preconditions": {"uid": uid}} if uid else {}
+        options |= {"propagationPolicy": propagation} if propagation else {}
+        try:
+            await self._ask("DELETE", r.path(namespace, name), body=codec.encode(options), accept=METADATA_ONLY)
+        except NotServed:
+            raise
+        except NotFound:
+            return
+
+    async def _write(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        *,
+        content_type: str = "application/json",
+        params: Mapping[str, str] | None = None,
+    ) -> None:
+        query = {"fieldManager": self._client.field_manager} | dict(params or {})
+        data = codec.encode(body)
+        await self._ask(method, path, params=query, body=data, content_type=content_type, accept=METADATA_ONLY)
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        accept: str,
+        max_body: int = WRITE_BYTES,
+    ) -> bytes:
+        headers = {"Accept": accept} | ({} if body is None else {"Content-Type": content_type})
+        answer = await self.exchange(method, path, params=params, body=body, headers=headers, max_body=max_body)
+        if answer.status >= 400:
+            raise from_response(answer.status, answer.data, answer.headers)
+        return answer.data
+
+
+def _place(r: Resource, obj: Obj) -> str | None:
+    return str(obj["metadata"]["namespace"]) if r.namespaced else None

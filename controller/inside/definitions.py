@@ -1,0 +1,82 @@
+"""Keeps the APIs that the platform offers inside a plane: CustomResourceDefinitions, beside what the tenant makes of them.
+
+A definition that the tenant brought itself is left as it is: taking it over could break what the tenant keeps in it. One of
+ours that the tenant has bent is put right; where the API server does not allow that any more, that API alone is the worse.
+"""
+
+import logging
+from typing import Final
+
+import msgspec
+
+from bulkhead.api import labels
+from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from bulkhead.kube.objects import Obj
+from bulkhead.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+from controller.inside.calls import Plane
+
+_log = logging.getLogger(__name__)
+
+_TRIES: Final = 3
+KIND: Final = CUSTOM_RESOURCE_DEFINITIONS.kind
+
+
+class _Meta(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
+    """What stays of a definition's metadata when all else is written anew."""
+
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    finalizers: list[str] | None = None
+    deletion_timestamp: str | None = None
+
+
+class _Definition(msgspec.Struct, gc=False):
+    metadata: _Meta
+
+
+_definition: Final = msgspec.json.Decoder(_Definition)
+
+
+async def keep(plane: Plane, wanted: Obj) -> None:
+    """Have a definition in the plane, unless the tenant brought its own; what goes wrong is logged and tried again."""
+    try:
+        await _settled(plane, wanted, ours=True)
+    except KubeError as error:
+        _log.warning("definition not kept: %s", error, extra={"object": wanted["metadata"]["name"]})
+
+
+async def put(plane: Plane, wanted: Obj) -> None:
+    """Have a definition in the plane, whoever's is there; raises KubeError where the plane does not take it."""
+    await _settled(plane, wanted, ours=False)
+
+
+async def _settled(plane: Plane, wanted: Obj, *, ours: bool) -> None:
+    for left in range(_TRIES - 1, -1, -1):
+        try:
+            await _write(plane, wanted["metadata"]["name"], wanted, ours=ours)
+        except (AlreadyExists, Conflict):
+            # The API server's own controllers write to it too.
+            if not left:
+                raise
+        else:
+            return
+
+
+async def _write(plane: Plane, name: str, wanted: Obj, *, ours: bool) -> None:
+    try:
+        there = await plane.get(CUSTOM_RESOURCE_DEFINITIONS, name, shape=_definition, metadata_only=True)
+    except NotFound:
+        await plane.create(CUSTOM_RESOURCE_DEFINITIONS, wanted)
+        return
+    meta = there.metadata
+    if ours and ((meta.labels or {}).get(labels.PLATFORM) != "true" or meta.deletion_timestamp):
+        return
+    # Written whole and not applied: a field that somebody has added would stay. Writing what is there already changes nothing.
+    found = msgspec.to_builtins(meta)
+    kept = found | {
+        field: {**(found.get(field) or {}), **(wanted["metadata"].get(field) or {})} for field in ("labels", "annotations")
+    }
+    await plane.replace(CUSTOM_RESOURCE_DEFINITIONS, wanted | {"metadata": kept})

@@ -1,0 +1,1 @@
+"""What the controller makes inside a plane, as data. Pure."""

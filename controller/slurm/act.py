@@ -1,0 +1,145 @@
+"""Carries out what a lease decided, and writes back what Slurm says: the only place where decisions become calls.
+
+Every action stands by itself: one that fails is logged and does not keep the others, and the next look decides again. Nothing
+is remembered here that a restart would miss.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import assert_never
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import STRATEGIC_PATCH
+from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from bulkhead.kube.objects import Obj, uid_of
+from controller.inside.calls import Plane
+from controller.slurm.client.rest import SlurmError, SlurmRest
+from controller.slurm.config.topology import sites
+from controller.slurm.decide import status
+from controller.slurm.lease.fleet import (
+    Action,
+    Cancel,
+    CreateWorker,
+    DeleteNode,
+    DeleteWorker,
+    Down,
+    Drain,
+    Requeue,
+    Resume,
+    SetReplicas,
+    Undrain,
+    worker_of,
+)
+from controller.slurm.objects.nodesets import selector
+from controller.slurm.objects.spec import NAMESPACE, SlurmSpec
+from controller.slurm.objects.workers import worker_pod
+from controller.slurm.observe import NODE_SETS, Seen
+
+_log = logging.getLogger(__name__)
+
+
+class Carrier:
+    """Writes for one tenant's cluster."""
+
+    def __init__(self, tenant: str, plane: Plane, rest: SlurmRest, spec: SlurmSpec) -> None:
+        self._tenant = tenant
+        self._plane = plane
+        self._rest = rest
+        self._spec = spec
+
+    async def carry_out(self, actions: Iterable[Action], node_sets: Mapping[str, Obj]) -> int:
+        """Do what was decided; returns how many actions did not succeed."""
+        failed = 0
+        for action in actions:
+            try:
+                await self._do(action, node_sets)
+            except (NotFound, Conflict, AlreadyExists) as error:
+                _log.info("overtaken: %s: %s", action, error, extra={"tenant": self._tenant})
+            except (SlurmError, KubeError) as error:
+                failed += 1
+                _log.warning("not done: %s: %s", action, error, extra={"tenant": self._tenant})
+            else:
+                _log.info("done: %s", action, extra={"tenant": self._tenant})
+        return failed
+
+    async def _do(self, action: Action, node_sets: Mapping[str, Obj]) -> None:
+        match action:
+            case CreateWorker(name, ordinal):
+                await self._create(name, ordinal, node_sets)
+            case DeleteWorker(name, uid, _):
+                await self._plane.delete(kinds.PODS, name, NAMESPACE, uid=uid)
+            case SetReplicas(name, count):
+                await self._plane.patch(NODE_SETS, name, {"spec": {"replicas": count}}, NAMESPACE)
+            case Drain(node, reason, _):
+                await self._rest.drain(node, reason)
+            case Undrain(node):
+                await self._rest.undrain(node)
+            case Resume(node):
+                await self._rest.resume(node)
+            case Down(node, reason):
+                await self._rest.down(node, reason)
+            case Requeue(job, _):
+                await self._rest.requeue(job)
+            case Cancel(job, _):
+                await self._rest.cancel(job)
+            case DeleteNode(node):
+                await self._rest.delete_node(node)
+            case _:
+                assert_never(action)
+
+    async def _create(self, name: str, ordinal: int, node_sets: Mapping[str, Obj]) -> None:
+        node_set = self._spec.node_set(name)
+        owner = node_sets.get(name)
+        if node_set is None or owner is None:
+            raise NotFound(404, "NotFound", f"NodeSet {name} is not there yet")
+        pod = worker_pod(self._spec, node_set, ordinal, owner_uid=uid_of(owner))
+        await self._plane.create(kinds.PODS, pod)
+
+    async def place(self, seen: Seen) -> None:
+        """Tell Slurm where its workers have come to run; without it jobs run all the same, only less close together."""
+        if seen.view is None:
+            return
+        for site in sites(self._spec, seen.view, seen.workers, seen.nodes):
+            try:
+                await self._rest.place(site.node, site.topology, site.features)
+            except SlurmError as error:
+                _log.warning("not placed: %s: %s", site.node, error, extra={"tenant": self._tenant})
+
+    async def tell(self, seen: Seen, digests: Mapping[str, str], now: datetime) -> None:
+        """Write Slurm's truth onto the workers' pods and into the NodeSets, where it is not there already."""
+        if seen.view is not None:
+            for pod in seen.pods:
+                await self._tell_pod(seen, pod, now)
+        for name, obj in seen.node_sets.items():
+            await self._tell_node_set(seen, name, obj, digests.get(name, ""))
+
+    async def _tell_pod(self, seen: Seen, pod: Obj, now: datetime) -> None:
+        worker = worker_of(pod)
+        if worker is None or seen.view is None or not worker.live:
+            return
+        existing = (pod.get("status") or {}).get("conditions") or []
+        news = status.pod_conditions(seen.view.node(worker.name), existing, now)
+        if not news:
+            return
+        body = {"metadata": {"uid": worker.uid}, "status": {"conditions": news}}
+        try:
+            await self._plane.patch(
+                kinds.PODS, worker.name, body, NAMESPACE, content_type=STRATEGIC_PATCH, subresource="status"
+            )
+        except (NotFound, Conflict):
+            # Gone, or another pod of that name by now.
+            return
+
+    async def _tell_node_set(self, seen: Seen, name: str, obj: Obj, digest: str) -> None:
+        before = obj.get("status") or {}
+        wanted = status.node_set_status(
+            name, seen.workers, seen.view, wanted=int((obj.get("spec") or {}).get("replicas") or 0), digest=digest
+        )
+        wanted |= {"selector": selector(name), "observedGeneration": int(obj["metadata"].get("generation") or 0)}
+        if all(before.get(key) == value for key, value in wanted.items()):
+            return
+        try:
+            await self._plane.patch(NODE_SETS, name, {"status": wanted}, NAMESPACE, subresource="status")
+        except NotFound:
+            return

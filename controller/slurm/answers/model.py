@@ -1,0 +1,323 @@
+"""What slurmrestd says, as frozen values: nodes, jobs, counts. Pure; the answers come from the tenant and are hostile input.
+
+    bytes ──> msgspec structs (unknown fields skipped, wrong shapes and too many refused) ──> SlurmNode, SlurmJob ──> SlurmView
+
+Numbers come in Slurm's own form {set, infinite, number}; lists of hosts are compressed and are unfolded only up to a bound. An
+answer that carries errors is a failure, whatever else it holds: nobody may take an empty list for an idle cluster.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from sys import getsizeof
+from typing import Any, Final
+
+import msgspec
+
+from controller.inside import counted
+from controller.slurm.answers.hostlist import HostListError, count, expand
+from controller.slurm.answers.wire import DiagAnswer, JobRecord, JobsAnswer, NodeRecord, NodesAnswer, Number, Problem
+from controller.slurm.objects.spec import REASON_PREFIX
+
+TEXT_LIMIT: Final = 1024
+NODES_LIMIT: Final = 8192
+JOBS_LIMIT: Final = 20_000
+PLACES_LIMIT: Final = 100_000  # nodes of all jobs together
+RECORDS_LIMIT: Final = 20_000  # of an answer of any other kind
+_WORDS_BYTES: Final = 16 * 1024
+_FLAT: Final = 1024  # what a record weighs beside its texts
+_GPUS: Final = re.compile(r"^gres[/:]gpu(?::([^=:()0-9][^=:()]*))?(?:[=:]([0-9]{1,9}))?$")
+_INDICES: Final = re.compile(r"\([^()]*\)")
+_MEMORY: Final = re.compile(r"(?:^|,)mem=([0-9]{1,12}(?:\.[0-9]{1,4})?)([KMGTP]?)(?=,|$)")
+_MIB_OF: Final = {"K": 1 / 1024, "M": 1, "": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
+
+BUSY_STATES: Final = frozenset({"ALLOCATED", "MIXED", "COMPLETING", "PLANNED", "BLOCKED"})
+BASE_STATES: Final = ("ALLOCATED", "MIXED", "DOWN", "ERROR", "FUTURE", "IDLE", "UNKNOWN")
+ACTIVE_JOBS: Final = frozenset(
+    {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STAGE_OUT", "SIGNALING", "STOPPED", "RESIZING"}
+)
+
+
+_words: Final = msgspec.json.Decoder(list[str])
+
+
+class SlurmAnswerError(ValueError):
+    """An answer that cannot be used; the text says why, and quotes no more than a line of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmNode:
+    """One node record of slurmctld."""
+
+    name: str
+    states: frozenset[str]
+    reason: str = ""
+    cpus: int = 0
+    cpus_used: int = 0
+    memory_mib: int = 0
+    memory_used_mib: int = 0
+    gpus: int = 0
+    gpus_used: int = 0
+    partitions: tuple[str, ...] = ()
+    features: frozenset[str] = frozenset()
+    topology: str = ""
+    last_busy: datetime | None = None
+    started: datetime | None = None
+
+    @property
+    def base(self) -> str:
+        """The state without its flags, in Slurm's word."""
+        return next((state for state in BASE_STATES if state in self.states), "UNKNOWN")
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job holds any of it, or may be about to. What is not known counts as busy."""
+        return bool(self.states & BUSY_STATES) or self.cpus_used > 0 or self.base in {"UNKNOWN", "ERROR"}
+
+    @property
+    def draining(self) -> bool:
+        """Whether no new job is put there."""
+        return "DRAIN" in self.states
+
+    @property
+    def responds(self) -> bool:
+        """Whether its slurmd is there."""
+        return "NOT_RESPONDING" not in self.states and self.base not in {"DOWN", "FUTURE", "UNKNOWN"}
+
+    @property
+    def ours(self) -> bool:
+        """Whether the reason it carries is one that the platform wrote."""
+        return self.reason.startswith(REASON_PREFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmJob:
+    """One job record; sizes are what the job asks for, all nodes together unless the name says otherwise."""
+
+    job_id: int
+    states: frozenset[str]
+    reason: str = ""
+    partitions: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    node_count: int = 1
+    cpus: int = 1
+    gpus: int = 0
+    memory_mib: int = 0
+    tasks: int = 1
+    copies: int = 1
+    priority: int = 0
+    features: str = ""
+    exclusive: bool = False
+    held: bool = False
+    requeue: bool = False
+    batch: bool = False
+    submitted: datetime | None = None
+    ends: datetime | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Whether it waits for resources or for something else."""
+        return "PENDING" in self.states and not self.active
+
+    @property
+    def active(self) -> bool:
+        """Whether it holds resources."""
+        return bool(self.states & ACTIVE_JOBS)
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmView:
+    """One consistent look at a cluster. There is no view where a query failed: that is None, and means "nothing is known"."""
+
+    nodes: tuple[SlurmNode, ...] = ()
+    # None: there are more than are worth reading; only the counts are known.
+    jobs: tuple[SlurmJob, ...] | None = ()
+    pending: int = 0
+    running: int = 0
+    _by_name: Mapping[str, SlurmNode] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _on: Mapping[str, list[SlurmJob]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {node.name: node for node in self.nodes})
+        on: dict[str, list[SlurmJob]] = {}
+        for job in self.jobs or ():
+            for name in dict.fromkeys(job.nodes) if job.active else ():
+                on.setdefault(name, []).append(job)
+        object.__setattr__(self, "_on", on)
+
+    def node(self, name: str) -> SlurmNode | None:
+        """The node of this name."""
+        return self._by_name.get(name)
+
+    def jobs_on(self, node: str) -> tuple[SlurmJob, ...] | None:
+        """The jobs that hold something on a node; None when jobs were not read."""
+        if self.jobs is None:
+            return None
+        return tuple(self._on.get(node, ()))
+
+
+def parse_nodes(data: bytes) -> tuple[SlurmNode, ...]:
+    """The node records."""
+    return tuple(_node(record) for record in decode(data, NodesAnswer, NODES_LIMIT).nodes)
+
+
+def parse_jobs(data: bytes) -> tuple[SlurmJob, ...]:
+    """The job records."""
+    left, made = PLACES_LIMIT, []
+    try:
+        for record in decode(data, JobsAnswer, JOBS_LIMIT).jobs:
+            # The names of a job's nodes take no room in the answer, and all of it here.
+            hosts = expand(record.nodes, min(NODES_LIMIT, left))
+            left -= len(hosts)
+            made.append(_job(record, hosts))
+    except HostListError as error:
+        raise SlurmAnswerError(f"jobs: {error}") from error
+    return tuple(made)
+
+
+def parse_diag(data: bytes) -> tuple[int, int]:
+    """How many jobs are pending and running."""
+    found = decode(data, DiagAnswer).statistics
+    return max(0, found.jobs_pending), max(0, found.jobs_running)
+
+
+def decode(data: bytes, shape: type[Any], most: int = RECORDS_LIMIT) -> Any:
+    """An answer of this shape with no more records than `most`, and without errors."""
+    try:
+        answer = counted.decode(msgspec.json.Decoder(shape), data, most)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise SlurmAnswerError(f"not an answer of slurmrestd: {str(error)[:200]}") from error
+    if answer.errors:
+        raise SlurmAnswerError(told(answer.errors))
+    return answer
+
+
+def told(errors: Iterable[Problem]) -> str:
+    """Slurm's errors in one line."""
+    texts = [each.error or each.description or f"error {each.error_number}" for each in errors]
+    return line("; ".join(texts[:3]), 300)
+
+
+def line(text: str, limit: int = TEXT_LIMIT) -> str:
+    """A tenant's text as one printable line of bounded length."""
+    flat = "".join(character if character.isprintable() else " " for character in text[: limit + 1])
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def gpus_in(tres: str) -> int:
+    """How many GPUs a TRES text names: `cpu=8,gres/gpu=4,gres/gpu:h100=4` are four, not eight."""
+    found = [match for entry in tres[: 4 * TEXT_LIMIT].split(",")[:256] if (match := _GPUS.match(entry))]
+    plain = [match for match in found if match[1] is None]
+    return sum(int(match[2] or 1) for match in plain or found)
+
+
+def _node(record: NodeRecord) -> SlurmNode:
+    return SlurmNode(
+        name=line(record.name, 255),
+        states=frozenset(state.upper()[:64] for state in words(record.state)[:64]),
+        reason=line(record.reason),
+        cpus=max(0, record.cpus),
+        cpus_used=max(0, record.alloc_cpus),
+        memory_mib=max(0, record.real_memory),
+        memory_used_mib=max(0, record.alloc_memory),
+        # TRES name GPUs only where they are accounted for; gres always does.
+        gpus=gpus_in(_prefixed(record.gres)) or gpus_in(record.tres),
+        gpus_used=gpus_in(_prefixed(record.gres_used)) or gpus_in(record.tres_used),
+        partitions=tuple(line(name, 64) for name in words(record.partitions)[:256]),
+        features=frozenset(line(name, 128) for name in words(record.features)[:256]),
+        topology=line(record.topology, 255),
+        last_busy=_moment(record.last_busy),
+        started=_moment(record.slurmd_start_time),
+    )
+
+
+def weight_of_node(node: SlurmNode) -> int:
+    """Bytes that a node takes in memory, about."""
+    texts = (node.reason, node.topology, *node.states, *node.partitions, *node.features)
+    return _FLAT + sum(map(getsizeof, texts))
+
+
+def weight_of_job(job: SlurmJob) -> int:
+    """Bytes that a job takes in memory, about."""
+    return _FLAT + sum(map(getsizeof, (job.reason, job.features, *job.states, *job.partitions, *job.nodes)))
+
+
+def words(raw: msgspec.Raw) -> list[str]:
+    """A list of words that was left encoded; null is none."""
+    if len(raw) > _WORDS_BYTES:
+        raise SlurmAnswerError(f"a list of words of {len(raw)} bytes, more than {_WORDS_BYTES}")
+    try:
+        found: list[str] = _words.decode(raw)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise SlurmAnswerError(f"not an answer of slurmrestd: {str(error)[:200]}") from error
+    return found
+
+
+def _job(record: JobRecord, hosts: tuple[str, ...]) -> SlurmJob:
+    cpus, nodes = record.cpus.value or 1, max(1, record.node_count.value or 1)
+    return SlurmJob(
+        job_id=record.job_id,
+        states=frozenset(state.upper()[:64] for state in words(record.job_state)[:16]),
+        reason=line(record.state_reason, 128),
+        partitions=tuple(part for part in line(record.partition).split(",") if part),
+        nodes=hosts,
+        node_count=nodes,
+        cpus=max(1, cpus),
+        gpus=gpus_in(record.tres_req_str) or _gpus_asked(record, nodes),
+        memory_mib=_memory(record, cpus, nodes),
+        tasks=max(1, record.tasks.value or 1),
+        copies=_copies(record),
+        priority=record.priority.value or 0,
+        features=line(record.features, 512),
+        exclusive=any(each.lower() in {"none", "user", "mcs", "topo"} for each in words(record.shared)[:8])
+        or "--exclusive" in record.submit_line[:TEXT_LIMIT].split(),
+        held=record.hold,
+        requeue=record.requeue,
+        batch=record.batch_flag,
+        submitted=_moment(record.submit_time),
+        ends=_moment(record.end_time),
+    )
+
+
+def _gpus_asked(record: JobRecord, nodes: int) -> int:
+    """The GPUs of a job as its user wrote them: --gres, --gpus, --gpus-per-task."""
+    return max(
+        nodes * gpus_in(_prefixed(record.tres_per_node)),
+        gpus_in(_prefixed(record.tres_per_job)),
+        max(1, record.tasks.value or 1) * gpus_in(_prefixed(record.tres_per_task)),
+    )
+
+
+def _prefixed(text: str) -> str:
+    """`gpu:2` and `gres:gpu:2` are the same in what users write."""
+    parts = _INDICES.sub("", text[: 4 * TEXT_LIMIT]).split(",")[:16]
+    return ",".join(part if part.startswith("gres") else f"gres/{part}" for part in parts)
+
+
+def _memory(record: JobRecord, cpus: int, nodes: int) -> int:
+    per_node, per_cpu = record.memory_per_node.value, record.memory_per_cpu.value
+    if per_node:
+        return per_node * nodes
+    found = _MEMORY.search(record.tres_req_str[: 4 * TEXT_LIMIT])
+    if found is not None and not per_cpu:
+        # A job that names no memory gets the default, which may be all that a node has.
+        return int(float(found[1]) * _MIB_OF[found[2]])
+    return (per_cpu or 0) * cpus
+
+
+def _copies(record: JobRecord) -> int:
+    """How many tasks of a job array still wait under this record; at most as many as may run at once."""
+    if not record.array_task_string or "PENDING" not in words(record.job_state):
+        return 1
+    spans, _, _ = record.array_task_string.partition("%")
+    waiting = count(f"x[{spans}]", JOBS_LIMIT) if "..." not in spans else JOBS_LIMIT
+    most = record.array_max_tasks.value or 0
+    return max(1, min(waiting, most) if most > 0 else waiting)
+
+
+def _moment(number: Number) -> datetime | None:
+    seconds = number.value
+    if not seconds or not 0 < seconds < 2**33:
+        return None
+    return datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,124 @@
+"""Brings the rendered objects of a Slurm cluster into its plane, and takes them out again when Slurm is switched off.
+
+    objects ──> unchanged since they were applied, and not long ago? ──> skipped
+                else ──> server-side apply: namespace, all others side by side, NodeSets when their kind is served
+
+What an apply returned is not believed for ever: a tenant may change every object in the plane, so all are applied again now and
+then. Volumes are never deleted here: the homes, the queue and the accounts outlive a cluster that is switched off.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Iterable
+
+import msgspec
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.errors import NotFound
+from bulkhead.kube.objects import Obj, Resource, uid_of
+from bulkhead.work.clock import Clock
+from controller.inside import definitions as crds
+from controller.inside.calls import Plane
+from controller.slurm.objects.parts import OURS
+from controller.slurm.objects.spec import NAME_LABEL, NAMESPACE
+from controller.slurm.observe import NODE_SETS
+
+_log = logging.getLogger(__name__)
+_RESYNC_SECONDS = 120.0
+_SERVED_TRIES = 40
+_SERVED_PAUSE = 0.25
+_PARALLEL = 6
+# Whoever makes pods goes first.
+REMOVED = (
+    NODE_SETS,
+    kinds.STATEFUL_SETS,
+    kinds.DEPLOYMENTS,
+    kinds.SERVICES,
+    kinds.CONFIG_MAPS,
+    kinds.SECRETS,
+)
+
+
+class Planter:
+    """Remembers what was applied to one plane."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._applied: dict[tuple[str, str], tuple[bytes, float]] = {}
+        self._slots = asyncio.Semaphore(_PARALLEL)
+        self.writes = 0
+
+    async def apply(self, plane: Plane, objects: Iterable[Obj]) -> None:
+        """Make the plane hold these objects; those that it held before and does not need now are deleted."""
+        objects = [obj for obj in objects if not self._fresh(obj)] if self._applied else list(objects)
+        namespaces = [obj for obj in objects if obj["kind"] == "Namespace"]
+        node_sets = [obj for obj in objects if obj["kind"] == NODE_SETS.kind]
+        others = [obj for obj in objects if obj["kind"] not in {"Namespace", NODE_SETS.kind}]
+        for group in (namespaces, others, node_sets):
+            results = await asyncio.gather(*(self._write(plane, obj) for obj in group), return_exceptions=True)
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+
+    async def prune(self, plane: Plane, objects: Iterable[Obj]) -> None:
+        """Delete daemons that are no longer asked for, such as login nodes that were switched off."""
+        wanted = {(str(obj["kind"]), str(obj["metadata"]["name"])) for obj in objects}
+        for resource in (kinds.STATEFUL_SETS, kinds.DEPLOYMENTS, kinds.SERVICES):
+            for obj in await _ours(plane, resource):
+                name = str(obj["metadata"]["name"])
+                if (resource.kind, name) not in wanted and not obj["metadata"].get("deletionTimestamp"):
+                    _log.info("removing", extra={"object": f"{resource.kind} {NAMESPACE}/{name}"})
+                    await plane.delete(resource, name, NAMESPACE, uid=uid_of(obj), propagation="Background")
+
+    async def remove(self, plane: Plane) -> bool:
+        """Delete everything but volumes; True once nothing is left."""
+        left = False
+        for resource in REMOVED:
+            for obj in await _ours(plane, resource):
+                left = True
+                if not obj["metadata"].get("deletionTimestamp"):
+                    name = str(obj["metadata"]["name"])
+                    await plane.delete(resource, name, NAMESPACE, uid=uid_of(obj), propagation="Background")
+        self._applied.clear()
+        return not left
+
+    def _fresh(self, obj: Obj) -> bool:
+        digest, at = self._applied.get(_slot(obj), (b"", 0.0))
+        return digest == _digest(obj) and self._clock.monotonic() - at < _RESYNC_SECONDS
+
+    async def _write(self, plane: Plane, obj: Obj) -> None:
+        resource = NODE_SETS if obj["kind"] == NODE_SETS.kind else kinds.resource_of(str(obj["apiVersion"]), str(obj["kind"]))
+        async with self._slots:
+            for left in range(_SERVED_TRIES, 0, -1):
+                try:
+                    await (crds.put(plane, obj) if obj["kind"] == crds.KIND else plane.apply(resource, obj))
+                    break
+                except NotFound:
+                    # A kind is served a moment after its definition was made.
+                    if left == 1 or resource is not NODE_SETS:
+                        raise
+                await self._clock.sleep(_SERVED_PAUSE)
+        self.writes += 1
+        self._applied[_slot(obj)] = (_digest(obj), self._clock.monotonic())
+
+
+def daemons(objects: Iterable[Obj]) -> dict[str, int]:
+    """How many pods of each daemon the objects ask for."""
+    makers = [obj for obj in objects if obj["kind"] in {"StatefulSet", "Deployment"}]
+    return {str(obj["metadata"]["labels"][NAME_LABEL]): int(obj["spec"].get("replicas", 1)) for obj in makers}
+
+
+async def _ours(plane: Plane, resource: Resource) -> tuple[Obj, ...]:
+    try:
+        return await plane.some(resource, NAMESPACE, label_selector=OURS)
+    except NotFound:
+        return ()
+
+
+def _slot(obj: Obj) -> tuple[str, str]:
+    return str(obj["kind"]), str(obj["metadata"]["name"])
+
+
+def _digest(obj: Obj) -> bytes:
+    return hashlib.blake2b(msgspec.json.encode(obj, order="deterministic"), digest_size=16).digest()

@@ -1,0 +1,217 @@
+"""The client of a tenant's slurmrestd, reached through the tenant's own API server and its service proxy.
+
+    controller ──TLS──> plane's API server ──proxy──> slurmrestd ──> slurmctld
+                        (our certificate)             (our token of a few minutes)
+
+Every call has a deadline and a bound on its answer, which the plane's turn is charged with; nothing is retried but a
+token that was not taken, and every failure is a SlurmError: no caller ever gets a view that is not whole. Names go into paths
+only if they need no quoting; answers are read by `model` alone.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from bulkhead.kube.connection import Answer
+from bulkhead.kube.errors import KubeError
+from controller.inside.calls import Plane
+from controller.slurm.answers import model, wire
+from controller.slurm.answers.model import SlurmAnswerError, SlurmView
+from controller.slurm.client.tokens import TokenSource
+from controller.slurm.objects.spec import NAMESPACE, SLURMRESTD, SLURMRESTD_PORT
+
+API: Final = "v0.0.45"
+PROXY: Final = f"/api/v1/namespaces/{NAMESPACE}/services/http:{SLURMRESTD}:{SLURMRESTD_PORT}/proxy"
+_CALL_SECONDS: Final = 10.0
+_MIB: Final = 1024 * 1024
+_DATABASE_BYTES: Final = 4 * _MIB
+_JOBS_BYTES: Final = 16 * _MIB
+_NODES_BYTES: Final = 8 * _MIB
+# A job record takes a few kilobytes: above this many only their counts are asked for.
+JOBS_READ: Final = 2000
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,255}")
+
+
+class SlurmError(Exception):
+    """The cluster did not answer, or said no; the text says which."""
+
+
+class SlurmUnreachable(SlurmError):  # noqa: N818 - a state, not a fault of ours
+    """No answer: nothing is known of the cluster, and nothing that was asked for may be taken as done."""
+
+
+class SlurmRefused(SlurmError):  # noqa: N818 - an answer
+    """slurmrestd or slurmctld said no."""
+
+
+class SlurmRest:
+    """Talks to one tenant's slurmrestd."""
+
+    def __init__(self, plane: Plane, tokens: TokenSource, *, base: str = PROXY, jobs_read: int = JOBS_READ) -> None:
+        self._plane = plane
+        self._tokens = tokens
+        self._base = base
+        self._jobs_read = jobs_read
+
+    async def view(self) -> SlurmView:
+        """Nodes, jobs and counts; jobs only when there are not too many of them to be worth their reading."""
+        pending, running = self._parsed(model.parse_diag, await self._call("GET", "diag/"))
+        nodes = self._parsed(model.parse_nodes, await self._call("GET", "nodes/", max_body=_NODES_BYTES))
+        self._hold(sum(map(model.weight_of_node, nodes)))
+        if pending + running > self._jobs_read:
+            return SlurmView(nodes=nodes, jobs=None, pending=pending, running=running)
+        jobs = self._parsed(model.parse_jobs, await self._call("GET", "jobs/", max_body=_JOBS_BYTES))
+        self._hold(sum(map(model.weight_of_job, jobs)))
+        waiting = sum(job.copies for job in jobs if job.pending)
+        if sum(job.pending or job.active for job in jobs) > self._jobs_read:
+            # Another number than slurmctld had named before.
+            return SlurmView(nodes=nodes, jobs=None, pending=waiting, running=sum(job.active for job in jobs))
+        return SlurmView(nodes=nodes, jobs=jobs, pending=waiting, running=sum(job.active for job in jobs))
+
+    async def drain(self, node: str, reason: str) -> None:
+        """Let no new job start on a node."""
+        await self._update_node(node, {"state": ["DRAIN"], "reason": reason})
+
+    async def undrain(self, node: str) -> None:
+        """Take the drain away again; the rest of the node's state stays."""
+        await self._update_node(node, {"state": ["UNDRAIN"]})
+
+    async def down(self, node: str, reason: str) -> None:
+        """Take a node down: its jobs end at once, and those that may are queued again."""
+        await self._update_node(node, {"state": ["DOWN"], "reason": reason})
+
+    async def resume(self, node: str) -> None:
+        """Take a node that was down or drained back into service."""
+        await self._update_node(node, {"state": ["RESUME"]})
+
+    async def place(self, node: str, topology: str, features: Sequence[str]) -> None:
+        """Say where a node stands in the network, and which features it has."""
+        body: dict[str, Any] = {"features": list(features), "features_act": list(features)}
+        await self._update_node(node, body | ({"topology_str": topology} if topology else {}))
+
+    async def delete_node(self, node: str) -> None:
+        """Forget a dynamic node's record."""
+        await self._call("DELETE", f"node/{_segment(node)}")
+
+    async def requeue(self, job: int) -> None:
+        """End a job's run and queue it again."""
+        answer = self._parsed(_requeue, await self._call("GET", f"job/{int(job)}/requeue", params={"Incomplete": "true"}))
+        failed = next((each for each in answer.status if each.error_code), None)
+        if failed is not None:
+            raise SlurmRefused(f"requeue of job {job}: {model.line(failed.error, 200) or failed.error_code}")
+
+    async def cancel(self, job: int) -> None:
+        """End a job."""
+        await self._call("DELETE", f"job/{int(job)}")
+
+    async def partition_down(self, partition: str) -> None:
+        """Let no job of a partition start any more."""
+        body = {"partitions": [{"name": partition, "partition": {"state": ["DOWN"]}}]}
+        await self._call("POST", "partitions/", body=body)
+
+    async def reconfigure(self) -> None:
+        """Have slurmctld read its configuration again, and hand it to every daemon."""
+        await self._call("GET", "reconfigure/")
+
+    async def read_database(self, kind: str, params: Mapping[str, str] | None = None) -> bytes:
+        """Records of slurmdbd: users, accounts, associations, qos."""
+        data = await self._call("GET", f"{kind}/", section="slurmdb", params=params, max_body=_DATABASE_BYTES)
+        self._hold(len(data))
+        return data
+
+    async def write_database(self, kind: str, records: Sequence[Mapping[str, Any]]) -> None:
+        """Add records to slurmdbd, or change them."""
+        await self._call("POST", f"{kind}/", section="slurmdb", body={kind: list(records)})
+
+    async def write_accounting(self, kind: str, request: Mapping[str, Any]) -> None:
+        """Ask slurmdbd for accounts or users together with their associations."""
+        await self._call("POST", f"{kind}/", section="slurmdb", body=request)
+
+    async def _update_node(self, node: str, body: Mapping[str, Any]) -> None:
+        await self._call("POST", f"node/{_segment(node)}", body=body)
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, Any] | None = None,
+        params: Mapping[str, str] | None = None,
+        max_body: int = _MIB,
+        section: str = "slurm",
+    ) -> bytes:
+        path = f"{section}/{API}/{path}"
+        answer = await self._exchange(method, path, body, params, max_body)
+        if answer.status in (401, 511):  # slurmrestd says the one, slurmctld behind it the other
+            # The key may have been changed a moment ago, or the clocks disagree: once more with a new token.
+            self._tokens.renew()
+            answer = await self._exchange(method, path, body, params, max_body)
+        if answer.status >= 300:
+            raise self._failed(f"{method} {path}", answer)
+        if method != "GET":
+            self._parsed(_plain, answer.data)
+        return answer.data
+
+    def _hold(self, size: int) -> None:
+        try:
+            self._plane.charge(size)
+        except KubeError as error:
+            raise SlurmUnreachable(f"slurmrestd: {error}") from error
+
+    async def _exchange(
+        self, method: str, path: str, body: Mapping[str, Any] | None, params: Mapping[str, str] | None, max_body: int
+    ) -> Answer:
+        headers = {"X-SLURM-USER-TOKEN": self._tokens.token(), "Accept": "application/json"}
+        data = None
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+            data = msgspec.json.encode(body)
+        try:
+            return await self._plane.exchange(
+                method,
+                f"{self._base}/{path}",
+                params=params,
+                body=data,
+                headers=headers,
+                timeout=_CALL_SECONDS,
+                max_body=max_body,
+            )
+        except KubeError as error:
+            raise SlurmUnreachable(f"slurmrestd: {error}") from error
+
+    def _failed(self, call: str, answer: Answer) -> SlurmError:
+        """What an error status means: the proxy's own answers are Status objects, Slurm's have errors."""
+        try:
+            found = msgspec.json.decode(answer.data)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            found = None
+        if isinstance(found, dict) and found.get("kind") == "Status":
+            return SlurmUnreachable(f"slurmrestd: {model.line(str(found.get('message') or answer.status), 200)}")
+        try:
+            self._parsed(_plain, answer.data)
+        except SlurmError as error:
+            return SlurmRefused(f"{call}: HTTP {answer.status}: {error}")
+        return SlurmRefused(f"{call}: HTTP {answer.status}")
+
+    def _parsed(self, parse: Any, data: bytes) -> Any:
+        try:
+            return parse(data)
+        except SlurmAnswerError as error:
+            raise SlurmRefused(str(error)) from error
+
+
+def _plain(data: bytes) -> Any:
+    return model.decode(data, wire.PlainAnswer) if data else None
+
+
+def _requeue(data: bytes) -> Any:
+    return model.decode(data, wire.RequeueAnswer)
+
+
+def _segment(name: str) -> str:
+    """A name as one segment of a path; proxies on the way decode what is quoted, so nothing that needs it may pass."""
+    if not _NAME.fullmatch(name) or not name.strip("."):
+        raise SlurmRefused(f"not a node's name: {name[:40]!r}")
+    return name

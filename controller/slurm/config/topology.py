@@ -1,0 +1,111 @@
+"""Where a tenant's nodes stand in the network, for Slurm: from the labels that the Kubernetes mode reads too.
+
+Pure. A unit is an NVLink domain, or a rack where there is none. Slurm knows the units from topology.yaml; a worker registers
+as not placed yet, which lets its jobs run at once, and is moved to its unit when its pod's node is known.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bulkhead.api import labels
+from controller.slurm.answers.model import SlurmView
+from controller.slurm.config import ROOT_SWITCH, TOPOLOGY, UNPLACED
+from controller.slurm.lease.fleet import Worker
+from controller.slurm.objects.spec import Obj, SlurmSpec, TopologySpec
+
+FLAT: Final = "flat"
+MOST_UNITS: Final = 512
+_LONGEST: Final = 60
+_LONGEST_FILE: Final = 256 * 1024
+_UNIT: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
+_LINE: Final = re.compile(r"^ *- (?:switch|block): ([a-z0-9][a-z0-9-]{0,59})$", re.MULTILINE)
+_UNIT_LABELS: Final = ((labels.NVLINK_DOMAIN, "nvlink"), (labels.GPU_CLIQUE, "nvlink"), (labels.RACK, "rack"))
+_FEATURE_LABELS: Final = (
+    (labels.GPU_PRODUCT, "gpu"),
+    (labels.ZONE, "zone"),
+    (labels.RACK, "rack"),
+    (labels.NVLINK_DOMAIN, "nvlink"),
+)
+
+
+def topology_of(kind: str, nodes: Iterable[Obj]) -> TopologySpec:
+    """The units that the nodes stand in, in a fixed order."""
+    if kind == FLAT:
+        return TopologySpec(FLAT)
+    units = sorted({unit for node in nodes if (unit := unit_of(node)) is not None})
+    return TopologySpec(kind, tuple(units[:MOST_UNITS]))
+
+
+def grown(topology: TopologySpec, kept: Iterable[str]) -> TopologySpec:
+    """The topology with units that Slurm was told of before: slurmctld does not start while a node's unit is missing."""
+    if topology.kind == FLAT:
+        return topology
+    known = [unit for unit in kept if _UNIT.fullmatch(unit) and unit not in {UNPLACED, ROOT_SWITCH, *topology.units}]
+    return TopologySpec(topology.kind, tuple(sorted({*topology.units, *known})[:MOST_UNITS]))
+
+
+def units_in(text: str) -> frozenset[str]:
+    """The units in a topology.yaml of ours; a tenant may have changed it."""
+    return frozenset(_LINE.findall(text[:_LONGEST_FILE]))
+
+
+def unit_of(node: Obj) -> str | None:
+    """The unit that a node stands in; None when its labels do not say."""
+    own = _labels(node)
+    return next((named for label, prefix in _UNIT_LABELS if (named := _name(prefix, own.get(label)))), None)
+
+
+def place(topology: TopologySpec, node: Obj | None) -> str:
+    """A worker's place as Slurm writes it, on this node: `platform:<unit>`; empty in a flat network."""
+    if topology.kind == FLAT:
+        return ""
+    unit = unit_of(node) if node is not None else None
+    return f"{TOPOLOGY}:{unit if unit in topology.units else UNPLACED}"
+
+
+def features_of(node: Obj, *, gpus: bool = True) -> tuple[str, ...]:
+    """What a node's labels add to its workers' features: the product of the GPUs they have, zone, rack, NVLink domain."""
+    own = _labels(node)
+    read = [each for each in _FEATURE_LABELS if gpus or each[0] != labels.GPU_PRODUCT]
+    return tuple(named for label, prefix in read if (named := _name(prefix, own.get(label))))
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What a Slurm node should say of the host node that its worker runs on."""
+
+    node: str
+    topology: str
+    features: tuple[str, ...]
+
+
+def sites(spec: SlurmSpec, view: SlurmView, workers: Iterable[Worker], nodes: Iterable[Obj]) -> tuple[Site, ...]:
+    """The Slurm nodes that say something else than their host nodes' labels, and what they should say."""
+    hosts = {str(node["metadata"]["name"]): node for node in nodes}
+    found = []
+    for worker in workers:
+        node_set, record, host = spec.node_set(worker.node_set), view.node(worker.name), hosts.get(worker.host_node)
+        if node_set is None or record is None or host is None or not worker.live or not record.responds:
+            continue
+        # A label must not let a worker into another node set's partition.
+        others = {each.name for each in spec.node_sets} - {node_set.name}
+        named = [each for each in features_of(host, gpus=node_set.gpus > 0) if each not in others]
+        site = Site(worker.name, place(spec.topology, host), tuple(dict.fromkeys((*node_set.all_features, *named))))
+        if (site.topology and site.topology != record.topology) or frozenset(site.features) != record.features:
+            found.append(site)
+    return tuple(found)
+
+
+def _name(prefix: str, value: Any) -> str | None:
+    """A label's value as a name of Slurm's; two values that differ only in odd signs become one, which costs locality only."""
+    text = re.sub(r"[^a-z0-9-]+", "-", str(value or "").lower()).strip("-")
+    if not text:
+        return None
+    return (text if text.startswith(f"{prefix}-") else f"{prefix}-{text}")[:_LONGEST]
+
+
+def _labels(node: Obj) -> Mapping[str, Any]:
+    found = (node.get("metadata") or {}).get("labels")
+    return found if isinstance(found, Mapping) else {}

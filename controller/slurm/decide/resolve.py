@@ -1,0 +1,280 @@
+"""From a Tenant and its class to the Slurm cluster that is to be built, or to the reason why it cannot be.
+
+Pure. The API server has checked shapes and bounds (CRD schema and CEL); here stands what needs the class, the settings, or a
+look into a text: which keys of Slurm are the tenant's to set, whether features and QOS name each other, whether the quota
+can hold the workers that are always there.
+"""
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from bulkhead.api.conditions import Reason
+from bulkhead.api.quantity import canonical, mebibytes, parse
+from controller.decide import allotment
+from controller.sections import section_of, text_or_none
+from controller.settings import Settings
+from controller.slurm.config import extra, known
+from controller.slurm.decide.podsizes import PodSizes, pod_sizes
+from controller.slurm.objects.spec import (
+    LOGIN,
+    MARIADB,
+    SLURMCTLD,
+    SLURMDBD,
+    SLURMRESTD,
+    AccountingSpec,
+    Allotment,
+    LoginSpec,
+    NodeSetSpec,
+    Obj,
+    Pairs,
+    PartitionSpec,
+    QosSpec,
+    SlurmImages,
+    SlurmSpec,
+    TopologySpec,
+    UserSpec,
+    Volume,
+)
+from controller.slurm.objects.workers import resources
+
+_AT = "spec.scheduling.slurm"
+_STANDARD_QOS = "normal"
+
+
+class UnresolvableError(ValueError):
+    """The cluster cannot be built as it is asked for; `reason` is the condition's."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def wanted(tenant: Obj) -> bool:
+    """Whether the tenant has a Slurm cluster: alone, or beside its Kubernetes pods."""
+    scheduling = section_of(section_of(tenant, "spec"), "scheduling")
+    return scheduling.get("mode") == "Slurm" or isinstance(scheduling.get("slurm"), Mapping)
+
+
+def resolve(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | None:
+    """The cluster to build; None when the tenant has none. Raises `UnresolvableError`."""
+    if not wanted(tenant):
+        return None
+    spec, bounds = section_of(tenant, "spec"), section_of(tenant_class, "spec")
+    _check_class(spec, bounds)
+    asked = section_of(section_of(spec, "scheduling"), "slurm")
+    version = _version(asked, settings)
+    gpu_resources = allotment.gpu_resources(bounds)
+    node_sets = tuple(_node_set(each, gpu_resources) for each in _list(asked, "nodeSets"))
+    _check_features(node_sets)
+    _check_quota(node_sets, spec, bounds)
+    lines = _taken_apart(extra.slurm_conf_lines, asked.get("extraConf"), f"{_AT}.extraConf")
+    sizes = pod_sizes(bounds)
+    accounting = _accounting(section_of(asked, "accounting"), sizes)
+    _check_accounting(lines, accounting)
+    controller, login, rest_api = section_of(asked, "controller"), section_of(asked, "login"), section_of(asked, "restApi")
+    made = SlurmSpec(
+        tenant=str(tenant["metadata"]["name"]),
+        uid=str(tenant["metadata"]["uid"]),
+        cluster_name=str(asked.get("clusterName") or tenant["metadata"]["name"]),
+        version=version,
+        images=SlurmImages(slurm=settings.image_slurm.replace("{version}", version), mariadb=settings.image_mariadb),
+        image_pull_policy=settings.image_pull_policy,
+        node_sets=node_sets,
+        controller=sizes.allotment(controller, SLURMCTLD),
+        state=_volume(section_of(controller, "storage"), "2Gi"),
+        home=_volume(section_of(asked, "homeStorage"), "10Gi"),
+        login=_login(login, sizes) if login.get("enabled", True) else None,
+        rest_api=sizes.allotment(rest_api, SLURMRESTD) if rest_api.get("enabled", True) else None,
+        accounting=accounting,
+        users=tuple(_user(each) for each in _list(asked, "users")),
+        extra_conf=lines,
+        topology=TopologySpec(str(asked.get("topology") or "Tree").lower()),
+        cluster_domain=settings.cluster_domain,
+    )
+    _check_sizes(made, sizes)
+    return made
+
+
+def _check_class(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> None:
+    modes = section_of(bounds, "scheduling").get("modes")
+    if modes and "Slurm" not in modes:
+        raise UnresolvableError(Reason.OUT_OF_BOUNDS, "spec.scheduling: the class does not offer Slurm")
+    level = section_of(spec, "isolation").get("podSecurity") or section_of(bounds, "isolation").get("podSecurity")
+    if level == "restricted":
+        raise UnresolvableError(
+            Reason.NOT_SUPPORTED,
+            "spec.isolation.podSecurity: Slurm needs baseline: its daemons begin as root to start jobs as their users",
+        )
+
+
+def _version(asked: Mapping[str, Any], settings: Settings) -> str:
+    offered = settings.slurm_versions
+    version = str(asked.get("version") or (offered[0] if offered else "none"))
+    # 26.05 means the newest 26.05 that there is.
+    found = next((each for each in offered if each == version or each.startswith(f"{version}.")), None)
+    if found is None:
+        have = ", ".join(offered) or "none"
+        raise UnresolvableError(Reason.VERSION_UNAVAILABLE, f"{_AT}.version: {version} cannot be had; available: {have}")
+    return found
+
+
+def _node_set(asked: Mapping[str, Any], gpu_resources: list[str]) -> NodeSetSpec:
+    name = str(asked["name"])
+    at = f"{_AT}.nodeSets[{name}]"
+    resource = str(asked.get("gpuResource") or gpu_resources[0])
+    if resource not in gpu_resources:
+        known = ", ".join(gpu_resources)
+        raise UnresolvableError(
+            Reason.OUT_OF_BOUNDS, f"{at}.gpuResource: the class knows no GPU resource {resource}, only {known}"
+        )
+    maximum = int(asked.get("max") or asked.get("replicas") or 0)
+    minimum = int(asked.get("min") or 0) if asked.get("max") else maximum
+    partition, requests = section_of(asked, "partition"), section_of(asked, "requests")
+    return NodeSetSpec(
+        name=name,
+        replicas=int(asked.get("replicas", minimum)),
+        minimum=minimum,
+        maximum=maximum,
+        cpus=int(asked.get("cpus", 1)),
+        memory_mib=mebibytes(asked.get("memory", "1Gi")),
+        gpus=int(asked.get("gpus", 0)),
+        gpu_type=str(asked.get("gpuType") or ""),
+        gpu_resource=resource,
+        cpu_request=text_or_none(requests, "cpu"),
+        memory_request=text_or_none(requests, "memory"),
+        partition=PartitionSpec(
+            enabled=bool(partition.get("enabled", True)),
+            config=_taken_apart(extra.partition_words, partition.get("config"), f"{at}.partition.config"),
+            is_default=bool(partition.get("default", False)),
+        ),
+        features=tuple(str(each) for each in asked.get("features") or ()),
+        extra_conf=_taken_apart(extra.node_words, asked.get("extraConf"), f"{at}.extraConf"),
+        node_selector=tuple(sorted((str(key), str(value)) for key, value in section_of(asked, "nodeSelector").items())),
+    )
+
+
+def _check_features(node_sets: tuple[NodeSetSpec, ...]) -> None:
+    """A worker belongs to a set by a feature of the set's name; nobody else's may bear it."""
+    names = {each.name for each in node_sets}
+    for each in node_sets:
+        foreign = sorted(names.intersection(each.features) - {each.name})
+        if foreign:
+            raise UnresolvableError(
+                Reason.INVALID_CONFIGURATION,
+                f"{_AT}.nodeSets[{each.name}].features: {foreign[0]} is the name of another node set",
+            )
+
+
+def _check_quota(node_sets: tuple[NodeSetSpec, ...], spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> None:
+    """Workers that are always there must fit: waiting for what can never come would look like a fault of Slurm's."""
+    most_nodes = section_of(section_of(bounds, "scheduling"), "slurm").get("maxNodes")
+    nodes = sum(each.maximum for each in node_sets)
+    if most_nodes is not None and nodes > int(most_nodes):
+        raise UnresolvableError(
+            Reason.OUT_OF_BOUNDS, f"{_AT}.nodeSets: {nodes} workers are more than the {most_nodes} that the class allows"
+        )
+    limits = allotment.limits(spec, bounds)
+    asked = [(each, resources(each)["requests"]) for each in node_sets]
+    for name in sorted({name for _, requests in asked for name in requests} & limits.keys()):
+        least = sum((each.minimum * parse(requests.get(name, "0")) for each, requests in asked), Decimal(0))
+        if least > parse(limits[name]):
+            raise UnresolvableError(
+                Reason.IMPOSSIBLE_QUOTA,
+                f"{_AT}.nodeSets: workers that are always there hold {canonical(least, like=limits[name])} {name}, and the "
+                f"tenant has {limits[name]}; raise spec.quota.resources, or lower replicas or min",
+            )
+
+
+def _check_sizes(spec: SlurmSpec, sizes: PodSizes) -> None:
+    """Pods that the host would refuse for ever are refused here, with the field."""
+    daemons: dict[str, Allotment | None] = {
+        "controller.resources": spec.controller,
+        "login.resources": spec.login.allotment if spec.login else None,
+        "restApi.resources": spec.rest_api,
+        "accounting: slurmdbd": spec.accounting.slurmdbd if spec.accounting else None,
+        "accounting: mariadb": spec.accounting.mariadb if spec.accounting else None,
+    }
+    asked = {f"nodeSets[{each.name}]": resources(each) for each in spec.node_sets}
+    asked |= {at: each.resources() for at, each in daemons.items() if each is not None}
+    for at, given in asked.items():
+        fault = sizes.fault(given)
+        if fault is not None:
+            raise UnresolvableError(Reason.OUT_OF_BOUNDS, f"{_AT}.{at}.{fault}")
+
+
+def _check_accounting(lines: Pairs, accounting: AccountingSpec | None) -> None:
+    needing = next((key for key, _ in lines if key.lower() in known.NEED_ACCOUNTING), None)
+    if needing is not None and accounting is None:
+        raise UnresolvableError(
+            Reason.INVALID_CONFIGURATION, f"{_AT}.extraConf: {needing}: needs accounting: set {_AT}.accounting.enabled"
+        )
+
+
+def _login(asked: Mapping[str, Any], sizes: PodSizes) -> LoginSpec:
+    return LoginSpec(
+        replicas=int(asked.get("replicas", 1)),
+        root_keys=tuple(str(each) for each in asked.get("rootSshAuthorizedKeys") or ()),
+        allotment=sizes.allotment(asked, LOGIN),
+    )
+
+
+def _accounting(asked: Mapping[str, Any], sizes: PodSizes) -> AccountingSpec | None:
+    if not asked.get("enabled", False):
+        return None
+    qos = tuple(_qos(each) for each in _list(asked, "qos"))
+    names = {_STANDARD_QOS, *(each.name for each in qos)}
+    for each in qos:
+        unknown = sorted(set(each.preempts) - names)
+        if unknown:
+            raise UnresolvableError(
+                Reason.INVALID_CONFIGURATION, f"{_AT}.accounting.qos[{each.name}].preempt: there is no QOS {unknown[0]}"
+            )
+    return AccountingSpec(
+        storage=_volume(section_of(asked, "storage"), "5Gi"),
+        qos=qos,
+        enforce=bool(asked.get("enforce", True)),
+        slurmdbd=sizes.allotment({}, SLURMDBD),
+        mariadb=sizes.allotment({}, MARIADB),
+    )
+
+
+def _qos(asked: Mapping[str, Any]) -> QosSpec:
+    wall = asked.get("maxWallMinutes")
+    return QosSpec(
+        name=str(asked["name"]),
+        priority=int(asked.get("priority", 0)),
+        preempts=tuple(str(each) for each in asked.get("preempt") or ()),
+        preempt_mode=text_or_none(asked, "preemptMode"),
+        max_wall_minutes=int(wall) if wall is not None else None,
+        group_tres=_pairs(asked, "grpTres"),
+        user_tres=_pairs(asked, "maxTresPerUser"),
+    )
+
+
+def _user(asked: Mapping[str, Any]) -> UserSpec:
+    return UserSpec(
+        name=str(asked["name"]),
+        uid=int(asked["uid"]),
+        ssh_keys=tuple(str(each) for each in asked.get("sshKeys") or ()),
+        admin=bool(asked.get("admin", False)),
+    )
+
+
+def _taken_apart(parse: Callable[[str], Pairs], text: Any, at: str) -> Pairs:
+    try:
+        return parse(str(text or ""))
+    except extra.ExtraConfError as error:
+        raise UnresolvableError(Reason.INVALID_CONFIGURATION, f"{at}: {error}") from error
+
+
+def _volume(asked: Mapping[str, Any], size: str) -> Volume:
+    return Volume(str(asked.get("size") or size), text_or_none(asked, "className"))
+
+
+def _pairs(value: Mapping[str, Any], field: str) -> Pairs:
+    return tuple(sorted((str(key), str(item)) for key, item in section_of(value, field).items()))
+
+
+def _list(value: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
+    return [dict(each) for each in value.get(field) or () if isinstance(each, Mapping)]

@@ -1,0 +1,178 @@
+"""What a Slurm cluster says about itself in Kubernetes' words: the Tenant's condition and counts, workers' conditions. Pure.
+
+Pod conditions have the names that Slinky gave them: one for the state of the Slurm node, one for each of its flags, with the
+drain's reason as message. Conditions of other makers are never touched, and one that no longer holds is set to False.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from bulkhead.api.conditions import MESSAGE_LIMIT, Reason, timestamp
+from controller.decide.status import SlurmPart, Verdict, pod_ready, pod_trouble
+from controller.slurm.answers.model import SlurmNode, SlurmView
+from controller.slurm.lease.fleet import Worker
+from controller.slurm.objects.spec import NAME_LABEL, Obj, SlurmSpec
+
+PREFIX: Final = "SlurmNodeState"
+READY: Final = "slurmctld answers, and every daemon of the cluster is ready"
+MISSING: Final = f"{PREFIX}Unknown"
+_BASES: Final = {
+    "ALLOCATED": "Allocated",
+    "MIXED": "Mixed",
+    "DOWN": "Down",
+    "ERROR": "Error",
+    "FUTURE": "Future",
+    "IDLE": "Idle",
+    "UNKNOWN": "Unknown",
+}
+_FLAGS: Final = {
+    "COMPLETING": "Completing",
+    "DRAIN": "Drain",
+    "FAIL": "Fail",
+    "INVALID": "Invalid",
+    "INVALID_REG": "InvalidReg",
+    "MAINTENANCE": "Maintenance",
+    "NOT_RESPONDING": "NotResponding",
+    "UNDRAIN": "Undrain",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonPods:
+    """What the pods of the daemons came to. It is kept between looks, of every tenant, so there is no pod in it."""
+
+    running: Mapping[str, int] = field(default_factory=dict)
+    trouble: tuple[Reason, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one look at a cluster found out, as far as it got."""
+
+    applied: bool = False
+    # Daemon -> how many of its pods should run.
+    wanted: Mapping[str, int] | None = None
+    pods: DaemonPods = DaemonPods()
+    # The Tenant's `status.slurm` but for names; None: Slurm did not answer.
+    counts: Mapping[str, Any] | None = None
+    # Why there is no view, or why the objects could not be applied.
+    trouble: str = ""
+    refused: bool = False
+    # The plane itself did not answer.
+    plane_down: bool = False
+    # It answered with more than is read, or with something else than what was asked for.
+    unread: bool = False
+    # Workers that are still to go although Slurm was switched off.
+    leaving: int = 0
+
+
+def verdict(found: Found, *, was: bool, on: bool = True) -> Verdict:
+    """The Tenant's condition SlurmReady; `was` tells a cluster that started from one that stopped answering."""
+    if not on:
+        rest = f"{found.leaving} workers are being given back" if found.leaving else "its daemons are being removed"
+        return Verdict("False", Reason.TERMINATING, f"Slurm is switched off: {rest}")
+    if found.pods.trouble is not None:
+        return Verdict("False", *found.pods.trouble)
+    if found.refused or found.unread:
+        return Verdict("False", Reason.SLURM_REFUSED if found.refused else Reason.PLANE_UNREADABLE, found.trouble)
+    waiting = [name for name, count in sorted((found.wanted or {}).items()) if found.pods.running.get(name, 0) < count]
+    if found.counts is None:
+        reason = Reason.SLURM_UNREACHABLE if was else Reason.WAITING_FOR_SLURM
+        what = f"not ready: {', '.join(waiting)}" if waiting else found.trouble or "slurmctld does not answer yet"
+        return Verdict("False", reason, what)
+    if waiting or not found.applied:
+        reason = Reason.RESTARTING if was else Reason.WAITING_FOR_SLURM
+        return Verdict("False", reason, f"not ready: {', '.join(waiting)}" if waiting else found.trouble)
+    return Verdict("True", Reason.READY, READY)
+
+
+def part(found: Found | None, spec: SlurmSpec | None, *, was: bool) -> SlurmPart:
+    """The cluster's part of the Tenant's status; without a spec the cluster is being taken down."""
+    if found is None and was and spec is not None:
+        # A controller that has just started knows nothing yet, and that is no news about the cluster.
+        return SlurmPart(Verdict("True", Reason.READY, READY))
+    found = found or Found(trouble="the cluster is being made")
+    summary: Obj | None = None
+    if found.counts is not None and spec is not None:
+        summary = {**found.counts, "clusterName": spec.cluster_name, "version": spec.version}
+    return SlurmPart(verdict(found, was=was, on=spec is not None), summary, essential=spec is not None)
+
+
+def counts(view: SlurmView) -> Obj:
+    """The Tenant's `status.slurm`: nodes by state, jobs by what they do."""
+    states = [_state(node) for node in view.nodes]
+    nodes = {name: states.count(name) for name in ("idle", "mixed", "allocated", "down", "drained")}
+    up = len(states) - nodes["down"] - nodes["drained"]
+    return {
+        "nodes": {"total": len(states)} | nodes,
+        "jobs": {"pending": view.pending, "running": view.running},
+        "summary": f"{up}/{len(states)} nodes, {view.running} running, {view.pending} pending",
+    }
+
+
+def node_set_status(node_set: str, workers: Iterable[Worker], view: SlurmView | None, *, wanted: int, digest: str) -> Obj:
+    """The status of a NodeSet but for its selector; counts of Slurm's are left out where Slurm is not known."""
+    live = [worker for worker in workers if worker.node_set == node_set and worker.live]
+    made: Obj = {
+        "replicas": len(live),
+        "updatedReplicas": sum(worker.made_from == digest for worker in live),
+        "desiredReplicas": wanted,
+    }
+    if view is None:
+        return made
+    nodes = [node for worker in live if (node := view.node(worker.name)) is not None]
+    states = [_state(node) for node in nodes]
+    return made | {
+        "readyReplicas": sum(node.responds and not node.draining for node in nodes),
+        "slurmIdle": states.count("idle"),
+        "slurmAllocated": states.count("allocated") + states.count("mixed"),
+        "slurmDown": states.count("down"),
+        "slurmDrain": states.count("drained"),
+    }
+
+
+def pod_conditions(node: SlurmNode | None, existing: Sequence[Mapping[str, Any]], now: datetime) -> list[Obj]:
+    """The conditions to write on a worker's pod; empty when they say already what there is to say."""
+    wanted = _wanted(node)
+    before = {str(each.get("type")): each for each in existing if str(each.get("type")).startswith(PREFIX)}
+    news: list[Obj] = []
+    for type_ in sorted({*wanted, *before}):
+        status, message = ("True", wanted[type_]) if type_ in wanted else ("False", "")
+        old = before.get(type_, {})
+        if old.get("status") == status and (old.get("message") or "") == message:
+            continue
+        changed = timestamp(now) if old.get("status") != status else str(old.get("lastTransitionTime") or timestamp(now))
+        news.append({"type": type_, "status": status, "reason": "Slurm", "message": message, "lastTransitionTime": changed})
+    return news
+
+
+def pods_of(pods: Iterable[Obj], wanted: Mapping[str, int]) -> DaemonPods:
+    """What the pods of the daemons that are wanted came to."""
+    own = [(name, pod) for pod in pods if (name := component(pod)) in wanted]
+    running = Counter(name for name, pod in own if pod_ready(pod))
+    trouble = next((found for _, pod in own if (found := pod_trouble(pod)) is not None), None)
+    return DaemonPods(dict(running), trouble and (trouble[0], trouble[1][:MESSAGE_LIMIT]))
+
+
+def component(pod: Obj) -> str:
+    """Which daemon a pod runs."""
+    return str((pod["metadata"].get("labels") or {}).get(NAME_LABEL) or "")
+
+
+def _wanted(node: SlurmNode | None) -> dict[str, str]:
+    if node is None:
+        return {MISSING: "slurmctld does not know this node yet"}
+    flags = {f"{PREFIX}{word}" for state, word in _FLAGS.items() if state in node.states}
+    return dict.fromkeys([f"{PREFIX}{_BASES[node.base]}", *flags], node.reason[:1000])
+
+
+def _state(node: SlurmNode) -> str:
+    """A node in one of the words of the Tenant's status: a node that takes no jobs is drained whatever else it is."""
+    if node.draining:
+        return "drained"
+    if not node.responds:
+        return "down"
+    return {"ALLOCATED": "allocated", "MIXED": "mixed"}.get(node.base, "idle")

@@ -1,0 +1,163 @@
+"""The workers of a cluster as the plane shows them, and the writes that a lease may ask for. Pure; nothing is done here.
+
+A Worker is a pod of a NodeSet; its Slurm node has the same name. An Action is one write, safe to repeat: whoever carries
+actions out may die between any two of them, and the next look decides afresh.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeAlias
+
+from controller.slurm.objects.spec import NODE_SET_LABEL, ORDINAL_LABEL, SPEC_ANNOTATION, Obj
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One worker's pod."""
+
+    name: str
+    node_set: str
+    ordinal: int
+    uid: str = ""
+    phase: str = "Pending"
+    ready: bool = False
+    deleting: bool = False
+    host_node: str = ""
+    made_from: str = ""
+
+    @property
+    def finished(self) -> bool:
+        """Whether its containers have ended for good."""
+        return self.phase in {"Succeeded", "Failed"}
+
+    @property
+    def live(self) -> bool:
+        """Whether it holds its share, or will."""
+        return not self.deleting and not self.finished
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What a lease looks at beside Slurm itself."""
+
+    workers: tuple[Worker, ...] = ()
+    # NodeSet -> the replicas that its object in the plane asks for: where `kubectl scale` and the lease meet.
+    targets: Mapping[str, int] = field(default_factory=dict)
+    # NodeSet -> digest of what its workers should be made from.
+    digests: Mapping[str, str] = field(default_factory=dict)
+    # Host node -> why its workers take no new jobs.
+    cordoned: Mapping[str, str] = field(default_factory=dict)
+    # GPUs of the tenant's quota that new workers may still take; None: no limit is known.
+    gpus_free: int | None = None
+    # Slurm node -> when it was first told that it has to go; kept beside the reason in Slurm, which a tenant may edit.
+    promised: Mapping[str, datetime] = field(default_factory=dict)
+    # NodeSet -> since when it has had more workers than an admin allows.
+    over_since: Mapping[str, datetime] = field(default_factory=dict)
+
+    def of(self, node_set: str) -> tuple[Worker, ...]:
+        """The live workers of a NodeSet."""
+        return tuple(each for each in self.workers if each.node_set == node_set and each.live)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateWorker:
+    """Make a pod."""
+
+    node_set: str
+    ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteWorker:
+    """Delete a pod, if it is still the one that was seen."""
+
+    name: str
+    uid: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SetReplicas:
+    """Write a NodeSet's replicas."""
+
+    node_set: str
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Let no new job start on a node."""
+
+    node: str
+    reason: str
+    deadline: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Undrain:
+    """Take a drain of ours away."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Take a node that was down by us back into service."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Down:
+    """Take a node down; Slurm ends or requeues its jobs itself."""
+
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """End a job's run and queue it again."""
+
+    job: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """End a job that cannot be queued again."""
+
+    job: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteNode:
+    """Forget a node's record."""
+
+    node: str
+
+
+Action: TypeAlias = CreateWorker | DeleteWorker | SetReplicas | Drain | Undrain | Resume | Down | Requeue | Cancel | DeleteNode
+
+
+def worker_of(pod: Obj) -> Worker | None:
+    """A pod as a worker; None when it is none."""
+    meta, status = pod["metadata"], pod.get("status") or {}
+    marks = meta.get("labels") or {}
+    name, node_set, ordinal = str(meta["name"]), marks.get(NODE_SET_LABEL), str(marks.get(ORDINAL_LABEL) or "")
+    if not node_set or not ordinal.isdecimal() or len(ordinal) > 6 or name != f"{node_set}-{ordinal}":
+        return None
+    conditions = status.get("conditions") or []
+    return Worker(
+        name=name,
+        node_set=str(node_set),
+        ordinal=int(ordinal),
+        uid=str(meta.get("uid") or ""),
+        phase=str(status.get("phase") or "Pending"),
+        ready=any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions),
+        deleting=bool(meta.get("deletionTimestamp")),
+        host_node=str((pod.get("spec") or {}).get("nodeName") or ""),
+        made_from=str((meta.get("annotations") or {}).get(SPEC_ANNOTATION) or ""),
+    )

@@ -1,0 +1,246 @@
+"""The elastic lease: how many workers each NodeSet holds, and the next writes on the way there. Pure.
+
+    view, pods, bounds ──> targets (demand, idleness, `kubectl scale`) ──┬─ fewer than wanted ──> pods to make
+                                                                        └─ more than wanted ──> giveback
+
+The number of workers that is wanted stands in the NodeSet's own replicas: `kubectl scale` and the lease both write it, and
+within `min` and `max` whoever wrote last is right, until jobs need more or workers have idled long enough. A view that could
+not be had is None: then workers are made, but none is taken away whose time has not come.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from controller.slurm.answers.model import SlurmNode, SlurmView
+from controller.slurm.lease.demand import Demand, demand
+from controller.slurm.lease.fleet import (
+    Action,
+    CreateWorker,
+    DeleteNode,
+    DeleteWorker,
+    Down,
+    Drain,
+    Fleet,
+    Resume,
+    SetReplicas,
+    Undrain,
+    Worker,
+)
+from controller.slurm.lease.giveback import give_back, is_leaving
+from controller.slurm.objects.spec import REASON_PREFIX, NodeSetSpec, SlurmSpec
+
+CORDON: Final = f"{REASON_PREFIX} node "
+LOST: Final = f"{REASON_PREFIX} the worker's pod is gone"
+REPLACING: Final = timedelta(days=30)
+_BURST: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """How patient a lease is."""
+
+    settle: timedelta = timedelta(seconds=2)  # a job waits so long before a worker is made for it
+    idle: timedelta = timedelta(seconds=60)  # a worker idles so long before it is given back
+    grace: timedelta = timedelta(seconds=300)  # jobs run so long on a worker that has to go
+
+
+DEFAULT_TIMES: Final = Times()
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Everything that is the same for all NodeSets of one look."""
+
+    spec: SlurmSpec
+    view: SlurmView | None
+    fleet: Fleet
+    now: datetime
+    times: Times
+
+
+def plan_leases(spec: SlurmSpec, view: SlurmView | None, fleet: Fleet, now: datetime, times: Times) -> tuple[Action, ...]:
+    """The next writes for all NodeSets."""
+    look = _Look(spec, view, fleet, now, times)
+    targets = _targets(look)
+    actions: list[Action] = []
+    free = fleet.gpus_free
+    for node_set in spec.node_sets:
+        target = targets[node_set.name]
+        if fleet.targets.get(node_set.name) != target:
+            actions.append(SetReplicas(node_set.name, target))
+        made = _missing(look, node_set, target, free)
+        if free is not None:
+            free -= len(made) * node_set.gpus
+        actions += made
+        actions += _surplus(look, node_set, target)
+    actions += _orphans(look)
+    actions += [DeleteWorker(each.name, each.uid, "has ended") for each in fleet.workers if each.finished and not each.deleting]
+    if view is not None:
+        drained = {action.node for action in actions if isinstance(action, Drain | Down)}
+        actions += [action for action in _host_nodes(view, fleet) if action.node not in drained]
+        actions += _records(spec, view, fleet)
+    return tuple(actions)
+
+
+def _targets(look: _Look) -> dict[str, int]:
+    fleet, view = look.fleet, look.view
+    asked = {
+        each.name: _clamp(fleet.targets.get(each.name, each.replicas), each.minimum, each.maximum)
+        for each in look.spec.node_sets
+    }
+    elastic = [each for each in look.spec.node_sets if each.elastic]
+    if view is None or not elastic:
+        return asked
+    found = demand(
+        elastic,
+        view,
+        [worker for each in elastic for worker in fleet.of(each.name) if not is_leaving(view, worker)],
+        room={each.name: each.maximum - len(fleet.of(each.name)) for each in elastic},
+        gpus_free=fleet.gpus_free,
+        now=look.now,
+        settle=look.times.settle,
+    )
+    return asked | {each.name: _elastic(look, view, each, asked[each.name], found) for each in elastic}
+
+
+def _elastic(look: _Look, view: SlurmView, node_set: NodeSetSpec, asked: int, found: Demand) -> int:
+    live = look.fleet.of(node_set.name)
+    more = found.more.get(node_set.name, 0)
+    if more:
+        return _clamp(max(asked, len(live) + more), node_set.minimum, node_set.maximum)
+    if asked > len(live):
+        # Somebody asked for workers that are not there yet; they may idle for a while before they are judged.
+        return asked
+    idle = sum(worker.name not in found.needed and _idle(view, worker, look.now, look.times.idle) for worker in live)
+    # What is needed stays, even where somebody asked for less: he may lower `max`.
+    needed = sum(worker.name in found.needed or _working(view, worker) for worker in live)
+    return _clamp(max(min(asked, len(live) - idle), needed), node_set.minimum, node_set.maximum)
+
+
+def _idle(view: SlurmView, worker: Worker, now: datetime, patience: timedelta) -> bool:
+    node = view.node(worker.name)
+    if node is None or node.busy or view.jobs_on(worker.name):
+        return False
+    since = max((moment for moment in (node.last_busy, node.started) if moment is not None), default=None)
+    return since is not None and now - since >= patience
+
+
+def _working(view: SlurmView, worker: Worker) -> bool:
+    node = view.node(worker.name)
+    return node is not None and not node.draining and (node.busy or bool(view.jobs_on(worker.name)))
+
+
+def _missing(look: _Look, node_set: NodeSetSpec, target: int, free: int | None) -> list[Action]:
+    """The workers to make, each under a name that neither a pod nor a record of Slurm's still has.
+
+    A pod that took over a record would be known under its predecessor's address. Fixed workers keep their names, so they wait
+    for pod and record to go; elastic ones take another name.
+    """
+    own = [worker for worker in look.fleet.workers if worker.node_set == node_set.name]
+    live = {worker.ordinal for worker in own if worker.live}
+    records = look.view.nodes if look.view is not None else ()
+    recorded = {int(node.name.rpartition("-")[2]) for node in records if _belongs(node, (node_set.name,))}
+    taken = {worker.ordinal for worker in own} | recorded
+    count = target - len(live)
+    if not node_set.elastic:
+        count -= sum(ordinal < target for ordinal in taken - live)
+    count = min(count, _BURST)
+    if free is not None and node_set.gpus:
+        count = min(count, free // node_set.gpus)
+    made: list[Action] = []
+    ordinal = 0
+    while len(made) < count:
+        if ordinal not in taken:
+            made.append(CreateWorker(node_set.name, ordinal))
+        ordinal += 1
+    return made
+
+
+def _surplus(look: _Look, node_set: NodeSetSpec, target: int) -> tuple[Action, ...]:
+    live = look.fleet.of(node_set.name)
+    surplus = max(0, len(live) - target)
+    digest = look.fleet.digests.get(node_set.name)
+    outdated = frozenset(worker.name for worker in live if digest and worker.made_from and worker.made_from != digest)
+    if surplus or not outdated:
+        by = _by(look, node_set.name) if surplus else None
+        return _given(look, live, surplus, grace=look.times.grace, by=by, first=outdated)
+    if len(live) < target:
+        return ()
+    # One at a time, the one before replaced, and however long its jobs take: nobody's work ends because a setting changed.
+    return _given(look, live, 1, grace=REPLACING, first=outdated)
+
+
+def _orphans(look: _Look) -> Iterable[Action]:
+    """Workers of NodeSets that the Tenant no longer has."""
+    known = {each.name for each in look.spec.node_sets}
+    for name in sorted({worker.node_set for worker in look.fleet.workers} - known):
+        live = look.fleet.of(name)
+        yield from _given(look, live, len(live), grace=look.times.grace, by=_by(look, name))
+
+
+def _given(
+    look: _Look,
+    live: tuple[Worker, ...],
+    count: int,
+    *,
+    grace: timedelta,
+    by: datetime | None = None,
+    first: frozenset[str] = frozenset(),
+) -> tuple[Action, ...]:
+    return give_back(look.view, live, count, now=look.now, grace=grace, promised=look.fleet.promised, by=by, first=first)
+
+
+def _by(look: _Look, node_set: str) -> datetime | None:
+    since = look.fleet.over_since.get(node_set)
+    return since + look.times.grace if since is not None else None
+
+
+def _host_nodes(view: SlurmView, fleet: Fleet) -> Iterable[Drain | Undrain | Resume]:
+    """What becomes of a host node becomes of the workers on it; and a worker that came back is taken into service again."""
+    for worker in fleet.workers:
+        node = view.node(worker.name)
+        if node is None or not worker.live:
+            continue
+        why = fleet.cordoned.get(worker.host_node)
+        reason = f"{CORDON}{worker.host_node} {why}" if why else None
+        if reason and not node.draining:
+            yield Drain(worker.name, reason)
+        elif node.draining and node.ours and not reason and _past(node):
+            yield Undrain(worker.name)
+        elif node.base == "DOWN" and node.ours and not node.draining and worker.ready:
+            yield Resume(worker.name)
+
+
+def _past(node: SlurmNode) -> bool:
+    """Whether a drain of ours has lost its cause: it was for a host node, or for a pod before this one."""
+    return node.reason.startswith(CORDON) or node.reason.startswith((LOST, f"{REASON_PREFIX} the pod is being terminated"))
+
+
+def _records(spec: SlurmSpec, view: SlurmView, fleet: Fleet) -> Iterable[Action]:
+    """Node records whose pod is gone: their jobs end there, then the record goes."""
+    pods = {worker.name for worker in fleet.workers}
+    sets = {*(each.name for each in spec.node_sets), *spec.retiring, *fleet.targets}
+    for node in view.nodes:
+        if node.name in pods or not _belongs(node, sets):
+            continue
+        if (node.busy or view.jobs_on(node.name)) and node.base != "DOWN":
+            yield Down(node.name, LOST)
+        elif view.jobs_on(node.name) == () or (view.jobs is None and not node.busy):
+            yield DeleteNode(node.name)
+
+
+def _belongs(node: SlurmNode, sets: Iterable[str]) -> bool:
+    head, dash, ordinal = node.name.rpartition("-")
+    return bool(dash) and ordinal.isdecimal() and head in sets and any(state.startswith("DYNAMIC") for state in node.states)
+
+
+def _clamp(value: int, lowest: int, highest: int) -> int:
+    return max(lowest, min(value, highest))
+
+
+def over(spec: SlurmSpec, fleet: Fleet) -> frozenset[str]:
+    """The NodeSets with more workers than an admin allows now: giving those back has a deadline that no tenant can move."""
+    bounds: Mapping[str, int] = {each.name: each.maximum for each in spec.node_sets}
+    return frozenset(name for name in {each.node_set for each in fleet.workers} if len(fleet.of(name)) > bounds.get(name, 0))

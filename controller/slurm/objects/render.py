@@ -1,0 +1,102 @@
+"""All objects of a Slurm cluster inside its plane, in the order in which they are applied.
+
+Pure and idempotent: the same spec and keys give the same objects, so what differs from what exists is a change. Pods come after
+everything that they mount; workers are built by `workers`. NodeSets come last, without `replicas`, which is theirs who scale.
+"""
+
+import base64
+
+from controller.slurm.config import config_files
+from controller.slurm.objects import accounting, login, slurmctld
+from controller.slurm.objects import nodesets as nodeset_crd
+from controller.slurm.objects import slurmrestd as restapi
+from controller.slurm.objects.keys import SlurmKeys
+from controller.slurm.objects.parts import claim_spec, digest, marks, metadata, service
+from controller.slurm.objects.spec import (
+    HOME,
+    HOST_KEYS,
+    KEYS,
+    LOGIN,
+    NAMESPACE,
+    SLURMCTLD,
+    SLURMD_PORT,
+    TOKEN_KEY,
+    VOUCHING_KEY,
+    WORKER,
+    WORKERS,
+    Obj,
+    SlurmSpec,
+)
+
+
+def render(spec: SlurmSpec, keys: SlurmKeys) -> tuple[Obj, ...]:
+    """Namespace, secrets, configuration, volumes, services, daemons, the CRD and the node sets."""
+    files = config_files(spec)
+    # A file that a daemon reads once restarts it. Keys, users and authorised keys are followed in place and restart nothing;
+    # workers and login nodes take their files from slurmctld.
+    config = digest(files)
+    return (
+        namespace(),
+        *_secrets(spec, keys),
+        slurmctld.config_map(files),
+        login.users_config_map(spec),
+        *([login.authorized_keys(spec)] if spec.login else []),
+        _home(spec),
+        *_services(spec),
+        *(_accounting(spec, keys)),
+        slurmctld.stateful_set(spec, config),
+        *([login.stateful_set(spec, spec.login, digest(keys.ssh_host_key_public))] if spec.login else []),
+        *([restapi.deployment(spec, spec.rest_api, config)] if spec.rest_api else []),
+        nodeset_crd.custom_resource(),
+        *nodeset_crd.node_sets(spec),
+    )
+
+
+def namespace() -> Obj:
+    """The cluster's namespace; its pods pass Pod Security's level *baseline*, and the plane sees to it."""
+    level = {f"pod-security.kubernetes.io/{mode}": "baseline" for mode in ("enforce", "audit", "warn")}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": marks(NAMESPACE) | level}}
+
+
+def _secrets(spec: SlurmSpec, keys: SlurmKeys) -> list[Obj]:
+    made = [_secret(KEYS, SLURMCTLD, {VOUCHING_KEY: keys.jwks().encode(), TOKEN_KEY: keys.jwt})]
+    if spec.login:
+        host = {
+            "ssh_host_ed25519_key": keys.ssh_host_key.encode(),
+            "ssh_host_ed25519_key.pub": keys.ssh_host_key_public.encode(),
+        }
+        made.append(_secret(HOST_KEYS, LOGIN, host))
+    if spec.accounting:
+        made.append(_secret(*accounting.secret(spec, keys)))
+    return made
+
+
+def _secret(name: str, component: str, files: dict[str, bytes]) -> Obj:
+    data = {file: base64.b64encode(content).decode() for file, content in files.items()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata(name, component), "type": "Opaque", "data": data}
+
+
+def _home(spec: SlurmSpec) -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": metadata(HOME, LOGIN),
+        "spec": claim_spec(spec.home, "ReadWriteMany"),
+    }
+
+
+def _services(spec: SlurmSpec) -> list[Obj]:
+    return [
+        *slurmctld.services(),
+        service(WORKERS, WORKER, SLURMD_PORT, "slurmd", headless=True),
+        *(accounting.services() if spec.accounting else []),
+        *(login.services() if spec.login else []),
+        *(restapi.services() if spec.rest_api else []),
+    ]
+
+
+def _accounting(spec: SlurmSpec, keys: SlurmKeys) -> list[Obj]:
+    if spec.accounting is None:
+        return []
+    _, _, files = accounting.secret(spec, keys)
+    return accounting.stateful_sets(spec, spec.accounting, digest(files[accounting.CONF].decode()))

@@ -1,0 +1,1 @@
+"""One reconcile of one tenant: observe, decide, apply, report."""

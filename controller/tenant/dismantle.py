@@ -1,0 +1,139 @@
+"""Does one teardown step: reads what is left of a tenant, asks `teardown` what comes next, and calls for it.
+
+Only namespaces that carry this tenant's mark are touched. Reads are lists of its own two namespaces, made afresh each time.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from bulkhead.api import labels, names
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import Conflict, NotFound
+from bulkhead.kube.objects import Obj, Resource
+from controller.decide import teardown
+from controller.decide.teardown import Action, Left, Step
+from controller.tenant.observe import owned_by
+
+_log = logging.getLogger(__name__)
+_AGAIN = 0.25
+_AGAIN_SLOW = 1.0
+_NAMED = 3
+_WORKLOAD_GRACE_SECONDS = 10
+_PLANE_GRACE_SECONDS = 1
+_PARALLEL = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a teardown is."""
+
+    done: bool
+    message: str
+    again: float
+
+
+class Dismantler:
+    """Takes tenants down through one client."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._slots = asyncio.Semaphore(_PARALLEL)
+        self._said: dict[str, str] = {}
+
+    async def step(self, tenant: Obj) -> Progress:
+        """One look and the calls that follow from it."""
+        left = await self._left(tenant)
+        upcoming = teardown.next_step(left)
+        if upcoming.step is Step.FINALIZER:
+            self._said.pop(str(tenant["metadata"]["name"]), None)
+            return Progress(True, "nothing is left", 0)
+        await asyncio.gather(*(self._do(action) for action in upcoming.actions))
+        some = ", ".join(upcoming.waiting_for[:_NAMED])
+        more = len(upcoming.waiting_for) - _NAMED
+        message = f"{upcoming.step}: {some}" + (f" and {more} more" if more > 0 else "")
+        name = str(tenant["metadata"]["name"])
+        if self._said.get(name) != message:
+            self._said[name] = message
+            _log.info(message, extra={"tenant": name})
+        return Progress(False, message, _AGAIN if upcoming.actions or len(upcoming.waiting_for) < 20 else _AGAIN_SLOW)
+
+    async def _left(self, tenant: Obj) -> Left:
+        name, uid = str(tenant["metadata"]["name"]), str(tenant["metadata"]["uid"])
+        try:
+            plane_name, work_name = names.plane_namespace(name), names.work_namespace(name)
+        except names.InvalidTenantNameError:
+            return Left()
+        plane, work = await asyncio.gather(self._namespace(plane_name, name, uid), self._namespace(work_name, name, uid))
+        nothing: tuple[Obj, ...] = ()
+        return Left(
+            plane_namespace=plane,
+            work_namespace=work,
+            deployments=await self._list(kinds.DEPLOYMENTS, plane_name) if plane else nothing,
+            stateful_sets=await self._list(kinds.STATEFUL_SETS, plane_name) if plane else nothing,
+            plane_pods=await self._list(kinds.PODS, plane_name) if plane else nothing,
+            work_pods=await self._list(kinds.PODS, work_name) if work else nothing,
+            claims=(
+                *(await self._list(kinds.PERSISTENT_VOLUME_CLAIMS, plane_name) if plane else nothing),
+                *(await self._list(kinds.PERSISTENT_VOLUME_CLAIMS, work_name) if work else nothing),
+            ),
+            volumes=await self._volumes(plane_name, work_name) if _keeps(tenant) and (plane or work) else nothing,
+            cluster_scoped=(
+                *await self._own(kinds.CLUSTER_ROLE_BINDINGS, name),
+                *await self._own(kinds.SERVICE_CIDRS, name),
+            ),
+            keep_volumes=_keeps(tenant),
+        )
+
+    async def _namespace(self, namespace: str, tenant: str, uid: str) -> Obj | None:
+        try:
+            found = await self._client.get(kinds.NAMESPACES, namespace)
+        except NotFound:
+            return None
+        return found if owned_by(found, tenant, uid) else None
+
+    async def _list(self, resource: Resource, namespace: str) -> tuple[Obj, ...]:
+        # A tenant's pods may be large and many; to take them down their names are enough.
+        return tuple((await self._client.list_metadata(resource, namespace)).items)
+
+    async def _own(self, resource: Resource, tenant: str) -> tuple[Obj, ...]:
+        return tuple((await self._client.list_metadata(resource, label_selector=labels.tenant_selector(tenant))).items)
+
+    async def _volumes(self, *namespaces: str) -> tuple[Obj, ...]:
+        listed = await self._client.list(kinds.PERSISTENT_VOLUMES)
+        kept = (obj for obj in listed.items if (obj["spec"].get("claimRef") or {}).get("namespace") in namespaces)
+        return tuple({"apiVersion": "v1", "kind": "PersistentVolume"} | obj for obj in kept)
+
+    async def _do(self, action: Action) -> None:
+        obj = action.obj
+        meta = obj["metadata"]
+        resource = kinds.resource_of(str(obj["apiVersion"]), str(obj["kind"]))
+        async with self._slots:
+            try:
+                if action.verb == "retain":
+                    body = {"spec": {"persistentVolumeReclaimPolicy": "Retain"}}
+                    await self._client.patch(resource, meta["name"], body)
+                    return
+                await self._client.delete(
+                    resource,
+                    meta["name"],
+                    meta.get("namespace"),
+                    uid=meta["uid"],
+                    grace_seconds=_grace(resource, meta),
+                    propagation="Background",
+                )
+            except (NotFound, Conflict):
+                # Gone, or another object of that name by now: the next look tells.
+                return
+
+
+def _grace(resource: Resource, meta: Obj) -> int | None:
+    """Workloads may say goodbye; a plane that is taken down has nothing left to save."""
+    if resource is not kinds.PODS:
+        return None
+    return _PLANE_GRACE_SECONDS if labels.COMPONENT in (meta.get("labels") or {}) else _WORKLOAD_GRACE_SECONDS
+
+
+def _keeps(tenant: Obj) -> bool:
+    return (tenant.get("spec") or {}).get("deletionPolicy") == "Retain"

@@ -1,0 +1,131 @@
+"""What the controller sees of one tenant, gathered into one frozen value before anything is decided.
+
+The host's objects come from informers; the Tenant itself, its class and, once it may be built, its Secrets are read afresh,
+because acting on a stale copy of those would do harm. So a pass over a tenant that is at rest costs three small requests.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from bulkhead.api import labels, names
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import NotFound
+from bulkhead.kube.objects import Key, Obj, Resource, key_of
+from controller.host.hostranges import HostRanges
+from controller.host.owned import Owned
+from controller.plane.addresses import Reserved
+from controller.plane.spec import PLANE
+
+DEFAULT_KUBERNETES = ("default", "kubernetes")
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneHealth:
+    """What the plane's API server answered last: reachable at all, and ready."""
+
+    ready: bool = False
+    bootstrapped: bool = False
+    message: str = "not asked yet"
+    cluster_uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One tenant at one moment."""
+
+    tenant: Obj
+    tenant_class: Obj | None
+    now: datetime
+    host_api: tuple[tuple[str, int], ...] = ()
+    reserved: tuple[Reserved, ...] = ()
+    objects: Mapping[tuple[Resource, Key], Obj] = field(default_factory=dict)
+    foreign_namespaces: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The tenant's name."""
+        return str(self.tenant["metadata"]["name"])
+
+    @property
+    def built(self) -> bool:
+        """Whether the tenant was built once and its namespaces are still its own."""
+        meta = self.tenant["metadata"]
+        both = (names.plane_namespace(self.name), names.work_namespace(self.name))
+        namespaces = [self.get(kinds.NAMESPACES, each) for each in both]
+        applied = (self.tenant.get("status") or {}).get("class") or self.get(kinds.STATEFUL_SETS, PLANE, both[0])
+        return bool(applied) and all(each and owned_by(each, self.name, str(meta["uid"])) for each in namespaces)
+
+    def get(self, resource: Resource, name: str, namespace: str = "") -> Obj | None:
+        """One of the tenant's own host objects."""
+        return self.objects.get((resource, Key(namespace, name)))
+
+    @property
+    def pod_addresses(self) -> tuple[str, ...]:
+        """Where the plane's pods are."""
+        pods = (obj for (kind, _), obj in self.objects.items() if kind is kinds.PODS)
+        listed = ((pod.get("status") or {}).get("podIPs") or [] for pod in pods)
+        return tuple(sorted({str(each.get("ip")) for addresses in listed for each in addresses if each.get("ip")}))
+
+    def in_plane(self, resource: Resource) -> dict[str, Obj]:
+        """The objects of one kind in the plane's namespace, by name."""
+        namespace = f"bh-{self.name}"
+        return {key.name: obj for (kind, key), obj in self.objects.items() if kind is resource and key.namespace == namespace}
+
+
+async def read_tenant(client: Client, name: str) -> Obj | None:
+    """The Tenant, or None when it is gone."""
+    try:
+        return await client.get(kinds.TENANTS, name)
+    except NotFound:
+        return None
+
+
+async def observe(client: Client, owned: Owned, ranges: HostRanges, tenant: Obj, now: datetime) -> Observed:
+    """Everything else about a tenant."""
+    name = str(tenant["metadata"]["name"])
+    class_name = str((tenant.get("spec") or {}).get("class") or "")
+    objects = {(resource, key_of(obj)): obj for resource, obj in owned.of_tenant(name)}
+    return Observed(
+        tenant=tenant,
+        tenant_class=await _tenant_class(client, class_name),
+        now=now,
+        host_api=ranges.api(),
+        reserved=ranges.reserved(),
+        objects=objects,
+        foreign_namespaces=tuple(await _foreign(client, tenant, objects)),
+    )
+
+
+async def _tenant_class(client: Client, name: str) -> Obj | None:
+    if not name:
+        return None
+    try:
+        return await client.get(kinds.TENANT_CLASSES, name)
+    except NotFound:
+        return None
+
+
+async def _foreign(client: Client, tenant: Obj, objects: Mapping[tuple[Resource, Key], Obj]) -> Iterable[str]:
+    """Namespaces of the tenant's names that exist without its mark; asked only while ours are not seen."""
+    name, uid = str(tenant["metadata"]["name"]), str(tenant["metadata"]["uid"])
+    foreign = []
+    for namespace in (names.plane_namespace(name), names.work_namespace(name)):
+        found = objects.get((kinds.NAMESPACES, Key("", namespace)))
+        if found is None:
+            try:
+                found = await client.get(kinds.NAMESPACES, namespace)
+            except NotFound:
+                continue
+        if not owned_by(found, name, uid):
+            foreign.append(namespace)
+    return foreign
+
+
+def owned_by(obj: Obj, tenant: str, uid: str) -> bool:
+    """Whether a namespace carries the mark of exactly this tenant."""
+    meta = obj["metadata"]
+    own = meta.get("labels") or {}
+    marked = own.get(labels.MANAGED_BY) == labels.MANAGED_BY_BULKHEAD and own.get(labels.TENANT) == tenant
+    return marked and (meta.get("annotations") or {}).get(labels.TENANT_UID) == uid

@@ -1,0 +1,115 @@
+"""Gives each tenant its slice of the service range, once, and finds it again from the host's own ServiceCIDR object.
+
+One allocation at a time: two tenants that arrive together must not be given the same slice, so choosing and claiming happen
+under one lock, on lists read afresh. A slice of which the host has meanwhile given a needed address to somebody else's Service
+is given back for another, as long as no plane was built on it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Container, Iterable
+
+from bulkhead.api import labels, names
+from bulkhead.api.conditions import Reason
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists
+from bulkhead.kube.objects import Obj
+from controller.decide import slices
+from controller.plane.spec import PLANE
+from controller.refusal import Refusal
+from controller.settings import Settings
+from controller.tenant.observe import Observed
+
+_log = logging.getLogger(__name__)
+_NEEDED = (1, 10, 11)
+
+
+class Slicer:
+    """Allocates slices."""
+
+    def __init__(self, client: Client, settings: Settings) -> None:
+        self._client = client
+        self._settings = settings
+        self._lock = asyncio.Lock()
+
+    async def slice_of(self, observed: Observed) -> str | Refusal:
+        """The tenant's slice: the one it has, or a new one."""
+        name = names.plane_namespace(observed.name)
+        there = observed.get(kinds.SERVICE_CIDRS, name)
+        built = observed.get(kinds.STATEFUL_SETS, PLANE, name) is not None
+        if there is not None and built:
+            return cidr_of(there)
+        async with self._lock:
+            return await self._claim(observed, name)
+
+    async def _claim(self, observed: Observed, name: str) -> str | Refusal:
+        listed = (await self._client.list(kinds.SERVICE_CIDRS)).items
+        addresses = (await self._client.list(kinds.IP_ADDRESSES)).items
+        own = next((each for each in listed if each["metadata"]["name"] == name), None)
+        if own is not None and (own["metadata"].get("labels") or {}).get(labels.TENANT) != observed.name:
+            return Refusal(Reason.NAMESPACE_TAKEN, f"ServiceCIDR {name} exists and is not this tenant's")
+        if own is not None:
+            clash = slices.clash(cidr_of(own), _NEEDED, _used_by_others(addresses, _namespaces(observed.name)))
+            if clash is None:
+                return cidr_of(own)
+            _log.warning("slice given back", extra={"tenant": observed.name, "slice": cidr_of(own), "address": clash})
+            await self._give_back(observed, own)
+            return Refusal(Reason.PROVISIONING, f"address {clash} was given to another Service; choosing another slice")
+        wished = (observed.tenant.get("status") or {}).get("serviceSlice")
+        chosen = slices.allocate(
+            self._settings.service_range,
+            self._settings.slice_prefix,
+            taken=[cidr for each in listed for cidr in each["spec"].get("cidrs") or []],
+            used=_used_by_others(addresses, _inhabited(observed)),
+            wished=str(wished) if wished else None,
+        )
+        if chosen is None:
+            whole = self._settings.service_range
+            return Refusal(Reason.ADDRESSES_EXHAUSTED, f"no free /{self._settings.slice_prefix} is left in {whole}")
+        try:
+            await self._client.create(kinds.SERVICE_CIDRS, _cidr_object(observed.name, name, chosen))
+        except AlreadyExists:
+            return Refusal(Reason.PROVISIONING, f"ServiceCIDR {name} is just being made")
+        _log.info("slice given", extra={"tenant": observed.name, "slice": chosen})
+        return chosen
+
+    async def _give_back(self, observed: Observed, own: Obj) -> None:
+        """Services keep their address for life and hold the slice, so they go with it; the next pass makes them anew."""
+        for service in observed.in_plane(kinds.SERVICES).values():
+            meta = service["metadata"]
+            await self._client.delete(kinds.SERVICES, meta["name"], meta["namespace"], uid=meta["uid"])
+        await self._client.delete(kinds.SERVICE_CIDRS, own["metadata"]["name"], uid=own["metadata"]["uid"])
+
+
+def _namespaces(tenant: str) -> set[str]:
+    return {names.plane_namespace(tenant), names.work_namespace(tenant)}
+
+
+def _inhabited(observed: Observed) -> set[str]:
+    """The tenant's namespaces that have Services of it.
+
+    An address whose Service went together with the slice stays behind until the host's next repair, minutes later. It names the
+    namespace of a tenant of this name that is gone, and is as taken as anybody's.
+    """
+    return _namespaces(observed.name) if observed.in_plane(kinds.SERVICES) else set()
+
+
+def _used_by_others(addresses: Iterable[Obj], own: Container[str]) -> list[str]:
+    """Addresses that Services outside these namespaces have."""
+    parents = ((each, (each.get("spec") or {}).get("parentRef") or {}) for each in addresses)
+    return [str(each["metadata"]["name"]) for each, parent in parents if parent.get("namespace") not in own]
+
+
+def cidr_of(service_cidr: Obj) -> str:
+    """The network of a ServiceCIDR object of ours."""
+    return str(service_cidr["spec"]["cidrs"][0])
+
+
+def _cidr_object(tenant: str, name: str, chosen: str) -> Obj:
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "ServiceCIDR",
+        "metadata": {"name": name, "labels": labels.made_for(tenant)},
+        "spec": {"cidrs": [chosen]},
+    }

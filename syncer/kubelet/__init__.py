@@ -1,0 +1,1 @@
+"""The kubelet and the metrics that the tenant's API server sees."""

@@ -1,0 +1,133 @@
+"""metrics.k8s.io of the tenant's plane, for `kubectl top` and autoscalers: what the host measured of the tenant's own pods.
+
+The plane's API server asks here as it would ask a metrics-server, after it has authenticated and authorised its caller. The
+host's own metrics API is asked for the tenant's namespace only, never for nodes, and at most once in five seconds however many
+ask. Selectors are left to the plane's API server, which knows them best. Where the host measures nothing, the answer says so,
+while discovery goes on: an API that is announced and does not answer keeps namespaces from ending.
+
+    plane's API server ──> question ──> virtual pods, host's PodMetrics ──translate──> list or object
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from bulkhead.api import labels as marks
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import ApiError, KubeError
+from bulkhead.kube.objects import Key, Obj, Resource, key_of
+from bulkhead.kube.resources import NODES, POD_METRICS, PODS
+from bulkhead.work.clock import Clock
+from syncer.kubelet.http1 import BadRequestError
+from syncer.kubelet.metricsroutes import GROUP, GROUP_DOCUMENT, RESOURCE_DOCUMENT, Question
+from syncer.translate.kinds.podmetrics import API_VERSION, node_metrics, pod_metrics
+
+FRESH_SECONDS: Final = 5.0  # metrics-server itself looks every ten to sixty seconds
+_DEADLINE: Final = 10.0
+_MARKED: Final = f"{marks.SYNCED}={marks.SYNCED_BY_SYNCER}"
+
+
+class PodMetrics:
+    """Answers questions about what pods use."""
+
+    def __init__(
+        self,
+        host: Client,
+        plane: Client,
+        namespace: str,
+        clock: Clock,
+        *,
+        pods: Callable[[], Iterable[Obj]],
+        host_name: Callable[[Key], str | None],
+    ) -> None:
+        """`pods`: all virtual pods; `host_name`: the name of a virtual pod's host pod, None where it has none."""
+        self._host = host
+        self._plane = plane
+        self._namespace = namespace
+        self._clock = clock
+        self._pods = pods
+        self._host_name = host_name
+        self._lock = asyncio.Lock()
+        self._measured: dict[str, Obj] = {}
+        self._at: float | None = None
+
+    async def answer(self, asked: Question) -> Obj:
+        """The document to answer with, or BadRequestError."""
+        if asked.about == "group":
+            return GROUP_DOCUMENT
+        if asked.about == "resources":
+            return RESOURCE_DOCUMENT
+        try:
+            async with asyncio.timeout(_DEADLINE):
+                found = await (self._of_pods(asked) if asked.about == "pods" else self._of_nodes(asked))
+        except TimeoutError as error:
+            raise BadRequestError(503, "metrics: not to be had in time") from error
+        kind = "PodMetrics" if asked.about == "pods" else "NodeMetrics"
+        if asked.name:
+            if not found:
+                raise BadRequestError(404, f'{asked.about}.{GROUP} "{asked.name}" not found')
+            return {"kind": kind, "apiVersion": API_VERSION} | found[0]
+        return {"kind": f"{kind}List", "apiVersion": API_VERSION, "metadata": {}, "items": found}
+
+    async def _of_pods(self, asked: Question) -> list[Obj]:
+        chosen = await self._selected(PODS, asked)
+        measured = await self._measure()
+        found = []
+        for pod in self._pods():
+            key = key_of(pod)
+            if asked.namespace not in {"", key.namespace} or asked.name not in {"", key.name}:
+                continue
+            if chosen is not None and key not in chosen:
+                continue
+            own = measured.get(self._host_name(key) or "")
+            if own is not None:
+                found.append(pod_metrics(pod, own))
+        return found
+
+    async def _of_nodes(self, asked: Question) -> list[Obj]:
+        chosen = await self._selected(NODES, asked)
+        measured = await self._measure()
+        by_node: dict[str, list[Obj]] = {}
+        for pod in self._pods():
+            node = str((pod.get("spec") or {}).get("nodeName") or "")
+            own = measured.get(self._host_name(key_of(pod)) or "")
+            if node and own is not None and asked.name in {"", node} and (chosen is None or Key("", node) in chosen):
+                by_node.setdefault(node, []).append(pod_metrics(pod, own))
+        return [node_metrics(node, pods) for node, pods in sorted(by_node.items())]
+
+    async def _selected(self, resource: Resource, asked: Question) -> set[Key] | None:
+        """The keys that the selectors choose, by the plane's own judgement; None without selectors."""
+        if not asked.label_selector and not asked.field_selector:
+            return None
+        try:
+            listed = await self._plane.list(
+                resource,
+                asked.namespace or None,
+                label_selector=asked.label_selector or None,
+                field_selector=asked.field_selector or None,
+            )
+        except ApiError as error:
+            raise BadRequestError(400 if error.status == 400 else 503, error.message) from error
+        except KubeError as error:
+            raise BadRequestError(503, "metrics: this cluster's API did not answer") from error
+        return {key_of(obj) for obj in listed.items}
+
+    async def _measure(self) -> dict[str, Obj]:
+        """The host's PodMetrics by host name, at most five seconds old."""
+        async with self._lock:
+            now = self._clock.monotonic()
+            if self._at is None or now - self._at >= FRESH_SECONDS:
+                self._measured, self._at = await self._ask(), now
+            return self._measured
+
+    async def _ask(self) -> dict[str, Obj]:
+        try:
+            listed = await self._host.list(POD_METRICS, self._namespace, label_selector=_MARKED)
+        except ApiError as error:
+            if error.status in {403, 404}:
+                why = "metrics: the platform measures no pods; its admin can install metrics-server"
+                raise BadRequestError(503, why) from error
+            raise BadRequestError(503, "metrics: the platform cannot tell them now") from error
+        except KubeError as error:
+            raise BadRequestError(503, "metrics: the platform cannot tell them now") from error
+        return {str(obj["metadata"]["name"]): obj for obj in listed.items}

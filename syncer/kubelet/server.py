@@ -1,0 +1,227 @@
+"""The kubelet that the tenant's API server sees: logs, exec, attach and port-forward of a tenant's own pods, and metrics.
+
+Serves only callers with a certificate of the plane's kubelet CA or front-proxy CA, which the plane's API server alone has,
+knows only the routes of `shimroutes` and `metricsroutes`, finds the host pod by the UID of the virtual pod and never by a name
+that the caller could have chosen, and asks the host with the syncer's own credentials. Nothing of the caller's headers but the
+upgrade's negotiation is passed on, so no token travels either way.
+
+    API server ──TLS, client certificate──> read_request ──> route ──> virtual pod ──> host pod (same virtual UID)
+               <──────────── bytes, unbuffered ────────────────────────────────────> host API: log | exec | attach | portforward
+               ──/apis/metrics.k8s.io──────────────────────> question ──> podmetrics
+"""
+
+import asyncio
+import json
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bulkhead.kube import proxy
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import ApiError, KubeError, Timeout
+from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.resources import PODS
+from syncer import metrics
+from syncer.kubelet import http1
+from syncer.kubelet.http1 import BadRequestError, Request
+from syncer.kubelet.metricsroutes import Question, question
+from syncer.kubelet.routes import Route, route
+from syncer.logs import about
+from syncer.translate.podspec.containers import container_names
+from syncer.write import refusals
+
+_log = logging.getLogger(__name__)
+
+STREAMS: Final = 64
+CONNECTIONS: Final = 256
+_STUCK_SECONDS: Final = 120.0
+_REASONS: Final = {404: "NotFound", 405: "MethodNotAllowed", 503: "ServiceUnavailable"}
+_ANSWER_HEADERS: Final = frozenset(
+    {"upgrade", "connection", "x-stream-protocol-version", "sec-websocket-accept", "sec-websocket-protocol"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A virtual pod and its host pod."""
+
+    virtual: Obj
+    host: Key
+
+
+# Answers a question about metrics with a document, or raises BadRequestError.
+Answer = Callable[[Question], Awaitable[Obj]]
+# Finds the target of a request by virtual namespace and name; None where the host has no pod for that virtual UID.
+Lookup = Callable[[Key], Target | None]
+
+
+def tls_context(folder: Path) -> ssl.SSLContext:
+    """TLS for the shim: its own certificate, and none but the plane's API server as client."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(folder / "shim.crt", folder / "shim.key")
+    context.load_verify_locations(folder / "shim-client-ca.crt")
+    context.load_verify_locations(folder / "shim-proxy-ca.crt")
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+class Shim:
+    """The server on the kubelet port."""
+
+    def __init__(self, host: Client, lookup: Lookup, answer: Answer, *, streams: int = STREAMS) -> None:
+        self._host = host
+        self._lookup = lookup
+        self._answer = answer
+        self._limit = streams
+        self._streams = 0
+        self._connections = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(self, address: str, port: int, tls: ssl.SSLContext | None) -> None:
+        """Serve until cancelled."""
+        server = await asyncio.start_server(
+            self._accept, address, port, ssl=tls, limit=http1.HEAD_LIMIT, ssl_handshake_timeout=10.0 if tls else None
+        )
+        try:
+            async with server:
+                await server.serve_forever()
+        finally:
+            for task in list(self._tasks):
+                task.cancel()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if self._connections >= CONNECTIONS:
+            writer.transport.abort()
+            return
+        self._connections += 1
+        try:
+            await self._converse(reader, writer)
+        except OSError:
+            writer.transport.abort()
+        finally:
+            self._connections -= 1
+            await http1.close(writer)
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        verb, status = "unknown", 200
+        try:
+            request = await http1.read_request(reader)
+            if request is None:
+                return
+            if request.path.startswith("/apis/"):
+                verb = "metrics"
+                status = await self._tell(request, writer)
+                return
+            found = route(request)
+            verb = found.verb
+            await self._serve(found, request, reader, writer)
+        except BadRequestError as error:
+            status = error.status
+            await self._refuse(writer, status, str(error))
+        except ApiError as error:
+            status = error.status if error.status >= 400 else 502
+            await self._refuse(writer, status, refusals.plain(error.message, "the pod"))
+        except KubeError as error:
+            status = 504 if isinstance(error, Timeout) else 502
+            await self._refuse(writer, status, "host API: not reachable now")
+        finally:
+            metrics.SHIM_REQUESTS.labels(verb, str(status)).inc()
+
+    async def _tell(self, request: Request, writer: asyncio.StreamWriter) -> int:
+        """Answer as an extension server does, refusals as Status objects, which clients show to people."""
+        status = 200
+        try:
+            document = await self._answer(question(request))
+        except BadRequestError as error:
+            status = error.status
+            document = {
+                "kind": "Status",
+                "apiVersion": "v1",
+                "metadata": {},
+                "status": "Failure",
+                "message": str(error),
+                "reason": _REASONS.get(status, "BadRequest"),
+                "code": status,
+            }
+        writer.write(http1.response(status, json.dumps(document).encode(), "application/json"))
+        async with asyncio.timeout(_STUCK_SECONDS):
+            await writer.drain()
+        return status
+
+    async def _refuse(self, writer: asyncio.StreamWriter, status: int, text: str) -> None:
+        writer.write(http1.response(status, text.encode()))
+        await writer.drain()
+
+    async def _serve(self, found: Route, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if found.verb == "healthz":
+            writer.write(http1.response(200, b"ok"))
+            await writer.drain()
+            return
+        target = self._find(found)
+        if self._streams >= self._limit:
+            raise BadRequestError(429, f"{self._limit} streams are open already: close one and try again")
+        self._streams += 1
+        metrics.SHIM_STREAMS.set(self._streams)
+        try:
+            if found.verb == "log":
+                await self._logs(found, target, writer)
+            else:
+                await self._upgrade(found, target, request, reader, writer)
+        finally:
+            self._streams -= 1
+            metrics.SHIM_STREAMS.set(self._streams)
+
+    def _find(self, found: Route) -> Target:
+        target = self._lookup(Key(found.namespace, found.pod))
+        if target is None or (found.uid and target.virtual["metadata"].get("uid") != found.uid):
+            raise BadRequestError(404, f"pod {found.namespace}/{found.pod}: not on a node")
+        if found.verb != "portforward" and found.container not in container_names(target.virtual):
+            raise BadRequestError(404, f"container {found.container}: not in pod {found.namespace}/{found.pod}")
+        return target
+
+    async def _logs(self, found: Route, target: Target, writer: asyncio.StreamWriter) -> None:
+        path = PODS.path(target.host.namespace, target.host.name, "log")
+        params = dict(found.params) | {"container": found.container}
+        async with self._host.stream(path, params) as stream:
+            writer.write(
+                b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nTransfer-Encoding: chunked\r\n"
+                b"Connection: close\r\n\r\n"
+            )
+            await writer.drain()
+            try:
+                async for chunk in stream.chunks():
+                    writer.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+                    async with asyncio.timeout(_STUCK_SECONDS):
+                        await writer.drain()
+                writer.write(b"0\r\n\r\n")
+                await writer.drain()
+            except (KubeError, TimeoutError):
+                # The head is out: a cut connection is the only way left to say that the log is not whole.
+                writer.transport.abort()
+
+    async def _upgrade(
+        self, found: Route, target: Target, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        path = PODS.path(target.host.namespace, target.host.name, found.verb)
+        params = list(found.params)
+        if found.verb != "portforward":
+            params.append(("container", found.container))
+        _log.info("shim stream", extra=about("Pod", Key(found.namespace, found.pod), verb=found.verb))
+        connection = await self._host.upgrade(path, params, request.headers.items(), method=request.method)
+        writer.write(_switching(connection))
+        await writer.drain()
+        await proxy.splice((reader, writer), (connection.reader, connection.writer))
+
+
+def _switching(connection: proxy.RawConnection) -> bytes:
+    lines = ["HTTP/1.1 101 Switching Protocols"]
+    lines += [f"{name}: {value}" for name, value in connection.headers if name.lower() in _ANSWER_HEADERS]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")

@@ -1,0 +1,132 @@
+"""Keeps the classes that the host offers in the plane: StorageClasses, PriorityClasses, RuntimeClasses and others.
+
+They change rarely and a watch costs memory on both sides, so both are listed at the start and then once in a while; what a
+tenant changes on them is set right then. A list that fails leaves everything as it was. Decisions: `translate/classes.py`.
+"""
+
+import contextlib
+import logging
+from typing import Final, NoReturn
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists, ApiError, Forbidden, KubeError, NotFound
+from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.resources import resource_of
+from bulkhead.work.clock import Clock
+from syncer import metrics
+from syncer.settings import Settings
+from syncer.translate.kinds import classes as pure
+from syncer.watch.caches import Caches
+
+_log = logging.getLogger(__name__)
+
+SECONDS: Final = 60.0
+# The controller makes APIs in the plane while the syncer starts.
+EARLY_SECONDS: Final = 10.0
+
+
+class Offers:
+    """Lists both sides and writes the difference into the plane."""
+
+    def __init__(self, settings: Settings, caches: Caches, plane: Client, host: Client, clock: Clock) -> None:
+        self._settings = settings
+        self._caches = caches
+        self._plane = plane
+        self._host = host
+        self._clock = clock
+        self._runtimes: list[Obj] = []
+        self._early = False
+
+    async def run(self) -> NoReturn:
+        """Look now and then, for ever."""
+        while True:
+            await self._clock.sleep(EARLY_SECONDS if self._early else SECONDS)
+            await self.round()
+
+    async def round(self) -> None:
+        """Look once."""
+        for kind, offer in pure.OFFERS.items():
+            if kind == pure.SNAPSHOT_CLASS:
+                continue
+            r = resource_of(offer.api_version, kind)
+            try:
+                hosts = (await self._host.list(r)).items
+            except NotFound:
+                continue  # a host of a version that has no such kind
+            except Forbidden as error:
+                _log.warning("classes not offered: %s", error, extra={"kind": kind})
+                continue
+            wanted = self._wanted(kind, hosts)
+            if kind == "StorageClass":
+                names = frozenset(str(each["metadata"]["name"]) for each in wanted)
+                self._caches.offer_storage(names, pure.default_storage(wanted))
+            there = (await self._plane.list(r)).items
+            if kind == "RuntimeClass":
+                self._runtimes = wanted
+                self._caches.offer_runtimes(pure.runtime_aliases(wanted, there))
+            await self._write(r, offer, wanted, there)
+        if self._settings.allowed_snapshot_classes:
+            await self._snapshot_classes()
+
+    async def learn_runtime(self, name: str) -> None:
+        """Look at one RuntimeClass of the tenant's own now: a pod names it, and nothing is known of it yet."""
+        view = self._caches.view()
+        if not self._runtimes or name in view.runtime_aliases or name in view.allowed_runtime_classes:
+            return
+        with contextlib.suppress(NotFound):
+            found = await self._plane.get(resource_of("node.k8s.io/v1", "RuntimeClass"), name)
+            known = self._caches.view().runtime_aliases
+            self._caches.offer_runtimes({**known, **pure.runtime_aliases(self._runtimes, [found])})
+
+    async def _snapshot_classes(self) -> None:
+        """The classes of an API that either side may lack, and that the tenant may bend in its plane."""
+        offer = pure.OFFERS[pure.SNAPSHOT_CLASS]
+        r = resource_of(offer.api_version, offer.kind)
+        try:
+            wanted = self._wanted(offer.kind, (await self._host.list(r)).items)
+        except (NotFound, Forbidden) as error:
+            _log.info("snapshot classes not offered: %s", error)
+            wanted = []
+        self._caches.offer_snapshots(
+            frozenset(str(each["metadata"]["name"]) for each in wanted), pure.default_snapshot_class(wanted)
+        )
+        try:
+            await self._write(r, offer, wanted, (await self._plane.list(r)).items)
+        except KubeError as error:
+            self._early = isinstance(error, NotFound | Forbidden)
+            _log.info("snapshot classes not shown: %s", error)
+        else:
+            self._early = False
+
+    def _wanted(self, kind: str, hosts: list[Obj]) -> list[Obj]:
+        allowed = {
+            "StorageClass": self._settings.allowed_storage_classes,
+            "PriorityClass": self._settings.allowed_priority_classes,
+            "RuntimeClass": self._settings.allowed_runtime_classes,
+            "DeviceClass": self._settings.allowed_device_classes,
+            "IngressClass": self._settings.allowed_ingress_classes,
+            pure.SNAPSHOT_CLASS: self._settings.allowed_snapshot_classes,
+        }[kind]
+        select = pure.offered_storage if kind == "StorageClass" else pure.offered
+        return select(hosts, frozenset(allowed))
+
+    async def _write(self, r: Resource, offer: pure.Offer, wanted: list[Obj], there: list[Obj]) -> None:
+        for step in pure.steps(offer, wanted, there):
+            try:
+                await self._step(r, step)
+            except ApiError as error:
+                # A webhook of the tenant, or a class of its own of this name that came in between.
+                _log.warning("class not written: %s", error, extra={"kind": r.kind, "object": step.name})
+
+    async def _step(self, r: Resource, step: pure.Step) -> None:
+        metrics.virtual_write(r.kind, step.verb)
+        if step.verb in {"delete", "replace"}:
+            await self._plane.delete(r, step.name)
+        if step.verb == "patch":
+            await self._plane.patch(r, step.name, step.body)
+        if step.verb in {"create", "replace"}:
+            try:
+                await self._plane.create(r, step.body)
+            except AlreadyExists:
+                return
+        _log.info("class of the host: %s", step.verb, extra={"kind": r.kind, "object": step.name})

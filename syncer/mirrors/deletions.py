@@ -1,0 +1,56 @@
+"""Deletes copies on the host, and knows of those that it deleted what the cache does not yet.
+
+    answered "deleted"     -> the copy is gone, although the cache may go on showing it for a while
+    no answer              -> it may be gone: for whoever needs it, it has to be made again, which finds it if it is there
+
+Only memory: after a restart the first list tells.
+"""
+
+from typing import Final
+
+from bulkhead.kube.objects import Meta
+from syncer.watch.caches import MIRRORED, Caches, Item
+from syncer.write.host import HostWriter
+
+_REMEMBERED: Final = 10_000
+
+
+class TakenAway:
+    """See the module."""
+
+    def __init__(self, caches: Caches, host: HostWriter) -> None:
+        self._caches = caches
+        self._host = host
+        # UIDs of copies that were deleted, and of those of which nobody said whether they were.
+        self._gone: dict[Item, str] = {}
+        self._doubtful: dict[Item, str] = {}
+
+    def left(self, item: Item) -> Meta | None:
+        """The copy that the cache shows, unless it was deleted since."""
+        meta = self._caches.host[item.kind].store.meta(self._caches.host_key(item.kind, item.key))
+        return None if meta is not None and meta.uid == self._gone.get(item) else meta
+
+    def surely_left(self, item: Item) -> Meta | None:
+        """The same, but for one whose deletion was asked for and not answered."""
+        meta = self.left(item)
+        return None if meta is not None and meta.uid == self._doubtful.get(item) else meta
+
+    def found(self, item: Item) -> None:
+        """A copy was made, or found to be there."""
+        self._doubtful.pop(item, None)
+
+    async def delete(self, item: Item, held: Meta, why: str) -> bool:
+        """Delete a copy; False when the plane is not trusted and nothing was done."""
+        _remember(self._doubtful, item, held.uid)
+        done = await self._host.delete(MIRRORED[item.kind], held.key, held.uid, grace=None, why=why)
+        self._doubtful.pop(item, None)
+        if done:
+            _remember(self._gone, item, held.uid)
+        return done
+
+
+def _remember(where: dict[Item, str], item: Item, uid: str) -> None:
+    where.pop(item, None)
+    where[item] = uid
+    if len(where) > _REMEMBERED:
+        del where[next(iter(where))]

@@ -1,0 +1,107 @@
+"""Keeps the host Service of a virtual Service's node ports: made, changed and deleted beside the mirrored one, never with it.
+
+It has a key of its own (`nodeports.KIND`, the virtual Service's name), so a host that refuses external addresses holds up
+nothing else: the mirrored Service works on, the tenant reads why its node ports do not, and it is tried again now and then.
+Deletion by absence is as careful as for mirrors: the plane's own word, and the mass-delete breaker.
+"""
+
+from typing import Final
+
+from bulkhead.api import labels as marks
+from bulkhead.kube.errors import ApiError, Conflict, Unprocessable
+from bulkhead.kube.objects import Key, Obj, key_of, uid_of
+from bulkhead.kube.resources import SERVICES
+from syncer.events import Recorder
+from syncer.mirrors.reconcile import Mirrors
+from syncer.translate import Untranslatable, diff
+from syncer.translate.kinds import nodeports as pure
+from syncer.watch.caches import Caches, address_of
+from syncer.write import refusals
+from syncer.write.host import HostWriter, Stale
+from syncer.write.plane import VirtualWriter
+
+_SOON_SECONDS: Final = 0.2
+_ROOM_SECONDS: Final = 30.0
+_REFUSED_SECONDS: Final = 300.0
+_RANGE_SECONDS: Final = 15.0  # the host has not heard of the tenant's slice yet
+_ELSEWHERE_LIMIT: Final = 256
+_HOPE: Final = "The node ports are served when enough is free."
+
+
+class NodePorts:
+    """Reconciles the host Services of node ports."""
+
+    def __init__(
+        self, caches: Caches, host: HostWriter, virtual: VirtualWriter, *, mirrors: Mirrors, recorder: Recorder
+    ) -> None:
+        self._caches = caches
+        self._host = host
+        self._virtual = virtual
+        self._mirrors = mirrors
+        self._recorder = recorder
+        # Addresses that the host refused: Services that are not seen from here have them.
+        self._elsewhere: dict[str, None] = {}
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring the node ports of one Service forward; returns seconds after which to look again."""
+        virtual = self._caches.virtual["Service"].store.get(key)
+        host = self._caches.host["Service"].store.get(self._caches.host_key(pure.KIND, key))
+        if virtual is None:
+            return None if host is None else await self._absent(key, host)
+        if host is not None and host["metadata"].get("labels", {}).get(marks.VIRTUAL_UID) != uid_of(virtual):
+            return await self._absent(key, host) or _SOON_SECONDS
+        if virtual["metadata"].get("deletionTimestamp"):
+            return None  # what holds it goes first, its end is told
+        try:
+            return await self._follow(virtual, host)
+        except Untranslatable as refused:
+            self._elsewhere.clear()
+            self._recorder.warn(virtual, str(refused.reason), f"node ports are not served: {refused}")
+            return _ROOM_SECONDS if refused.retriable else _REFUSED_SECONDS
+
+    async def _absent(self, key: Key, host: Obj) -> float | None:
+        """The cache has not the virtual Service that the host's was made for: only the plane's own word counts."""
+        found = await self._virtual.look(SERVICES, key)
+        if found is not None and uid_of(found) == host["metadata"].get("labels", {}).get(marks.VIRTUAL_UID):
+            return 1.0
+        if not self._mirrors.may_vanish("Service", key):
+            return _ROOM_SECONDS
+        return await self._end(host, "virtual object is gone")
+
+    async def _end(self, host: Obj, why: str) -> float | None:
+        done = await self._host.delete(SERVICES, key_of(host), uid_of(host), grace=None, why=why)
+        return None if done else _ROOM_SECONDS
+
+    async def _follow(self, virtual: Obj, host: Obj | None) -> float | None:
+        view = self._caches.view()
+        if not pure.wanted(virtual, view):
+            return None if host is None else await self._end(host, "has no node ports any more")
+        if host is not None and not pure.may_keep(address_of(host), view):
+            return await self._end(host, "gives its address to a Service of the tenant") or _SOON_SECONDS
+        address = pure.choose(virtual, view, self._taken()) if host is None else address_of(host)
+        desired = pure.to_host(virtual, view, address)
+        try:
+            if host is None:
+                await self._host.create(SERVICES, desired, view)
+                return None
+            patch = diff.object_patch(desired, host)
+            if patch is not None:
+                await self._host.patch(SERVICES, key_of(host), patch.body, content_type=patch.content_type)
+        except (Stale, Conflict):
+            return _SOON_SECONDS
+        except ApiError as error:
+            if isinstance(error, Unprocessable) and "failed to allocate" in error.message:
+                return self._next_address(address, error)
+            raise refusals.explain(error, str(virtual["metadata"].get("name", "")), _HOPE) or error from error
+        return None
+
+    def _next_address(self, address: str, error: Unprocessable) -> float:
+        if "already allocated" not in error.message:
+            return _RANGE_SECONDS
+        self._elsewhere[address] = None
+        if len(self._elsewhere) > _ELSEWHERE_LIMIT:
+            del self._elsewhere[next(iter(self._elsewhere))]
+        return _SOON_SECONDS
+
+    def _taken(self) -> set[str]:
+        return {address_of(each) for each in self._caches.host["Service"].store.objects()} | self._elsewhere.keys()

@@ -1,0 +1,68 @@
+"""Which pods and Ingresses need which ConfigMaps and Secrets: the index that decides what leaves the plane.
+
+A reference holds while its virtual holder lives or the holder's host object still exists; the last one that goes lets the
+mirror go. Only memory, no I/O. It is filled from the caches before the first key is worked on, so nothing is dropped for not
+being known yet.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from bulkhead.kube.objects import Key
+from syncer.translate import Obj, Reference
+from syncer.translate.references import none
+from syncer.translate.registry import KINDS
+from syncer.watch.caches import Item
+
+# The kinds whose objects refer to others.
+HOLDERS: Final = tuple(kind for kind, each in KINDS.items() if each.references is not none)
+
+
+class ReferenceIndex:
+    """Holders by reference and references by holder; a holder is a pod or an Ingress."""
+
+    def __init__(self) -> None:
+        self._of_holder: dict[Item, frozenset[Item]] = {}
+        self._holders: dict[Item, set[Item]] = {}
+
+    def set(self, holder: Item, references: Iterable[Reference]) -> tuple[frozenset[Item], frozenset[Item]]:
+        """Note what a holder refers to now; returns what nobody referred to before, and what nobody refers to any more."""
+        wanted = frozenset(Item(each.kind, Key(each.namespace, each.name)) for each in references)
+        before = self._of_holder.get(holder, frozenset())
+        first = frozenset(each for each in wanted - before if each not in self._holders)
+        for each in wanted - before:
+            self._holders.setdefault(each, set()).add(holder)
+        if wanted:
+            self._of_holder[holder] = wanted
+        else:
+            self._of_holder.pop(holder, None)
+        return first, self._release(holder, before - wanted)
+
+    def forget(self, holder: Item) -> frozenset[Item]:
+        """A holder is gone on both sides; returns what nobody refers to any more."""
+        return self._release(holder, self._of_holder.pop(holder, frozenset()))
+
+    def _release(self, holder: Item, dropped: frozenset[Item]) -> frozenset[Item]:
+        last: set[Item] = set()
+        for each in dropped:
+            holders = self._holders.get(each)
+            if holders is None:
+                continue
+            holders.discard(holder)
+            if not holders:
+                del self._holders[each]
+                last.add(each)
+        return frozenset(last)
+
+    def refers(self, kind: str, key: Key) -> bool:
+        """Whether anybody needs the object."""
+        return Item(kind, key) in self._holders
+
+    def of(self, holder: Item) -> frozenset[Item]:
+        """What a holder refers to."""
+        return self._of_holder.get(holder, frozenset())
+
+
+def mirrored_references(kind: str, virtual: Obj) -> list[Reference]:
+    """What a virtual object needs of the kinds that are mirrored on reference."""
+    return [each for each in KINDS[kind].references(virtual) if each.kind in KINDS and KINDS[each.kind].on_reference]

@@ -1,0 +1,176 @@
+"""Whose address is whose: hand-made EndpointSlices follow the pods whose addresses they name.
+
+    host pod ends, is being deleted, changes its address  -> its endpoints leave every host slice, whatever the plane says
+    host pod gets an address                              -> the virtual slices that name it are looked at again
+    host slice comes or changes                           -> looked at once more: its writer may have known an older address
+
+The first is done here and not by the workers: it needs no plane, so it holds while the plane is away and before it answers for
+the first time, and it waits for nobody's turn in the queue. A slice loses endpoints here; only translation puts some in.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from bulkhead.kube.errors import Conflict, Forbidden, KubeError, NotFound, Unprocessable
+from bulkhead.kube.informer import Change
+from bulkhead.kube.objects import Key, Obj, key_of, uid_of
+from bulkhead.kube.resources import ENDPOINT_SLICES
+from bulkhead.work.backoff import PerKeyBackoff
+from bulkhead.work.clock import Clock
+from bulkhead.work.queue import KeyedQueue
+from syncer.logs import about
+from syncer.translate import diff, mirrored
+from syncer.translate.kinds import endpointslice
+from syncer.translate.kinds.endpointslice import KIND, Holder, Holders
+from syncer.watch.caches import Caches, Item, Queue
+from syncer.write.host import HostWriter
+
+_log = logging.getLogger(__name__)
+
+_NEXT_TRY: Final = 0.05
+
+
+class Addresses(Mapping[str, tuple[Holder, ...]]):
+    """Which of the tenant's host pods hold which address now."""
+
+    def __init__(self) -> None:
+        self._of_pod: dict[Key, dict[str, Holder]] = {}
+        self._holders: dict[str, dict[Key, Holder]] = {}
+
+    def __getitem__(self, address: str) -> tuple[Holder, ...]:
+        return tuple(self._holders[address].values())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._holders)
+
+    def __len__(self) -> int:
+        return len(self._holders)
+
+    def set(self, pod: Key, now: Mapping[str, Holder]) -> frozenset[str]:
+        """Note what a pod holds; returns the addresses of which that is news."""
+        before = self._of_pod.pop(pod, {})
+        if now:
+            self._of_pod[pod] = dict(now)
+        news = frozenset(each for each in before.keys() | now.keys() if before.get(each) != now.get(each))
+        for address in news:
+            holders = self._holders.setdefault(address, {})
+            holders.pop(pod, None)
+            if address in now:
+                holders[pod] = now[address]
+            if not holders:
+                del self._holders[address]
+        return news
+
+
+class _Naming:
+    """The slices of one side by the addresses that they name."""
+
+    def __init__(self) -> None:
+        self._of_slice: dict[Key, frozenset[str]] = {}
+        self._slices: dict[str, set[Key]] = {}
+
+    def set(self, key: Key, now: frozenset[str]) -> None:
+        before = self._of_slice.pop(key, frozenset())
+        if now:
+            self._of_slice[key] = now
+        for address in before - now:
+            self._slices[address].discard(key)
+            if not self._slices[address]:
+                del self._slices[address]
+        for address in now - before:
+            self._slices.setdefault(address, set()).add(key)
+
+    def of(self, addresses: Iterable[str]) -> frozenset[Key]:
+        return frozenset(key for address in addresses for key in self._slices.get(address, ()))
+
+
+class Slices:
+    """See the module."""
+
+    def __init__(self, caches: Caches, queue: Queue, host: HostWriter, clock: Clock) -> None:
+        self._caches = caches
+        self._queue = queue
+        self._host = host
+        self._addresses = Addresses()
+        self._above = _Naming()
+        self._below = _Naming()
+        self._doubtful: KeyedQueue[Key] = KeyedQueue(clock=clock)
+        self._backoff: PerKeyBackoff[Key] = PerKeyBackoff(0.1, 5.0, jitter=0.5)
+
+    @property
+    def holders(self) -> Holders:
+        """Who holds which address now."""
+        return self._addresses
+
+    def pod_changed(self, change: Change) -> None:
+        """A host pod came, changed or went."""
+        who = self._caches.origin(change.meta)
+        pod = None if change.kind == "deleted" or who is None else self._caches.host["Pod"].store.get(change.key)
+        news = self._addresses.set(change.key, endpointslice.held(pod, who) if pod is not None and who is not None else {})
+        for key in self._below.of(news):
+            self._doubtful.add(key)
+        for key in self._above.of(news):
+            self._queue.add(Item(KIND, key))
+
+    def above(self, change: Change) -> None:
+        """A virtual slice came, changed or went."""
+        found = None if change.kind == "deleted" else self._caches.virtual[KIND].store.get(change.key)
+        named = endpointslice.addresses(found) if found is not None and mirrored.endpoint_slice(found) else frozenset()
+        self._above.set(change.key, named)
+
+    def below(self, change: Change) -> None:
+        """A host slice came, changed or went."""
+        found = None if change.kind == "deleted" else self._caches.host[KIND].store.get(change.key)
+        self._below.set(change.key, endpointslice.addresses(found) if found is not None else frozenset())
+        if found is not None:
+            self._doubtful.add(change.key)
+
+    async def run(self) -> None:
+        """Take away what is nobody's any more, for ever."""
+        for kind in ("Pod", KIND):
+            await self._caches.host[kind].synced()
+        while True:
+            key = await self._doubtful.get()
+            try:
+                await self._check(key)
+                self._backoff.forget(key)
+            except (KubeError, TimeoutError) as error:
+                if not isinstance(error, Conflict):
+                    _log.warning("endpoints not withdrawn yet: %s", error, extra=about(KIND, key))
+                # These writes pass before the write budget, so even a version that is old is tried again less and less often.
+                self._doubtful.add_after(key, max(_NEXT_TRY, self._backoff.next(key)))
+            finally:
+                self._doubtful.done(key)
+
+    async def _check(self, key: Key) -> None:
+        host = self._caches.host[KIND].store.get(key)
+        left = endpointslice.proven(host, self._addresses, self._caches.settings.work_namespace) if host is not None else None
+        if host is None or left is None:
+            return
+        try:
+            left = await self._keep(host, left)
+        except NotFound:
+            return
+        _log.info("endpoints withdrawn", extra=about(KIND, key, left=len(left)))
+
+    async def _keep(self, host: Obj, left: list[Obj]) -> list[Obj]:
+        """Leave a slice these endpoints; returns what it has now."""
+        try:
+            await self._patch(host, left)
+        except (Forbidden, Unprocessable) as error:
+            # The host asks all that stay anew, by the networks of today. An empty list it always takes, and better no address
+            # than one that is nobody's; translation puts in again what may be there.
+            if not left:
+                raise
+            _log.warning("every endpoint is withdrawn: %s", error, extra=about(KIND, key_of(host)))
+            left = []
+            await self._patch(host, left)
+        return left
+
+    async def _patch(self, host: Obj, left: list[Obj]) -> None:
+        body: Obj = {
+            "metadata": {"uid": uid_of(host), "resourceVersion": host["metadata"]["resourceVersion"]},
+            "endpoints": left,
+        }
+        await self._host.patch(ENDPOINT_SLICES, key_of(host), body, content_type=diff.MERGE, urgent=True)

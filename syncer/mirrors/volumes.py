@@ -1,0 +1,97 @@
+"""The tenant's side of a bound claim: its PersistentVolume, the binding, and the end of the volume with its claim.
+
+    host claim bound -> virtual PersistentVolume made, marked Bound -> virtual claim gets volumeName -> its status says Bound
+    virtual claim gone -> volume Released and deleted -> host claim deleted (by `mirrors`), so a crash in between loses nothing
+
+The plane runs no volume binder: what it would write is written here. Volumes of a tenant's own making are never touched.
+"""
+
+import logging
+from typing import Any, Final
+
+from bulkhead.api import labels as marks
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound
+from bulkhead.kube.objects import Key, Obj, key_of, uid_of
+from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from syncer import metrics
+from syncer.logs import about
+from syncer.translate.kinds import volumeclaim as pure
+
+_log = logging.getLogger(__name__)
+
+_REMEMBERED: Final = 20_000
+
+
+class Volumes:
+    """Writes volumes into the plane."""
+
+    def __init__(self, plane: Client) -> None:
+        self._plane = plane
+        # UIDs of claims whose volume was seen to be right by this process, with the size it then had.
+        self._known: dict[str, str] = {}
+
+    async def bind(self, virtual: Obj, host: Obj) -> None:
+        """Give a virtual claim its volume once the host has bound its mirror."""
+        if not pure.is_bound(host):
+            return
+        wanted = pure.volume(virtual, host)
+        size = str(wanted["spec"]["capacity"]["storage"])
+        if self._known.get(uid_of(virtual)) != size:
+            await self._make(wanted)
+        spec = virtual.get("spec") or {}
+        if spec.get("volumeName") != wanted["metadata"]["name"]:
+            await self._point(virtual, wanted["metadata"]["name"])
+        self._known[uid_of(virtual)] = size
+        if len(self._known) > _REMEMBERED:
+            del self._known[next(iter(self._known))]
+
+    async def _make(self, wanted: Obj) -> None:
+        name = wanted["metadata"]["name"]
+        try:
+            made = await self._plane.create(PERSISTENT_VOLUMES, wanted)
+            metrics.virtual_write("PersistentVolume", "create")
+            _log.info("virtual volume made", extra=about("PersistentVolume", Key("", name)))
+        except AlreadyExists:
+            made = await self._plane.get(PERSISTENT_VOLUMES, name)
+        capacity = wanted["spec"]["capacity"]
+        if _ours(made) and (made.get("spec") or {}).get("capacity") != capacity:
+            metrics.virtual_write("PersistentVolume", "patch")
+            await self._plane.patch(PERSISTENT_VOLUMES, name, {"spec": {"capacity": capacity}})
+        if (made.get("status") or {}).get("phase") != "Bound":
+            await self._phase(made, "Bound")
+
+    async def _point(self, virtual: Obj, name: str) -> None:
+        key = key_of(virtual)
+        notes = {pure.BIND_COMPLETED: "yes", pure.BOUND_BY_CONTROLLER: "yes"}
+        body: dict[str, Any] = {
+            "metadata": {"uid": uid_of(virtual), "annotations": notes},
+            "spec": {"volumeName": name},
+        }
+        metrics.virtual_write("PersistentVolumeClaim", "patch")
+        await self._plane.patch(PERSISTENT_VOLUME_CLAIMS, key.name, body, key.namespace)
+
+    async def _phase(self, volume: Obj, phase: str) -> None:
+        body = {"metadata": {"uid": uid_of(volume)}, "status": {"phase": phase}}
+        metrics.virtual_write("PersistentVolume", "status")
+        await self._plane.patch(PERSISTENT_VOLUMES, volume["metadata"]["name"], body, subresource="status")
+
+    async def release(self, claim_uid: str) -> None:
+        """End the volume of a claim that is gone."""
+        self._known.pop(claim_uid, None)
+        try:
+            volume = await self._plane.get(PERSISTENT_VOLUMES, pure.volume_name(claim_uid))
+            if not _ours(volume):
+                return
+            if (volume.get("status") or {}).get("phase") != "Released":
+                # Its protection holds a volume for as long as it counts as bound.
+                await self._phase(volume, "Released")
+            if not volume["metadata"].get("deletionTimestamp"):
+                metrics.virtual_write("PersistentVolume", "delete")
+                await self._plane.delete(PERSISTENT_VOLUMES, volume["metadata"]["name"], uid=uid_of(volume))
+        except (NotFound, Conflict):
+            return
+
+
+def _ours(volume: Obj) -> bool:
+    return (volume["metadata"].get("labels") or {}).get(marks.PLATFORM) == "true"

@@ -1,0 +1,104 @@
+"""What this tenant's host pods and ResourceClaims hold of the limited devices, counted by the syncer. Only memory, no I/O.
+
+The host's ResourceQuota is the hard stop, but it is not strict: after a pod went, the quota controller counts again from a
+cache that may lag behind, writes a lower use, and creates pass that should not. And it has one name for the GPUs that pods ask
+for by `resources` and another for those of a DeviceClass, which it cannot add up. So the syncer, which alone creates both here,
+counts first: pods in its cache that have not ended, claims that are there, and creates that the cache does not show yet. A
+resource for which nobody gives a number is limited to nothing.
+
+    claim before the create -> kept until the object is seen -> held until it ends or is gone; dropped when the create failed
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from bulkhead.api import accelerators, deviceclaims, names
+from bulkhead.api.podphase import has_ended
+from bulkhead.kube.informer import Change
+from bulkhead.kube.objects import Key, Obj
+from bulkhead.work.clock import Clock
+from syncer.translate import Untranslatable
+from syncer.translate.kinds import deviceclaim
+from syncer.translate.reasons import Reason
+
+# A create that was answered but whose pod never showed: it came and went between two lists.
+_UNSEEN_SECONDS: Final = 60.0
+_PREFIX: Final = "requests."
+
+Amounts = Mapping[str, int]
+
+
+class Claims:
+    """Devices held and about to be held."""
+
+    def __init__(
+        self,
+        resources: Iterable[str],
+        limits: Mapping[str, int],
+        clock: Clock,
+        *,
+        hard: Callable[[], Obj | None],
+        stands_for: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._resources = tuple(resources)
+        # The resource that a device class stands for; any other counts under its own name.
+        self._stands_for = stands_for
+        self._limits = limits
+        self._clock = clock
+        self._hard = hard
+        self._held: dict[Key, Amounts] = {}
+        self._made: dict[Key, tuple[float, Amounts]] = {}
+
+    def used(self, resource: str) -> int:
+        """What pods and claims hold now, those that the cache does not show yet included."""
+        now = self._clock.monotonic()
+        self._made = {
+            key: made for key, made in self._made.items() if now - made[0] < _UNSEEN_SECONDS and key not in self._held
+        }
+        open_claims = (amounts for _, amounts in self._made.values())
+        return sum(amounts.get(resource, 0) for amounts in (*self._held.values(), *open_claims))
+
+    def claim(self, key: Key, host: Obj, kind: str = "Pod") -> None:
+        """Take what the object asks for, or refuse it; nothing may be awaited between the count and the taking."""
+        asked = self._asked(kind, host)
+        if not asked:
+            return
+        self._made.pop(key, None)  # an earlier attempt whose answer was lost
+        for resource, amount in asked.items():
+            used, (name, limit) = self.used(resource), self._limit(resource)
+            if used + amount > limit:
+                text = f"quota {name} exceeded: asked for {amount} {resource}, {used} of {limit} are in use."
+                hope = "The pod starts when enough is free." if kind == "Pod" else "The claim is made when enough is free."
+                raise Untranslatable(Reason.QUOTA_EXCEEDED, f"{text} {hope}", "")
+        self._made[key] = (self._clock.monotonic(), asked)
+
+    def drop(self, key: Key) -> None:
+        """The create failed."""
+        self._made.pop(key, None)
+
+    def seen(self, change: Change, host: Obj | None, kind: str = "Pod") -> None:
+        """A host pod or claim as the cache has it now; None when it is gone."""
+        if host is None or change.kind == "deleted":
+            self._held.pop(change.key, None)
+            self._made.pop(change.key, None)
+            return
+        self._made.pop(change.key, None)
+        if kind == "Pod" and has_ended(host):
+            self._held.pop(change.key, None)
+        elif change.key not in self._held and (amounts := self._asked(kind, host)):
+            self._held[change.key] = amounts
+
+    def _asked(self, kind: str, host: Obj) -> Amounts:
+        """What an object asks for; names of pods and of claims on the host never meet, so one table has both."""
+        if kind == deviceclaim.KIND:
+            return deviceclaims.charged(host, self._stands_for)
+        return accelerators.requested(host, self._resources)
+
+    def _limit(self, resource: str) -> tuple[str, int]:
+        """The name of the quota and its number; what the host does not show is as the settings say, and nothing else."""
+        quota = self._hard() or {}
+        hard = (quota.get("spec") or {}).get("hard") or {}
+        name = str((quota.get("metadata") or {}).get("name") or names.POD_QUOTA)
+        counted = f"{_PREFIX}{resource}"
+        return name, accelerators.count(hard[counted]) if counted in hard else self._limits.get(resource, 0)

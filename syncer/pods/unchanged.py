@@ -1,0 +1,87 @@
+"""What pods looked like when nothing was left to do for them, so that the next look may be a short one. Only memory, no I/O.
+
+Most keys come back as the echo of our own write. Two questions spare the work:
+
+    still?   both sides have the versions, and the tenant's view is the one, at which a pass found nothing to do
+    alike?   what a patch of the host pod could come from is unchanged; status changes often, and this does not
+
+Both are answered from hashes, so that a pod costs few bytes here. After a restart nothing is known and all is looked at.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from bulkhead.kube.objects import Key, Obj, uid_of, version_of
+from syncer.translate.metadata import SET_BY_BINDING
+from syncer.watch.caches import Caches
+
+_REMEMBERED: Final = 20_000
+
+
+class Settled:
+    """Remembers pods by the UID of their virtual side."""
+
+    def __init__(self, caches: Caches) -> None:
+        self._caches = caches
+        self._still: dict[str, int] = {}
+        self._alike: dict[str, int] = {}
+
+    def still(self, key: Key) -> bool:
+        """Whether the caches show exactly what the last pass found, or left, with nothing more to do."""
+        virtual = self._caches.virtual["Pod"].store.meta(key)
+        noted = self._still.get(virtual.uid) if virtual is not None else None
+        if virtual is None or noted is None:
+            return False
+        host = self._caches.host["Pod"].store.meta(self._caches.host_key("Pod", key))
+        return host is not None and noted == self._versions(virtual.resource_version, host.uid, host.resource_version)
+
+    def rest(self, seen: Obj, virtual: Obj, host: Obj) -> None:
+        """Nothing is left to do for these two; `virtual` is what became of `seen`, which was looked at, by our own write."""
+        if _patchable(seen["metadata"]) != _patchable(virtual["metadata"]):
+            # A webhook of the tenant had its hand in it.
+            return
+        _remember(self._still, uid_of(virtual), self._versions(version_of(virtual), uid_of(host), version_of(host)))
+
+    def _versions(self, virtual: str, host_uid: str, host: str) -> int:
+        return hash((virtual, host_uid, host, self._caches.view_serial))
+
+    def alike(self, virtual: Obj, host: Obj) -> bool:
+        """Whether nothing changed that a patch of the host pod could come from."""
+        print_ = self._print(virtual, host)
+        return print_ is not None and self._alike.get(uid_of(virtual)) == print_
+
+    def compared(self, virtual: Obj, host: Obj) -> None:
+        """The host pod was found to be as it should be."""
+        print_ = self._print(virtual, host)
+        if print_ is not None:
+            _remember(self._alike, uid_of(virtual), print_)
+
+    def forget(self, uid: str) -> None:
+        """The virtual pod is gone."""
+        self._still.pop(uid, None)
+        self._alike.pop(uid, None)
+
+    def _print(self, virtual: Obj, host: Obj) -> int | None:
+        """A hash of all that a patch could come from; None where the API servers count no generations of pods."""
+        above, below = virtual["metadata"], host["metadata"]
+        if not above.get("generation") or not below.get("generation"):
+            return None
+        view, namespace = self._caches.view(), above.get("namespace", "")
+        # The tenant's own marks on nodes matter until one was chosen; without any, being placed changes nothing.
+        placed = (virtual.get("spec") or {}).get("nodeName")
+        nodes = [] if placed else [sorted(view.cordoned), dict(view.node_labels), dict(view.node_taints)]
+        around = [view.namespace_labels.get(namespace), view.network_policies.get(namespace), nodes if any(nodes) else []]
+        return hash(msgspec.json.encode([_patchable(above), _patchable(below), around]))
+
+
+def _patchable(meta: Obj) -> list[Any]:
+    """What of an object's metadata a patch may come from or go to; the labels that both bindings set are no part of it."""
+    labels = {key: value for key, value in (meta.get("labels") or {}).items() if key not in SET_BY_BINDING}
+    return [meta.get("generation"), labels, *(meta.get(each) for each in ("annotations", "ownerReferences", "finalizers"))]
+
+
+def _remember(where: dict[str, int], uid: str, print_: int) -> None:
+    where[uid] = print_
+    if len(where) > _REMEMBERED:
+        del where[next(iter(where))]

@@ -1,0 +1,304 @@
+"""A tenant's pod on the host, built field by field.
+
+`POD_SPEC` names every field of Kubernetes 1.36 and what becomes of it: copied, translated by a sibling module, refused, or
+dropped with the reason why that is safe. A field that is not in it is refused. At the end the host object itself is held
+against Pod Security. Ephemeral containers cannot be part of a create and have their own function.
+"""
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from syncer.translate import metadata, schema
+from syncer.translate.kinds import deviceclaim, networkpolicy, podgroup
+from syncer.translate.metadata import Identity
+from syncer.translate.podspec import (
+    affinity,
+    containers,
+    dns,
+    downward,
+    environment,
+    placement,
+    podsecurity,
+    podsize,
+    scheduling,
+    tolerations,
+    volumes,
+)
+from syncer.translate.podspec import security as security_contexts
+from syncer.translate.reasons import Reason, Untranslatable
+from syncer.translate.references import SECRET
+from syncer.translate.schema import FLAG, NAME, Dropped, ListOf, Number, OneOf, Refused, Struct, Text, Translated
+from syncer.translate.view import WORKLOAD_SERVICE_ACCOUNT, Obj, TenantView
+
+_SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+_DAEMON_SET_POD: Final = "cluster-autoscaler.kubernetes.io/daemonset-pod"
+OWNERS: Final = "bulkhead.dev/virtual-owners"
+GENERATION: Final = "bulkhead.dev/virtual-generation"
+_APPARMOR_NOTE: Final = "container.apparmor.security.beta.kubernetes.io/"
+_MOST_OWNERS: Final = 16
+# Conditions that the host's own components write; a tenant's readiness gate may not go by their names.
+NATIVE_CONDITIONS: Final = frozenset({
+    "AllContainersRestarting", "ContainersReady", "DisruptionTarget", "Initialized", "PodReadyToStartContainers",
+    "PodResizeInProgress", "PodResizePending", "PodScheduled", "Ready",
+})  # fmt: skip
+
+_HOST_NAMESPACE: Final = Refused("a pod may not share the host's namespaces", Reason.POD_SECURITY)
+
+# Every field of a pod's spec of Kubernetes 1.36.
+POD_SPEC: Final = Struct(
+    {
+        "volumes": Translated("volumes"),
+        "initContainers": Translated("containers"),
+        "containers": Translated("containers"),
+        "ephemeralContainers": Translated("ephemeral_containers"),
+        "restartPolicy": OneOf(("", "Always", "OnFailure", "Never")),
+        "terminationGracePeriodSeconds": Translated("_grace"),
+        "activeDeadlineSeconds": Number(1, (1 << 31) - 1),
+        "dnsPolicy": Translated("dns"),
+        "nodeSelector": Translated("scheduling"),
+        "serviceAccountName": Translated("_fixed: the host's powerless service account"),
+        "serviceAccount": Dropped("the old name of serviceAccountName"),
+        "automountServiceAccountToken": Translated("_fixed: always false"),
+        "nodeName": Translated("scheduling"),
+        "hostNetwork": _HOST_NAMESPACE,
+        "hostPID": _HOST_NAMESPACE,
+        "hostIPC": _HOST_NAMESPACE,
+        "shareProcessNamespace": FLAG,
+        "securityContext": Translated("security"),
+        "imagePullSecrets": Translated("_pull_secrets"),
+        "hostname": Translated("dns"),
+        "subdomain": Translated("dns"),
+        "affinity": Translated("affinity"),
+        "schedulerName": Translated("scheduling"),
+        "tolerations": Translated("tolerations"),
+        "hostAliases": Translated("dns"),
+        "priorityClassName": Translated("scheduling"),
+        "priority": Dropped("the host computes it from the class"),
+        "dnsConfig": Translated("dns"),
+        "readinessGates": ListOf(Struct({"conditionType": Text(317)}), 64),
+        "runtimeClassName": Translated("scheduling"),
+        "enableServiceLinks": Translated("environment"),
+        "preemptionPolicy": Dropped("the host computes it from the class and refuses any other"),
+        "overhead": Dropped("the host computes it from the runtime class"),
+        "topologySpreadConstraints": Translated("affinity"),
+        "setHostnameAsFQDN": Translated("dns"),
+        "os": Struct({"name": OneOf(("linux",), Reason.NOT_SUPPORTED)}),
+        "hostUsers": FLAG,
+        "schedulingGates": Translated("scheduling"),
+        "resourceClaims": Translated("deviceclaim"),
+        "resources": containers.RESOURCES,
+        "hostnameOverride": Translated("dns"),
+        "schedulingGroup": Translated("podgroup"),
+    }
+)
+_PULL_SECRETS: Final = ListOf(Struct({"name": NAME}), 100)
+
+
+def to_host(virtual: Obj, view: TenantView) -> Obj:
+    """The host pod to create for `virtual`."""
+    who = metadata.identity("Pod", virtual)
+    own = schema.mapping(virtual.get("spec"), "spec")
+    spec = schema.struct(own, POD_SPEC, "spec")
+    built = _built_containers(virtual, who, view)
+    labels = schema.text_map(schema.mapping(virtual.get("metadata"), "metadata").get("labels"), "metadata.labels")
+    containers.check_resources(spec.get("resources", {}), "spec.resources", view)
+    _check_readiness_gates(spec)
+    spec |= _fixed(spec, view) | built | dns.resolver(own, who, view) | dns.hostname(own, who, view)
+    spec |= scheduling.classes(own, view)
+    spec["terminationGracePeriodSeconds"] = _grace(own, view)
+    node, away = scheduling.pinned_node(own, view), placement.avoided(own, view)
+    wishes, made_for = affinity.affinity(own, labels, who, view, node=node, away=away)
+    optional = {
+        "volumes": volumes.volumes(virtual, who, view),
+        "securityContext": security_contexts.of_pod(own),
+        "imagePullSecrets": _pull_secrets(own, who, view),
+        "resourceClaims": deviceclaim.of_pod(virtual, who, view),
+        "hostAliases": dns.host_aliases(own, view),
+        "nodeSelector": scheduling.node_selector(own, view),
+        "tolerations": tolerations.of_pod(own, view),
+        "schedulingGates": scheduling.gates(own),
+        "schedulingGroup": podgroup.of_pod(own, who, view),
+        "affinity": wishes,
+        "topologySpreadConstraints": affinity.spread(own, labels, who, view),
+    }
+    deviceclaim.check_containers(built, optional["resourceClaims"])
+    spec |= {key: value for key, value in optional.items() if value}
+    if view.judges:
+        _judge(spec, view)
+    meta = metadata.host_metadata(
+        who,
+        virtual,
+        view,
+        labels=metadata.namespace_labels(who.namespace, view) | networkpolicy.isolation(labels, who.namespace, view),
+        annotations=_annotations(virtual),
+    )
+    if made_for:
+        meta["annotations"][placement.MADE_FOR] = made_for
+    made = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+    if view.judges:
+        _check_size(made, "", view)
+    return made
+
+
+def for_creation(virtual: Obj, view: TenantView) -> Obj:
+    """The host pod as it is made: without ephemeral containers, and then without the note of a generation that has them.
+
+    How large it may be by its class is asked here alone: what runs stays when its class becomes tighter (`for_patch`).
+    """
+    desired = to_host(virtual, view)
+    podsize.shared(desired["spec"], view)
+    podsize.check(desired, view)
+    if (virtual.get("spec") or {}).get("ephemeralContainers"):
+        desired["metadata"]["annotations"].pop(GENERATION, None)
+    return desired
+
+
+def for_patch(virtual: Obj, host: Obj, view: TenantView) -> Obj:
+    """The host pod as it should be, for one that is there.
+
+    What its class withdrew since it came does not stop its labels: Services and network policies select by them. Only what
+    makes it larger is held against how large a host pod may be.
+    """
+    desired = to_host(virtual, view.standing())
+    grown, before = desired["metadata"], schema.mapping(host.get("metadata"), "metadata")
+    if sum(_bytes(grown[each]) - _bytes(before.get(each) or {}) for each in ("labels", "annotations")) > 0:
+        _check_size(desired, "metadata", view)
+    return desired
+
+
+def ephemeral_containers(virtual: Obj, view: TenantView, there: Collection[str] = ()) -> list[Obj]:
+    """The pod's ephemeral containers that are not `there` on the host, checked as part of the whole pod.
+
+    Those that are were judged when they came. A profile of the pod's own was as well, and they may have it.
+    """
+    who = metadata.identity("Pod", virtual)
+    own = schema.mapping(virtual.get("spec"), "spec")
+    listed = schema.items(own.get("ephemeralContainers"), "spec.ephemeralContainers", containers.MOST_CONTAINERS)
+    new = [(at, entry) for at, entry in listed if entry.get("name") not in there]
+    if not new:
+        return []
+    place = _place(own, who, view)
+    found = [containers.container(entry, at, place, containers.EPHEMERAL_CONTAINER) for at, entry in new]
+    context = security_contexts.of_pod(own)
+    added: Obj = {"ephemeralContainers": found, "securityContext": context}
+    added["hostUsers"] = not view.user_namespaces and own.get("hostUsers") is not False
+    _check_block_devices(added)
+    podsecurity.check(added, view.pod_security)
+    security_contexts.check_profiles({"ephemeralContainers": found}, view)
+    old = [entry for _at, entry in listed if entry.get("name") in there]
+    _check_size([*old, *found], "spec.ephemeralContainers", view)
+    return found
+
+
+def _place(spec: Mapping[str, Any], who: Identity, view: TenantView) -> containers.Place:
+    links = schema.flag(spec.get("enableServiceLinks"), "spec.enableServiceLinks") is not False
+    return containers.Place(who.namespace, environment.injected(who.namespace, links, view), view)
+
+
+def _built_containers(virtual: Obj, who: Identity, view: TenantView) -> Obj:
+    own = schema.mapping(virtual.get("spec"), "spec")
+    place = _place(own, who, view)
+    built = {field: containers.containers(own, field, place) for field in ("initContainers", "containers")}
+    if not built["containers"]:
+        raise Untranslatable(Reason.MALFORMED, "a pod needs a container", "spec.containers")
+    return {field: found for field, found in built.items() if found}
+
+
+def _fixed(spec: Mapping[str, Any], view: TenantView) -> Obj:
+    """What is the same on every host pod."""
+    fixed: Obj = {
+        "serviceAccountName": WORKLOAD_SERVICE_ACCOUNT,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+    }
+    if view.user_namespaces and spec.get("hostUsers") and view.judges:
+        message = "every pod of this tenant runs in a user namespace of its own: leave hostUsers out, or set it to false"
+        raise Untranslatable(Reason.NOT_ALLOWED, message, "spec.hostUsers")
+    if view.user_namespaces:
+        fixed["hostUsers"] = False
+    return fixed
+
+
+def _judge(spec: Mapping[str, Any], view: TenantView) -> None:
+    """Refuse what the class's isolation does not let in."""
+    _check_block_devices(spec)
+    podsecurity.check(spec, view.pod_security)
+    security_contexts.check_profiles(spec, view)
+
+
+def _check_block_devices(spec: Mapping[str, Any]) -> None:
+    """No API server takes them beside a user namespace, which the pod may have without having asked for it."""
+    if spec.get("hostUsers") is not False:
+        return
+    for field in ("initContainers", "containers", "ephemeralContainers"):
+        for index, entry in enumerate(spec.get(field) or ()):
+            if entry.get("volumeDevices"):
+                message = "block devices cannot be had in a user namespace, in which this pod runs"
+                raise Untranslatable(Reason.NOT_SUPPORTED, message, f"spec.{field}[{index}].volumeDevices")
+
+
+def _check_size(made: Any, field: str, view: TenantView) -> None:
+    """Whether the host should keep it, and write it again with every change of a label or of its status."""
+    size = _bytes(made)
+    if size > view.max_pod_bytes:
+        hint = "; text belongs into a ConfigMap, and enableServiceLinks: false leaves out the variables of Services"
+        message = f"{size} bytes on the host, at most {view.max_pod_bytes} are mirrored{hint}"
+        raise Untranslatable(Reason.TOO_LARGE, message, field)
+
+
+def _bytes(value: Any) -> int:
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
+
+
+def _grace(spec: Mapping[str, Any], view: TenantView) -> int:
+    field = "spec.terminationGracePeriodSeconds"
+    wanted = schema.number(spec.get("terminationGracePeriodSeconds"), field)
+    # Without a second the host would forget the pod at once, and give its devices to others while its containers run.
+    return 30 if wanted is None else min(max(wanted, 1), view.max_grace_seconds)
+
+
+def _pull_secrets(spec: Mapping[str, Any], who: Identity, view: TenantView) -> list[Obj]:
+    path = "spec.imagePullSecrets"
+    named = schema.copy(spec.get("imagePullSecrets") or [], _PULL_SECRETS, path)
+    return [environment.renamed(entry, SECRET, path, who.namespace, view) for entry in named if entry.get("name")]
+
+
+def _check_readiness_gates(spec: Mapping[str, Any]) -> None:
+    for index, gate in enumerate(spec.get("readinessGates", [])):
+        if gate.get("conditionType", "") in NATIVE_CONDITIONS:
+            raise Untranslatable(
+                Reason.NOT_ALLOWED, "the kubelet writes this condition itself", f"spec.readinessGates[{index}].conditionType"
+            )
+
+
+def _annotations(virtual: Obj) -> dict[str, str]:
+    meta = schema.mapping(virtual.get("metadata"), "metadata")
+    _check_apparmor_notes(meta)
+    found = downward.annotations(virtual)
+    owners = [
+        {key: schema.text(owner.get(key), at, 253) for key in ("apiVersion", "kind", "name", "uid")}
+        | {"controller": owner.get("controller") is True}
+        for at, owner in schema.items(meta.get("ownerReferences"), "metadata.ownerReferences")[:_MOST_OWNERS]
+    ]
+    if owners:
+        found[OWNERS] = json.dumps(owners, separators=(",", ":"), sort_keys=True)
+    controllers = [owner["kind"] for owner in owners if owner["controller"]]
+    generation = schema.number(meta.get("generation"), "metadata.generation")
+    if generation is not None:
+        found[GENERATION] = str(generation)
+    found[_SAFE_TO_EVICT] = "true" if controllers else "false"
+    if "DaemonSet" in controllers:
+        found[_DAEMON_SET_POD] = "true"
+    return found
+
+
+def _check_apparmor_notes(meta: Mapping[str, Any]) -> None:
+    """The old form of appArmorProfile: nothing but the default may be asked for; it is not copied."""
+    for key, value in schema.mapping(meta.get("annotations"), "metadata.annotations").items():
+        if isinstance(key, str) and key.startswith(_APPARMOR_NOTE) and value not in ("", "runtime/default"):
+            raise Untranslatable(
+                Reason.POD_SECURITY,
+                "only the profile runtime/default may be set here",
+                schema.key_path("metadata.annotations", key),
+            )

@@ -1,0 +1,71 @@
+"""What the host measured of pods, as the tenant's own API tells it: metrics.k8s.io/v1beta1. Pure.
+
+A pod's figures are its own containers' alone: what the virtual spec does not name is left out. A node's figures are the sum
+over the tenant's own pods there, because what the whole node uses tells what other tenants do.
+
+    host PodMetrics (host name) + virtual pod ──> PodMetrics (virtual name) ──sum per node──> NodeMetrics
+"""
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from bulkhead.api.quantity import InvalidQuantityError, parse
+from syncer.translate.podspec.containers import container_names
+
+Obj = dict[str, Any]
+
+API_VERSION: Final = "metrics.k8s.io/v1beta1"
+_MEASURED: Final = ("cpu", "memory")
+
+
+def pod_metrics(virtual: Obj, measured: Obj) -> Obj:
+    """The PodMetrics of a virtual pod from that of its host pod; quantities that are none count as nothing measured."""
+    meta = virtual["metadata"]
+    own = container_names(virtual)
+    containers = [
+        {"name": str(each["name"]), "usage": _plain(_usage(each))}
+        for each in measured.get("containers") or []
+        if each.get("name") in own
+    ]
+    head: Obj = {"name": meta["name"], "namespace": meta["namespace"]}
+    if meta.get("labels"):
+        head["labels"] = meta["labels"]
+    return {"metadata": head | _created(measured), **_when(measured), "containers": containers}
+
+
+def node_metrics(node: str, measured: Iterable[Obj]) -> Obj:
+    """The NodeMetrics of a node from the PodMetrics of the tenant's pods there, one at least; as fresh as the oldest."""
+    pods = sorted(measured, key=lambda each: str(each.get("timestamp", "")))
+    usages = [_usage(each) for pod in pods for each in pod["containers"]]
+    total = {name: sum((usage[name] for usage in usages if name in usage), Decimal(0)) for name in _MEASURED}
+    return {"metadata": {"name": node} | _created(pods[0]), **_when(pods[0]), "usage": _plain(total)}
+
+
+def _usage(container: Mapping[str, Any]) -> dict[str, Decimal]:
+    found = {}
+    for name, value in (container.get("usage") or {}).items():
+        if name in _MEASURED:
+            try:
+                found[str(name)] = parse(value)
+            except InvalidQuantityError:
+                continue
+    return found
+
+
+def _plain(usage: Mapping[str, Decimal]) -> dict[str, str]:
+    """In the units that metrics-server uses."""
+    written = {}
+    if "cpu" in usage:
+        written["cpu"] = f"{int(usage['cpu'] * 10**9)}n"
+    if "memory" in usage:
+        written["memory"] = f"{int(usage['memory'] / 1024)}Ki"
+    return written
+
+
+def _created(measured: Obj) -> Obj:
+    return {"creationTimestamp": str(measured["timestamp"])} if measured.get("timestamp") else {}
+
+
+def _when(measured: Obj) -> Obj:
+    return {name: str(measured[name]) for name in ("timestamp", "window") if measured.get(name)}

@@ -1,0 +1,1 @@
+"""The sections of a pod's spec on the host. Pure."""

@@ -1,0 +1,1 @@
+"""What the syncer watches on both sides, and how a change there becomes a key in the queue."""

@@ -1,0 +1,177 @@
+"""Writes to the host: create, update, delete of mirrored objects. Every one passes the write budget.
+
+Never adopts an object without our markers, never deletes without a UID precondition, and never deletes while the plane is
+quarantined. All of it may be repeated after a crash: a create that meets our own object of the same virtual UID is done.
+
+Of ConfigMaps and Secrets the hash of what was last wanted stands in an annotation: their host bodies are not kept here, and an
+object that did not change costs neither a write nor a read, not even after a restart.
+"""
+
+import contextlib
+import hashlib
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from bulkhead.api import labels as marks
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound, Unprocessable
+from bulkhead.kube.objects import Key, Meta, Obj, Resource, key_of, uid_of
+from syncer import metrics
+from syncer.logs import about
+from syncer.translate import Reason, TenantView, Untranslatable, origin, othersmarks
+from syncer.translate.metadata import WANTED
+from syncer.write.budget import WriteBudget
+from syncer.write.identity import PlaneIdentity
+
+_log = logging.getLogger(__name__)
+
+_encode: Final = msgspec.json.Encoder(order="sorted").encode
+
+
+class Again(Exception):  # noqa: N818 -- a request, not a failure
+    """The world has to move first: look at the key again in so many seconds."""
+
+    def __init__(self, seconds: float, why: str) -> None:
+        super().__init__(why)
+        self.seconds = seconds
+
+
+class Stale(Exception):  # noqa: N818 -- reads as a state
+    """The host object of this name belongs to an earlier virtual object; it has to go first."""
+
+    def __init__(self, host: Obj) -> None:
+        super().__init__("host object of an earlier virtual object")
+        self.host = host
+
+
+def digest(desired: Obj) -> str:
+    """What `WANTED` holds for an object."""
+    return hashlib.sha256(_encode(desired)).hexdigest()[:32]
+
+
+def stamped(desired: Obj) -> Obj:
+    """`desired` with the hash of itself."""
+    meta = desired["metadata"]
+    return desired | {"metadata": meta | {"annotations": (meta.get("annotations") or {}) | {WANTED: digest(desired)}}}
+
+
+def up_to_date(desired: Obj, host: Meta) -> bool:
+    """Whether the host object was made of the same wish."""
+    return host.annotation(WANTED) == digest(desired)
+
+
+class HostWriter:
+    """The only place that writes mirrored objects on the host."""
+
+    def __init__(self, client: Client, budget: WriteBudget, identity: PlaneIdentity) -> None:
+        self._client = client
+        self._budget = budget
+        self._identity = identity
+
+    async def create(self, r: Resource, desired: Obj, view: TenantView) -> Obj:
+        """Create, or find that it was created before; `Stale` when an older one is in the way."""
+        await self._budget.take()
+        try:
+            made = await self._client.create(r, desired)
+        except AlreadyExists:
+            return await self._adopt(r, desired, view)
+        self._wrote(r, "create", made)
+        _log.info("host object created", extra=about(r.kind, _origin_key(desired), host=made["metadata"]["name"]))
+        return made
+
+    async def _adopt(self, r: Resource, desired: Obj, view: TenantView) -> Obj:
+        key = key_of(desired)
+        try:
+            found = await self._client.get(r, key.name, key.namespace)
+        except NotFound as error:
+            raise Again(0.1, "host object went while it was looked at") from error
+        who = origin.of_host(found, view)
+        if who is None:
+            raise Untranslatable(
+                Reason.NAME_TAKEN, "an object that the platform did not make has this object's place on the host"
+            )
+        if who.uid != desired["metadata"]["labels"][marks.VIRTUAL_UID]:
+            raise Stale(found)
+        if found["metadata"].get("deletionTimestamp"):
+            raise Again(0.5, "host object is still being deleted")
+        return found
+
+    async def replace(self, r: Resource, desired: Obj, uid: str) -> Obj:
+        """Write an object whole, if it is still the one with this UID."""
+        await self._budget.take()
+        written = await self._client.replace(r, desired | {"metadata": desired["metadata"] | {"uid": uid}})
+        self._wrote(r, "update", written)
+        return written
+
+    async def renew(self, r: Resource, desired: Obj, there: Mapping[str, Any], view: TenantView) -> Obj:
+        """Write a copy whole over the one with this metadata, or make it anew; what others have noted on it stays if it can."""
+        uid = str(there["uid"])
+        tried = othersmarks.kept(desired, there)
+        with contextlib.suppress(Unprocessable):
+            return await self.replace(r, tried, uid)
+        # The cache may not have shown yet what was noted last; the host's policies let none of it be dropped or put back.
+        found = await self.look(r, key_of(desired))
+        if found is not None and uid_of(found) == uid and (again := othersmarks.kept(desired, found["metadata"])) != tried:
+            with contextlib.suppress(Unprocessable):
+                return await self.replace(r, again, uid)
+        # An immutable field: the copy is made anew, its readers keep what they have mounted until they restart.
+        await self.delete(r, key_of(desired), uid, grace=None, why="cannot be changed in place")
+        return await self.create(r, desired, view)
+
+    async def patch(
+        self,
+        r: Resource,
+        key: Key,
+        body: Any,
+        *,
+        subresource: str | None = None,
+        content_type: str | None = None,
+        urgent: bool = False,
+    ) -> Obj:
+        """Patch an object; the body carries the UID where that matters."""
+        await self._budget.take(urgent=urgent)
+        options = {} if content_type is None else {"content_type": content_type}
+        written = await self._client.patch(r, key.name, body, key.namespace, subresource=subresource, **options)
+        self._wrote(r, "patch", written)
+        return written
+
+    async def delete(self, r: Resource, key: Key, uid: str, *, grace: int | None, why: str, version: str | None = None) -> bool:
+        """Delete one exact object, with `version` as it was seen. False when the plane is not trusted and nothing was done."""
+        return (await self.end(r, key, uid, grace=grace, why=why, version=version))[0]
+
+    async def end(
+        self, r: Resource, key: Key, uid: str, *, grace: int | None, why: str, version: str | None = None
+    ) -> tuple[bool, Obj | None]:
+        """Delete as `delete` does; also returns the object as the host last had it, where it says so."""
+        if not await self._identity.trusted():
+            _log.warning("host object kept: plane not trusted", extra=about(r.kind, key, why=why))
+            return False, None
+        await self._budget.take()
+        try:
+            last = await self._client.delete(r, key.name, key.namespace, grace_seconds=grace, uid=uid, resource_version=version)
+        except Conflict:
+            # Another object has the name by now, or another version: the one that was meant is gone.
+            return True, None
+        self._wrote(r, "delete", last)
+        _log.info("host object deleted", extra=about(r.kind, key, why=why, grace=grace))
+        return True, last
+
+    def _wrote(self, r: Resource, verb: str, kept: Obj | None) -> None:
+        """Note a write that is done, and what the host keeps of it."""
+        metrics.host_write(r.kind, verb)
+        self._budget.spend(len(_encode(kept)) if kept else 0)
+
+    async def look(self, r: Resource, key: Key) -> Obj | None:
+        """Read past the cache."""
+        try:
+            return await self._client.get(r, key.name, key.namespace)
+        except NotFound:
+            return None
+
+
+def _origin_key(desired: Obj) -> Key:
+    notes = desired["metadata"].get("annotations") or {}
+    return Key(notes.get(marks.VIRTUAL_NAMESPACE, ""), notes.get(marks.VIRTUAL_NAME, ""))
