@@ -14,7 +14,8 @@ from syncer import metrics
 from syncer.mirrors.references import ReferenceIndex
 from syncer.translate.kinds import nodeports
 from syncer.translate.registry import KINDS
-from syncer.watch.caches import Caches, Item, Queue
+from syncer.watch.caches import Caches
+from syncer.work import Item, Queue
 
 _log = logging.getLogger(__name__)
 

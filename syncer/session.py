@@ -50,10 +50,11 @@ from syncer.settings import Settings
 from syncer.translate.kinds import deviceclaim, endpointslice, nodeports, tokens
 from syncer.translate.references import POD_GROUP
 from syncer.translate.registry import KINDS
-from syncer.watch.caches import Caches, Item
+from syncer.watch.caches import Caches
 from syncer.watch.reconnect import HeardAgain
+from syncer.work import Again, Item
 from syncer.write.budget import WriteBudget
-from syncer.write.host import Again, HostWriter
+from syncer.write.host import HostWriter
 from syncer.write.identity import PlaneIdentity
 from syncer.write.massdelete import MassDeleteBreaker
 from syncer.write.plane import VirtualWriter

@@ -9,7 +9,8 @@ Only memory: after a restart the first list tells.
 from typing import Final
 
 from bulkhead.kube.objects import Meta
-from syncer.watch.caches import MIRRORED, Caches, Item
+from syncer.watch.caches import MIRRORED, Caches
+from syncer.work import Item
 from syncer.write.host import HostWriter
 
 _REMEMBERED: Final = 10_000

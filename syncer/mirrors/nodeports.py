@@ -16,8 +16,9 @@ from syncer.mirrors.reconcile import Mirrors
 from syncer.translate import Untranslatable, diff
 from syncer.translate.kinds import nodeports as pure
 from syncer.watch.caches import Caches, address_of
+from syncer.work import Stale
 from syncer.write import refusals
-from syncer.write.host import HostWriter, Stale
+from syncer.write.host import HostWriter
 from syncer.write.plane import VirtualWriter
 
 _SOON_SECONDS: Final = 0.2

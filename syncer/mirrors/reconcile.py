@@ -32,10 +32,11 @@ from syncer.translate.kinds import deviceclaim, disruptionbudget, endpointslice,
 from syncer.translate.metadata import WANTED
 from syncer.translate.references import CLAIM, POD_GROUP
 from syncer.translate.registry import KINDS, Translation
-from syncer.watch.caches import MIRRORED, Caches, Item, Queue, address_of
+from syncer.watch.caches import MIRRORED, Caches, address_of
+from syncer.work import Again, Item, Queue, Stale
 from syncer.write import host as down
 from syncer.write import refusals
-from syncer.write.host import Again, HostWriter, Stale
+from syncer.write.host import HostWriter
 from syncer.write.massdelete import MassDeleteBreaker
 from syncer.write.plane import VirtualWriter
 

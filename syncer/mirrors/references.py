@@ -12,7 +12,7 @@ from bulkhead.kube.objects import Key
 from syncer.translate import Obj, Reference
 from syncer.translate.references import none
 from syncer.translate.registry import KINDS
-from syncer.watch.caches import Item
+from syncer.work import Item
 
 # The kinds whose objects refer to others.
 HOLDERS: Final = tuple(kind for kind, each in KINDS.items() if each.references is not none)

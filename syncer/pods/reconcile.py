@@ -40,9 +40,10 @@ from syncer.translate.kinds import podstatus as statuses
 from syncer.translate.origin import virtual_uid
 from syncer.translate.podspec import placement, tolerations
 from syncer.translate.registry import KINDS
-from syncer.watch.caches import UNPLACED, Caches, Item
+from syncer.watch.caches import Caches
+from syncer.work import UNPLACED, Again, Item, Stale
 from syncer.write import refusals
-from syncer.write.host import Again, HostWriter, Stale
+from syncer.write.host import HostWriter
 from syncer.write.plane import VirtualWriter
 
 _log = logging.getLogger(__name__)

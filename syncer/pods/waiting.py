@@ -8,7 +8,7 @@ from typing import Final
 
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key
-from syncer.watch.caches import Item, Queue
+from syncer.work import Item, Queue
 
 _AT_ONCE: Final = 64
 

@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from bulkhead.api import labels as marks
 from bulkhead.api.serviceenv import ServiceEnv, ServicePort
@@ -32,7 +32,7 @@ from bulkhead.kube.resources import (
     SERVICES,
     resource_of,
 )
-from bulkhead.work.queue import KeyedQueue, Lane
+from bulkhead.work.queue import Lane
 from syncer import metrics
 from syncer.settings import Settings
 from syncer.translate import origin
@@ -40,6 +40,7 @@ from syncer.translate.kinds import networkpolicy, nodemarks, nodeports, tokens
 from syncer.translate.metadata import Identity
 from syncer.translate.registry import KINDS
 from syncer.translate.view import TenantView, Toleration
+from syncer.work import UNPLACED, Item, Queue
 
 _MIB: Final = 1024 * 1024
 # Of most kinds a tenant has few objects, and what it makes more of must not fill the memory.
@@ -55,18 +56,8 @@ _OWN: Final = frozenset({"Pod", "Service", "ConfigMap", "Secret", "NetworkPolicy
 MIRRORED: Final[Mapping[str, Resource]] = {kind: resource_of(each.api_version, kind) for kind, each in KINDS.items()}
 
 
-class Item(NamedTuple):
-    """One unit of work: a kind of work and the virtual key that it is about."""
-
-    kind: str
-    key: Key
-
-
-# Stands for all pods that no node was chosen for yet.
-UNPLACED: Final = Item("Pod", Key("", ""))
 _MARKS_DELAY: Final = 1.0
 
-Queue = KeyedQueue[Item]
 Listener = Callable[[Change], None]
 
 

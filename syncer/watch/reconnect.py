@@ -12,7 +12,7 @@ from bulkhead.kube.informer import Informer
 from bulkhead.work.backoff import PerKeyBackoff
 from bulkhead.work.clock import Clock
 from bulkhead.work.queue import KeyedQueue
-from syncer.watch.caches import Item
+from syncer.work import Item
 
 LEAST_SECONDS: Final = 10.0
 

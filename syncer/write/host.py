@@ -23,28 +23,13 @@ from syncer import metrics
 from syncer.logs import about
 from syncer.translate import Reason, TenantView, Untranslatable, origin, othersmarks
 from syncer.translate.metadata import WANTED
+from syncer.work import Again, Stale
 from syncer.write.budget import WriteBudget
 from syncer.write.identity import PlaneIdentity
 
 _log = logging.getLogger(__name__)
 
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
-
-
-class Again(Exception):  # noqa: N818 -- a request, not a failure
-    """The world has to move first: look at the key again in so many seconds."""
-
-    def __init__(self, seconds: float, why: str) -> None:
-        super().__init__(why)
-        self.seconds = seconds
-
-
-class Stale(Exception):  # noqa: N818 -- reads as a state
-    """The host object of this name belongs to an earlier virtual object; it has to go first."""
-
-    def __init__(self, host: Obj) -> None:
-        super().__init__("host object of an earlier virtual object")
-        self.host = host
 
 
 def digest(desired: Obj) -> str:

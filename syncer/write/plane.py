@@ -21,8 +21,9 @@ from syncer import metrics
 from syncer.logs import about
 from syncer.translate import Reason, Untranslatable
 from syncer.translate.kinds import podstatus as pure
+from syncer.work import Again
 from syncer.write import mergepatch
-from syncer.write.host import Again, digest
+from syncer.write.host import digest
 
 _log = logging.getLogger(__name__)
 

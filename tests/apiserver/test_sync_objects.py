@@ -25,7 +25,7 @@ from bulkhead.kube.resources import (
     VALIDATING_ADMISSION_POLICIES,
     VALIDATING_ADMISSION_POLICY_BINDINGS,
 )
-from syncer.watch.caches import Item
+from syncer.work import Item
 from tests.apiserver.bed import Bed, until
 
 

@@ -16,7 +16,7 @@ from bulkhead.kube.resources import (
     VOLUME_SNAPSHOT_CLASSES,
     VOLUME_SNAPSHOTS,
 )
-from syncer.watch.caches import Item
+from syncer.work import Item
 from tests.apiserver.bed import Bed, until
 from tests.apiserver.snapshotting import (
     KIND,

@@ -7,8 +7,8 @@ from bulkhead.kube.objects import Key
 from bulkhead.work.backoff import PerKeyBackoff
 from bulkhead.work.clock import FakeClock
 from bulkhead.work.queue import KeyedQueue
-from syncer.watch.caches import Item
 from syncer.watch.reconnect import LEAST_SECONDS, HeardAgain
+from syncer.work import Item
 
 
 class Sibling:

@@ -20,7 +20,7 @@ from syncer.mirrors.references import ReferenceIndex
 from syncer.probes import STALL_SECONDS, Heart, Probes
 from syncer.settings import Settings, SettingsFileError, parse
 from syncer.translate import Reason, Reference
-from syncer.watch.caches import Item
+from syncer.work import Item
 from syncer.write import mergepatch, refusals
 from syncer.write.identity import Recorded, Sighting, judge
 from syncer.write.massdelete import WINDOW_SECONDS, MassDeleteBreaker
