@@ -62,7 +62,7 @@ class NodePorts:
 
     async def _absent(self, key: Key, host: Obj) -> float | None:
         """The cache has not the virtual Service that the host's was made for: only the plane's own word counts."""
-        found = await self._virtual.look(SERVICES, key)
+        found = await self._virtual.read(SERVICES, key)
         if found is not None and uid_of(found) == host["metadata"].get("labels", {}).get(marks.VIRTUAL_UID):
             return 1.0
         if not self._mirrors.may_vanish("Service", key):

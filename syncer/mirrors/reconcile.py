@@ -165,7 +165,7 @@ class Mirrors:
         held, meta = self._taken.surely_left(item), self._caches.virtual[item.kind].store.meta(item.key)
         if held is not None and meta is not None and self._equal.get(item) == (meta.resource_version, held.resource_version):
             return None
-        virtual = await self._virtual.look(r, item.key)
+        virtual = await self._virtual.read(r, item.key)
         if virtual is None or virtual["metadata"].get("deletionTimestamp"):
             return await self._gone(item, self._taken.left(item)) if virtual is None else None
         try:
@@ -289,7 +289,7 @@ class Mirrors:
             return None
         # The copy that the question is about: the cache may show another one when it is answered.
         held = self._taken.left(item)
-        if await self._virtual.look(MIRRORED[item.kind], item.key) is not None:
+        if await self._virtual.read(MIRRORED[item.kind], item.key) is not None:
             return 1.0
         return await self._gone(item, held)
 
@@ -298,7 +298,7 @@ class Mirrors:
         if host["metadata"].get("deletionTimestamp"):
             return 1.0
         held = self._taken.left(item)
-        found = await self._virtual.look(_resource(KINDS[item.kind]), item.key)
+        found = await self._virtual.read(_resource(KINDS[item.kind]), item.key)
         if found is None or uid_of(found) != uid_of(virtual):
             return 1.0
         return await self._gone(item, held) or 0.2
@@ -385,7 +385,7 @@ class Mirrors:
         """Carry up what the host says of its object."""
         if kind.kind == CLAIM:
             await self._volumes.bind(virtual, host)
-            fresh = await self._virtual.look(_resource(kind), key_of(virtual)) if _unbound(virtual, host) else virtual
+            fresh = await self._virtual.read(_resource(kind), key_of(virtual)) if _unbound(virtual, host) else virtual
             if fresh is None or uid_of(fresh) != uid_of(virtual):
                 return
             virtual = fresh

@@ -76,7 +76,7 @@ class PodPatches:
 
     async def _is_behind(self, virtual: Obj) -> bool:
         """Whether the plane has another virtual pod by now; if not, it is back from an older backup, and means what it says."""
-        fresh = await self._virtual.look(PODS, key_of(virtual))
+        fresh = await self._virtual.read(PODS, key_of(virtual))
         return fresh is None or version_of(fresh) != version_of(virtual)
 
     def _desired(self, virtual: Obj, host: Obj) -> Obj | None:

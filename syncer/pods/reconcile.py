@@ -141,7 +141,7 @@ class Pods:
             return None
         if host["metadata"].get("deletionTimestamp"):
             return self._sightings.unseen_end(key)
-        found = await self._virtual.look(PODS, key)
+        found = await self._virtual.read(PODS, key)
         if found is not None and uid_of(found) == virtual_uid(host):
             # The cache is behind: its event comes.
             return 1.0
@@ -154,7 +154,7 @@ class Pods:
     async def _replace_old(self, key: Key, host: Obj) -> float | None:
         if host["metadata"].get("deletionTimestamp"):
             return self._sightings.unseen_end(key)
-        found = await self._virtual.look(PODS, key)
+        found = await self._virtual.read(PODS, key)
         if found is not None and uid_of(found) == virtual_uid(host):
             return 1.0
         done = await self._host.delete(PODS, key_of(host), uid_of(host), grace=_FORCED_GRACE, why="virtual pod was replaced")
@@ -189,7 +189,7 @@ class Pods:
 
     async def _live_mirror(self, key: Key, uid: str) -> Obj | None:
         """The host pod of a virtual UID, asked of the host itself."""
-        found = await self._host.look(PODS, self._caches.host_key("Pod", key))
+        found = await self._host.read(PODS, self._caches.host_key("Pod", key))
         return found if found is not None and marks.is_mirrored(found) and virtual_uid(found) == uid else None
 
     # -- the host pod is not there
@@ -197,7 +197,7 @@ class Pods:
     async def _missing(self, key: Key, virtual: Obj) -> float | None:
         if self._sightings.had_one(key, uid_of(virtual)):
             # Its host pod went. The cache may be from before it was placed, so the plane itself is asked whether it was.
-            fresh = await self._virtual.look(PODS, key)
+            fresh = await self._virtual.read(PODS, key)
             if fresh is None or uid_of(fresh) != uid_of(virtual) or fresh["metadata"].get("deletionTimestamp"):
                 return 1.0
             virtual = fresh
@@ -321,7 +321,7 @@ class Pods:
             written = await self._virtual.status(PODS, virtual, desired)
         except Conflict:
             # Somebody wrote in between, or our own binding did: once more on what is there now.
-            fresh = await self._virtual.look(PODS, key_of(virtual))
+            fresh = await self._virtual.read(PODS, key_of(virtual))
             if fresh is None or uid_of(fresh) != uid_of(virtual):
                 return None
             await self._virtual.status(PODS, fresh, _POD.status_to_virtual(host, fresh, self._caches.view()))

@@ -198,7 +198,7 @@ class Tokens:
 
     async def _write(self, secret: Obj, *, new: bool) -> None:
         meta = secret["metadata"]
-        found = None if new else await self._host.look(SECRETS, Key(meta["namespace"], meta["name"]))
+        found = None if new else await self._host.read(SECRETS, Key(meta["namespace"], meta["name"]))
         if found is None:
             try:
                 found = await self._host.create(SECRETS, secret, self._caches.view())

@@ -98,7 +98,7 @@ class HostWriter:
         with contextlib.suppress(Unprocessable):
             return await self.replace(r, tried, uid)
         # The cache may not have shown yet what was noted last; the host's policies let none of it be dropped or put back.
-        found = await self.look(r, key_of(desired))
+        found = await self.read(r, key_of(desired))
         if found is not None and uid_of(found) == uid and (again := othersmarks.kept(desired, found["metadata"])) != tried:
             with contextlib.suppress(Unprocessable):
                 return await self.replace(r, again, uid)
@@ -149,7 +149,7 @@ class HostWriter:
         metrics.host_write(r.kind, verb)
         self._budget.spend(len(_encode(kept)) if kept else 0)
 
-    async def look(self, r: Resource, key: Key) -> Obj | None:
+    async def read(self, r: Resource, key: Key) -> Obj | None:
         """Read past the cache."""
         try:
             return await self._client.get(r, key.name, key.namespace)

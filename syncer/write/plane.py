@@ -146,9 +146,9 @@ class VirtualWriter:
 
     async def absent(self, r: Resource, key: Key) -> bool:
         """Whether the plane itself says, now, that there is no such object."""
-        return await self.look(r, key) is None
+        return await self.read(r, key) is None
 
-    async def look(self, r: Resource, key: Key) -> Obj | None:
+    async def read(self, r: Resource, key: Key) -> Obj | None:
         """Read past the cache."""
         try:
             return await self._client.get(r, key.name, key.namespace)
