@@ -3,7 +3,7 @@
 Left out on purpose: everything about nodes and their addresses, cloud, routes and load balancers, attaching and
 provisioning volumes (its URLs would let a tenant aim requests at the host network), signing of certificates, further ranges of
 service addresses (the tenant has one slice of the host's), and what serves APIs that are off by default. The reason for each
-is in tests/controller/test_plane_controllers.py, which knows every controller of the version that is shipped.
+is in tests/controller/plane/test_plane_controllers.py, which knows every controller of the version that is shipped.
 """
 
 from typing import Final

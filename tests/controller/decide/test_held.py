@@ -22,9 +22,9 @@ from controller.plane.render import render
 from controller.plane.spec import PlaneSpec
 from controller.refusal import Refusal
 from controller.settings import Settings
+from tests.controller.decide.test_bounds import REFUSED
+from tests.controller.decide.test_status import ready_findings
 from tests.controller.samples import NOW, material, tenant, tenant_class
-from tests.controller.test_bounds import REFUSED
-from tests.controller.test_status import ready_findings
 
 Spec = dict[str, Any]
 SLICE = "10.112.4.0/22"

@@ -22,9 +22,9 @@ from controller.host.accelerators import Accelerators
 from controller.host.secretwatch import SecretWatch
 from tests.apiserver.bed import until
 from tests.apiserver.servers import ApiServer, running
-from tests.controller.helmchart import rendered
+from tests.chart.helmchart import rendered
 from tests.controller.samples import tenant_class
-from tests.controller.world import World, ask, kinds_of, ready, take_down
+from tests.controller.tenant.world import World, ask, kinds_of, ready, take_down
 from tests.crds import install
 
 pytestmark = pytest.mark.apiserver

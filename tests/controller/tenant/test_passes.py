@@ -25,11 +25,11 @@ from controller.settings import Settings
 from controller.tenant.reconcile import PassFailed
 from tests.apiserver.servers import ApiServer, running
 from tests.controller.samples import tenant_class
-from tests.controller.world import World, ask, fingerprint, kinds_of, nameless, ready, take_down
+from tests.controller.tenant.world import World, ask, fingerprint, kinds_of, nameless, ready, take_down
 from tests.crds import install
 
 pytestmark = pytest.mark.apiserver
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 LEFT_TO_OTHERS = {kinds.PODS, kinds.PERSISTENT_VOLUME_CLAIMS}
 
 

@@ -26,10 +26,10 @@ from syncer.translate.diff import STRATEGIC
 from syncer.translate.kinds.classes import BETA_DEFAULT_STORAGE_CLASS, DEFAULT_STORAGE_CLASS
 from tests.apiserver.servers import ApiServer, ServerOptions, running
 from tests.apiserver.snapshotting import serve_snapshots
-from tests.controller import admission_bounds as bounds
-from tests.controller.admission_kept import JUDGED, KEPT
-from tests.controller.admission_reasons import REASONS, REASONS_OF_CHANGES
-from tests.controller.admission_samples import (
+from tests.chart import admission_bounds as bounds
+from tests.chart.admission_kept import JUDGED, KEPT
+from tests.chart.admission_reasons import REASONS, REASONS_OF_CHANGES
+from tests.chart.admission_samples import (
     ALLOWED,
     CHANGES,
     CLOSED,
@@ -55,7 +55,7 @@ from tests.controller.admission_samples import (
     sized,
     snapshot,
 )
-from tests.controller.helmchart import rendered
+from tests.chart.helmchart import rendered
 from tests.controller.samples import plane_spec
 
 DEVICE_CLASSES = "deviceClasses={gpu.example.com,nic.example.com,of-others}"

@@ -9,7 +9,7 @@ from bulkhead.api import devices
 from bulkhead.api import labels as marks
 from controller.plane import namespaces, rights, syncer
 from syncer.translate import metadata
-from tests.controller.helmchart import CHART, ROOT, helm, rendered
+from tests.chart.helmchart import CHART, ROOT, helm, rendered
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "crds").glob("*.yaml")))

@@ -16,9 +16,9 @@ from syncer.translate import Obj, TenantView
 from syncer.translate.registry import KINDS
 from tests.apiserver.servers import ApiServer, ServerOptions, running
 from tests.apiserver.snapshotting import serve_snapshots
-from tests.controller.helmchart import rendered
+from tests.chart.helmchart import rendered
+from tests.chart.test_policies import GATES
 from tests.controller.samples import plane_spec
-from tests.controller.test_policies import GATES
 from tests.syncer.translate import golden, samples
 
 # As wide as the cases are: what an installation offers is its admin's.

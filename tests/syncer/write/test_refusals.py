@@ -24,7 +24,7 @@ def test_what_the_controller_has_yet_to_note_is_waited_for_and_not_told() -> Non
         "pods \"web-1f\" is forbidden: ValidatingAdmissionPolicy 'bulkhead-syncer-pods' with binding 'bulkhead-syncer-pods' "
         "denied request: pod: the controller has not noted yet what this tenant may; it does so in its next pass"
     )
-    policy = (Path(__file__).parents[2] / "charts/bulkhead/templates/admission-pods.yaml").read_text()
+    policy = (Path(__file__).parents[3] / "charts/bulkhead/templates/admission-pods.yaml").read_text()
     assert f'message: "{said.partition("denied request: ")[2]}"' in policy
     assert refusals.explain(Forbidden(403, "Forbidden", said), "web") is None
 

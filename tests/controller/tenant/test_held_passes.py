@@ -27,7 +27,7 @@ from controller.slurm.objects.spec import SlurmSpec
 from controller.slurm.ordering import Ordered, Ordering
 from controller.tenant.observe import Observed
 from tests.controller.samples import tenant_class
-from tests.controller.world import World, ask, fingerprint, ready, take_down
+from tests.controller.tenant.world import World, ask, fingerprint, ready, take_down
 from tests.crds import install
 
 pytestmark = pytest.mark.apiserver

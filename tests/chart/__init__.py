@@ -1,0 +1,1 @@
+"""Tests of the charts, among them the admission policies on a real API server."""

@@ -1,0 +1,1 @@
+"""Tests of what the controller decides: pure, without an API server."""

@@ -1,0 +1,1 @@
+"""Tests of what the controller reads and writes on the host beside tenants' objects."""

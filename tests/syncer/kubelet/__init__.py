@@ -1,0 +1,1 @@
+"""Tests of the server that answers a plane where a kubelet would."""
