@@ -13,6 +13,7 @@ import logging
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -51,6 +52,7 @@ from syncer.translate.kinds import deviceclaim, endpointslice, nodeports, tokens
 from syncer.translate.references import POD_GROUP
 from syncer.translate.registry import KINDS
 from syncer.watch.caches import Caches
+from syncer.watch.deletions import ObservedDeletions
 from syncer.watch.reconnect import HeardAgain
 from syncer.work import Again, Item
 from syncer.write.budget import WriteBudget
@@ -93,7 +95,8 @@ class Session:
         self.backoff: PerKeyBackoff[Item] = PerKeyBackoff(0.1, 20.0, jitter=0.5)
         self.caches = Caches(settings, plane, host, self.queue)
         self.identity = PlaneIdentity(plane, host, settings.plane_namespace, self._clock)
-        self.breaker = MassDeleteBreaker(settings.mass_delete_limit, self._clock)
+        self.deletions = ObservedDeletions()
+        self.breaker = MassDeleteBreaker(settings.mass_delete_limit, self._clock, self.deletions)
         self.references = ReferenceIndex()
         self.recorder = Recorder(self.caches, plane, self._clock, busy=lambda: not self.queue.idle)
         self.heart = Heart(self._clock)
@@ -130,7 +133,7 @@ class Session:
             starved=self.starved,
             slices=Slices(self.caches, self.queue, writer, self._clock),
         )
-        self.node_ports = NodePorts(self.caches, writer, virtual, mirrors=self.mirrors, recorder=self.recorder)
+        self.node_ports = NodePorts(self.caches, writer, virtual, breaker=self.breaker, recorder=self.recorder)
         self.tokens = Tokens(self.caches, self.queue, writer, plane, self._clock)
         self.pods = Pods(
             self.caches,
@@ -145,6 +148,8 @@ class Session:
             offers=self.offers,
             claims=self.claims,
             recorder=self.recorder,
+            deletions=self.deletions,
+            breaker=self.breaker,
         )
         self._started = False
         self._connect()
@@ -156,7 +161,7 @@ class Session:
         for kind in self.caches.virtual:
             listen("virtual", kind, lambda change: self.identity.saw(change.meta.resource_version))
         for kind in KINDS:
-            listen("virtual", kind, self.mirrors.heard(kind))
+            listen("virtual", kind, partial(self.deletions.note, kind))
         for kind in ("Pod", deviceclaim.KIND):
             listen("host", kind, self._counted(kind))
             listen("host", kind, self.starved.gone)

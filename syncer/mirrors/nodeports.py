@@ -12,13 +12,13 @@ from bulkhead.kube.errors import ApiError, Conflict, Unprocessable
 from bulkhead.kube.objects import Key, Obj, key_of, uid_of
 from bulkhead.kube.resources import SERVICES
 from syncer.events import Recorder
-from syncer.mirrors.reconcile import Mirrors
 from syncer.translate import Untranslatable, diff
 from syncer.translate.kinds import nodeports as pure
 from syncer.watch.caches import Caches, address_of
 from syncer.work import Stale
 from syncer.write import refusals
 from syncer.write.host import HostWriter
+from syncer.write.massdelete import MassDeleteBreaker
 from syncer.write.plane import VirtualWriter
 
 _SOON_SECONDS: Final = 0.2
@@ -33,12 +33,12 @@ class NodePorts:
     """Reconciles the host Services of node ports."""
 
     def __init__(
-        self, caches: Caches, host: HostWriter, virtual: VirtualWriter, *, mirrors: Mirrors, recorder: Recorder
+        self, caches: Caches, host: HostWriter, virtual: VirtualWriter, *, breaker: MassDeleteBreaker, recorder: Recorder
     ) -> None:
         self._caches = caches
         self._host = host
         self._virtual = virtual
-        self._mirrors = mirrors
+        self._breaker = breaker
         self._recorder = recorder
         # Addresses that the host refused: Services that are not seen from here have them.
         self._elsewhere: dict[str, None] = {}
@@ -65,7 +65,7 @@ class NodePorts:
         found = await self._virtual.read(SERVICES, key)
         if found is not None and uid_of(found) == host["metadata"].get("labels", {}).get(marks.VIRTUAL_UID):
             return 1.0
-        if not self._mirrors.may_vanish("Service", key):
+        if not self._breaker.may_delete("Service", key):
             return _ROOM_SECONDS
         return await self._end(host, "virtual object is gone")
 

@@ -9,7 +9,6 @@ mass-delete breaker.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -17,7 +16,6 @@ import msgspec
 
 from bulkhead.api import labels as marks
 from bulkhead.kube.errors import ApiError, Conflict, NotFound, NotServed, Unprocessable
-from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta, Obj, Resource, key_of, uid_of
 from syncer.events import Recorder
 from syncer.mirrors.deletions import TakenAway
@@ -45,7 +43,6 @@ _log = logging.getLogger(__name__)
 _RETRY_SECONDS: Final = 30.0
 _UNKNOWN_SECONDS: Final = 2.0
 _ADDRESS_RETRY_SECONDS: Final = 15.0
-_TOLD_LIMIT: Final = 10_000
 # Kinds whose spec no API server lets change.
 _UNCHANGING: Final = frozenset({deviceclaim.KIND, POD_GROUP})
 # Refusals that say nothing of the object itself.
@@ -86,31 +83,6 @@ class Mirrors:
         self._equal: dict[Item, tuple[str, str]] = {}
         self._taken = TakenAway(caches, host)
         self._turns: WeakValueDictionary[Item, asyncio.Lock] = WeakValueDictionary()
-        # Objects whose deletion a watch event told of, as against those a list merely lacked.
-        self._told: dict[Item, None] = {}
-
-    def heard(self, kind: str) -> Callable[[Change], None]:
-        """A listener that remembers which deletions were told by an event."""
-
-        def changed(change: Change) -> None:
-            item = Item(kind, change.key)
-            if change.kind != "deleted":
-                self._told.pop(item, None)
-            elif not change.relist:
-                self._told[item] = None
-                if len(self._told) > _TOLD_LIMIT:
-                    del self._told[next(iter(self._told))]
-
-        return changed
-
-    def was_told(self, kind: str, key: Key) -> bool:
-        """Whether a watch event told of the deletion."""
-        return Item(kind, key) in self._told
-
-    def may_vanish(self, kind: str, key: Key) -> bool:
-        """Whether the host object of a virtual object that is gone may be deleted now; the caller has proven the absence."""
-        # The note stays until an object of this name comes again: a delete that fails and is tried again is no new absence.
-        return self.was_told(kind, key) or self._breaker.allow()
 
     def queue(self, item: Item) -> None:
         """Look at an object soon."""
@@ -202,7 +174,7 @@ class Mirrors:
         self._equal.pop(item, None)
         if held is None or held.deleting:
             return None
-        if not self.may_vanish(item.kind, item.key):
+        if not self._breaker.may_delete(item.kind, item.key):
             return _RETRY_SECONDS
         if item.kind == CLAIM:
             # First, as long as the host claim is there to tell of it after a crash.

@@ -41,9 +41,11 @@ from syncer.translate.origin import virtual_uid
 from syncer.translate.podspec import placement, tolerations
 from syncer.translate.registry import KINDS
 from syncer.watch.caches import Caches
+from syncer.watch.deletions import ObservedDeletions
 from syncer.work import UNPLACED, Again, Item, Stale
 from syncer.write import refusals
 from syncer.write.host import HostWriter
+from syncer.write.massdelete import MassDeleteBreaker
 from syncer.write.plane import VirtualWriter
 
 _log = logging.getLogger(__name__)
@@ -74,6 +76,8 @@ class Pods:
         offers: Offers,
         claims: Claims,
         recorder: Recorder,
+        deletions: ObservedDeletions,
+        breaker: MassDeleteBreaker,
     ) -> None:
         self._caches = caches
         self._host = host
@@ -87,6 +91,8 @@ class Pods:
         self._offers = offers
         self._claims = claims
         self._recorder = recorder
+        self._deletions = deletions
+        self._breaker = breaker
         self._sightings = Sightings()
         self._settled = Settled(caches)
         self._patches = PodPatches(
@@ -145,8 +151,8 @@ class Pods:
         if found is not None and uid_of(found) == virtual_uid(host):
             # The cache is behind: its event comes.
             return 1.0
-        grace = _FORCED_GRACE if self._mirrors.was_told("Pod", key) else None
-        if not self._mirrors.may_vanish("Pod", key):
+        grace = _FORCED_GRACE if self._deletions.observed("Pod", key) else None
+        if not self._breaker.may_delete("Pod", key):
             return _RETRY_REFUSED
         done = await self._host.delete(PODS, key_of(host), uid_of(host), grace=grace, why="virtual pod is gone")
         return self._sightings.unseen_end(key) if done else _RETRY_REFUSED

@@ -1,6 +1,6 @@
 """A breaker for deletions that follow from absence.
 
-A virtual object that vanished without a deletion being told of is deleted on the host only within a limit per window. More
+A virtual object that vanished without its deletion being observed is deleted on the host only within a limit per window. More
 than that smells of a plane that lost its data, so everything stops and an alarm is raised. It stays open until an operator
 has looked and restarts the syncer, never by itself. A key that was let through once is not counted again when it is retried.
 """
@@ -9,8 +9,10 @@ import logging
 from collections import deque
 from typing import Final
 
+from bulkhead.kube.objects import Key
 from bulkhead.work.clock import Clock
 from syncer import metrics
+from syncer.watch.deletions import ObservedDeletions
 
 _log = logging.getLogger(__name__)
 
@@ -20,11 +22,17 @@ WINDOW_SECONDS: Final = 60.0
 class MassDeleteBreaker:
     """Counts deletions by absence over a sliding window."""
 
-    def __init__(self, limit: int, clock: Clock) -> None:
+    def __init__(self, limit: int, clock: Clock, deletions: ObservedDeletions) -> None:
         self._limit = limit
         self._clock = clock
+        self._deletions = deletions
         self._times: deque[float] = deque()
         self.open = False
+
+    def may_delete(self, kind: str, key: Key) -> bool:
+        """Whether the host object of a virtual object that is gone may be deleted now; the caller has proven the absence."""
+        # An observed deletion stays so until an object of this name comes again: a delete that is retried is no new absence.
+        return self._deletions.observed(kind, key) or self.allow()
 
     def allow(self) -> bool:
         """Whether one more object may be deleted because it is absent; counts it if so."""

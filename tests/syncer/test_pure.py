@@ -20,6 +20,7 @@ from syncer.mirrors.references import ReferenceIndex
 from syncer.probes import STALL_SECONDS, Heart, Probes
 from syncer.settings import Settings, SettingsFileError, parse
 from syncer.translate import Reason, Reference
+from syncer.watch.deletions import ObservedDeletions
 from syncer.work import Item
 from syncer.write import mergepatch, refusals
 from syncer.write.identity import Recorded, Sighting, judge
@@ -185,7 +186,7 @@ def test_identity_is_judged() -> None:
 
 def test_the_breaker_opens_at_the_limit_and_stays() -> None:
     clock = FakeClock()
-    breaker = MassDeleteBreaker(2, clock)
+    breaker = MassDeleteBreaker(2, clock, ObservedDeletions())
     assert breaker.allow()
     clock.advance(WINDOW_SECONDS + 1)
     assert breaker.allow()

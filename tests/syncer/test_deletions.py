@@ -1,0 +1,30 @@
+"""A deletion that was observed frees its host object; one that is inferred from a relist is left to the mass-delete breaker."""
+
+from bulkhead.kube.informer import Change
+from bulkhead.kube.objects import Key, Meta
+from bulkhead.work.clock import FakeClock
+from syncer.watch.deletions import ObservedDeletions
+from syncer.write.massdelete import MassDeleteBreaker
+
+KEY = Key("default", "one")
+
+
+def test_only_a_deletion_in_an_event_is_observed_and_until_the_name_comes_again() -> None:
+    deletions = ObservedDeletions()
+    deletions.note("Pod", Change("deleted", KEY, Meta(), relist=True))
+    assert not deletions.observed("Pod", KEY)
+    deletions.note("Pod", Change("deleted", KEY, Meta()))
+    assert deletions.observed("Pod", KEY)
+    assert not deletions.observed("Service", KEY)
+    deletions.note("Pod", Change("added", KEY, Meta()))
+    assert not deletions.observed("Pod", KEY)
+
+
+def test_an_observed_deletion_is_not_counted_by_the_breaker() -> None:
+    deletions = ObservedDeletions()
+    breaker = MassDeleteBreaker(1, FakeClock(), deletions)
+    deletions.note("Pod", Change("deleted", KEY, Meta()))
+    assert all(breaker.may_delete("Pod", KEY) for _ in range(3))
+    assert breaker.may_delete("Service", KEY)
+    assert not breaker.may_delete("Service", KEY)
+    assert breaker.may_delete("Pod", KEY)
