@@ -19,7 +19,7 @@ from controller.refusal import Refusal
 from controller.sections import over, section_of, text_or_none
 from controller.settings import Settings
 from controller.slurm.decide.resolve import UnresolvableError, resolve
-from controller.slurm.objects.spec import SlurmSpec
+from controller.slurm.spec import SlurmSpec
 
 # The only minor version with scheduling.k8s.io/v1alpha2: with its flags another API server would not even start.
 _POD_GROUP_VERSION = "v1.36."

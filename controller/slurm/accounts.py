@@ -16,7 +16,7 @@ from controller.slurm.answers import model
 from controller.slurm.answers.model import SlurmAnswerError
 from controller.slurm.answers.wire import NO_WORDS, Problem
 from controller.slurm.client.rest import SlurmRefused, SlurmRest
-from controller.slurm.objects.spec import AccountingSpec, Obj, QosSpec, SlurmSpec, UserSpec
+from controller.slurm.spec import AccountingSpec, Obj, QosSpec, SlurmSpec, UserSpec
 
 ACCOUNT: Final = "users"
 STANDARD: Final = "normal"

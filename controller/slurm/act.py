@@ -32,9 +32,9 @@ from controller.slurm.lease.fleet import (
     worker_of,
 )
 from controller.slurm.objects.nodesets import selector
-from controller.slurm.objects.spec import NAMESPACE, SlurmSpec
 from controller.slurm.objects.workers import worker_pod
 from controller.slurm.observe import NODE_SETS, Seen
+from controller.slurm.spec import NAMESPACE, SlurmSpec
 
 _log = logging.getLogger(__name__)
 

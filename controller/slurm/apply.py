@@ -21,8 +21,8 @@ from bulkhead.work.clock import Clock
 from controller.inside import definitions as crds
 from controller.inside.calls import Plane
 from controller.slurm.objects.parts import OURS
-from controller.slurm.objects.spec import NAME_LABEL, NAMESPACE
 from controller.slurm.observe import NODE_SETS
+from controller.slurm.spec import NAME_LABEL, NAMESPACE
 
 _log = logging.getLogger(__name__)
 _RESYNC_SECONDS = 120.0

@@ -27,14 +27,14 @@ from controller.slurm.client.tokens import TokenSource
 from controller.slurm.config.topology import grown, topology_of, units_in
 from controller.slurm.decide.status import Found, counts, pods_of
 from controller.slurm.lease.fleet import Action, Cancel, Drain, Fleet, Undrain
-from controller.slurm.lease.giveback import is_leaving
-from controller.slurm.lease.lease import DEFAULT_TIMES, Times, over, plan_leases
+from controller.slurm.lease.plan import DEFAULT_TIMES, Times, over, plan_leases
+from controller.slurm.lease.release import is_leaving
 from controller.slurm.objects import nodesets as nodeset_crd
-from controller.slurm.objects.keys import SlurmKeys
 from controller.slurm.objects.render import render
-from controller.slurm.objects.spec import CONFIG, NAMESPACE, NodeSetSpec, Obj, SlurmSpec
 from controller.slurm.objects.workers import worker_digest
 from controller.slurm.observe import NODE_SETS, Seen, cordoned, node_sets, observe
+from controller.slurm.spec import CONFIG, NAMESPACE, NodeSetSpec, Obj, SlurmSpec
+from controller.slurm.spec.keys import SlurmKeys
 
 _log = logging.getLogger(__name__)
 _GPU_TYPE = re.compile(r"([a-z][a-z0-9_-]{0,31})?")

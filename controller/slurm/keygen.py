@@ -5,7 +5,7 @@ import secrets
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from controller.slurm.objects.keys import AuthKey, SlurmKeys
+from controller.slurm.spec.keys import AuthKey, SlurmKeys
 
 _KEY_BYTES = 64
 

@@ -22,7 +22,7 @@ from controller.slurm.answers.model import SlurmView
 from controller.slurm.client.rest import SlurmError, SlurmRest
 from controller.slurm.lease.fleet import Worker, worker_of
 from controller.slurm.objects.parts import OURS
-from controller.slurm.objects.spec import NAMESPACE, NODE_SET_GROUP, NODE_SET_VERSION
+from controller.slurm.spec import NAMESPACE, NODE_SET_GROUP, NODE_SET_VERSION
 
 NODE_SETS = Resource(NODE_SET_GROUP, NODE_SET_VERSION, "nodesets", "NodeSet", True)
 _VIEW_SECONDS = 25.0

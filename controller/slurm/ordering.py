@@ -26,10 +26,10 @@ from controller.plane.spec import PlaneSpec
 from controller.slurm.cluster import Order
 from controller.slurm.decide.status import Found
 from controller.slurm.keygen import make_auth_key, make_keys
-from controller.slurm.lease.lease import DEFAULT_TIMES, Times
+from controller.slurm.lease.plan import DEFAULT_TIMES, Times
 from controller.slurm.loop import SlurmLoops
-from controller.slurm.objects.keys import BadKeysError, SlurmKeys, from_data, promoted, retired, staged, to_data, waiting
-from controller.slurm.objects.spec import KEYS, SlurmImages, SlurmSpec
+from controller.slurm.spec import KEYS, SlurmImages, SlurmSpec
+from controller.slurm.spec.keys import BadKeysError, SlurmKeys, from_data, promoted, retired, staged, to_data, waiting
 from controller.tenant.observe import Observed
 
 _log = logging.getLogger(__name__)

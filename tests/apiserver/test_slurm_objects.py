@@ -11,7 +11,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, NotFound
 from bulkhead.kube.objects import Obj, Resource
 from controller.slurm.objects import render, workers
-from controller.slurm.objects.spec import NAMESPACE
+from controller.slurm.spec import NAMESPACE
 from tests.controller.slurm.samples import CASES, KEYS, slurm_spec
 
 NODE_SETS = Resource("slurm.bulkhead.dev", "v1alpha1", "nodesets", "NodeSet", True)

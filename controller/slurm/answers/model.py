@@ -18,7 +18,7 @@ import msgspec
 from controller.inside import counted
 from controller.slurm.answers.hostlist import HostListError, count, expand
 from controller.slurm.answers.wire import DiagAnswer, JobRecord, JobsAnswer, NodeRecord, NodesAnswer, Number, Problem
-from controller.slurm.objects.spec import REASON_PREFIX
+from controller.slurm.spec import REASON_PREFIX
 
 TEXT_LIMIT: Final = 1024
 NODES_LIMIT: Final = 8192

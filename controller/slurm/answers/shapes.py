@@ -11,7 +11,7 @@ import msgspec
 from bulkhead.api import labels
 from controller.inside.calls import Page
 from controller.inside.counted import Counted
-from controller.slurm.objects.spec import NAME_LABEL, NODE_SET_LABEL, ORDINAL_LABEL, SPEC_ANNOTATION
+from controller.slurm.spec import NAME_LABEL, NODE_SET_LABEL, ORDINAL_LABEL, SPEC_ANNOTATION
 
 Name = Annotated[str, msgspec.Meta(max_length=317)]
 Word = Annotated[str, msgspec.Meta(max_length=1024)]

@@ -20,7 +20,7 @@ from controller.inside.calls import Plane
 from controller.slurm.answers import model, wire
 from controller.slurm.answers.model import SlurmAnswerError, SlurmView
 from controller.slurm.client.tokens import TokenSource
-from controller.slurm.objects.spec import NAMESPACE, SLURMRESTD, SLURMRESTD_PORT
+from controller.slurm.spec import NAMESPACE, SLURMRESTD, SLURMRESTD_PORT
 
 API: Final = "v0.0.45"
 PROXY: Final = f"/api/v1/namespaces/{NAMESPACE}/services/http:{SLURMRESTD}:{SLURMRESTD_PORT}/proxy"

@@ -14,8 +14,7 @@ import jinja2
 from bulkhead.api.slurm import MOST_NODES, NODE_SET_NAME, RESERVED_NODE_SETS
 from controller.slurm.config import known
 from controller.slurm.config.words import checked
-from controller.slurm.objects import image
-from controller.slurm.objects.spec import (
+from controller.slurm.spec import (
     MARIADB,
     MARIADB_PORT,
     SLURMCTLD,
@@ -27,6 +26,7 @@ from controller.slurm.objects.spec import (
     NodeSetSpec,
     Pairs,
     SlurmSpec,
+    image,
 )
 
 TOPOLOGY: Final = "platform"  # the name of the topology; a node's place in it reads platform:<unit>

@@ -13,7 +13,7 @@ from typing import Final
 
 from controller.slurm.config import known
 from controller.slurm.config.words import is_key, is_value
-from controller.slurm.objects.spec import Pairs
+from controller.slurm.spec import Pairs
 
 _TOKEN: Final = re.compile(r"""\s*([^\s="]+)=("[^"]*"|[^\s"]*)(?=\s|$)""")
 _LONGEST: Final = 8192

@@ -13,7 +13,7 @@ from bulkhead.api import labels
 from controller.slurm.answers.model import SlurmView
 from controller.slurm.config import ROOT_SWITCH, TOPOLOGY, UNPLACED
 from controller.slurm.lease.fleet import Worker
-from controller.slurm.objects.spec import Obj, SlurmSpec, TopologySpec
+from controller.slurm.spec import Obj, SlurmSpec, TopologySpec
 
 FLAT: Final = "flat"
 MOST_UNITS: Final = 512

@@ -13,7 +13,7 @@ from bulkhead.api.quantity import InvalidQuantityError, canonical, parse
 from controller.decide import allotment
 from controller.plane.spec import PodBound
 from controller.sections import section_of
-from controller.slurm.objects.spec import ALLOTMENTS, Allotment, Obj
+from controller.slurm.spec import ALLOTMENTS, Allotment, Obj
 
 _MEBI: Final = 2**20
 

@@ -16,7 +16,8 @@ from controller.sections import section_of, text_or_none
 from controller.settings import Settings
 from controller.slurm.config import extra, known
 from controller.slurm.decide.podsizes import PodSizes, pod_sizes
-from controller.slurm.objects.spec import (
+from controller.slurm.objects.workers import resources
+from controller.slurm.spec import (
     LOGIN,
     MARIADB,
     SLURMCTLD,
@@ -36,7 +37,6 @@ from controller.slurm.objects.spec import (
     UserSpec,
     Volume,
 )
-from controller.slurm.objects.workers import resources
 
 _AT = "spec.scheduling.slurm"
 _STANDARD_QOS = "normal"

@@ -14,7 +14,7 @@ from bulkhead.api.conditions import MESSAGE_LIMIT, Reason, timestamp
 from controller.decide.status import SlurmPart, Verdict, pod_ready, pod_trouble
 from controller.slurm.answers.model import SlurmNode, SlurmView
 from controller.slurm.lease.fleet import Worker
-from controller.slurm.objects.spec import NAME_LABEL, Obj, SlurmSpec
+from controller.slurm.spec import NAME_LABEL, Obj, SlurmSpec
 
 PREFIX: Final = "SlurmNodeState"
 READY: Final = "slurmctld answers, and every daemon of the cluster is ready"

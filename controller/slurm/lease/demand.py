@@ -12,7 +12,7 @@ from typing import Final
 
 from controller.slurm.answers.model import SlurmJob, SlurmView
 from controller.slurm.lease.fleet import Worker
-from controller.slurm.objects.spec import NodeSetSpec
+from controller.slurm.spec import NodeSetSpec
 
 # Reasons to wait that more workers can end. Holds, dependencies, limits and licences are not among them.
 HELPED: Final = frozenset(

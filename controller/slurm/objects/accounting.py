@@ -7,8 +7,6 @@ spec are put in through slurmrestd (`accounts`); what users and admins add by sa
 from typing import Final
 
 from controller.slurm.config import slurmdbd_conf
-from controller.slurm.objects import image
-from controller.slurm.objects.keys import SlurmKeys
 from controller.slurm.objects.parts import (
     claim_template,
     container,
@@ -21,7 +19,7 @@ from controller.slurm.objects.parts import (
     users_volume,
     workload,
 )
-from controller.slurm.objects.spec import (
+from controller.slurm.spec import (
     DATABASE,
     MARIADB,
     MARIADB_PORT,
@@ -30,7 +28,9 @@ from controller.slurm.objects.spec import (
     AccountingSpec,
     Obj,
     SlurmSpec,
+    image,
 )
+from controller.slurm.spec.keys import SlurmKeys
 
 CONF: Final = "slurmdbd.conf"
 PASSWORD: Final = "password"  # noqa: S105 - the name of a file

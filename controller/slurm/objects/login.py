@@ -7,7 +7,6 @@ needs no restart. Names and keys were checked before; here they are held once mo
 import re
 from typing import Final
 
-from controller.slurm.objects import image
 from controller.slurm.objects.parts import (
     container,
     home_volume,
@@ -21,7 +20,7 @@ from controller.slurm.objects.parts import (
     variable,
     workload,
 )
-from controller.slurm.objects.spec import (
+from controller.slurm.spec import (
     HOST_KEYS,
     LOGIN,
     SLURMCTLD,
@@ -33,6 +32,7 @@ from controller.slurm.objects.spec import (
     Obj,
     SlurmSpec,
     UserSpec,
+    image,
 )
 
 AUTHORIZED_KEYS: Final = "slurm-authorized-keys"  # ConfigMap, one file for each user

@@ -7,7 +7,7 @@ Pure. A NodeSet is what `kubectl get nodesets` shows and `kubectl scale` moves. 
 from typing import Any, Final
 
 from controller.slurm.objects.parts import metadata
-from controller.slurm.objects.spec import NODE_SET_GROUP, NODE_SET_LABEL, NODE_SET_VERSION, WORKER, NodeSetSpec, Obj, SlurmSpec
+from controller.slurm.spec import NODE_SET_GROUP, NODE_SET_LABEL, NODE_SET_VERSION, WORKER, NodeSetSpec, Obj, SlurmSpec
 
 PLURAL: Final = "nodesets"
 KIND: Final = "NodeSet"

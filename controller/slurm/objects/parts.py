@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bulkhead.api import labels
-from controller.slurm.objects import image
-from controller.slurm.objects.spec import (
+from controller.slurm.spec import (
     CONFIG_ANNOTATION,
     HOME,
     KEYS,
@@ -24,6 +23,7 @@ from controller.slurm.objects.spec import (
     Obj,
     SlurmSpec,
     Volume,
+    image,
 )
 
 

@@ -10,9 +10,8 @@ from controller.slurm.config import config_files
 from controller.slurm.objects import accounting, login, slurmctld
 from controller.slurm.objects import nodesets as nodeset_crd
 from controller.slurm.objects import slurmrestd as restapi
-from controller.slurm.objects.keys import SlurmKeys
 from controller.slurm.objects.parts import claim_spec, digest, marks, metadata, service
-from controller.slurm.objects.spec import (
+from controller.slurm.spec import (
     HOME,
     HOST_KEYS,
     KEYS,
@@ -27,6 +26,7 @@ from controller.slurm.objects.spec import (
     Obj,
     SlurmSpec,
 )
+from controller.slurm.spec.keys import SlurmKeys
 
 
 def render(spec: SlurmSpec, keys: SlurmKeys) -> tuple[Obj, ...]:

@@ -4,7 +4,6 @@ Pure. A changed slurm.conf restarts it, which takes seconds and stops no job; at
 worker.
 """
 
-from controller.slurm.objects import image
 from controller.slurm.objects.parts import (
     claim_template,
     container,
@@ -17,7 +16,7 @@ from controller.slurm.objects.parts import (
     users_volume,
     workload,
 )
-from controller.slurm.objects.spec import CONFIG, SLURMCTLD, SLURMCTLD_PORT, Obj, SlurmSpec
+from controller.slurm.spec import CONFIG, SLURMCTLD, SLURMCTLD_PORT, Obj, SlurmSpec, image
 
 
 def config_map(files: dict[str, str]) -> Obj:

@@ -3,9 +3,8 @@
 Pure. It holds no key of the cluster: who calls shows a token of his own, and slurmctld judges it.
 """
 
-from controller.slurm.objects import image
 from controller.slurm.objects.parts import container, mount, pod, service, tcp_probe, users_volume, workload
-from controller.slurm.objects.spec import CONFIG, SLURMRESTD, SLURMRESTD_PORT, Allotment, Obj, SlurmSpec
+from controller.slurm.spec import CONFIG, SLURMRESTD, SLURMRESTD_PORT, Allotment, Obj, SlurmSpec, image
 
 
 def services() -> list[Obj]:

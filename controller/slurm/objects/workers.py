@@ -6,7 +6,6 @@ own.
 """
 
 from controller.slurm.config.topology import place
-from controller.slurm.objects import image
 from controller.slurm.objects.parts import (
     container,
     digest,
@@ -20,7 +19,7 @@ from controller.slurm.objects.parts import (
     users_volume,
     variable,
 )
-from controller.slurm.objects.spec import (
+from controller.slurm.spec import (
     NODE_SET_GROUP,
     NODE_SET_LABEL,
     NODE_SET_VERSION,
@@ -35,6 +34,7 @@ from controller.slurm.objects.spec import (
     NodeSetSpec,
     Obj,
     SlurmSpec,
+    image,
 )
 
 # What slurmd and its steps' shepherds need beside the memory that jobs are promised.

@@ -8,8 +8,8 @@ import yaml
 
 from controller.settings import Settings
 from controller.slurm.decide.resolve import resolve
-from controller.slurm.objects.keys import AuthKey, SlurmKeys
-from controller.slurm.objects.spec import SlurmSpec
+from controller.slurm.spec import SlurmSpec
+from controller.slurm.spec.keys import AuthKey, SlurmKeys
 from tests.controller import samples
 
 CASES: dict[str, dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "cases.yaml").read_text())

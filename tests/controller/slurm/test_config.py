@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from controller.slurm import config
 from controller.slurm.config import extra, known
 from controller.slurm.config.words import UnsafeTextError, checked, is_value
-from controller.slurm.objects.spec import NodeSetSpec, PartitionSpec, SlurmSpec, TopologySpec
 from controller.slurm.objects.workers import slurmd_conf
+from controller.slurm.spec import NodeSetSpec, PartitionSpec, SlurmSpec, TopologySpec
 from tests.controller.slurm.samples import CASES, slurm_spec
 
 # Signs that mean something to Slurm's parser, or to somebody who reads lines.

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.slurm.keygen import make_auth_key, make_keys
-from controller.slurm.objects.keys import (
+from controller.slurm.spec.keys import (
     KEPT_KEYS,
     AuthKey,
     BadKeysError,

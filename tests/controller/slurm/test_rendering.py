@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from controller.slurm.objects import image, render, workers
-from controller.slurm.objects.keys import AuthKey
-from controller.slurm.objects.spec import NodeSetSpec, Obj
+from controller.slurm.objects import render, workers
+from controller.slurm.spec import NodeSetSpec, Obj, image
+from controller.slurm.spec.keys import AuthKey
 from tests.controller.slurm.samples import CASES, KEYS, slurm_spec
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -9,7 +9,7 @@ from bulkhead.api.tenant import Tenant
 from controller.decide import admit
 from controller.settings import Settings
 from controller.slurm.decide.resolve import UnresolvableError, resolve
-from controller.slurm.objects.spec import Allotment, NodeSetSpec, UserSpec, Volume
+from controller.slurm.spec import Allotment, NodeSetSpec, UserSpec, Volume
 from tests.controller import samples
 from tests.controller.slurm.samples import CASES, slurm_spec
 

@@ -10,7 +10,7 @@ from controller.slurm import config
 from controller.slurm.answers.model import SlurmNode, SlurmView
 from controller.slurm.config.topology import Site, features_of, grown, place, sites, topology_of, unit_of, units_in
 from controller.slurm.lease.fleet import Worker
-from controller.slurm.objects.spec import NodeSetSpec, TopologySpec
+from controller.slurm.spec import NodeSetSpec, TopologySpec
 from tests.controller.slurm.samples import slurm_spec
 
 NVL, RACK, CLIQUE = "bulkhead.dev/nvlink-domain", "bulkhead.dev/rack", "nvidia.com/gpu.clique"

@@ -19,10 +19,10 @@ from controller.inside.calls import Plane
 from controller.slurm.client import rest as rest_module
 from controller.slurm.cluster import Cluster, Order
 from controller.slurm.decide.status import Found, verdict
-from controller.slurm.lease.lease import Times
+from controller.slurm.lease.plan import Times
 from controller.slurm.loop import SlurmLoops
-from controller.slurm.objects.keys import AuthKey, SlurmKeys
-from controller.slurm.objects.spec import SlurmSpec, TopologySpec
+from controller.slurm.spec import SlurmSpec, TopologySpec
+from controller.slurm.spec.keys import AuthKey, SlurmKeys
 from tests.controller.slurm_runtime.plane import FakePlane
 from tests.controller.slurm_runtime.slurmrestd import KEY, FakeSlurmrestd, job, node, number
 from tests.controller.slurm_runtime.world import START, node_set, slurm_spec

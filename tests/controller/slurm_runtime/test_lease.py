@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from controller.slurm.answers.model import SlurmJob, SlurmView
 from controller.slurm.lease.demand import demand
 from controller.slurm.lease.fleet import Cancel, CreateWorker, DeleteNode, Down, Drain, Requeue, Resume, SetReplicas, Undrain
-from controller.slurm.lease.lease import LOST, Times
+from controller.slurm.lease.plan import LOST, Times
 from tests.controller.slurm_runtime.world import START, Node, World, node_set, pending, slurm_spec
 
 

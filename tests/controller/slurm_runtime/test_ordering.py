@@ -13,9 +13,9 @@ from bulkhead.work.clock import FakeClock
 from controller.slurm.cluster import Order
 from controller.slurm.decide.status import Found
 from controller.slurm.loop import SlurmLoops
-from controller.slurm.objects.keys import from_data, waiting
-from controller.slurm.objects.spec import SlurmSpec
 from controller.slurm.ordering import OFF, REVOKE, ROTATE, SPREAD, Ordering, times_of
+from controller.slurm.spec import SlurmSpec
+from controller.slurm.spec.keys import from_data, waiting
 from controller.tenant.observe import Observed
 from tests.controller.samples import plane_spec, tenant
 from tests.controller.slurm_runtime.world import START, node_set, slurm_spec

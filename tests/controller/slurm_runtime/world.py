@@ -24,9 +24,9 @@ from controller.slurm.lease.fleet import (
     Undrain,
     Worker,
 )
-from controller.slurm.lease.giveback import GIVING
-from controller.slurm.lease.lease import Times, over, plan_leases
-from controller.slurm.objects.spec import NodeSetSpec, SlurmImages, SlurmSpec
+from controller.slurm.lease.plan import Times, over, plan_leases
+from controller.slurm.lease.release import GIVING
+from controller.slurm.spec import NodeSetSpec, SlurmImages, SlurmSpec
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 TIMES = Times(settle=timedelta(seconds=2), idle=timedelta(seconds=60), grace=timedelta(seconds=120))

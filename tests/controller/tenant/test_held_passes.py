@@ -23,8 +23,8 @@ from controller.plane.spec import PlaneSpec
 from controller.refusal import Refusal
 from controller.settings import Settings
 from controller.slurm.decide.status import Found
-from controller.slurm.objects.spec import SlurmSpec
 from controller.slurm.ordering import Ordered, Ordering
+from controller.slurm.spec import SlurmSpec
 from controller.tenant.observe import Observed
 from tests.controller.samples import tenant_class
 from tests.controller.tenant.world import World, ask, fingerprint, ready, take_down

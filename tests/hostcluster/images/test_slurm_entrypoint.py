@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bulkhead.hostcluster.images.build import PROJECT
-from controller.slurm.objects import image
+from controller.slurm.spec import image
 
 SCRIPT = PROJECT / "images/slurm/rootfs/usr/local/sbin/slurm-entrypoint"
 NAMESPACES = ("unshare", "--mount", "--pid", "--fork", "--kill-child")

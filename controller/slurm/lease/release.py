@@ -18,7 +18,7 @@ from typing import Final
 
 from controller.slurm.answers.model import SlurmJob, SlurmNode, SlurmView
 from controller.slurm.lease.fleet import Action, Cancel, DeleteWorker, Down, Drain, Requeue, Undrain, Worker
-from controller.slurm.objects.spec import REASON_PREFIX
+from controller.slurm.spec import REASON_PREFIX
 
 GIVING: Final = f"{REASON_PREFIX} giving back"
 OVERDUE: Final = timedelta(seconds=30)  # between one measure and the next harder one, once the deadline has passed

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from controller.slurm.answers.model import SlurmJob, SlurmNode, SlurmView
 from controller.slurm.lease.fleet import Cancel, DeleteWorker, Down, Drain, Requeue, Undrain, Worker
-from controller.slurm.lease.giveback import GIVING, OVERDUE, deadline_in, give_back, reason_until
+from controller.slurm.lease.release import GIVING, OVERDUE, deadline_in, give_back, reason_until
 from tests.controller.slurm_runtime.world import START, TIMES, World, node_set, slurm_spec
 
 GRACE = timedelta(seconds=120)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from controller.slurm.objects.spec import TOKEN_KEY, VOUCHING_KEY, Obj
+from controller.slurm.spec import TOKEN_KEY, VOUCHING_KEY, Obj
 
 SHORTEST_KEY: Final = 32
 KEPT_KEYS: Final = 3  # the signing key and those that still verify

@@ -28,8 +28,8 @@ from controller.slurm.lease.fleet import (
     Undrain,
     Worker,
 )
-from controller.slurm.lease.giveback import give_back, is_leaving
-from controller.slurm.objects.spec import REASON_PREFIX, NodeSetSpec, SlurmSpec
+from controller.slurm.lease.release import give_back, is_leaving
+from controller.slurm.spec import REASON_PREFIX, NodeSetSpec, SlurmSpec
 
 CORDON: Final = f"{REASON_PREFIX} node "
 LOST: Final = f"{REASON_PREFIX} the worker's pod is gone"
