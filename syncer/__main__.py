@@ -2,23 +2,27 @@
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import logging
+import signal
 import sys
 from asyncio import sslproto
 from collections.abc import Sequence
 from pathlib import Path
 
+from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ConfigError
 from bulkhead.kube.kubeconfig import KubeConfig
 from syncer import logs
-from syncer.session import Places, run_until_signal
-from syncer.settings import DEFAULT_PATH, SettingsFileError, load
+from syncer.session import Places, Session
+from syncer.settings import DEFAULT_PATH, Settings, SettingsFileError, load
 
 _log = logging.getLogger("syncer")
 
 # asyncio zeroes a read buffer of 256 KiB for each TLS connection; a record holds 16 KiB, and there are some twenty connections.
 _TLS_BUFFER = 32 * 1024
+_USER_AGENT = "bulkhead-syncer"
 _COLLECT_AFTER = (5_000, 20, 20)
 
 
@@ -33,6 +37,31 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--probe-port", type=int, default=8080, help="port of /livez, /readyz and /metrics")
     parser.add_argument("--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
     return parser.parse_args(arguments)
+
+
+async def _run_until_signal(settings: Settings, plane: KubeConfig, host: KubeConfig, places: Places) -> None:
+    """Sync until SIGTERM or SIGINT, then end in order."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with (
+        Client(
+            plane, user_agent=_USER_AGENT, field_manager=_USER_AGENT, timeout=15.0, max_body=8 << 20, max_list=96 << 20
+        ) as plane_client,
+        Client(host, user_agent=f"{_USER_AGENT}/{settings.tenant}", field_manager=_USER_AGENT, timeout=15.0) as host_client,
+    ):
+        session = Session(settings, plane_client, host_client)
+        serving = asyncio.create_task(session.serve(places))
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not serving.done():
+            _log.info("stopping")
+            await session.drain()
+            serving.cancel()
+        stopping.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # What was imported stays for ever, and objects in the caches are bytes: collecting often finds nothing and costs CPU time.
     gc.freeze()
     gc.set_threshold(*_COLLECT_AFTER)
-    asyncio.run(run_until_signal(settings, plane, host, places))
+    asyncio.run(_run_until_signal(settings, plane, host, places))
     return 0
 
 

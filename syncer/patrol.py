@@ -6,20 +6,16 @@ and whatever it counts is a bug or an outside hand.
 """
 
 import logging
-from typing import Final
 
 from bulkhead.work.clock import Clock
 from bulkhead.work.queue import Lane
 from syncer import metrics
-from syncer.mirrors.references import ReferenceIndex
+from syncer.mirrors.references import ON_REFERENCE, ReferenceIndex
 from syncer.translate.kinds import nodeports
-from syncer.translate.registry import KINDS
 from syncer.watch.caches import Caches
 from syncer.work import Item, Queue
 
 _log = logging.getLogger(__name__)
-
-_ON_REFERENCE: Final = frozenset(kind for kind, each in KINDS.items() if each.on_reference)
 
 
 class Patrol:
@@ -65,14 +61,14 @@ class Patrol:
         found = [
             Item(kind, key)
             for kind in self._caches.kinds
-            if kind not in _ON_REFERENCE
+            if kind not in ON_REFERENCE
             for key in self._caches.virtual[kind].store.keys()  # noqa: SIM118 -- a store, not a dict
         ]
         found += [Item("Node", key) for key in self._caches.virtual["Node"].store.keys()]  # noqa: SIM118 -- a store, not a dict
         found += [Item(nodeports.KIND, each.key) for each in found if each.kind == "Service"]
         found += [
             Item(kind, key)
-            for kind in _ON_REFERENCE
+            for kind in ON_REFERENCE
             for key in self._caches.virtual[kind].store.keys()  # noqa: SIM118 -- a store, not a dict
             if self._references.refers(kind, key)
         ]

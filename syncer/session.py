@@ -1,16 +1,15 @@
-"""The syncer of one tenant, put together and kept running: clients, caches, queue, workers, shim, probes, in one TaskGroup.
+"""The syncer of one tenant, put together and kept running: caches, queue, workers, kubelet, probes, in one TaskGroup.
 
     settings ──> clients of both sides ──> poll the plane until it answers ──> identity ──> informers ──> all synced
              ──> reference index ──> workers ── Item ──> Pods | Mirrors | Nodes ──> host and plane
 
-One bad key is one bad key: its error is logged, counted, backed off. A side that does not answer leaves everything on the
-other as it is. SIGTERM: not ready, no new keys, what is in work gets a few seconds, the identity is written, the end.
+Wiring only: what is done for a key is `worker` and the reconcilers. A side that does not answer leaves everything on the other
+as it is. `drain` ends it: not ready, no new keys, what is in work gets a few seconds, the identity is written.
 """
 
 import asyncio
 import contextlib
 import logging
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -18,25 +17,22 @@ from pathlib import Path
 from typing import Final
 
 from bulkhead.api import names
-from bulkhead.api.podphase import has_ended
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import Conflict, KubeError, Throttled, Unavailable
+from bulkhead.kube.errors import KubeError
 from bulkhead.kube.informer import Change, Informer
-from bulkhead.kube.kubeconfig import KubeConfig
-from bulkhead.kube.objects import Key, Obj, key_of, uid_of
+from bulkhead.kube.objects import Key, Obj
 from bulkhead.work.backoff import PerKeyBackoff
 from bulkhead.work.clock import Clock, SystemClock
-from bulkhead.work.queue import KeyedQueue, QueueClosed
+from bulkhead.work.queue import KeyedQueue
 from bulkhead.work.supervise import supervise
-from syncer import metrics
 from syncer.events import Recorder
 from syncer.kubelet.metrics import PodMetrics
-from syncer.kubelet.server import Shim, Target, tls_context
-from syncer.logs import about
+from syncer.kubelet.server import Shim, tls_context
+from syncer.kubelet.targets import Targets
 from syncer.mirrors.classes import Offers
 from syncer.mirrors.nodeports import NodePorts
 from syncer.mirrors.reconcile import Mirrors
-from syncer.mirrors.references import HOLDERS, ReferenceIndex, mirrored_references
+from syncer.mirrors.references import ReferenceIndex
 from syncer.mirrors.slices import Slices
 from syncer.mirrors.volumes import Volumes
 from syncer.nodes import Nodes
@@ -54,7 +50,8 @@ from syncer.translate.registry import KINDS
 from syncer.watch.caches import Caches
 from syncer.watch.deletions import ObservedDeletions
 from syncer.watch.reconnect import HeardAgain
-from syncer.work import Again, Item
+from syncer.work import Item
+from syncer.worker import Reconciler, Worker, by_key
 from syncer.write.budget import WriteBudget
 from syncer.write.host import HostWriter
 from syncer.write.identity import PlaneIdentity
@@ -69,8 +66,6 @@ POLL_SECONDS: Final = 0.15
 _ATTEMPT_SECONDS: Final = 2.0
 DRAIN_SECONDS: Final = 8.0
 _OFFER_SECONDS: Final = 10.0
-RECONCILE_SECONDS: Final = 60.0
-_USER_AGENT: Final = "bulkhead-syncer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +96,13 @@ class Session:
         self.recorder = Recorder(self.caches, plane, self._clock, busy=lambda: not self.queue.idle)
         self.heart = Heart(self._clock)
         self.probes = Probes(self.heart, self._unready)
+        targets = Targets(self.caches)
         measured = PodMetrics(
             host, plane, settings.work_namespace, self._clock,
             pods=self.caches.virtual["Pod"].store.objects,
-            host_name=self._host_name,
+            host_name=targets.host_name,
         )  # fmt: skip
-        self.shim = Shim(host, self.find, measured.answer)
+        self.shim = Shim(host, targets.find, measured.answer)
         self.patrol = Patrol(self.caches, self.queue, self.references, self._clock, settings.patrol_seconds)
         self.nodes = Nodes(self.caches, self.queue, plane, self.identity)
         self.starved = Starved(self.queue)
@@ -188,23 +184,18 @@ class Session:
         """The tenant's quota of pods on the host as last seen."""
         return self.caches.host["ResourceQuota"].store.get(Key(self.settings.work_namespace, names.POD_QUOTA))
 
+    def _reconcilers(self) -> dict[str, Reconciler]:
+        """Which part reconciles which kind of work."""
+        own = {
+            "Pod": by_key(self.pods.reconcile),
+            "Node": by_key(self.nodes.reconcile),
+            tokens.KIND: by_key(self.tokens.reconcile),
+            nodeports.KIND: by_key(self.node_ports.reconcile),
+        }
+        return dict.fromkeys(KINDS, self.mirrors.reconcile) | own
+
     def _unready(self) -> list[str]:
         return self.caches.unready() or ([] if self._started else ["starting"])
-
-    def find(self, key: Key) -> Target | None:
-        """Answer the shim: which host pod is this virtual pod."""
-        virtual, host = self.caches.virtual_pod(key), self.caches.host_pod(key)
-        if virtual is None or host is None:
-            return None
-        meta = self.caches.host["Pod"].store.meta(self.caches.host_key("Pod", key))
-        who = self.caches.origin(meta) if meta is not None else None
-        if who is None or who.uid != uid_of(virtual) or not (host.get("spec") or {}).get("nodeName"):
-            return None
-        return Target(virtual, self.caches.host_key("Pod", key))
-
-    def _host_name(self, key: Key) -> str | None:
-        target = self.find(key)
-        return target.host.name if target is not None else None
 
     # -- running
 
@@ -223,11 +214,12 @@ class Session:
                         self._inform(group, kind, informer)
             await self._offered()
             await self.caches.synced()
-            self._index_references()
+            self.references.fill(self.caches, self.queue)
             self._started = True
             _log.info("synced: %d keys to look at", len(self.queue))
+            worker = Worker(self.queue, self.backoff, self.patrol, self._reconcilers())
             for number in range(WORKERS):
-                group.create_task(self._work(), name=f"worker-{number}")
+                group.create_task(worker.run(), name=f"worker-{number}")
             group.create_task(supervise("identity", self.identity.keep, clock=self._clock))
             group.create_task(supervise("offers", self.offers.run, clock=self._clock))
             group.create_task(supervise("events", self.recorder.run, clock=self._clock))
@@ -259,92 +251,6 @@ class Session:
         except (KubeError, TimeoutError) as error:
             _log.warning("classes not read yet: %s", error)
 
-    def _index_references(self) -> None:
-        """Know every reference before the first key is worked on."""
-        for kind in HOLDERS:
-            for virtual in self.caches.virtual[kind].store.objects():
-                if self._refers(kind, virtual):
-                    first, _ = self.references.set(Item(kind, key_of(virtual)), mirrored_references(kind, virtual))
-                    for item in first:
-                        self.queue.add(item)
-        for kind in ("ConfigMap", "Secret"):
-            for meta in self.caches.host[kind].store.metas():
-                who = self.caches.origin(meta)
-                if who is not None and who.kind == kind:
-                    self.queue.add(Item(kind, Key(who.namespace, who.name)))
-
-    def _refers(self, kind: str, virtual: Obj) -> bool:
-        """Whether an object holds, right after the start, what it refers to."""
-        if kind != "Pod":
-            # Without a copy on the host it may be refused, and then nothing leaves the plane for its sake.
-            return self.caches.host_key(kind, key_of(virtual)) in self.caches.host[kind].store
-        return not has_ended(virtual)
-
-    async def _work(self) -> None:
-        while True:
-            try:
-                item = await self.queue.get()
-            except QueueClosed:
-                return
-            if item.kind == "Pod":
-                metrics.IN_QUEUE.observe(self.queue.waited)
-            try:
-                await self._one(item)
-            finally:
-                self.queue.done(item)
-                metrics.QUEUE_DEPTH.set(len(self.queue))
-
-    async def _one(self, item: Item) -> None:
-        result = "done"
-        found_by_patrol = item in self.patrol.pending
-        noted: list[str] = []
-        token = metrics.writes.set(noted)
-        with metrics.RECONCILE_SECONDS.labels(item.kind).time():
-            try:
-                async with asyncio.timeout(RECONCILE_SECONDS):
-                    after = await self._reconcile(item)
-                self.backoff.forget(item)
-                if after is not None:
-                    self.queue.add_after(item, after)
-            except Again as again:
-                result = "again"
-                self.queue.add_after(item, again.seconds)
-            except Conflict:
-                result = "conflict"
-                self.queue.add_after(item, max(0.02, self.backoff.next(item)))
-            except (KubeError, TimeoutError) as error:
-                result = "error"
-                self._retry(item, error)
-            except Exception as error:  # noqa: BLE001 -- whatever a hostile object brings about stays with its key
-                result = "error"
-                _log.exception("reconcile failed", extra=about(item.kind, item.key))
-                self._retry(item, error, quiet=True)
-        metrics.writes.reset(token)
-        self.patrol.looked_at(item)
-        if found_by_patrol and noted and result == "done":
-            metrics.PATROL_REPAIRS.labels(item.kind).inc()
-            _log.warning("patrol repaired what no event told of", extra=about(item.kind, item.key, writes=noted))
-        metrics.RECONCILES.labels(item.kind, result).inc()
-
-    def _retry(self, item: Item, error: Exception, *, quiet: bool = False) -> None:
-        delay = max(0.05, self.backoff.next(item))
-        if isinstance(error, (Throttled, Unavailable)) and error.retry_after is not None:
-            delay = max(delay, error.retry_after)
-        if not quiet:
-            _log.warning("reconcile failed: %s", error, extra=about(item.kind, item.key, retry_in=round(delay, 2)))
-        self.queue.add_after(item, delay)
-
-    async def _reconcile(self, item: Item) -> float | None:
-        if item.kind == "Pod":
-            return await self.pods.reconcile(item.key)
-        if item.kind == "Node":
-            return await self.nodes.reconcile(item.key)
-        if item.kind == tokens.KIND:
-            return await self.tokens.reconcile(item.key)
-        if item.kind == nodeports.KIND:
-            return await self.node_ports.reconcile(item.key)
-        return await self.mirrors.reconcile(item)
-
     async def serve(self, places: Places) -> None:
         """Sync, and serve probes and the shim, until cancelled."""
         async with asyncio.TaskGroup() as group:
@@ -365,28 +271,3 @@ class Session:
         with contextlib.suppress(KubeError, TimeoutError):
             async with asyncio.timeout(3):
                 await self.identity.flush()
-
-
-async def run_until_signal(settings: Settings, plane: KubeConfig, host: KubeConfig, places: Places) -> None:
-    """The whole process: until SIGTERM or SIGINT."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    async with (
-        Client(
-            plane, user_agent=_USER_AGENT, field_manager=_USER_AGENT, timeout=15.0, max_body=8 << 20, max_list=96 << 20
-        ) as up,
-        Client(host, user_agent=f"{_USER_AGENT}/{settings.tenant}", field_manager=_USER_AGENT, timeout=15.0) as down,
-    ):
-        session = Session(settings, up, down)
-        serving = asyncio.create_task(session.serve(places))
-        stopping = asyncio.create_task(stop.wait())
-        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if not serving.done():
-            _log.info("stopping")
-            await session.drain()
-            serving.cancel()
-        stopping.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await serving

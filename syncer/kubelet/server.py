@@ -15,7 +15,6 @@ import json
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +28,7 @@ from syncer.kubelet import http1
 from syncer.kubelet.http1 import BadRequestError, Request
 from syncer.kubelet.metricsroutes import Question, question
 from syncer.kubelet.routes import Route, route
+from syncer.kubelet.targets import Target
 from syncer.logs import about
 from syncer.translate.podspec.containers import container_names
 from syncer.write import refusals
@@ -42,14 +42,6 @@ _REASONS: Final = {404: "NotFound", 405: "MethodNotAllowed", 503: "ServiceUnavai
 _ANSWER_HEADERS: Final = frozenset(
     {"upgrade", "connection", "x-stream-protocol-version", "sec-websocket-accept", "sec-websocket-protocol"}
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A virtual pod and its host pod."""
-
-    virtual: Obj
-    host: Key
 
 
 # Answers a question about metrics with a document, or raises BadRequestError.

@@ -8,14 +8,18 @@ being known yet.
 from collections.abc import Iterable
 from typing import Final
 
-from bulkhead.kube.objects import Key
+from bulkhead.api.podphase import has_ended
+from bulkhead.kube.objects import Key, key_of
 from syncer.translate import Obj, Reference
 from syncer.translate.references import none
 from syncer.translate.registry import KINDS
-from syncer.work import Item
+from syncer.watch.caches import Caches
+from syncer.work import Item, Queue
 
 # The kinds whose objects refer to others.
 HOLDERS: Final = tuple(kind for kind, each in KINDS.items() if each.references is not none)
+# The kinds of which the host has what others refer to, and no more.
+ON_REFERENCE: Final = tuple(kind for kind, each in KINDS.items() if each.on_reference)
 
 
 class ReferenceIndex:
@@ -42,6 +46,20 @@ class ReferenceIndex:
         """A holder is gone on both sides; returns what nobody refers to any more."""
         return self._release(holder, self._of_holder.pop(holder, frozenset()))
 
+    def fill(self, caches: Caches, queue: Queue) -> None:
+        """Know every reference before the first key is worked on."""
+        for kind in HOLDERS:
+            for virtual in caches.virtual[kind].store.objects():
+                if _refers_at_start(kind, virtual, caches):
+                    first, _ = self.set(Item(kind, key_of(virtual)), mirrored_references(kind, virtual))
+                    for item in first:
+                        queue.add(item)
+        for kind in ON_REFERENCE:
+            for meta in caches.host[kind].store.metas():
+                who = caches.origin(meta)
+                if who is not None and who.kind == kind:
+                    queue.add(Item(kind, Key(who.namespace, who.name)))
+
     def _release(self, holder: Item, dropped: frozenset[Item]) -> frozenset[Item]:
         last: set[Item] = set()
         for each in dropped:
@@ -61,6 +79,14 @@ class ReferenceIndex:
     def of(self, holder: Item) -> frozenset[Item]:
         """What a holder refers to."""
         return self._of_holder.get(holder, frozenset())
+
+
+def _refers_at_start(kind: str, virtual: Obj, caches: Caches) -> bool:
+    """Whether an object holds, right after the start, what it refers to."""
+    if kind != "Pod":
+        # Without a copy on the host it may be refused, and then nothing leaves the plane for its sake.
+        return caches.host_key(kind, key_of(virtual)) in caches.host[kind].store
+    return not has_ended(virtual)
 
 
 def mirrored_references(kind: str, virtual: Obj) -> list[Reference]:

@@ -14,6 +14,7 @@ from bulkhead.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, POD_METRICS, PO
 from syncer.kubelet.http1 import BadRequestError
 from syncer.kubelet.metrics import PodMetrics
 from syncer.kubelet.metricsroutes import Question
+from syncer.kubelet.targets import Targets
 from tests.apiserver.bed import Bed, until
 
 PLAYED: Obj = {
@@ -48,7 +49,9 @@ def metrics(bed: Bed) -> PodMetrics:
     assert bed.session is not None
     session = bed.session
     store = session.caches.virtual["Pod"].store
-    return PodMetrics(bed.host, bed.plane, bed.work, session._clock, pods=store.objects, host_name=session._host_name)
+    return PodMetrics(
+        bed.host, bed.plane, bed.work, session._clock, pods=store.objects, host_name=Targets(session.caches).host_name
+    )
 
 
 async def names(bed: Bed, asked: Question) -> list[str]:

@@ -14,7 +14,8 @@ from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Key, Obj
 from syncer.kubelet.http1 import BadRequestError
 from syncer.kubelet.metricsroutes import Question
-from syncer.kubelet.server import Shim, Target, tls_context
+from syncer.kubelet.server import Shim, tls_context
+from syncer.kubelet.targets import Target
 from tests.apiserver.pki import Authority
 
 VIRTUAL: Obj = {

@@ -1,0 +1,41 @@
+"""Which host pod a request to the tenant's kubelet is about: the one of the virtual pod's UID, never one by a caller's name.
+
+Only memory, no I/O.
+"""
+
+from dataclasses import dataclass
+
+from bulkhead.kube.objects import Key, Obj, uid_of
+from syncer.watch.caches import Caches
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A virtual pod and its host pod."""
+
+    virtual: Obj
+    host: Key
+
+
+class Targets:
+    """Looks targets up in the caches."""
+
+    def __init__(self, caches: Caches) -> None:
+        self._caches = caches
+
+    def find(self, key: Key) -> Target | None:
+        """The target of a virtual pod's name; None where the host has no pod of its UID on a node."""
+        virtual, host = self._caches.virtual_pod(key), self._caches.host_pod(key)
+        if virtual is None or host is None:
+            return None
+        host_key = self._caches.host_key("Pod", key)
+        meta = self._caches.host["Pod"].store.meta(host_key)
+        who = self._caches.origin(meta) if meta is not None else None
+        if who is None or who.uid != uid_of(virtual) or not (host.get("spec") or {}).get("nodeName"):
+            return None
+        return Target(virtual, host_key)
+
+    def host_name(self, key: Key) -> str | None:
+        """The name of a virtual pod's host pod."""
+        target = self.find(key)
+        return target.host.name if target is not None else None
