@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from bulkhead.api import crd, generate
 from bulkhead.api.tenant import Tenant
-from bulkhead.api.tenantclass import ClassIngress
+from bulkhead.api.tenantclass.networking import ClassIngress
 
 ROOT = Path(__file__).parents[2]
 

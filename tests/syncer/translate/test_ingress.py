@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bulkhead.api.names import InvalidTenantNameError, check_tenant_name
-from bulkhead.api.tenantclass import ClassIngress
+from bulkhead.api.tenantclass.networking import ClassIngress
 from syncer.translate import Obj, TenantView, Untranslatable, references
 from syncer.translate.kinds import classes, ingress
 from tests.syncer.translate import samples

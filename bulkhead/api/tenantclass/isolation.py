@@ -1,0 +1,43 @@
+"""How hard tenants are kept apart. Types only."""
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from bulkhead.api.fields import ApiModel, DnsName, Rule, rules, text
+from bulkhead.api.tenantclass.networking import ClassNetwork
+
+# No empty parts and none that begin with a dot: a path stays inside the folder, and has one spelling. No commas either.
+SeccompProfile = Annotated[str, text(253, r"^[A-Za-z0-9_][-A-Za-z0-9._]*(/[A-Za-z0-9_][-A-Za-z0-9._]*)*$")]
+AppArmorProfile = Annotated[str, text(253, r"^[A-Za-z0-9_/][-A-Za-z0-9._/]*$")]
+_CONFINED: Final[Rule] = {
+    "rule": "self.all(one, one != 'unconfined')",
+    "message": "unconfined is no profile but the absence of one",
+}
+
+
+class ClassIsolation(ApiModel):
+    """How hard tenants are kept apart."""
+
+    pod_security: Literal["baseline", "restricted"] = Field(
+        "baseline", description="Pod Security level that the host enforces on pods."
+    )
+    user_namespaces: bool | None = Field(None, description="Whether every pod runs in a user namespace of its own.")
+    allowed_seccomp_profiles: Annotated[list[SeccompProfile], Field(max_length=16)] | None = Field(
+        None,
+        description="Seccomp profiles of the nodes that pods may name (type Localhost), by their paths below the kubelet's "
+        "seccomp folder; none unless given. Pods that name none run under the container runtime's own.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+    allowed_app_armor_profiles: Annotated[list[AppArmorProfile], Field(max_length=16)] | None = Field(
+        None,
+        description="AppArmor profiles loaded on the nodes that pods may name (type Localhost); none unless given.",
+        json_schema_extra={"x-kubernetes-list-type": "set", **rules(_CONFINED)},
+    )
+    runtime_class_name: DnsName | None = Field(None, description="RuntimeClass that every pod runs with.")
+    allowed_runtime_classes: Annotated[list[DnsName], Field(max_length=16)] | None = Field(
+        None,
+        description="RuntimeClasses of the host that pods may ask for, and that a tenant may choose instead of the class's.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+    network: ClassNetwork | None = Field(None, description="What the pods may reach beyond their own tenant.")

@@ -1,0 +1,72 @@
+"""The pool of nodes of a class, and the taints that its pods tolerate. Types only."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bulkhead.api.fields import LABEL_KEYS, OWN_POOL, ApiModel, Count, LabelKey, LabelValue, TaintKey, model_rules, rules
+
+
+class Toleration(ApiModel):
+    """A taint that pods of the class endure, as Kubernetes writes it."""
+
+    model_config = model_rules(
+        {
+            "rule": r"!self.key.matches('(^|[.])bulkhead[.]dev/')",
+            "message": "taints of bulkhead.dev are the platform's: nodes that are dedicated to a tenant bear them",
+            "fieldPath": ".key",
+        },
+        {
+            "rule": "!self.key.startsWith('node-role.kubernetes.io/')",
+            "message": "taints of node-role.kubernetes.io keep the host's own nodes, such as its control plane, from tenants: "
+            "taint nodes that are theirs by another key",
+            "fieldPath": ".key",
+        },
+        {
+            "rule": "!has(self.value) || self.value == '' || !has(self.operator) || self.operator != 'Exists'",
+            "message": "operator Exists compares no value",
+            "fieldPath": ".value",
+        },
+        {
+            "rule": "!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
+            "message": "tolerationSeconds needs effect NoExecute",
+            "fieldPath": ".tolerationSeconds",
+        },
+    )
+    key: TaintKey = Field(description="Key of the taint.")
+    operator: Literal["Exists", "Equal"] | None = Field(None, description="How the key's value is compared.")
+    value: LabelValue | None = Field(None, description="Value of the taint.")
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(None, description="Effect of the taint.")
+    toleration_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = Field(
+        None, description="How long a NoExecute taint is endured."
+    )
+
+
+class ClassNodes(ApiModel):
+    """The pool of nodes that tenants of this class use."""
+
+    selector: dict[LabelKey, LabelValue] | None = Field(
+        None,
+        max_length=16,
+        description="Labels a host node must carry to belong to the pool.",
+        json_schema_extra=rules(LABEL_KEYS, OWN_POOL),
+    )
+    tolerations: Annotated[list[Toleration], Field(max_length=16)] | None = Field(
+        None,
+        description="Tolerations put on every pod, so that it may run on tainted nodes of the pool.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+    allowed_tolerations: Annotated[list[Toleration], Field(max_length=16)] | None = Field(
+        None,
+        description="Tolerations that pods may ask for, beside those of not-ready and unreachable nodes; what else they ask "
+        "for does not reach the host.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+    dedicated: bool | None = Field(
+        None, description="Whether the pool of every tenant is its alone; each needs a selector of its own inside the class's."
+    )
+    max_dedicated: Count | None = Field(
+        None,
+        description="Most nodes that a tenant may have for itself alone; without it a tenant may ask for none, and one whose "
+        "class has dedicated may have its whole pool.",
+    )

@@ -1,0 +1,44 @@
+"""How large planes are, and how a tenant's API server is reached. Types only."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bulkhead.api.fields import ApiModel, Components, DnsName, StorageSize
+
+
+class ClassStorage(ApiModel):
+    """The volume under a plane's etcd."""
+
+    size: StorageSize = Field("2Gi", description="Size of each etcd volume.")
+    max_size: StorageSize | None = Field(None, description="Largest size that a tenant may ask for; size unless given.")
+    class_name: DnsName | None = Field(None, description="StorageClass of the etcd volumes; the host's default unless given.")
+    allowed_class_names: Annotated[list[DnsName], Field(max_length=16)] | None = Field(
+        None,
+        description="StorageClasses that a tenant may choose instead; none unless given.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+
+
+class ClassControlPlane(ApiModel):
+    """Size of the planes."""
+
+    replicas: Literal[1, 3] = Field(1, description="Number of plane pods: 1, or 3.")
+    max_replicas: Literal[1, 3] | None = Field(
+        None, description="Highest number of plane pods that a tenant may ask for; replicas unless given."
+    )
+    resources: Components | None = Field(None, description="Requests and limits for each component of the plane.")
+    max_resources: Components | None = Field(
+        None,
+        description="The most that a tenant may ask for instead, each request and limit by itself; what resources says, or "
+        "what is built in, unless given.",
+    )
+    storage: ClassStorage | None = Field(None, description="The volume under a plane's etcd.")
+
+
+class Exposure(ApiModel):
+    """How a tenant's API server is reached."""
+
+    type: Literal["ClusterIP"] = Field(
+        "ClusterIP", description="Kind of Service in front of it. ClusterIP: by its service address."
+    )

@@ -1,0 +1,132 @@
+"""What tenants and their pods, containers, claims and devices may have of each resource. Types only."""
+
+from typing import Final
+
+from pydantic import Field
+
+from bulkhead.api.fields import (
+    OBJECT_KEYS,
+    QUOTA_KEYS,
+    RESOURCE_KEYS,
+    Amount,
+    ApiModel,
+    Count,
+    Quantity,
+    ResourceName,
+    Rule,
+    model_rules,
+    rules,
+    whole_devices,
+)
+
+_OF_PODS: Final[Rule] = {
+    "rule": "self.all(key, key in ['cpu', 'memory', 'ephemeral-storage'] || "
+    "(!has(self[key].maxPerPod) && !has(self[key].maxLimitRequestRatio)))",
+    "message": "maxPerPod and maxLimitRequestRatio are of cpu, memory and ephemeral-storage",
+}
+_OF_CLAIMS: Final[Rule] = {
+    "rule": "self.all(key, key == 'requests.storage' || !has(self[key].maxPerClaim))",
+    "message": "maxPerClaim is of requests.storage",
+}
+
+
+class Bound(ApiModel):
+    """What tenants have of one resource, and the most that they and each of their pods may have."""
+
+    model_config = model_rules(
+        {
+            "rule": "!has(self.default) || !has(self.maxNominal) || "
+            "!quantity(string(self.default)).isGreaterThan(quantity(string(self.maxNominal)))",
+            "message": "default is more than maxNominal",
+            "fieldPath": ".default",
+        },
+        {
+            "rule": "!has(self.maxLimitRequestRatio) || !quantity(string(self.maxLimitRequestRatio)).isLessThan(quantity('1'))",
+            "message": "no limit is less than its request: at least 1",
+            "fieldPath": ".maxLimitRequestRatio",
+        },
+    )
+    default: Amount | None = Field(
+        None,
+        description="Quota of a tenant that names none. Unless given, no GPUs, and maxNominal of everything else.",
+    )
+    max_nominal: Amount | None = Field(None, description="Highest nominal quota that a tenant of this class may have.")
+    max_per_pod: Amount | None = Field(
+        None, description="The most that one pod may request; of cpu, memory and ephemeral-storage."
+    )
+    max_limit_request_ratio: Amount | None = Field(
+        None,
+        description="How many times its request a container's limit may be, where it names one; of cpu, memory and "
+        "ephemeral-storage. For a container without a limit there is containerDefaults.limits.",
+    )
+    max_per_claim: Amount | None = Field(
+        None, description="The most that one PersistentVolumeClaim may request; of requests.storage."
+    )
+
+
+class ClassQuota(ApiModel):
+    """Bounds on the quota of a tenant."""
+
+    resources: dict[ResourceName, Bound] | None = Field(
+        None,
+        max_length=16,
+        description="What tenants have of each resource, and how much at most: GPU resources, cpu, memory, ephemeral-storage, "
+        "requests.storage and others. Where nothing is said of cpu, memory and storage, they have no ceiling.",
+        json_schema_extra=rules(RESOURCE_KEYS, QUOTA_KEYS, *whole_devices("default", "maxNominal"), _OF_PODS, _OF_CLAIMS),
+    )
+    objects: dict[ResourceName, Count] | None = Field(
+        None,
+        max_length=32,
+        description="Highest number of mirrored objects of each kind on the host; a tenant may ask for fewer. Kinds that are "
+        "not listed have a built-in bound.",
+        json_schema_extra=rules(RESOURCE_KEYS, OBJECT_KEYS),
+    )
+
+
+_OF_CONTAINERS: Final[Rule] = {
+    "rule": "self.all(key, key in ['cpu', 'memory', 'ephemeral-storage'])",
+    "message": "containers are given cpu, memory and ephemeral-storage; for what else they need they ask themselves",
+}
+
+
+class ContainerDefaults(ApiModel):
+    """What a container gets that does not say."""
+
+    model_config = model_rules(
+        {
+            "rule": "!has(self.requests) || !has(self.limits) || self.requests.all(key, !(key in self.limits) || "
+            "!quantity(string(self.requests[key])).isGreaterThan(quantity(string(self.limits[key]))))",
+            "message": "a default request is more than the default limit",
+            "fieldPath": ".requests",
+        }
+    )
+    requests: dict[ResourceName, Quantity] | None = Field(
+        None,
+        max_length=8,
+        description="Default requests. A little of cpu, memory and ephemeral-storage unless given: quotas count requests.",
+        json_schema_extra=rules(_OF_CONTAINERS),
+    )
+    limits: dict[ResourceName, Quantity] | None = Field(
+        None,
+        max_length=8,
+        description="Default limits; none unless given. A container that asks for more than its default limit and names no "
+        "other is refused, and one that needs more memory is killed.",
+        json_schema_extra=rules(_OF_CONTAINERS),
+    )
+
+
+class DeviceClassQuota(ApiModel):
+    """What devices of one DeviceClass count against."""
+
+    model_config = model_rules(
+        {
+            "rule": "has(self.resource) != has(self.devices)",
+            "message": "either resource or devices: devices count against a resource's quota, or have a number of their own",
+        }
+    )
+    resource: ResourceName | None = Field(
+        None, description="The resource that a device of the class stands for: each counts against the tenant's quota of it."
+    )
+    devices: Count | None = Field(
+        None, description="How many devices of the class all claims of a tenant may ask for together."
+    )

@@ -1,0 +1,32 @@
+"""How tenants may schedule: modes, Slurm and PodGroups. Types only."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bulkhead.api.fields import ApiModel
+from bulkhead.api.slurm import MOST_NODES
+
+
+class ClassSlurm(ApiModel):
+    """Bounds on the Slurm clusters of tenants."""
+
+    max_nodes: Annotated[int, Field(ge=0, le=MOST_NODES)] | None = Field(
+        None, description="Most workers that the node sets of a tenant may have together."
+    )
+
+
+class ClassScheduling(ApiModel):
+    """How tenants of this class may schedule."""
+
+    modes: Annotated[list[Literal["Kubernetes", "Slurm"]], Field(min_length=1, max_length=2)] | None = Field(
+        None,
+        description="Modes that tenants may choose; all unless given.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+    slurm: ClassSlurm | None = Field(None, description="Bounds on the Slurm clusters of tenants.")
+    pod_groups: bool | None = Field(
+        None,
+        description="Whether tenants have the PodGroups of Kubernetes 1.36 (alpha): the host's scheduler places the pods of a "
+        "group together or not at all. The host has to serve scheduling.k8s.io/v1alpha2.",
+    )
