@@ -19,6 +19,13 @@ ADMIN_GROUP: Final = "bulkhead:tenant-admins"
 KUBECONFIG_SECRET: Final = "kubeconfig"  # noqa: S105 - the name of a Secret
 KUBECONFIG_KEY: Final = "value"
 
+# Inside the plane of a tenant with Slurm.
+SLURM_NAMESPACE: Final = "slurm"
+SLURM_CONTROLLER: Final = "slurmctld"
+SLURM_LOGIN: Final = "login"
+SLURM_KEYS: Final = "slurm-keys"
+SLURM_TOKEN_KEY: Final = "jwt_hs256.key"  # noqa: S105 - the file of that Secret with the key of slurmrestd's tokens
+
 TENANT_NAME_LIMIT: Final = 40
 TENANT_NAME_PATTERN: Final = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
 RESERVED_TENANT_NAMES: Final = ("system", "bulkhead-system")

@@ -8,7 +8,6 @@
     trouble     warnings of pods that do not start (pure)
     access      kubeconfig, connect
     slurm       slurm TENANT, slurm token
-    slurmtoken  a token for slurmrestd (pure)
     output      tables and progress, safe for a terminal
     failures    expected errors with their exit codes
     host        the embedded host

@@ -18,10 +18,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bulkhead.api.names import SLURM_CONTROLLER, SLURM_KEYS, SLURM_LOGIN, SLURM_NAMESPACE, SLURM_TOKEN_KEY
+from bulkhead.api.slurmtoken import sign
 from bulkhead.cli import access, connection
 from bulkhead.cli.failures import CliError, Exit
 from bulkhead.cli.output import plain
-from bulkhead.cli.slurmtoken import KEY_FILE, sign
 from bulkhead.cli.trouble import troubles
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -29,10 +30,6 @@ from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Obj
 
-NAMESPACE = "slurm"
-LOGIN = "login"
-KEYS = "slurm-keys"
-CONTROLLER = "slurmctld"
 # Slurm's own administrator in every image: may do all in Slurm and is nobody special in the pods.
 ADMINISTRATOR = "slurm"
 _PLANE_SECONDS = 10.0
@@ -73,7 +70,7 @@ def print_token(options: argparse.Namespace) -> int:
 def exec_words(pod: str, command: Sequence[str], *, terminal: bool) -> list[str]:
     """The kubectl call that runs a command in a login pod; stdin always goes along, for `sbatch < script`."""
     flags = ["-i", "-t"] if terminal else ["-i"]
-    return ["kubectl", "-n", NAMESPACE, "exec", "--quiet", *flags, pod, "-c", LOGIN, "--", *command]
+    return ["kubectl", "-n", SLURM_NAMESPACE, "exec", "--quiet", *flags, pod, "-c", SLURM_LOGIN, "--", *command]
 
 
 # `kubectl exec` begins as root without a login: become the user as sshd would, in the user's home, with the user's environment.
@@ -131,7 +128,7 @@ def choose_user(spec: dict[str, Any], asked: str | None) -> str:
 
 def pick_login(pods: Iterable[Obj]) -> str | None:
     """The first ready login pod."""
-    ready = sorted(str(pod["metadata"]["name"]) for pod in pods if _belongs(pod, LOGIN) and _ready(pod))
+    ready = sorted(str(pod["metadata"]["name"]) for pod in pods if _belongs(pod, SLURM_LOGIN) and _ready(pod))
     return ready[0] if ready else None
 
 
@@ -157,7 +154,7 @@ async def _prepare(options: argparse.Namespace) -> tuple[str, str, bytes, list[s
 async def _pods(tenant: str, data: bytes) -> list[Obj]:
     try:
         async with _plane(data) as plane:
-            return (await plane.list(kinds.PODS, NAMESPACE)).items
+            return (await plane.list(kinds.PODS, SLURM_NAMESPACE)).items
     except KubeError as error:
         raise _silent(tenant, error) from error
 
@@ -173,8 +170,8 @@ async def _signing_key(options: argparse.Namespace) -> bytes:
         data = await connection.tenant_kubeconfig(client, tenant)
     try:
         async with _plane(data) as plane:
-            secret = await plane.get(kinds.SECRETS, KEYS, NAMESPACE)
-        return base64.b64decode(secret["data"][KEY_FILE], validate=True)
+            secret = await plane.get(kinds.SECRETS, SLURM_KEYS, SLURM_NAMESPACE)
+        return base64.b64decode(secret["data"][SLURM_TOKEN_KEY], validate=True)
     except NotFound as error:
         raise CliError(
             f"tenant {options.tenant}: Slurm has no keys yet",
@@ -182,7 +179,7 @@ async def _signing_key(options: argparse.Namespace) -> bytes:
             code=Exit.NOT_FOUND,
         ) from error
     except (KeyError, TypeError, binascii.Error) as error:
-        raise CliError(f"tenant {options.tenant}: Secret {NAMESPACE}/{KEYS} holds no {KEY_FILE}") from error
+        raise CliError(f"tenant {options.tenant}: Secret {SLURM_NAMESPACE}/{SLURM_KEYS} holds no {SLURM_TOKEN_KEY}") from error
     except KubeError as error:
         raise _silent(options.tenant, error) from error
 
@@ -202,7 +199,7 @@ def _silent(tenant: str, error: KubeError) -> CliError:
 def _no_login(tenant: Obj, pods: Sequence[Obj]) -> CliError:
     """Why nobody can log in, in the words of whoever knows best: the pods, else the Tenant's condition."""
     name = tenant["metadata"]["name"]
-    found = troubles((pod for pod in pods if _belongs(pod, LOGIN)), ()) or troubles(pods, ())
+    found = troubles((pod for pod in pods if _belongs(pod, SLURM_LOGIN)), ()) or troubles(pods, ())
     said = "; ".join(str(item) for item in found[:3]) or _condition_of(tenant)
     if not said:
         waiting = [str(pod["metadata"]["name"]) for pod in pods if not _ready(pod)]
@@ -219,10 +216,10 @@ def _condition_of(tenant: Obj) -> str:
 
 def _warnings(pods: Sequence[Obj]) -> list[str]:
     """What the user should know before the command fails for a reason that is not its own."""
-    if any(_belongs(pod, CONTROLLER) and _ready(pod) for pod in pods):
+    if any(_belongs(pod, SLURM_CONTROLLER) and _ready(pod) for pod in pods):
         return []
-    found = troubles((pod for pod in pods if _belongs(pod, CONTROLLER)), ())
-    return [f"{CONTROLLER} is not ready: {'; '.join(str(item) for item in found[:3]) or 'its pod does not run'}"]
+    found = troubles((pod for pod in pods if _belongs(pod, SLURM_CONTROLLER)), ())
+    return [f"{SLURM_CONTROLLER} is not ready: {'; '.join(str(item) for item in found[:3]) or 'its pod does not run'}"]
 
 
 def _belongs(pod: Obj, stateful_set: str) -> bool:

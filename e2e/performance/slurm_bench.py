@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from bulkhead.api.names import SLURM_NAMESPACE
 from bulkhead.api.quantity import whole
-from bulkhead.cli.slurm import NAMESPACE
 from bulkhead.hostcluster import cgroups
 from bulkhead.hostcluster.component import CGROUP
 from e2e import machine, tenants
@@ -69,7 +69,7 @@ class Bench:
 
     def _run(self) -> dict[str, Any]:
         cluster, ready = self._create()
-        conf = cluster.api.get("ConfigMap", "slurm-config", NAMESPACE)["data"]["slurm.conf"]
+        conf = cluster.api.get("ConfigMap", "slurm-config", SLURM_NAMESPACE)["data"]["slurm.conf"]
         idle = self._idle(cluster)
         with beside_pods(), plain_slurm(conf, nodes=2) as plain:
             rounds = [self._round(number, cluster, plain) for number in range(self.plan.rounds)]

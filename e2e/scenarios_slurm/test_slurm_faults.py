@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bulkhead.cli.slurm import NAMESPACE
+from bulkhead.api.names import SLURM_NAMESPACE
 from e2e import tenants, workloads
 from e2e.api import Api
 from e2e.poll import until
@@ -39,7 +39,7 @@ def test_nothing_is_lost_when_the_pod_itself_goes(quiet: Cluster, pod: str) -> N
     pending = jobs.submit(quiet, "echo later", f"--dependency=afterok:{running}")
     saved(quiet, running)
     before = quiet.pod(pod)["metadata"]["uid"]
-    quiet.api.delete("Pod", pod, NAMESPACE, grace=0)
+    quiet.api.delete("Pod", pod, SLURM_NAMESPACE, grace=0)
 
     def renewed() -> None:
         current = quiet.pod(pod)
@@ -56,7 +56,7 @@ def test_nothing_is_lost_when_the_pod_itself_goes(quiet: Cluster, pod: str) -> N
 def test_the_conditions_tell_the_story_of_a_controller_that_dies(host: Api, quiet: Cluster) -> None:
     pod = faults.mirror(host, quiet, "slurmctld-0")
     tenants.wait_condition(host, quiet.name, "SlurmReady", status="True", seconds=60)
-    quiet.api.delete("Pod", "slurmctld-0", NAMESPACE, grace=0)
+    quiet.api.delete("Pod", "slurmctld-0", SLURM_NAMESPACE, grace=0)
     seen = tenants.wait_condition(host, quiet.name, "SlurmReady", status="False", seconds=60)
     assert seen.get("message")
     tenants.wait_condition(host, quiet.name, "SlurmReady", status="True", seconds=150)
@@ -80,11 +80,11 @@ def test_a_worker_pod_that_goes_is_made_again_and_its_job_runs_elsewhere(quiet: 
     worker = jobs.wait(quiet, number, "RUNNING").nodes
     assert worker in {"cpu-0", "cpu-1"}
     before = quiet.pod(worker)["metadata"]["uid"]
-    quiet.api.delete("Pod", worker, NAMESPACE)
+    quiet.api.delete("Pod", worker, SLURM_NAMESPACE)
 
     def made_again() -> None:
         # The old one answers until it is gone, and its record goes after it.
-        now = quiet.api.find("Pod", worker, NAMESPACE)
+        now = quiet.api.find("Pod", worker, SLURM_NAMESPACE)
         workloads.expect(
             now is not None and now["metadata"]["uid"] != before, f"{worker} is still the old one, or not there yet"
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bulkhead.cli.slurm import NAMESPACE
+from bulkhead.api.names import SLURM_NAMESPACE
 from e2e import commands, workloads
 from e2e.poll import until
 from e2e.slurm import jobs
@@ -66,7 +66,7 @@ def test_the_host_key_of_the_login_node_stays(red: Cluster) -> None:
 def replace_login(cluster: Cluster) -> None:
     """Delete the login pod and wait for the one that follows it."""
     before = cluster.pod("login-0")["metadata"]["uid"]
-    cluster.api.delete("Pod", "login-0", NAMESPACE)
+    cluster.api.delete("Pod", "login-0", SLURM_NAMESPACE)
 
     def renewed() -> None:
         pod = cluster.pod("login-0")
@@ -87,7 +87,7 @@ def offered_key(cluster: Cluster) -> str:
 @contextmanager
 def forwarded(cluster: Cluster) -> Iterator[None]:
     """Port 22 of the login Service on a port of this machine, through the tenant's API."""
-    command = [commands.tool("kubernetes", "kubectl"), f"--kubeconfig={cluster.tenant.kubeconfig}", "-n", NAMESPACE]
+    command = [commands.tool("kubernetes", "kubectl"), f"--kubeconfig={cluster.tenant.kubeconfig}", "-n", SLURM_NAMESPACE]
     command += ["port-forward", "service/login", f"{PORT}:22"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:

@@ -2,7 +2,7 @@
 
 import base64
 
-from bulkhead.cli.slurm import NAMESPACE
+from bulkhead.api.names import SLURM_NAMESPACE
 from e2e.api import Api
 from e2e.slurm import rest
 from e2e.slurm.clusters import BOB, Cluster
@@ -12,7 +12,7 @@ PORTS = {"slurmctld-0": 6817, "slurmrestd": 6820, "login-0": 22, "gpu-0": 6818}
 
 
 def address(cluster: Cluster, prefix: str) -> str:
-    pods = [pod for pod in cluster.api.list("Pod", NAMESPACE) if pod["metadata"]["name"].startswith(prefix)]
+    pods = [pod for pod in cluster.api.list("Pod", SLURM_NAMESPACE) if pod["metadata"]["name"].startswith(prefix)]
     return str(pods[0]["status"]["podIP"])
 
 
@@ -26,7 +26,7 @@ def test_no_port_of_one_tenant_is_reached_from_another(red: Cluster, blue: Clust
         assert opens(blue, found, port), f"blue itself does not reach {prefix}:{port}"
         assert not opens(red, found, port), f"red reaches blue's {prefix}:{port}"
     for name in ("slurmctld", "slurmrestd", "login"):
-        service = blue.api.get("Service", name, NAMESPACE)["spec"]["clusterIP"]
+        service = blue.api.get("Service", name, SLURM_NAMESPACE)["spec"]["clusterIP"]
         if service != "None":
             assert not opens(red, service, PORTS.get(name, PORTS.get(f"{name}-0", 0)))
 
@@ -41,7 +41,7 @@ def test_a_kubernetes_tenant_does_not_reach_slurm(red: Cluster, green: Tenant) -
 
 
 def test_keys_of_one_tenant_are_not_those_of_another(host: Api, red: Cluster, blue: Cluster) -> None:
-    kept = [cluster.api.get("Secret", "slurm-keys", NAMESPACE)["data"] for cluster in (red, blue)]
+    kept = [cluster.api.get("Secret", "slurm-keys", SLURM_NAMESPACE)["data"] for cluster in (red, blue)]
     assert set(kept[0]) == set(kept[1])
     for name in kept[0]:
         assert kept[0][name] != kept[1][name], name
@@ -55,7 +55,7 @@ def test_keys_of_one_tenant_are_not_those_of_another(host: Api, red: Cluster, bl
 
 def test_a_client_with_the_keys_of_another_tenant_is_refused(red: Cluster, blue: Cluster) -> None:
     """Blue's signing key in a client of red: what the network hides, the daemons refuse as well."""
-    jwks = blue.api.get("Secret", "slurm-keys", NAMESPACE)["data"]["slurm.jwks"]
+    jwks = blue.api.get("Secret", "slurm-keys", SLURM_NAMESPACE)["data"]["slurm.jwks"]
     assert red.inside("login-0", "scontrol ping").out.count("UP") >= 1
     script = f"""
         umask 077; d=$(mktemp -d); echo {jwks} | base64 -d > $d/slurm.jwks; chown 401 $d $d/slurm.jwks
@@ -75,7 +75,7 @@ def test_a_token_of_one_tenant_opens_no_other(red: Cluster, blue: Cluster) -> No
 
 
 def test_what_users_can_read_holds_no_key(red: Cluster) -> None:
-    values = [base64.b64decode(value) for value in red.api.get("Secret", "slurm-keys", NAMESPACE)["data"].values()]
+    values = [base64.b64decode(value) for value in red.api.get("Secret", "slurm-keys", SLURM_NAMESPACE)["data"].values()]
     assert values
     listed = red.shell("ls -l /run/keys/ /etc/slurm-keys-mount/; cat /run/keys/* /etc/slurm-keys-mount/*", check=False)
     assert listed.code != 0

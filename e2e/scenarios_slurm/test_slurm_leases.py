@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from bulkhead.api.names import SLURM_NAMESPACE
 from bulkhead.api.quantity import whole
-from bulkhead.cli.slurm import NAMESPACE
 from e2e import tenants, workloads
 from e2e.api import Api, Obj
 from e2e.commands import kubectl
@@ -104,7 +104,7 @@ def test_a_lowered_maximum_takes_a_gpu_within_its_deadline_and_the_job_finishes(
 
 
 def test_kubectl_scales_a_node_set_within_its_bounds(elastic: Cluster) -> None:
-    words = ("-n", NAMESPACE, "scale", "nodesets.slurm.bulkhead.dev/gpu", "--replicas=1")
+    words = ("-n", SLURM_NAMESPACE, "scale", "nodesets.slurm.bulkhead.dev/gpu", "--replicas=1")
     kubectl(elastic.tenant.kubeconfig, *words)
     until("a worker by hand", lambda: workers(elastic, 1), seconds=90)
 
@@ -126,7 +126,7 @@ def test_a_node_set_deleted_under_its_jobs_does_not_hurt_slurmctld(host: Api, el
     until("the worker of the deleted node set to go", retired, seconds=300)
     over = {number: jobs.look(elastic, number) for number in (running, pending)}
     assert all(job is None or job.state in {*jobs.OVER, "PENDING"} for job in over.values()), over
-    elastic.api.delete("Pod", "slurmctld-0", NAMESPACE, grace=0)
+    elastic.api.delete("Pod", "slurmctld-0", SLURM_NAMESPACE, grace=0)
     until("slurmctld to read its state again", lambda: answers(elastic), seconds=150)
     assert restarts_of(elastic) <= max(restarts, 0)
     tenants.wait_condition(host, elastic.name, "SlurmReady", status="True", seconds=120)
@@ -144,7 +144,7 @@ def test_both_modes_in_one_tenant_and_switching_between_them(host: Api, elastic:
     host.patch("Tenant", elastic.name, {"spec": {"scheduling": {"mode": "Kubernetes", "slurm": None}}})
 
     def gone() -> None:
-        left = [pod["metadata"]["name"] for pod in elastic.api.list("Pod", NAMESPACE)]
+        left = [pod["metadata"]["name"] for pod in elastic.api.list("Pod", SLURM_NAMESPACE)]
         workloads.expect(not left, str(left))
 
     until("Slurm to be gone", gone, seconds=300)

@@ -4,7 +4,7 @@ import base64
 import json
 import time
 
-from bulkhead.cli.slurm import NAMESPACE
+from bulkhead.api.names import SLURM_NAMESPACE
 from e2e.api import Api
 from e2e.poll import until
 from e2e.slurm import jobs, rest
@@ -99,7 +99,7 @@ def annotate(host: Api, cluster: Cluster, name: str) -> None:
 
 def signing_key(cluster: Cluster) -> str:
     """The name of the key that signs."""
-    data = cluster.api.get("Secret", "slurm-keys", NAMESPACE)["data"]["slurm.jwks"]
+    data = cluster.api.get("Secret", "slurm-keys", SLURM_NAMESPACE)["data"]["slurm.jwks"]
     return next(str(key["kid"]) for key in json.loads(base64.b64decode(data))["keys"] if key.get("use") == "default")
 
 

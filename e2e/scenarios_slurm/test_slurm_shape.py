@@ -1,6 +1,6 @@
 """The shape of the cluster: unprivileged workers with the devices of their own pod, features, topology, probes, metrics."""
 
-from bulkhead.cli.slurm import NAMESPACE
+from bulkhead.api.names import SLURM_NAMESPACE
 from e2e import machine, workloads
 from e2e.api import Api, Obj
 from e2e.poll import until
@@ -157,5 +157,5 @@ def devices(cluster: Cluster, worker: str) -> set[str]:
 
 
 def condition(pod: Obj, kind: str) -> Obj:
-    assert pod["metadata"]["namespace"] == NAMESPACE
+    assert pod["metadata"]["namespace"] == SLURM_NAMESPACE
     return workloads.condition(pod, kind) or {}

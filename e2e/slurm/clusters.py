@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bulkhead.cli.slurm import NAMESPACE, exec_words, inside
+from bulkhead.api.names import SLURM_NAMESPACE
+from bulkhead.cli.slurm import exec_words, inside
 from e2e import commands, tenants, workloads
 from e2e.api import Api, Obj
 from e2e.commands import Outcome
@@ -61,7 +62,7 @@ class Cluster:
 
     def inside(self, pod: str, script: str, *, seconds: float = 30.0, check: bool = True) -> Outcome:
         """A line of shell as root in any pod of the cluster."""
-        words = ("-n", NAMESPACE, "exec", "-i", pod, "--", "sh", "-c", script)
+        words = ("-n", SLURM_NAMESPACE, "exec", "-i", pod, "--", "sh", "-c", script)
         return commands.kubectl(self.tenant.kubeconfig, *words, seconds=seconds, check=check, given="")
 
     def nodes(self) -> dict[str, str]:
@@ -74,10 +75,10 @@ class Cluster:
         return fields(self.run("scontrol", "-o", "show", kind, name).out)
 
     def pod(self, name: str) -> Obj:
-        return self.api.get("Pod", name, NAMESPACE)
+        return self.api.get("Pod", name, SLURM_NAMESPACE)
 
     def workers(self) -> list[Obj]:
-        return self.api.list("Pod", NAMESPACE, labels="app.kubernetes.io/name=slurmd")
+        return self.api.list("Pod", SLURM_NAMESPACE, labels="app.kubernetes.io/name=slurmd")
 
     def config(self, key: str) -> str:
         """What slurmctld uses for a key of slurm.conf."""
@@ -177,7 +178,7 @@ def wait_nodes(cluster: Cluster, *names: str, state: str = "idle", seconds: floa
 
 def pods(cluster: Cluster) -> str:
     """One line about the pods that are not ready."""
-    listed = cluster.api.list("Pod", NAMESPACE)
+    listed = cluster.api.list("Pod", SLURM_NAMESPACE)
     waiting = [workloads.describe(item) for item in listed if not workloads.pod_ready(item)]
     return f"{len(listed)} pods; " + ("; ".join(waiting)[:600] or "all ready")
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bulkhead.api import names
-from bulkhead.cli.slurm import NAMESPACE, inside
+from bulkhead.api.names import SLURM_NAMESPACE
+from bulkhead.cli.slurm import inside
 from e2e import commands, machine, workloads
 from e2e.api import Api, Obj, UnreachableError
 from e2e.chaos.faults import kill
@@ -41,7 +42,7 @@ def _running(uid: str, program: str) -> list[machine.Process]:
 
 def wait_ready_again(cluster: Cluster, pod: str, *, seconds: float = 120.0) -> Obj:
     """Wait until a pod of the cluster is ready."""
-    return workloads.wait_running(cluster.api, pod, namespace=NAMESPACE, seconds=seconds)
+    return workloads.wait_running(cluster.api, pod, namespace=SLURM_NAMESPACE, seconds=seconds)
 
 
 def mirror(host: Api, cluster: Cluster, pod: str) -> Obj:

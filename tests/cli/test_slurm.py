@@ -19,10 +19,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bulkhead.api.slurmtoken import sign
 from bulkhead.cli import slurm
 from bulkhead.cli.failures import CliError
 from bulkhead.cli.main import main
-from bulkhead.cli.slurmtoken import sign
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists

@@ -1,15 +1,13 @@
-"""JSON Web Tokens for slurmrestd: HS256 over the tenant's own key, short-lived, renewed long before they end.
+"""The controller's token for a tenant's slurmrestd: signed with the tenant's own key, short-lived, renewed long before it ends.
 
-A token is for one Slurm user. Nothing is stored: who has the key makes tokens, and a new key ends them all.
+Nothing is stored: the key is enough to sign another token, and a new key invalidates every one.
 """
 
-import base64
-import hashlib
-import hmac
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from bulkhead.api.slurmtoken import sign
 
 LIFETIME = timedelta(minutes=5)
 _USER = "slurm"
@@ -26,15 +24,11 @@ class Token:
 def mint(key: bytes, user: str, now: datetime, lifetime: timedelta = LIFETIME) -> Token:
     """A token for a user from now on."""
     ends = now + lifetime
-    claims = {"sun": user, "iat": int(now.timestamp()), "exp": int(ends.timestamp())}
-    head = _encoded({"alg": "HS256", "typ": "JWT"})
-    signed = f"{head}.{_encoded(claims)}"
-    signature = hmac.new(key, signed.encode(), hashlib.sha256).digest()
-    return Token(f"{signed}.{_text(signature)}", ends)
+    return Token(sign(key, user, issued=int(now.timestamp()), expires=int(ends.timestamp())), ends)
 
 
 class TokenSource:
-    """Keeps one token fresh: it is renewed when half of its life is over, so a clock that is off a little harms nobody."""
+    """Keeps one token valid: it is renewed when half of its life is over, so a clock that is slightly wrong does no harm."""
 
     def __init__(self, key: bytes, now: Callable[[], datetime], *, user: str = _USER, lifetime: timedelta = LIFETIME) -> None:
         self._key = key
@@ -44,20 +38,12 @@ class TokenSource:
         self._held: Token | None = None
 
     def token(self) -> str:
-        """A token that is good for a while yet."""
+        """A token that stays valid for at least half of its lifetime."""
         now = self._now()
         if self._held is None or self._held.ends - now < self._lifetime / 2 or self._held.ends - now > self._lifetime:
             self._held = mint(self._key, self._user, now, self._lifetime)
         return self._held.text
 
     def renew(self) -> None:
-        """Forget the token: the server did not want it."""
+        """Forget the token: the server refused it."""
         self._held = None
-
-
-def _encoded(value: object) -> str:
-    return _text(json.dumps(value, separators=(",", ":"), sort_keys=True).encode())
-
-
-def _text(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()

@@ -7,16 +7,18 @@ Frozen data and the few names that follow from it. What a field may hold was che
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from bulkhead.api import names
+
 Obj: TypeAlias = dict[str, Any]
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 
-NAMESPACE: Final = "slurm"
+NAMESPACE: Final = names.SLURM_NAMESPACE
 
-SLURMCTLD: Final = "slurmctld"
+SLURMCTLD: Final = names.SLURM_CONTROLLER
 SLURMDBD: Final = "slurmdbd"
 SLURMRESTD: Final = "slurmrestd"
 MARIADB: Final = "mariadb"
-LOGIN: Final = "login"
+LOGIN: Final = names.SLURM_LOGIN
 WORKER: Final = "slurmd"
 WORKERS: Final = "slurm-workers"  # the headless Service under which workers find each other
 
@@ -27,10 +29,9 @@ SLURMRESTD_PORT: Final = 6820
 MARIADB_PORT: Final = 3306
 SSH_PORT: Final = 22
 
-
-KEYS: Final = "slurm-keys"  # Secret
+KEYS: Final = names.SLURM_KEYS  # Secret
 VOUCHING_KEY: Final = "slurm.jwks"  # its file for auth/slurm, on every node
-TOKEN_KEY: Final = "jwt_hs256.key"  # noqa: S105 - its file for the REST API's tokens, with those who judge them
+TOKEN_KEY: Final = names.SLURM_TOKEN_KEY  # its file for the REST API's tokens, with those who judge them
 HOST_KEYS: Final = "slurm-ssh-host-keys"  # Secret
 DATABASE: Final = "slurm-database"  # Secret: slurmdbd.conf and MariaDB's password
 CONFIG: Final = "slurm-config"  # ConfigMap

@@ -1,6 +1,7 @@
 """A token for slurmrestd as Slurm's auth/jwt reads it: HS256 over header and claims, the user in the claim `sun`. Pure.
 
-The time is passed in. A token is what `scontrol token` would give; it lives until `exp` or until it is revoked.
+The command line signs tokens for users, the controller signs its own. A token is what `scontrol token` would give; it is valid
+until `exp`, or until the key is replaced.
 """
 
 import base64
@@ -8,7 +9,6 @@ import hashlib
 import hmac
 import json
 
-KEY_FILE = "jwt_hs256.key"
 _HEADER = {"alg": "HS256", "typ": "JWT"}
 
 
