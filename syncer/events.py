@@ -25,7 +25,7 @@ from bulkhead.work.queue import KeyedQueue, Lane, QueueClosed
 from syncer import metrics
 from syncer.logs import about
 from syncer.translate.kinds import event as pure
-from syncer.watch.caches import Caches
+from syncer.watch.informers import Caches
 
 _log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from syncer.logs import about
 from syncer.translate.kinds import node as pure
 from syncer.translate.kinds import nodemarks
 from syncer.translate.kinds import podstatus as statuses
-from syncer.watch.caches import Caches
+from syncer.watch.informers import Caches
 from syncer.work import Item, Queue
 from syncer.write import mergepatch
 from syncer.write.identity import PlaneIdentity

@@ -12,7 +12,7 @@ from bulkhead.work.queue import Lane
 from syncer import metrics
 from syncer.mirrors.references import ON_REFERENCE, ReferenceIndex
 from syncer.translate.kinds import nodeports
-from syncer.watch.caches import Caches
+from syncer.watch.informers import Caches
 from syncer.work import Item, Queue
 
 _log = logging.getLogger(__name__)

@@ -47,8 +47,8 @@ from syncer.settings import Settings
 from syncer.translate.kinds import deviceclaim, endpointslice, nodeports, tokens
 from syncer.translate.references import POD_GROUP
 from syncer.translate.registry import KINDS
-from syncer.watch.caches import Caches
 from syncer.watch.deletions import ObservedDeletions
+from syncer.watch.informers import Caches
 from syncer.watch.reconnect import HeardAgain
 from syncer.work import Item
 from syncer.worker import Reconciler, Worker, by_key

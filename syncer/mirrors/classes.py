@@ -16,7 +16,7 @@ from bulkhead.work.clock import Clock
 from syncer import metrics
 from syncer.settings import Settings
 from syncer.translate.kinds import classes as pure
-from syncer.watch.caches import Caches
+from syncer.watch.informers import Caches
 
 _log = logging.getLogger(__name__)
 

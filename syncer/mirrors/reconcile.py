@@ -18,7 +18,7 @@ from bulkhead.api import labels as marks
 from bulkhead.kube.errors import ApiError, Conflict, NotFound, NotServed, Unprocessable
 from bulkhead.kube.objects import Key, Meta, Obj, Resource, key_of, uid_of
 from syncer.events import Recorder
-from syncer.mirrors.deletions import TakenAway
+from syncer.mirrors.copies import TakenAway
 from syncer.mirrors.references import HOLDERS, ReferenceIndex, mirrored_references
 from syncer.mirrors.slices import Slices
 from syncer.mirrors.snapshots import Snapshots
@@ -30,7 +30,7 @@ from syncer.translate.kinds import deviceclaim, disruptionbudget, endpointslice,
 from syncer.translate.metadata import WANTED
 from syncer.translate.references import CLAIM, POD_GROUP
 from syncer.translate.registry import KINDS, Translation
-from syncer.watch.caches import MIRRORED, Caches, address_of
+from syncer.watch.informers import MIRRORED, Caches, address_of
 from syncer.work import Again, Item, Queue, Stale
 from syncer.write import host as down
 from syncer.write import refusals

@@ -23,7 +23,7 @@ from syncer.logs import about
 from syncer.translate import diff, mirrored
 from syncer.translate.kinds import endpointslice
 from syncer.translate.kinds.endpointslice import KIND, Holder, Holders
-from syncer.watch.caches import Caches
+from syncer.watch.informers import Caches
 from syncer.work import Item, Queue
 from syncer.write.host import HostWriter
 

@@ -11,7 +11,7 @@ from syncer.translate import Reason, Untranslatable
 from syncer.translate.kinds import volumeclaim
 from syncer.translate.kinds.snapshot import KIND
 from syncer.translate.registry import KINDS
-from syncer.watch.caches import Caches
+from syncer.watch.informers import Caches
 from syncer.work import Item, Queue
 
 _MOST_WAITING: Final = 10_000

@@ -9,7 +9,7 @@ from bulkhead.kube.objects import Key, Obj
 from syncer.translate import Reason, Untranslatable
 from syncer.translate.kinds import podgroup
 from syncer.translate.references import POD_GROUP, group_of
-from syncer.watch.caches import Caches
+from syncer.watch.informers import Caches
 from syncer.work import Item, Queue
 
 

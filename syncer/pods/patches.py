@@ -23,7 +23,7 @@ from syncer.translate import Untranslatable, diff
 from syncer.translate.kinds import pod
 from syncer.translate.kinds import podstatus as statuses
 from syncer.translate.podspec import placement
-from syncer.watch.caches import Caches
+from syncer.watch.informers import Caches
 from syncer.write import refusals
 from syncer.write.host import HostWriter
 from syncer.write.plane import VirtualWriter

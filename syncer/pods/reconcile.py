@@ -40,8 +40,8 @@ from syncer.translate.kinds import podstatus as statuses
 from syncer.translate.origin import virtual_uid
 from syncer.translate.podspec import placement, tolerations
 from syncer.translate.registry import KINDS
-from syncer.watch.caches import Caches
 from syncer.watch.deletions import ObservedDeletions
+from syncer.watch.informers import Caches
 from syncer.work import UNPLACED, Again, Item, Stale
 from syncer.write import refusals
 from syncer.write.host import HostWriter

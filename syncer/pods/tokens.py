@@ -29,7 +29,7 @@ from syncer.logs import about
 from syncer.translate import othersmarks
 from syncer.translate.kinds import tokens as pure
 from syncer.translate.origin import virtual_uid
-from syncer.watch.caches import Caches
+from syncer.watch.informers import Caches
 from syncer.work import Again, Item, Queue, Stale
 from syncer.write.host import HostWriter
 

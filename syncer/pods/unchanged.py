@@ -14,7 +14,7 @@ import msgspec
 
 from bulkhead.kube.objects import Key, Obj, uid_of, version_of
 from syncer.translate.metadata import SET_BY_BINDING
-from syncer.watch.caches import Caches
+from syncer.watch.informers import Caches
 
 _REMEMBERED: Final = 20_000
 

@@ -19,7 +19,7 @@ from bulkhead.kube.objects import Key, Obj
 from bulkhead.kube.resources import EVENTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SERVICE_ACCOUNTS, SERVICE_CIDRS
 from syncer.session import Session
 from syncer.settings import Settings, parse
-from syncer.watch.caches import MIRRORED
+from syncer.watch.informers import MIRRORED
 
 SECONDS = 20.0
 

@@ -9,7 +9,7 @@ Only memory: after a restart the first list tells.
 from typing import Final
 
 from bulkhead.kube.objects import Meta
-from syncer.watch.caches import MIRRORED, Caches
+from syncer.watch.informers import MIRRORED, Caches
 from syncer.work import Item
 from syncer.write.host import HostWriter
 
