@@ -29,7 +29,7 @@ from syncer.events import Recorder
 from syncer.kubelet.metrics import PodMetrics
 from syncer.kubelet.server import Shim, tls_context
 from syncer.kubelet.targets import Targets
-from syncer.mirrors.classes import Offers
+from syncer.mirrors.classes import HostClasses
 from syncer.mirrors.nodeports import NodePorts
 from syncer.mirrors.reconcile import Mirrors
 from syncer.mirrors.references import ReferenceIndex
@@ -49,7 +49,7 @@ from syncer.translate.references import POD_GROUP
 from syncer.translate.registry import KINDS
 from syncer.watch.deletions import ObservedDeletions
 from syncer.watch.informers import Caches
-from syncer.watch.reconnect import HeardAgain
+from syncer.watch.reconnect import Reconnect
 from syncer.work import Item
 from syncer.worker import Reconciler, Worker, by_key
 from syncer.write.budget import WriteBudget
@@ -115,7 +115,7 @@ class Session:
             stands_for=settings.device_class_resources,
         )
         writer, virtual = HostWriter(host, WriteBudget(self._clock), self.identity), VirtualWriter(plane, self._clock)
-        self.offers = Offers(settings, self.caches, plane, host, self._clock)
+        self.classes = HostClasses(settings, self.caches, plane, host, self._clock)
         self.mirrors = Mirrors(
             self.caches,
             self.queue,
@@ -141,7 +141,7 @@ class Session:
             nodes=self.nodes,
             starved=self.starved,
             groups=self.groups,
-            offers=self.offers,
+            classes=self.classes,
             claims=self.claims,
             recorder=self.recorder,
             deletions=self.deletions,
@@ -173,9 +173,9 @@ class Session:
         listen("host", "VolumeSnapshot", self.mirrors.snapshots.seen)
         listen("host", "Event", self.recorder.heard)
         for side in (self.caches.virtual, self.caches.host):
-            heard_again = HeardAgain(side.values(), self.backoff, self.queue, self._clock)
+            reconnect = Reconnect(side.values(), self.backoff, self.queue, self._clock)
             for informer in side.values():
-                informer.on_back = heard_again
+                informer.on_back = reconnect
 
     def _counted(self, kind: str) -> Callable[[Change], None]:
         return lambda change: self.claims.seen(change, self.caches.host[kind].store.get(change.key), kind)
@@ -221,7 +221,7 @@ class Session:
             for number in range(WORKERS):
                 group.create_task(worker.run(), name=f"worker-{number}")
             group.create_task(supervise("identity", self.identity.keep, clock=self._clock))
-            group.create_task(supervise("offers", self.offers.run, clock=self._clock))
+            group.create_task(supervise("classes", self.classes.run, clock=self._clock))
             group.create_task(supervise("events", self.recorder.run, clock=self._clock))
             group.create_task(supervise("patrol", self.patrol.run, clock=self._clock))
 
@@ -247,7 +247,7 @@ class Session:
         """Know the host's classes before the first claim is worked on."""
         try:
             async with asyncio.timeout(_OFFER_SECONDS):
-                await self.offers.round()
+                await self.classes.reconcile()
         except (KubeError, TimeoutError) as error:
             _log.warning("classes not read yet: %s", error)
 

@@ -6,7 +6,7 @@ Only memory, no I/O.
 from dataclasses import dataclass
 
 from bulkhead.kube.objects import Key, Obj, uid_of
-from syncer.watch.caches import Caches
+from syncer.watch.informers import Caches
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Keeps the classes that the host offers in the plane: StorageClasses, PriorityClasses, RuntimeClasses and others.
 
-They change rarely and a watch costs memory on both sides, so both are listed at the start and then once in a while; what a
-tenant changes on them is set right then. A list that fails leaves everything as it was. Decisions: `translate/classes.py`.
+They change rarely and a watch costs memory on both sides, so both are listed at the start and then once a minute; what a
+tenant changes on them is set right then. A list that fails leaves everything as it was. What is written is decided in
+`translate/kinds/classes.py`.
 """
 
 import contextlib
@@ -15,17 +16,17 @@ from bulkhead.kube.resources import resource_of
 from bulkhead.work.clock import Clock
 from syncer import metrics
 from syncer.settings import Settings
-from syncer.translate.kinds import classes as pure
+from syncer.translate.kinds import classes
 from syncer.watch.informers import Caches
 
 _log = logging.getLogger(__name__)
 
 SECONDS: Final = 60.0
-# The controller makes APIs in the plane while the syncer starts.
+# The controller creates APIs in the plane while the syncer starts.
 EARLY_SECONDS: Final = 10.0
 
 
-class Offers:
+class HostClasses:
     """Lists both sides and writes the difference into the plane."""
 
     def __init__(self, settings: Settings, caches: Caches, plane: Client, host: Client, clock: Clock) -> None:
@@ -38,15 +39,15 @@ class Offers:
         self._early = False
 
     async def run(self) -> NoReturn:
-        """Look now and then, for ever."""
+        """Reconcile once a minute, for ever."""
         while True:
             await self._clock.sleep(EARLY_SECONDS if self._early else SECONDS)
-            await self.round()
+            await self.reconcile()
 
-    async def round(self) -> None:
-        """Look once."""
-        for kind, offer in pure.OFFERS.items():
-            if kind == pure.SNAPSHOT_CLASS:
+    async def reconcile(self) -> None:
+        """List both sides once and write the difference."""
+        for kind, offer in classes.OFFERS.items():
+            if kind == classes.SNAPSHOT_CLASS:
                 continue
             r = resource_of(offer.api_version, kind)
             try:
@@ -59,28 +60,28 @@ class Offers:
             wanted = self._wanted(kind, hosts)
             if kind == "StorageClass":
                 names = frozenset(str(each["metadata"]["name"]) for each in wanted)
-                self._caches.offer_storage(names, pure.default_storage(wanted))
+                self._caches.offer_storage(names, classes.default_storage(wanted))
             there = (await self._plane.list(r)).items
             if kind == "RuntimeClass":
                 self._runtimes = wanted
-                self._caches.offer_runtimes(pure.runtime_aliases(wanted, there))
+                self._caches.offer_runtimes(classes.runtime_aliases(wanted, there))
             await self._write(r, offer, wanted, there)
         if self._settings.allowed_snapshot_classes:
             await self._snapshot_classes()
 
     async def learn_runtime(self, name: str) -> None:
-        """Look at one RuntimeClass of the tenant's own now: a pod names it, and nothing is known of it yet."""
+        """Read one RuntimeClass of the tenant's own now: a pod names it, and nothing is known of it yet."""
         view = self._caches.view()
         if not self._runtimes or name in view.runtime_aliases or name in view.allowed_runtime_classes:
             return
         with contextlib.suppress(NotFound):
             found = await self._plane.get(resource_of("node.k8s.io/v1", "RuntimeClass"), name)
             known = self._caches.view().runtime_aliases
-            self._caches.offer_runtimes({**known, **pure.runtime_aliases(self._runtimes, [found])})
+            self._caches.offer_runtimes({**known, **classes.runtime_aliases(self._runtimes, [found])})
 
     async def _snapshot_classes(self) -> None:
-        """The classes of an API that either side may lack, and that the tenant may bend in its plane."""
-        offer = pure.OFFERS[pure.SNAPSHOT_CLASS]
+        """The classes of an API that either side may lack, and whose definition the tenant may change in its plane."""
+        offer = classes.OFFERS[classes.SNAPSHOT_CLASS]
         r = resource_of(offer.api_version, offer.kind)
         try:
             wanted = self._wanted(offer.kind, (await self._host.list(r)).items)
@@ -88,7 +89,7 @@ class Offers:
             _log.info("snapshot classes not offered: %s", error)
             wanted = []
         self._caches.offer_snapshots(
-            frozenset(str(each["metadata"]["name"]) for each in wanted), pure.default_snapshot_class(wanted)
+            frozenset(str(each["metadata"]["name"]) for each in wanted), classes.default_snapshot_class(wanted)
         )
         try:
             await self._write(r, offer, wanted, (await self._plane.list(r)).items)
@@ -105,20 +106,20 @@ class Offers:
             "RuntimeClass": self._settings.allowed_runtime_classes,
             "DeviceClass": self._settings.allowed_device_classes,
             "IngressClass": self._settings.allowed_ingress_classes,
-            pure.SNAPSHOT_CLASS: self._settings.allowed_snapshot_classes,
+            classes.SNAPSHOT_CLASS: self._settings.allowed_snapshot_classes,
         }[kind]
-        select = pure.offered_storage if kind == "StorageClass" else pure.offered
+        select = classes.offered_storage if kind == "StorageClass" else classes.offered
         return select(hosts, frozenset(allowed))
 
-    async def _write(self, r: Resource, offer: pure.Offer, wanted: list[Obj], there: list[Obj]) -> None:
-        for step in pure.steps(offer, wanted, there):
+    async def _write(self, r: Resource, offer: classes.Offer, wanted: list[Obj], there: list[Obj]) -> None:
+        for step in classes.steps(offer, wanted, there):
             try:
                 await self._step(r, step)
             except ApiError as error:
-                # A webhook of the tenant, or a class of its own of this name that came in between.
+                # A webhook of the tenant, or a class of its own that took this name in the meantime.
                 _log.warning("class not written: %s", error, extra={"kind": r.kind, "object": step.name})
 
-    async def _step(self, r: Resource, step: pure.Step) -> None:
+    async def _step(self, r: Resource, step: classes.Step) -> None:
         metrics.virtual_write(r.kind, step.verb)
         if step.verb in {"delete", "replace"}:
             await self._plane.delete(r, step.name)

@@ -1,9 +1,9 @@
-"""Deletes copies on the host, and knows of those that it deleted what the cache does not yet.
+"""The copies on the host: deletes them, and knows of those that it deleted what the cache does not show yet.
 
     answered "deleted"     -> the copy is gone, although the cache may go on showing it for a while
-    no answer              -> it may be gone: for whoever needs it, it has to be made again, which finds it if it is there
+    no answer              -> it may be gone: what needs it creates it again, which finds it if it is there
 
-Only memory: after a restart the first list tells.
+Only memory: after a restart the first list shows what there is.
 """
 
 from typing import Final
@@ -16,28 +16,28 @@ from syncer.write.host import HostWriter
 _REMEMBERED: Final = 10_000
 
 
-class TakenAway:
+class Copies:
     """See the module."""
 
     def __init__(self, caches: Caches, host: HostWriter) -> None:
         self._caches = caches
         self._host = host
-        # UIDs of copies that were deleted, and of those of which nobody said whether they were.
+        # UIDs of copies that were deleted, and of those whose deletion was not answered.
         self._gone: dict[Item, str] = {}
         self._doubtful: dict[Item, str] = {}
 
-    def left(self, item: Item) -> Meta | None:
+    def held(self, item: Item) -> Meta | None:
         """The copy that the cache shows, unless it was deleted since."""
         meta = self._caches.host[item.kind].store.meta(self._caches.host_key(item.kind, item.key))
         return None if meta is not None and meta.uid == self._gone.get(item) else meta
 
-    def surely_left(self, item: Item) -> Meta | None:
+    def surely_held(self, item: Item) -> Meta | None:
         """The same, but for one whose deletion was asked for and not answered."""
-        meta = self.left(item)
+        meta = self.held(item)
         return None if meta is not None and meta.uid == self._doubtful.get(item) else meta
 
-    def found(self, item: Item) -> None:
-        """A copy was made, or found to be there."""
+    def confirm(self, item: Item) -> None:
+        """A copy was created, or found to be there."""
         self._doubtful.pop(item, None)
 
     async def delete(self, item: Item, held: Meta, why: str) -> bool:

@@ -1,8 +1,8 @@
-"""Keeps the host Service of a virtual Service's node ports: made, changed and deleted beside the mirrored one, never with it.
+"""Keeps the host Service of a virtual Service's node ports: beside the mirrored one, never with it.
 
 It has a key of its own (`nodeports.KIND`, the virtual Service's name), so a host that refuses external addresses holds up
-nothing else: the mirrored Service works on, the tenant reads why its node ports do not, and it is tried again now and then.
-Deletion by absence is as careful as for mirrors: the plane's own word, and the mass-delete breaker.
+nothing else: the mirrored Service works on, the tenant reads why its node ports do not, and they are retried now and then.
+Deletion by absence is as careful as for mirrors: a read of the plane proves the absence, and the mass-delete breaker allows it.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from bulkhead.kube.objects import Key, Obj, key_of, uid_of
 from bulkhead.kube.resources import SERVICES
 from syncer.events import Recorder
 from syncer.translate import Untranslatable, diff
-from syncer.translate.kinds import nodeports as pure
+from syncer.translate.kinds import nodeports
 from syncer.watch.informers import Caches, address_of
 from syncer.work import Stale
 from syncer.write import refusals
@@ -24,9 +24,9 @@ from syncer.write.plane import VirtualWriter
 _SOON_SECONDS: Final = 0.2
 _ROOM_SECONDS: Final = 30.0
 _REFUSED_SECONDS: Final = 300.0
-_RANGE_SECONDS: Final = 15.0  # the host has not heard of the tenant's slice yet
+_RANGE_SECONDS: Final = 15.0  # the host does not know the tenant's slice of addresses yet
 _ELSEWHERE_LIMIT: Final = 256
-_HOPE: Final = "The node ports are served when enough is free."
+_WHEN_FREE: Final = "The node ports are served when enough is free."
 
 
 class NodePorts:
@@ -40,19 +40,19 @@ class NodePorts:
         self._virtual = virtual
         self._breaker = breaker
         self._recorder = recorder
-        # Addresses that the host refused: Services that are not seen from here have them.
+        # Addresses that the host refused: Services that this syncer does not see have them.
         self._elsewhere: dict[str, None] = {}
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring the node ports of one Service forward; returns seconds after which to look again."""
+        """Reconcile the node ports of one Service; returns the seconds after which to do so again."""
         virtual = self._caches.virtual["Service"].store.get(key)
-        host = self._caches.host["Service"].store.get(self._caches.host_key(pure.KIND, key))
+        host = self._caches.host["Service"].store.get(self._caches.host_key(nodeports.KIND, key))
         if virtual is None:
             return None if host is None else await self._absent(key, host)
         if host is not None and host["metadata"].get("labels", {}).get(marks.VIRTUAL_UID) != uid_of(virtual):
             return await self._absent(key, host) or _SOON_SECONDS
         if virtual["metadata"].get("deletionTimestamp"):
-            return None  # what holds it goes first, its end is told
+            return None  # what holds it goes first; its end is an event
         try:
             return await self._follow(virtual, host)
         except Untranslatable as refused:
@@ -61,7 +61,7 @@ class NodePorts:
             return _ROOM_SECONDS if refused.retriable else _REFUSED_SECONDS
 
     async def _absent(self, key: Key, host: Obj) -> float | None:
-        """The cache has not the virtual Service that the host's was made for: only the plane's own word counts."""
+        """The cache lacks the virtual Service of a host Service: only a read of the plane proves that it is gone."""
         found = await self._virtual.read(SERVICES, key)
         if found is not None and uid_of(found) == host["metadata"].get("labels", {}).get(marks.VIRTUAL_UID):
             return 1.0
@@ -75,12 +75,12 @@ class NodePorts:
 
     async def _follow(self, virtual: Obj, host: Obj | None) -> float | None:
         view = self._caches.view()
-        if not pure.wanted(virtual, view):
+        if not nodeports.wanted(virtual, view):
             return None if host is None else await self._end(host, "has no node ports any more")
-        if host is not None and not pure.may_keep(address_of(host), view):
+        if host is not None and not nodeports.may_keep(address_of(host), view):
             return await self._end(host, "gives its address to a Service of the tenant") or _SOON_SECONDS
-        address = pure.choose(virtual, view, self._taken()) if host is None else address_of(host)
-        desired = pure.to_host(virtual, view, address)
+        address = nodeports.choose(virtual, view, self._taken()) if host is None else address_of(host)
+        desired = nodeports.to_host(virtual, view, address)
         try:
             if host is None:
                 await self._host.create(SERVICES, desired, view)
@@ -93,7 +93,7 @@ class NodePorts:
         except ApiError as error:
             if isinstance(error, Unprocessable) and "failed to allocate" in error.message:
                 return self._next_address(address, error)
-            raise refusals.explain(error, str(virtual["metadata"].get("name", "")), _HOPE) or error from error
+            raise refusals.explain(error, str(virtual["metadata"].get("name", "")), _WHEN_FREE) or error from error
         return None
 
     def _next_address(self, address: str, error: Unprocessable) -> float:

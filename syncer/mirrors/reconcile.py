@@ -18,7 +18,7 @@ from bulkhead.api import labels as marks
 from bulkhead.kube.errors import ApiError, Conflict, NotFound, NotServed, Unprocessable
 from bulkhead.kube.objects import Key, Meta, Obj, Resource, key_of, uid_of
 from syncer.events import Recorder
-from syncer.mirrors.copies import TakenAway
+from syncer.mirrors.copies import Copies
 from syncer.mirrors.references import HOLDERS, ReferenceIndex, mirrored_references
 from syncer.mirrors.slices import Slices
 from syncer.mirrors.snapshots import Snapshots
@@ -81,7 +81,7 @@ class Mirrors:
         self.slices = slices
         # Virtual and host version of ConfigMaps and Secrets when they were last found equal.
         self._equal: dict[Item, tuple[str, str]] = {}
-        self._taken = TakenAway(caches, host)
+        self._copies = Copies(caches, host)
         self._turns: WeakValueDictionary[Item, asyncio.Lock] = WeakValueDictionary()
 
     def queue(self, item: Item) -> None:
@@ -110,13 +110,13 @@ class Mirrors:
 
     async def _unreferenced(self, item: Item) -> float | None:
         self._equal.pop(item, None)
-        held = self._taken.left(item)
+        held = self._copies.held(item)
         if held is None or held.deleting:
             return None
         if self._holders_unknown():
             # Its end comes without an event for this key: without another look the copy would stay.
             return _UNKNOWN_SECONDS
-        return None if await self._taken.delete(item, held, "nothing refers to it") else _RETRY_SECONDS
+        return None if await self._copies.delete(item, held, "nothing refers to it") else _RETRY_SECONDS
 
     def _holders_unknown(self) -> bool:
         """Whether a host pod's own virtual pod is not there: what it refers to cannot be known, so nothing is taken from it."""
@@ -134,16 +134,16 @@ class Mirrors:
 
     async def _referenced(self, item: Item) -> float | None:
         r = MIRRORED[item.kind]
-        held, meta = self._taken.surely_left(item), self._caches.virtual[item.kind].store.meta(item.key)
+        held, meta = self._copies.surely_held(item), self._caches.virtual[item.kind].store.meta(item.key)
         if held is not None and meta is not None and self._equal.get(item) == (meta.resource_version, held.resource_version):
             return None
         virtual = await self._virtual.read(r, item.key)
         if virtual is None or virtual["metadata"].get("deletionTimestamp"):
-            return await self._gone(item, self._taken.left(item)) if virtual is None else None
+            return await self._gone(item, self._copies.held(item)) if virtual is None else None
         try:
             desired = down.stamped(KINDS[item.kind].to_host(virtual, self._caches.view()))
             made = await self._write(item, desired, held)
-            self._taken.found(item)
+            self._copies.confirm(item)
         except Untranslatable as refused:
             self._recorder.warn(virtual, str(refused.reason), str(refused))
             return _RETRY_SECONDS * 10
@@ -179,7 +179,7 @@ class Mirrors:
         if item.kind == CLAIM:
             # First, as long as the host claim is there to tell of it after a crash.
             await self._volumes.release(held.annotation(marks.VIRTUAL_UID) or "")
-        return None if await self._taken.delete(item, held, "virtual object is gone") else _RETRY_SECONDS
+        return None if await self._copies.delete(item, held, "virtual object is gone") else _RETRY_SECONDS
 
     # -- what is mirrored whether or not a pod refers to it
 
@@ -260,7 +260,7 @@ class Mirrors:
             self._release(item)
             return None
         # The copy that the question is about: the cache may show another one when it is answered.
-        held = self._taken.left(item)
+        held = self._copies.held(item)
         if await self._virtual.read(MIRRORED[item.kind], item.key) is not None:
             return 1.0
         return await self._gone(item, held)
@@ -269,7 +269,7 @@ class Mirrors:
         """The host object is of an earlier virtual object of this name."""
         if host["metadata"].get("deletionTimestamp"):
             return 1.0
-        held = self._taken.left(item)
+        held = self._copies.held(item)
         found = await self._virtual.read(_resource(KINDS[item.kind]), item.key)
         if found is None or uid_of(found) != uid_of(virtual):
             return 1.0

@@ -13,7 +13,7 @@ from bulkhead.kube.objects import Key, key_of
 from syncer.translate import Obj, Reference
 from syncer.translate.references import none
 from syncer.translate.registry import KINDS
-from syncer.watch.caches import Caches
+from syncer.watch.informers import Caches
 from syncer.work import Item, Queue
 
 # The kinds whose objects refer to others.

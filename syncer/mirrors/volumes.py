@@ -1,9 +1,9 @@
 """The tenant's side of a bound claim: its PersistentVolume, the binding, and the end of the volume with its claim.
 
-    host claim bound -> virtual PersistentVolume made, marked Bound -> virtual claim gets volumeName -> its status says Bound
-    virtual claim gone -> volume Released and deleted -> host claim deleted (by `mirrors`), so a crash in between loses nothing
+    host claim bound -> virtual PersistentVolume created, marked Bound -> virtual claim gets volumeName -> its status says Bound
+    virtual claim gone -> volume Released and deleted -> host claim deleted (by `reconcile`): a crash in between loses nothing
 
-The plane runs no volume binder: what it would write is written here. Volumes of a tenant's own making are never touched.
+The plane runs no volume binder: what it would write is written here. Volumes that a tenant created itself are never touched.
 """
 
 import logging
@@ -16,7 +16,7 @@ from bulkhead.kube.objects import Key, Obj, key_of, uid_of
 from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from syncer import metrics
 from syncer.logs import about
-from syncer.translate.kinds import volumeclaim as pure
+from syncer.translate.kinds import volumeclaim
 
 _log = logging.getLogger(__name__)
 
@@ -28,17 +28,17 @@ class Volumes:
 
     def __init__(self, plane: Client) -> None:
         self._plane = plane
-        # UIDs of claims whose volume was seen to be right by this process, with the size it then had.
+        # UIDs of claims whose volume this process found right, with the size that it then had.
         self._known: dict[str, str] = {}
 
     async def bind(self, virtual: Obj, host: Obj) -> None:
         """Give a virtual claim its volume once the host has bound its mirror."""
-        if not pure.is_bound(host):
+        if not volumeclaim.is_bound(host):
             return
-        wanted = pure.volume(virtual, host)
+        wanted = volumeclaim.volume(virtual, host)
         size = str(wanted["spec"]["capacity"]["storage"])
         if self._known.get(uid_of(virtual)) != size:
-            await self._make(wanted)
+            await self._create(wanted)
         spec = virtual.get("spec") or {}
         if spec.get("volumeName") != wanted["metadata"]["name"]:
             await self._point(virtual, wanted["metadata"]["name"])
@@ -46,26 +46,26 @@ class Volumes:
         if len(self._known) > _REMEMBERED:
             del self._known[next(iter(self._known))]
 
-    async def _make(self, wanted: Obj) -> None:
+    async def _create(self, wanted: Obj) -> None:
         name = wanted["metadata"]["name"]
         try:
-            made = await self._plane.create(PERSISTENT_VOLUMES, wanted)
+            volume = await self._plane.create(PERSISTENT_VOLUMES, wanted)
             metrics.virtual_write("PersistentVolume", "create")
-            _log.info("virtual volume made", extra=about("PersistentVolume", Key("", name)))
+            _log.info("virtual volume created", extra=about("PersistentVolume", Key("", name)))
         except AlreadyExists:
-            made = await self._plane.get(PERSISTENT_VOLUMES, name)
+            volume = await self._plane.get(PERSISTENT_VOLUMES, name)
         capacity = wanted["spec"]["capacity"]
-        if _ours(made) and (made.get("spec") or {}).get("capacity") != capacity:
+        if _ours(volume) and (volume.get("spec") or {}).get("capacity") != capacity:
             metrics.virtual_write("PersistentVolume", "patch")
             await self._plane.patch(PERSISTENT_VOLUMES, name, {"spec": {"capacity": capacity}})
-        if (made.get("status") or {}).get("phase") != "Bound":
-            await self._phase(made, "Bound")
+        if (volume.get("status") or {}).get("phase") != "Bound":
+            await self._phase(volume, "Bound")
 
     async def _point(self, virtual: Obj, name: str) -> None:
         key = key_of(virtual)
-        notes = {pure.BIND_COMPLETED: "yes", pure.BOUND_BY_CONTROLLER: "yes"}
+        annotations = {volumeclaim.BIND_COMPLETED: "yes", volumeclaim.BOUND_BY_CONTROLLER: "yes"}
         body: dict[str, Any] = {
-            "metadata": {"uid": uid_of(virtual), "annotations": notes},
+            "metadata": {"uid": uid_of(virtual), "annotations": annotations},
             "spec": {"volumeName": name},
         }
         metrics.virtual_write("PersistentVolumeClaim", "patch")
@@ -77,10 +77,10 @@ class Volumes:
         await self._plane.patch(PERSISTENT_VOLUMES, volume["metadata"]["name"], body, subresource="status")
 
     async def release(self, claim_uid: str) -> None:
-        """End the volume of a claim that is gone."""
+        """Release and delete the volume of a claim that is gone."""
         self._known.pop(claim_uid, None)
         try:
-            volume = await self._plane.get(PERSISTENT_VOLUMES, pure.volume_name(claim_uid))
+            volume = await self._plane.get(PERSISTENT_VOLUMES, volumeclaim.volume_name(claim_uid))
             if not _ours(volume):
                 return
             if (volume.get("status") or {}).get("phase") != "Released":

@@ -23,7 +23,7 @@ from bulkhead.kube.resources import PODS
 from syncer import metrics
 from syncer.events import Recorder
 from syncer.logs import about
-from syncer.mirrors.classes import Offers
+from syncer.mirrors.classes import HostClasses
 from syncer.mirrors.reconcile import Mirrors
 from syncer.mirrors.references import ReferenceIndex, mirrored_references
 from syncer.nodes import Nodes
@@ -73,7 +73,7 @@ class Pods:
         nodes: Nodes,
         starved: Starved,
         groups: PodGroups,
-        offers: Offers,
+        classes: HostClasses,
         claims: Claims,
         recorder: Recorder,
         deletions: ObservedDeletions,
@@ -88,7 +88,7 @@ class Pods:
         self._nodes = nodes
         self._starved = starved
         self._groups = groups
-        self._offers = offers
+        self._classes = classes
         self._claims = claims
         self._recorder = recorder
         self._deletions = deletions
@@ -229,7 +229,7 @@ class Pods:
 
     async def _create(self, key: Key, virtual: Obj) -> None:
         if runtime := (virtual.get("spec") or {}).get("runtimeClassName"):
-            await self._offers.learn_runtime(str(runtime))
+            await self._classes.learn_runtime(str(runtime))
         view = self._caches.view()
         with metrics.IN_TRANSLATION.time():
             desired = pod.for_creation(virtual, view)

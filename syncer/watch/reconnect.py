@@ -1,8 +1,8 @@
-"""What happens when a side that was away is heard again: nothing that waits because of it waits for its own turn.
+"""What happens when a side answers again: nothing that failed because of it waits for its own next attempt.
 
-One informer hears the server first, between half a second and 24 s after it is back. Its siblings try within a second then, and
-keys that failed are looked at again. No more often than every ten seconds, so that a server that comes and goes at will does
-not make us ask at its pace.
+One informer reaches the server first, between half a second and 24 s after it is back. Its siblings then try within a second,
+and keys that failed are queued again. No more often than every ten seconds, so that a server that comes and goes does not
+set the pace of our requests.
 """
 
 from collections.abc import Collection
@@ -17,7 +17,7 @@ from syncer.work import Item
 LEAST_SECONDS: Final = 10.0
 
 
-class HeardAgain:
+class Reconnect:
     """One side's informers, and the work of the tenant."""
 
     def __init__(
@@ -30,7 +30,7 @@ class HeardAgain:
         self._at: float | None = None
 
     def __call__(self) -> None:
-        """Told by an informer of the side whose server answers again."""
+        """An informer of the side has reached its server again."""
         now = self._clock.monotonic()
         if self._at is not None and now - self._at < LEAST_SECONDS:
             return

@@ -67,7 +67,7 @@ async def test_item_35_a_host_without_the_api_says_so_and_everything_else_goes_o
             await serve_snapshots(host)
             body = snapshot_class("daily") | {"apiVersion": KIND["apiVersion"], "kind": "VolumeSnapshotClass"}
             await host.create(VOLUME_SNAPSHOT_CLASSES, body)
-            await bed.session.offers.round()
+            await bed.session.classes.reconcile()
             await mirrored(bed, "nightly", seconds=90)
             await mirrored(bed, "copy", PERSISTENT_VOLUME_CLAIMS, seconds=60)
             await says(bed, "nightly", {})

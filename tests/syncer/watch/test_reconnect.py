@@ -1,4 +1,4 @@
-"""A side that is heard again wakes those who wait for it, and does not make us ask at the pace of a server that flaps."""
+"""A side that answers again wakes what waits for it, and a server that flaps does not set the pace of our requests."""
 
 from typing import cast
 
@@ -7,7 +7,7 @@ from bulkhead.kube.objects import Key
 from bulkhead.work.backoff import PerKeyBackoff
 from bulkhead.work.clock import FakeClock
 from bulkhead.work.queue import KeyedQueue
-from syncer.watch.reconnect import LEAST_SECONDS, HeardAgain
+from syncer.watch.reconnect import LEAST_SECONDS, Reconnect
 from syncer.work import Item
 
 
@@ -26,16 +26,16 @@ def test_siblings_try_at_once_and_failed_keys_are_looked_at() -> None:
     failed = Item("Pod", Key("a", "web"))
     backoff.next(failed)
     siblings = [Sibling(), Sibling()]
-    heard_again = HeardAgain(cast("list[Informer]", siblings), backoff, queue, clock)
+    reconnect = Reconnect(cast("list[Informer]", siblings), backoff, queue, clock)
 
-    heard_again()
+    reconnect()
     assert [each.woken for each in siblings] == [1, 1]
     assert len(queue) == 1
 
     clock.advance(LEAST_SECONDS / 2)
-    heard_again()
+    reconnect()
     assert [each.woken for each in siblings] == [1, 1], "a server that comes and goes does not set the pace"
 
     clock.advance(LEAST_SECONDS / 2)
-    heard_again()
+    reconnect()
     assert [each.woken for each in siblings] == [2, 2]
