@@ -48,19 +48,15 @@ class Reason(_Explained):
     APPLIED = "Applied", "The objects exist on the host as the spec asks for them."
 
     # On the way
-    PENDING = "Pending", "Not looked at yet; an earlier step comes first."
     PROVISIONING = "Provisioning", "Objects are being made; nothing is wrong so far."
-    UPDATING = "Updating", "A change to the spec is being rolled out."
     WAITING_FOR_PLANE = "WaitingForPlane", "The plane's pod runs but its API server does not answer yet."
     WAITING_FOR_SYNCER = "WaitingForSyncer", "The syncer or the tenant's DNS is not ready yet."
     WAITING_FOR_SLURM = "WaitingForSlurm", "The daemons of the tenant's Slurm cluster are starting."
-    WAITING_FOR_STORAGE = "WaitingForStorage", "The plane's volume is not bound yet."
     WAITING_FOR_NODES = "WaitingForNodes", "Nodes that are to be the tenant's alone are missing, or run pods of others."
     RESTARTING = "Restarting", "A part that was ready is starting again, by itself or after a repair."
     TERMINATING = "Terminating", "The tenant is being deleted."
 
     # Asked for
-    HIBERNATED = "Hibernated", "The spec asks for hibernation; the plane is scaled to nothing and its data is kept."
     PAUSED = "Paused", "The spec pauses reconciliation until a given time; nothing is changed meanwhile."
 
     # Needs a person: the spec cannot be satisfied; nothing is made, and what runs is held to its class
@@ -94,9 +90,7 @@ class Reason(_Explained):
     )
     SLURM_UNREACHABLE = "SlurmUnreachable", "The tenant's Slurm was ready and does not answer now; its jobs may run on."
     SLURM_REFUSED = "SlurmRefused", "The tenant's plane refused an object of its Slurm cluster."
-    CERTIFICATE_EXPIRING = "CertificateExpiring", "A certificate is due and its renewal has not succeeded yet."
     TEARDOWN_BLOCKED = "TeardownBlocked", "An object of the tenant does not go away; the message names it."
-    INTERNAL_ERROR = "InternalError", "The controller met an error it has no name for; its log has the details."
 
 
 def condition(

@@ -20,11 +20,6 @@ def quota_name(device_class: str) -> str:
     return f"{device_class}{_OF_CLASS}"
 
 
-def by_class(claim: Mapping[str, Any]) -> dict[str, int]:
-    """What a claim asks for of each class at most."""
-    return charged(claim, {})
-
-
 def charged(claim: Mapping[str, Any], resources: Mapping[str, str]) -> dict[str, int]:
     """What a claim asks for of each class at most; of classes that stand for a resource together, under the resource's name."""
     found: dict[str, int] = {}

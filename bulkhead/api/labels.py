@@ -11,10 +11,6 @@ MANAGED_BY_BULKHEAD: Final = "bulkhead"
 TENANT: Final = "bulkhead.dev/tenant"
 COMPONENT: Final = "bulkhead.dev/component"
 
-COMPONENT_PLANE: Final = "plane"
-COMPONENT_SYNCER: Final = "syncer"
-COMPONENT_DNS: Final = "dns"
-
 # The marker on every mirrored object; admission policy lets only the syncer write it.
 SYNCED: Final = "bulkhead.dev/managed-by"
 SYNCED_BY_SYNCER: Final = "syncer"

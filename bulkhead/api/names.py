@@ -38,7 +38,6 @@ OBJECT_QUOTA: Final = "tenant-objects"
 API_ENVIRONMENT: Final = "kubernetes-environment"
 WORK_SUFFIX: Final = "-work"
 
-HOST_NAME_LIMIT: Final = 63
 _READABLE_LIMIT: Final = 30
 _DIGEST_HEX: Final = 32  # 128 bits
 _TENANT_NAME = re.compile(TENANT_NAME_PATTERN)

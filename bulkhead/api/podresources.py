@@ -3,17 +3,16 @@
     containers and sidecars run side by side; before them one init container after the other, each beside the sidecars that
     were started before it. What the pod names as a whole counts instead of its containers; its overhead comes on top.
 
-Counted twice by two formulas, what one part of the platform grants the other would refuse, so everybody counts here.
+Counted twice by two formulas, what one part of the platform grants the other would refuse, so all parts count here.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from bulkhead.api.quantity import InvalidQuantityError, parse
 
-Part = Literal["requests", "limits"]
-# What every pod uses, as quotas name it; of these a tenant has no ceiling unless somebody sets one.
+# What every pod uses, as quotas name it; of these a tenant has no ceiling unless its class or its Tenant sets one.
 AMOUNTS: Final = ("cpu", "memory", "ephemeral-storage", "requests.storage")
 # More devices than any cluster has.
 MOST_DEVICES: Final = 1_000_000
@@ -24,31 +23,16 @@ _OF_PODS: Final = frozenset({"cpu", "memory"})
 
 def requested(pod: Mapping[str, Any], resource: str) -> Decimal:
     """What the pod reserves; a limit without a request is one."""
-    return _effective(pod, resource, lambda holder: _named(holder, "requests", resource, "limits"))
-
-
-def limited(pod: Mapping[str, Any], resource: str) -> Decimal:
-    """What its limits add up to; a container without one adds nothing."""
-    return _effective(pod, resource, lambda holder: _named(holder, "limits", resource))
-
-
-def containers(pod: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    """Every container that resources are reserved for."""
-    spec = mapping(pod.get("spec"))
-    return [*mappings(spec.get("initContainers")), *mappings(spec.get("containers"))]
-
-
-def _effective(pod: Mapping[str, Any], resource: str, amount: Callable[[Mapping[str, Any]], Decimal | None]) -> Decimal:
     spec = mapping(pod.get("spec"))
     overhead = _quantity(mapping(spec.get("overhead")).get(resource)) or _ZERO
     if resource in _OF_PODS or resource.startswith("hugepages-"):
-        given = amount(spec)
+        given = _asked(spec, resource)
         if given is not None:
             return given + overhead
-    running = sum((amount(each) or _ZERO for each in mappings(spec.get("containers"))), _ZERO)
+    running = sum((_asked(each, resource) or _ZERO for each in mappings(spec.get("containers"))), _ZERO)
     sidecars = peak = _ZERO
     for container in mappings(spec.get("initContainers")):
-        asked = amount(container) or _ZERO
+        asked = _asked(container, resource) or _ZERO
         if container.get("restartPolicy") == "Always":
             sidecars += asked
             peak = max(peak, sidecars)
@@ -57,10 +41,16 @@ def _effective(pod: Mapping[str, Any], resource: str, amount: Callable[[Mapping[
     return max(running + sidecars, peak) + overhead
 
 
-def _named(holder: Mapping[str, Any], part: Part, resource: str, otherwise: Part | None = None) -> Decimal | None:
+def containers(pod: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    """Every container that resources are reserved for."""
+    spec = mapping(pod.get("spec"))
+    return [*mappings(spec.get("initContainers")), *mappings(spec.get("containers"))]
+
+
+def _asked(holder: Mapping[str, Any], resource: str) -> Decimal | None:
     resources = mapping(holder.get("resources"))
-    found = _quantity(mapping(resources.get(part)).get(resource))
-    return _quantity(mapping(resources.get(otherwise)).get(resource)) if found is None and otherwise else found
+    found = _quantity(mapping(resources.get("requests")).get(resource))
+    return _quantity(mapping(resources.get("limits")).get(resource)) if found is None else found
 
 
 def _quantity(value: Any) -> Decimal | None:

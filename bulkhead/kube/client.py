@@ -14,7 +14,7 @@ from bulkhead.kube import codec, proxy
 from bulkhead.kube.errors import Gone, NotFound, NotServed, Timeout, TooLarge
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Obj, ObjList, Resource
-from bulkhead.kube.transport import CALL_CONNECTIONS, JSON, Pace, Transport
+from bulkhead.kube.transport import CALL_CONNECTIONS, JSON, Transport
 from bulkhead.kube.watch import (
     INACTIVITY_SECONDS,
     MAX_LINE,
@@ -26,7 +26,6 @@ from bulkhead.kube.watch import (
 )
 
 MERGE_PATCH = "application/merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 _MIB = 1024 * 1024
@@ -46,17 +45,12 @@ class Client:
         timeout: float = 30.0,
         max_body: int = 64 * _MIB,
         max_list: int = 256 * _MIB,
-        qps: float | None = None,
-        burst: int = 50,
         connections: int = CALL_CONNECTIONS,
     ) -> None:
         self.config = config
         self.field_manager = field_manager
         self._max_list = max_list
-        pace = Pace(qps, burst) if qps else None
-        self.transport = Transport(
-            config, user_agent=user_agent, timeout=timeout, max_body=max_body, pace=pace, connections=connections
-        )
+        self.transport = Transport(config, user_agent=user_agent, timeout=timeout, max_body=max_body, connections=connections)
 
     async def __aenter__(self) -> Self:
         await self.transport.__aenter__()

@@ -90,7 +90,6 @@ class Meta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     finalizers: list[str] | None = None
-    creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     owner_references: list[OwnerReference] | None = None
 

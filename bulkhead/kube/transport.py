@@ -29,23 +29,6 @@ CALL_CONNECTIONS = 32
 JSON = "application/json"
 
 
-class Pace:
-    """A token bucket over time: callers wait their turn instead of failing."""
-
-    def __init__(self, rate: float, burst: int) -> None:
-        self._gap = 1.0 / rate
-        self._slack = self._gap * max(0, burst - 1)
-        self._next = 0.0
-
-    async def wait(self) -> None:
-        """Return when this caller may go."""
-        now = asyncio.get_running_loop().time()
-        turn = max(self._next, now - self._slack)
-        self._next = turn + self._gap
-        if turn > now:
-            await asyncio.sleep(turn - now)
-
-
 class Transport:
     """Connections to one API server under one identity."""
 
@@ -56,7 +39,6 @@ class Transport:
         user_agent: str,
         timeout: float,
         max_body: int,
-        pace: Pace | None = None,
         connections: int = CALL_CONNECTIONS,
     ) -> None:
         self.config = config
@@ -66,7 +48,6 @@ class Transport:
         self.user_agent = user_agent
         self.authorization = Authorization(config)
         self.tls: ssl.SSLContext | None = None
-        self._pace = pace
         self._calls: Calls | None = None
 
     async def __aenter__(self) -> Self:
@@ -134,8 +115,6 @@ class Transport:
         limit = self.timeout if timeout is None else timeout
         with mapped(f"{method} {path}", limit):
             async with asyncio.timeout(limit):
-                if self._pace is not None:
-                    await self._pace.wait()
                 named = self.headers() | dict(headers or {})
                 most = max_body or self.max_body
                 bounds = Bounds(most, min(_ERROR_BODY, max(most, _LEAST_ERROR_BODY)), charge)

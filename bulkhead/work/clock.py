@@ -1,14 +1,11 @@
 """Time as an argument: what waits or measures takes a Clock, so that tests own the time.
 
-SystemClock   the machine's clocks
-FakeClock     stands still until `advance`; sleepers wake in the order of their deadlines
+`SystemClock` is the machine's; tests bring one that stands still until they advance it.
 """
 
 import asyncio
-import heapq
-import itertools
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -42,43 +39,3 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         """Wait."""
         await asyncio.sleep(seconds)
-
-
-class FakeClock:
-    """A clock that tests move by hand."""
-
-    def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
-        self._start = start
-        self._elapsed = 0.0
-        self._order = itertools.count()
-        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
-
-    def now(self) -> datetime:
-        """Start plus what was advanced."""
-        return self._start + timedelta(seconds=self._elapsed)
-
-    def monotonic(self) -> float:
-        """Seconds advanced so far."""
-        return self._elapsed
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait until the clock was advanced far enough."""
-        if seconds <= 0:
-            await asyncio.sleep(0)
-            return
-        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._sleepers, (self._elapsed + seconds, next(self._order), woken))
-        await woken
-
-    @property
-    def sleepers(self) -> int:
-        """How many wait: a test advances once the code under test has come to its sleep."""
-        return sum(not woken.done() for _, _, woken in self._sleepers)
-
-    def advance(self, seconds: float) -> None:
-        """Move the time and wake whoever is due; they run when the caller next awaits."""
-        self._elapsed += seconds
-        while self._sleepers and self._sleepers[0][0] <= self._elapsed:
-            woken = heapq.heappop(self._sleepers)[2]
-            if not woken.done():
-                woken.set_result(None)

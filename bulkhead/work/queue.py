@@ -82,11 +82,6 @@ class KeyedQueue(Generic[K]):
         """Keys that wait in one lane."""
         return len(self._lanes[lane])
 
-    def oldest_wait(self) -> float:
-        """Seconds that the oldest waiting key has waited."""
-        now = self._clock.monotonic()
-        return max((now - next(iter(lane.values())) for lane in self._lanes.values() if lane), default=0.0)
-
     def longest_running(self) -> float:
         """Seconds that the longest key in work is worked on."""
         now = self._clock.monotonic()
@@ -124,10 +119,6 @@ class KeyedQueue(Generic[K]):
         self._set_alarm()
         return True
 
-    def forget_delay(self, key: K) -> None:
-        """Take back an `add_after` that is not due yet."""
-        self._due.pop(key, None)
-
     def promote(self) -> None:
         """Move the keys whose time has come; runs by itself, and by hand under a fake clock."""
         now = self._clock.monotonic()
@@ -135,7 +126,7 @@ class KeyedQueue(Generic[K]):
             when, _, key = heapq.heappop(self._timers)
             held = self._due.get(key)
             if held is None or held[0] != when:
-                # Superseded by an earlier time, or taken back.
+                # Superseded by an earlier time.
                 continue
             del self._due[key]
             if key in self._processing:

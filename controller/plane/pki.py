@@ -6,7 +6,6 @@ Decisions only: this module names certificates and judges facts about them; `con
     CertFacts (there)  ────────────┴─> due() ─> what to issue ─> controller.pki ─> bundles ─> secrets()
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -147,8 +146,3 @@ def _says(there: CertFacts, wanted: CertSpec) -> bool:
 def renewal(facts: CertFacts) -> datetime:
     """The moment from which a certificate is renewed: two thirds of its life."""
     return facts.not_before + (facts.not_after - facts.not_before) * 2 / 3
-
-
-def next_renewal(facts: Mapping[str, CertFacts]) -> datetime | None:
-    """When the first of these certificates wants renewal."""
-    return min((renewal(each) for each in facts.values()), default=None)

@@ -18,8 +18,6 @@ from controller.host.owned import Owned
 from controller.plane.addresses import Reserved
 from controller.plane.spec import PLANE
 
-DEFAULT_KUBERNETES = ("default", "kubernetes")
-
 
 @dataclass(frozen=True, slots=True)
 class PlaneHealth:

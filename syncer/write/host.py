@@ -18,7 +18,7 @@ import msgspec
 from bulkhead.api import labels as marks
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound, Unprocessable
-from bulkhead.kube.objects import Key, Meta, Obj, Resource, key_of, uid_of
+from bulkhead.kube.objects import Key, Obj, Resource, key_of, uid_of
 from syncer import metrics
 from syncer.logs import about
 from syncer.translate import Reason, TenantView, Untranslatable, origin, othersmarks
@@ -41,11 +41,6 @@ def stamped(desired: Obj) -> Obj:
     """`desired` with the hash of itself."""
     meta = desired["metadata"]
     return desired | {"metadata": meta | {"annotations": (meta.get("annotations") or {}) | {WANTED: digest(desired)}}}
-
-
-def up_to_date(desired: Obj, host: Meta) -> bool:
-    """Whether the host object was made of the same wish."""
-    return host.annotation(WANTED) == digest(desired)
 
 
 class HostWriter:

@@ -144,10 +144,6 @@ class VirtualWriter:
             return
         _log.info("virtual pod deleted", extra=about("Pod", key, why=why, grace=grace))
 
-    async def absent(self, r: Resource, key: Key) -> bool:
-        """Whether the plane itself says, now, that there is no such object."""
-        return await self.read(r, key) is None
-
     async def read(self, r: Resource, key: Key) -> Obj | None:
         """Read past the cache."""
         try:

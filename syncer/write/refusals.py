@@ -5,7 +5,6 @@ much of it is used and what was asked, in its own words, and nothing of host nam
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from bulkhead.kube.errors import ApiError, Forbidden, Unprocessable
@@ -24,16 +23,6 @@ _MUST_SPECIFY: Final = re.compile(r"failed quota: (?P<quota>[^:]+): must specify
 _SECURITY: Final = re.compile(r"violates PodSecurity \"(?P<level>[a-z]+):[^\"]*\": (?P<what>.+)$")
 _HASHED: Final = re.compile(r"\b[a-z0-9][-a-z0-9]{0,30}-[0-9a-f]{32}\b")
 _WORK: Final = re.compile(r"\bbh-[-a-z0-9]+\b")
-
-
-@dataclass(frozen=True, slots=True)
-class Shortage:
-    """One resource of the quota that does not suffice."""
-
-    resource: str
-    asked: str
-    used: str
-    hard: str
 
 
 def explain(error: ApiError, pod: str, hope: str = "The pod starts when enough is free.") -> Untranslatable | None:
@@ -60,17 +49,6 @@ def explain(error: ApiError, pod: str, hope: str = "The pod starts when enough i
 def plain(message: str, name: str) -> str:
     """A host's text without host names."""
     return _WORK.sub("the tenant", _HASHED.sub(name, message))[:500]
-
-
-def shortages(message: str) -> tuple[Shortage, ...]:
-    """What the quota lacks, out of the API server's message."""
-    found = _EXCEEDED.search(message)
-    if found is None:
-        return ()
-    asked, used, hard = (_pairs(found[part]) for part in ("asked", "used", "hard"))
-    return tuple(
-        Shortage(_tenant_word(name), amount, used.get(name, "?"), hard.get(name, "?")) for name, amount in asked.items()
-    )
 
 
 def _quota_text(found: "re.Match[str]") -> str:

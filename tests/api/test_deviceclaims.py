@@ -35,7 +35,7 @@ def test_a_claim_counts_for_the_most_that_it_may_become(
     requests: list[Any], classes: dict[str, int], resources: dict[str, int], together: int
 ) -> None:
     claim = {"spec": {"devices": {"requests": requests}}}
-    assert deviceclaims.by_class(claim) == classes
+    assert deviceclaims.charged(claim, {}) == classes
     assert deviceclaims.charged(claim, {GPU: "gpu", MIG: "gpu"}) == resources
     assert deviceclaims.together(claim) == together
 
@@ -44,5 +44,5 @@ def test_a_claim_counts_for_the_most_that_it_may_become(
     "claim", [{}, {"spec": None}, {"spec": {"devices": 1}}, {"spec": {"devices": {"requests": ["x", {}]}}}]
 )
 def test_what_asks_for_nothing_counts_for_nothing(claim: dict[str, Any]) -> None:
-    assert deviceclaims.by_class(claim) == {}
+    assert deviceclaims.charged(claim, {}) == {}
     assert deviceclaims.together(claim) == 0

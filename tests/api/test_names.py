@@ -86,7 +86,7 @@ def test_the_digest_is_fixed_for_good() -> None:
 
 
 def test_marks() -> None:
-    assert labels.tenant_selector("red", labels.COMPONENT_SYNCER) == (
+    assert labels.tenant_selector("red", "syncer") == (
         "app.kubernetes.io/managed-by=bulkhead,bulkhead.dev/tenant=red,bulkhead.dev/component=syncer"
     )
     assert labels.is_mirrored({"metadata": {"labels": {labels.SYNCED: "syncer"}}})

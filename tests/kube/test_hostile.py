@@ -213,13 +213,3 @@ async def test_cookies_are_not_kept() -> None:
         await client.version()
     assert b"cookie" not in seen[1].lower()
     assert b"accept-encoding: identity" in seen[1].lower()
-
-
-async def test_calls_are_paced() -> None:
-    async with serving(fixed(http("200 OK", b"{}"))) as config:
-        fast = Client(config, user_agent="t", field_manager="t", qps=5, burst=2, timeout=0.3)
-        async with fast as client:
-            results = [asyncio.create_task(client.version()) for _ in range(8)]
-            await asyncio.wait(results)
-    # The two of the burst and those whose turn came went through; the rest waited past their deadline.
-    assert 2 <= sum(result.exception() is None for result in results) < 8

@@ -3,8 +3,8 @@
 from typing import Any, cast
 
 from bulkhead.kube.objects import Key
-from bulkhead.work.clock import FakeClock
 from syncer.events import Recorder
+from tests.fakeclock import FakeClock
 
 
 def test_what_an_earlier_process_told_is_passed_over_once_and_then_is_news() -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from bulkhead.kube.errors import ApiError, Forbidden, Unavailable, Unprocessable
 from bulkhead.kube.objects import Key
-from bulkhead.work.clock import FakeClock
 from syncer import logs
 from syncer.kubelet import http1
 from syncer.kubelet.http1 import BadRequestError
@@ -25,6 +24,7 @@ from syncer.work import Item
 from syncer.write import mergepatch, refusals
 from syncer.write.identity import Recorded, Sighting, judge
 from syncer.write.massdelete import WINDOW_SECONDS, MassDeleteBreaker
+from tests.fakeclock import FakeClock
 
 MINIMAL = {"tenant": "a", "tenantUID": "u", "planeNamespace": "bh-a", "workNamespace": "bh-a-work"}
 

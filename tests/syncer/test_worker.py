@@ -8,11 +8,11 @@ import pytest
 from bulkhead.kube.errors import Conflict, Unavailable
 from bulkhead.kube.objects import Key
 from bulkhead.work.backoff import PerKeyBackoff
-from bulkhead.work.clock import FakeClock
 from bulkhead.work.queue import KeyedQueue
 from syncer import metrics
 from syncer.work import Again, Item
 from syncer.worker import Worker
+from tests.fakeclock import FakeClock
 
 
 class _Patrol:

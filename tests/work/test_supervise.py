@@ -6,8 +6,9 @@ import contextlib
 import pytest
 
 from bulkhead.work.backoff import Backoff
-from bulkhead.work.clock import FakeClock, SystemClock
+from bulkhead.work.clock import SystemClock
 from bulkhead.work.supervise import supervise
+from tests.fakeclock import FakeClock
 
 
 async def settle() -> None:

@@ -258,17 +258,3 @@ def policies_by_namespace(cluster: Cluster) -> dict[str, tuple[Mapping[str, Any]
     for policy in cluster.policies:
         found.setdefault(policy["metadata"]["namespace"], []).append(policy)
     return {name: tuple(listed) for name, listed in found.items()}
-
-
-def compile_rules(cluster: Cluster, node: str) -> tuple[PodRules, ...]:
-    """The rules of every pod on this node, isolated or not, in the order of their addresses."""
-    index, policies = ClusterIndex(cluster.pods, cluster.namespaces), policies_by_namespace(cluster)
-    made: list[PodRules] = []
-    for name in index.spaces:
-        steps = compile_namespace(index, name, Sources(policies.get(name, ())), node)
-        try:
-            while True:
-                next(steps)
-        except StopIteration as done:
-            made += done.value
-    return tuple(sorted(made, key=lambda rules: rules.address))

@@ -106,15 +106,6 @@ class SlurmRest:
         """End a job."""
         await self._call("DELETE", f"job/{int(job)}")
 
-    async def partition_down(self, partition: str) -> None:
-        """Let no job of a partition start any more."""
-        body = {"partitions": [{"name": partition, "partition": {"state": ["DOWN"]}}]}
-        await self._call("POST", "partitions/", body=body)
-
-    async def reconfigure(self) -> None:
-        """Have slurmctld read its configuration again, and hand it to every daemon."""
-        await self._call("GET", "reconfigure/")
-
     async def read_database(self, kind: str, params: Mapping[str, str] | None = None) -> bytes:
         """Records of slurmdbd: users, accounts, associations, qos."""
         data = await self._call("GET", f"{kind}/", section="slurmdb", params=params, max_body=_DATABASE_BYTES)

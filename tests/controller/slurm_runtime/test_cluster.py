@@ -14,7 +14,6 @@ from bulkhead.kube.errors import ApiError, Unprocessable
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Obj, Resource
 from bulkhead.kube.transport import Transport
-from bulkhead.work.clock import FakeClock
 from controller.inside.calls import Plane
 from controller.slurm.client import rest as rest_module
 from controller.slurm.cluster import Cluster, Order
@@ -26,6 +25,7 @@ from controller.slurm.spec.keys import AuthKey, SlurmKeys
 from tests.controller.slurm_runtime.plane import FakePlane
 from tests.controller.slurm_runtime.slurmrestd import KEY, FakeSlurmrestd, job, node, number
 from tests.controller.slurm_runtime.world import START, node_set, slurm_spec
+from tests.fakeclock import FakeClock
 
 TIMES = Times(idle=timedelta(seconds=60), grace=timedelta(seconds=120))
 KEYS = SlurmKeys((AuthKey("one", b"a" * 32),), KEY, "secret", "private", "public")

@@ -13,7 +13,6 @@ import pytest
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, ProtocolError, TooLarge
-from bulkhead.work.clock import FakeClock
 from controller.inside.budget import Budget, Turn
 from controller.inside.calls import Plane
 from controller.slurm.answers import model, shapes
@@ -24,6 +23,7 @@ from controller.slurm.loop import SlurmLoops
 from controller.slurm.observe import NODES_MOST
 from tests.controller.slurm_runtime.test_cluster import KEYS, TIMES
 from tests.controller.slurm_runtime.world import START, node_set, slurm_spec
+from tests.fakeclock import FakeClock
 from tests.kube import hostile
 from tests.kube.hostile import http
 

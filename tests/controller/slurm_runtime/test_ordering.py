@@ -9,7 +9,6 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, NotFound
 from bulkhead.kube.objects import Key, Obj, Resource
-from bulkhead.work.clock import FakeClock
 from controller.slurm.cluster import Order
 from controller.slurm.decide.status import Found
 from controller.slurm.loop import SlurmLoops
@@ -19,6 +18,7 @@ from controller.slurm.spec.keys import from_data, waiting
 from controller.tenant.observe import Observed
 from tests.controller.samples import plane_spec, tenant
 from tests.controller.slurm_runtime.world import START, node_set, slurm_spec
+from tests.fakeclock import FakeClock
 
 PLANE = plane_spec()
 

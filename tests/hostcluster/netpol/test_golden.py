@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from bulkhead.hostcluster.netpol.cluster import cluster_from, pod_from
-from bulkhead.hostcluster.netpol.compiler import compile_rules
 from bulkhead.hostcluster.netpol.render import render
+from tests.hostcluster.netpol.compiling import compile_rules
 
 CASES = Path(__file__).parent / "cases"
 

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bulkhead.hostcluster.netpol.cluster import cluster_from
-from bulkhead.hostcluster.netpol.compiler import PodRules, Profile, compile_rules
+from bulkhead.hostcluster.netpol.compiler import PodRules, Profile
 from bulkhead.hostcluster.netpol.render import render
+from tests.hostcluster.netpol.compiling import compile_rules
 from tests.hostcluster.netpol.naive import Packet, World
 
 NODE = "node"

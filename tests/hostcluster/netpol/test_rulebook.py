@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from bulkhead.hostcluster.netpol import compiler, rulebook
 from bulkhead.hostcluster.netpol.cluster import Cluster, cluster_from
-from bulkhead.hostcluster.netpol.compiler import PodRules, compile_rules
+from bulkhead.hostcluster.netpol.compiler import PodRules
 from bulkhead.hostcluster.netpol.index import LabelIndex
 from bulkhead.hostcluster.netpol.render import Chains, _Writer, render
 from bulkhead.hostcluster.netpol.rulebook import Rulebook
+from tests.hostcluster.netpol.compiling import compile_rules
 from tests.hostcluster.netpol.test_laws import NODE, worlds
 
 Obj = dict[str, Any]

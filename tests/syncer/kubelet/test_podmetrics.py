@@ -8,10 +8,10 @@ import pytest
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.kube.objects import Key, Obj, ObjList, Resource
-from bulkhead.work.clock import FakeClock
 from syncer.kubelet.http1 import BadRequestError
 from syncer.kubelet.metrics import FRESH_SECONDS, PodMetrics
 from syncer.kubelet.metricsroutes import Question
+from tests.fakeclock import FakeClock
 
 
 def pod(namespace: str, name: str, node: str = "n1") -> Obj:

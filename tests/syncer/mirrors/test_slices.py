@@ -11,10 +11,10 @@ import pytest
 from bulkhead.kube.errors import ApiError, Conflict, Forbidden, KubeError, Unprocessable
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta, Obj
-from bulkhead.work.clock import FakeClock
 from syncer.mirrors.slices import Addresses, Slices
 from syncer.translate.kinds.endpointslice import KIND, Holder
 from syncer.translate.metadata import Identity
+from tests.fakeclock import FakeClock
 
 A, B = Key("work", "a"), Key("work", "b")
 SLICE = Key("work", "slice")

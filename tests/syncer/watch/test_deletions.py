@@ -2,9 +2,9 @@
 
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta
-from bulkhead.work.clock import FakeClock
 from syncer.watch.deletions import ObservedDeletions
 from syncer.write.massdelete import MassDeleteBreaker
+from tests.fakeclock import FakeClock
 
 KEY = Key("default", "one")
 

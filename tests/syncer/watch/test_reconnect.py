@@ -5,10 +5,10 @@ from typing import cast
 from bulkhead.kube.informer import Informer
 from bulkhead.kube.objects import Key
 from bulkhead.work.backoff import PerKeyBackoff
-from bulkhead.work.clock import FakeClock
 from bulkhead.work.queue import KeyedQueue
 from syncer.watch.reconnect import LEAST_SECONDS, Reconnect
 from syncer.work import Item
+from tests.fakeclock import FakeClock
 
 
 class Sibling:

@@ -8,10 +8,10 @@ import pytest
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Key, Obj
 from bulkhead.kube.resources import PODS
-from bulkhead.work.clock import FakeClock
 from syncer.write.budget import WriteBudget
 from syncer.write.host import HostWriter
 from syncer.write.identity import PlaneIdentity
+from tests.fakeclock import FakeClock
 
 
 async def advance(clock: FakeClock, seconds: float) -> None:

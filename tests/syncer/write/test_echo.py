@@ -6,8 +6,8 @@ import pytest
 
 from bulkhead.kube.errors import Conflict, Unavailable
 from bulkhead.kube.resources import PODS
-from bulkhead.work.clock import FakeClock
 from syncer.write.plane import VirtualWriter
+from tests.fakeclock import FakeClock
 
 
 class Plane:

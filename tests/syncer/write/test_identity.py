@@ -4,8 +4,8 @@ from typing import Any, cast
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
-from bulkhead.work.clock import FakeClock
 from syncer.write.identity import PlaneIdentity
+from tests.fakeclock import FakeClock
 
 
 class _Listed:
