@@ -11,7 +11,7 @@ from typing import Any
 from bulkhead.api import names
 from bulkhead.api.conditions import Reason
 from bulkhead.api.quantity import InvalidQuantityError, mebibytes
-from controller.decide import allotment
+from controller import allotment
 from controller.decide.bounds import Question, beyond, object_counts
 from controller.plane.addresses import Reserved
 from controller.plane.spec import BUDGETS, COMPONENTS, STORAGE_SIZE, Budget, Images, Obj, PlaneSpec

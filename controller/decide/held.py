@@ -17,7 +17,8 @@ from typing import Any, Final
 from bulkhead.api import labels, names
 from bulkhead.api.conditions import Reason
 from bulkhead.api.quantity import InvalidQuantityError, mebibytes, parse
-from controller.decide import admit, allotment
+from controller import allotment
+from controller.decide import admit
 from controller.decide.bounds import Question, beyond, within
 from controller.plane import quota
 from controller.plane.apiserver import POD_GROUP_API

@@ -12,12 +12,13 @@ from typing import Any
 from bulkhead.api import names
 from bulkhead.api.accelerators import count
 from bulkhead.api.conditions import MESSAGE_LIMIT, ConditionType, Reason, is_true, set_condition
-from bulkhead.api.conditions import Status as Truth
 from controller.decide import held
 from controller.decide.dedicated import Finding
 from controller.plane import network, quota
 from controller.plane.spec import DNS, PLANE, SYNCER, Obj, PlaneSpec
 from controller.refusal import Refusal
+from controller.slurm.decide.status import SlurmPart
+from controller.verdict import Verdict, pod_ready, pod_trouble
 
 PARTS = (
     ConditionType.NAMESPACES_READY,
@@ -27,26 +28,7 @@ PARTS = (
     ConditionType.QUOTA_APPLIED,
     ConditionType.EGRESS_APPLIED,
 )
-_CRASHES = 3
 _MOST_NODES = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """One condition's content."""
-
-    status: Truth
-    reason: Reason
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class SlurmPart:
-    """What the tenant's Slurm cluster says; it counts for Ready unless it is only being taken down."""
-
-    verdict: Verdict
-    summary: Mapping[str, Any] | None = None
-    essential: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,37 +210,6 @@ def _egress(spec: PlaneSpec) -> Verdict:
         remedy = "take it out, or list in the class's isolation.network.reachReserved what is to be reached all the same"
         return Verdict("False", Reason.RESERVED_ADDRESSES, f"{message}; {remedy}")
     return Verdict("True", Reason.APPLIED, "the tenant's pods reach what egressCIDRs lists, and nothing of the host")
-
-
-def pod_ready(pod: Obj) -> bool:
-    """Whether a pod is ready and stays."""
-    conditions = (pod.get("status") or {}).get("conditions") or []
-    ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
-    return ready and not pod["metadata"].get("deletionTimestamp")
-
-
-def pod_trouble(pod: Obj) -> tuple[Reason, str] | None:
-    """Why a pod does not start, when it is more than a matter of time."""
-    status = pod.get("status") or {}
-    name = pod["metadata"]["name"]
-    for each in status.get("containerStatuses") or []:
-        waiting = (each.get("state") or {}).get("waiting") or {}
-        reason = str(waiting.get("reason") or "")
-        detail = f"pod {name}, container {each['name']}: {reason}: {waiting.get('message') or ''}".rstrip(": ")
-        if reason in {
-            "ErrImagePull",
-            "ImagePullBackOff",
-            "ErrImageNeverPull",
-            "InvalidImageName",
-            "CreateContainerConfigError",
-        }:
-            return Reason.POD_NOT_STARTING, detail
-        if reason == "CrashLoopBackOff" and int(each.get("restartCount") or 0) >= _CRASHES:
-            return Reason.CRASHING, detail
-    for each in status.get("conditions") or []:
-        if each.get("type") == "PodScheduled" and each.get("status") == "False" and each.get("reason") == "Unschedulable":
-            return Reason.POD_NOT_STARTING, f"pod {name}: {each.get('message')}"
-    return None
 
 
 def _applied(tenant_class: Obj | None) -> dict[str, Any]:

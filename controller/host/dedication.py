@@ -27,9 +27,9 @@ from bulkhead.kube.objects import Key, Meta, Obj
 from bulkhead.kube.store import Store
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock, SystemClock
-from controller import metrics
+from controller import allotment, metrics
 from controller.decide import admit as admission
-from controller.decide import allotment, dedicated, held
+from controller.decide import dedicated, held
 from controller.decide.dedicated import Claim, Finding, HostNode, Mark
 from controller.refusal import Refusal
 from controller.sections import section_of

@@ -377,7 +377,7 @@ def _unseen(spec: PlaneSpec, findings: status.Findings, *, slurm: bool) -> tuple
     return (*nodes, ConditionType.SLURM_READY) if slurm else nodes
 
 
-def _slurm_part(tenant: Obj, slurm: Ordered) -> status.SlurmPart:
+def _slurm_part(tenant: Obj, slurm: Ordered) -> slurm_status.SlurmPart:
     before = (tenant.get("status") or {}).get("conditions") or []
     return slurm_status.part(slurm.found, slurm.spec, was=is_true(before, ConditionType.SLURM_READY))
 

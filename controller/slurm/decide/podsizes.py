@@ -10,7 +10,7 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any, Final
 
 from bulkhead.api.quantity import InvalidQuantityError, canonical, parse
-from controller.decide import allotment
+from controller import allotment
 from controller.plane.spec import PodBound
 from controller.sections import section_of
 from controller.slurm.spec import ALLOTMENTS, Allotment, Obj

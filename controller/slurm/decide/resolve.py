@@ -11,7 +11,7 @@ from typing import Any
 
 from bulkhead.api.conditions import Reason
 from bulkhead.api.quantity import canonical, mebibytes, parse
-from controller.decide import allotment
+from controller import allotment
 from controller.sections import section_of, text_or_none
 from controller.settings import Settings
 from controller.slurm.config import extra, known

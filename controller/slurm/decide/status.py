@@ -11,10 +11,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from bulkhead.api.conditions import MESSAGE_LIMIT, Reason, timestamp
-from controller.decide.status import SlurmPart, Verdict, pod_ready, pod_trouble
 from controller.slurm.answers.model import SlurmNode, SlurmView
 from controller.slurm.lease.fleet import Worker
 from controller.slurm.spec import NAME_LABEL, Obj, SlurmSpec
+from controller.verdict import Verdict, pod_ready, pod_trouble
 
 PREFIX: Final = "SlurmNodeState"
 READY: Final = "slurmctld answers, and every daemon of the cluster is ready"
@@ -67,6 +67,15 @@ class Found:
     unread: bool = False
     # Workers that are still to go although Slurm was switched off.
     leaving: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmPart:
+    """What the tenant's Slurm cluster says; it counts for Ready unless it is only being taken down."""
+
+    verdict: Verdict
+    summary: Mapping[str, Any] | None = None
+    essential: bool = True
 
 
 def verdict(found: Found, *, was: bool, on: bool = True) -> Verdict:

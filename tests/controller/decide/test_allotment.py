@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from bulkhead.api.conditions import Reason
 from bulkhead.api.quantity import canonical, parse, whole
-from controller.decide import allotment, status
+from controller import allotment
+from controller.decide import status
 from controller.decide.admit import admit, refuse
 from controller.decide.status import Findings
 from controller.plane.policyfacts import policy_facts

@@ -10,6 +10,7 @@ from controller.decide import status
 from controller.decide.status import Findings
 from controller.plane.quota import resource_quotas
 from controller.refusal import Refusal
+from controller.verdict import pod_trouble
 from tests.controller.samples import NOW, plane_spec, tenant, tenant_class
 
 
@@ -109,5 +110,5 @@ TROUBLE = {
 def test_a_pod_that_cannot_start_is_told_from_one_that_takes_its_time(waiting: str) -> None:
     restarts, reason = TROUBLE[waiting]
     container = {"name": "etcd", "restartCount": restarts, "state": {"waiting": {"reason": waiting, "message": "m"}}}
-    found = status.pod_trouble({"metadata": {"name": "plane-0"}, "status": {"containerStatuses": [container]}})
+    found = pod_trouble({"metadata": {"name": "plane-0"}, "status": {"containerStatuses": [container]}})
     assert (found[0] if found else None) == reason
