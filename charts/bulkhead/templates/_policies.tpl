@@ -1,0 +1,21 @@
+{{/* Whose requests a policy judges: those of syncers, which no tenant's workload can be, or those of the controller. */}}
+{{- define "bulkhead.by-a-syncer" -}}
+- name: by-a-syncer
+  expression: request.userInfo.username.matches('^system:serviceaccount:bh-[a-z0-9-]+:syncer$')
+{{- end }}
+{{- define "bulkhead.by-the-controller" -}}
+- name: by-the-controller
+  expression: request.userInfo.username == 'system:serviceaccount:{{ .Release.Namespace }}:bulkhead-controller'
+{{- end }}
+{{/* What puts a policy in force everywhere: `include "bulkhead.binding" (list . "bulkhead-syncer-pods")`. */}}
+{{- define "bulkhead.binding" -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ index . 1 }}
+  labels:
+    {{- include "bulkhead.labels" (index . 0) | nindent 4 }}
+spec:
+  policyName: {{ index . 1 }}
+  validationActions: [Deny]
+{{- end }}
