@@ -1,78 +1,85 @@
 """What is known of pods' host pods beyond what the cache shows now. Only memory, no I/O.
 
-    may be made -> made -> shown by the cache, or proven absent
-    deleted to be made anew, unplaced -> the cache shows it for a while longer
+    creation expected -> created -> shown by the cache, or proven absent
+    deleted without a node, to be recreated -> the cache shows it for a while longer
 
-After a restart nothing is known, and the first list tells.
+After a restart nothing is known, and the first list shows what is there.
 """
+
+from typing import Final, NamedTuple
 
 from bulkhead.kube.objects import Key, Obj, uid_of
 from syncer.translate.origin import virtual_uid
 
 
-class Sightings:
+class _Expected(NamedTuple):
+    """A host pod that the cache has not shown: the UID of its virtual pod, and its own where the host has answered."""
+
+    virtual: str
+    own: str
+
+
+_NONE: Final = _Expected("", "")
+
+
+class Expectations:
     """Remembers by the key of the virtual pod."""
 
     def __init__(self) -> None:
         # Virtual UIDs that had a host pod, or may have had one.
         self._had: dict[Key, str] = {}
-        # Virtual UIDs of host pods that were made, or may have been made, and that the cache has not shown yet; with their own
-        # UIDs where those were told.
-        self._unshown: dict[Key, tuple[str, str]] = {}
-        # UIDs of host pods that were deleted to be made anew; the host shows them as being deleted for a moment.
-        self._remade: dict[Key, str] = {}
+        # Host pods that were created, or may have been, and that the cache has not shown yet.
+        self._expected: dict[Key, _Expected] = {}
+        # UIDs of host pods that were deleted to be recreated; the host shows them as being deleted for a moment.
+        self._recreated: dict[Key, str] = {}
 
-    def cache_shows(self, key: Key, host: Obj | None, *, surely: bool = False) -> None:
-        """What the cache has of a host pod now: the one that was made, `surely` or by its UID, or an older one still."""
-        if host is not None:
-            whose, own = self._unshown.get(key, ("", ""))
-            if virtual_uid(host) == whose and (surely or own in ("", uid_of(host))):
-                self._unshown.pop(key, None)
-        if host is None or self._remade.get(key) != uid_of(host):
-            self._remade.pop(key, None)
+    def observe(self, key: Key, host: Obj | None) -> None:
+        """What the cache has of a host pod now: the one that was created, by its UID, or an older one still."""
+        if host is not None and self._expected.get(key, _NONE).own in ("", uid_of(host)):
+            self.confirm(key, host)
+        if host is None or self._recreated.get(key) != uid_of(host):
+            self._recreated.pop(key, None)
 
-    def is_older(self, key: Key, host: Obj) -> bool:
-        """Whether another host pod was made for the same virtual one since the one that the cache shows."""
-        whose, own = self._unshown.get(key, ("", ""))
-        return own not in ("", uid_of(host)) and virtual_uid(host) == whose
+    def confirm(self, key: Key, host: Obj) -> None:
+        """The host has this host pod and no later one of the same virtual pod: nothing more is expected."""
+        if virtual_uid(host) == self._expected.get(key, _NONE).virtual:
+            self._expected.pop(key, None)
 
-    def may_be_made(self, key: Key, whose: str) -> None:
-        """A host pod is being asked for."""
-        self._had[key] = whose
-        self._unshown[key] = (whose, "")
+    def is_superseded(self, key: Key, host: Obj) -> bool:
+        """Whether another host pod was created for the same virtual pod since the one that the cache shows."""
+        expected = self._expected.get(key, _NONE)
+        return expected.own not in ("", uid_of(host)) and virtual_uid(host) == expected.virtual
 
-    def made(self, key: Key, host: Obj) -> None:
-        """It was made, or found to be there."""
-        self._unshown[key] = (virtual_uid(host), uid_of(host))
+    def expect_creation(self, key: Key, virtual: str) -> None:
+        """A host pod is about to be created for this virtual UID."""
+        self._had[key] = virtual
+        self._expected[key] = _Expected(virtual, "")
 
-    def has_one(self, key: Key, whose: str) -> None:
-        """A host pod of this virtual one is there."""
-        self._had[key] = whose
+    def created(self, key: Key, host: Obj) -> None:
+        """It was created, or found to be there."""
+        self._expected[key] = _Expected(virtual_uid(host), uid_of(host))
 
-    def had_one(self, key: Key, whose: str) -> bool:
-        """Whether this virtual pod had a host pod, or may have had one."""
-        return self._had.get(key) == whose
+    def expected(self, key: Key) -> str:
+        """The virtual UID of the host pod that there may be although the cache has not shown it; empty for none."""
+        return self._expected.get(key, _NONE).virtual
 
-    def unshown(self, key: Key) -> str:
-        """Whose host pod there may be that the cache has not shown; empty for none."""
-        return self._unshown.get(key, ("", ""))[0]
+    def note_host(self, key: Key, virtual: str) -> None:
+        """A host pod of this virtual UID is there."""
+        self._had[key] = virtual
 
-    def unseen_end(self, key: Key) -> float | None:
-        """In how many seconds to ask for the end of a host pod that was deleted; None where its event will tell.
+    def had_host(self, key: Key, virtual: str) -> bool:
+        """Whether this virtual UID had a host pod, or may have had one."""
+        return self._had.get(key) == virtual
 
-        Of a host pod that came and went while a watch was broken the next list knows nothing, so no event ever tells.
-        """
-        return 1.0 if key in self._unshown else None
+    def expect_recreation(self, key: Key, host_uid: str) -> None:
+        """A host pod without a node is being deleted, to be recreated."""
+        self._recreated[key] = host_uid
 
-    def remake(self, key: Key, host_uid: str) -> None:
-        """A host pod without a node is being deleted, to be made anew."""
-        self._remade[key] = host_uid
-
-    def is_remade(self, key: Key) -> bool:
-        """Whether the host pod that the cache shows was deleted to be made anew."""
-        return key in self._remade
+    def is_recreated(self, key: Key) -> bool:
+        """Whether the host pod that the cache shows was deleted to be recreated."""
+        return key in self._recreated
 
     def forget(self, key: Key) -> str:
-        """Both pods are gone; returns the virtual UID, where one had a host pod."""
-        self._unshown.pop(key, None)
+        """Both pods are gone; returns the virtual UID, where it had a host pod."""
+        self._expected.pop(key, None)
         return self._had.pop(key, "")

@@ -1,4 +1,4 @@
-"""Pods that wait for their PodGroup to be on the host: the group goes first, and its coming wakes them.
+"""Pods that wait for their PodGroup to be on the host: the group is created first, and its creation wakes them.
 
 A pod that may not follow yet waits here under its group. When the group changes on either side its pods are tried again; the
 slow retry of each key is the fallback. Only memory, no I/O; what a group must look like is `translate/podgroup.py`.
@@ -23,7 +23,7 @@ class PodGroups:
         self._group: dict[Key, Key] = {}
 
     def check(self, key: Key, virtual: Obj) -> None:
-        """Raise what the tenant is told where the pod's group is not on the host; the pod then waits for it."""
+        """Raise the refusal where the pod's group is not on the host; the pod then waits for it."""
         self.forget(key)
         name = group_of(virtual)
         if not name:
@@ -39,9 +39,9 @@ class PodGroups:
     def _check(self, group: Key, virtual: Obj) -> None:
         if not self._caches.serves(POD_GROUP):
             raise Untranslatable(Reason.NOT_SUPPORTED, self._caches.unserved(POD_GROUP), "spec.schedulingGroup")
-        above = self._caches.virtual[POD_GROUP].store.get(group)
-        below = self._caches.host[POD_GROUP].store.get(self._caches.host_key(POD_GROUP, group))
-        podgroup.check_ready(virtual, above, below)
+        own = self._caches.virtual[POD_GROUP].store.get(group)
+        mirrored = self._caches.host[POD_GROUP].store.get(self._caches.host_key(POD_GROUP, group))
+        podgroup.check_ready(virtual, own, mirrored)
 
     def forget(self, key: Key) -> None:
         """The pod runs, or is gone."""
@@ -53,12 +53,12 @@ class PodGroups:
         if not waiting:
             del self._waiting[group]
 
-    def above(self, change: Change) -> None:
-        """A group changed in the plane."""
+    def virtual_changed(self, change: Change) -> None:
+        """A virtual group changed."""
         self._wake(change.key)
 
-    def below(self, change: Change) -> None:
-        """A group changed on the host."""
+    def host_changed(self, change: Change) -> None:
+        """A host group changed."""
         who = self._caches.origin(change.meta)
         if who is not None and who.kind == POD_GROUP:
             self._wake(Key(who.namespace, who.name))

@@ -16,8 +16,8 @@ from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Obj, key_of, uid_of, version_of
 from bulkhead.kube.resources import PODS
 from syncer.events import Recorder
-from syncer.pods.expectations import Sightings
-from syncer.pods.unchanged import Settled
+from syncer.pods.expectations import Expectations
+from syncer.pods.unchanged import Unchanged
 from syncer.pods.waiting import Starved
 from syncer.translate import Untranslatable, diff
 from syncer.translate.kinds import pod
@@ -38,27 +38,27 @@ class PodPatches:
         host: HostWriter,
         virtual: VirtualWriter,
         *,
-        settled: Settled,
-        sightings: Sightings,
+        unchanged: Unchanged,
+        expectations: Expectations,
         starved: Starved,
         recorder: Recorder,
     ) -> None:
         self._caches = caches
         self._host = host
         self._virtual = virtual
-        self._settled = settled
-        self._sightings = sightings
+        self._unchanged = unchanged
+        self._expectations = expectations
         self._starved = starved
         self._recorder = recorder
 
     async def push(self, virtual: Obj, host: Obj) -> bool:
         """Carry what changed down; whether anything was written, or could not be."""
         pushed = False
-        if not self._settled.alike(virtual, host):
+        if not self._unchanged.nothing_to_patch(virtual, host):
             if diff.is_ahead(host, virtual) and await self._is_behind(virtual):
                 return True
             desired = self._desired(virtual, host)
-            if desired is None or await self._made_anew(desired, virtual, host):
+            if desired is None or await self._recreate(desired, virtual, host):
                 return True
             late = self._late(virtual, host)
             if late is None:
@@ -67,7 +67,7 @@ class PodPatches:
             if await self._apply(virtual, host, changes):
                 self._starved.forget(key_of(virtual))
             if not changes and late is not None:
-                self._settled.compared(virtual, host)
+                self._unchanged.note_patched(virtual, host)
             pushed = bool(changes) or late is None
         gates = statuses.readiness_to_host(virtual, host)
         if gates is not None:
@@ -98,7 +98,7 @@ class PodPatches:
             self._recorder.warn(virtual, str(refused.reason), str(refused))
             return None
 
-    async def _made_anew(self, desired: Obj, virtual: Obj, host: Obj) -> bool:
+    async def _recreate(self, desired: Obj, virtual: Obj, host: Obj) -> bool:
         """Delete a host pod that was made when the tenant's own marks on nodes were others, or its pool, unless it is placed.
 
         The version is that of a pod without a node, so the scheduler that is faster wins. A pod that something on the host
@@ -108,7 +108,7 @@ class PodPatches:
             return False
         if placement.digest_of(desired) == placement.digest_of(host) and not placement.in_another_pool(desired, host):
             return False
-        self._sightings.remake(key_of(virtual), uid_of(host))
+        self._expectations.expect_recreation(key_of(virtual), uid_of(host))
         why = "nodes were cordoned, tainted or labelled above, or the pool became another, before it was placed"
         return await self._host.delete(PODS, key_of(host), uid_of(host), grace=None, why=why, version=version_of(host))
 

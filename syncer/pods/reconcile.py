@@ -28,11 +28,11 @@ from syncer.mirrors.reconcile import Mirrors
 from syncer.mirrors.references import ReferenceIndex, mirrored_references
 from syncer.nodes import Nodes
 from syncer.pods.claims import Claims
-from syncer.pods.expectations import Sightings
+from syncer.pods.expectations import Expectations
 from syncer.pods.groups import PodGroups
 from syncer.pods.patches import PodPatches
 from syncer.pods.tokens import Tokens
-from syncer.pods.unchanged import Settled
+from syncer.pods.unchanged import Unchanged
 from syncer.pods.waiting import Starved
 from syncer.translate import Untranslatable, diff
 from syncer.translate.kinds import pod
@@ -93,10 +93,16 @@ class Pods:
         self._recorder = recorder
         self._deletions = deletions
         self._breaker = breaker
-        self._sightings = Sightings()
-        self._settled = Settled(caches)
+        self._expectations = Expectations()
+        self._unchanged = Unchanged(caches)
         self._patches = PodPatches(
-            caches, host, virtual, settled=self._settled, sightings=self._sightings, starved=starved, recorder=recorder
+            caches,
+            host,
+            virtual,
+            unchanged=self._unchanged,
+            expectations=self._expectations,
+            starved=starved,
+            recorder=recorder,
         )
 
     async def reconcile(self, key: Key) -> float | None:
@@ -104,30 +110,30 @@ class Pods:
         if key == UNPLACED.key:
             self._caches.queue_unplaced()
             return None
-        return None if self._settled.still(key) else await self._look(key)
+        return None if self._unchanged.nothing_to_do(key) else await self._look(key)
 
     async def _look(self, key: Key) -> float | None:
         virtual, host = self._caches.virtual_pod(key), self._caches.host_pod(key)
-        self._sightings.cache_shows(key, host)
-        if host is not None and self._sightings.is_older(key, host):
-            live = await self._live_mirror(key, virtual_uid(host))
+        self._expectations.observe(key, host)
+        if host is not None and self._expectations.is_superseded(key, host):
+            live = await self._read_host(key, virtual_uid(host))
             if live is None or uid_of(live) != uid_of(host):
                 # Its node and its end say nothing of the one that there is now.
                 return 1.0
             # The host is back from an older backup.
-            self._sightings.cache_shows(key, host, surely=True)
+            self._expectations.confirm(key, host)
         if virtual is None:
             return await self._vanished(key, host)
-        unshown = self._sightings.unshown(key)
+        unshown = self._expectations.expected(key)
         if host is None and unshown and unshown != uid_of(virtual):
             # A predecessor's host pod may run although the cache does not show it yet.
-            host = await self._live_mirror(key, unshown)
+            host = await self._read_host(key, unshown)
         if host is not None and virtual_uid(host) != uid_of(virtual):
             # What its predecessor refers to is kept until that is gone.
             return await self._replace_old(key, host)
         await self._refer(key, virtual, host)
         if host is not None:
-            self._sightings.has_one(key, uid_of(virtual))
+            self._expectations.note_host(key, uid_of(virtual))
         if virtual["metadata"].get("deletionTimestamp"):
             return await self._deleting(key, virtual, host)
         if host is None:
@@ -138,15 +144,15 @@ class Pods:
 
     async def _vanished(self, key: Key, host: Obj | None) -> float | None:
         self._no_longer_waits(key)
-        if host is None and (unshown := self._sightings.unshown(key)):
-            host = await self._live_mirror(key, unshown)
+        if host is None and (unshown := self._expectations.expected(key)):
+            host = await self._read_host(key, unshown)
         if host is None:
-            self._settled.forget(self._sightings.forget(key))
+            self._unchanged.forget(self._expectations.forget(key))
             await self._release(self._references.forget(Item("Pod", key)))
             self._tokens.forget(key)
             return None
         if host["metadata"].get("deletionTimestamp"):
-            return self._sightings.unseen_end(key)
+            return self._seconds_to_end(key)
         found = await self._virtual.read(PODS, key)
         if found is not None and uid_of(found) == virtual_uid(host):
             # The cache is behind: its event comes.
@@ -155,16 +161,16 @@ class Pods:
         if not self._breaker.may_delete("Pod", key):
             return _RETRY_REFUSED
         done = await self._host.delete(PODS, key_of(host), uid_of(host), grace=grace, why="virtual pod is gone")
-        return self._sightings.unseen_end(key) if done else _RETRY_REFUSED
+        return self._seconds_to_end(key) if done else _RETRY_REFUSED
 
     async def _replace_old(self, key: Key, host: Obj) -> float | None:
         if host["metadata"].get("deletionTimestamp"):
-            return self._sightings.unseen_end(key)
+            return self._seconds_to_end(key)
         found = await self._virtual.read(PODS, key)
         if found is not None and uid_of(found) == virtual_uid(host):
             return 1.0
         done = await self._host.delete(PODS, key_of(host), uid_of(host), grace=_FORCED_GRACE, why="virtual pod was replaced")
-        return self._sightings.unseen_end(key) if done else _RETRY_REFUSED
+        return self._seconds_to_end(key) if done else _RETRY_REFUSED
 
     # -- deletion from above
 
@@ -172,7 +178,7 @@ class Pods:
         self._no_longer_waits(key)
         meta = virtual["metadata"]
         if host is None:
-            host = await self._live_mirror(key, uid_of(virtual))
+            host = await self._read_host(key, uid_of(virtual))
         if host is None:
             # Nothing of it is left on the host, so there is nothing to wait for.
             if meta.get("finalizers") and _started(virtual) and not has_ended(virtual):
@@ -186,22 +192,29 @@ class Pods:
         host_meta = host["metadata"]
         left = host_meta.get("deletionGracePeriodSeconds")
         if host_meta.get("deletionTimestamp") and (grace is None or (isinstance(left, int) and left <= grace)):
-            return self._sightings.unseen_end(key)
+            return self._seconds_to_end(key)
         done, last = await self._host.end(PODS, key_of(host), uid_of(host), grace=grace, why="virtual pod is being deleted")
         if last is not None and has_ended(last) and not has_ended(host):
             # It ended just before: the host deletes such a pod at once, and no event would tell how it ended.
             await self._report(virtual, last)
-        return self._sightings.unseen_end(key) if done else _RETRY_REFUSED
+        return self._seconds_to_end(key) if done else _RETRY_REFUSED
 
-    async def _live_mirror(self, key: Key, uid: str) -> Obj | None:
+    async def _read_host(self, key: Key, uid: str) -> Obj | None:
         """The host pod of a virtual UID, asked of the host itself."""
         found = await self._host.read(PODS, self._caches.host_key("Pod", key))
         return found if found is not None and marks.is_mirrored(found) and virtual_uid(found) == uid else None
 
+    def _seconds_to_end(self, key: Key) -> float | None:
+        """In how many seconds to ask for the end of a host pod that was deleted; None where an event shows it.
+
+        Of a host pod that came and went while a watch was broken the next list knows nothing, so no event ever comes.
+        """
+        return 1.0 if self._expectations.expected(key) else None
+
     # -- the host pod is not there
 
     async def _missing(self, key: Key, virtual: Obj) -> float | None:
-        if self._sightings.had_one(key, uid_of(virtual)):
+        if self._expectations.had_host(key, uid_of(virtual)):
             # Its host pod went. The cache may be from before it was placed, so the plane itself is asked whether it was.
             fresh = await self._virtual.read(PODS, key)
             if fresh is None or uid_of(fresh) != uid_of(virtual) or fresh["metadata"].get("deletionTimestamp"):
@@ -211,7 +224,7 @@ class Pods:
             await self._release(self._references.forget(Item("Pod", key)))
             return None
         if _started(virtual):
-            if await self._live_mirror(key, uid_of(virtual)) is not None:
+            if await self._read_host(key, uid_of(virtual)) is not None:
                 return 1.0
             await self._virtual.delete_pod(virtual, grace=0, why="host pod is gone after it had been placed")
             return None
@@ -238,11 +251,11 @@ class Pods:
             await self._mirrors.ensure(item)
         place = key_of(desired)
         self._claims.claim(place, desired)
-        self._sightings.may_be_made(key, uid_of(virtual))
+        self._expectations.expect_creation(key, uid_of(virtual))
         try:
             with metrics.IN_CREATION.time():
                 made = await self._host.create(PODS, desired, view)
-            self._sightings.made(key, made)
+            self._expectations.created(key, made)
         except (Stale, Again, Untranslatable):
             self._claims.drop(place)
             raise
@@ -259,7 +272,7 @@ class Pods:
         # And `made` may be what an earlier create made, when the marks on nodes were others.
         unchanged = unchanged and placement.digest_of(desired) == placement.digest_of(made)
         if unchanged and not (virtual.get("spec") or {}).get("ephemeralContainers"):
-            self._settled.compared(virtual, made)
+            self._unchanged.note_patched(virtual, made)
 
     def _no_longer_waits(self, key: Key) -> None:
         self._starved.forget(key)
@@ -280,7 +293,7 @@ class Pods:
     async def _both(self, virtual: Obj, host: Obj) -> float | None:
         meta = host["metadata"]
         if meta.get("deletionTimestamp"):
-            if self._sightings.is_remade(key_of(virtual)):
+            if self._expectations.is_recreated(key_of(virtual)):
                 return None
             await self._report(virtual, host)
             await self._virtual.delete_pod(
@@ -291,12 +304,12 @@ class Pods:
         if self._virtual.behind(virtual) or await self._placed(virtual, host):
             return None
         if placed_on(virtual):
-            self._tokens.tend(virtual, host)
+            self._tokens.queue(virtual, host)
         view = self._caches.view()
         told = await self._report(virtual, host)
         pushed = await self._patches.push(virtual, host)
         if told is not None and not pushed and self._caches.view() is view:
-            self._settled.rest(virtual, told, host)
+            self._unchanged.note_done(virtual, told, host)
         return None
 
     async def _placed(self, virtual: Obj, host: Obj) -> bool:
@@ -318,7 +331,7 @@ class Pods:
             return None
         if statuses.goes_back(host, virtual):
             # Told up, an older copy would make it look as if the pod had never run, and then it might run twice.
-            live = await self._live_mirror(key_of(virtual), uid_of(virtual))
+            live = await self._read_host(key_of(virtual), uid_of(virtual))
             if live is None:
                 return None
             host = live

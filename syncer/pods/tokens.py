@@ -5,10 +5,10 @@ the plane then writes into it, so a pod that waits for room costs no token; the 
 together, and one write does), is what the kubelet waits for. No token lies in an annotation, a log or the plane. When it must
 be renewed is an annotation of the Secret, so that a restarted syncer neither mints anew nor forgets.
 
-A pod's tokens are a key of their own in the queue, so that neither waits for the other: the status goes up while they are made.
+A pod's tokens are a key of their own in the queue, so that neither waits for the other: the status is reported meanwhile.
 A pod that has ended stays for as long as the tenant keeps it, and needs no tokens any more: they go at once.
 
-    pod bound above, ended ──> tend ──┐
+    virtual pod bound, ended ─> queue ┐
     Secret came, went ────────────────┼──> Item(PodToken, pod) ──> fresh? ──> again when they have to be renewed
     renewal due ──────────────────────┘          │                  └─ no ──> TokenRequest of each ──> one Secret
                                                  └─ ended ──> delete the Secret
@@ -27,7 +27,7 @@ from bulkhead.work.clock import Clock
 from syncer import metrics
 from syncer.logs import about
 from syncer.translate import othersmarks
-from syncer.translate.kinds import tokens as pure
+from syncer.translate.kinds import tokens as token_translation
 from syncer.translate.origin import virtual_uid
 from syncer.watch.informers import Caches
 from syncer.work import Again, Item, Queue, Stale
@@ -59,32 +59,32 @@ class Tokens:
         self._host = host
         self._plane = plane
         self._clock = clock
-        # Pods whose tokens were looked at: their UID, and when they must be renewed. The cache may not show the Secret yet.
-        self._tended: dict[Key, tuple[str, float]] = {}
-        # Token Secrets that no pod owns: an outside hand's doing. Pod -> Secrets.
+        # Pods whose tokens were reconciled: their UID, and when they must be renewed. The cache may not show the Secret yet.
+        self._known: dict[Key, tuple[str, float]] = {}
+        # Token Secrets that no pod owns, because something else on the host wrote on them. Pod -> Secrets.
         self._strays: dict[Key, dict[str, str]] = {}
 
-    def tend(self, virtual: Obj, host: Obj) -> None:
+    def queue(self, virtual: Obj, host: Obj) -> None:
         """A pod is bound, or has ended: queue its tokens, unless that was done. What comes later is an event or a timer."""
         key = key_of(virtual)
         if has_ended(host):
             if self._held(virtual) is not None or self._made(key):
-                self._queue.add(Item(pure.KIND, key))
-        elif self._tended.get(key, ("", 0.0))[0] != uid_of(virtual):
-            self._queue.add(Item(pure.KIND, key))
+                self._queue.add(Item(token_translation.KIND, key))
+        elif self._known.get(key, ("", 0.0))[0] != uid_of(virtual):
+            self._queue.add(Item(token_translation.KIND, key))
 
     def forget(self, key: Key) -> None:
         """The pod is gone on both sides: so is its Secret, which it owned, or soon will be."""
-        self._tended.pop(key, None)
+        self._known.pop(key, None)
         if key in self._strays:
-            self._queue.add(Item(pure.KIND, key))
+            self._queue.add(Item(token_translation.KIND, key))
 
-    def heard(self, change: Change) -> None:
-        """A Secret of the host that is gone, or that nobody owns: what is known of its tokens counts no more."""
+    def secret_changed(self, change: Change) -> None:
+        """A host Secret is gone, or no pod owns it: what is known of its tokens is forgotten."""
         if change.kind != "deleted" and change.meta.owner_references and not self._strays:
             return
         item = self._caches.work_of("Secret", change.meta)
-        if item is None or item.kind != pure.KIND:
+        if item is None or item.kind != token_translation.KIND:
             return
         stray = self._strays.setdefault(item.key, {})
         if change.kind == "deleted" or change.meta.owner_references:
@@ -94,7 +94,7 @@ class Tokens:
         if not stray:
             del self._strays[item.key]
         if change.kind == "deleted" or stray:
-            self._tended.pop(item.key, None)
+            self._known.pop(item.key, None)
 
     async def reconcile(self, key: Key) -> float | None:
         """Make sure that the tokens of a bound pod are there and fresh; returns seconds until they have to be renewed."""
@@ -105,12 +105,12 @@ class Tokens:
         if virtual is None or pod is None or virtual_uid(pod) != uid_of(virtual):
             return None
         if has_ended(pod):
-            return await self._take_away(virtual)
+            return await self._delete_tokens(virtual)
         if not _may_have(virtual):
             return None
-        needs = pure.token_requests(virtual, self._caches.view().max_token_seconds)
+        needs = token_translation.token_requests(virtual, self._caches.view().max_token_seconds)
         if not needs:
-            self._tended[key] = (uid_of(virtual), _NEVER)
+            self._known[key] = (uid_of(virtual), _NEVER)
             return None
         held = self._held(virtual)
         left = self._renew_at(virtual, held) - self._clock.now().timestamp()
@@ -119,25 +119,25 @@ class Tokens:
         return left
 
     def _held(self, virtual: Obj) -> Meta | None:
-        """The Secret of a pod's tokens as last seen."""
-        name = pure.secret_name(virtual, self._caches.view())
+        """The Secret of a pod's tokens as the cache has it."""
+        name = token_translation.secret_name(virtual, self._caches.view())
         return self._caches.host["Secret"].store.meta(Key(self._caches.settings.work_namespace, name))
 
     def _made(self, key: Key) -> bool:
-        """Whether this process made tokens of a pod, or meant to, and has not heard of their end."""
-        return self._tended.get(key, ("", _NEVER))[1] < _NEVER
+        """Whether this process made tokens of a pod, or meant to, and has not observed their end."""
+        return self._known.get(key, ("", _NEVER))[1] < _NEVER
 
-    async def _take_away(self, virtual: Obj) -> float | None:
-        """Delete the tokens of a pod that has ended; seconds until a second look where they may be on their way."""
+    async def _delete_tokens(self, virtual: Obj) -> float | None:
+        """Delete the tokens of a pod that has ended; seconds until the next reconcile where they may be on their way."""
         held = self._held(virtual)
         if held is not None:
             key = Key(self._caches.settings.work_namespace, held.name)
             await self._host.delete(SECRETS, key, held.uid, grace=None, why="its pod has ended")
         made = self._made(key_of(virtual))
-        self._tended[key_of(virtual)] = (uid_of(virtual), _NEVER)
+        self._known[key_of(virtual)] = (uid_of(virtual), _NEVER)
         return _LATER_SECONDS if made and held is None else None
 
-    async def _renew(self, virtual: Obj, pod: Obj, needs: tuple[pure.TokenNeed, ...], *, new: bool) -> float:
+    async def _renew(self, virtual: Obj, pod: Obj, needs: tuple[token_translation.TokenNeed, ...], *, new: bool) -> float:
         try:
             return await self._store(virtual, pod, await self._request_all(virtual, needs), new=new)
         except KubeError:
@@ -150,16 +150,16 @@ class Tokens:
 
     def _renew_at(self, virtual: Obj, held: Meta | None) -> float:
         """When the tokens that are there have to be renewed; 0 without any."""
-        uid, renew_at = self._tended.get(key_of(virtual), ("", 0.0))
+        uid, renew_at = self._known.get(key_of(virtual), ("", 0.0))
         noted = _number(held.annotation(RENEW_AT)) if held is not None else 0.0
         renew_at = max(noted, renew_at if uid == uid_of(virtual) else 0.0)
         if renew_at - self._clock.now().timestamp() > self._caches.settings.token_seconds:
             # No token lives that long: the clock was wrong when this was noted, or is now. A new token does no harm.
             return 0.0
-        self._tended[key_of(virtual)] = (uid_of(virtual), renew_at)
+        self._known[key_of(virtual)] = (uid_of(virtual), renew_at)
         return renew_at
 
-    async def _request_all(self, virtual: Obj, needs: tuple[pure.TokenNeed, ...]) -> Minted:
+    async def _request_all(self, virtual: Obj, needs: tuple[token_translation.TokenNeed, ...]) -> Minted:
         values: dict[str, str] = {}
         shortest = float("inf")
         for need in needs:
@@ -170,13 +170,13 @@ class Tokens:
 
     async def _store(self, virtual: Obj, pod: Obj, minted: Minted, *, new: bool) -> float:
         renew_at = self._clock.now().timestamp() + minted.left
-        secret = pure.secret(virtual, self._caches.view(), minted.values, pod)
+        secret = token_translation.secret(virtual, self._caches.view(), minted.values, pod)
         secret["metadata"]["annotations"] |= {RENEW_AT: str(int(renew_at)), KEYS: ",".join(sorted(minted.values))}
         await self._write(secret, new=new)
-        self._tended[key_of(virtual)] = (uid_of(virtual), renew_at)
+        self._known[key_of(virtual)] = (uid_of(virtual), renew_at)
         return minted.left
 
-    async def _request(self, virtual: Obj, need: pure.TokenNeed) -> tuple[str, float]:
+    async def _request(self, virtual: Obj, need: token_translation.TokenNeed) -> tuple[str, float]:
         meta = virtual["metadata"]
         spec: Obj = {
             "expirationSeconds": need.expiration_seconds,
@@ -185,7 +185,7 @@ class Tokens:
         if need.audience:
             spec["audiences"] = [need.audience]
         body: Obj = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-        account = pure.service_account(virtual)
+        account = token_translation.service_account(virtual)
         answer = await self._plane.create_subresource(SERVICE_ACCOUNTS, account, "token", body, meta["namespace"])
         status = answer.get("status")
         token = status.get("token") if isinstance(status, dict) else None

@@ -1,11 +1,11 @@
-"""What pods looked like when nothing was left to do for them, so that the next look may be a short one. Only memory, no I/O.
+"""What pods looked like when nothing was left to do for them, so that the next reconcile is short. Only memory, no I/O.
 
 Most keys come back as the echo of our own write. Two questions spare the work:
 
-    still?   both sides have the versions, and the tenant's view is the one, at which a pass found nothing to do
-    alike?   what a patch of the host pod could come from is unchanged; status changes often, and this does not
+    nothing to do?     both sides have the versions, and the tenant's view is the one, at which a reconcile found nothing to do
+    nothing to patch?  what a patch of the host pod could come from is unchanged; status changes often, and this does not
 
-Both are answered from hashes, so that a pod costs few bytes here. After a restart nothing is known and all is looked at.
+Both are answered from hashes, so that a pod costs few bytes here. After a restart nothing is known and every pod is reconciled.
 """
 
 from typing import Any, Final
@@ -19,60 +19,60 @@ from syncer.watch.informers import Caches
 _REMEMBERED: Final = 20_000
 
 
-class Settled:
+class Unchanged:
     """Remembers pods by the UID of their virtual side."""
 
     def __init__(self, caches: Caches) -> None:
         self._caches = caches
-        self._still: dict[str, int] = {}
-        self._alike: dict[str, int] = {}
+        self._done: dict[str, int] = {}
+        self._patched: dict[str, int] = {}
 
-    def still(self, key: Key) -> bool:
-        """Whether the caches show exactly what the last pass found, or left, with nothing more to do."""
+    def nothing_to_do(self, key: Key) -> bool:
+        """Whether the caches show exactly what the last reconcile found, or left, with nothing more to do."""
         virtual = self._caches.virtual["Pod"].store.meta(key)
-        noted = self._still.get(virtual.uid) if virtual is not None else None
+        noted = self._done.get(virtual.uid) if virtual is not None else None
         if virtual is None or noted is None:
             return False
         host = self._caches.host["Pod"].store.meta(self._caches.host_key("Pod", key))
         return host is not None and noted == self._versions(virtual.resource_version, host.uid, host.resource_version)
 
-    def rest(self, seen: Obj, virtual: Obj, host: Obj) -> None:
-        """Nothing is left to do for these two; `virtual` is what became of `seen`, which was looked at, by our own write."""
+    def note_done(self, seen: Obj, virtual: Obj, host: Obj) -> None:
+        """Nothing is left to do for these two; `virtual` is what our own write made of `seen`, which was reconciled."""
         if _patchable(seen["metadata"]) != _patchable(virtual["metadata"]):
-            # A webhook of the tenant had its hand in it.
+            # A webhook of the tenant changed it on the way.
             return
-        _remember(self._still, uid_of(virtual), self._versions(version_of(virtual), uid_of(host), version_of(host)))
+        _remember(self._done, uid_of(virtual), self._versions(version_of(virtual), uid_of(host), version_of(host)))
 
     def _versions(self, virtual: str, host_uid: str, host: str) -> int:
         return hash((virtual, host_uid, host, self._caches.view_serial))
 
-    def alike(self, virtual: Obj, host: Obj) -> bool:
+    def nothing_to_patch(self, virtual: Obj, host: Obj) -> bool:
         """Whether nothing changed that a patch of the host pod could come from."""
         print_ = self._print(virtual, host)
-        return print_ is not None and self._alike.get(uid_of(virtual)) == print_
+        return print_ is not None and self._patched.get(uid_of(virtual)) == print_
 
-    def compared(self, virtual: Obj, host: Obj) -> None:
+    def note_patched(self, virtual: Obj, host: Obj) -> None:
         """The host pod was found to be as it should be."""
         print_ = self._print(virtual, host)
         if print_ is not None:
-            _remember(self._alike, uid_of(virtual), print_)
+            _remember(self._patched, uid_of(virtual), print_)
 
     def forget(self, uid: str) -> None:
         """The virtual pod is gone."""
-        self._still.pop(uid, None)
-        self._alike.pop(uid, None)
+        self._done.pop(uid, None)
+        self._patched.pop(uid, None)
 
     def _print(self, virtual: Obj, host: Obj) -> int | None:
         """A hash of all that a patch could come from; None where the API servers count no generations of pods."""
-        above, below = virtual["metadata"], host["metadata"]
-        if not above.get("generation") or not below.get("generation"):
+        own, mirrored = virtual["metadata"], host["metadata"]
+        if not own.get("generation") or not mirrored.get("generation"):
             return None
-        view, namespace = self._caches.view(), above.get("namespace", "")
+        view, namespace = self._caches.view(), own.get("namespace", "")
         # The tenant's own marks on nodes matter until one was chosen; without any, being placed changes nothing.
         placed = (virtual.get("spec") or {}).get("nodeName")
         nodes = [] if placed else [sorted(view.cordoned), dict(view.node_labels), dict(view.node_taints)]
         around = [view.namespace_labels.get(namespace), view.network_policies.get(namespace), nodes if any(nodes) else []]
-        return hash(msgspec.json.encode([_patchable(above), _patchable(below), around]))
+        return hash(msgspec.json.encode([_patchable(own), _patchable(mirrored), around]))
 
 
 def _patchable(meta: Obj) -> list[Any]:

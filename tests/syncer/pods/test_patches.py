@@ -21,12 +21,14 @@ class Bed:
         self.warned: list[str] = []
         self.compared = 0
         caches: Any = SimpleNamespace(view=lambda: view)
-        settled: Any = SimpleNamespace(alike=lambda *_: False, compared=self._compared)
+        unchanged: Any = SimpleNamespace(nothing_to_patch=lambda *_: False, note_patched=self._compared)
         starved: Any = SimpleNamespace(forget=lambda _key: None)
         recorder: Any = SimpleNamespace(warn=lambda _virtual, reason, _text: self.warned.append(reason))
         host: Any = SimpleNamespace(patch=self._patch)
         none: Any = SimpleNamespace()
-        self.patches = PodPatches(caches, host, none, settled=settled, sightings=none, starved=starved, recorder=recorder)
+        self.patches = PodPatches(
+            caches, host, none, unchanged=unchanged, expectations=none, starved=starved, recorder=recorder
+        )
 
     def _compared(self, _virtual: Obj, _host: Obj) -> None:
         self.compared += 1
