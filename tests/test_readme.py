@@ -17,6 +17,7 @@ from bulkhead.cli.main import _split, build_parser
 from bulkhead.hostcluster import binaries
 from bulkhead.hostcluster.images.build import KUBERNETES
 from tests.apiserver.servers import ApiServer
+from tests.kubeconfigs import to_yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -118,7 +119,7 @@ def test_a_registry_that_can_be_none_is_refused(wrong: str) -> None:
 def test_what_installs_it_and_makes_a_tenant_does_so(own_server: ApiServer, tmp_path: Path) -> None:
     """The whole block at once, on a real API server; nothing runs the pods there."""
     config = tmp_path / "kubeconfig"
-    config.write_bytes(own_server.admin.to_yaml())
+    config.write_bytes(to_yaml(own_server.admin))
     programs = [binaries.ensure("helm")["helm"].parent, binaries.ensure("kubernetes")["kubectl"].parent]
     paths = ":".join([*(str(each) for each in programs), os.environ["PATH"]])
     environment = {"PATH": paths, "KUBECONFIG": str(config), "HOME": str(tmp_path)}

@@ -4,18 +4,17 @@ Three authorities: `ca` (API server, kubelet, clients), `etcd-ca` and `front-pro
 alone. Nothing here is used for tenants: their planes have authorities of their own.
 """
 
-import base64
 import datetime as dt
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from bulkhead.api.kubeconfig import Credential, kubeconfig
 from bulkhead.hostcluster.component import CLUSTER_DOMAIN, NODE_ADDRESS, NODE_NAME, SERVICE_RANGE, HostContext
 from bulkhead.hostcluster.files import write_file
 
@@ -187,29 +186,13 @@ def _ensure_service_account_key(folder: Path) -> None:
     write_file(folder / "sa.pub", public)
 
 
-def kubeconfig(folder: Path, identity: str, server: str) -> bytes:
-    """A kubeconfig with everything inline, so that it can be copied anywhere."""
-
-    def inline(name: str) -> str:
-        return base64.b64encode((folder / name).read_bytes()).decode()
-
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "bulkhead-host", "cluster": {"server": server, "certificate-authority-data": inline("ca.crt")}}],
-        "users": [
-            {
-                "name": identity,
-                "user": {
-                    "client-certificate-data": inline(f"{identity}.crt"),
-                    "client-key-data": inline(f"{identity}.key"),
-                },
-            }
-        ],
-        "contexts": [{"name": "bulkhead-host", "context": {"cluster": "bulkhead-host", "user": identity}}],
-        "current-context": "bulkhead-host",
-    }
-    return yaml.safe_dump(document, sort_keys=False).encode()
+def _kubeconfig(folder: Path, identity: str, server: str) -> bytes:
+    """With everything inline, so that it can be copied anywhere."""
+    certificate, key = ((folder / f"{identity}.{suffix}").read_bytes() for suffix in ("crt", "key"))
+    ca = (folder / "ca.crt").read_bytes()
+    return kubeconfig(
+        name="bulkhead-host", server=server, ca=ca, user=identity, credential=Credential(certificate, key)
+    ).encode()
 
 
 def ensure_pki(ctx: HostContext) -> None:
@@ -221,5 +204,5 @@ def ensure_pki(ctx: HostContext) -> None:
         _ensure_leaf(folder, leaf, *authorities[leaf.ca])
     _ensure_service_account_key(folder)
     for identity in KUBECONFIGS:
-        write_file(ctx.config_dir / f"{identity}.kubeconfig", kubeconfig(folder, identity, ctx.api_url), mode=0o600)
-    write_file(ctx.kubeconfig, kubeconfig(folder, "admin", ctx.api_url), mode=0o600)
+        write_file(ctx.config_dir / f"{identity}.kubeconfig", _kubeconfig(folder, identity, ctx.api_url), mode=0o600)
+    write_file(ctx.kubeconfig, _kubeconfig(folder, "admin", ctx.api_url), mode=0o600)

@@ -14,7 +14,7 @@ import os
 import ssl
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -97,35 +97,6 @@ class KubeConfig:
             raise ConfigError(f"cannot read the ServiceAccount in {folder}: {error.strerror}") from error
         address = f"[{host}]" if ":" in host else host
         return cls(server=f"https://{address}:{port}", ca=ca, token_file=folder / "token", namespace=namespace)
-
-    def with_server(self, server: str, *, tls_server_name: str | None = None) -> "KubeConfig":
-        """Return the same identity at another address."""
-        return replace(self, server=server, tls_server_name=tls_server_name or self.tls_server_name)
-
-    def to_yaml(self, *, name: str = "bulkhead") -> bytes:
-        """Write a self-contained kubeconfig: everything inline, one context."""
-        import yaml  # noqa: PLC0415 -- only the few callers that write files pay for it
-
-        cluster: dict[str, Any] = {"server": self.server}
-        if self.ca is not None:
-            cluster["certificate-authority-data"] = base64.b64encode(self.ca).decode()
-        if self.tls_server_name:
-            cluster["tls-server-name"] = self.tls_server_name
-        user: dict[str, Any] = {}
-        if self.client_cert is not None and self.client_key is not None:
-            user["client-certificate-data"] = base64.b64encode(self.client_cert).decode()
-            user["client-key-data"] = base64.b64encode(self.client_key).decode()
-        if self.token is not None:
-            user["token"] = self.token
-        document = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": name, "cluster": cluster}],
-            "users": [{"name": name, "user": user}],
-            "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": self.namespace}}],
-            "current-context": name,
-        }
-        return yaml.safe_dump(document, sort_keys=False).encode()
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Build the one TLS context of a client; None for plain HTTP, which only tests construct."""

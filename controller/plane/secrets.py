@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bulkhead.api import names
+from bulkhead.api.kubeconfig import Credential, kubeconfig
 from controller.plane import apiserver
-from controller.plane.kubeconfig import Credential, kubeconfig
 from controller.plane.parts import metadata
 from controller.plane.pki import ADMIN_USER, DNS_USER, SYNCER_USER, Pair, authority_secret
 from controller.plane.spec import API_PORT, DNS, PKI_PATH, PLANE, SYNCER, Obj, PlaneSpec

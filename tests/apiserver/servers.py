@@ -23,6 +23,7 @@ from pathlib import Path
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.apiserver.pki import Authority, signing_key
 from tests.apiserver.ports import free_port
+from tests.kubeconfigs import to_yaml
 
 _READY_SECONDS = 90.0
 _STOP_SECONDS = 10.0
@@ -127,7 +128,7 @@ class ApiServer:
 
     def _client_flags(self) -> tuple[str, ...]:
         config = self.folder / "components.kubeconfig"
-        config.write_bytes(self.admin.to_yaml())
+        config.write_bytes(to_yaml(self.admin))
         return (f"--kubeconfig={config}", "--leader-elect=false", "--secure-port=0")
 
     def wait(self, seconds: float = _READY_SECONDS) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.apiserver.bed import Bed, until
 from tests.apiserver.pki import Authority
+from tests.kubeconfigs import to_yaml
 
 
 def resident_mib(pid: int) -> float:
@@ -46,8 +47,8 @@ def write_files(folder: Path, bed: Bed, plane: KubeConfig, host: KubeConfig, shi
         "nodes": {"selector": {"pool": bed.tenant}},
     }
     (folder / "settings.json").write_bytes(msgspec.json.encode(settings))
-    (folder / "kubeconfig").write_bytes(plane.to_yaml())
-    (folder / "host").write_bytes(host.to_yaml())
+    (folder / "kubeconfig").write_bytes(to_yaml(plane))
+    (folder / "host").write_bytes(to_yaml(host))
     authority = Authority("kubelet")
     cert, key = authority.issue("shim", addresses=("127.0.0.1",))
     (folder / "shim.crt").write_bytes(cert)

@@ -18,6 +18,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Obj, Resource
 from tests.crds import install
+from tests.kubeconfigs import to_yaml
 
 DATA = Path(__file__).parent.parent / "api" / "data"
 EXAMPLES = [
@@ -182,7 +183,7 @@ async def test_the_api_server_finds_the_schemas_structural_and_the_rules_cheap_e
 async def test_kubectl_explains_the_spec(client: Client, tmp_path: Path) -> None:
     kubectl = shutil.which("kubectl") or str(binaries.ensure("kubernetes")["kubectl"])
     kubeconfig = tmp_path / "config"
-    kubeconfig.write_bytes(client.config.to_yaml())
+    kubeconfig.write_bytes(to_yaml(client.config))
     deadline = asyncio.get_running_loop().time() + 30
     while True:  # the schema is published a moment after the CRD is served
         process = await asyncio.create_subprocess_exec(

@@ -1,5 +1,7 @@
 """The pair of API servers is real: two versions of the truth, real RBAC, certificates that work."""
 
+from dataclasses import replace
+
 import pytest
 
 from bulkhead.kube.client import Client
@@ -23,7 +25,7 @@ async def test_rbac_is_real(apiservers: Pair, namespace: str) -> None:
 
 async def test_certificates_of_one_plane_are_nothing_to_the_other(apiservers: Pair) -> None:
     stranger = apiservers.host.admin
-    config = stranger.with_server(apiservers.plane.url)
+    config = replace(stranger, server=apiservers.plane.url)
     async with Client(
         type(config)(
             server=config.server,

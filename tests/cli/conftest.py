@@ -18,6 +18,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Obj
 from tests.crds import install
+from tests.kubeconfigs import to_yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ async def finish(process: asyncio.subprocess.Process) -> Outcome:
 @pytest.fixture
 def host_file(host_config: KubeConfig, tmp_path: Path) -> Path:
     path = tmp_path / "host.kubeconfig"
-    path.write_bytes(host_config.to_yaml())
+    path.write_bytes(to_yaml(host_config))
     return path
 
 

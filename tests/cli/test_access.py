@@ -16,6 +16,7 @@ import pytest
 from bulkhead.cli import access
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.cli.conftest import Cli, Controller, finish, start
+from tests.kubeconfigs import to_yaml
 
 SHOW = "import os, json; p = os.environ['KUBECONFIG']; print(json.dumps([p, os.stat(p).st_mode & 0o777, open(p).read()]))"
 
@@ -28,13 +29,13 @@ async def test_the_kubeconfig_is_printed_or_written_for_its_owner_only(
     cli: Cli, controller: Controller, plane_config: KubeConfig, name: str, tmp_path: Path
 ) -> None:
     await controller.tenant(name)
-    await controller.plane(name, plane_config.to_yaml())
+    await controller.plane(name, to_yaml(plane_config))
     printed = await cli("kubeconfig", name)
-    assert (printed.code, printed.out.encode(), printed.err) == (0, plane_config.to_yaml(), "")
+    assert (printed.code, printed.out.encode(), printed.err) == (0, to_yaml(plane_config), "")
     target = tmp_path / "red.yaml"
     written = await cli("kubeconfig", name, "-o", str(target))
     assert (written.code, written.out) == (0, "")
-    assert target.read_bytes() == plane_config.to_yaml()
+    assert target.read_bytes() == to_yaml(plane_config)
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
 
 
@@ -50,10 +51,10 @@ async def test_connect_runs_a_command_and_passes_on_its_code(
     cli: Cli, controller: Controller, plane_config: KubeConfig, name: str
 ) -> None:
     await controller.tenant(name)
-    await controller.plane(name, plane_config.to_yaml())
+    await controller.plane(name, to_yaml(plane_config))
     shown = await cli("connect", name, "--", sys.executable, "-c", SHOW)
     path, mode, content = json.loads(shown.out)
-    assert (mode, content) == (0o600, plane_config.to_yaml().decode())
+    assert (mode, content) == (0o600, to_yaml(plane_config).decode())
     assert not there(Path(path).parent)
     assert (await cli("connect", name, "--", "sh", "-c", "exit 7")).code == 7
     assert (await cli("connect", name, "sh", "-c", "exit 8")).code == 8
@@ -66,7 +67,7 @@ async def test_connect_without_a_command_opens_the_shell(
     cli: Cli, controller: Controller, plane_config: KubeConfig, name: str, tmp_path: Path
 ) -> None:
     await controller.tenant(name)
-    await controller.plane(name, plane_config.to_yaml())
+    await controller.plane(name, to_yaml(plane_config))
     shell = tmp_path / "shell"
     shell.write_text('#!/bin/sh\necho "$BULKHEAD_TENANT"\n')
     shell.chmod(0o755)
@@ -79,7 +80,7 @@ async def test_a_terminated_connect_leaves_no_kubeconfig(
     cli: Cli, controller: Controller, host_file: Path, plane_config: KubeConfig, name: str
 ) -> None:
     await controller.tenant(name)
-    await controller.plane(name, plane_config.to_yaml())
+    await controller.plane(name, to_yaml(plane_config))
     process = await start(
         "connect", name, "--", "sh", "-c", 'echo "$KUBECONFIG"; exec sleep 60', environment={"KUBECONFIG": str(host_file)}
     )

@@ -14,6 +14,7 @@ from bulkhead.cli import connection, main
 from bulkhead.cli.failures import CliError
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.cli.conftest import Cli, finish, start
+from tests.kubeconfigs import to_yaml
 
 
 async def test_help_teaches_by_examples() -> None:
@@ -45,14 +46,14 @@ def test_as_a_plugin_of_kubectl_it_calls_itself_so(monkeypatch: pytest.MonkeyPat
 
 async def test_a_cluster_without_bulkhead_is_named_as_such(plane_config: KubeConfig, tmp_path: Path) -> None:
     path = tmp_path / "config"
-    path.write_bytes(plane_config.to_yaml())
+    path.write_bytes(to_yaml(plane_config))
     done = await finish(await start("tenant", "list", "--kubeconfig", str(path)))
     assert (done.code, "Bulkhead is not installed" in done.err) == (1, True)
 
 
 async def test_a_host_that_does_not_answer(tmp_path: Path) -> None:
     path = tmp_path / "config"
-    path.write_bytes(KubeConfig(server="https://127.0.0.1:1", token="x").to_yaml())
+    path.write_bytes(to_yaml(KubeConfig(server="https://127.0.0.1:1", token="x")))
     done = await finish(await start("--kubeconfig", str(path), "tenant", "list"))
     assert (done.code, done.err.count("\n")) == (1, 2)
     assert "error: the host's API cannot be reached" in done.err
@@ -60,7 +61,7 @@ async def test_a_host_that_does_not_answer(tmp_path: Path) -> None:
 
 async def test_unknown_credentials(cli: Cli, host_config: KubeConfig, tmp_path: Path) -> None:
     path = tmp_path / "config"
-    path.write_bytes(KubeConfig(server=host_config.server, ca=host_config.ca, token="wrong").to_yaml())
+    path.write_bytes(to_yaml(KubeConfig(server=host_config.server, ca=host_config.ca, token="wrong")))
     done = await cli("tenant", "list", "--kubeconfig", str(path))
     assert (done.code, "does not know these credentials" in done.err) == (1, True)
 
@@ -94,7 +95,7 @@ def test_the_order_in_which_kubeconfigs_are_found(monkeypatch: pytest.MonkeyPatc
 
 def with_plugin(config: KubeConfig, command: str, script: str) -> str:
     """A kubeconfig whose user runs a script for its credentials."""
-    document = yaml.safe_load(config.to_yaml())
+    document = yaml.safe_load(to_yaml(config))
     plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": command, "args": ["-c", script]}
     document["users"][0]["user"] = {"exec": plugin | {"interactiveMode": "Never", "installHint": "get it from the shop"}}
     return yaml.safe_dump(document)

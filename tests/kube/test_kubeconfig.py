@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bulkhead.kube.errors import ConfigError
 from bulkhead.kube.kubeconfig import Authorization, KubeConfig
 from tests.apiserver.pki import Authority
+from tests.kubeconfigs import to_yaml
 
 AUTHORITY = Authority("test")
 CERT, KEY = AUTHORITY.issue("user")
@@ -30,7 +31,7 @@ def document(*, cluster: dict[str, object] | None = None, user: dict[str, object
 
 def test_what_is_written_is_read_back() -> None:
     config = KubeConfig("https://h:1", AUTHORITY.pem, CERT, KEY, tls_server_name="plane", namespace="n")
-    assert KubeConfig.from_bytes(config.to_yaml(), hostile=True) == config
+    assert KubeConfig.from_bytes(to_yaml(config), hostile=True) == config
     assert config.ssl_context() is not None
     assert "BEGIN" not in repr(config)
 

@@ -3,8 +3,7 @@
 import json
 from base64 import b64encode
 from dataclasses import dataclass
-
-from controller.plane.spec import Obj
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +16,8 @@ class Credential:
 
 def kubeconfig(*, name: str, server: str, ca: bytes | str, user: str, credential: Credential) -> str:
     """One cluster, one user, one context."""
-    cluster: Obj = {"server": server, **_entry("certificate-authority", ca)}
-    client: Obj = {**_entry("client-certificate", credential.certificate), **_entry("client-key", credential.key)}
+    cluster: dict[str, Any] = {"server": server, **_entry("certificate-authority", ca)}
+    client: dict[str, Any] = {**_entry("client-certificate", credential.certificate), **_entry("client-key", credential.key)}
     document = {
         "apiVersion": "v1",
         "kind": "Config",
