@@ -15,6 +15,7 @@ from bulkhead.api import labels
 from bulkhead.api.conditions import Reason
 from bulkhead.api.podresources import AMOUNTS, MOST_DEVICES
 from bulkhead.api.quantity import InvalidQuantityError, canonical, parse, whole
+from bulkhead.api.untrusted import mapping
 from controller.plane.spec import PodBound
 from controller.refusal import Refusal
 from controller.sections import section_of
@@ -165,7 +166,7 @@ def _refuse_tolerations(bounds: Mapping[str, Any]) -> Refusal | None:
 
 def _intolerable(toleration: Any) -> str | None:
     """Why no pod may bear that toleration: it opens nodes that are not the tenant's, or no host takes it."""
-    given = toleration if isinstance(toleration, Mapping) else {}
+    given = mapping(toleration)
     key, value = given.get("key") or "", given.get("value") or ""
     faults = {
         ".key: without one every taint is tolerated, also of nodes that are another tenant's: name the taint's key": not key,

@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bulkhead.api.untrusted import mapping
+
 
 def section_of(value: Mapping[str, Any], field: str) -> dict[str, Any]:
     """The mapping under a field; empty when it is missing or no mapping."""
-    found = value.get(field)
-    return dict(found) if isinstance(found, Mapping) else {}
+    return dict(mapping(value.get(field)))
 
 
 def text_or_none(value: Mapping[str, Any], field: str) -> str | None:
@@ -22,7 +23,7 @@ def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     for field, value in above.items():
         under = merged.get(field)
         if isinstance(value, Mapping):
-            merged[field] = over(under if isinstance(under, Mapping) else {}, value)
+            merged[field] = over(mapping(under), value)
         elif value is not None:
             merged[field] = value
     return merged

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from bulkhead.api import podresources
 from bulkhead.api.podphase import has_ended
-from bulkhead.api.podresources import mapping
 from bulkhead.api.quantity import InvalidQuantityError, parse
+from bulkhead.api.untrusted import mapping
 
 HELD: Final = "bulkhead.dev/accelerators-held"  # on host nodes: resource -> count, as JSON
 _MOST: Final = 1_000_000

@@ -7,7 +7,7 @@ for several classes at once. All devices of a class, however many there are, cou
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bulkhead.api.podresources import mapping, mappings
+from bulkhead.api.untrusted import mapping, mappings
 
 # The most devices that a claim can be given, whatever it asks for.
 MOST_DEVICES: Final = 32

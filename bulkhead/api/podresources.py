@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from bulkhead.api.quantity import InvalidQuantityError, parse
+from bulkhead.api.untrusted import mapping, mappings
 
 # What every pod uses, as quotas name it; of these a tenant has no ceiling unless its class or its Tenant sets one.
 AMOUNTS: Final = ("cpu", "memory", "ephemeral-storage", "requests.storage")
@@ -59,13 +60,3 @@ def _quantity(value: Any) -> Decimal | None:
         return None if value is None else parse(value)
     except InvalidQuantityError:
         return None
-
-
-def mapping(value: Any) -> Mapping[str, Any]:
-    """`value` where it is a mapping, an empty one elsewhere."""
-    return value if isinstance(value, Mapping) else {}
-
-
-def mappings(value: Any) -> list[Mapping[str, Any]]:
-    """The mappings of a list, none where there is no list."""
-    return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []

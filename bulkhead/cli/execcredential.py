@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from bulkhead.api.untrusted import mapping
 from bulkhead.cli.failures import CliError
 
 _VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
@@ -77,7 +78,7 @@ def _run(plugin: dict[str, Any], cluster: dict[str, Any], folder: Path) -> dict[
         raise CliError(f"kubeconfig: exec {command!r} failed with exit code {error.returncode}") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CliError(f"kubeconfig: exec {command!r} gave no ExecCredential: {error}") from error
-    return dict(status) if isinstance(status, dict) else {}
+    return dict(mapping(status))
 
 
 def _credentials(status: dict[str, Any], command: str) -> dict[str, str]:

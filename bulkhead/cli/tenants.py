@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bulkhead.api import labels, names
+from bulkhead.api.untrusted import mapping
 from bulkhead.cli import connection, waiting
 from bulkhead.cli.failures import CliError, Exit
 from bulkhead.cli.output import Progress, age, document, table
@@ -149,8 +150,7 @@ def _from_options(options: argparse.Namespace, tenant: Mapping[str, Any]) -> Obj
 
 
 def _section(value: Mapping[str, Any], field: str) -> dict[str, Any]:
-    found = value.get(field)
-    return dict(found) if isinstance(found, dict) else {}
+    return dict(mapping(value.get(field)))
 
 
 def _admin(text: str) -> dict[str, str]:

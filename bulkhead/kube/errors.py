@@ -27,6 +27,8 @@ from typing import Any
 
 import msgspec
 
+from bulkhead.api.untrusted import mapping, mappings, text
+
 _MESSAGE_LIMIT = 2000
 _CAUSES_LIMIT = 20
 _TEXT_LIMIT = 4096
@@ -167,12 +169,8 @@ def from_status(status: Mapping[str, Any], *, http_status: int = 0, retry_after:
     """Build the error for a Status object, be it a response body or an ERROR event of a watch."""
     code = http_status or (status["code"] if isinstance(status.get("code"), int) else 500)
     reason = _text(status.get("reason"), 100)
-    details = status.get("details")
-    details = details if isinstance(details, dict) else {}
-    listed = details.get("causes")
-    causes = (
-        tuple(_cause(each) for each in listed[:_CAUSES_LIMIT] if isinstance(each, dict)) if isinstance(listed, list) else ()
-    )
+    details = mapping(status.get("details"))
+    causes = tuple(_cause(each) for each in mappings(details.get("causes"), _CAUSES_LIMIT))
     kind = AlreadyExists if code == 409 and reason == "AlreadyExists" else _BY_STATUS.get(code, ApiError)
     if kind is NotFound and not details.get("name"):
         kind = NotServed
@@ -185,8 +183,8 @@ def _cause(each: Mapping[str, Any]) -> Cause:
 
 
 def _text(value: Any, limit: int) -> str:
-    text = value if isinstance(value, str) else ""
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    found = text(value)
+    return found if len(found) <= limit else found[: limit - 1] + "…"
 
 
 def _seconds(value: Any) -> float | None:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from bulkhead.api import labels, names
 from bulkhead.api.conditions import Reason
 from bulkhead.api.quantity import InvalidQuantityError, mebibytes, parse
+from bulkhead.api.untrusted import mapping
 from controller import allotment
 from controller.decide import admit
 from controller.decide.bounds import Question, beyond, within
@@ -121,7 +122,7 @@ class _Runs:
             found = json.loads(text or "{}")
         except ValueError:
             return {}
-        return found if isinstance(found, dict) else {}
+        return dict(mapping(found))
 
     @property
     def runtime_class(self) -> str | None:

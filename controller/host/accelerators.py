@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from bulkhead.api import accelerators, labels
-from bulkhead.api.podresources import mapping
+from bulkhead.api.untrusted import mapping
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_meta, decode_with

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from bulkhead.api.untrusted import mappings
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_meta, decode_with
@@ -233,5 +234,5 @@ class Dedication:
 
 def _host_node(meta: Meta, body: Obj | None) -> HostNode:
     found = body or {}
-    taints = tuple(each for each in found.get("taints") or () if isinstance(each, dict))
+    taints = tuple(dict(each) for each in mappings(found.get("taints")))
     return HostNode(meta.name, meta.resource_version, meta.labels or {}, taints, section_of(found, "allocatable"))

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from bulkhead.api.quantity import parse
 from bulkhead.api.quantity import same as same_quantity
+from bulkhead.api.untrusted import mapping, sequence
 from syncer.translate.kinds.pod import GENERATION
 from syncer.translate.metadata import APPLIED, WANTED, stands_for_tenants
 from syncer.translate.podspec.placement import MADE_FOR
@@ -70,14 +71,14 @@ def pod_patches(desired: Obj, actual: Obj, ephemeral: Sequence[Obj] = ()) -> tup
     """
     body = _metadata_patch(desired, actual)
     exact = GENERATION in body.get("metadata", {}).get("annotations", {})
-    spec = _spec_patch(_mapping(desired.get("spec")), _mapping(actual.get("spec")))
+    spec = _spec_patch(mapping(desired.get("spec")), mapping(actual.get("spec")))
     if spec:
         body["spec"] = spec
     parts = []
-    resize = _resize(_mapping(desired.get("spec")), _mapping(actual.get("spec")))
+    resize = _resize(mapping(desired.get("spec")), mapping(actual.get("spec")))
     if resize:
         parts.append(_patch({"spec": resize}, actual, "resize"))
-    have = {entry.get("name") for entry in _list(_mapping(actual.get("spec")).get("ephemeralContainers"))}
+    have = {entry.get("name") for entry in sequence(mapping(actual.get("spec")).get("ephemeralContainers"))}
     added = [entry for entry in ephemeral if entry["name"] not in have]
     if added:
         parts.append(_patch({"spec": {"ephemeralContainers": added}}, actual, "ephemeralcontainers"))
@@ -90,8 +91,8 @@ def pod_patches(desired: Obj, actual: Obj, ephemeral: Sequence[Obj] = ()) -> tup
 
 def is_ahead(actual: Obj, virtual: Obj) -> bool:
     """Whether a host pod has what a newer generation of its virtual pod asks for than this copy of that one."""
-    noted = _mapping(_mapping(actual.get("metadata")).get("annotations")).get(GENERATION)
-    generation = _mapping(virtual.get("metadata")).get("generation")
+    noted = mapping(mapping(actual.get("metadata")).get("annotations")).get(GENERATION)
+    generation = mapping(virtual.get("metadata")).get("generation")
     return isinstance(noted, str) and noted.isdecimal() and isinstance(generation, int) and int(noted) > generation
 
 
@@ -111,18 +112,18 @@ def object_patch(desired: Obj, actual: Obj) -> Patch | None:
 
 
 def _patch(body: Obj, actual: Obj, subresource: str | None = None, content_type: str = STRATEGIC) -> Patch:
-    uid = _mapping(actual.get("metadata")).get("uid")
+    uid = mapping(actual.get("metadata")).get("uid")
     meta = dict(body.get("metadata", {})) | ({"uid": uid} if uid else {})
     return Patch({**body, "metadata": meta}, subresource, content_type)
 
 
 def _metadata_patch(desired: Obj, actual: Obj) -> Obj:
     """Labels and annotations: ours set right, those that we set before and no longer want taken away."""
-    want, have = _mapping(desired.get("metadata")), _mapping(actual.get("metadata"))
+    want, have = mapping(desired.get("metadata")), mapping(actual.get("metadata"))
     before = applied(have)
     changes: Obj = {}
     for field in ("labels", "annotations"):
-        wanted, there = _mapping(want.get(field)), _mapping(have.get(field))
+        wanted, there = mapping(want.get(field)), mapping(have.get(field))
         change: Obj = {key: value for key, value in wanted.items() if there.get(key) != value and key != MADE_FOR}
         change |= {key: None for key in before.get(field, ()) if key in there and key not in wanted}
         if change:
@@ -144,7 +145,7 @@ def _take_generation(body: Obj) -> str | None:
 
 def applied(meta: Mapping[str, Any]) -> Mapping[str, list[str]]:
     """The keys of labels and annotations that the last translation set."""
-    text = _mapping(meta.get("annotations")).get(APPLIED)
+    text = mapping(meta.get("annotations")).get(APPLIED)
     try:
         found = json.loads(text) if isinstance(text, str) else {}
     except ValueError:
@@ -157,10 +158,10 @@ def applied(meta: Mapping[str, Any]) -> Mapping[str, list[str]]:
 def _spec_patch(desired: Mapping[str, Any], actual: Mapping[str, Any]) -> Obj:
     spec: Obj = {}
     for field in ("initContainers", "containers"):
-        images = {entry.get("name"): entry.get("image") for entry in _list(actual.get(field))}
+        images = {entry.get("name"): entry.get("image") for entry in sequence(actual.get(field))}
         changed = [
             {"name": entry["name"], "image": entry["image"]}
-            for entry in _list(desired.get(field))
+            for entry in sequence(desired.get(field))
             if entry.get("image") and entry["name"] in images and images[entry["name"]] != entry["image"]
         ]
         if changed:
@@ -169,8 +170,8 @@ def _spec_patch(desired: Mapping[str, Any], actual: Mapping[str, Any]) -> Obj:
     current = actual.get("activeDeadlineSeconds")
     if deadline is not None and (current is None or deadline < current):  # it may only be set or shortened
         spec["activeDeadlineSeconds"] = deadline
-    have = _list(actual.get("tolerations"))
-    missing = [entry for entry in _list(desired.get("tolerations")) if not any(_same_toleration(entry, old) for old in have)]
+    have = sequence(actual.get("tolerations"))
+    missing = [entry for entry in sequence(desired.get("tolerations")) if not any(_same_toleration(entry, old) for old in have)]
     if missing:
         spec["tolerations"] = [*have, *missing]
     gone = _removed_gates(desired, actual)
@@ -181,8 +182,8 @@ def _spec_patch(desired: Mapping[str, Any], actual: Mapping[str, Any]) -> Obj:
 
 def _removed_gates(desired: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
     """The tenant's gates that the tenant removed; those of others on the host go when their owners lift them."""
-    wanted = {gate.get("name") for gate in _list(desired.get("schedulingGates"))}
-    names = [str(gate.get("name")) for gate in _list(actual.get("schedulingGates"))]
+    wanted = {gate.get("name") for gate in sequence(desired.get("schedulingGates"))}
+    names = [str(gate.get("name")) for gate in sequence(actual.get("schedulingGates"))]
     return [name for name in names if name not in wanted and stands_for_tenants(name)]
 
 
@@ -201,12 +202,12 @@ def _resize(desired: Mapping[str, Any], actual: Mapping[str, Any]) -> Obj:
     """CPU and memory that were asked for anew; values that the host defaulted are left alone."""
     found: Obj = {}
     for field in ("initContainers", "containers"):
-        there = {entry.get("name"): _mapping(entry.get("resources")) for entry in _list(actual.get(field))}
+        there = {entry.get("name"): mapping(entry.get("resources")) for entry in sequence(actual.get(field))}
         changed = []
-        for entry in _list(desired.get(field)):
+        for entry in sequence(desired.get(field)):
             if entry["name"] not in there:
                 continue
-            news = _changed_resources(_mapping(entry.get("resources")), there[entry["name"]])
+            news = _changed_resources(mapping(entry.get("resources")), there[entry["name"]])
             if news:
                 changed.append({"name": entry["name"], "resources": news})
         if changed:
@@ -217,7 +218,7 @@ def _resize(desired: Mapping[str, Any], actual: Mapping[str, Any]) -> Obj:
 def _changed_resources(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> Obj:
     news: Obj = {}
     for part in ("requests", "limits"):
-        want, have = _mapping(wanted.get(part)), _mapping(there.get(part))
+        want, have = mapping(wanted.get(part)), mapping(there.get(part))
         # What was not asked for before is asked for now: that is a resize as well.
         change = {
             key: want[key] for key in _RESIZABLE if key in want and not (key in have and same_quantity(want[key], have[key]))
@@ -231,7 +232,7 @@ def _content(desired: Any, actual: Any) -> Any:
     """The merge patch of one content field: mappings by key, anything else as a whole; None where nothing changes."""
     if isinstance(desired, list):
         return desired if _without_null(desired) != _without_null(actual or []) else None
-    wanted, there = _mapping(desired), _mapping(actual)
+    wanted, there = mapping(desired), mapping(actual)
     change: Obj = {key: value for key, value in wanted.items() if there.get(key) != value}
     change |= {key: None for key in there if key not in wanted}
     return change or None
@@ -239,11 +240,11 @@ def _content(desired: Any, actual: Any) -> Any:
 
 def _service_spec(desired: Obj, actual: Obj) -> Obj | None:
     """The fields of a Service's spec that we set; the rest is the host's defaulting."""
-    wanted, there = _mapping(desired.get("spec")), _mapping(actual.get("spec"))
+    wanted, there = mapping(desired.get("spec")), mapping(actual.get("spec"))
     change: Obj = {}
     for key in sorted(wanted):
         if key == "ports":
-            ports = [_port(entry) for entry in _list(there.get("ports"))]
+            ports = [_port(entry) for entry in sequence(there.get("ports"))]
             if [_port(entry) for entry in wanted["ports"]] != ports:
                 change["ports"] = wanted["ports"]
         elif key == "selector":
@@ -283,9 +284,9 @@ def _never(_desired: Obj, _actual: Obj) -> Obj | None:
 def _within(wanted: Any, there: Any) -> bool:
     """Whether `there` has all of `wanted`; what the host filled in besides does not count."""
     if isinstance(wanted, Mapping):
-        return all(_within(value, _mapping(there).get(key)) for key, value in wanted.items())
+        return all(_within(value, mapping(there).get(key)) for key, value in wanted.items())
     if isinstance(wanted, list):
-        held = _list(there)
+        held = sequence(there)
         return len(wanted) == len(held) and all(_within(one, other) for one, other in zip(wanted, held, strict=True))
     return bool(wanted == there)
 
@@ -311,16 +312,8 @@ def _without_null(value: Any) -> Any:
 
 def _at(obj: Any, path: tuple[str, ...]) -> Any:
     for key in path:
-        obj = _mapping(obj).get(key)
+        obj = mapping(obj).get(key)
     return obj
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 _SPECIAL: Final[Mapping[str, Callable[[Obj, Obj], Obj | None]]] = {

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bulkhead.api import labels as marks
+from bulkhead.api.untrusted import mapping
 from syncer.translate.view import Obj, TenantView
 
 MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
@@ -33,8 +34,8 @@ def stays(_host: Obj, _view: TenantView) -> bool:
 
 def service(virtual: Obj) -> bool:
     """Not ExternalName, which the tenant's DNS answers by itself, not `default/kubernetes`, not without an address yet."""
-    spec = _mapping(virtual.get("spec"))
-    meta = _mapping(virtual.get("metadata"))
+    spec = mapping(virtual.get("spec"))
+    meta = mapping(virtual.get("metadata"))
     if (meta.get("namespace"), meta.get("name")) == ("default", "kubernetes") or spec.get("type") == "ExternalName":
         return False
     return always(virtual) and bool(spec.get("clusterIP"))
@@ -42,7 +43,7 @@ def service(virtual: Obj) -> bool:
 
 def endpoint_slice(virtual: Obj) -> bool:
     """Only slices of Services without a selector: for the others the host's own controller makes them."""
-    meta = _mapping(virtual.get("metadata"))
+    meta = mapping(virtual.get("metadata"))
     labels = _labels(virtual)
     if (meta.get("namespace"), labels.get(SERVICE_NAME)) == ("default", "kubernetes"):
         return False
@@ -50,8 +51,4 @@ def endpoint_slice(virtual: Obj) -> bool:
 
 
 def _labels(virtual: Obj) -> Mapping[str, Any]:
-    return _mapping(_mapping(virtual.get("metadata")).get("labels"))
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    return mapping(mapping(virtual.get("metadata")).get("labels"))

@@ -7,6 +7,7 @@ tenant UID is ours, and the name computed from its annotations is the name it ha
 from collections.abc import Mapping
 
 from bulkhead.api import labels as marks
+from bulkhead.api.untrusted import text
 from syncer.translate.metadata import Identity
 from syncer.translate.view import Obj, TenantView
 
@@ -20,7 +21,7 @@ def of_host(host: Obj, view: TenantView) -> Identity | None:
     if not isinstance(notes, Mapping) or notes.get(marks.TENANT_UID) != view.tenant_uid:
         return None
     parts = [notes.get(key) for key in (marks.VIRTUAL_KIND, marks.VIRTUAL_NAMESPACE, marks.VIRTUAL_NAME, marks.VIRTUAL_UID)]
-    kind, namespace, name, uid = (part if isinstance(part, str) else "" for part in parts)
+    kind, namespace, name, uid = (text(part) for part in parts)
     if not (kind and name and uid) or meta.get("name") != view.host_name(kind, namespace, name):
         return None
     return Identity(kind, namespace, name, uid)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bulkhead.api.untrusted import mapping, mappings, text
 from syncer.translate.view import Obj
 
 CONFIG_MAP: Final = "ConfigMap"
@@ -37,9 +38,9 @@ def none(_virtual: Obj) -> frozenset[Reference]:
 
 def of_pod(virtual: Obj) -> frozenset[Reference]:
     """What a pod refers to; an object named both as optional and as required is required."""
-    namespace = _text(_mapping(virtual.get("metadata")).get("namespace"))
-    pod = _text(_mapping(virtual.get("metadata")).get("name"))
-    spec = _mapping(virtual.get("spec"))
+    namespace = text(mapping(virtual.get("metadata")).get("namespace"))
+    pod = text(mapping(virtual.get("metadata")).get("name"))
+    spec = mapping(virtual.get("spec"))
     wanted: dict[tuple[str, str], bool] = {}
     for kind, name, optional in (*_of_group(virtual), *_of_volumes(spec, pod), *_of_containers(spec), *_of_pull_secrets(spec)):
         if name and len(wanted) < _MOST:
@@ -49,30 +50,30 @@ def of_pod(virtual: Obj) -> frozenset[Reference]:
 
 def of_ingress(virtual: Obj) -> frozenset[Reference]:
     """The Secrets with the certificates of an Ingress."""
-    namespace = _text(_mapping(virtual.get("metadata")).get("namespace"))
-    tls = _mappings(_mapping(virtual.get("spec")).get("tls"))
-    names = {_text(entry.get("secretName")) for entry in tls}
+    namespace = text(mapping(virtual.get("metadata")).get("namespace"))
+    tls = mappings(mapping(virtual.get("spec")).get("tls"), _MOST)
+    names = {text(entry.get("secretName")) for entry in tls}
     return frozenset(Reference(SECRET, namespace, name, optional=True) for name in names if name)
 
 
 def group_of(virtual: Obj) -> str:
     """The name of a pod's PodGroup; empty for a pod of none."""
-    return _text(_mapping(_mapping(virtual.get("spec")).get("schedulingGroup")).get("podGroupName"))
+    return text(mapping(mapping(virtual.get("spec")).get("schedulingGroup")).get("podGroupName"))
 
 
 def named_in_texts(virtual: Obj) -> frozenset[Reference]:
     """What an object names and the host's texts about it may name by its host name."""
-    kind, namespace = virtual.get("kind"), _text(_mapping(virtual.get("metadata")).get("namespace"))
-    spec = _mapping(virtual.get("spec"))
+    kind, namespace = virtual.get("kind"), text(mapping(virtual.get("metadata")).get("namespace"))
+    spec = mapping(virtual.get("spec"))
     found: list[tuple[str, Any]] = []
     if kind == "Pod":
         return of_pod(virtual)
     if kind == _SNAPSHOT:
-        found = [(CLAIM, _mapping(spec.get("source")).get("persistentVolumeClaimName"))]
+        found = [(CLAIM, mapping(spec.get("source")).get("persistentVolumeClaimName"))]
     elif kind == CLAIM:
-        sources = (_mapping(spec.get(field)) for field in ("dataSource", "dataSourceRef"))
+        sources = (mapping(spec.get(field)) for field in ("dataSource", "dataSourceRef"))
         found = [(each["kind"], each.get("name")) for each in sources if each.get("kind") in (CLAIM, _SNAPSHOT)]
-    return frozenset(Reference(kind, namespace, _text(name)) for kind, name in found if _text(name))
+    return frozenset(Reference(kind, namespace, text(name)) for kind, name in found if text(name))
 
 
 _Found = tuple[str, str, bool]
@@ -84,21 +85,21 @@ def _of_group(virtual: Obj) -> Iterator[_Found]:
 
 def _of_pull_secrets(spec: Mapping[str, Any]) -> Iterator[_Found]:
     # the kubelet pulls without a pull secret that does not exist
-    for entry in _mappings(spec.get("imagePullSecrets")):
-        yield SECRET, _text(entry.get("name")), True
+    for entry in mappings(spec.get("imagePullSecrets"), _MOST):
+        yield SECRET, text(entry.get("name")), True
 
 
 def _of_volumes(spec: Mapping[str, Any], pod: str) -> Iterator[_Found]:
-    for volume in _mappings(spec.get("volumes")):
+    for volume in mappings(spec.get("volumes"), _MOST):
         if "configMap" in volume:
             yield _named(CONFIG_MAP, volume["configMap"])
         if "secret" in volume:
             yield _named(SECRET, volume["secret"], "secretName")
         if "persistentVolumeClaim" in volume:
-            yield CLAIM, _text(_mapping(volume["persistentVolumeClaim"]).get("claimName")), False
-        if _mapping(volume.get("ephemeral")):
-            yield CLAIM, f"{pod}-{_text(volume.get('name'))}", False
-        for source in _mappings(_mapping(volume.get("projected")).get("sources")):
+            yield CLAIM, text(mapping(volume["persistentVolumeClaim"]).get("claimName")), False
+        if mapping(volume.get("ephemeral")):
+            yield CLAIM, f"{pod}-{text(volume.get('name'))}", False
+        for source in mappings(mapping(volume.get("projected")).get("sources"), _MOST):
             if "configMap" in source:
                 yield _named(CONFIG_MAP, source["configMap"])
             if "secret" in source:
@@ -107,14 +108,14 @@ def _of_volumes(spec: Mapping[str, Any], pod: str) -> Iterator[_Found]:
 
 def _of_containers(spec: Mapping[str, Any]) -> Iterator[_Found]:
     for list_name in _CONTAINER_LISTS:
-        for container in _mappings(spec.get(list_name)):
-            for entry in _mappings(container.get("envFrom")):
+        for container in mappings(spec.get(list_name), _MOST):
+            for entry in mappings(container.get("envFrom"), _MOST):
                 if "configMapRef" in entry:
                     yield _named(CONFIG_MAP, entry["configMapRef"])
                 if "secretRef" in entry:
                     yield _named(SECRET, entry["secretRef"])
-            for entry in _mappings(container.get("env")):
-                source = _mapping(entry.get("valueFrom"))
+            for entry in mappings(container.get("env"), _MOST):
+                source = mapping(entry.get("valueFrom"))
                 if "configMapKeyRef" in source:
                     yield _named(CONFIG_MAP, source["configMapKeyRef"])
                 if "secretKeyRef" in source:
@@ -122,18 +123,5 @@ def _of_containers(spec: Mapping[str, Any]) -> Iterator[_Found]:
 
 
 def _named(kind: str, source: Any, key: str = "name") -> _Found:
-    plain = _mapping(source)
-    return kind, _text(plain.get(key)), plain.get("optional") is True
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _mappings(value: Any) -> Iterator[Mapping[str, Any]]:
-    if isinstance(value, list):
-        yield from (item for item in value[:_MOST] if isinstance(item, Mapping))
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    plain = mapping(source)
+    return kind, text(plain.get(key)), plain.get("optional") is True

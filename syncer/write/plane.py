@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
+from bulkhead.api.untrusted import mapping
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, NotFound, NotServed
 from bulkhead.kube.objects import Key, Obj, Resource, key_of, uid_of, version_of
@@ -80,8 +81,7 @@ class VirtualWriter:
 
     async def status(self, r: Resource, virtual: Obj, desired: Obj) -> Obj | None:
         """Make the status of a virtual object `desired`; returns the object as written, None when it was so already."""
-        current = virtual.get("status")
-        current = current if isinstance(current, dict) else {}
+        current = dict(mapping(virtual.get("status")))
         patch = mergepatch.between(current, desired)
         if not patch or pure.same(current, desired):
             return None

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bulkhead.api import labels
+from bulkhead.api.untrusted import mapping
 from controller.slurm.answers.model import SlurmView
 from controller.slurm.config import ROOT_SWITCH, TOPOLOGY, UNPLACED
 from controller.slurm.lease.fleet import Worker
@@ -107,5 +108,4 @@ def _name(prefix: str, value: Any) -> str | None:
 
 
 def _labels(node: Obj) -> Mapping[str, Any]:
-    found = (node.get("metadata") or {}).get("labels")
-    return found if isinstance(found, Mapping) else {}
+    return mapping(mapping(node.get("metadata")).get("labels"))

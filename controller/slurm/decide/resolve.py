@@ -11,6 +11,7 @@ from typing import Any
 
 from bulkhead.api.conditions import Reason
 from bulkhead.api.quantity import canonical, mebibytes, parse
+from bulkhead.api.untrusted import mappings
 from controller import allotment
 from controller.sections import section_of, text_or_none
 from controller.settings import Settings
@@ -277,4 +278,4 @@ def _pairs(value: Mapping[str, Any], field: str) -> Pairs:
 
 
 def _list(value: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
-    return [dict(each) for each in value.get(field) or () if isinstance(each, Mapping)]
+    return [dict(each) for each in mappings(value.get(field))]

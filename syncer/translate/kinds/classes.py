@@ -8,9 +8,10 @@ its own stands for an offered one that has its handler.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from bulkhead.api import labels as marks
+from bulkhead.api.untrusted import mapping
 from syncer.translate.view import Obj
 
 DEFAULT_STORAGE_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
@@ -39,8 +40,8 @@ def offered_storage(hosts: Iterable[Obj], allowed: frozenset[str]) -> list[Obj]:
     found = _named(hosts, allowed) if allowed else [each for each in hosts if is_default(each)]
     if len(found) != 1 or is_default(found[0]):
         return found
-    meta = _mapping(found[0].get("metadata"))
-    notes = {**_mapping(meta.get("annotations")), DEFAULT_STORAGE_CLASS: "true"}
+    meta = mapping(found[0].get("metadata"))
+    notes = {**mapping(meta.get("annotations")), DEFAULT_STORAGE_CLASS: "true"}
     return [{**found[0], "metadata": {**meta, "annotations": notes}}]
 
 
@@ -48,7 +49,7 @@ def default_storage(wanted: Iterable[Obj]) -> str:
     """The name of the class for claims that name none, of those that are offered: the newest default, as in Kubernetes."""
     defaults = [each for each in wanted if is_default(each)]
     defaults.sort(key=_name)
-    defaults.sort(key=lambda each: str(_mapping(each.get("metadata")).get("creationTimestamp") or ""), reverse=True)
+    defaults.sort(key=lambda each: str(mapping(each.get("metadata")).get("creationTimestamp") or ""), reverse=True)
     return _name(defaults[0]) if defaults else ""
 
 
@@ -59,7 +60,7 @@ def offered(hosts: Iterable[Obj], allowed: frozenset[str]) -> list[Obj]:
 
 def is_default(storage_class: Obj) -> bool:
     """Whether claims without a class get this one."""
-    notes = _mapping(_mapping(storage_class.get("metadata")).get("annotations"))
+    notes = mapping(mapping(storage_class.get("metadata")).get("annotations"))
     return "true" in (notes.get(DEFAULT_STORAGE_CLASS), notes.get(BETA_DEFAULT_STORAGE_CLASS))
 
 
@@ -124,7 +125,7 @@ def snapshot_class(host: Obj) -> Obj:
 
 def is_default_for_snapshots(host: Obj) -> bool:
     """Whether snapshots without a class get this one."""
-    return _mapping(_mapping(host.get("metadata")).get("annotations")).get(DEFAULT_SNAPSHOT_CLASS) == "true"
+    return mapping(mapping(host.get("metadata")).get("annotations")).get(DEFAULT_SNAPSHOT_CLASS) == "true"
 
 
 def default_snapshot_class(offered: Iterable[Obj]) -> str:
@@ -182,7 +183,7 @@ def steps(offer: Offer, wanted: Iterable[Obj], there: Iterable[Obj]) -> list[Ste
 
 def is_ours(virtual: Obj) -> bool:
     """Whether the platform put a class into the plane."""
-    return _mapping(_mapping(virtual.get("metadata")).get("labels")).get(marks.PLATFORM) == "true"
+    return mapping(mapping(virtual.get("metadata")).get("labels")).get(marks.PLATFORM) == "true"
 
 
 def _difference(body: Obj, old: Obj) -> Obj:
@@ -192,7 +193,7 @@ def _difference(body: Obj, old: Obj) -> Obj:
     change |= {
         key: None for key in ("parameters", "mountOptions", "allowedTopologies", "scheduling", "overhead") if old.get(key)
     }
-    want, have = _mapping(body["metadata"].get("annotations")), _mapping(_mapping(old.get("metadata")).get("annotations"))
+    want, have = mapping(body["metadata"].get("annotations")), mapping(mapping(old.get("metadata")).get("annotations"))
     defaults = (DEFAULT_STORAGE_CLASS, DEFAULT_SNAPSHOT_CLASS)
     notes = {key: want.get(key) for key in defaults if want.get(key) != have.get(key)}
     if notes:
@@ -210,8 +211,4 @@ def _named(hosts: Iterable[Obj], allowed: frozenset[str]) -> list[Obj]:
 
 
 def _name(obj: Obj) -> str:
-    return str(_mapping(obj.get("metadata")).get("name") or "")
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    return str(mapping(obj.get("metadata")).get("name") or "")

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bulkhead.api import deviceclaims
+from bulkhead.api.untrusted import mapping
 from syncer.translate import metadata, schema
 from syncer.translate.metadata import Identity
 from syncer.translate.reasons import Reason, Untranslatable
@@ -73,13 +74,13 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
 
 def status_to_virtual(host: Obj, virtual: Obj, _view: TenantView) -> Obj:
     """What the host allocated; the reservation is the host's, and the plane's own stays as it is."""
-    before = _mapping(virtual.get("status"))
+    before = mapping(virtual.get("status"))
     found: Obj = {key: before[key] for key in ("reservedFor", "devices") if before.get(key)}
-    allocation = _mapping(_mapping(host.get("status")).get("allocation"))
+    allocation = mapping(mapping(host.get("status")).get("allocation"))
     if allocation:
         results = [
             {key: each[key] for key in _RESULT if each.get(key) is not None}
-            for each in _mapping(allocation.get("devices")).get("results") or ()
+            for each in mapping(allocation.get("devices")).get("results") or ()
         ]
         found["allocation"] = {"devices": {"results": results}}
     return found
@@ -88,7 +89,7 @@ def status_to_virtual(host: Obj, virtual: Obj, _view: TenantView) -> Obj:
 def of_pod(virtual: Obj, who: Identity, view: TenantView) -> list[Obj]:
     """A pod's `resourceClaims` on the host."""
     spec = schema.mapping(virtual.get("spec"), "spec")
-    statuses = schema.items(_mapping(virtual.get("status")).get("resourceClaimStatuses"), "status.resourceClaimStatuses")
+    statuses = schema.items(mapping(virtual.get("status")).get("resourceClaimStatuses"), "status.resourceClaimStatuses")
     made = {schema.text(each.get("name"), at): schema.text(each.get("resourceClaimName"), at) for at, each in statuses}
     found: list[Obj] = []
     for at, entry in schema.items(spec.get("resourceClaims"), "spec.resourceClaims", _MOST):
@@ -136,7 +137,3 @@ def _check_number(spec: Mapping[str, Any]) -> None:
     if asked > deviceclaims.MOST_DEVICES:
         text = f"asks for {asked} devices, and no claim can be given more than {deviceclaims.MOST_DEVICES}; use several claims"
         raise Untranslatable(Reason.NOT_ALLOWED, text, "spec.devices.requests")
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -5,9 +5,10 @@ from there. For the rest the plane's controller knows the workloads behind the p
 a tenant can write there too, so it counts for no more than the pods that there are on the host.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
+from bulkhead.api.untrusted import mapping
 from syncer.translate import metadata, mirrored, schema, selectors
 from syncer.translate.schema import OneOf, Struct, Translated
 from syncer.translate.view import Obj, TenantView
@@ -50,16 +51,15 @@ def to_host(virtual: Obj, view: TenantView, selected: Callable[[Obj], int] | Non
 
 def _said(virtual: Obj) -> int | None:
     """How many pods stay, where the spec says it in a number."""
-    spec = virtual.get("spec")
-    found = spec.get("minAvailable") if isinstance(spec, Mapping) else None
+    found = mapping(virtual.get("spec")).get("minAvailable")
     return found if isinstance(found, int) and not isinstance(found, bool) else None
 
 
 def _healthy(virtual: Obj) -> int | None:
     if (said := _said(virtual)) is not None:
         return said
-    status: Any = virtual.get("status")
-    if not isinstance(status, Mapping) or not status.get("observedGeneration"):
+    status = mapping(virtual.get("status"))
+    if not status.get("observedGeneration"):
         return None
     found = status.get("desiredHealthy", 0)
     return found if isinstance(found, int) and not isinstance(found, bool) else None

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from bulkhead.api.podphase import has_ended, placed_on
+from bulkhead.api.untrusted import mapping, sequence, text
 from syncer.translate import metadata, mirrored, schema
 from syncer.translate.metadata import Identity
 from syncer.translate.reasons import Reason, Untranslatable
@@ -76,13 +77,13 @@ NOBODY: Final[Holders] = MappingProxyType({})
 
 def held(host_pod: Obj, virtual: Identity) -> dict[str, Holder]:
     """The addresses that a host pod holds now; none once it has ended or is being deleted."""
-    meta, status = _mapping(host_pod.get("metadata")), _mapping(host_pod.get("status"))
-    spec = _mapping(host_pod.get("spec"))
+    meta, status = mapping(host_pod.get("metadata")), mapping(host_pod.get("status"))
+    spec = mapping(host_pod.get("spec"))
     if meta.get("deletionTimestamp") or has_ended(host_pod) or not placed_on(host_pod) or spec.get("hostNetwork"):
         return {}
-    node = {_text(each, "ip") for each in _list(status.get("hostIPs"))} | {_text(status, "hostIP")}
-    found = {_text(each, "ip") for each in _list(status.get("podIPs"))} | {_text(status, "podIP")}
-    holder = Holder(_text(meta, "name"), _text(meta, "uid"), placed_on(host_pod), virtual)
+    node = {text(mapping(each).get("ip")) for each in sequence(status.get("hostIPs"))} | {text(status.get("hostIP"))}
+    found = {text(mapping(each).get("ip")) for each in sequence(status.get("podIPs"))} | {text(status.get("podIP"))}
+    holder = Holder(text(meta.get("name")), text(meta.get("uid")), placed_on(host_pod), virtual)
     return dict.fromkeys(sorted(found - node - {""}), holder)
 
 
@@ -90,8 +91,8 @@ def addresses(anything: Obj) -> frozenset[str]:
     """Every address that a slice of either side names."""
     return frozenset(
         each
-        for endpoint in _list(anything.get("endpoints"))
-        for each in _list(_mapping(endpoint).get("addresses"))
+        for endpoint in sequence(anything.get("endpoints"))
+        for each in sequence(mapping(endpoint).get("addresses"))
         if isinstance(each, str)
     )
 
@@ -135,10 +136,10 @@ def left_out(virtual: Obj, view: TenantView, holders: Holders) -> list[str]:
 
 def proven(host: Obj, holders: Holders, work_namespace: str) -> list[Obj] | None:
     """The endpoints of a host slice that are a pod of the tenant's now; None where those are all that it has."""
-    before = _list(host.get("endpoints"))
+    before = sequence(host.get("endpoints"))
     after: list[Obj] = []
     for endpoint in before:
-        named, reference = _list(endpoint.get("addresses")), _mapping(endpoint.get("targetRef"))
+        named, reference = sequence(endpoint.get("addresses")), mapping(endpoint.get("targetRef"))
         found = holders.get(str(named[0]), ()) if len(named) == 1 else ()
         holder = next((each for each in found if reference.get("uid") in (None, each.uid)), None)
         if holder is not None:
@@ -196,16 +197,3 @@ def _reference(holder: Holder, work_namespace: str) -> Obj:
 def may_stay(_host: Obj, _view: TenantView) -> bool:
     """Never: of what is refused now, an earlier form would go on leading where it led."""
     return False
-
-
-def _text(value: Any, key: str) -> str:
-    found = _mapping(value).get(key)
-    return found if isinstance(found, str) else ""
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

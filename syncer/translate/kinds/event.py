@@ -7,6 +7,7 @@ tenant learns no host name from it.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bulkhead.api.untrusted import mapping, text
 from syncer.translate import metadata, sanitise
 from syncer.translate.metadata import Identity
 from syncer.translate.view import Obj, TenantView
@@ -21,7 +22,7 @@ _KEPT_REASONS: Final = frozenset({"FailedToUpdateEndpointSlices", "FailedToCreat
 
 def involved(host_event: Obj) -> tuple[str, str]:
     """Kind and host name of the object that an event is about; empty texts where it is about nothing of a tenant's."""
-    about = _mapping(host_event.get("involvedObject"))
+    about = mapping(host_event.get("involvedObject"))
     kind, name = about.get("kind"), about.get("name")
     if kind not in KINDS or not isinstance(name, str) or host_event.get("reason") in _KEPT_REASONS:
         return "", ""
@@ -31,10 +32,10 @@ def involved(host_event: Obj) -> tuple[str, str]:
 def to_virtual(host_event: Obj, virtual: Obj, view: TenantView) -> Obj:
     """The event for the tenant; `virtual` is the object whose mirror it is about."""
     who = metadata.identity(str(virtual.get("kind") or "Pod"), virtual)
-    host_meta = _mapping(host_event.get("metadata"))
-    about = _mapping(host_event.get("involvedObject"))
-    source = _mapping(host_event.get("source"))
-    component = _short(source.get("component") or host_event.get("reportingComponent"))
+    host_meta = mapping(host_event.get("metadata"))
+    about = mapping(host_event.get("involvedObject"))
+    source = mapping(host_event.get("source"))
+    component = text(source.get("component") or host_event.get("reportingComponent"))[:_TEXT_LIMIT]
     event: Obj = {
         "apiVersion": "v1",
         "kind": "Event",
@@ -43,7 +44,7 @@ def to_virtual(host_event: Obj, virtual: Obj, view: TenantView) -> Obj:
             "namespace": who.namespace,
         },
         "involvedObject": _reference(who, virtual, about),
-        "reason": _short(host_event.get("reason")),
+        "reason": text(host_event.get("reason"))[:_TEXT_LIMIT],
         "message": sanitise.told(str(host_event.get("message") or ""), virtual | {"kind": who.kind}, view),
         "source": {"component": component},
         "reportingComponent": component,
@@ -67,11 +68,3 @@ def _reference(who: Identity, virtual: Obj, about: Mapping[str, Any]) -> Obj:
     if isinstance(about.get("fieldPath"), str):
         reference["fieldPath"] = about["fieldPath"][:_TEXT_LIMIT]
     return reference
-
-
-def _short(value: Any) -> str:
-    return value[:_TEXT_LIMIT] if isinstance(value, str) else ""
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

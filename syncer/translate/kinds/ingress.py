@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bulkhead.api.untrusted import mapping, sequence
 from syncer.translate import metadata, schema
 from syncer.translate.metadata import Identity
 from syncer.translate.reasons import Reason, Untranslatable
@@ -99,11 +100,11 @@ def remarks(virtual: Obj, _view: TenantView) -> list[str]:
 
 def may_stay(host: Obj, view: TenantView) -> bool:
     """Whether the class still offers what a host Ingress claims."""
-    spec = _mapping(host.get("spec"))
+    spec = mapping(host.get("spec"))
     if spec.get("ingressClassName") not in view.ingress_classes:
         return False
-    claimed = [_mapping(rule).get("host") for rule in _list(spec.get("rules"))]
-    claimed += [name for entry in _list(spec.get("tls")) for name in _list(_mapping(entry).get("hosts"))]
+    claimed = [mapping(rule).get("host") for rule in sequence(spec.get("rules"))]
+    claimed += [name for entry in sequence(spec.get("tls")) for name in sequence(mapping(entry).get("hosts"))]
     return all(isinstance(name, str) and is_own(name, view) for name in claimed)
 
 
@@ -116,8 +117,8 @@ def is_own(host: str, view: TenantView) -> bool:
 
 def status_to_virtual(host: Obj, _virtual: Obj, _view: TenantView) -> Obj:
     """Where the host's controller serves the Ingress, and nothing else that it says."""
-    given = _list(_mapping(_mapping(host.get("status")).get("loadBalancer")).get("ingress"))
-    points = [point for entry in given[:_MOST_STATUS] if (point := _point(_mapping(entry)))]
+    given = sequence(mapping(mapping(host.get("status")).get("loadBalancer")).get("ingress"))
+    points = [point for entry in given[:_MOST_STATUS] if (point := _point(mapping(entry)))]
     return {"loadBalancer": {"ingress": points} if points else {}}
 
 
@@ -223,7 +224,7 @@ def _point(entry: Mapping[str, Any]) -> Obj:
         found["ip"] = address
     if isinstance(name, str) and len(name) <= 253 and _HOST.fullmatch(name) and not name.startswith("*"):
         found["hostname"] = name
-    ports = [{"port": each["port"], "protocol": each["protocol"]} for each in _list(entry.get("ports")) if _is_port(each)]
+    ports = [{"port": each["port"], "protocol": each["protocol"]} for each in sequence(entry.get("ports")) if _is_port(each)]
     return found | {"ports": ports[:_MOST_STATUS]} if found and ports else found
 
 
@@ -236,16 +237,8 @@ def _is_address(text: str) -> bool:
 
 
 def _is_port(value: Any) -> bool:
-    plain = _mapping(value)
+    plain = mapping(value)
     port = plain.get("port")
     if isinstance(port, bool) or not isinstance(port, int):
         return False
     return 0 < port < 65536 and plain.get("protocol") in ("TCP", "UDP", "SCTP")
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bulkhead.api.untrusted import mapping
 from syncer.translate import metadata, schema, selectors
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.schema import INT_OR_TEXT, PORT, ListOf, OneOf, Struct, Translated
@@ -137,8 +138,7 @@ def isolating(virtual: Obj) -> Isolating | None:
     if not isinstance(spec, Mapping):
         return None
     types = _types(spec)
-    selector = spec.get("podSelector")
-    return Isolating(selector if isinstance(selector, Mapping) else {}, "Ingress" in types, "Egress" in types)
+    return Isolating(mapping(spec.get("podSelector")), "Ingress" in types, "Egress" in types)
 
 
 def isolation(labels: Mapping[str, str], namespace: str, view: TenantView) -> dict[str, str]:

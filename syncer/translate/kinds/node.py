@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from bulkhead.api import accelerators
 from bulkhead.api import labels as marks
 from bulkhead.api.accelerators import count
-from bulkhead.api.podresources import mapping, mappings
+from bulkhead.api.untrusted import mapping, mappings
 from syncer.translate.kinds import nodemarks
 from syncer.translate.podspec import tolerations
 from syncer.translate.view import Obj, TenantView

@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from bulkhead.api import labels as marks
-from bulkhead.api.podresources import mapping, mappings
+from bulkhead.api.untrusted import mapping, mappings
 from syncer.translate.view import Obj
 
 BY_HOST: Final = "host"

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bulkhead.api import labels as marks
+from bulkhead.api.untrusted import mapping, sequence
 from syncer.translate import metadata, sanitise, schema
 from syncer.translate.kinds import nodemarks
 from syncer.translate.metadata import Identity
@@ -95,9 +96,9 @@ def check_ready(pod: Obj, group: Obj | None, host: Obj | None) -> None:
     name = group_of(pod)
     if group is None:
         raise _waiting(f"waiting for the PodGroup {name!r}")
-    meta = _mapping((host or {}).get("metadata"))
-    uid = _mapping(group.get("metadata")).get("uid")
-    if _mapping(meta.get("labels")).get(marks.VIRTUAL_UID) != uid or meta.get("deletionTimestamp"):
+    meta = mapping((host or {}).get("metadata"))
+    uid = mapping(group.get("metadata")).get("uid")
+    if mapping(meta.get("labels")).get(marks.VIRTUAL_UID) != uid or meta.get("deletionTimestamp"):
         raise _waiting(f"the PodGroup {name!r} is not on the host yet; its events tell why, if it was refused")
     if _topology(group) != _topology(host or {}):
         raise Untranslatable(
@@ -118,19 +119,15 @@ def _check_topology(topology: list[Obj]) -> None:
 
 
 def _topology(group: Obj) -> list[Any]:
-    listed = _mapping(_mapping(group.get("spec")).get("schedulingConstraints")).get("topology")
-    return [_mapping(each).get("key") for each in listed] if isinstance(listed, list) else []
+    listed = mapping(mapping(group.get("spec")).get("schedulingConstraints")).get("topology")
+    return [mapping(each).get("key") for each in sequence(listed)]
 
 
 def _conditions(group: Obj) -> list[Mapping[str, Any]]:
-    listed = _mapping(group.get("status")).get("conditions")
-    return [_mapping(each) for each in listed[:_MOST_CONDITIONS]] if isinstance(listed, list) else []
+    listed = mapping(group.get("status")).get("conditions")
+    return [mapping(each) for each in sequence(listed)[:_MOST_CONDITIONS]]
 
 
 def _condition(host: Mapping[str, Any], virtual: Obj, view: TenantView) -> Obj:
     found: Obj = {key: host[key] for key in _CONDITION_FIELDS if host.get(key) is not None}
     return found | {"message": sanitise.told(str(host.get("message") or ""), virtual, view)}
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bulkhead.api.podphase import has_ended
+from bulkhead.api.untrusted import mapping, mappings
 from syncer.translate import sanitise
 from syncer.translate.kinds.pod import GENERATION, NATIVE_CONDITIONS
 from syncer.translate.podspec import placement, tolerations
@@ -33,8 +34,8 @@ _CONTAINER_STATUSES: Final = {
 
 def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
     """The status that the virtual pod should have."""
-    given = _mapping(host.get("status"))
-    before = _mapping(virtual.get("status"))
+    given = mapping(host.get("status"))
+    before = mapping(virtual.get("status"))
     found: Obj = {key: copy.deepcopy(given[key]) for key in COPIED if given.get(key) is not None}
     found |= {key: copy.deepcopy(before[key]) for key in KEPT if before.get(key) is not None}
     for key in ("message", "reason"):
@@ -58,7 +59,7 @@ def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
     found["conditions"] = _conditions(given, before, seen, virtual, view)
     for condition in found["conditions"]:
         if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
-            narrowed = tolerations.narrowed(_mapping(virtual.get("spec")), view)
+            narrowed = tolerations.narrowed(mapping(virtual.get("spec")), view)
             told = placement.told(host, view) + (f"; {narrowed}" if narrowed else "")
             condition["message"] = f"{condition.get('message') or ''}{told}"
     return found
@@ -66,7 +67,7 @@ def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
 
 def blocked(virtual: Obj, reason: Reason, message: str, now: str) -> Obj:
     """The status of a pod that may not run: `PodScheduled=False` with the reason. `now` counts only where that is news."""
-    found = copy.deepcopy(dict(_mapping(virtual.get("status"))))
+    found = copy.deepcopy(dict(mapping(virtual.get("status"))))
     found.setdefault("phase", "Pending")
     conditions = _conditions_of(found)
     old = next((entry for entry in conditions if entry.get("type") == "PodScheduled"), {})
@@ -81,7 +82,7 @@ def blocked(virtual: Obj, reason: Reason, message: str, now: str) -> Obj:
 
 def lost(virtual: Obj) -> Obj:
     """The status of a pod whose host pod went before anybody saw how it ended."""
-    found = copy.deepcopy(dict(_mapping(virtual.get("status"))))
+    found = copy.deepcopy(dict(mapping(virtual.get("status"))))
     found |= {"phase": "Failed", "reason": "Lost", "message": "the pod was gone before its end was seen"}
     return found
 
@@ -90,7 +91,7 @@ def readiness_to_host(virtual: Obj, host: Obj) -> Obj | None:
     """A strategic merge patch of the host pod's status that carries the tenant's readiness gates, or None."""
     wanted = {
         gate.get("conditionType")
-        for gate in _mapping(host.get("spec")).get("readinessGates") or ()
+        for gate in mapping(host.get("spec")).get("readinessGates") or ()
         if gate.get("conditionType") not in NATIVE_CONDITIONS
     }
     have = {entry.get("type"): entry for entry in _conditions_of(host.get("status"))}
@@ -106,13 +107,13 @@ def readiness_to_host(virtual: Obj, host: Obj) -> Obj | None:
         old = have.get(condition["type"]) or {}
         if any(old.get(key) != value for key, value in plain.items()):
             news.append(plain)
-    uid = _mapping(host.get("metadata")).get("uid")
+    uid = mapping(host.get("metadata")).get("uid")
     return {"metadata": {"uid": uid}, "status": {"conditions": news}} if news else None
 
 
 def goes_back(host: Obj, virtual: Obj) -> bool:
     """Whether a host pod has yet to start or end where its virtual pod has: a copy from before, or a status that was forged."""
-    given, told = _mapping(host.get("status")), _mapping(virtual.get("status"))
+    given, told = mapping(host.get("status")), mapping(virtual.get("status"))
     return bool(told.get("startTime") and not given.get("startTime")) or (has_ended(virtual) and not has_ended(host))
 
 
@@ -123,9 +124,8 @@ def same(one: Any, other: Any) -> bool:
 
 def _statuses(value: Any, virtual: Obj, field: str, view: TenantView) -> list[Obj]:
     """The statuses of containers that the tenant knows, not of those that something on the host added."""
-    own = _mapping(virtual.get("spec")).get(field)
-    entries = [entry for entry in own if isinstance(entry, Mapping)] if isinstance(own, list) else []
-    known = {entry["name"]: _mapping(entry.get("resources")) for entry in entries if isinstance(entry.get("name"), str)}
+    entries = mappings(mapping(virtual.get("spec")).get(field))
+    known = {entry["name"]: mapping(entry.get("resources")) for entry in entries if isinstance(entry.get("name"), str)}
     statuses = [copy.deepcopy(entry) for entry in value or () if entry.get("name") in known]
     for entry in statuses:
         entry.pop("allocatedResourcesStatus", None)  # names devices of the host
@@ -142,22 +142,22 @@ def _show_asked(status: Obj, asked: Mapping[str, Any]) -> None:
 
     Whoever resizes a pod waits until the two are equal, and takes a limit that nobody asked for as a resize that failed.
     """
-    requests, limits = _mapping(asked.get("requests")), _mapping(asked.get("limits"))
+    requests, limits = mapping(asked.get("requests")), mapping(asked.get("limits"))
     actual = status.get("resources")
     if isinstance(actual, dict):
         for part, own in (("requests", requests), ("limits", limits)):
             if part in actual:
-                actual[part] = {key: item for key, item in _mapping(actual[part]).items() if key in own}
+                actual[part] = {key: item for key, item in mapping(actual[part]).items() if key in own}
         status["resources"] = {key: item for key, item in actual.items() if item}
     if "allocatedResources" in status:
-        held = _mapping(status["allocatedResources"])
+        held = mapping(status["allocatedResources"])
         status["allocatedResources"] = {key: item for key, item in held.items() if key in requests}
 
 
 def _observed(host: Obj, given: Mapping[str, Any], before: Mapping[str, Any]) -> int | None:
     """The generation of the virtual pod that the host's kubelet has seen."""
-    meta = _mapping(host.get("metadata"))
-    mirrored = _mapping(meta.get("annotations")).get(GENERATION, "")
+    meta = mapping(host.get("metadata"))
+    mirrored = mapping(meta.get("annotations")).get(GENERATION, "")
     if given.get("observedGeneration") is not None and given["observedGeneration"] == meta.get("generation"):
         return int(mirrored) if str(mirrored).isdecimal() else None
     old = before.get("observedGeneration")
@@ -192,9 +192,7 @@ def _since(scheduled: Mapping[str, Any], before: Mapping[str, Any]) -> Obj:
 
 
 def _conditions_of(status: Any) -> list[Mapping[str, Any]]:
-    value = _mapping(status).get("conditions")
-    found = [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []
-    return [entry for entry in found if isinstance(entry.get("type"), str)]
+    return [entry for entry in mappings(mapping(status).get("conditions")) if isinstance(entry.get("type"), str)]
 
 
 def _without_empty(value: Any) -> Any:
@@ -204,7 +202,3 @@ def _without_empty(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_empty(item) for item in value]
     return value
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

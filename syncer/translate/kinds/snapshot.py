@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from bulkhead.api.quantity import InvalidQuantityError, parse
+from bulkhead.api.untrusted import mapping
 from syncer.translate import metadata, sanitise, schema
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.references import CLAIM
@@ -72,11 +73,11 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
 
 def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
     """The status that the virtual snapshot should have; what is no time, size or flag is left out."""
-    given = _mapping(host.get("status"))
+    given = mapping(host.get("status"))
     found = _plain(given)
     if isinstance(given.get("readyToUse"), bool):
         found["readyToUse"] = given["readyToUse"]
-    error = _mapping(given.get("error"))
+    error = mapping(given.get("error"))
     if error:
         told: Obj = {"time": error["time"]} if _is_time(error.get("time")) else {}
         if isinstance(error.get("message"), str):
@@ -88,20 +89,20 @@ def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
 
 def blocked(virtual: Obj, reason: Reason, message: str, now: str) -> Obj:
     """The status of a snapshot that has no place on the host; that it was taken once stays known."""
-    before = _mapping(virtual.get("status"))
+    before = mapping(virtual.get("status"))
     error = {"message": f"{reason}: {message}", "time": now}
-    old = _mapping(before.get("error"))
+    old = mapping(before.get("error"))
     if old.get("message") == error["message"] and _is_time(old.get("time")):
         error["time"] = old["time"]
     found = _plain(before)
-    if was_taken(virtual) and not found and _is_time(_mapping(virtual.get("metadata")).get("creationTimestamp")):
+    if was_taken(virtual) and not found and _is_time(mapping(virtual.get("metadata")).get("creationTimestamp")):
         found["creationTime"] = virtual["metadata"]["creationTimestamp"]
     return found | {"readyToUse": False, "error": error}
 
 
 def was_taken(virtual: Obj) -> bool:
     """Whether the snapshot was on the host and taken, as its status tells."""
-    status = _mapping(virtual.get("status"))
+    status = mapping(virtual.get("status"))
     return status.get("readyToUse") is True or bool(_plain(status))
 
 
@@ -143,7 +144,3 @@ def _is_size(value: Any) -> bool:
     except InvalidQuantityError:
         return False
     return True
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from bulkhead.api import labels as marks
 from bulkhead.api.quantity import InvalidQuantityError, canonical, parse
+from bulkhead.api.untrusted import mapping
 from syncer.translate import metadata, sanitise, schema
 from syncer.translate.kinds import snapshot
 from syncer.translate.metadata import Identity
@@ -75,7 +76,7 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
 
 def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
     """The status that the virtual claim should have."""
-    given = _mapping(host.get("status"))
+    given = mapping(host.get("status"))
     found: Obj = {key: given[key] for key in STATUS_COPIED if given.get(key)}
     conditions = []
     for condition in given.get("conditions") or ():
@@ -91,8 +92,8 @@ def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
 def as_made(view: TenantView, host: Obj) -> TenantView:
     """What is known when a claim is looked at that the host has already: its class and its size were allowed then."""
     if view.most_per_claim:
-        view = replace(view, most_per_claim=max(view.most_per_claim, _size(_mapping(host.get("spec"))), key=parse))
-    made_of = _mapping(host.get("spec")).get("storageClassName")
+        view = replace(view, most_per_claim=max(view.most_per_claim, _size(mapping(host.get("spec"))), key=parse))
+    made_of = mapping(host.get("spec")).get("storageClassName")
     if not isinstance(made_of, str) or not made_of:
         return view
     return replace(view, storage_classes=view.storage_classes | {made_of}, default_storage_class=made_of)
@@ -100,7 +101,7 @@ def as_made(view: TenantView, host: Obj) -> TenantView:
 
 def is_bound(host: Obj) -> bool:
     """Whether the host has given the claim a volume."""
-    return _mapping(host.get("status")).get("phase") == "Bound" and bool(_mapping(host.get("spec")).get("volumeName"))
+    return mapping(host.get("status")).get("phase") == "Bound" and bool(mapping(host.get("spec")).get("volumeName"))
 
 
 def volume_name(uid: str) -> str:
@@ -111,11 +112,11 @@ def volume_name(uid: str) -> str:
 def volume(virtual: Obj, host: Obj) -> Obj:
     """The virtual PersistentVolume of a bound claim."""
     who = metadata.identity(CLAIM, virtual)
-    own, given = _mapping(virtual.get("spec")), _mapping(host.get("spec"))
-    status = _mapping(host.get("status"))
-    capacity = _mapping(status.get("capacity")).get("storage") or _mapping(
-        _mapping(given.get("resources")).get("requests")
-    ).get("storage", "0")
+    own, given = mapping(virtual.get("spec")), mapping(host.get("spec"))
+    status = mapping(host.get("status"))
+    capacity = mapping(status.get("capacity")).get("storage") or mapping(mapping(given.get("resources")).get("requests")).get(
+        "storage", "0"
+    )
     name = volume_name(who.uid)
     spec: Obj = {
         "capacity": {"storage": str(capacity)},
@@ -137,8 +138,8 @@ def volume(virtual: Obj, host: Obj) -> Obj:
 
 def snapshot_below(host: Obj) -> str:
     """The host name of the snapshot that a host claim's data comes from; empty where it comes from none."""
-    spec = _mapping(host.get("spec"))
-    sources = [_mapping(spec.get(field)) for field in ("dataSourceRef", "dataSource")]
+    spec = mapping(host.get("spec"))
+    sources = [mapping(spec.get(field)) for field in ("dataSourceRef", "dataSource")]
     return next((str(each["name"]) for each in sources if each.get("kind") == snapshot.KIND), "")
 
 
@@ -159,7 +160,7 @@ def _check_size(spec: Mapping[str, Any], view: TenantView) -> None:
 
 def _size(spec: Mapping[str, Any]) -> str:
     """What a claim of this spec requests; nothing where it says nothing that an API server takes."""
-    said = _mapping(_mapping(spec.get("resources")).get("requests")).get("storage", "0")
+    said = mapping(mapping(spec.get("resources")).get("requests")).get("storage", "0")
     try:
         return canonical(said)
     except InvalidQuantityError:
@@ -200,7 +201,3 @@ def _source(value: Any, path: str, who: Identity, view: TenantView) -> Obj:
     if of_snapshot:
         return {"apiGroup": group, "kind": kind, "name": view.host_name(snapshot.KIND, who.namespace, name)}
     return {"kind": CLAIM, "name": view.host_name(CLAIM, who.namespace, name)}
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

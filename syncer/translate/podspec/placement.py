@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from bulkhead.api import labels as marks
+from bulkhead.api.untrusted import mapping
 from syncer.translate import metadata, schema
 from syncer.translate.podspec import tolerations
 from syncer.translate.reasons import Reason, Untranslatable
@@ -103,8 +104,7 @@ def digest(made_for: Sequence[str]) -> str:
 
 def digest_of(host_pod: Obj) -> str:
     """What a host pod was made with."""
-    notes = (host_pod.get("metadata") or {}).get("annotations")
-    return str((notes if isinstance(notes, Mapping) else {}).get(MADE_FOR) or "")
+    return str(mapping(mapping(host_pod.get("metadata")).get("annotations")).get(MADE_FOR) or "")
 
 
 def in_another_pool(desired: Obj, host_pod: Obj) -> bool:
@@ -116,8 +116,7 @@ def in_another_pool(desired: Obj, host_pod: Obj) -> bool:
 
 
 def _selector(host_pod: Obj) -> Mapping[str, Any]:
-    found = (host_pod.get("spec") or {}).get("nodeSelector")
-    return found if isinstance(found, Mapping) else {}
+    return mapping(mapping(host_pod.get("spec")).get("nodeSelector"))
 
 
 def told(host_pod: Obj, view: TenantView) -> str:

@@ -10,8 +10,8 @@ from decimal import Decimal
 from typing import Any, Final, cast
 
 from bulkhead.api import podresources
-from bulkhead.api.podresources import mapping, mappings
 from bulkhead.api.quantity import InvalidQuantityError, canonical, parse
+from bulkhead.api.untrusted import mapping, mappings
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.view import Obj, TenantView
 
