@@ -128,11 +128,12 @@ conformance-serial: setup ## the serial ones of them, one after the other, added
 netpol-conformance: setup ## the upstream NetworkPolicy specs against the running embedded host (root, half an hour)
 	@$(PY) -u -m e2e.conformance.network_policy
 
-check: venv ## linters, types, import contracts, generated files
+check: venv ## linters, types, import contracts, dead code, generated files
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy --strict
 	@$(BIN)/lint-imports
+	@$(BIN)/vulture
 	@$(PY) -m bulkhead.api.generate --check
 	@$(PY) -m bulkhead.hostcluster.gpu.regenerate --check
 	@$(PY) -m tests.behaviours --check

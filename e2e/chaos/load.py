@@ -22,7 +22,6 @@ class Turn:
     """One pod that came and went."""
 
     begin: float
-    running_s: float | None
     error: str = ""
 
 
@@ -67,10 +66,10 @@ class Load:
             api.create(workloads.pod(name))
             workloads.wait_running(api, name, seconds=40)
         except (ApiError, UnreachableError, WaitTimeoutError) as exc:
-            return Turn(begin, None, f"{self.tenant.name}/{name}: {exc}")
+            return Turn(begin, f"{self.tenant.name}/{name}: {exc}")
         finally:
             self._remove(name)
-        return Turn(begin, time.monotonic() - begin)
+        return Turn(begin)
 
     def _remove(self, name: str) -> None:
         def probe() -> None:
@@ -82,7 +81,7 @@ class Load:
         try:
             until(f"pod {name} to go", probe, seconds=90, interval=1.0)
         except (ApiError, WaitTimeoutError) as exc:
-            self.turns.append(Turn(time.monotonic(), None, f"{self.tenant.name}/{name}: {exc}"))
+            self.turns.append(Turn(time.monotonic(), f"{self.tenant.name}/{name}: {exc}"))
 
 
 def stayers(tenant: Tenant) -> dict[str, tuple[str, str, int]]:
