@@ -60,11 +60,11 @@ class HostClasses:
             wanted = self._wanted(kind, hosts)
             if kind == "StorageClass":
                 names = frozenset(str(each["metadata"]["name"]) for each in wanted)
-                self._caches.offer_storage(names, classes.default_storage(wanted))
+                self._caches.views.offer_storage(names, classes.default_storage(wanted))
             there = (await self._plane.list(r)).items
             if kind == "RuntimeClass":
                 self._runtimes = wanted
-                self._caches.offer_runtimes(classes.runtime_aliases(wanted, there))
+                self._caches.views.offer_runtimes(classes.runtime_aliases(wanted, there))
             await self._write(r, offer, wanted, there)
         if self._settings.allowed_snapshot_classes:
             await self._snapshot_classes()
@@ -77,7 +77,7 @@ class HostClasses:
         with contextlib.suppress(NotFound):
             found = await self._plane.get(resource_of("node.k8s.io/v1", "RuntimeClass"), name)
             known = self._caches.view().runtime_aliases
-            self._caches.offer_runtimes({**known, **classes.runtime_aliases(self._runtimes, [found])})
+            self._caches.views.offer_runtimes({**known, **classes.runtime_aliases(self._runtimes, [found])})
 
     async def _snapshot_classes(self) -> None:
         """The classes of an API that either side may lack, and whose definition the tenant may change in its plane."""
@@ -88,7 +88,7 @@ class HostClasses:
         except (NotFound, Forbidden) as error:
             _log.info("snapshot classes not offered: %s", error)
             wanted = []
-        self._caches.offer_snapshots(
+        self._caches.views.offer_snapshots(
             frozenset(str(each["metadata"]["name"]) for each in wanted), classes.default_snapshot_class(wanted)
         )
         try:

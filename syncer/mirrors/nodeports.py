@@ -14,7 +14,8 @@ from bulkhead.kube.resources import SERVICES
 from syncer.events import Recorder
 from syncer.translate import Untranslatable, diff
 from syncer.translate.kinds import nodeports
-from syncer.watch.informers import Caches, address_of
+from syncer.translate.kinds.service import address_of
+from syncer.watch.informers import Caches
 from syncer.work import Stale
 from syncer.write import refusals
 from syncer.write.host import HostWriter

@@ -27,10 +27,11 @@ from syncer.pods.claims import Claims
 from syncer.pods.waiting import Starved
 from syncer.translate import Reason, TenantView, Untranslatable, diff, selectors
 from syncer.translate.kinds import deviceclaim, disruptionbudget, endpointslice, nodeports, volumeclaim
+from syncer.translate.kinds.service import address_of
 from syncer.translate.metadata import WANTED
 from syncer.translate.references import CLAIM, POD_GROUP
 from syncer.translate.registry import KINDS, Translation
-from syncer.watch.informers import MIRRORED, Caches, address_of
+from syncer.watch.informers import MIRRORED, Caches
 from syncer.work import Again, Item, Queue, Stale
 from syncer.write import host as down
 from syncer.write import refusals

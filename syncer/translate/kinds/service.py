@@ -69,6 +69,13 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata.host_metadata(who, virtual, view), "spec": spec}
 
 
+def address_of(service: Obj) -> str:
+    """The ClusterIP of a Service as one side has it; empty where it has none."""
+    spec = service.get("spec")
+    address = spec.get("clusterIP") if isinstance(spec, dict) else None
+    return address if isinstance(address, str) and address != "None" else ""
+
+
 def _address(value: str, view: TenantView) -> str:
     if value == HEADLESS:
         return value

@@ -10,7 +10,7 @@ from syncer import settings
 from syncer.translate import Obj, TenantView, Untranslatable
 from syncer.translate.kinds import pod
 from syncer.translate.reasons import Reason
-from syncer.watch import caches
+from syncer.watch.view import static_view
 from tests.syncer.translate import samples
 
 VIEW = replace(samples.VIEW, most_per_pod={"memory": "64Gi", "cpu": "8"}, most_limit_request_ratio={"memory": "10"})
@@ -113,7 +113,7 @@ def test_what_the_class_gives_containers_counts_before_the_host_counts_it() -> N
 def test_the_syncer_judges_by_what_its_settings_say() -> None:
     said = {"requests": {"cpu": "10m"}, "limits": {"cpu": "4"}}
     own = {"tenant": "a", "tenantUID": "u", "planeNamespace": "bh-a", "workNamespace": "bh-a-work", "containerDefaults": said}
-    view = caches._static_view(settings.parse(json.dumps(own | {"mostPerClaim": "1Gi"}).encode()))
+    view = static_view(settings.parse(json.dumps(own | {"mostPerClaim": "1Gi"}).encode()))
     assert (view.default_requests, view.default_limits, view.most_per_claim) == ({"cpu": "10m"}, {"cpu": "4"}, "1Gi")
 
 
