@@ -1,7 +1,7 @@
 """The `bulkhead` command, also found as `kubectl bulkhead`.
 
     main        the parser, and errors turned into one line with a next step
-    connection  where the host's kubeconfig lies, and the client
+    connection  the host's kubeconfig, and clients
     execcredential  credentials from a plugin that the admin's kubeconfig names
     tenants     tenant create | list | describe | delete
     waiting     waits that show what they wait for

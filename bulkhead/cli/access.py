@@ -60,7 +60,7 @@ async def _fetch(options: argparse.Namespace) -> bytes:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file for its owner's eyes; whole or not at all."""
+    """Write a file that only its owner can read; whole or not at all."""
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with mode 0600
         with os.fdopen(handle, "wb") as file:
@@ -90,7 +90,7 @@ def run_program(command: Sequence[str], environment: Mapping[str, str], stack: c
     """Run a program to its end and return its exit code, as a shell would."""
     program = shutil.which(command[0], path=environment.get("PATH"))
     if program is None:
-        raise CliError(f"{command[0]}: no such program on PATH", code=Exit.FAILED)
+        raise CliError(f"{command[0]}: no such program on PATH", next_step="install it, or give its path", code=Exit.FAILED)
     forwarding = stack.enter_context(_forwarding())
     try:
         child = subprocess.Popen([program, *command[1:]], env=environment)
@@ -102,14 +102,14 @@ def run_program(command: Sequence[str], environment: Mapping[str, str], stack: c
 
 
 class _Forwarder:
-    """Passes signals on to a child, also those that came while it was being started."""
+    """Forwards signals to a child, including those that arrived while it was being started."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
         self._early: list[int] = []
 
     def to(self, child: "subprocess.Popen[bytes]") -> None:
-        """The child is there."""
+        """The child has started."""
         self._child = child
         for number in self._early:
             child.send_signal(number)
@@ -124,10 +124,10 @@ class _Forwarder:
 
 @contextlib.contextmanager
 def _forwarding() -> Iterator[_Forwarder]:
-    """Leave Ctrl-C to the child, which gets it from the terminal too, and pass on what only we are told.
+    """Leave Ctrl-C to the child, which gets it from the terminal too, and forward the signals that only this process receives.
 
-    From before the child starts: one that is killed in between would leave it behind. What is ignored stays ignored in a child,
-    so Ctrl-C gets a handler that does nothing.
+    The handlers are set before the child starts: a signal in between would otherwise end this process and leave the child
+    behind. A child inherits ignored signals, so Ctrl-C gets a handler that does nothing.
     """
     forwarder = _Forwarder()
     before = {number: signal.signal(number, forwarder.forward) for number in _FORWARDED}

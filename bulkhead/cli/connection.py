@@ -1,7 +1,7 @@
-"""Where the host's kubeconfig lies, and clients for the host and for a tenant.
+"""Finds the host's kubeconfig, and makes clients for the host and for a tenant.
 
-Looked at in this order: --kubeconfig, $KUBECONFIG (its first file that exists), ~/.kube/config, the embedded host's. Says
-which one was used when it does not work.
+The first that exists is used: --kubeconfig, $KUBECONFIG (its first existing file), ~/.kube/config, the embedded host's. An
+error names the file that was used.
 """
 
 import argparse
@@ -31,14 +31,16 @@ def find_kubeconfig(given: str | None) -> Path:
         if path.is_file():
             return path
     raise CliError(
-        f"no kubeconfig of the host cluster: looked at --kubeconfig, $KUBECONFIG, ~/.kube/config and {EMBEDDED}",
-        next_step="give --kubeconfig FILE, or start the embedded host with: bulkhead host up",
+        f"no kubeconfig of the host cluster found by --kubeconfig, $KUBECONFIG, ~/.kube/config or {EMBEDDED}",
+        next_step="give --kubeconfig FILE, or start the embedded host: bulkhead host up",
     )
 
 
 def _existing(path: Path, source: str) -> Path:
     if not path.is_file():
-        raise CliError(f"kubeconfig from {source}: {path} does not exist", code=Exit.USAGE)
+        raise CliError(
+            f"{source}: {path} does not exist", next_step="give the file of the host cluster's kubeconfig", code=Exit.USAGE
+        )
     return path
 
 
@@ -69,14 +71,14 @@ async def get_tenant(client: Client, name: str) -> Obj:
         if error.reason != "NotFound":
             raise not_installed() from error
         raise CliError(
-            f"tenant {name}: not found", next_step="see which there are: bulkhead tenant list", code=Exit.NOT_FOUND
+            f"tenant {name}: not found", next_step="list the tenants: bulkhead tenant list", code=Exit.NOT_FOUND
         ) from error
 
 
 def not_installed() -> CliError:
-    """The host does not know our kinds."""
+    """The error for a cluster without Bulkhead's CRDs."""
     return CliError(
-        "this cluster does not know Tenants: Bulkhead is not installed in it",
+        "this cluster has no Tenants: Bulkhead is not installed in it",
         next_step="install the chart: helm install bulkhead charts/bulkhead -n bulkhead-system --create-namespace",
     )
 
@@ -94,11 +96,11 @@ async def tenant_kubeconfig(client: Client, tenant: Obj) -> bytes:
     except NotFound as error:
         raise CliError(
             f"tenant {name}: its kubeconfig does not exist yet",
-            next_step=f"see how far it is: bulkhead tenant describe {name}",
+            next_step=f"see its progress: bulkhead tenant describe {name}",
             code=Exit.NOT_FOUND,
         ) from error
     except (KeyError, TypeError, binascii.Error) as error:
         raise CliError(
             f"tenant {name}: Secret {secret} holds no kubeconfig",
-            next_step=f"delete the Secret {secret} in {names.plane_namespace(name)}; the controller makes it again",
+            next_step=f"delete the Secret {secret} in {names.plane_namespace(name)}; the controller recreates it",
         ) from error

@@ -55,7 +55,7 @@ async def _describe(options: argparse.Namespace) -> int:
 
 
 async def _readable(client: Client, r: Resource, namespace: str | None, **selectors: str) -> list[Obj]:
-    """A list, or nothing where the namespace is not there yet or this user may not look."""
+    """A list; empty where the namespace does not exist yet or this user may not read it."""
     try:
         return (await client.list(r, namespace, **selectors)).items  # type: ignore[arg-type]
     except NotFound:
@@ -86,7 +86,7 @@ def _summary(tenant: Obj) -> None:
 
 
 def _dedicated(status: Obj) -> str | None:
-    """The nodes that are the tenant's alone, and their GPUs."""
+    """The nodes dedicated to the tenant, and their GPUs."""
     own = status.get("dedicated") or {}
     if not own:
         return None
@@ -99,7 +99,7 @@ def _conditions(tenant: Obj) -> None:
     heading("Conditions")
     listed = (tenant.get("status") or {}).get("conditions") or ()
     if not listed:
-        print("  none: the controller has not looked at this tenant yet")
+        print("  none: the controller has not reconciled this tenant yet")
         return
     rows = [
         (item.get("type"), item.get("status"), item.get("reason"), age(item.get("lastTransitionTime")), item.get("message"))
@@ -145,7 +145,7 @@ def _quota(quotas: list[Obj]) -> None:
 
 
 def unlimited(counted: Iterable[str]) -> list[str]:
-    """What every pod uses and no quota of the tenant limits, as a TenantClass names it."""
+    """A resource that every pod uses and that no quota of the tenant limits, as a TenantClass names it."""
     known = {name.removeprefix("requests.").removeprefix("limits.") for name in counted}
     return [resource for resource in podresources.AMOUNTS if resource.removeprefix("requests.") not in known]
 
@@ -173,7 +173,7 @@ def _when(event: Obj) -> str:
 
 
 async def _refused(client: Client, tenant: Obj) -> None:
-    """The tenant's own pods that do not run, in the words that their owners read."""
+    """The tenant's own pods that do not run, with the messages that the tenant sees."""
     heading("The tenant's pods that may not run")
     try:
         config = KubeConfig.from_bytes(await connection.tenant_kubeconfig(client, tenant), hostile=True)

@@ -1,7 +1,7 @@
 """Credentials from an `exec` entry of the admin's own kubeconfig, as clouds use them (client-go credential plugins).
 
-Only the command line does this, for the file of the person who runs it, who trusts it as kubectl does. The library's
-`KubeConfig` refuses `exec`, and a tenant's kubeconfig never comes here.
+Only the command line does this, and only for the kubeconfig of the user who runs it, which kubectl would trust as well. The
+library's `KubeConfig` refuses `exec`, and a tenant's kubeconfig never comes here.
 
     kubeconfig ──> exec of the chosen user ──> run it ──> ExecCredential ──> the same kubeconfig with a token or certificate
 """
@@ -64,7 +64,7 @@ def _run(plugin: dict[str, Any], cluster: dict[str, Any], folder: Path) -> dict[
         done = subprocess.run(
             [program, *map(str, plugin.get("args") or ())],
             env=dict(os.environ) | extra | {"KUBERNETES_EXEC_INFO": info},
-            stdout=subprocess.PIPE,  # stderr stays the person's: plugins tell there what they want
+            stdout=subprocess.PIPE,  # stderr stays the user's: plugins write their prompts there
             timeout=_SECONDS,
             check=True,
         )

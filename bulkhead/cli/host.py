@@ -44,20 +44,20 @@ def _between(low: int, high: int) -> Callable[[str], int]:
 def _folder(text: str) -> Path:
     path = Path(text)
     if not path.is_absolute() or path == Path("/"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not an absolute folder of its own")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an absolute path of a folder")
     return path
 
 
 def _add_up(parsers: Any) -> None:
     defaults = HostOptions()
-    up = parsers.add_parser("up", help="bring the host up, or make sure that it is")
+    up = parsers.add_parser("up", help="start the host, or bring a running one up to date")
     up.add_argument("--simulated-nodes", type=_between(0, 5000), default=defaults.simulated_nodes, metavar="N",
                     help=f"simulated GPU nodes (default {defaults.simulated_nodes})")  # fmt: skip
     up.add_argument("--gpus-per-node", type=_between(0, 64), default=defaults.gpus_per_node, metavar="N",
                     help=f"GPUs of every node, the real one included (default {defaults.gpus_per_node})")  # fmt: skip
     up.add_argument("--nvlink-domain-size", type=_between(1, 1000), default=defaults.nvlink_domain_size, metavar="N",
                     help=f"simulated nodes per NVLink domain (default {defaults.nvlink_domain_size})")  # fmt: skip
-    up.add_argument("--slurm", action="store_true", help="make the images of the Slurm mode too (once; some minutes)")
+    up.add_argument("--slurm", action="store_true", help="build the images of the Slurm mode too (once; takes minutes)")
     up.add_argument("--data-dir", type=_folder, default=DATA_DIR, help=f"where the host keeps its data (default {DATA_DIR})")
     up.set_defaults(handler=_up)
 
@@ -67,13 +67,11 @@ def add_parser(subparsers: Any) -> None:
     host = subparsers.add_parser("host", help="the embedded host: a whole cluster on this machine (needs root)")
     parsers = host.add_subparsers(dest="host_command", required=True, metavar="COMMAND")
     _add_up(parsers)
-    down = parsers.add_parser("down", help="take the host down and leave nothing of it on the machine")
-    down.add_argument(
-        "--keep-data", action="store_true", help="keep the data folder: the next `up` goes on with the same cluster"
-    )
+    down = parsers.add_parser("down", help="stop the host and remove everything of it from the machine")
+    down.add_argument("--keep-data", action="store_true", help="keep the data folder: the next `up` resumes the same cluster")
     down.add_argument("--data-dir", type=_folder, default=None, help="the data folder, when the host died and left no state")
     down.set_defaults(handler=_down)
-    status = parsers.add_parser("status", help="how every component is; exit code 1 when one is not ready")
+    status = parsers.add_parser("status", help="show the state of each component; exit code 1 when one is not ready")
     status.add_argument("-o", "--output", choices=("table", "json"), default="table")
     status.set_defaults(handler=_status)
     kubeconfig = parsers.add_parser("kubeconfig", help="print the administrator's kubeconfig")
@@ -159,7 +157,7 @@ def _kubeconfig(_: argparse.Namespace) -> int:
     try:
         sys.stdout.write(path.read_text())
     except OSError as error:
-        return _failed(RuntimeError(f"kubeconfig: {error}; is the host up? `bulkhead host up` starts it"))
+        return _failed(RuntimeError(f"no kubeconfig of the embedded host: {error}; start it with `bulkhead host up`"))
     return 0
 
 

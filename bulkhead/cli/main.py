@@ -1,7 +1,7 @@
 """The entry point: the parser, and expected errors turned into one line with a next step.
 
 Builds the parser from light modules only; what talks to a cluster or draws tables is loaded by the subcommand that runs.
-Never shows a traceback for an error that a person can act upon.
+Never shows a traceback for an error that the user can act on.
 """
 
 import argparse
@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 from bulkhead.cli.failures import CliError, Exit
 
-_DESCRIPTION = "Own Kubernetes control planes for the tenants of a shared GPU cluster."
+_DESCRIPTION = "A Kubernetes control plane for each tenant of a shared GPU cluster."
 _EPILOG = """\
 examples:
   bulkhead host up                                    a whole cluster on this machine, with simulated GPU nodes
   bulkhead tenant create red --gpus 8                 a tenant with its own API server and 8 GPUs, ready when it returns
-  bulkhead tenant list                                every tenant, ready or not, and its GPUs
+  bulkhead tenant list                                all tenants with their readiness and GPUs
   bulkhead tenant describe red                        what it waits for, what was refused and why
   bulkhead connect red -- kubectl get nodes           one command inside the tenant
   bulkhead connect red                                a shell inside the tenant
@@ -25,10 +25,10 @@ examples:
   bulkhead tenant delete red                          the tenant and everything in it
 
 The host cluster is found through --kubeconfig, $KUBECONFIG, ~/.kube/config, or the embedded host, in this order.
-The same command is found as `kubectl bulkhead`.
+The command is also installed as `kubectl bulkhead`.
 
-exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 a wait ran out of time, 130 interrupted;
-            `connect` and `slurm` pass on the exit code of their command
+exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 timed out, 130 interrupted;
+            `connect` and `slurm` return the exit code of their command
 """
 
 
@@ -45,7 +45,7 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
 
         host.add_parser(commands)
     else:
-        commands.add_parser("host", help="start, stop and look at a cluster on this machine")
+        commands.add_parser("host", help="start, stop and inspect a cluster on this machine")
     shared = argparse.ArgumentParser(add_help=False)
     _add_connection(shared, default=argparse.SUPPRESS)
     from bulkhead.cli import parsers  # noqa: PLC0415
@@ -70,7 +70,7 @@ def _command(argv: Sequence[str]) -> str:
 
 
 def _split(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Our own words, and those after `--` that are Slurm's: argparse would not find our options between the two."""
+    """Our own arguments, and Slurm's after `--`: argparse would not find our options between the tenant and the `--`."""
     if "--" not in argv or _command(argv) != "slurm":
         return argv, []
     place = argv.index("--")
@@ -117,13 +117,17 @@ def _fail(error: CliError) -> int:
 
 
 def _expected(error: Exception) -> CliError | None:
-    """An error of the host's API in words that say what to do; None for what should never happen."""
+    """An error of the host's API with its next step; None for what should never happen."""
     from bulkhead.kube import errors  # noqa: PLC0415
 
     for kind, cause, next_step in (
-        (errors.Unauthorized, "the host's API does not know these credentials", "give another --kubeconfig"),
-        (errors.Forbidden, "not allowed", "ask an admin of the host cluster for the right"),
-        (errors.Unavailable, "the host's API cannot be reached", "check the server in the kubeconfig: bulkhead host status"),
+        (errors.Unauthorized, "the host's API rejects these credentials", "give another --kubeconfig"),
+        (errors.Forbidden, "not allowed", "ask an admin of the host cluster for permission"),
+        (
+            errors.Unavailable,
+            "the host's API cannot be reached",
+            "check the server in the kubeconfig; for the embedded host: bulkhead host status",
+        ),
         (errors.Timeout, "the host's API did not answer in time", "try again"),
         (errors.KubeError, "the host's API", ""),
         (OSError, "this machine", ""),

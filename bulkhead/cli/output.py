@@ -24,7 +24,7 @@ def plain(text: object, limit: int = _LINE_LIMIT) -> str:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether a person looks at this stream."""
+    """Whether this stream is a terminal that can be redrawn."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
@@ -91,8 +91,8 @@ def age(stamp: str | None, *, now: datetime | None = None) -> str:
     except ValueError:
         return "-"
     seconds = max(0, int(((now or datetime.now(UTC)) - then).total_seconds()))
-    for unit, size, below in (("s", 1, 120), ("m", 60, 7200), ("h", 3600, 172_800)):
-        if seconds < below:
+    for unit, size, limit in (("s", 1, 120), ("m", 60, 7200), ("h", 3600, 172_800)):
+        if seconds < limit:
             return f"{seconds // size}{unit}"
     return f"{seconds // 86_400}d"
 
@@ -114,7 +114,7 @@ class Progress:
             self._write("\r\x1b[K")
 
     def show(self, text: str) -> None:
-        """Say what is being waited for now."""
+        """Show what is being waited for now."""
         text = plain(text)
         if self._live:
             self._write("\r\x1b[K" + f"{self._clock()} {text}"[: _width(self._stream) - 1])
@@ -122,9 +122,9 @@ class Progress:
             self._write(f"{self._clock()} {text}\n")
         self._last = text
 
-    def note(self, text: str) -> None:
-        """Say something that stays on the screen."""
-        self._write(("\r\x1b[K" if self._live else "") + f"{self._clock()} {plain(text)}\n")
+    def warn(self, text: str) -> None:
+        """Print a warning, which stays on the screen."""
+        self._write(("\r\x1b[K" if self._live else "") + f"{self._clock()} warning: {plain(text)}\n")
 
     def _clock(self) -> str:
         return f"[{time.monotonic() - self._begin:5.1f}s]"

@@ -1,4 +1,4 @@
-"""The parsers of the tenant commands. Light on purpose: each names its function, and loads its module when it runs."""
+"""The parsers of the tenant commands. They load fast: each names its function and imports its module only when it runs."""
 
 import argparse
 import importlib
@@ -13,7 +13,7 @@ _RAW = argparse.RawDescriptionHelpFormatter
 
 
 def _later(module: str, function: str) -> Callable[[argparse.Namespace], int]:
-    """A function that is imported when it is called."""
+    """A function whose module is imported when it is called."""
 
     def run(options: argparse.Namespace) -> int:
         return int(getattr(importlib.import_module(f"bulkhead.cli.{module}"), function)(options))
@@ -79,7 +79,7 @@ def add_tenant(commands: Commands, shared: argparse.ArgumentParser) -> None:
         "delete",
         parents=[shared],
         help="delete a tenant and everything in it",
-        description="Delete a tenant with its plane, its data and its pods. It cannot be undone.",
+        description="Delete a tenant with its plane, its data and its pods. This cannot be undone.",
     )
     delete.add_argument("name", metavar="NAME", help="the tenant")
     delete.add_argument("-y", "--yes", action="store_true", help="do not ask")
@@ -92,7 +92,7 @@ def _add_create(actions: Commands, shared: argparse.ArgumentParser) -> None:
         "create",
         parents=[shared],
         help="create a tenant and wait until it is ready",
-        description="Create a tenant: an own Kubernetes API server and etcd, and a quota of the shared GPUs.",
+        description="Create a tenant: a Kubernetes API server and etcd of its own, and a quota of the shared GPUs.",
         epilog="examples:\n"
         "  bulkhead tenant create red --gpus 8\n"
         "  bulkhead tenant create blue --class large --admin alice@example.org --admin group:ml-team\n"
@@ -100,9 +100,9 @@ def _add_create(actions: Commands, shared: argparse.ArgumentParser) -> None:
         formatter_class=_RAW,
     )
     create.add_argument("name", metavar="NAME", nargs="?", help="name of the tenant; may be left out with -f")
-    create.add_argument("-f", "--file", metavar="FILE", help="a Tenant as YAML or JSON, - for stdin; options lie over it")
+    create.add_argument("-f", "--file", metavar="FILE", help="a Tenant as YAML or JSON, - for stdin; options override it")
     create.add_argument(
-        "--class", dest="class_name", metavar="CLASS", help="its TenantClass; the only one, or `standard`, unless given"
+        "--class", dest="class_name", metavar="CLASS", help="its TenantClass (default: the only one, or `standard`)"
     )
     create.add_argument("--mode", choices=["Kubernetes", "Slurm"], help="who schedules inside the tenant")
     create.add_argument("--gpus", metavar="N", type=_gpus, help="quota of nvidia.com/gpu")
@@ -155,7 +155,10 @@ def add_connect(commands: Commands, shared: argparse.ArgumentParser) -> None:
         formatter_class=_RAW,
     )
     parser.add_argument("tenant", metavar="TENANT", help="the tenant")
-    parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="what to run; your shell unless given")
+    command = parser.add_argument(
+        "command", metavar="COMMAND", nargs=argparse.REMAINDER, help="what to run (default: your shell)"
+    )
+    command.required = False  # else an error about a missing TENANT would ask for a COMMAND too
     parser.set_defaults(handler=_later("access", "connect"))
 
 
@@ -171,7 +174,7 @@ def add_slurm(commands: Commands, shared: argparse.ArgumentParser, argv: Sequenc
         usage="%(prog)s [options] TENANT [--user NAME] [-- COMMAND ...]\n"
         "       %(prog)s token [options] TENANT --user NAME [--lifetime TIME]",
         description="Run a command on the login node of a tenant's Slurm cluster, or open a shell there. The command gets this "
-        "terminal and its stdin; its exit code is passed on.",
+        "terminal and its stdin; its exit code becomes that of bulkhead.",
         epilog="examples:\n"
         "  bulkhead slurm red -- sinfo\n"
         "  bulkhead slurm red --user alice -- sbatch < train.sh\n"
@@ -181,7 +184,7 @@ def add_slurm(commands: Commands, shared: argparse.ArgumentParser, argv: Sequenc
         formatter_class=_RAW,
     )
     parser.add_argument("tenant", metavar="TENANT", help="the tenant")
-    _add_user(parser, "who runs it: one of the tenant's users; its first administrator unless given", required=False)
+    _add_user(parser, "the tenant's user who runs it (default: its first administrator)", required=False)
     parser.set_defaults(handler=_later("slurm", "run"), command=())
 
 
@@ -198,7 +201,7 @@ def _add_slurm_token(commands: Commands, shared: argparse.ArgumentParser) -> Non
         formatter_class=_RAW,
     )
     parser.add_argument("tenant", metavar="TENANT", help="the tenant")
-    _add_user(parser, "the user whom the token speaks for", required=True)
+    _add_user(parser, "the user whom the token authenticates", required=True)
     parser.add_argument("--lifetime", metavar="TIME", type=_seconds, default=1800.0, help="90s, 30m, 1h; default 30m")
     parser.set_defaults(handler=_later("slurm", "print_token"))
 

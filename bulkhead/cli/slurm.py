@@ -4,7 +4,7 @@
                                                                       └────> Secret slurm-keys ──> a JWT for slurmrestd
 
 Never speaks Slurm itself: commands run in the login pod, as the chosen user, through the tenant's own API. What is not ready is
-named before anything is run. The words of the command are passed on as they are; no shell reads them on the way.
+named before anything is run. The words of the command are passed on unchanged; no shell interprets them on the way.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Obj
 
-# Slurm's own administrator in every image: may do all in Slurm and is nobody special in the pods.
+# Slurm's own administrator in every image: may do everything in Slurm, and has no special rights in the pods.
 ADMINISTRATOR = "slurm"
 _PLANE_SECONDS = 10.0
 _PLANE_BODY = 16 << 20
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def print_token(options: argparse.Namespace) -> int:
-    """`bulkhead slurm token TENANT --user NAME --lifetime TIME`: one line that a shell can take over."""
+    """`bulkhead slurm token TENANT --user NAME --lifetime TIME`: one line that a shell can export."""
     key = asyncio.run(_signing_key(options))
     now = int(time.time())
     sys.stdout.write(f"SLURM_JWT={sign(key, check_user(options.user), issued=now, expires=now + int(options.lifetime))}\n")
@@ -84,7 +84,7 @@ exec setpriv --reuid="$user" --regid="$group" --init-groups --reset-env -- bash 
 def inside(user: str, command: Sequence[str]) -> list[str]:
     """What runs in the login pod: a login shell of the user, which becomes the command when there is one.
 
-    Both shells are told to run their own arguments, so the command's words need no quoting and are never read as shell.
+    Both shells run their own arguments, so the command's words need no quoting and are never parsed as shell.
     """
     words = ["sh", "-c", _BECOME, "bulkhead", user]
     return [*words, "-c", 'exec "$@"', "bulkhead", *command] if command else words
@@ -93,7 +93,9 @@ def inside(user: str, command: Sequence[str]) -> list[str]:
 def check_user(name: str) -> str:
     """The name, if it can be a user's; anything else never reaches the pod."""
     if not _USER.fullmatch(name):
-        raise CliError(f"user {name!r}: not a user name", next_step="see `users` in the Tenant's spec", code=Exit.USAGE)
+        raise CliError(
+            f"{name!r} is not a user name", next_step="see spec.scheduling.slurm.users of the Tenant", code=Exit.USAGE
+        )
     return name
 
 
@@ -104,7 +106,7 @@ def slurm_spec(tenant: Obj) -> dict[str, Any]:
     if scheduling.get("mode") != "Slurm" and not isinstance(found, dict):
         name = tenant["metadata"]["name"]
         raise CliError(
-            f"tenant {name}: does not use Slurm",
+            f"tenant {name} does not use Slurm",
             next_step=f"set spec.scheduling.mode to Slurm: kubectl edit tenant {name}; docs/slurm.md shows an example",
         )
     return dict(found or {})
@@ -117,8 +119,8 @@ def choose_user(spec: dict[str, Any], asked: str | None) -> str:
     if asked is not None:
         if check_user(asked) not in {*names_known, ADMINISTRATOR, "root"}:
             raise CliError(
-                f"user {asked}: not among the tenant's users ({', '.join(names_known) or 'there are none'})",
-                next_step="add it to spec.scheduling.slurm.users of the Tenant",
+                f"user {asked} is not among the tenant's users ({', '.join(names_known) or 'there are none'})",
+                next_step="add the user to spec.scheduling.slurm.users of the Tenant",
                 code=Exit.NOT_FOUND,
             )
         return asked
@@ -133,7 +135,7 @@ def pick_login(pods: Iterable[Obj]) -> str | None:
 
 
 async def _prepare(options: argparse.Namespace) -> tuple[str, str, bytes, list[str]]:
-    """The login pod, the user, the kubeconfig, and what is not as it should be."""
+    """The login pod, the user, the kubeconfig, and warnings."""
     async with connection.host_client(options) as client:
         tenant = await connection.get_tenant(client, options.tenant)
         spec = slurm_spec(tenant)
@@ -175,7 +177,7 @@ async def _signing_key(options: argparse.Namespace) -> bytes:
     except NotFound as error:
         raise CliError(
             f"tenant {options.tenant}: Slurm has no keys yet",
-            next_step=f"see how far it is: bulkhead tenant describe {options.tenant}",
+            next_step=f"see its progress: bulkhead tenant describe {options.tenant}",
             code=Exit.NOT_FOUND,
         ) from error
     except (KeyError, TypeError, binascii.Error) as error:
@@ -197,7 +199,7 @@ def _silent(tenant: str, error: KubeError) -> CliError:
 
 
 def _no_login(tenant: Obj, pods: Sequence[Obj]) -> CliError:
-    """Why nobody can log in, in the words of whoever knows best: the pods, else the Tenant's condition."""
+    """Why no login is possible: the troubles of the pods, else the Tenant's condition."""
     name = tenant["metadata"]["name"]
     found = troubles((pod for pod in pods if _belongs(pod, SLURM_LOGIN)), ()) or troubles(pods, ())
     said = "; ".join(str(item) for item in found[:3]) or _condition_of(tenant)
@@ -215,7 +217,7 @@ def _condition_of(tenant: Obj) -> str:
 
 
 def _warnings(pods: Sequence[Obj]) -> list[str]:
-    """What the user should know before the command fails for a reason that is not its own."""
+    """Warnings that explain why a command will fail: slurmctld is not ready."""
     if any(_belongs(pod, SLURM_CONTROLLER) and _ready(pod) for pod in pods):
         return []
     found = troubles((pod for pod in pods if _belongs(pod, SLURM_CONTROLLER)), ())

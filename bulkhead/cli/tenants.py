@@ -33,7 +33,9 @@ def create_tenant(options: argparse.Namespace) -> int:
     try:
         return asyncio.run(_create(options, tenant))
     except KeyboardInterrupt:
-        sys.stderr.write(f"\ninterrupted; tenant {name} goes on in the background\nnext:  bulkhead tenant describe {name}\n")
+        sys.stderr.write(
+            f"\ninterrupted; creation of tenant {name} continues in the background\nnext:  bulkhead tenant describe {name}\n"
+        )
         return Exit.INTERRUPTED
 
 
@@ -56,7 +58,7 @@ async def _create(options: argparse.Namespace, tenant: Obj) -> int:
 
 
 async def _post(client: Client, tenant: Obj) -> None:
-    """Create with unknown fields refused, as kubectl does: a typing error in a quota must not pass in silence."""
+    """Create with unknown fields refused, as kubectl does: a typing error in a quota must not go unnoticed."""
     name = str(tenant["metadata"]["name"])
     params = {"fieldManager": client.field_manager, "fieldValidation": "Strict"}
     try:
@@ -64,7 +66,7 @@ async def _post(client: Client, tenant: Obj) -> None:
             "POST", kinds.TENANTS.path(), params=params, body=codec.encode(tenant), content_type="application/json"
         )
     except AlreadyExists as error:
-        raise CliError(f"tenant {name}: exists already", next_step=f"look at it: bulkhead tenant describe {name}") from error
+        raise CliError(f"tenant {name}: exists already", next_step=f"see it: bulkhead tenant describe {name}") from error
     except NotFound as error:
         raise connection.not_installed() from error
     except ApiError as error:
@@ -87,9 +89,12 @@ async def _only_class(client: Client) -> str:
         return _FALLBACK_CLASS
     if not found:
         raise CliError(
-            "there is no TenantClass yet", next_step="apply one first: kubectl explain tenantclass.spec shows its fields"
+            "there is no TenantClass yet",
+            next_step="create one first, such as examples/tenantclass.yaml; its fields: kubectl explain tenantclass.spec",
         )
-    raise CliError(f"several classes: {', '.join(sorted(found))}", next_step="choose one with --class", code=Exit.USAGE)
+    raise CliError(
+        f"there are several TenantClasses: {', '.join(sorted(found))}", next_step="choose one with --class", code=Exit.USAGE
+    )
 
 
 def _from_file(path: str) -> Obj:
@@ -109,21 +114,27 @@ def _from_file(path: str) -> Obj:
         raise CliError(f"{path}: not YAML: {error}", code=Exit.USAGE) from error
     if len(found) != 1 or not isinstance(found[0], dict) or found[0].get("kind") != "Tenant":
         raise CliError(
-            f"{path}: must hold exactly one object of kind Tenant", next_step="kubectl apply -f takes others", code=Exit.USAGE
+            f"{path}: must hold exactly one object, of kind Tenant",
+            next_step=f"for several objects: kubectl apply -f {path}",
+            code=Exit.USAGE,
         )
     return dict(found[0])
 
 
 def _from_options(options: argparse.Namespace, tenant: Mapping[str, Any]) -> Obj:
-    """The Tenant to create: options over the file."""
+    """The Tenant to create; options override the file."""
     metadata, spec = tenant.get("metadata") or {}, tenant.get("spec") or {}
     if not isinstance(metadata, dict) or not isinstance(spec, dict):
-        raise CliError("metadata and spec must be objects", code=Exit.USAGE)
+        raise CliError(f"{options.file}: metadata and spec must be objects", code=Exit.USAGE)
     name = options.name or metadata.get("name")
     if not name:
-        raise CliError("no name for the tenant", next_step="bulkhead tenant create NAME", code=Exit.USAGE)
+        raise CliError("the tenant has no name", next_step="give one: bulkhead tenant create NAME", code=Exit.USAGE)
     if options.name and metadata.get("name") not in {None, options.name}:
-        raise CliError(f"the file is about {metadata['name']}, not {options.name}", code=Exit.USAGE)
+        raise CliError(
+            f"{options.file} names tenant {metadata['name']}, the command line {options.name}",
+            next_step="leave the name out",
+            code=Exit.USAGE,
+        )
     try:
         names.check_tenant_name(str(name))
     except names.InvalidTenantNameError as error:
@@ -224,7 +235,7 @@ def delete_tenant(options: argparse.Namespace) -> int:
         return asyncio.run(_delete(options))
     except KeyboardInterrupt:
         sys.stderr.write(
-            f"\ninterrupted; what was begun goes on in the background\nnext:  bulkhead tenant describe {options.name}\n"
+            f"\ninterrupted; deletion may continue in the background\nnext:  bulkhead tenant describe {options.name}\n"
         )
         return Exit.INTERRUPTED
 
@@ -250,11 +261,11 @@ def _confirm(name: str) -> None:
     """Ask for the tenant's name: everything in it will be lost."""
     if not sys.stdin.isatty():
         raise CliError(
-            f"tenant {name}: deleting it takes all its data, and there is nobody to ask",
-            next_step="repeat with --yes",
+            f"tenant {name}: deleting it destroys all its data, which needs confirmation, and stdin is no terminal",
+            next_step="confirm with --yes",
             code=Exit.USAGE,
         )
     sys.stderr.write(f"This deletes tenant {name} with its API server, its data and its pods. Type its name to go on: ")
     sys.stderr.flush()
     if sys.stdin.readline().strip() != name:
-        raise CliError("not deleted: the name was not typed")
+        raise CliError("not deleted: the name does not match")

@@ -33,7 +33,7 @@ class Trouble:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What makes two warnings the same to a person: the numbers in messages change, the matter does not."""
+        """What makes two warnings the same: the numbers in their messages may differ."""
         return (self.subject, self.reason)
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class Trouble:
 
 
 def troubles(pods: Iterable[Obj], events: Iterable[Obj]) -> list[Trouble]:
-    """Every matter once, pods before events."""
+    """Every trouble once, pods before events."""
     found: dict[tuple[str, str], Trouble] = {}
     for trouble in [item for pod in pods for item in _of_pod(pod)] + list(_of_events(events)):
         found.setdefault(trouble.key, trouble)

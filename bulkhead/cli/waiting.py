@@ -1,10 +1,10 @@
 """Waits that show what they wait for: until a tenant is Ready, until it is gone.
 
     poll the Tenant ──> its conditions ──> the line on the screen
-    now and then its pods and events ──> warnings, each said once
+    every two seconds its pods and events ──> warnings, each printed once
 
-Polling, because a person waits for seconds and three small reads a second tell more than one watch. A wait changes nothing:
-when it ends early, whatever was asked for goes on.
+It polls because a wait takes seconds, and three small reads a second are simpler than a watch. A wait changes nothing: when it
+ends early, the operation continues on the host.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _INTERVAL = 0.3
 _TROUBLE_EVERY = 2.0
 _PATIENT = (Unavailable, Throttled, Timeout)
 
-# The spec itself cannot be satisfied: time changes nothing, a person must.
+# The spec itself cannot be satisfied: waiting does not help, it must be edited.
 HOPELESS = frozenset(
     {
         Reason.UNKNOWN_CLASS,
@@ -40,7 +40,7 @@ HOPELESS = frozenset(
 
 
 def ready_condition(tenant: Obj) -> Mapping[str, Any] | None:
-    """The Ready condition, if it speaks of the spec as it is now."""
+    """The Ready condition, if it is about the current spec."""
     found = conditions.find_condition((tenant.get("status") or {}).get("conditions") or (), ConditionType.READY)
     generation = tenant["metadata"].get("generation")
     return found if found is not None and found.get("observedGeneration", generation) == generation else None
@@ -52,15 +52,15 @@ def describe(tenant: Obj) -> str:
     parts = [item for item in listed if item.get("status") != "True" and item.get("type") != ConditionType.READY]
     shown = parts[0] if parts else ready_condition(tenant)
     if shown is None:
-        return "the controller has not looked at it yet"
+        return "the controller has not reconciled it yet"
     return f"{shown.get('type')}: {shown.get('reason')}: {shown.get('message') or 'no message'}"
 
 
 async def until_ready(client: Client, name: str, *, seconds: float, progress: Progress) -> Obj:
-    """The Tenant once it is Ready; an error with its exit code when that cannot be, or takes too long."""
+    """The Tenant once it is Ready; an error with its exit code when that is impossible or takes too long."""
     seen: set[tuple[str, str]] = set()
     last = "no answer from the host's API yet"
-    next_look = _now() + _TROUBLE_EVERY
+    next_warnings = _now() + _TROUBLE_EVERY
     end = _now() + seconds
     while _now() < end:
         try:
@@ -77,19 +77,19 @@ async def until_ready(client: Client, name: str, *, seconds: float, progress: Pr
                 raise _hopeless(name, found)
             last = describe(tenant)
         progress.show(f"waiting for tenant {name}: {last}")
-        if _now() >= next_look:
+        if _now() >= next_warnings:
             await _warn(client, name, seen, progress)
-            next_look = _now() + _TROUBLE_EVERY
+            next_warnings = _now() + _TROUBLE_EVERY
         await asyncio.sleep(_INTERVAL)
     raise CliError(
         f"tenant {name}: not ready after {seconds:g} s: {last}",
-        next_step=f"it goes on in the background; see why it waits: bulkhead tenant describe {name}",
+        next_step=f"it continues in the background; see why it waits: bulkhead tenant describe {name}",
         code=Exit.TIMEOUT,
     )
 
 
 async def until_gone(client: Client, name: str, uid: str, *, seconds: float, progress: Progress) -> None:
-    """Return when the tenant with this UID is no more; a new one of the same name counts as gone."""
+    """Return when the tenant with this UID is gone; a new one of the same name counts as gone."""
     last = "no answer from the host's API yet"
     end = _now() + seconds
     while _now() < end:
@@ -102,12 +102,12 @@ async def until_gone(client: Client, name: str, uid: str, *, seconds: float, pro
         else:
             if tenant["metadata"].get("uid") != uid:
                 return
-            last = describe(tenant) if ready_condition(tenant) else "deletion is asked for"
+            last = describe(tenant) if ready_condition(tenant) else "deletion was requested"
         progress.show(f"waiting for tenant {name} to be gone: {last}")
         await asyncio.sleep(_INTERVAL)
     raise CliError(
         f"tenant {name}: still there after {seconds:g} s: {last}",
-        next_step=f"deletion goes on in the background; see what is left: bulkhead tenant describe {name}",
+        next_step=f"deletion continues in the background; see what is left: bulkhead tenant describe {name}",
         code=Exit.TIMEOUT,
     )
 
@@ -122,19 +122,19 @@ async def plane_troubles(client: Client, name: str) -> list[Trouble]:
 
 def current(events: list[Obj], pods: list[Obj]) -> list[Obj]:
     """Events without those about pods that have been scheduled or started since, or that are gone."""
-    settled = {str(pod["metadata"]["name"]) for pod in pods if (pod.get("status") or {}).get("phase") == "Running"}
+    running = {str(pod["metadata"]["name"]) for pod in pods if (pod.get("status") or {}).get("phase") == "Running"}
     alive = {str(pod["metadata"]["name"]) for pod in pods}
     kept = []
     for event in events:
         subject = event.get("involvedObject") or {}
-        if subject.get("kind") == "Pod" and (subject.get("name") in settled or subject.get("name") not in alive):
+        if subject.get("kind") == "Pod" and (subject.get("name") in running or subject.get("name") not in alive):
             continue
         kept.append(event)
     return kept
 
 
 async def _warn(client: Client, name: str, seen: set[tuple[str, str]], progress: Progress) -> None:
-    """Say each new matter once. Not being allowed to look, or no answer, is no reason to stop the wait."""
+    """Print each new warning once. Missing permission, or no answer, does not end the wait."""
     try:
         found = await plane_troubles(client, name)
     except (NotFound, Forbidden, *_PATIENT):
@@ -144,7 +144,7 @@ async def _warn(client: Client, name: str, seen: set[tuple[str, str]], progress:
     for item in found:
         if item.key not in seen:
             seen.add(item.key)
-            progress.note(f"warning: {item}")
+            progress.warn(str(item))
 
 
 def _hopeless(name: str, found: Mapping[str, Any]) -> CliError:

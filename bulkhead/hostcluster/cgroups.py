@@ -1,7 +1,7 @@
 """The host's own subtree in every cgroup hierarchy of the machine: v1, v2 and the mix of both.
 
-Everything that the host starts lives below `/bulkhead`: components in `/bulkhead/system`, pods in `/bulkhead/kubepods`.
-So whatever belongs to the host can be found and ended, also when the supervisor is gone.
+Everything that the host starts runs in `/bulkhead`: components in `/bulkhead/system`, pods in `/bulkhead/kubepods`. So every
+process of the host can be found and ended, even without the supervisor.
 """
 
 import os
@@ -39,9 +39,9 @@ def _quiet_write(path: Path, text: str) -> None:
 def _inherit_cpuset(folder: Path) -> None:
     """A new v1 cpuset group is empty, and no process may enter an empty one."""
     for name in ("cpuset.cpus", "cpuset.mems"):
-        own, above = folder / name, folder.parent / name
+        own, parent = folder / name, folder.parent / name
         if own.exists() and not own.read_text().strip():
-            own.write_text(above.read_text())
+            own.write_text(parent.read_text())
 
 
 def create() -> None:
@@ -63,7 +63,7 @@ def create() -> None:
 
 
 def join() -> None:
-    """Move this process into `/bulkhead/system`; its children are born there."""
+    """Move this process into `/bulkhead/system`; its children start there."""
     for top in hierarchies():
         (top / CGROUP / "system" / "cgroup.procs").write_text(str(os.getpid()))
 
@@ -78,7 +78,7 @@ def groups(part: str = "") -> Iterator[Path]:
 
 
 def processes(part: str = "") -> set[int]:
-    """The processes below the subtree (or one part of it), this one left out."""
+    """The processes in the subtree (or one part of it) without this one."""
     found: set[int] = set()
     for group in groups(part):
         try:
@@ -97,7 +97,7 @@ def _signal(pids: set[int], number: signal.Signals) -> None:
 
 
 def end(part: str = "", *, grace: float, deadline: float = 20.0) -> set[int]:
-    """Ask the processes to end, then make them. Returns those that outlived even that."""
+    """Terminate the processes, then kill them. Returns those that survived both."""
     if grace > 0:
         _signal(processes(part), signal.SIGTERM)
         until = time.monotonic() + grace

@@ -1,7 +1,7 @@
-"""Bring the embedded host up, take it down, and say how it is.
+"""Brings the embedded host up, takes it down, and reads its state.
 
-`up` prepares the machine and the files, starts the supervisor as a process of its own, waits until every component is
-well, imports the images and applies the add-ons. It may be repeated at any time. `down` leaves nothing behind.
+`up` prepares the machine and the files, starts the supervisor as a process of its own, waits until every component is healthy,
+imports the images and applies the add-ons. It may be repeated at any time. `down` leaves nothing behind.
 """
 
 import fcntl
@@ -51,10 +51,10 @@ def _exclusive(report: Progress) -> Iterator[None]:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                report.detail("another `bulkhead host` command is at work: waiting for it")
+                report.detail("waiting for another `bulkhead host` command to end")
                 fcntl.flock(stream, fcntl.LOCK_EX)
             if not _same_file(stream.fileno(), _LOCK):
-                continue  # whoever held it was a `down`, which removed the file
+                continue  # a `down` held it and removed the file
             yield
             return
 
@@ -73,12 +73,12 @@ def _context(options: HostOptions, report: Progress) -> HostContext:
 
 
 def _bare_context(options: HostOptions) -> HostContext:
-    """Enough of a context to take things away: needs no binaries."""
+    """Enough of a context to remove a host: needs no binaries."""
     return HostContext(options=options, binaries={}, cache_dir=binaries.cache_dir(), python=sys.executable)
 
 
 def alive(run_dir: Path = RUN_DIR) -> state.HostState | None:
-    """The state of a living supervisor."""
+    """The state of a supervisor that runs."""
     found = state.read(run_dir)
     return found if found is not None and state.is_supervisor(found.pid) else None
 
@@ -99,7 +99,7 @@ def status(run_dir: Path = RUN_DIR) -> state.HostState | None:
 
 
 def _write_context(ctx: HostContext) -> str:
-    """Leave the context for the supervisor. Returns its generation."""
+    """Write the context for the supervisor. Returns its generation."""
     values = {
         "options": state.options_to_json(ctx.options),
         "binaries": {name: str(path) for name, path in ctx.binaries.items()},
@@ -123,7 +123,7 @@ def _spawn(ctx: HostContext) -> int:
 
 
 def _await_running(ctx: HostContext, pid: int, generation: str, report: Progress) -> None:
-    """Wait until the supervisor has carried out this very context and every component is well."""
+    """Wait until the supervisor has applied this generation of the context and every component is healthy."""
     until = time.monotonic() + _START_SECONDS
     waiting: list[str] = []
     while time.monotonic() < until:
@@ -143,7 +143,7 @@ def _await_running(ctx: HostContext, pid: int, generation: str, report: Progress
 
 
 def _gone(pid: int) -> bool:
-    """Whether the process ended; a child that ended is also collected."""
+    """Whether the process ended; a child that ended is reaped."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
@@ -178,7 +178,7 @@ def _write_files(ctx: HostContext) -> None:
 
 
 def _own_data_dir(folder: Path) -> None:
-    """Make the data folder, or take one that an earlier host made; `down` removes it whole."""
+    """Make the data folder, or reuse one that an earlier host made; `down` removes it whole."""
     if folder.exists() and any(folder.iterdir()) and not remains.is_ours(folder):
         raise HostError(f"data folder {folder}: it holds other files; choose an empty or new folder with --data-dir")
     folder.mkdir(parents=True, exist_ok=True, mode=0o755)
@@ -201,7 +201,7 @@ def _start(ctx: HostContext, report: Progress) -> None:
 
 
 def _renew(ctx: HostContext, living: state.HostState, report: Progress) -> None:
-    """Give a living supervisor the context of now: it restarts just the components that this changes."""
+    """Give a running supervisor the new context: it restarts only the components that this changes."""
     running = state.options_from_json(living.options)
     if running.data_dir != ctx.data_dir:
         raise HostError(
@@ -246,7 +246,7 @@ def _bring_up(ctx: HostContext, report: Progress, *, slurm: bool) -> None:
 
 
 def up(options: HostOptions, report: Progress, *, slurm: bool = False) -> HostHandle:
-    """Bring the host up, or make sure that it is; `slurm` brings the images of the Slurm mode too."""
+    """Bring the host up or up to date; with `slurm`, the images of the Slurm mode too."""
     with _exclusive(report):
         report.step("Getting what the host needs")
         ensure_packages(HOST_PACKAGES, report)
@@ -263,7 +263,7 @@ def _options_of_remains(data_dir: Path | None) -> HostOptions:
 
 
 def down(report: Progress, *, data_dir: Path | None = None, keep_data: bool = False) -> None:
-    """Take the host down and leave nothing; raises with a list when something stays."""
+    """Take the host down and remove all of it; raises with a list when something is left."""
     with _exclusive(report):
         ctx = _bare_context(_options_of_remains(data_dir))
         report.step("Stopping the host")
@@ -273,8 +273,10 @@ def down(report: Progress, *, data_dir: Path | None = None, keep_data: bool = Fa
         if ctx.data_dir.exists():
             machine.restore(ctx)
         remains.remove_files(ctx, data=not keep_data)
-        report.step("Looking for leftovers")
+        report.step("Checking that nothing is left")
         left = remains.leftovers(ctx, data_kept=keep_data)
         if left:
-            raise HostError("leftovers: something of the host is still there:\n  " + "\n  ".join(left))
+            raise HostError(
+                "some of the host is left; run `bulkhead host down` again or remove it by hand:\n  " + "\n  ".join(left)
+            )
         _LOCK.unlink(missing_ok=True)

@@ -1,9 +1,9 @@
-"""What the parts of the embedded host agree on: options, addresses, and the shape of one supervised process.
+"""What the parts of the embedded host share: options, addresses, and the shape of one supervised process.
 
 Data only: this module starts nothing and reads nothing, so every other module of the host may import it.
 
-The way of the data: the command line fills in `HostOptions`; the cluster makes a `HostContext` from it; builders of
-components (control plane, node, add-ons) read the context and return `Component`s; the supervisor runs those.
+The flow of data: the command line fills in `HostOptions`; the cluster makes a `HostContext` from it; builders of components
+(control plane, node, add-ons) read the context and return `Component`s; the supervisor runs those.
 """
 
 from collections.abc import Mapping
@@ -27,21 +27,21 @@ DATA_DIR = Path("/var/lib/bulkhead")
 
 
 class Progress(Protocol):
-    """Where long work reports to. Implementations never raise and never block for long."""
+    """Where long work reports its progress. Implementations never raise and never block for long."""
 
     def step(self, text: str) -> None:
         """A new step began; the step before it is done."""
 
     def detail(self, text: str) -> None:
-        """What the running step is at; may be shown or not, and is overwritten by the next."""
+        """The progress within the step; may be shown or not, and is overwritten by the next."""
 
     def warn(self, text: str) -> None:
-        """Something a person should read; never overwritten."""
+        """A line that stays on the screen."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostOptions:
-    """What a person may choose about the embedded host."""
+    """The options of the embedded host."""
 
     data_dir: Path = DATA_DIR
     simulated_nodes: int = 4
@@ -61,7 +61,7 @@ class HostContext:
 
     @property
     def data_dir(self) -> Path:
-        """The state of this host; removed by `down` unless it is told to keep it."""
+        """The data of this host; removed by `down` unless it is to be kept."""
         return self.options.data_dir
 
     @property
@@ -81,12 +81,12 @@ class HostContext:
 
     @property
     def api_url(self) -> str:
-        """The host API server as pods, add-ons and people reach it."""
+        """The host API server as pods, add-ons and users reach it."""
         return f"https://{NODE_ADDRESS}:{API_PORT}"
 
     @property
     def kubelet_dir(self) -> Path:
-        """The kubelet's root directory; the device plugin sockets are in `device-plugins` below it."""
+        """The kubelet's root directory; the device plugin sockets are in its `device-plugins`."""
         return self.data_dir / "kubelet"
 
     @property

@@ -57,14 +57,14 @@ sandbox = {text(SANDBOX_IMAGE)}
 [{runtime}]
 # Without CAP_SYS_RESOURCE a score below our own cannot be set, and every sandbox would die in `runc create`.
 restrict_oom_score_adj = true
-# Network namespaces lie below our own run folder, so that `down` finds them all.
+# Network namespaces lie in our own run folder, so that `down` finds them all.
 netns_mounts_under_state_dir = true
 enable_unprivileged_ports = true
 enable_unprivileged_icmp = true
-# Devices of drivers on this host alone; `down` takes them along.
+# Devices of drivers on this host alone; `down` removes them.
 cdi_spec_dirs = [{text(ctx.run_dir / "cdi")}]
-# Every second, unless told otherwise, containerd asks each container what it used, for a kubelet that takes its figures from
-# the runtime. Ours counts by itself, and the asking was a fifth of what ten idle planes cost.
+# By default containerd reads each container's usage every second, for a kubelet that takes its figures from the runtime. Ours
+# reads them itself, and the default was a fifth of the cost of ten idle planes.
 stats_collect_period = "1m"
 
 [{runtime}.containerd]
@@ -99,7 +99,7 @@ def cni(ctx: HostContext) -> dict[str, Any]:
                     "type": "host-local",
                     "ranges": [[{"subnet": REAL_POD_RANGE}]],
                     "routes": [{"dst": "0.0.0.0/0"}],
-                    # Below the run folder: addresses of pods that died with their host are free again.
+                    # In the run folder: addresses of pods that died with their host are free again.
                     "dataDir": str(ctx.run_dir / "cni"),
                 },
             },
@@ -134,18 +134,18 @@ def kubelet(ctx: HostContext) -> dict[str, Any]:
         "oomScoreAdj": 0,  # lower ones need CAP_SYS_RESOURCE
         "makeIPTablesUtilChains": False,  # nothing here uses them, and `down` need not remove them
         "maxPods": 250,
-        # Upstream limits neither: one fork bomb would take the node's process numbers from everybody. Slurm's workers and an
-        # API server's threads are well below; the machine itself keeps some whatever all pods together do.
+        # Upstream limits neither: one fork bomb would use up the process numbers of the whole node. Slurm's workers and an API
+        # server's threads stay well within the limit, and some numbers stay reserved for the machine itself.
         "podPidsLimit": 4096,
         "systemReserved": {"pid": "1024"},
-        # A pod that says nothing, whoever made it, has its system calls filtered by containerd's profile.
+        # A pod that names no profile, the platform's included, has its system calls filtered by containerd's.
         "seccompDefault": True,
         "serializeImagePulls": False,
         "syncFrequency": "20s",
         "nodeStatusUpdateFrequency": "5s",
         "nodeStatusReportFrequency": "1m0s",
         "nodeLeaseDurationSeconds": 40,
-        # Images come from files, not from a registry: one that is collected cannot be pulled again.
+        # Images come from files, not from a registry: one that was garbage-collected cannot be pulled again.
         "imageMinimumGCAge": "87600h0m0s",
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,

@@ -44,7 +44,7 @@ def _apt(arguments: list[str]) -> None:
 
 
 def ensure_packages(packages: Iterable[str], report: Progress) -> None:
-    """Install what is missing. On a distribution without dpkg, names what a person must install."""
+    """Install what is missing. Without dpkg, names what must be installed by hand."""
     wanted = tuple(packages)
     if not wanted:
         return

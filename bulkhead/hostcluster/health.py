@@ -1,4 +1,4 @@
-"""Asking one component whether it is well. Every question has a deadline."""
+"""Checks whether one component is healthy. Every check has a deadline."""
 
 import asyncio
 import ssl
@@ -70,7 +70,7 @@ async def _socket(check: SocketHealth) -> str:
 
 
 async def ask(component: Component, alive_seconds: float) -> str:
-    """Empty when the component is well; otherwise what is wrong."""
+    """Empty when the component is healthy; otherwise what is wrong."""
     match component.health:
         case HttpHealth() as check:
             return await http(check)

@@ -1,6 +1,6 @@
-"""Put image files into the host's containerd; files that are there already are skipped.
+"""Imports image files into the host's containerd; files that were imported already are skipped.
 
-What was imported is remembered beside containerd's own data, by file name: the name of a file says its content.
+What was imported is recorded beside containerd's own data, by file name, which holds a digest of the content.
 """
 
 import json

@@ -12,7 +12,7 @@ from pathlib import Path
 from bulkhead.hostcluster.component import BRIDGE, NODE_ADDRESS, POD_RANGE, HostContext
 from bulkhead.hostcluster.files import write_file
 
-# The kubelet looks for device plugins here, whatever its root directory is.
+# The kubelet expects device plugins here, with any root directory.
 DEVICE_PLUGINS = Path("/var/lib/kubelet/device-plugins")
 _SYSCTLS = Path("/proc/sys")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -40,7 +40,7 @@ table ip bulkhead {{
 
 
 def run(*argv: str, stdin: str | None = None) -> str:
-    """A short system command; its error text becomes the exception's."""
+    """Run a short system command; its error text becomes the exception's."""
     done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, timeout=30)
     if done.returncode != 0:
         raise RuntimeError(f"`{' '.join(argv)}` failed: {(done.stderr or done.stdout).strip()}")
@@ -106,7 +106,7 @@ def prepare(ctx: HostContext) -> None:
 
 
 def restore(ctx: HostContext) -> None:
-    """Put back the earlier values and take away the link. Devices and tables are the remains' business."""
+    """Restore the earlier values and remove the link. `remains` removes devices and tables."""
     if DEVICE_PLUGINS.is_symlink():
         DEVICE_PLUGINS.unlink()
         parent = DEVICE_PLUGINS.parent

@@ -1,4 +1,4 @@
-"""The certificates of the embedded host, made once and renewed when they near their end.
+"""The certificates of the embedded host, issued once and renewed before they expire.
 
 Three authorities: `ca` (API server, kubelet, clients), `etcd-ca` and `front-proxy-ca`. Private keys are readable by root
 alone. Nothing here is used for tenants: their planes have authorities of their own.
@@ -29,7 +29,7 @@ Key = ec.EllipticCurvePrivateKey
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One certificate to have: who it names, for which use."""
+    """One wanted certificate: its subject and its use."""
 
     name: str
     ca: str
@@ -196,7 +196,7 @@ def _kubeconfig(folder: Path, identity: str, server: str) -> bytes:
 
 
 def ensure_pki(ctx: HostContext) -> None:
-    """Make what is missing or near its end; what is good stays as it is."""
+    """Issue what is missing or about to expire; the rest stays."""
     folder = ctx.pki_dir
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     authorities = {name: _ensure_ca(folder, name) for name in ("ca", "etcd-ca", "front-proxy-ca")}

@@ -1,4 +1,4 @@
-"""Progress for people: a live line on a terminal, plain lines elsewhere, nothing in tests."""
+"""Shows progress: a live line on a terminal, plain lines elsewhere, nothing in tests."""
 
 import sys
 import time
@@ -54,7 +54,7 @@ class Reporter:
         self._step = ""
 
     def step(self, text: str) -> None:
-        """Close the step before, and begin this one."""
+        """Close the previous step and begin this one."""
         self._close()
         self._step = text
         self._started = self._last_detail = time.monotonic()
@@ -62,7 +62,7 @@ class Reporter:
             self._status.update(text)
 
     def detail(self, text: str) -> None:
-        """What the step is at: live on a terminal, one line each ten seconds elsewhere."""
+        """The progress within the step: live on a terminal, one line every ten seconds elsewhere."""
         now = time.monotonic()
         if self._status:
             self._status.update(f"{self._step}: [dim]{text}[/]")
@@ -71,7 +71,7 @@ class Reporter:
             self._console.print(f"  … {self._step}: {text}")
 
     def warn(self, text: str) -> None:
-        """Keep a line for the person."""
+        """Print a line that stays."""
         self._console.print(f"[yellow]![/] {text}")
 
 

@@ -1,7 +1,7 @@
-"""Everything an embedded host can leave on a machine: found, removed, and looked for again.
+"""Everything an embedded host can leave on a machine: finds it, removes it, and checks that it is gone.
 
-`clear` works without any help from the supervisor or containerd, so it also follows a host that died. `leftovers` is the
-independent look afterwards: it lists what is still there, one line each.
+`clear` needs neither the supervisor nor containerd, so it also cleans up after a host that died. `leftovers` is the independent
+check afterwards: it lists what is still there, one line each.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ _OUR_RULE = re.compile(r"^-A (\S+) (.*-j (?:CNI|KUBE)-\S+.*)$", re.MULTILINE)
 
 
 def mounts(ctx: HostContext) -> list[str]:
-    """Mount points below the host's folders, deepest first. A folder that is a mount itself is its owner's, not ours."""
+    """Mount points in the host's folders, deepest first. A folder that is a mount itself belongs to its owner, not to us."""
     tops = (str(ctx.run_dir), str(ctx.data_dir))
     found = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
@@ -101,7 +101,7 @@ def _remove_chains() -> None:
 def processes(ctx: HostContext) -> dict[int, str]:
     """Processes of the host: in its cgroups, or running for its data wherever they are."""
     found: dict[int, str] = {}
-    below = cgroups.processes()
+    grouped = cgroups.processes()
     marks = (f"{ctx.data_dir}/", f"{ctx.run_dir}/")
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -112,7 +112,7 @@ def processes(ctx: HostContext) -> dict[int, str]:
         except OSError:
             continue  # it ended, or it is a thread of the kernel
         ours = program.startswith(str(ctx.cache_dir)) or "bulkhead.hostcluster." in command
-        if int(entry.name) in below or (ours and any(mark in command for mark in marks)):
+        if int(entry.name) in grouped or (ours and any(mark in command for mark in marks)):
             found[int(entry.name)] = command.strip()[:160]
     return found
 
@@ -124,7 +124,7 @@ def _stands(folder: Path) -> bool:
 
 
 def leftovers(ctx: HostContext, *, data_kept: bool) -> list[str]:
-    """What a host left behind, one line each; empty when the machine is clean."""
+    """What is left of a host, one line each; empty when the machine is clean."""
     found = [f"process {pid}: {command}" for pid, command in processes(ctx).items()]
     found += [f"mount {where}" for where in mounts(ctx)]
     found += [f"network device {name}" for name in devices()]
@@ -176,7 +176,7 @@ def is_ours(data_dir: Path) -> bool:
 
 
 def remove_files(ctx: HostContext, *, data: bool) -> None:
-    """Remove files that components put at fixed places, and the data folder when asked."""
+    """Remove files that components put at fixed paths, and the data folder when asked."""
     for entry in (_CNI_CACHE / "results").glob("*"):
         if f'"{ctx.run_dir}/' in entry.read_text(errors="replace"):  # it names a network namespace of ours
             entry.unlink(missing_ok=True)
@@ -191,7 +191,7 @@ def remove_files(ctx: HostContext, *, data: bool) -> None:
 
 
 def _remove_tree(folder: Path) -> None:
-    """Remove a folder; of one that is a mount of its owner's, what is in it."""
+    """Remove a folder; if it is a mount, only its content."""
     for entry in folder.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)

@@ -1,4 +1,4 @@
-"""What the supervisor writes down about itself and its components, and how others read it."""
+"""The state of the supervisor and its components, which it writes to a file and others read."""
 
 import json
 import os
@@ -28,7 +28,7 @@ class ComponentState:
 
 @dataclass(slots=True)
 class HostState:
-    """The whole of it."""
+    """The whole state file."""
 
     pid: int
     phase: HostPhase
@@ -65,7 +65,7 @@ def read(run_dir: Path = RUN_DIR) -> HostState | None:
 
 
 def is_supervisor(pid: int) -> bool:
-    """Whether the process is there and is a supervisor: ids are reused."""
+    """Whether the process exists and is a supervisor: process IDs are reused."""
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -1,7 +1,7 @@
-"""The process behind the embedded host: starts the components in order, asks after them, restarts those that die.
+"""The process behind the embedded host: starts the components in order, checks their health, restarts those that die.
 
-It never changes the cluster's objects and never decides what to run: that is in the plan it is given. The flow: read the
-context, join the cgroup, one task per component (wait for what it depends on → start → wait until healthy → watch →
+It never changes the cluster's objects and never decides what to run: it gets a plan. The flow: read the context, join the
+cgroup, one task per component (wait for what it depends on → start → wait until healthy → watch →
 restart with backoff), write `state.json` on every change; on SIGTERM stop all in reverse order.
 """
 
@@ -46,7 +46,7 @@ def tail(path: Path, lines: int = 12) -> str:
 
 
 def _rotate(path: Path) -> None:
-    """Keep one older log. The process goes on writing: it appends, so the file can be emptied below it."""
+    """Keep one older log. The process goes on writing: it appends, so the file can be truncated meanwhile."""
     if path.stat().st_size > _MAX_LOG:
         shutil.copyfile(path, path.with_suffix(".log.1"))
         os.truncate(path, 0)
@@ -116,7 +116,7 @@ class Keeper:
         return False
 
     async def _until_ill(self, process: asyncio.subprocess.Process) -> None:
-        """Returns when the process ended, or answered badly so often that it must be restarted."""
+        """Returns when the process ended, or failed so many checks that it must be restarted."""
         failures = 0
         ended = asyncio.ensure_future(process.wait())
         try:
@@ -165,7 +165,7 @@ class Keeper:
             self._state.restarts += 1
 
     async def stop(self, *, keep_phase: bool = False) -> None:
-        """End the process: ask, wait, kill."""
+        """End the process: terminate, wait, kill."""
         process = self._process
         if process is not None and process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -183,7 +183,7 @@ class Keeper:
 
 
 class Board:
-    """All keepers and the published state."""
+    """Runs all keepers and publishes their state."""
 
     def __init__(self, ctx: HostContext, generation: str) -> None:
         self._ctx = ctx
@@ -201,7 +201,7 @@ class Board:
         self._reload = False
 
     def state_of(self, name: str) -> state.ComponentState:
-        """The published line of a component; made when there is none."""
+        """The published state of a component; created when there is none."""
         for item in self.state.components:
             if item.name == name:
                 return item
@@ -209,13 +209,13 @@ class Board:
         return self.state.components[-1]
 
     def publish(self) -> None:
-        """Write the state file; tell who waits for a phase."""
+        """Write the state file, with the phase that follows from the components."""
         if self.state.phase == "starting" and self.keepers and all(keeper.ready.is_set() for keeper in self.keepers.values()):
             self.state.phase = "running"
         state.write(self.state, self._ctx.run_dir)
 
     def reload(self) -> None:
-        """Ask for the plan to be read again (a signal handler: it only leaves word)."""
+        """Ask for the plan to be read again (a signal handler: it only sets a flag)."""
         self._reload = True
         self._changed.set()
 
@@ -225,8 +225,8 @@ class Board:
         await asyncio.wait({task})
         await self.keepers.pop(name).stop()
 
-    async def _carry_out(self, plan: tuple[Component, ...], tasks: asyncio.TaskGroup) -> None:
-        """Make the running components those of the plan: what is the same goes on untouched."""
+    async def _apply(self, plan: tuple[Component, ...], tasks: asyncio.TaskGroup) -> None:
+        """Make the running components those of the plan: unchanged ones are left alone."""
         wanted = {component.name: component for component in plan}
         for name in [name for name, keeper in self.keepers.items() if wanted.get(name) != keeper.component]:
             await self._drop(name)
@@ -238,14 +238,14 @@ class Board:
             self._tasks[component.name] = tasks.create_task(self.keepers[component.name].run(), name=component.name)
 
     async def _follow(self, tasks: asyncio.TaskGroup) -> None:
-        """Carry out the plan now, and again whenever it was changed."""
+        """Apply the plan now, and again whenever it changes."""
         while True:
             await self._changed.wait()
             self._changed.clear()
             if self._reload:
                 self._ctx, generation = load_context(self._ctx.run_dir)
                 self.state.options, self.state.generation = state.options_to_json(self._ctx.options), generation
-            await self._carry_out(plan_of(self._ctx), tasks)
+            await self._apply(plan_of(self._ctx), tasks)
             self.publish()
 
     async def run(self) -> None:
@@ -264,7 +264,7 @@ class Board:
             await asyncio.gather(*(self._stop_after_dependents(name, failed) for name in self.keepers))
 
     async def _stop_after_dependents(self, name: str, failed: bool) -> None:
-        """What others depend on is stopped after them, the rest at once."""
+        """Stop what others depend on after them, the rest at once."""
         for other in self.keepers.values():
             if name in other.component.depends_on:
                 await other.gone.wait()

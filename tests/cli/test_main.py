@@ -20,7 +20,7 @@ from tests.kubeconfigs import to_yaml
 async def test_help_teaches_by_examples() -> None:
     done = await finish(await start("--help"))
     assert done.code == 0
-    for text in ("bulkhead tenant create red --gpus 8", "exit codes:", "4 a wait ran out of time", "kubectl bulkhead"):
+    for text in ("bulkhead tenant create red --gpus 8", "exit codes:", "4 timed out", "kubectl bulkhead"):
         assert text in done.out
 
 
@@ -63,7 +63,7 @@ async def test_unknown_credentials(cli: Cli, host_config: KubeConfig, tmp_path: 
     path = tmp_path / "config"
     path.write_bytes(to_yaml(KubeConfig(server=host_config.server, ca=host_config.ca, token="wrong")))
     done = await cli("tenant", "list", "--kubeconfig", str(path))
-    assert (done.code, "does not know these credentials" in done.err) == (1, True)
+    assert (done.code, "rejects these credentials" in done.err) == (1, True)
 
 
 async def test_a_broken_kubeconfig(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_the_order_in_which_kubeconfigs_are_found(monkeypatch: pytest.MonkeyPatc
     home.unlink()
     assert connection.find_kubeconfig(None) == paths["embedded"]
     paths["embedded"].unlink()
-    with pytest.raises(CliError, match="looked at --kubeconfig"):
+    with pytest.raises(CliError, match="no kubeconfig of the host cluster found by --kubeconfig"):
         connection.find_kubeconfig(None)
 
 

@@ -132,7 +132,7 @@ async def test_a_tenant_without_slurm_says_how_to_get_it(
     await controller.plane(name, to_yaml(plane_config))
     for words in (["slurm", name, "--", "sinfo"], ["slurm", "token", name, "--user", "alice"]):
         done = await cli(*words)
-        assert (done.code, f"tenant {name}: does not use Slurm" in done.err, "mode to Slurm" in done.err) == (1, True, True)
+        assert (done.code, f"tenant {name} does not use Slurm" in done.err, "mode to Slurm" in done.err) == (1, True, True)
 
 
 async def test_a_plane_that_is_silent_is_named(cli: Cli, controller: Controller, plane_config: KubeConfig, name: str) -> None:

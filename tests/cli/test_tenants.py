@@ -92,7 +92,7 @@ async def test_create_waits_and_shows_what_for(cli: Cli, controller: Controller,
 async def test_create_gives_up_at_its_deadline_with_the_cause(cli: Cli, name: str) -> None:
     done = await cli("tenant", "create", name, "--class", "standard", "--timeout", "1s")
     assert done.code == 4
-    assert f"error: tenant {name}: not ready after 1 s: the controller has not looked at it yet" in done.err
+    assert f"error: tenant {name}: not ready after 1 s: the controller has not reconciled it yet" in done.err
     assert f"bulkhead tenant describe {name}" in done.err
 
 
@@ -113,7 +113,7 @@ async def test_an_interrupted_create_says_what_goes_on(cli: Cli, controller: Con
     process.send_signal(signal.SIGINT)
     done = await finish(process)
     assert done.code == 130
-    assert f"tenant {name} goes on in the background" in done.err
+    assert f"creation of tenant {name} continues in the background" in done.err
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ async def test_an_interrupted_create_says_what_goes_on(cli: Cli, controller: Con
         (["a" * 253], 2, "253 characters, at most 40"),
         (["kube-system"], 2, "reserved"),
         (["red-work"], 2, "must not end in '-work'"),
-        ([], 2, "no name for the tenant"),
+        ([], 2, "the tenant has no name"),
         (["red", "-f", "/nonexistent/x.yaml"], 2, "cannot read /nonexistent/x.yaml"),
         (["red", "--gpus", "-1"], 2, "not a number of GPUs"),
         (["red", "--timeout", "soon"], 2, "not a duration"),

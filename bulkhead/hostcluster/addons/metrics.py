@@ -11,7 +11,7 @@ from bulkhead.hostcluster.component import NODE_ADDRESS, NODE_NAME
 
 NAME = "metrics-server"
 NAMESPACE = "kube-system"
-USER = "system:metrics-server"  # whom its client certificate names
+USER = "system:metrics-server"  # the subject of its client certificate
 PORT = 10448
 _GROUP = "metrics.k8s.io"
 _RBAC = "rbac.authorization.k8s.io/v1"
@@ -42,7 +42,7 @@ def _reader() -> dict[str, Any]:
 
 
 def _readers_of_it() -> dict[str, Any]:
-    """Who may view a namespace may see what its pods use."""
+    """Lets those who may view a namespace see what its pods use."""
     aggregate = {f"rbac.authorization.k8s.io/aggregate-to-{role}": "true" for role in ("view", "edit", "admin")}
     role = _named(_RBAC, "ClusterRole", "system:aggregated-metrics-reader")
     role["metadata"]["labels"] |= aggregate
@@ -51,10 +51,10 @@ def _readers_of_it() -> dict[str, Any]:
 
 
 def metrics_access() -> list[dict[str, Any]]:
-    """Its rights, and those of who reads from it.
+    """Its rights, and those of its readers.
 
-    They are those of upstream's manifests without the role `extension-apiserver-authentication-reader`: what one may read with
-    that, it is given as files.
+    They are those of upstream's manifests without the role `extension-apiserver-authentication-reader`: what that role lets it
+    read, it gets as files.
     """
     delegator = _bound(f"{NAME}:system:auth-delegator", "system:auth-delegator")
     return [_reader(), _bound(USER, USER), delegator, _readers_of_it()]

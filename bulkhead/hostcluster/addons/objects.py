@@ -1,7 +1,7 @@
 """Applies the objects of the embedded host: name service, storage classes, metrics API, GPU labels, simulated nodes.
 
-Level-triggered: server-side apply of everything each time, so it may run at any moment and as often as one likes. Waits for
-the real node, as its labels belong on the object that the kubelet makes.
+Level-triggered: server-side apply of everything each time, so it may run at any moment and any number of times. Waits for the
+real node, as its labels belong on the object that the kubelet creates.
 """
 
 import asyncio
@@ -52,8 +52,8 @@ def _apply(ctx: HostContext, objects: list[dict[str, Any]], *options: str) -> No
 def storage_classes() -> list[dict[str, Any]]:
     """The default class, whose volumes are made once a pod that uses them has a node; and one for volumes on the real node.
 
-    The scheduler looks whether a volume that it waits for is bound only once a second, so pods that can run on the real node
-    alone, as the planes' pods, start a second or two earlier with the second class.
+    The scheduler checks only once a second whether a volume that it waits for is bound, so pods that can run on the real node
+    alone, such as the planes' pods, start a second or two earlier with the second class.
     """
     default = {"name": CLASS, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
     common = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": PROVISIONER, "reclaimPolicy": "Delete"}
@@ -76,7 +76,7 @@ def _drop_surplus_nodes(ctx: HostContext, wanted: set[str]) -> None:
 
 
 def _await_metrics(ctx: HostContext) -> str:
-    """Wait until metrics-server answers. Empty, or what is wrong in the end."""
+    """Wait until metrics-server answers. Empty, or the last error."""
     probe = HttpHealth(f"https://{METRICS_ADDRESS}/livez", ctx.pki_dir / "ca.crt")
     until = time.monotonic() + _METRICS_DEADLINE
     while (wrong := asyncio.run(health.http(probe))) and time.monotonic() < until:
@@ -85,7 +85,7 @@ def _await_metrics(ctx: HostContext) -> str:
 
 
 def _metrics_registration(ctx: HostContext, report: Progress) -> list[dict[str, Any]]:
-    """The metrics API, if its server answers: an API whose server does not keeps every namespace from being deleted."""
+    """The metrics API, if its server answers: an API without a server keeps every namespace from being deleted."""
     wrong = _await_metrics(ctx)
     if not wrong:
         return [metrics_api((ctx.pki_dir / "ca.crt").read_bytes())]
@@ -97,12 +97,12 @@ def _metrics_registration(ctx: HostContext, report: Progress) -> list[dict[str, 
 
 
 def grant(ctx: HostContext) -> None:
-    """Give add-on processes of a new host their rights early: refused, metrics-server asks again after ever longer pauses."""
+    """Give add-on processes of a new host their rights early: once refused, metrics-server retries after ever longer pauses."""
     _apply(ctx, metrics_access())
 
 
 def apply(ctx: HostContext, report: Progress) -> None:
-    """Bring the host's objects to where the options want them."""
+    """Apply the host's objects as the options want them."""
     options = ctx.options
     report.detail(f"node {NODE_NAME}")
     _kubectl(ctx, "wait", "--for=create", f"node/{NODE_NAME}", f"--timeout={_NODE_DEADLINE}s")

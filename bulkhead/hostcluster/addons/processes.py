@@ -79,8 +79,8 @@ def _metrics(ctx: HostContext) -> Component:
         f"--tls-private-key-file={pki / 'metrics-server-serving.key'}",
         f"--authentication-kubeconfig={config}",
         f"--authorization-kubeconfig={config}",
-        # Without these files it looks the authorities up in the cluster, and ends where that is refused: a new host
-        # gives it its rights only after its start.
+        # Without these files it reads the authorities from the cluster and exits when that is refused: a new host grants its
+        # rights only after its start.
         "--authentication-skip-lookup=true",
         f"--client-ca-file={pki / 'ca.crt'}",
         f"--requestheader-client-ca-file={pki / 'front-proxy-ca.crt'}",
@@ -90,8 +90,8 @@ def _metrics(ctx: HostContext) -> Component:
         f"--node-selector={SIMULATED_LABEL}!=true",  # simulated nodes have no kubelet
         "--metric-resolution=15s",
     )
-    # It listens only once it has read nodes and pods, and so not before it has its rights: no probe of it can be waited for.
-    # It starts last, after the kubelet, and so is refused least often before it is given them.
+    # It listens only once it has read nodes and pods, which needs its rights: no probe of it can be waited for. It starts last,
+    # after the kubelet, to be refused as seldom as possible before it has them.
     limits = {"GOGC": "50", "GOMEMLIMIT": "96MiB"}
     return Component("metrics-server", argv, AliveHealth(), env=limits, depends_on=("kubelet",))
 

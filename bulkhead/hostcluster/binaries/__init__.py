@@ -1,8 +1,8 @@
 """The binaries of the embedded host: from the cache, else the official release, else built through the Go module proxy.
 
-`ensure(component)` is the only door. What is in the cache is taken as it is: it was checked (a download) or built from
-go.sum-pinned sources (a build) when it got there. Two runs at once do not collide: a file lock per component, and a whole
-version folder appears in one rename.
+`ensure(component)` is the only entry. What is in the cache is used as it is: it was checked (a download) or built from
+go.sum-pinned sources (a build) when it was stored. Two concurrent runs do not collide: there is a file lock per component, and
+a whole version folder appears in one rename.
 """
 
 import fcntl
@@ -33,7 +33,7 @@ def _complete(folder: Path, wanted: Recipe) -> bool:
 
 @contextmanager
 def _locked(path: Path, report: Progress) -> Iterator[None]:
-    """Hold a file lock; say so when another run holds it."""
+    """Hold a file lock; report when another run holds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as stream:
         try:
@@ -45,14 +45,14 @@ def _locked(path: Path, report: Progress) -> Iterator[None]:
 
 
 def _place(made: Path, folder: Path) -> None:
-    """Put a finished folder in its place in one step; a remainder of an older, incomplete one goes."""
+    """Put a finished folder in its place in one step, replacing an incomplete one."""
     if folder.exists():
         shutil.rmtree(folder)
     made.rename(folder)
 
 
 def ensure(component: str, report: Progress | None = None) -> dict[str, Path]:
-    """The component's binaries by file name; got or built when the cache lacks them."""
+    """The component's binaries by file name; downloaded or built when the cache lacks them."""
     wanted = recipe(component)
     to = report or Silent()
     parent = cache_dir() / "binaries" / component

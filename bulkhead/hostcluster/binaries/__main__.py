@@ -1,4 +1,4 @@
-"""`python -m bulkhead.hostcluster.binaries [COMPONENT…]`: get or build binaries, with progress; all of them unless named."""
+"""`python -m bulkhead.hostcluster.binaries [COMPONENT…]`: download or build binaries (default: all), with progress."""
 
 import argparse
 import sys
@@ -8,7 +8,7 @@ from bulkhead.hostcluster.progress import Reporter
 
 
 def main() -> int:
-    """Get what is named; the exit code says whether all is there."""
+    """Get the named binaries; the exit code says whether all of them are there."""
     parser = argparse.ArgumentParser(prog="bulkhead.hostcluster.binaries", description="Get or build the host's binaries.")
     parser.add_argument("components", nargs="*", metavar="COMPONENT", help=f"of {', '.join(COMPONENTS)} (default: all)")
     wanted = parser.parse_args().components or list(COMPONENTS)

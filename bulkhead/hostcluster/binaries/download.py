@@ -1,7 +1,7 @@
 """Official release files, checked by the SHA-256 sums that the same release publishes.
 
-That check finds damage and mix-ups; against a forged release it is as strong as TLS to the publisher. A file whose sum
-does not match is an error, never a reason to fall back quietly; an unreachable publisher is.
+That check finds damage and mix-ups; against a forged release it is as strong as TLS to the publisher. A sum that does not match
+is an error; only an unreachable publisher leads to a build instead.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ def _sums(item: Download) -> str | None:
 
 def _save(item: Download, to: Path, report: Progress) -> str:
     digest = hashlib.sha256()
-    with urllib.request.urlopen(item.url, timeout=_STALL_SECONDS) as answer, to.open("wb") as out:  # noqa: S310 - as above
+    with urllib.request.urlopen(item.url, timeout=_STALL_SECONDS) as answer, to.open("wb") as out:  # noqa: S310 - the same
         size = int(answer.headers.get("Content-Length") or 0)
         done = 0
         while chunk := answer.read(_CHUNK):
@@ -67,7 +67,7 @@ def _unpack(item: Download, file: Path, into: Path) -> None:
 
 
 def fetch(wanted: Recipe, into: Path, report: Progress) -> bool:
-    """Download a component. False when it has no release, or its publisher cannot be reached or loses the line midway."""
+    """Download a component. False when it has no release, or when its publisher cannot be reached or breaks off."""
     for item in wanted.downloads:
         report.detail(f"looking for the release of {wanted.component} {wanted.version}")
         file = into.parent / item.url.rsplit("/", 1)[-1]

@@ -35,7 +35,7 @@ def build(wanted: Recipe, into: Path, report: Progress) -> None:
         raise RuntimeError(
             f"binaries of {wanted.component}: {_why_built(wanted)} and there is no `go` to build them; "
             "install Go 1.26 or newer (or one that fetches its toolchain)"
-            f"{', or open the way to the release downloads' if wanted.downloads else ''}"
+            f"{', or allow access to the release downloads' if wanted.downloads else ''}"
         )
     ensure_packages(wanted.needs, report)
     log = into.parent / "build.log"

@@ -1,4 +1,4 @@
-"""Every binary of the embedded host: its version, the official release file, and how it is built from its Go module.
+"""Every binary of the embedded host: its version, its official release file, and how it is built from its Go module.
 
 The versions here and in the `go.mod` beside this file are the same; a test holds them together.
 """
@@ -32,7 +32,7 @@ class Download:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a component is had."""
+    """How to get a component."""
 
     component: str
     version: str
@@ -124,7 +124,7 @@ COMPONENTS = tuple(_RECIPES)
 
 
 def recipe(component: str) -> Recipe:
-    """How a component is had on this machine."""
+    """How to get a component on this machine."""
     if component not in _RECIPES:
         raise ValueError(f"unknown component: {component}; there are {', '.join(_RECIPES)}")
     return _RECIPES[component](architecture())

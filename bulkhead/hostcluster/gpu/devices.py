@@ -23,16 +23,16 @@ class Gpu:
 
     @property
     def identity(self) -> str:
-        """Its name towards the kubelet."""
+        """Its ID for the kubelet."""
         return f"bulkhead-gpu-{self.index}"
 
     @property
     def container_path(self) -> str:
-        """Where a container finds it."""
+        """Its path in a container."""
         return f"/dev/nvidia{self.index}"
 
     def healthy(self) -> bool:
-        """Whether its node is what it should be."""
+        """Whether its device node is intact."""
         try:
             facts = self.node.lstat()
         except OSError:
@@ -42,14 +42,14 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a container with GPUs is given."""
+    """What a container with GPUs gets."""
 
     environment: dict[str, str]
     gpus: tuple[Gpu, ...]
 
 
 def make_nodes(folder: Path, count: int) -> tuple[Gpu, ...]:
-    """Create the device nodes; ones left by a crash are taken over."""
+    """Create the device nodes; those left by a crash are reused."""
     folder.mkdir(parents=True, exist_ok=True)
     gpus = tuple(Gpu(index, folder / f"nvidia{index}") for index in range(count))
     for gpu in gpus:
@@ -61,7 +61,7 @@ def make_nodes(folder: Path, count: int) -> tuple[Gpu, ...]:
 
 
 def remove_nodes(gpus: Iterable[Gpu]) -> None:
-    """Take the nodes away."""
+    """Remove the nodes."""
     for gpu in gpus:
         gpu.node.unlink(missing_ok=True)
 

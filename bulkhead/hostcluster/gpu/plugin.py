@@ -1,7 +1,7 @@
-"""The device plugin process: tells the kubelet of the fake GPUs and answers its allocations.
+"""The device plugin process: reports the fake GPUs to the kubelet and answers its allocations.
 
 Flow: make nodes -> serve on a socket in the kubelet's plugin folder -> register -> stream health; when the kubelet restarts
-(its socket changes, or it wiped the folder) everything but the nodes is set up anew. It never looks at pods or the API.
+(its socket changes, or it wiped the folder) everything but the nodes is set up again. It never reads pods or the API.
 """
 
 import argparse
@@ -42,11 +42,11 @@ class DevicePlugin:
 
     async def list_and_watch(self, _request: messages.Empty, _context: Any) -> AsyncIterator[messages.ListAndWatchResponse]:
         """The devices now, and again at each change of health."""
-        told: list[bool] | None = None
+        sent: list[bool] | None = None
         while not self.stopping.is_set():
             health = [gpu.healthy() for gpu in self.gpus]
-            if health != told:
-                told = health
+            if health != sent:
+                sent = health
                 log.info("health resource=%s healthy=%d of=%d", RESOURCE, sum(health), len(health))
                 yield messages.ListAndWatchResponse(
                     devices=[
@@ -109,7 +109,7 @@ def _handlers(plugin: DevicePlugin) -> grpc.GenericRpcHandler:
 
 
 async def register(folder: Path) -> None:
-    """Tell the kubelet that the plugin serves."""
+    """Register the plugin with the kubelet."""
     request = messages.RegisterRequest(
         version=_API,
         endpoint=_SOCKET,
@@ -164,7 +164,7 @@ async def run(gpus: Sequence[Gpu], folder: Path) -> None:
             await _serve_until_kubelet_changes(gpus, folder)
         except grpc.aio.AioRpcError as error:
             log.warning("registration failed: %s: %s", error.code().name, error.details())
-            # A cancellation that meets a call just as it fails comes out as the call's error, and nobody cancels twice.
+            # A cancellation that meets a call just as it fails comes out as the call's error, and does not come again.
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise asyncio.CancelledError from error
         await asyncio.sleep(_POLL)

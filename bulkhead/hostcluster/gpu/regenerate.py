@@ -1,4 +1,4 @@
-"""Writes the message classes beside deviceplugin.proto anew: `python -m bulkhead.hostcluster.gpu.regenerate [--check]`.
+"""Generates the message classes beside deviceplugin.proto: `python -m bulkhead.hostcluster.gpu.regenerate [--check]`.
 
 With --check it changes nothing and fails when the checked-in files differ from what would be written.
 """

@@ -1,7 +1,7 @@
-"""Makes every image of the embedded host, or finds it in the cache.
+"""Builds every image of the embedded host, or finds it in the cache.
 
-What goes into each image stands here, one function per image; how bytes are written stands in `oci`, how inputs are
-remembered in `layercache`. Called when the host starts and when the code changed. It imports nothing into containerd.
+The content of each image is here, one function per image; `oci` writes the bytes, `layercache` remembers the inputs. Called
+when the host starts and when the code changed. It imports nothing into containerd.
 """
 
 import shutil
@@ -35,7 +35,7 @@ FindBinaries = Callable[[str], Mapping[str, Path]]
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """Where images are made and where their parts come from."""
+    """Where images are built and where their parts come from."""
 
     cache: Path
     binaries: FindBinaries
@@ -182,7 +182,7 @@ RECIPES: Mapping[str, Recipe] = {
     BULKHEAD: bulkhead_image,
 }
 
-# Made only when somebody wants Slurm: they are large, and their packages are fetched from Debian.
+# Built only on request (`--slurm`): they are large, and their packages are fetched from Debian.
 SLURM_RECIPES: Mapping[str, Recipe] = {SLURM: slurm, MARIADB: mariadb}
 
 

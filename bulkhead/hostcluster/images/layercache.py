@@ -1,8 +1,8 @@
 """Remembers which layer came from which inputs, so that nothing is built twice.
 
 A record `<cache>/layers/<name>-<key>.json` names a blob by digest. The key is a digest over everything that goes into the
-layer; a record without its blob counts as absent. Older layers and images of the same name are dropped, but for a few, so
-that two checkouts on one machine do not take each other's.
+layer; a record without its blob counts as absent. Of older layers and images of the same name a few are kept, so that two
+checkouts on one machine do not drop each other's.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ def key_of(parts: Iterable[str | bytes]) -> str:
 
 
 def file_key(path: Path) -> str:
-    """Stands for a large file's content without reading it: release binaries never change in place."""
+    """A key for a large file's content without reading it: release binaries never change in place."""
     facts = path.stat()
     return f"{path.name} {facts.st_size} {facts.st_mtime_ns}"
 
@@ -39,7 +39,7 @@ def tree_key(root: Path, paths: Iterable[Path]) -> str:
 
 
 def drop_older(folder: Path, pattern: str) -> list[Path]:
-    """Remove all but the newest few files that match; returns what went."""
+    """Remove all but the newest few files that match; returns what was removed."""
     found = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime_ns, reverse=True)
     for path in found[_KEPT:]:
         path.unlink(missing_ok=True)

@@ -65,7 +65,7 @@ def architecture() -> str:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes `path`'s place only when the block ends well."""
+    """A file that replaces `path` only when the block succeeds."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}-")
     try:
@@ -95,7 +95,7 @@ def _header(entry: Entry) -> tarfile.TarInfo:
 
 
 def _with_parents(entries: Iterable[Entry]) -> list[Entry]:
-    """Every folder on the way to an entry, once, before it; a later entry for the same path wins."""
+    """The entries with every parent folder, once, before its content; a later entry for the same path wins."""
     wanted: dict[str, Entry] = {}
     for entry in entries:
         for parent in reversed(Path(entry.path).parents):
@@ -106,7 +106,7 @@ def _with_parents(entries: Iterable[Entry]) -> list[Entry]:
 
 
 class _Digesting(io.RawIOBase):
-    """Passes bytes on while it counts and hashes them."""
+    """Forwards bytes while it counts and hashes them."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -186,7 +186,7 @@ def _config(spec: ImageSpec) -> bytes:
 
 
 def image_key(spec: ImageSpec) -> str:
-    """Names the image's bytes: equal keys mean equal files."""
+    """A key for the image's bytes: equal keys mean equal files."""
     return hashlib.sha256(_json([FORMAT, spec.name]) + _config(spec)).hexdigest()[:16]
 
 

@@ -114,7 +114,7 @@ def runtime_requirements(lock: Path) -> str:
     """The part of the lock file that the pods' processes need: the project's own dependencies and theirs."""
     locked = _locked(lock)
     chosen: set[str] = set()
-    # The project's own as its file says it: what is installed of it may be of before a change.
+    # The project's own dependencies come from its file: the installed metadata may be older.
     waiting = list(tomllib.loads((lock.parent / "pyproject.toml").read_text())["project"]["dependencies"])
     while waiting:
         line = waiting.pop()
@@ -168,7 +168,7 @@ def own_tree(cache: Path, project: Path, root: Path) -> Path:
 
 
 def tree_entries(tree: Path, prefix: str = "", *, drop: re.Pattern[str] | None = None) -> Iterator[Entry]:
-    """The entries of a tree, without what `drop` matches, device files, and bits that give rights."""
+    """The entries of a tree, without what `drop` matches, device files, and setuid and setgid bits."""
     for folder, folders, files in os.walk(tree):
         for name in [*folders, *files]:
             path = Path(folder, name)
@@ -193,5 +193,5 @@ def root_entries(root: Path) -> Iterator[Entry]:
 
 
 def site_entries(site: Path) -> Iterator[Entry]:
-    """The dependencies without what runs in no pod: scripts, and tests that packages carry along."""
+    """The dependencies without what runs in no pod: scripts, and the tests of packages."""
     yield from tree_entries(site, f"{SITE}/", drop=re.compile(r"^bin/|.*/tests?/|.*\.(pyx|pxd|c|h|pyi)$"))

@@ -1,8 +1,8 @@
-"""Starts a program with coarse timers: 200 bytes of ELF that stand in the program's place and become it.
+"""Starts a program with coarse timers: a launcher of 200 bytes of ELF, in the program's place, that replaces itself with it.
 
-An idle API server wakes three hundred times a second for timers of its own, and each time for nothing. The kernel may run
-timers of a process late by its timer slack, 50 microseconds unless it says otherwise; with more of it a dozen of them fall
-into one wake-up. What the network brings is not delayed by it (prctl(2), PR_SET_TIMERSLACK; docs/decisions/0009).
+An idle API server wakes three hundred times a second for timers of its own, each time with nothing to do. The kernel may run
+timers of a process late by its timer slack, 50 microseconds by default; with more of it a dozen of them fall into one wake-up.
+It does not delay network traffic (prctl(2), PR_SET_TIMERSLACK; docs/decisions/0009).
 
     kubelet ──> /usr/local/bin/etcd: prctl, execve ──> /usr/local/libexec/etcd, same process, arguments and environment
 """
@@ -42,7 +42,7 @@ def elf_x86_64(program: str, slack_ns: int = SLACK_NS) -> bytes:
 
 
 def entries(name: str, program: Path) -> Iterator[Entry]:
-    """The files that make `/usr/local/bin/<name>` that program with coarse timers; as it is where we have no machine code."""
+    """The files that make `/usr/local/bin/<name>` run with coarse timers; on other architectures the program itself."""
     if architecture() != "amd64":
         yield Entry(f"{_BIN}/{name}", "file", program, 0o755)
         return

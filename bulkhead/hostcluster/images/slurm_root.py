@@ -1,8 +1,8 @@
 """Builds the file trees of the Slurm and MariaDB images: Debian's packages, extracted and never configured, and a few files.
 
-Which packages, what of them stays, and which version must come out stand here as data. The entrypoints and the configuration
-that is the same for everybody lie in `images/<name>/rootfs` of the repository, where the recipe for a registry finds them too.
-It never starts anything from the trees. The versions that went in are written into the image: `/usr/share/bulkhead/packages`.
+The packages, what is left out of them, and the version that is expected are data here. The entrypoints and the configuration
+common to all tenants are in `images/<name>/rootfs` of the repository, where the Dockerfiles use them too. It never starts
+anything from the trees. The versions of the packages are written into the image: `/usr/share/bulkhead/packages`.
 """
 
 import os
@@ -24,7 +24,7 @@ PACKAGE_LIST = "usr/share/bulkhead/packages"
 
 @dataclass(frozen=True, slots=True)
 class DebianTree:
-    """Which packages make a tree, what of them is left out, and which version its reason must have."""
+    """Which packages make a tree, what is left out of them, and which version its main package must have."""
 
     name: str
     packages: tuple[str, ...]
@@ -96,7 +96,7 @@ def debian_tree(cache: Path, wanted: DebianTree) -> Path:
 
 
 def tree_name(wanted: DebianTree) -> str:
-    """Names a tree's inputs."""
+    """A key for a tree's inputs."""
     return key_of((SUITE, *_mirror(), wanted.version, *wanted.packages))
 
 
@@ -106,7 +106,7 @@ def _mirror() -> list[str]:
 
 
 def check_version(wanted: DebianTree, package_files: str) -> None:
-    """Refuse a tree whose reason has another version: its behaviour was not tried (docs/decisions/0014-slurm-mode.md)."""
+    """Refuse a tree whose main package has another version: it was not tested (docs/decisions/0014-slurm-mode.md)."""
     found = re.search(rf"^{re.escape(wanted.version_of)}_(\S+?)_[a-z0-9]+\.deb$", package_files, re.MULTILINE)
     if found is None:
         raise ImageError(f"{wanted.name} image: no package {wanted.version_of} came with the Debian packages")
@@ -137,7 +137,7 @@ def own_files(project: Path, image: str) -> Path:
 
 
 def own_key(project: Path, image: str) -> str:
-    """Names the content of our own files, links and modes included."""
+    """A key for the content of our own files, links and modes included."""
     folder = own_files(project, image)
     paths = sorted(folder.rglob("*"))
     links = [f"{path.relative_to(folder)} {path.readlink()}" for path in paths if path.is_symlink()]

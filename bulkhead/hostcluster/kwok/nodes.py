@@ -56,7 +56,7 @@ def node_status(index: int, gpus: int) -> dict[str, Any]:
     """What the node offers: kwok keeps what it finds here and adds the conditions."""
     resources = {"cpu": "96", "memory": "1Ti", "ephemeral-storage": "2Ti", "pods": "250", "nvidia.com/gpu": str(gpus)}
     name = node_name(index)
-    # Addresses of the benchmarking range (RFC 2544): nothing answers there, and nothing else is meant by them.
+    # Addresses of the benchmarking range (RFC 2544): nothing answers there, and nothing else uses them.
     addresses = [
         {"type": "InternalIP", "address": f"198.18.{index // 250}.{index % 250 + 1}"},
         {"type": "Hostname", "address": name},

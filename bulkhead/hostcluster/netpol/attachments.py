@@ -1,7 +1,7 @@
 """Which pod got which address, as soon as the CNI plugin gave it: before the pod's first process starts.
 
 The API learns a pod's address only after its containers run, which would leave it a second without rules. The CNI library
-writes a file for each attachment, naming the pod; this module reads that folder and tells of changes by inotify.
+writes a file for each attachment, naming the pod; this module reads that folder and follows its changes by inotify.
 It never writes there. A file that cannot be read counts as absent: its address then stays unknown, and unknown is closed.
 """
 
@@ -81,7 +81,7 @@ class Attachments:
         loop = asyncio.get_running_loop()
 
         def drained() -> None:
-            # What happened does not matter, as the folder is read anew; a queue that ran over is only emptied, too.
+            # The events themselves do not matter, as the folder is read again; so neither does a queue that overflowed.
             try:
                 os.read(descriptor, _EVENTS)
             except BlockingIOError:

@@ -76,7 +76,7 @@ def cluster_from(
 ) -> Cluster:
     """The compiler's view of API objects, in an order that does not depend on theirs.
 
-    An address that is attached to one pod belongs to no other, whatever an old status says.
+    An address that is attached to one pod belongs to no other, even if an old status says so.
     """
     attached = attached or {}
     owners = {address: key for key, address in attached.items()}

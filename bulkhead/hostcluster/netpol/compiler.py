@@ -6,8 +6,9 @@ A profile is a frozen set of rules; pods with the same one share a chain. Named 
 ingress, of each peer for egress. An unknown construct allows nothing.
 
 The rules of a namespace's pods follow from its policies, its pods and the pods of those namespaces that its policies name. A
-policy is compiled once, whatever number of pods it selects, and selectors are looked up, so the work grows with what is written
-plus what it chooses, and not with their product. It is done in steps: who has much of it is not to keep others waiting.
+policy is compiled once for all pods that it selects, and selectors are looked up in an index, so the work grows with the size
+of the policies plus the number of pods they select, and not with their product. It is done in steps, so that a large namespace
+does not keep others waiting.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -86,7 +87,7 @@ def _left(cidr: str, exceptions: tuple[str, ...]) -> frozenset[IPv4Network]:
 
 @dataclass(slots=True)
 class Sources:
-    """What the rules of a namespace were made from, so that it can be seen whether they still hold."""
+    """What the rules of a namespace were compiled from, to check whether they are still valid."""
 
     policies: tuple[Mapping[str, Any], ...]
     spaces: dict[str, Space] = field(default_factory=dict)
@@ -94,7 +95,7 @@ class Sources:
     everyone: tuple[Space, ...] | None = None  # where the pods of all namespaces counted
 
     def hold(self, index: ClusterIndex, policies: tuple[Mapping[str, Any], ...]) -> bool:
-        """Whether the same rules would be made again."""
+        """Whether compiling again would give the same rules."""
         return (
             len(policies) == len(self.policies)
             and all(one is other or one == other for one, other in zip(policies, self.policies, strict=True))

@@ -1,9 +1,9 @@
 """The enforcer process: keeps the packet filter in line with the host's network policies.
 
 Flow: three watches (pods, namespaces, policies) and the folder of attachments -> wait until the burst is over -> compile, a
-slice of each namespace that changed -> `nft -f -` in one transaction, which does not wait for who has the most to compile.
-Nothing is applied before all three lists are whole and everything was compiled once, and nothing is removed on exit: rules stay
-in the kernel, so a crash or a restart never opens what was closed. Only `bulkhead host down` removes the table.
+slice of each namespace that changed -> `nft -f -` in one transaction, which does not wait for the largest namespace. Nothing is
+applied before all three lists are complete and everything was compiled once, and nothing is removed on exit: rules stay in the
+kernel, so a crash or a restart never opens what was closed. Only `bulkhead host down` removes the table.
 """
 
 import argparse
@@ -94,21 +94,21 @@ class Enforcer:
             try:
                 await self._bring_up_to_date()
             except (FilterError, OSError) as error:
-                # The rules of before stay in force meanwhile.
+                # The previous rules stay in force meanwhile.
                 log.error("not applied: %s", error)  # noqa: TRY400  the cause is in the text
                 await asyncio.sleep(_RETRY)
                 self._dirty.set()
 
     async def _bring_up_to_date(self) -> None:
-        """Compile what changed, also what changes meanwhile, and apply what is done."""
+        """Compile what changed, and what changes meanwhile, and apply what is finished."""
         loop = asyncio.get_running_loop()
         applied = loop.time()
         while True:
             if self._dirty.is_set():
                 self._dirty.clear()
-                self._rulebook.look(self._cluster())
+                self._rulebook.update(self._cluster())
             self._rulebook.work(_STEPS)
-            # The first table replaces that of a former enforcer, which has the rules of all pods.
+            # The first table replaces that of the previous enforcer process, which has the rules of all pods.
             if not self._rulebook.busy or (self._applied and loop.time() - applied > _PATIENCE):
                 await self._apply()
                 applied = loop.time()
@@ -121,7 +121,7 @@ class Enforcer:
         return cluster_from(pods, namespaces, policies, self._attachments.addresses())
 
     def _objects(self, informer: Informer) -> list[Obj]:
-        """Everything of a kind; what has not changed since it was asked for last is the same object, decoded once."""
+        """All objects of a kind; what has not changed since the last call is the same object, decoded once."""
         before, now = self._decoded[informer.resource], dict[Key, tuple[str, Obj]]()
         for meta in informer.store.metas():
             held = before.get(meta.key)

@@ -1,4 +1,4 @@
-"""Finds things by their labels: a selector costs a look-up for each of its terms, and not a look at every thing. Pure."""
+"""Finds things by their labels: a selector costs a look-up for each of its terms, and not a scan of all things. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -72,7 +72,7 @@ EMPTY = Space(())
 
 
 class ClusterIndex:
-    """Namespaces and their pods. Spaces whose pods are the same as before are taken over with what they remember."""
+    """Namespaces and their pods. Spaces whose pods are the same as before are reused with their caches."""
 
     def __init__(self, pods: Sequence[Pod], namespaces: Mapping[str, Labels], before: "ClusterIndex | None" = None) -> None:
         grouped: dict[str, list[Pod]] = {}

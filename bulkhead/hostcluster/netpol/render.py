@@ -1,14 +1,14 @@
 """Writes compiled rules as text for `nft -f`: one table, replaced in one transaction. Pure.
 
 A packet costs one connection-tracking check, and for a new connection a few look-ups by address, then only the rules of the
-pods concerned, whose peers are sets. Text is the same for the same rules, so an unchanged state is not applied again.
+pods concerned, whose peers are sets. The same rules give the same text, so an unchanged state is not applied again.
 
     forward: own address? -> known connection? -> both pods known? -> to itself? -> sender's chain -> receiver's chain
     input:   own address? -> known connection? -> pod known? -> sender's chain, for packets to the node's own addresses
 
-An address of the pods' range that no known pod has is closed: a pod that was just attached waits until its rules are here,
-some milliseconds, and one that the API forgot is cut off. A chain ends in drop; what is allowed returns to where it was
-called. Traffic from the node's own processes passes neither hook.
+An address of the pods' range that no known pod has is closed: a pod that was just attached waits some milliseconds for its
+rules, and one that the API no longer has is cut off. A chain ends in drop; what is allowed returns to the calling chain.
+Traffic from the node's own processes crosses neither hook.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ class _Chain:
 
 
 class Chains:
-    """The chains of profiles as they were written last time; most are the same the next time."""
+    """A cache of the chains of profiles: most are the same the next time."""
 
     def __init__(self) -> None:
         self._before: dict[tuple[str, Profile], _Chain] = {}
@@ -62,7 +62,7 @@ class Chains:
         return self._now[key]
 
     def used(self) -> list[_Chain]:
-        """The chains of this time; those of last time that were not asked for are forgotten."""
+        """The chains of this run; those of the last run that were not used again are dropped."""
         self._before, self._now = self._now, {}
         return list(self._before.values())
 

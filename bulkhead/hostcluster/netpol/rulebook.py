@@ -2,9 +2,9 @@
 
     cluster as it is ──> namespaces whose rules would not be the same ──> a few steps of each in turn ──> their rules replaced
 
-A namespace that is not done keeps the rules it had, for those of its pods that are still there; a pod without any is unknown,
-and so closed. What a tenant writes while its namespace is worked on is looked at when that is done: nobody waits for a tenant
-that keeps writing, itself neither.
+A namespace that is being compiled keeps its previous rules for those of its pods that still exist; a pod without rules is
+unknown, and so closed. What a tenant writes while its namespace is being compiled is compiled afterwards: a tenant that keeps
+writing delays neither others nor itself.
 """
 
 from collections.abc import Generator, Iterator, Mapping
@@ -27,7 +27,7 @@ class _Done:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A namespace that is worked on."""
+    """A namespace that is being compiled."""
 
     sources: Sources
     pods: tuple[Pod, ...]
@@ -46,11 +46,11 @@ class Rulebook:
 
     @property
     def busy(self) -> bool:
-        """Whether any namespace is worked on."""
+        """Whether any namespace is being compiled."""
         return bool(self._running)
 
-    def look(self, cluster: Cluster) -> None:
-        """See the cluster as it is now; whose rules still hold is left alone."""
+    def update(self, cluster: Cluster) -> None:
+        """Take the current cluster; namespaces whose rules are still valid are left alone."""
         self._index = ClusterIndex(cluster.pods, cluster.namespaces, self._index)
         self._policies = policies_by_namespace(cluster)
         here = self._index.spaces
@@ -60,7 +60,7 @@ class Rulebook:
             self._check(name)
 
     def work(self, steps: int) -> bool:
-        """So many steps of each namespace that has any to do; whether one was finished."""
+        """Run so many steps of each namespace that is being compiled; returns whether one was finished."""
         finished = [name for name, running in list(self._running.items()) if self._advance(name, running, steps)]
         for name in finished:
             self._check(name)

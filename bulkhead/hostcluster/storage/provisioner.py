@@ -1,4 +1,4 @@
-"""The provisioner process: serves claims of the classes `local` and `local-immediate`, and removes what they leave.
+"""The provisioner process: serves claims of the classes `local` and `local-immediate`, and removes their released volumes.
 
 Flow: two watches (claims, volumes) -> one queue -> `volumes` decides -> a folder and one API call. Level-triggered: a crash
 between folder and volume is repaired by doing both again. Simulated nodes get a volume without a folder, as nothing there
@@ -30,7 +30,7 @@ log = logging.getLogger("bulkhead.storage")
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One object to look at."""
+    """One object to reconcile."""
 
     kind: str
     key: Key
@@ -75,7 +75,7 @@ class Provisioner:
 
     async def _serve_claim(self, key: Key) -> None:
         claim = self._claims.store.get(key)
-        # Most claims need nothing: only one that could be served is worth a look at its class.
+        # Most claims need nothing: only for one that could be served the class is read.
         if claim is None or not wants_volume(claim):
             return
         storage_class = await self._client.get(STORAGE_CLASSES, claim["spec"]["storageClassName"])

@@ -1,4 +1,4 @@
-"""Decides what a claim or a volume needs. Pure: looks at objects, touches neither disk nor API.
+"""Decides what a claim or a volume needs. Pure: reads objects, touches neither disk nor API.
 
 A claim of class `local` is served once the scheduler has chosen a node (WaitForFirstConsumer), one of class `local-immediate`
 at once and on the node where this runs. A volume is removed only when it is Released, its policy is Delete, and its path is the
@@ -22,8 +22,8 @@ def volume_name(claim_uid: str) -> str:
 
 
 def _wanted_provisioner(claim: dict[str, Any]) -> str:
-    notes = claim["metadata"].get("annotations") or {}
-    return str(notes.get("volume.kubernetes.io/storage-provisioner") or "")
+    annotations = claim["metadata"].get("annotations") or {}
+    return str(annotations.get("volume.kubernetes.io/storage-provisioner") or "")
 
 
 def wants_volume(claim: dict[str, Any]) -> bool:
@@ -74,7 +74,7 @@ def volume_node(volume: dict[str, Any]) -> str:
 
 
 def folder_to_remove(volume: dict[str, Any], folder: Path) -> Path | None:
-    """The folder of a volume whose time has come, or None."""
+    """The folder of a volume that is to be removed, or None."""
     spec, metadata = volume["spec"], volume["metadata"]
     if (metadata.get("annotations") or {}).get(_PROVISIONED_BY) != PROVISIONER:
         return None

@@ -51,7 +51,7 @@ def cluster(pods: list[Obj], policies: list[Obj], *names: str) -> Cluster:
 
 
 def drained(book: Rulebook, seen: Cluster) -> tuple[PodRules, ...]:
-    book.look(seen)
+    book.update(seen)
     while book.busy:
         book.work(7)
     return book.rules()
@@ -131,7 +131,7 @@ def test_rules_that_are_kept_up_to_date_are_those_of_a_fresh_start(history: list
     """Whatever came before, and however far the work on it had come."""
     book = Rulebook(NODE)
     for world, steps in history:
-        book.look(cluster_from(*world))
+        book.update(cluster_from(*world))
         book.work(steps)
     last = cluster_from(*history[-1][0])
     assert drained(book, last) == compile_rules(last, NODE)
@@ -169,7 +169,7 @@ def test_only_what_a_change_touches_is_compiled_again(monkeypatch: pytest.Monkey
 def test_nobody_waits_for_who_has_the_most_to_compile() -> None:
     heavy, light = pods("red", 50), pods("blue", 2, 50)
     book = Rulebook(NODE)
-    book.look(cluster([*heavy, *light], [policy("red", rules(3000)), policy("blue", rules(2))]))
+    book.update(cluster([*heavy, *light], [policy("red", rules(3000)), policy("blue", rules(2))]))
     assert book.work(20)
     assert [str(each.address) for each in book.rules()] == ["10.244.50.2", "10.244.50.3"]
     assert book.busy
@@ -185,12 +185,12 @@ def test_while_a_namespace_is_worked_on_its_pods_keep_their_rules_and_those_that
     book = Rulebook(NODE)
     before = drained(book, cluster(pods("red", 3), [policy("red", [])]))
     gone = pods("red", 3)[1:]
-    book.look(cluster([*gone, *pods("blue", 1, 50)], [policy("red", rules(3000)), policy("blue", [])]))
+    book.update(cluster([*gone, *pods("blue", 1, 50)], [policy("red", rules(3000)), policy("blue", [])]))
     book.work(20)
     assert book.rules()[:2] == before[1:]
     assert str(book.rules()[2].address) == "10.244.50.2"
     # Its address is somebody else's now.
-    book.look(cluster([pod("blue", 7, "10.244.0.3"), gone[1]], [policy("red", rules(3000)), policy("blue", [])]))
+    book.update(cluster([pod("blue", 7, "10.244.0.3"), gone[1]], [policy("red", rules(3000)), policy("blue", [])]))
     book.work(20)
     assert [str(each.address) for each in book.rules()] == ["10.244.0.3", "10.244.0.4"]
     assert book.rules()[0].ingress == frozenset()
@@ -200,7 +200,7 @@ def test_who_keeps_writing_is_done_all_the_same() -> None:
     book = Rulebook(NODE)
     finished = False
     for number in range(400):
-        book.look(cluster(pods("red", 2), [policy("red", rules(200 + number % 2))]))
+        book.update(cluster(pods("red", 2), [policy("red", rules(200 + number % 2))]))
         finished = finished or book.work(20)
     assert finished
     assert len(book.rules()) == 2
