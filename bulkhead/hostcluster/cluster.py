@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bulkhead.hostcluster import addons, binaries, cgroups, configuration, imports, machine, pki, remains, state
+from bulkhead.hostcluster import addons, binaries, cgroups, configuration, imports, machine_settings, pki, remains, state
 from bulkhead.hostcluster.component import DATA_DIR, NODE_NAME, RUN_DIR, HostContext, HostOptions, Progress
 from bulkhead.hostcluster.debian import HOST_PACKAGES, ensure_packages
 from bulkhead.hostcluster.files import write_file
@@ -193,7 +193,7 @@ def _start(ctx: HostContext, report: Progress) -> None:
     ctx.run_dir.mkdir(parents=True, exist_ok=True)
     _own_data_dir(ctx.data_dir)
     cgroups.create()
-    machine.prepare(ctx)
+    machine_settings.prepare(ctx)
     _write_files(ctx)
     generation = _write_context(ctx)
     report.step("Starting the components")
@@ -271,7 +271,7 @@ def down(report: Progress, *, data_dir: Path | None = None, keep_data: bool = Fa
         report.step("Removing what it used")
         remains.clear(ctx, report)
         if ctx.data_dir.exists():
-            machine.restore(ctx)
+            machine_settings.restore(ctx)
         remains.remove_files(ctx, data=not keep_data)
         report.step("Checking that nothing is left")
         left = remains.leftovers(ctx, data_kept=keep_data)

@@ -13,7 +13,7 @@ import shutil
 import time
 from pathlib import Path
 
-from bulkhead.hostcluster import cgroups, machine
+from bulkhead.hostcluster import cgroups, machine_settings
 from bulkhead.hostcluster.component import BRIDGE, REAL_POD_RANGE, HostContext, Progress
 
 MARKER = ".bulkhead-host"
@@ -56,7 +56,7 @@ def _unmount(ctx: HostContext) -> None:
 def devices() -> list[str]:
     """Our bridge, and the host ends of pods' devices."""
     found = []
-    for link in json.loads(machine.run("ip", "-j", "addr") or "[]"):
+    for link in json.loads(machine_settings.run("ip", "-j", "addr") or "[]"):
         addresses = {item.get("local") for item in link.get("addr_info", [])}
         name = link["ifname"]
         if name == BRIDGE or (name.startswith("veth") and _GATEWAY in addresses):
@@ -68,7 +68,7 @@ def tables() -> list[tuple[str, str]]:
     """The nftables tables of the host and of kube-proxy."""
     if shutil.which("nft") is None:
         return []
-    return _TABLE.findall(machine.run("nft", "list", "tables"))
+    return _TABLE.findall(machine_settings.run("nft", "list", "tables"))
 
 
 def chains() -> list[tuple[str, str, str]]:
@@ -79,7 +79,7 @@ def chains() -> list[tuple[str, str, str]]:
             continue
         for table in ("filter", "nat", "mangle"):
             try:
-                rules = machine.run(program, "-w", "5", "-t", table, "-S")
+                rules = machine_settings.run(program, "-w", "5", "-t", table, "-S")
             except RuntimeError:
                 continue  # this kernel has no such table
             found += [(program, table, chain) for chain in _OUR_CHAIN.findall(rules)]
@@ -89,13 +89,13 @@ def chains() -> list[tuple[str, str, str]]:
 def _remove_chains() -> None:
     found = chains()
     for program, table in {(program, table) for program, table, _ in found}:
-        for chain, rule in _OUR_RULE.findall(machine.run(program, "-w", "5", "-t", table, "-S")):
+        for chain, rule in _OUR_RULE.findall(machine_settings.run(program, "-w", "5", "-t", table, "-S")):
             with contextlib.suppress(RuntimeError):
-                machine.run("sh", "-c", f"{program} -w 5 -t {table} -D {chain} {rule}")
+                machine_settings.run("sh", "-c", f"{program} -w 5 -t {table} -D {chain} {rule}")
     for flag in ("-F", "-X"):
         for program, table, chain in found:
             with contextlib.suppress(RuntimeError):
-                machine.run(program, "-w", "5", "-t", table, flag, chain)
+                machine_settings.run(program, "-w", "5", "-t", table, flag, chain)
 
 
 def processes(ctx: HostContext) -> dict[int, str]:
@@ -131,7 +131,7 @@ def leftovers(ctx: HostContext, *, data_kept: bool) -> list[str]:
     found += [f"nftables table {family} {name}" for family, name in tables()]
     found += [f"{program} chain {chain} in {table}" for program, table, chain in chains()]
     found += [f"cgroup {group}" for group in cgroups.groups()]
-    folders = [ctx.run_dir, machine.DEVICE_PLUGINS, *([] if data_kept else [ctx.data_dir])]
+    folders = [ctx.run_dir, machine_settings.DEVICE_PLUGINS, *([] if data_kept else [ctx.data_dir])]
     found += [f"folder {folder}" for folder in folders if _stands(folder)]
     return found
 
@@ -153,7 +153,7 @@ def _remove_devices() -> None:
         time.sleep(0.05)
     for name in devices():
         with contextlib.suppress(RuntimeError):
-            machine.run("ip", "link", "delete", name)
+            machine_settings.run("ip", "link", "delete", name)
 
 
 def clear(ctx: HostContext, report: Progress) -> None:
@@ -163,7 +163,7 @@ def clear(ctx: HostContext, report: Progress) -> None:
     _unmount(ctx)
     _remove_devices()
     for family, name in tables():
-        machine.run("nft", "delete", "table", family, name)
+        machine_settings.run("nft", "delete", "table", family, name)
     _remove_chains()
     cgroups.remove()
     if ctx.run_dir.exists() and not mounts(ctx):  # never delete through a mount that would not go

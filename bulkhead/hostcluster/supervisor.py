@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-from bulkhead.hostcluster import addons, cgroups, components, health, state
+from bulkhead.hostcluster import addons, cgroups, health, state, upstream
 from bulkhead.hostcluster.component import RUN_DIR, Component, HostContext
 
 _LOG = logging.getLogger("bulkhead.hostcluster.supervisor")
@@ -289,7 +289,7 @@ def load_context(run_dir: Path = RUN_DIR) -> tuple[HostContext, str]:
 
 def plan_of(ctx: HostContext) -> tuple[Component, ...]:
     """Upstream components, then the add-ons."""
-    return (*components.upstream(ctx), *addons.components(ctx))
+    return (*upstream.components(ctx), *addons.components(ctx))
 
 
 async def supervise(run_dir: Path) -> int:

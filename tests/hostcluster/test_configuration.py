@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster import components, configuration
+from bulkhead.hostcluster import configuration, upstream
 from tests.hostcluster.context import make_context
 
 
@@ -65,7 +65,7 @@ def test_writing_twice_changes_nothing_the_second_time(tmp_path: Path) -> None:
 
 def test_components_depend_only_on_earlier_ones(tmp_path: Path) -> None:
     seen: set[str] = set()
-    for component in components.upstream(make_context(tmp_path)):
+    for component in upstream.components(make_context(tmp_path)):
         assert set(component.depends_on) <= seen
         seen.add(component.name)
 
@@ -73,14 +73,14 @@ def test_components_depend_only_on_earlier_ones(tmp_path: Path) -> None:
 def test_a_changed_file_makes_a_changed_component(tmp_path: Path) -> None:
     ctx = make_context(tmp_path)
     configuration.write_configuration(ctx)
-    before = {component.name: component for component in components.upstream(ctx)}
+    before = {component.name: component for component in upstream.components(ctx)}
     (ctx.config_dir / "kubelet.yaml").write_text("maxPods: 1\n")
-    changed = [component.name for component in components.upstream(ctx) if component != before[component.name]]
+    changed = [component.name for component in upstream.components(ctx) if component != before[component.name]]
     assert changed == ["kubelet"]
 
 
 def test_the_gang_gates_are_on_in_both_that_need_them(tmp_path: Path) -> None:
-    by_name = {component.name: component for component in components.upstream(make_context(tmp_path))}
+    by_name = {component.name: component for component in upstream.components(make_context(tmp_path))}
     for name in ("kube-apiserver", "kube-scheduler"):
-        assert f"--feature-gates={components.FEATURE_GATES}" in by_name[name].argv
+        assert f"--feature-gates={upstream.FEATURE_GATES}" in by_name[name].argv
     assert "--runtime-config=scheduling.k8s.io/v1alpha2=true" in by_name["kube-apiserver"].argv

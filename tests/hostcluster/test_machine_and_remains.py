@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.hostcluster import cgroups, debian, machine, remains
+from bulkhead.hostcluster import cgroups, debian, machine_settings, remains
 from tests.hostcluster.context import make_context
 
 
@@ -20,21 +20,21 @@ def sysctls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(f"{value}\n")
     (root / "boot_id").write_text("boot-one\n")
-    monkeypatch.setattr(machine, "_SYSCTLS", root)
-    monkeypatch.setattr(machine, "_BOOT_ID", root / "boot_id")
+    monkeypatch.setattr(machine_settings, "_SYSCTLS", root)
+    monkeypatch.setattr(machine_settings, "_BOOT_ID", root / "boot_id")
     # The name of a socket must not be longer than 107 characters, and `tmp_path` alone may be.
     with tempfile.TemporaryDirectory(prefix="bulkhead-") as short:
-        monkeypatch.setattr(machine, "DEVICE_PLUGINS", Path(short) / "kubelet" / "device-plugins")
+        monkeypatch.setattr(machine_settings, "DEVICE_PLUGINS", Path(short) / "kubelet" / "device-plugins")
         yield root
 
 
 def test_kernel_settings_come_back_to_what_they_were(tmp_path: Path, sysctls: Path) -> None:
     ctx = make_context(tmp_path)
-    machine._remember(ctx)
+    machine_settings._remember(ctx)
     (sysctls / "net/ipv4/ip_forward").write_text("1")
     (sysctls / "kernel/panic").write_text("10")
-    machine._remember(ctx)  # a host that died and starts again does not take its own values for the earlier ones
-    machine.restore(ctx)
+    machine_settings._remember(ctx)  # a host that died and starts again does not take its own values for the earlier ones
+    machine_settings.restore(ctx)
     assert (sysctls / "net/ipv4/ip_forward").read_text() == "0"
     assert (sysctls / "kernel/panic").read_text() == "1"
     assert not (ctx.data_dir / "machine.json").exists()
@@ -42,37 +42,37 @@ def test_kernel_settings_come_back_to_what_they_were(tmp_path: Path, sysctls: Pa
 
 def test_values_of_another_boot_are_not_put_back(tmp_path: Path, sysctls: Path) -> None:
     ctx = make_context(tmp_path)
-    machine._remember(ctx)
+    machine_settings._remember(ctx)
     (sysctls / "boot_id").write_text("boot-two\n")
     (sysctls / "kernel/panic").write_text("5")
-    machine.restore(ctx)
+    machine_settings.restore(ctx)
     assert (sysctls / "kernel/panic").read_text() == "5"
 
 
 def test_the_device_plugin_folder_is_a_link_that_goes_again(tmp_path: Path, sysctls: Path) -> None:
     ctx = make_context(tmp_path)
-    machine._link_device_plugins(ctx)
-    machine._link_device_plugins(ctx)
-    assert machine.DEVICE_PLUGINS.resolve() == ctx.kubelet_dir / "device-plugins"
-    machine.restore(ctx)
-    assert not machine.DEVICE_PLUGINS.parent.exists()
+    machine_settings._link_device_plugins(ctx)
+    machine_settings._link_device_plugins(ctx)
+    assert machine_settings.DEVICE_PLUGINS.resolve() == ctx.kubelet_dir / "device-plugins"
+    machine_settings.restore(ctx)
+    assert not machine_settings.DEVICE_PLUGINS.parent.exists()
 
 
 def test_a_living_kubelet_of_somebody_else_is_respected(tmp_path: Path, sysctls: Path) -> None:
-    machine.DEVICE_PLUGINS.mkdir(parents=True)
+    machine_settings.DEVICE_PLUGINS.mkdir(parents=True)
     with socket.socket(socket.AF_UNIX) as other:
-        other.bind(str(machine.DEVICE_PLUGINS / "kubelet.sock"))
+        other.bind(str(machine_settings.DEVICE_PLUGINS / "kubelet.sock"))
         other.listen()
         with pytest.raises(RuntimeError, match="another kubelet"):
-            machine._link_device_plugins(make_context(tmp_path))
+            machine_settings._link_device_plugins(make_context(tmp_path))
 
 
 def test_the_remains_of_a_dead_kubelet_are_replaced(tmp_path: Path, sysctls: Path) -> None:
-    machine.DEVICE_PLUGINS.mkdir(parents=True)
+    machine_settings.DEVICE_PLUGINS.mkdir(parents=True)
     with socket.socket(socket.AF_UNIX) as other:
-        other.bind(str(machine.DEVICE_PLUGINS / "kubelet.sock"))
-    machine._link_device_plugins(make_context(tmp_path))
-    assert machine.DEVICE_PLUGINS.is_symlink()
+        other.bind(str(machine_settings.DEVICE_PLUGINS / "kubelet.sock"))
+    machine_settings._link_device_plugins(make_context(tmp_path))
+    assert machine_settings.DEVICE_PLUGINS.is_symlink()
 
 
 def test_only_our_devices_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ def test_only_our_devices_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
         {"ifname": "veth-of-docker", "addr_info": [{"local": "fe80::2"}]},
         {"ifname": "eth0", "addr_info": [{"local": "10.244.0.1"}]},
     ]
-    monkeypatch.setattr(machine, "run", lambda *_: json.dumps(links))
+    monkeypatch.setattr(machine_settings, "run", lambda *_: json.dumps(links))
     assert remains.devices() == ["bulkhead0", "veth1234"]
 
 
@@ -91,14 +91,14 @@ def test_only_our_tables_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("ip bulkhead", "inet bulkhead-policy", "ip kube-proxy", "ip6 kube-proxy", "ip nat", "inet my-bulkhead")
     listed = "".join(f"table {name}\n" for name in names)
     monkeypatch.setattr(remains.shutil, "which", lambda _: "/usr/sbin/nft")
-    monkeypatch.setattr(machine, "run", lambda *_: listed)
+    monkeypatch.setattr(machine_settings, "run", lambda *_: listed)
     assert remains.tables() == [("ip", "bulkhead"), ("inet", "bulkhead-policy"), ("ip", "kube-proxy"), ("ip6", "kube-proxy")]
 
 
 def test_only_our_chains_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     rules = "-P INPUT ACCEPT\n-N CNI-HOSTPORT-DNAT\n-N DOCKER\n-A PREROUTING -m addrtype -j CNI-HOSTPORT-DNAT\n"
     monkeypatch.setattr(remains.shutil, "which", lambda name: name if name == "iptables" else None)
-    monkeypatch.setattr(machine, "run", lambda *_: rules)
+    monkeypatch.setattr(machine_settings, "run", lambda *_: rules)
     assert {chain for _, _, chain in remains.chains()} == {"CNI-HOSTPORT-DNAT"}
 
 

@@ -157,7 +157,7 @@ def _proxy(ctx: HostContext) -> Component:
     return Component("kube-proxy", argv, health, env=_configured(ctx, "proxy.yaml"), depends_on=("kube-apiserver",))
 
 
-def upstream(ctx: HostContext) -> tuple[Component, ...]:
+def components(ctx: HostContext) -> tuple[Component, ...]:
     """All upstream components; a later one may depend on an earlier one, never the other way."""
     return (
         _etcd(ctx),
