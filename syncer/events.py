@@ -10,7 +10,6 @@ not told again (one list of names), so what one of them counted meanwhile is see
 import contextlib
 import hashlib
 import logging
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
@@ -22,6 +21,7 @@ from bulkhead.kube.objects import Key, Obj, key_of, uid_of
 from bulkhead.kube.resources import EVENTS
 from bulkhead.work.clock import Clock
 from bulkhead.work.queue import KeyedQueue, Lane, QueueClosed
+from bulkhead.work.remembered import Remembered
 from syncer import metrics
 from syncer.logs import about
 from syncer.translate.kinds import event as pure
@@ -53,8 +53,8 @@ class Recorder:
         self._queue: KeyedQueue[Key] = KeyedQueue(max_keys=_QUEUED, clock=clock)
         self._ours: dict[Key, Obj] = {}
         # When an event was last told, how often it was asked for, and how long it has to wait until it is told again.
-        self._repeats: OrderedDict[Key, tuple[float, int, float]] = OrderedDict()
-        self._passed: OrderedDict[Key, str] = OrderedDict()
+        self._repeats: Remembered[Key, tuple[float, int, float]] = Remembered(_REMEMBERED)
+        self._passed: Remembered[Key, str] = Remembered(_REMEMBERED)
         # What an earlier process told, as hashes: asked for with the host's first event, forgotten once all are looked at.
         self._told: set[int] | None = None
 
@@ -66,11 +66,9 @@ class Recorder:
         text = hashlib.sha256(f"{uid_of(obj)}\0{reason}\0{message}".encode("utf-8", "replace")).hexdigest()[:16]
         key = Key(about_key.namespace, f"{about_key.name[:230].rstrip('.-')}.{text}")
         now = self._clock.monotonic()
-        last, count, pause = self._repeats.pop(key, (float("-inf"), 0, _REPEAT_SECONDS / 2))
+        last, count, pause = self._repeats.get(key, (float("-inf"), 0, _REPEAT_SECONDS / 2))
         quiet = now - last < pause
         self._repeats[key] = (last, count + 1, pause) if quiet else (now, count + 1, min(_LONGEST_REPEAT_SECONDS, pause * 2))
-        if len(self._repeats) > _REMEMBERED:
-            self._repeats.popitem(last=False)
         if quiet or self._caches.namespace_ending(about_key.namespace):
             return
         self._ours[key] = self._event(key, obj, reason, message, count + 1)
@@ -177,8 +175,6 @@ class Recorder:
         if (event.get("involvedObject") or {}).get("uid") not in {None, "", meta.uid if meta else ""}:
             return None
         self._passed[key] = version
-        if len(self._passed) > _REMEMBERED:
-            self._passed.popitem(last=False)
         told = pure.to_virtual(event, virtual | {"kind": kind}, self._caches.view())
         return None if self._was_told(key_of(told)) else told
 

@@ -4,10 +4,11 @@ Never sleeps itself. `PerKeyBackoff` keeps one row per failing key, bounded, so 
 """
 
 import random
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Generic, TypeVar
+
+from bulkhead.work.remembered import Remembered
 
 K = TypeVar("K", bound=Hashable)
 _MAX_EXPONENT = 32
@@ -59,19 +60,16 @@ class PerKeyBackoff(Generic[K]):
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
         self._make = partial(Backoff, initial, maximum, factor=factor, jitter=jitter, uniform=uniform)
-        self._rows: OrderedDict[K, Backoff] = OrderedDict()
-        self._max_keys = max_keys
+        self._rows: Remembered[K, Backoff] = Remembered(max_keys)
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def next(self, key: K) -> float:
         """Count a failure of the key and return the seconds to wait."""
-        row = self._rows.pop(key, None) or self._make()
+        row = self._rows.get(key) or self._make()
+        # The longest untouched row may go for it: that key only starts over.
         self._rows[key] = row
-        if len(self._rows) > self._max_keys:
-            # The longest untouched row: that key only starts over.
-            self._rows.popitem(last=False)
         return row.next()
 
     def failures(self, key: K) -> int:

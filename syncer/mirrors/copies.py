@@ -9,6 +9,7 @@ Only memory: after a restart the first list shows what there is.
 from typing import Final
 
 from bulkhead.kube.objects import Meta
+from bulkhead.work.remembered import Remembered
 from syncer.watch.informers import MIRRORED, Caches
 from syncer.work import Item
 from syncer.write.host import HostWriter
@@ -23,8 +24,8 @@ class Copies:
         self._caches = caches
         self._host = host
         # UIDs of copies that were deleted, and of those whose deletion was not answered.
-        self._gone: dict[Item, str] = {}
-        self._doubtful: dict[Item, str] = {}
+        self._gone: Remembered[Item, str] = Remembered(_REMEMBERED)
+        self._doubtful: Remembered[Item, str] = Remembered(_REMEMBERED)
 
     def held(self, item: Item) -> Meta | None:
         """The copy that the cache shows, unless it was deleted since."""
@@ -42,16 +43,9 @@ class Copies:
 
     async def delete(self, item: Item, held: Meta, why: str) -> bool:
         """Delete a copy; False when the plane is not trusted and nothing was done."""
-        _remember(self._doubtful, item, held.uid)
+        self._doubtful[item] = held.uid
         done = await self._host.delete(MIRRORED[item.kind], held.key, held.uid, grace=None, why=why)
         self._doubtful.pop(item, None)
         if done:
-            _remember(self._gone, item, held.uid)
+            self._gone[item] = held.uid
         return done
-
-
-def _remember(where: dict[Item, str], item: Item, uid: str) -> None:
-    where.pop(item, None)
-    where[item] = uid
-    if len(where) > _REMEMBERED:
-        del where[next(iter(where))]

@@ -11,6 +11,7 @@ from bulkhead.api import labels as marks
 from bulkhead.kube.errors import ApiError, Conflict, Unprocessable
 from bulkhead.kube.objects import Key, Obj, key_of, uid_of
 from bulkhead.kube.resources import SERVICES
+from bulkhead.work.remembered import Remembered
 from syncer.events import Recorder
 from syncer.translate import Untranslatable, diff
 from syncer.translate.kinds import nodeports
@@ -42,7 +43,7 @@ class NodePorts:
         self._breaker = breaker
         self._recorder = recorder
         # Addresses that the host refused: Services that this syncer does not see have them.
-        self._elsewhere: dict[str, None] = {}
+        self._elsewhere: Remembered[str, None] = Remembered(_ELSEWHERE_LIMIT)
 
     async def reconcile(self, key: Key) -> float | None:
         """Reconcile the node ports of one Service; returns the seconds after which to do so again."""
@@ -101,8 +102,6 @@ class NodePorts:
         if "already allocated" not in error.message:
             return _RANGE_SECONDS
         self._elsewhere[address] = None
-        if len(self._elsewhere) > _ELSEWHERE_LIMIT:
-            del self._elsewhere[next(iter(self._elsewhere))]
         return _SOON_SECONDS
 
     def _taken(self) -> set[str]:

@@ -14,6 +14,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound
 from bulkhead.kube.objects import Key, Obj, key_of, uid_of
 from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from bulkhead.work.remembered import Remembered
 from syncer import metrics
 from syncer.logs import about
 from syncer.translate.kinds import volumeclaim
@@ -29,7 +30,7 @@ class Volumes:
     def __init__(self, plane: Client) -> None:
         self._plane = plane
         # UIDs of claims whose volume this process found right, with the size that it then had.
-        self._known: dict[str, str] = {}
+        self._known: Remembered[str, str] = Remembered(_REMEMBERED)
 
     async def bind(self, virtual: Obj, host: Obj) -> None:
         """Give a virtual claim its volume once the host has bound its mirror."""
@@ -43,8 +44,6 @@ class Volumes:
         if spec.get("volumeName") != wanted["metadata"]["name"]:
             await self._point(virtual, wanted["metadata"]["name"])
         self._known[uid_of(virtual)] = size
-        if len(self._known) > _REMEMBERED:
-            del self._known[next(iter(self._known))]
 
     async def _create(self, wanted: Obj) -> None:
         name = wanted["metadata"]["name"]

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from bulkhead.kube.objects import Key, Obj, uid_of, version_of
+from bulkhead.work.remembered import Remembered
 from syncer.translate.metadata import SET_BY_BINDING
 from syncer.watch.informers import Caches
 
@@ -24,8 +25,8 @@ class Unchanged:
 
     def __init__(self, caches: Caches) -> None:
         self._caches = caches
-        self._done: dict[str, int] = {}
-        self._patched: dict[str, int] = {}
+        self._done: Remembered[str, int] = Remembered(_REMEMBERED)
+        self._patched: Remembered[str, int] = Remembered(_REMEMBERED)
 
     def nothing_to_do(self, key: Key) -> bool:
         """Whether the caches show exactly what the last reconcile found, or left, with nothing more to do."""
@@ -41,7 +42,7 @@ class Unchanged:
         if _patchable(seen["metadata"]) != _patchable(virtual["metadata"]):
             # A webhook of the tenant changed it on the way.
             return
-        _remember(self._done, uid_of(virtual), self._versions(version_of(virtual), uid_of(host), version_of(host)))
+        self._done[uid_of(virtual)] = self._versions(version_of(virtual), uid_of(host), version_of(host))
 
     def _versions(self, virtual: str, host_uid: str, host: str) -> int:
         return hash((virtual, host_uid, host, self._caches.view_serial))
@@ -55,7 +56,7 @@ class Unchanged:
         """The host pod was found to be as it should be."""
         print_ = self._print(virtual, host)
         if print_ is not None:
-            _remember(self._patched, uid_of(virtual), print_)
+            self._patched[uid_of(virtual)] = print_
 
     def forget(self, uid: str) -> None:
         """The virtual pod is gone."""
@@ -79,9 +80,3 @@ def _patchable(meta: Obj) -> list[Any]:
     """What of an object's metadata a patch may come from or go to; the labels that both bindings set are no part of it."""
     labels = {key: value for key, value in (meta.get("labels") or {}).items() if key not in SET_BY_BINDING}
     return [meta.get("generation"), labels, *(meta.get(each) for each in ("annotations", "ownerReferences", "finalizers"))]
-
-
-def _remember(where: dict[str, int], uid: str, print_: int) -> None:
-    where[uid] = print_
-    if len(where) > _REMEMBERED:
-        del where[next(iter(where))]

@@ -10,6 +10,7 @@ from typing import Final
 
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key
+from bulkhead.work.remembered import Remembered
 from syncer.work import Item
 
 _REMEMBERED: Final = 10_000
@@ -19,7 +20,7 @@ class ObservedDeletions:
     """The deletions that were observed, and not only inferred from a relist."""
 
     def __init__(self) -> None:
-        self._observed: dict[Item, None] = {}
+        self._observed: Remembered[Item, None] = Remembered(_REMEMBERED)
 
     def note(self, kind: str, change: Change) -> None:
         """A virtual object came, changed or went."""
@@ -28,8 +29,6 @@ class ObservedDeletions:
             self._observed.pop(item, None)
         elif not change.relist:
             self._observed[item] = None
-            if len(self._observed) > _REMEMBERED:
-                del self._observed[next(iter(self._observed))]
 
     def observed(self, kind: str, key: Key) -> bool:
         """Whether a watch event reported the deletion of the object."""

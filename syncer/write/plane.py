@@ -8,7 +8,6 @@ conflict: `behind` tells.
 """
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
@@ -18,6 +17,7 @@ from bulkhead.kube.errors import Conflict, NotFound, NotServed
 from bulkhead.kube.objects import Key, Obj, Resource, key_of, uid_of, version_of
 from bulkhead.kube.resources import PODS
 from bulkhead.work.clock import Clock
+from bulkhead.work.remembered import Remembered
 from syncer import metrics
 from syncer.logs import about
 from syncer.translate import Reason, Untranslatable
@@ -54,9 +54,9 @@ class VirtualWriter:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._echoes: OrderedDict[str, _Echo] = OrderedDict()
+        self._echoes: Remembered[str, _Echo] = Remembered(_REMEMBERED)
         # UID -> until when the cache may be behind, and the version of our last write; 0: a binding, whose version is not told.
-        self._ahead: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        self._ahead: Remembered[str, tuple[float, int]] = Remembered(_REMEMBERED)
 
     def behind(self, virtual: Obj) -> bool:
         """Whether our own last write to this object is still to come as an event: then that event is the time to look."""
@@ -76,8 +76,6 @@ class VirtualWriter:
         if not version.isdigit():
             return
         self._ahead[uid] = (self._clock.monotonic() + _ECHO_SECONDS, int(version))
-        if len(self._ahead) > _REMEMBERED:
-            self._ahead.popitem(last=False)
 
     async def status(self, r: Resource, virtual: Obj, desired: Obj) -> Obj | None:
         """Make the status of a virtual object `desired`; returns the object as written, None when it was so already."""
@@ -94,12 +92,10 @@ class VirtualWriter:
         return written
 
     def _pace(self, uid: str, wanted: str) -> None:
-        echo = self._echoes.pop(uid, None)
+        echo = self._echoes.get(uid)
         if echo is None or echo.wanted != wanted:
             echo = _Echo(wanted)
         self._echoes[uid] = echo
-        if len(self._echoes) > _REMEMBERED:
-            self._echoes.popitem(last=False)
         pause = 0.0 if echo.tries < _FREE_TRIES else min(_LONGEST_PAUSE, 2.0 ** (echo.tries - _FREE_TRIES))
         left = echo.written + pause - self._clock.monotonic()
         if left > 0:
