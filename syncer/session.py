@@ -37,12 +37,12 @@ from syncer.mirrors.slices import Slices
 from syncer.mirrors.volumes import Volumes
 from syncer.nodes import Nodes
 from syncer.patrol import Patrol
-from syncer.pods.claims import Claims
 from syncer.pods.groups import PodGroups
 from syncer.pods.reconcile import Pods
 from syncer.pods.tokens import Tokens
-from syncer.pods.waiting import Starved
 from syncer.probes import Heart, Probes
+from syncer.quota.claims import Claims
+from syncer.quota.waiting import Starved
 from syncer.settings import Settings
 from syncer.translate.kinds import deviceclaim, endpointslice, nodeports, tokens
 from syncer.translate.references import POD_GROUP

@@ -23,8 +23,8 @@ from syncer.mirrors.references import HOLDERS, ReferenceIndex, mirrored_referenc
 from syncer.mirrors.slices import Slices
 from syncer.mirrors.snapshots import Snapshots
 from syncer.mirrors.volumes import Volumes
-from syncer.pods.claims import Claims
-from syncer.pods.waiting import Starved
+from syncer.quota.claims import Claims
+from syncer.quota.waiting import Starved
 from syncer.translate import Reason, TenantView, Untranslatable, diff, selectors
 from syncer.translate.kinds import deviceclaim, disruptionbudget, endpointslice, nodeports, volumeclaim
 from syncer.translate.kinds.service import address_of

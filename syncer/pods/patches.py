@@ -18,7 +18,7 @@ from bulkhead.kube.resources import PODS
 from syncer.events import Recorder
 from syncer.pods.expectations import Expectations
 from syncer.pods.unchanged import Unchanged
-from syncer.pods.waiting import Starved
+from syncer.quota.waiting import Starved
 from syncer.translate import Untranslatable, diff
 from syncer.translate.kinds import pod
 from syncer.translate.kinds import podstatus as statuses

@@ -27,13 +27,13 @@ from syncer.mirrors.classes import HostClasses
 from syncer.mirrors.reconcile import Mirrors
 from syncer.mirrors.references import ReferenceIndex, mirrored_references
 from syncer.nodes import Nodes
-from syncer.pods.claims import Claims
 from syncer.pods.expectations import Expectations
 from syncer.pods.groups import PodGroups
 from syncer.pods.patches import PodPatches
 from syncer.pods.tokens import Tokens
 from syncer.pods.unchanged import Unchanged
-from syncer.pods.waiting import Starved
+from syncer.quota.claims import Claims
+from syncer.quota.waiting import Starved
 from syncer.translate import Untranslatable, diff
 from syncer.translate.kinds import pod
 from syncer.translate.kinds import podstatus as statuses

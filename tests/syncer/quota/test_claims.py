@@ -6,7 +6,7 @@ import pytest
 
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta
-from syncer.pods.claims import Claims
+from syncer.quota.claims import Claims
 from syncer.translate import Untranslatable
 
 GPU = "nvidia.com/gpu"
