@@ -1,27 +1,25 @@
-"""Carries out what a lease decided, and writes back what Slurm says: the only place where decisions become calls.
+"""Does what the lease decided: the only place where its actions become calls.
 
-Every action stands by itself: one that fails is logged and does not keep the others, and the next look decides again. Nothing
-is remembered here that a restart would miss.
+Every action stands by itself: one that fails is logged and does not stop the others, and the next reconcile decides again.
+Nothing is remembered here that a restart would miss.
 """
 
 import logging
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import assert_never
 
 from bulkhead.kube import resources as kinds
-from bulkhead.kube.client import STRATEGIC_PATCH
 from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from bulkhead.kube.objects import Obj, uid_of
 from controller.inside.calls import Plane
 from controller.slurm.client.rest import SlurmError, SlurmRest
-from controller.slurm.config.topology import sites
-from controller.slurm.decide import status
+from controller.slurm.decide.sites import sites
 from controller.slurm.lease.fleet import (
     Action,
     Cancel,
     CreateWorker,
     DeleteNode,
+    DeleteNodeSet,
     DeleteWorker,
     Down,
     Drain,
@@ -29,9 +27,7 @@ from controller.slurm.lease.fleet import (
     Resume,
     SetReplicas,
     Undrain,
-    worker_of,
 )
-from controller.slurm.objects.nodesets import selector
 from controller.slurm.objects.workers import worker_pod
 from controller.slurm.observe import NODE_SETS, Seen
 from controller.slurm.spec import NAMESPACE, SlurmSpec
@@ -39,8 +35,8 @@ from controller.slurm.spec import NAMESPACE, SlurmSpec
 _log = logging.getLogger(__name__)
 
 
-class Carrier:
-    """Writes for one tenant's cluster."""
+class Actor:
+    """Acts on one tenant's plane and Slurm, for one reconcile."""
 
     def __init__(self, tenant: str, plane: Plane, rest: SlurmRest, spec: SlurmSpec) -> None:
         self._tenant = tenant
@@ -48,7 +44,7 @@ class Carrier:
         self._rest = rest
         self._spec = spec
 
-    async def carry_out(self, actions: Iterable[Action], node_sets: Mapping[str, Obj]) -> int:
+    async def act(self, actions: Iterable[Action], node_sets: Mapping[str, Obj]) -> int:
         """Do what was decided; returns how many actions did not succeed."""
         failed = 0
         for action in actions:
@@ -85,6 +81,8 @@ class Carrier:
                 await self._rest.cancel(job)
             case DeleteNode(node):
                 await self._rest.delete_node(node)
+            case DeleteNodeSet(name):
+                await self._plane.delete(NODE_SETS, name, NAMESPACE, uid=uid_of(node_sets[name]))
             case _:
                 assert_never(action)
 
@@ -97,7 +95,7 @@ class Carrier:
         await self._plane.create(kinds.PODS, pod)
 
     async def place(self, seen: Seen) -> None:
-        """Tell Slurm where its workers have come to run; without it jobs run all the same, only less close together."""
+        """Write into Slurm where its workers run; without it jobs still run, but further apart."""
         if seen.view is None:
             return
         for site in sites(self._spec, seen.view, seen.workers, seen.nodes):
@@ -105,41 +103,3 @@ class Carrier:
                 await self._rest.place(site.node, site.topology, site.features)
             except SlurmError as error:
                 _log.warning("not placed: %s: %s", site.node, error, extra={"tenant": self._tenant})
-
-    async def tell(self, seen: Seen, digests: Mapping[str, str], now: datetime) -> None:
-        """Write Slurm's truth onto the workers' pods and into the NodeSets, where it is not there already."""
-        if seen.view is not None:
-            for pod in seen.pods:
-                await self._tell_pod(seen, pod, now)
-        for name, obj in seen.node_sets.items():
-            await self._tell_node_set(seen, name, obj, digests.get(name, ""))
-
-    async def _tell_pod(self, seen: Seen, pod: Obj, now: datetime) -> None:
-        worker = worker_of(pod)
-        if worker is None or seen.view is None or not worker.live:
-            return
-        existing = (pod.get("status") or {}).get("conditions") or []
-        news = status.pod_conditions(seen.view.node(worker.name), existing, now)
-        if not news:
-            return
-        body = {"metadata": {"uid": worker.uid}, "status": {"conditions": news}}
-        try:
-            await self._plane.patch(
-                kinds.PODS, worker.name, body, NAMESPACE, content_type=STRATEGIC_PATCH, subresource="status"
-            )
-        except (NotFound, Conflict):
-            # Gone, or another pod of that name by now.
-            return
-
-    async def _tell_node_set(self, seen: Seen, name: str, obj: Obj, digest: str) -> None:
-        before = obj.get("status") or {}
-        wanted = status.node_set_status(
-            name, seen.workers, seen.view, wanted=int((obj.get("spec") or {}).get("replicas") or 0), digest=digest
-        )
-        wanted |= {"selector": selector(name), "observedGeneration": int(obj["metadata"].get("generation") or 0)}
-        if all(before.get(key) == value for key, value in wanted.items()):
-            return
-        try:
-            await self._plane.patch(NODE_SETS, name, {"status": wanted}, NAMESPACE, subresource="status")
-        except NotFound:
-            return

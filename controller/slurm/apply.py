@@ -40,7 +40,7 @@ REMOVED = (
 )
 
 
-class Planter:
+class Applier:
     """Remembers what was applied to one plane."""
 
     def __init__(self, clock: Clock) -> None:

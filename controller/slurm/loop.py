@@ -1,11 +1,11 @@
-"""The Slurm clusters of all tenants: a task for each, so that one whose slurmrestd is dead delays nobody.
+"""The Slurm clusters of all tenants: a task for each, so that a slurmrestd that does not answer delays no other tenant.
 
-    a tenant's pass orders a cluster ──> its task: pass, wait about three seconds, pass, … ──> what was found changes
-                                                                                                        │
-                                                              the tenant's name into the queue <────────┘
+    a Tenant's reconcile orders a cluster ──> its task: reconcile, wait about three seconds, reconcile, …
+                                                                    │ what was found has changed
+                                       the tenant's key into the queue <──┘
 
-Each pass has a deadline of its own; after one that fails the next waits longer, up to a bound. The Tenant's status is written
-by its own pass alone, from what is kept here; counts of jobs come into it no oftener than every few seconds.
+Each reconcile has a deadline of its own; after one that fails the next waits longer, up to a bound. The Tenant's status is
+written by the Tenant's own reconcile alone, from what is kept here; counts of jobs reach it every few seconds at most.
 """
 
 import asyncio
@@ -25,25 +25,25 @@ from controller.slurm.decide.status import Found
 
 _log = logging.getLogger(__name__)
 PERIOD_SECONDS = 3.0
-PASS_SECONDS = 45.0
+RECONCILE_SECONDS = 45.0
 _COUNTS_SECONDS = 5.0
 # What is read of all planes together, in the long run. A plane whose answers are large is asked less often.
 _BYTES_A_SECOND = 16 * 1024 * 1024
 
 
 @dataclass(slots=True)
-class _Tended:
-    """One tenant's cluster, what was last asked for and what was last found."""
+class _Entry:
+    """One tenant's cluster: what was ordered, found and reported last."""
 
     cluster: Cluster
     order: Order
     task: asyncio.Task[None] | None = None
     found: Found | None = None
-    said: object = None
-    said_counts: object = None
-    said_at: float = 0.0
+    reported: object = None
+    reported_counts: object = None
+    reported_at: float = 0.0
     answered: bool = False
-    read: int = 0  # bytes of the plane's answers to the last pass
+    read: int = 0  # bytes of the plane's answers in the last reconcile
 
 
 class SlurmLoops:
@@ -65,90 +65,90 @@ class SlurmLoops:
         self._quota = quota
         self._on_change = on_change
         self._period = period
-        self._tended: dict[str, _Tended] = {}
+        self._entries: dict[str, _Entry] = {}
 
-    def tend(self, tenant: str, order: Order) -> Found | None:
-        """Take over what is asked for; returns what the last pass found, None before the first."""
-        held = self._tended.get(tenant)
-        if held is None:
-            held = self._tended[tenant] = _Tended(Cluster(tenant, self._clock, self._quota), order)
-        held.order = order
-        if held.task is None or held.task.done():
-            held.task = asyncio.create_task(self._run(tenant, held), name=f"Slurm of {tenant}")
-        return held.found
+    def order(self, tenant: str, order: Order) -> Found | None:
+        """Have a tenant's cluster as ordered; returns what the last reconcile found, None before the first."""
+        entry = self._entries.get(tenant)
+        if entry is None:
+            entry = self._entries[tenant] = _Entry(Cluster(tenant, self._clock, self._quota), order)
+        entry.order = order
+        if entry.task is None or entry.task.done():
+            entry.task = asyncio.create_task(self._run(tenant, entry), name=f"Slurm of {tenant}")
+        return entry.found
 
-    def tends(self, tenant: str) -> bool:
+    def runs(self, tenant: str) -> bool:
         """Whether a tenant has a task."""
-        return tenant in self._tended
+        return tenant in self._entries
 
     def removed(self, tenant: str) -> bool:
         """Whether a cluster that was switched off has been taken down to its volumes."""
-        held = self._tended.get(tenant)
-        return held is not None and held.cluster.removed
+        entry = self._entries.get(tenant)
+        return entry is not None and entry.cluster.removed
 
     async def forget(self, tenant: str) -> None:
-        """Let go of a tenant."""
-        held = self._tended.pop(tenant, None)
-        if held is not None and held.task is not None:
-            held.task.cancel()
+        """End a tenant's task."""
+        entry = self._entries.pop(tenant, None)
+        if entry is not None and entry.task is not None:
+            entry.task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([held.task])
+                await asyncio.wait([entry.task])
 
     async def close(self) -> None:
-        """Let go of every tenant."""
-        await asyncio.gather(*(self.forget(tenant) for tenant in list(self._tended)))
+        """End every task."""
+        await asyncio.gather(*(self.forget(tenant) for tenant in list(self._entries)))
 
-    async def _run(self, tenant: str, held: _Tended) -> None:
+    async def _run(self, tenant: str, entry: _Entry) -> None:
         backoff = Backoff(self._period, 5 * self._period)
         while True:
             try:
-                found = await self._pass(tenant, held)
-            except Exception:  # noqa: BLE001 - logged with its trace; the next pass starts from what is there
-                _log.exception("Slurm pass ended in an error", extra={"tenant": tenant})
-                held.found = Found(trouble="the look at the cluster ended in an error, see the controller's log", unread=True)
-                self._notice(tenant, held, held.found)
-                await self._clock.sleep(max(backoff.next(), self._rest(held)))
+                found = await self._reconcile(tenant, entry)
+            except Exception:  # noqa: BLE001 - logged with its trace; the next reconcile starts from what is there
+                _log.exception("Slurm reconcile ended in an error", extra={"tenant": tenant})
+                entry.found = Found(trouble="the controller failed to reconcile the cluster: see its log", unread=True)
+                self._notice(tenant, entry, entry.found)
+                await self._clock.sleep(max(backoff.next(), self._rest(entry)))
                 continue
-            held.found = found
-            self._notice(tenant, held, found)
+            entry.found = found
+            self._notice(tenant, entry, found)
             if found.plane_down or (found.counts is None and found.refused):
-                await self._clock.sleep(max(backoff.next(), self._rest(held)))
+                await self._clock.sleep(max(backoff.next(), self._rest(entry)))
                 continue
             backoff.reset()
-            held.answered = held.answered or found.counts is not None
-            # A cluster that starts is looked at more often: somebody waits for it.
-            await self._clock.sleep(max(self._period if held.answered else self._period / 3, self._rest(held)))
+            entry.answered = entry.answered or found.counts is not None
+            # A cluster that starts is reconciled more often: its user waits for it.
+            await self._clock.sleep(max(self._period if entry.answered else self._period / 3, self._rest(entry)))
 
-    def _rest(self, held: _Tended) -> float:
+    def _rest(self, entry: _Entry) -> float:
         """Seconds after which this plane has taken no more than its even share of what is read of all of them."""
-        return held.read * len(self._tended) / _BYTES_A_SECOND
+        return entry.read * len(self._entries) / _BYTES_A_SECOND
 
-    async def _pass(self, tenant: str, held: _Tended) -> Found:
-        turn = self._budget.turn(tenant, PASS_SECONDS)
+    async def _reconcile(self, tenant: str, entry: _Entry) -> Found:
+        turn = self._budget.turn(tenant, RECONCILE_SECONDS)
         plane = self._plane(turn)
-        held.read = 0
+        entry.read = 0
         if plane is None:
             return Found(trouble="the plane's API server does not answer", plane_down=True)
         try:
             async with turn:
-                return await held.cluster.look(plane, held.order)
+                return await entry.cluster.reconcile(plane, entry.order)
         except (KubeError, TimeoutError) as error:
-            _log.warning("Slurm pass failed: %s", error or "took too long", extra={"tenant": tenant})
+            _log.warning("Slurm reconcile failed: %s", error or "took too long", extra={"tenant": tenant})
             unread = isinstance(error, TooLarge | ProtocolError)
-            what = "what the plane answers is not read, and nothing is done in it" if unread else "the plane did not answer"
-            trouble = f"{what}: {error or 'the pass took too long'}"[:500]
+            what = "the plane's answer cannot be read, and nothing is done in it" if unread else "the plane did not answer"
+            trouble = f"{what}: {error or 'the reconcile took too long'}"[:500]
             return Found(trouble=trouble, plane_down=True, unread=unread)
         finally:
-            held.read = turn.read
+            entry.read = turn.read
 
-    def _notice(self, tenant: str, held: _Tended, found: Found) -> None:
-        """Bring the tenant into the queue when there is something new to tell."""
-        told = status.verdict(found, was=True, on=held.order.on)
-        counted = found.counts if found.counts is not None else held.said_counts
+    def _notice(self, tenant: str, entry: _Entry, found: Found) -> None:
+        """Put the tenant's key into the queue when there is something new to report."""
+        verdict = status.verdict(found, was=True, on=entry.order.on)
+        counts = found.counts if found.counts is not None else entry.reported_counts
         now = self._clock.monotonic()
-        verdict = (told.status, told.reason, told.message, held.cluster.removed)
-        due = counted != held.said_counts and now - held.said_at >= _COUNTS_SECONDS
-        if verdict == held.said and not due:
+        new = (verdict.status, verdict.reason, verdict.message, entry.cluster.removed)
+        due = counts != entry.reported_counts and now - entry.reported_at >= _COUNTS_SECONDS
+        if new == entry.reported and not due:
             return
-        held.said, held.said_counts, held.said_at = verdict, counted, now
+        entry.reported, entry.reported_counts, entry.reported_at = new, counts, now
         self._on_change(tenant)

@@ -1,8 +1,8 @@
-"""One look at a Slurm cluster: its pods and NodeSets in the plane, the nodes below them, and Slurm's own view of it all.
+"""Reads a Slurm cluster: its pods and NodeSets in the plane, the nodes that it runs on, and Slurm's own view of it all.
 
-The plane's part has to succeed, or there is no look. Slurm's part may fail by itself: then the view is None with the reason
-beside it, and everything that needs Slurm's word waits. One list after the other: together they would be more of a plane's
-answers in memory than any of them alone.
+The plane must answer, or nothing is returned. Slurm may fail by itself: then the view is None with the reason beside it, and
+everything that depends on Slurm waits. Lists are read one after the other: together they would take more memory than any of
+them alone.
 """
 
 import asyncio
@@ -20,9 +20,10 @@ from controller.inside.calls import Page, Plane
 from controller.slurm.answers import shapes
 from controller.slurm.answers.model import SlurmView
 from controller.slurm.client.rest import SlurmError, SlurmRest
+from controller.slurm.config.topology import units_in
 from controller.slurm.lease.fleet import Worker, worker_of
 from controller.slurm.objects.parts import OURS
-from controller.slurm.spec import NAMESPACE, NODE_SET_GROUP, NODE_SET_VERSION
+from controller.slurm.spec import CONFIG, NAMESPACE, NODE_SET_GROUP, NODE_SET_VERSION
 
 NODE_SETS = Resource(NODE_SET_GROUP, NODE_SET_VERSION, "nodesets", "NodeSet", True)
 _VIEW_SECONDS = 25.0
@@ -57,18 +58,21 @@ class Seen:
 
 
 async def observe(plane: Plane, rest: SlurmRest) -> Seen:
-    """Look at everything."""
+    """Read everything."""
     pods = await _list(plane, kinds.PODS, NAMESPACE, shape=shapes.PODS, labelled=OURS, most=PODS_MOST)
     sets = await node_sets(plane)
     nodes = await _list(plane, kinds.NODES, shape=shapes.NODES, labelled=_PLATFORM, most=NODES_MOST)
     view, trouble = await _view(rest)
-    return Seen(
-        pods=pods,
-        node_sets=sets,
-        nodes=nodes,
-        view=view,
-        trouble=trouble,
-    )
+    return Seen(pods, sets, nodes, view, trouble)
+
+
+async def units(plane: Plane) -> frozenset[str]:
+    """The units of the network that are written in the plane already."""
+    try:
+        found = await plane.get(kinds.CONFIG_MAPS, CONFIG, NAMESPACE, shape=shapes.CONFIG)
+    except NotFound:
+        return frozenset()
+    return units_in(found.data.topology if found.data is not None else "")
 
 
 def cordoned(nodes: Iterable[Obj]) -> dict[str, str]:

@@ -70,12 +70,12 @@ class Ordering:
             return await self._switched_off(plane, secret)
         kept, keys = await self._keys(plane, secret)
         keys = await self._rotate(plane, observed.tenant, kept, keys)
-        found = self._loops.tend(plane.tenant, Order(spec, keys, times_of(observed.tenant)))
+        found = self._loops.order(plane.tenant, Order(spec, keys, times_of(observed.tenant)))
         return Ordered(wanted=True, found=found, spec=spec)
 
-    def tended(self, tenant: str) -> bool:
-        """Whether the tenant's cluster is looked after."""
-        return self._loops.tends(tenant)
+    def runs(self, tenant: str) -> bool:
+        """Whether the tenant's cluster has a task."""
+        return self._loops.runs(tenant)
 
     async def forget(self, tenant: str) -> None:
         """Stop doing anything about a tenant's cluster."""
@@ -91,7 +91,7 @@ class Ordering:
             # Workers can still be given back: without an answer their deadline decides.
             keys = make_keys()
         nothing = SlurmSpec(tenant=plane.tenant, uid=plane.uid, cluster_name=plane.tenant, version="", images=_NO_IMAGES)
-        found = self._loops.tend(plane.tenant, Order(nothing, keys, DEFAULT_TIMES, on=False))
+        found = self._loops.order(plane.tenant, Order(nothing, keys, DEFAULT_TIMES, on=False))
         if not self._loops.removed(plane.tenant):
             return Ordered(wanted=False, found=found)
         _log.info("Slurm is switched off and taken down; its volumes stay", extra={"tenant": plane.tenant})

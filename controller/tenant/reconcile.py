@@ -313,7 +313,7 @@ class Reconciler:
         if self._slurm is None or observed.tenant_class is None:
             return None
         wanted = admission.slurm(observed.tenant, observed.tenant_class, self._settings)
-        if not health.bootstrapped and not self._slurm.tended(spec.tenant):
+        if not health.bootstrapped and not self._slurm.runs(spec.tenant):
             return Ordered(wanted=True, spec=wanted) if wanted is not None else None
         return await self._slurm.order(spec, observed, wanted)
 

@@ -128,7 +128,7 @@ class SlurmJob:
 
 @dataclass(frozen=True, slots=True)
 class SlurmView:
-    """One consistent look at a cluster. There is no view where a query failed: that is None, and means "nothing is known"."""
+    """One consistent view of a cluster. There is no view where a query failed: that is None, and means "nothing is known"."""
 
     nodes: tuple[SlurmNode, ...] = ()
     # None: there are more than are worth reading; only the counts are known.

@@ -18,6 +18,7 @@ from bulkhead.kube.connection import Answer
 from bulkhead.kube.errors import KubeError
 from controller.inside.calls import Plane
 from controller.slurm.answers import model, wire
+from controller.slurm.answers.accounting import Records, parse_records
 from controller.slurm.answers.model import SlurmAnswerError, SlurmView
 from controller.slurm.client.tokens import TokenSource
 from controller.slurm.spec import NAMESPACE, SLURMRESTD, SLURMRESTD_PORT
@@ -106,19 +107,22 @@ class SlurmRest:
         """End a job."""
         await self._call("DELETE", f"job/{int(job)}")
 
-    async def read_database(self, kind: str, params: Mapping[str, str] | None = None) -> bytes:
-        """Records of slurmdbd: users, accounts, associations, qos."""
-        data = await self._call("GET", f"{kind}/", section="slurmdb", params=params, max_body=_DATABASE_BYTES)
+    async def records(self) -> Records:
+        """What slurmdbd has of QOS, associations and users."""
+        answers = [await self._read_database(kind) for kind in ("qos", "associations", "users")]
+        try:
+            return parse_records(*answers)
+        except SlurmAnswerError as error:
+            raise SlurmRefused(f"slurmdbd: {error}") from error
+
+    async def write_database(self, kind: str, body: Mapping[str, Any]) -> None:
+        """Add records to slurmdbd, or change them."""
+        await self._call("POST", f"{kind}/", section="slurmdb", body=body)
+
+    async def _read_database(self, kind: str) -> bytes:
+        data = await self._call("GET", f"{kind}/", section="slurmdb", max_body=_DATABASE_BYTES)
         self._hold(len(data))
         return data
-
-    async def write_database(self, kind: str, records: Sequence[Mapping[str, Any]]) -> None:
-        """Add records to slurmdbd, or change them."""
-        await self._call("POST", f"{kind}/", section="slurmdb", body={kind: list(records)})
-
-    async def write_accounting(self, kind: str, request: Mapping[str, Any]) -> None:
-        """Ask slurmdbd for accounts or users together with their associations."""
-        await self._call("POST", f"{kind}/", section="slurmdb", body=request)
 
     async def _update_node(self, node: str, body: Mapping[str, Any]) -> None:
         await self._call("POST", f"node/{_segment(node)}", body=body)

@@ -6,15 +6,12 @@ as not placed yet, which lets its jobs run at once, and is moved to its unit whe
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from bulkhead.api import labels
 from bulkhead.api.untrusted import mapping
-from controller.slurm.answers.model import SlurmView
 from controller.slurm.config import ROOT_SWITCH, TOPOLOGY, UNPLACED
-from controller.slurm.lease.fleet import Worker
-from controller.slurm.spec import Obj, SlurmSpec, TopologySpec
+from controller.slurm.spec import Obj, TopologySpec
 
 FLAT: Final = "flat"
 MOST_UNITS: Final = 512
@@ -71,32 +68,6 @@ def features_of(node: Obj, *, gpus: bool = True) -> tuple[str, ...]:
     own = _labels(node)
     read = [each for each in _FEATURE_LABELS if gpus or each[0] != labels.GPU_PRODUCT]
     return tuple(named for label, prefix in read if (named := _name(prefix, own.get(label))))
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """What a Slurm node should say of the host node that its worker runs on."""
-
-    node: str
-    topology: str
-    features: tuple[str, ...]
-
-
-def sites(spec: SlurmSpec, view: SlurmView, workers: Iterable[Worker], nodes: Iterable[Obj]) -> tuple[Site, ...]:
-    """The Slurm nodes that say something else than their host nodes' labels, and what they should say."""
-    hosts = {str(node["metadata"]["name"]): node for node in nodes}
-    found = []
-    for worker in workers:
-        node_set, record, host = spec.node_set(worker.node_set), view.node(worker.name), hosts.get(worker.host_node)
-        if node_set is None or record is None or host is None or not worker.live or not record.responds:
-            continue
-        # A label must not let a worker into another node set's partition.
-        others = {each.name for each in spec.node_sets} - {node_set.name}
-        named = [each for each in features_of(host, gpus=node_set.gpus > 0) if each not in others]
-        site = Site(worker.name, place(spec.topology, host), tuple(dict.fromkeys((*node_set.all_features, *named))))
-        if (site.topology and site.topology != record.topology) or frozenset(site.features) != record.features:
-            found.append(site)
-    return tuple(found)
 
 
 def _name(prefix: str, value: Any) -> str | None:

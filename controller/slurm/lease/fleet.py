@@ -1,7 +1,7 @@
 """The workers of a cluster as the plane shows them, and the writes that a lease may ask for. Pure; nothing is done here.
 
-A Worker is a pod of a NodeSet; its Slurm node has the same name. An Action is one write, safe to repeat: whoever carries
-actions out may die between any two of them, and the next look decides afresh.
+A Worker is a pod of a NodeSet; its Slurm node has the same name. An Action is one write, safe to repeat: the controller may
+die between any two of them, and the next reconcile decides again.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What a lease looks at beside Slurm itself."""
+    """What a lease decides from, beside Slurm's own view."""
 
     workers: tuple[Worker, ...] = ()
     # NodeSet -> the replicas that its object in the plane asks for: where `kubectl scale` and the lease meet.
@@ -139,7 +139,16 @@ class DeleteNode:
     node: str
 
 
-Action: TypeAlias = CreateWorker | DeleteWorker | SetReplicas | Drain | Undrain | Resume | Down | Requeue | Cancel | DeleteNode
+@dataclass(frozen=True, slots=True)
+class DeleteNodeSet:
+    """Delete the NodeSet of a Tenant that no longer has it."""
+
+    name: str
+
+
+Action: TypeAlias = (
+    CreateWorker | DeleteWorker | SetReplicas | Drain | Undrain | Resume | Down | Requeue | Cancel | DeleteNode | DeleteNodeSet
+)
 
 
 def worker_of(pod: Obj) -> Worker | None:

@@ -17,8 +17,10 @@ from controller.slurm.answers.model import SlurmNode, SlurmView
 from controller.slurm.lease.demand import Demand, demand
 from controller.slurm.lease.fleet import (
     Action,
+    Cancel,
     CreateWorker,
     DeleteNode,
+    DeleteNodeSet,
     DeleteWorker,
     Down,
     Drain,
@@ -81,6 +83,8 @@ def plan_leases(spec: SlurmSpec, view: SlurmView | None, fleet: Fleet, now: date
         drained = {action.node for action in actions if isinstance(action, Drain | Down)}
         actions += [action for action in _host_nodes(view, fleet) if action.node not in drained]
         actions += _records(spec, view, fleet)
+        actions += _abandoned(spec, view, fleet)
+        actions += _retired(spec, view, fleet)
     return tuple(actions)
 
 
@@ -229,6 +233,24 @@ def _records(spec: SlurmSpec, view: SlurmView, fleet: Fleet) -> Iterable[Action]
             yield Down(node.name, LOST)
         elif view.jobs_on(node.name) == () or (view.jobs is None and not node.busy):
             yield DeleteNode(node.name)
+
+
+def _abandoned(spec: SlurmSpec, view: SlurmView, fleet: Fleet) -> Iterable[Cancel]:
+    """Jobs that wait only in partitions that are being removed, without workers: nothing will ever run them."""
+    gone = {*spec.retiring} - {worker.node_set for worker in fleet.workers}
+    if not spec.node_sets:
+        # Switched off or emptied: the queue waits for the next NodeSets.
+        return []
+    return [Cancel(job.job_id, "") for job in view.jobs or () if job.pending and job.partitions and {*job.partitions} <= gone]
+
+
+def _retired(spec: SlurmSpec, view: SlurmView, fleet: Fleet) -> Iterable[DeleteNodeSet]:
+    """NodeSets without a worker, a node record or a job record of their partition: slurmctld keeps jobs for a while."""
+    if view.jobs is None:
+        return []
+    used = {name for job in view.jobs for name in job.partitions}
+    held = {worker.node_set for worker in fleet.workers} | {node.name.rpartition("-")[0] for node in view.nodes}
+    return [DeleteNodeSet(name) for name in spec.retiring if name not in used | held]
 
 
 def _belongs(node: SlurmNode, sets: Iterable[str]) -> bool:

@@ -4,6 +4,8 @@ Pure. A NodeSet is what `kubectl get nodesets` shows and `kubectl scale` moves. 
 `replicas`, which belongs to those who scale: whoever applies these objects leaves that field alone once it is there.
 """
 
+import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from controller.slurm.objects.parts import metadata
@@ -12,6 +14,8 @@ from controller.slurm.spec import NODE_SET_GROUP, NODE_SET_LABEL, NODE_SET_VERSI
 PLURAL: Final = "nodesets"
 KIND: Final = "NodeSet"
 NAME: Final = f"{PLURAL}.{NODE_SET_GROUP}"
+_GPU_TYPE: Final = re.compile(r"([a-z][a-z0-9_-]{0,31})?")
+_MOST_GPUS: Final = 64
 
 
 def custom_resource() -> Obj:
@@ -63,6 +67,17 @@ def node_sets(spec: SlurmSpec) -> list[Obj]:
 def selector(node_set: str) -> str:
     """The label selector of a NodeSet's workers, for its status."""
     return f"{NODE_SET_LABEL}={node_set}"
+
+
+def retiring_gpus(node_sets: Mapping[str, Obj]) -> tuple[NodeSetSpec, ...]:
+    """The GPUs of NodeSets that only the plane still knows; a tenant may have written anything into them."""
+    found = []
+    for name, obj in node_sets.items():
+        spec = obj.get("spec") or {}
+        gpus, gpu_type = spec.get("gpus"), str(spec.get("gpuType") or "")
+        if isinstance(gpus, int) and 0 < gpus <= _MOST_GPUS and _GPU_TYPE.fullmatch(gpu_type):
+            found.append(NodeSetSpec(name, 0, 0, 0, cpus=1, memory_mib=1, gpus=gpus, gpu_type=gpu_type))
+    return tuple(found)
 
 
 def _node_set(node_set: NodeSetSpec) -> Obj:
@@ -122,7 +137,7 @@ _SPEC: Final[dict[str, Any]] = {
         "max": _number("Most workers.", 1024),
         "cpus": _number("CPUs of each worker.", 1024),
         "memory": _text("Memory of each worker.", 20),
-        "gpus": _number("GPUs of each worker.", 64),
+        "gpus": _number("GPUs of each worker.", _MOST_GPUS),
         "gpuType": _text("Type of the GPUs, as Slurm names it.", 32),
         "features": {
             "type": "array",

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from controller.slurm import config
 from controller.slurm.answers.model import SlurmNode, SlurmView
-from controller.slurm.config.topology import Site, features_of, grown, place, sites, topology_of, unit_of, units_in
+from controller.slurm.config.topology import features_of, grown, place, topology_of, unit_of, units_in
+from controller.slurm.decide.sites import Site, sites
 from controller.slurm.lease.fleet import Worker
 from controller.slurm.spec import NodeSetSpec, TopologySpec
 from tests.controller.slurm.samples import slurm_spec

@@ -139,10 +139,10 @@ async def test_a_hostile_plane_stops_its_own_cluster_and_says_so() -> None:
 
             loops = SlurmLoops(clock, plane, lambda _: None, lambda _, changed=changed: changed.set())  # type: ignore[misc]
             order = Order(slurm_spec(node_set()), KEYS, TIMES)
-            loops.tend("team-a", order)
+            loops.order("team-a", order)
             async with asyncio.timeout(20):
                 await changed.wait()
-            found = loops.tend("team-a", order)
+            found = loops.order("team-a", order)
             assert found is not None
             told = verdict(found, was=True)
             assert (told.status, told.reason) == ("False", "PlaneUnreadable")

@@ -58,19 +58,19 @@ class Loops:
     """What was ordered last."""
 
     def __init__(self) -> None:
-        self.order: Order | None = None
+        self.ordered: Order | None = None
         self.forgotten: list[str] = []
         self.gone = False
 
-    def tend(self, _: str, order: Order) -> Found | None:
-        self.order = order
+    def order(self, _: str, order: Order) -> Found | None:
+        self.ordered = order
         return None
 
     def removed(self, _: str) -> bool:
         return self.gone
 
-    def tends(self, _: str) -> bool:
-        return self.order is not None
+    def runs(self, _: str) -> bool:
+        return self.ordered is not None
 
     async def forget(self, tenant: str) -> None:
         self.forgotten.append(tenant)
@@ -90,8 +90,8 @@ class Bed:
 
     @property
     def keys(self) -> Any:
-        assert self.loops.order is not None
-        return self.loops.order.keys
+        assert self.loops.ordered is not None
+        return self.loops.ordered.keys
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ async def test_revoking_changes_the_key_of_tokens_and_nothing_else(bed: Bed) -> 
 
 async def test_a_tenant_without_slurm_costs_nothing(bed: Bed) -> None:
     assert await bed.order(on=False) is None
-    assert bed.loops.order is None
+    assert bed.loops.ordered is None
     assert bed.host.writes == 0
 
 
@@ -175,15 +175,15 @@ async def test_switched_off_it_is_taken_down_once_and_keeps_its_keys(bed: Bed) -
     keys = bed.keys
     ordered = await bed.order(on=False)
     assert not ordered.wanted
-    assert bed.loops.order is not None
-    assert not bed.loops.order.on
-    assert bed.loops.order.spec.node_sets == ()
+    assert bed.loops.ordered is not None
+    assert not bed.loops.ordered.on
+    assert bed.loops.ordered.spec.node_sets == ()
     bed.loops.gone = True
     assert await bed.order(on=False) is None
     assert OFF in (bed.host.secret or {})["metadata"]["annotations"]
-    bed.loops.order = None
+    bed.loops.ordered = None
     assert await bed.order(on=False) is None
-    assert bed.loops.order is None
+    assert bed.loops.ordered is None
     await bed.order()
     assert bed.keys == keys
     assert OFF not in (bed.host.secret or {})["metadata"]["annotations"]

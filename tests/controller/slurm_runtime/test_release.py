@@ -144,7 +144,7 @@ def test_no_answer_is_never_taken_for_idle() -> None:
 Event = tuple[str, int, float]
 EVENTS = st.lists(
     st.tuples(
-        st.sampled_from(["look", "job", "end", "silence", "speech", "foreign", "edit", "resume", "need", "time"]),
+        st.sampled_from(["step", "job", "end", "silence", "speech", "foreign", "edit", "resume", "need", "time"]),
         st.integers(0, 5),
         st.floats(0, 90),
     ),
@@ -174,7 +174,7 @@ def disturb(world: World, event: Event, serial: int) -> None:
             world.targets["gpu"] = which
         case "time":
             world.pass_time(seconds)
-        case "look":
+        case "step":
             world.step()
 
 

@@ -14,6 +14,7 @@ from controller.slurm.lease.fleet import (
     Cancel,
     CreateWorker,
     DeleteNode,
+    DeleteNodeSet,
     DeleteWorker,
     Down,
     Drain,
@@ -189,6 +190,8 @@ class World:
                 if self.on(name):
                     self.broken.append(f"{name}: record deleted under a job")
                 self.nodes.pop(name, None)
+            case DeleteNodeSet(name):
+                self.targets.pop(name, None)
 
     def add_worker(self, name: str, ordinal: int, *, started: bool = True) -> str:
         worker = f"{name}-{ordinal}"

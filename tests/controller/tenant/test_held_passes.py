@@ -167,7 +167,7 @@ class Orders(Ordering):
     def __init__(self) -> None:
         self.given: list[SlurmSpec | None] = []
 
-    def tended(self, tenant: str) -> bool:
+    def runs(self, tenant: str) -> bool:
         return True
 
     async def order(self, plane: PlaneSpec, observed: Observed, spec: SlurmSpec | None) -> Ordered | None:

@@ -1,0 +1,63 @@
+"""What slurmdbd says of QOS, associations and users, through slurmrestd. Pure; the answers are hostile input."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from controller.inside.counted import Counted
+from controller.slurm.answers import model
+from controller.slurm.answers.wire import NO_WORDS, Problem
+
+ADMIN = "Administrator"
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records of one cluster's database."""
+
+    qos: frozenset[str] = frozenset()
+    # Cluster, account and user; the account's own association has no user.
+    associations: frozenset[tuple[str, str, str]] = frozenset()
+    # User -> whether it is an administrator.
+    users: Mapping[str, bool] = field(default_factory=dict)
+
+
+class _Association(Counted, frozen=True):
+    account: str = ""
+    cluster: str = ""
+    user: str = ""
+
+
+class _User(Counted, frozen=True):
+    name: str
+    administrator_level: msgspec.Raw = NO_WORDS
+
+
+class _Qos(Counted, frozen=True):
+    name: str
+
+
+class _Associations(msgspec.Struct, frozen=True):
+    associations: list[_Association] = []
+    errors: list[Problem] = []
+
+
+class _Users(msgspec.Struct, frozen=True):
+    users: list[_User] = []
+    errors: list[Problem] = []
+
+
+class _Qualities(msgspec.Struct, frozen=True):
+    qos: list[_Qos] = []
+    errors: list[Problem] = []
+
+
+def parse_records(qos: bytes, associations: bytes, users: bytes) -> Records:
+    """The three answers together."""
+    found = model.decode(associations, _Associations).associations
+    return Records(
+        qos=frozenset(each.name for each in model.decode(qos, _Qualities).qos),
+        associations=frozenset((each.cluster, each.account, each.user) for each in found),
+        users={each.name: ADMIN in model.words(each.administrator_level) for each in model.decode(users, _Users).users},
+    )

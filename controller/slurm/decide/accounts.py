@@ -1,0 +1,104 @@
+"""What the platform keeps in a cluster's accounting database: the Tenant's users, their account, the QOS of its spec. Pure.
+
+    spec, records ──> writes of what is missing
+
+Only what is missing is added, and users' rights are corrected; limits, shares, further accounts and all else that admins
+change with sacctmgr stays as they left it. Nothing is ever deleted: the database remembers who ran what.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from controller.slurm.answers.accounting import ADMIN, Records
+from controller.slurm.spec import AccountingSpec, Obj, QosSpec, SlurmSpec, UserSpec
+
+ACCOUNT: Final = "users"
+STANDARD: Final = "normal"
+_NOBODY: Final = "None"
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One request to slurmdbd: its path, its body, and how many of the spec's entries it is for."""
+
+    kind: str
+    body: Obj
+    entries: int
+
+
+def missing(spec: SlurmSpec, accounting: AccountingSpec, there: Records) -> tuple[Write, ...]:
+    """The writes that bring the records to what the spec names, in order."""
+    new = [each for each in accounting.qos if each.name not in there.qos]
+    # Those that preempt nothing come first: a QOS can only name what exists.
+    writes = [Write("qos", {"qos": [_quality(each)]}, 1) for each in sorted(new, key=lambda each: len(each.preempts))]
+    members = {user for cluster, account, user in there.associations if (cluster, account) == (spec.cluster_name, ACCOUNT)}
+    names = [STANDARD, *(each.name for each in accounting.qos)]
+    if "" not in members:
+        writes.append(Write("accounts_association", _account(spec, names), 1))
+    elif new:
+        record = {"account": ACCOUNT, "cluster": spec.cluster_name, "user": "", "qos": names}
+        writes.append(Write("associations", {"associations": [record]}, 0))
+    joining = [each for each in spec.users if each.name not in members]
+    if joining:
+        writes.append(Write("users_association", _users(spec, joining), len(joining)))
+    changed = [each for each in spec.users if there.users.get(each.name, False) != each.admin]
+    if changed:
+        writes.append(Write("users", {"users": [_rights(each) for each in changed]}, len(changed)))
+    return tuple(writes)
+
+
+def _account(spec: SlurmSpec, qualities: list[str]) -> Obj:
+    """The account of all users, and the QOS that they may use."""
+    return {
+        "association_condition": {
+            "accounts": [ACCOUNT],
+            "clusters": [spec.cluster_name],
+            "association": {"qoslevel": qualities},
+        },
+        "account": {"description": "users of the tenant", "organization": spec.tenant},
+    }
+
+
+def _users(spec: SlurmSpec, found: Iterable[UserSpec]) -> Obj:
+    """Users with an association that lets them use the cluster."""
+    names = [each.name for each in found]
+    return {
+        "association_condition": {"users": names, "accounts": [ACCOUNT], "clusters": [spec.cluster_name]},
+        "user": {"defaultaccount": ACCOUNT},
+    }
+
+
+def _rights(found: UserSpec) -> Obj:
+    """A user's record with the rights that the Tenant gives."""
+    level = ADMIN if found.admin else _NOBODY
+    return {"name": found.name, "administrator_level": [level], "default": {"account": ACCOUNT}}
+
+
+def _quality(found: QosSpec) -> Obj:
+    """A QOS record."""
+    made: Obj = {"name": found.name, "description": found.name, "priority": _number(found.priority)}
+    preempt: Obj = {"list": list(found.preempts)} if found.preempts else {}
+    if found.preempt_mode:
+        preempt["mode"] = [found.preempt_mode.upper()]
+    most: Obj = {}
+    if found.max_wall_minutes is not None:
+        most["wall_clock"] = {"per": {"job": _number(found.max_wall_minutes)}}
+    tres: Obj = {"total": _tres(found.group_tres)} if found.group_tres else {}
+    if found.user_tres:
+        tres["per"] = {"user": _tres(found.user_tres)}
+    if tres:
+        most["tres"] = tres
+    return made | ({"preempt": preempt} if preempt else {}) | ({"limits": {"max": most}} if most else {})
+
+
+def _tres(pairs: Iterable[tuple[str, str]]) -> list[Obj]:
+    made = []
+    for key, value in pairs:
+        type_, _, name = key.partition("/")
+        made.append({"type": type_, "name": name, "count": int(value)})
+    return made
+
+
+def _number(value: int) -> Obj:
+    return {"set": True, "infinite": False, "number": value}

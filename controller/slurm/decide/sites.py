@@ -1,0 +1,35 @@
+"""What Slurm's nodes should say of the host nodes that their workers run on: the place in the network, and features. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from controller.slurm.answers.model import SlurmView
+from controller.slurm.config.topology import features_of, place
+from controller.slurm.lease.fleet import Worker
+from controller.slurm.spec import Obj, SlurmSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What a Slurm node should say of the host node that its worker runs on."""
+
+    node: str
+    topology: str
+    features: tuple[str, ...]
+
+
+def sites(spec: SlurmSpec, view: SlurmView, workers: Iterable[Worker], nodes: Iterable[Obj]) -> tuple[Site, ...]:
+    """The Slurm nodes that say something else than their host nodes' labels, and what they should say."""
+    hosts = {str(node["metadata"]["name"]): node for node in nodes}
+    found = []
+    for worker in workers:
+        node_set, record, host = spec.node_set(worker.node_set), view.node(worker.name), hosts.get(worker.host_node)
+        if node_set is None or record is None or host is None or not worker.live or not record.responds:
+            continue
+        # A label must not let a worker into another node set's partition.
+        others = {each.name for each in spec.node_sets} - {node_set.name}
+        named = [each for each in features_of(host, gpus=node_set.gpus > 0) if each not in others]
+        site = Site(worker.name, place(spec.topology, host), tuple(dict.fromkeys((*node_set.all_features, *named))))
+        if (site.topology and site.topology != record.topology) or frozenset(site.features) != record.features:
+            found.append(site)
+    return tuple(found)

@@ -1,0 +1,40 @@
+"""The deadlines of workers that have to go, as the platform remembers them from one reconcile to the next. Pure.
+
+Slurm holds the same deadline in the reason of a drain, where a tenant may edit it; the earlier of the two is kept. After a
+restart of the controller Slurm's word is all there is.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from controller.slurm.answers.model import SlurmView
+from controller.slurm.lease.fleet import Action, Drain, Undrain, Worker
+from controller.slurm.lease.release import is_leaving
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """Both kinds."""
+
+    # Slurm node -> when it was first told that it has to go by.
+    promised: Mapping[str, datetime] = field(default_factory=dict)
+    # NodeSet -> since when it has had more workers than an admin allows.
+    over_since: Mapping[str, datetime] = field(default_factory=dict)
+
+    def since(self, exceeding: Iterable[str], now: datetime) -> "Deadlines":
+        """With the NodeSets that have too many workers now."""
+        return replace(self, over_since={name: self.over_since.get(name, now) for name in exceeding})
+
+    def after(self, actions: Iterable[Action], view: SlurmView | None, workers: Iterable[Worker]) -> "Deadlines":
+        """With what the actions promise; without workers that stay, as far as Slurm said."""
+        drains = [action for action in actions if isinstance(action, Drain)]
+        promised = dict(self.promised)
+        for drain in drains:
+            if drain.deadline is not None:
+                promised[drain.node] = min(drain.deadline, promised.get(drain.node, drain.deadline))
+        if view is not None:
+            leaving = {worker.name for worker in workers if is_leaving(view, worker)} | {drain.node for drain in drains}
+            leaving -= {action.node for action in actions if isinstance(action, Undrain)}
+            promised = {name: moment for name, moment in promised.items() if name in leaving}
+        return replace(self, promised=promised)
