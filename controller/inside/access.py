@@ -27,7 +27,6 @@ from controller.pki import issue
 from controller.plane.pki import controller_credential
 from controller.plane.secrets import KeyMaterial, digest
 from controller.plane.spec import API_PORT, PLANE, PlaneSpec
-from controller.tenant.observe import PlaneHealth
 
 _log = logging.getLogger(__name__)
 _READYZ_BYTES = 16 * 1024
@@ -41,6 +40,16 @@ _NAMESPACE_TRIES = 50
 
 
 _namespace = msgspec.json.Decoder(Known)
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneHealth:
+    """What the plane's API server answered last: reachable at all, and ready."""
+
+    ready: bool = False
+    bootstrapped: bool = False
+    message: str = "not asked yet"
+    cluster_uid: str = ""
 
 
 @dataclass(slots=True)

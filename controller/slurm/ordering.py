@@ -30,7 +30,6 @@ from controller.slurm.lease.plan import DEFAULT_TIMES, Times
 from controller.slurm.loop import SlurmLoops
 from controller.slurm.spec import KEYS, SlurmImages, SlurmSpec
 from controller.slurm.spec.keys import BadKeysError, SlurmKeys, from_data, promoted, retired, staged, to_data, waiting
-from controller.tenant.observe import Observed
 
 _log = logging.getLogger(__name__)
 ROTATE: Final = "bulkhead.dev/rotate-keys"
@@ -63,14 +62,16 @@ class Ordering:
         self._loops = loops
         self._clock = clock
 
-    async def order(self, plane: PlaneSpec, observed: Observed, spec: SlurmSpec | None) -> Ordered | None:
-        """Order the cluster of a tenant; None when there is none and nothing is left of one."""
-        secret = observed.get(kinds.SECRETS, KEYS, plane.namespace)
+    async def order(
+        self, plane: PlaneSpec, tenant: Obj, secrets_there: Mapping[str, Obj], spec: SlurmSpec | None
+    ) -> Ordered | None:
+        """Order a tenant's cluster; None when nothing of one is left. `secrets_there` are the plane's on the host, by name."""
+        secret = secrets_there.get(KEYS)
         if spec is None:
             return await self._switched_off(plane, secret)
         kept, keys = await self._keys(plane, secret)
-        keys = await self._rotate(plane, observed.tenant, kept, keys)
-        found = self._loops.order(plane.tenant, Order(spec, keys, times_of(observed.tenant)))
+        keys = await self._rotate(plane, tenant, kept, keys)
+        found = self._loops.order(plane.tenant, Order(spec, keys, times_of(tenant)))
         return Ordered(wanted=True, found=found, spec=spec)
 
     def runs(self, tenant: str) -> bool:

@@ -20,16 +20,6 @@ from controller.plane.spec import PLANE
 
 
 @dataclass(frozen=True, slots=True)
-class PlaneHealth:
-    """What the plane's API server answered last: reachable at all, and ready."""
-
-    ready: bool = False
-    bootstrapped: bool = False
-    message: str = "not asked yet"
-    cluster_uid: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Observed:
     """One tenant at one moment."""
 

@@ -33,7 +33,7 @@ from controller.decide.plan import Plan, as_it_began, plan, ref_of
 from controller.host.dedication import Dedication
 from controller.host.hostranges import HostRanges
 from controller.host.owned import SELECTOR, Owned
-from controller.inside.access import PlaneAccess
+from controller.inside.access import PlaneAccess, PlaneHealth
 from controller.pki.material import Assembled, assemble
 from controller.plane.render import ground
 from controller.plane.secrets import SERVICE_ACCOUNT_SECRET
@@ -45,7 +45,7 @@ from controller.slurm.decide.resolve import wanted as slurm_wanted
 from controller.slurm.ordering import Ordered, Ordering
 from controller.tenant.apply import Applier, Outdated
 from controller.tenant.dismantle import Dismantler
-from controller.tenant.observe import Observed, PlaneHealth, observe, read_tenant
+from controller.tenant.observe import Observed, observe, read_tenant
 from controller.tenant.slicing import Slicer
 
 _log = logging.getLogger(__name__)
@@ -315,7 +315,7 @@ class Reconciler:
         wanted = admission.slurm(observed.tenant, observed.tenant_class, self._settings)
         if not health.bootstrapped and not self._slurm.runs(spec.tenant):
             return Ordered(wanted=True, spec=wanted) if wanted is not None else None
-        return await self._slurm.order(spec, observed, wanted)
+        return await self._slurm.order(spec, observed.tenant, observed.in_plane(kinds.SECRETS), wanted)
 
     def _leaves_slurm(self, observed: Observed) -> bool:
         """Whether the cluster of a tenant that is held cannot be had as it is asked for: then it is left as it runs."""

@@ -8,14 +8,13 @@ import pytest
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, NotFound
-from bulkhead.kube.objects import Key, Obj, Resource
+from bulkhead.kube.objects import Obj, Resource
 from controller.slurm.cluster import Order
 from controller.slurm.decide.status import Found
 from controller.slurm.loop import SlurmLoops
 from controller.slurm.ordering import OFF, REVOKE, ROTATE, SPREAD, Ordering, times_of
 from controller.slurm.spec import SlurmSpec
 from controller.slurm.spec.keys import from_data, waiting
-from controller.tenant.observe import Observed
 from tests.controller.samples import plane_spec, tenant
 from tests.controller.slurm_runtime.world import START, node_set, slurm_spec
 from tests.fakeclock import FakeClock
@@ -84,9 +83,9 @@ class Bed:
     async def order(self, *, seen: bool = True, on: bool = True, **annotations: str) -> Any:
         asked = tenant()
         asked["metadata"]["annotations"] = annotations
-        objects = {(kinds.SECRETS, Key(PLANE.namespace, "slurm-keys")): self.host.secret} if seen and self.host.secret else {}
+        stored = {"slurm-keys": self.host.secret} if seen and self.host.secret else {}
         spec: SlurmSpec | None = slurm_spec(node_set()) if on else None
-        return await self.ordering.order(PLANE, Observed(asked, None, self.clock.now(), objects=objects), spec)
+        return await self.ordering.order(PLANE, asked, stored, spec)
 
     @property
     def keys(self) -> Any:
