@@ -44,7 +44,8 @@ from syncer.probes import Heart, Probes
 from syncer.quota.claims import Claims
 from syncer.quota.waiting import Starved
 from syncer.settings import Settings
-from syncer.translate.kinds import deviceclaim, endpointslice, nodeports, tokens
+from syncer.translate import tokens
+from syncer.translate.kinds import deviceclaim, endpointslice, nodeports
 from syncer.translate.references import POD_GROUP
 from syncer.translate.registry import KINDS
 from syncer.watch.deletions import ObservedDeletions

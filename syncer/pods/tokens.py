@@ -27,7 +27,7 @@ from bulkhead.work.clock import Clock
 from syncer import metrics
 from syncer.logs import about
 from syncer.translate import othersmarks
-from syncer.translate.kinds import tokens as token_translation
+from syncer.translate import tokens as token_translation
 from syncer.translate.origin import virtual_uid
 from syncer.watch.informers import Caches
 from syncer.work import Again, Item, Queue, Stale

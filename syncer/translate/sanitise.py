@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from bulkhead.api import labels as marks
-from syncer.translate import references
-from syncer.translate.kinds import tokens
+from syncer.translate import references, tokens
 from syncer.translate.metadata import identity
 from syncer.translate.reasons import Untranslatable
 from syncer.translate.view import Obj, TenantView

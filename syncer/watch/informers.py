@@ -22,8 +22,8 @@ from bulkhead.kube.resources import EVENTS, NAMESPACES, NODES, RESOURCE_QUOTAS, 
 from bulkhead.work.queue import Lane
 from syncer import metrics
 from syncer.settings import Settings
-from syncer.translate import origin
-from syncer.translate.kinds import nodemarks, nodeports, tokens
+from syncer.translate import origin, tokens
+from syncer.translate.kinds import nodemarks, nodeports
 from syncer.translate.metadata import Identity
 from syncer.translate.registry import KINDS
 from syncer.translate.view import TenantView

@@ -7,8 +7,7 @@ one claim and not two. Token sources become secret sources, see `tokens.py`.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from syncer.translate import metadata, schema
-from syncer.translate.kinds import tokens
+from syncer.translate import metadata, schema, tokens
 from syncer.translate.metadata import Identity
 from syncer.translate.podspec import downward
 from syncer.translate.podspec.environment import renamed

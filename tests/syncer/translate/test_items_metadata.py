@@ -7,8 +7,8 @@ import pytest
 
 from bulkhead.api import labels as marks
 from bulkhead.api.serviceenv import ServiceEnv, ServicePort
-from syncer.translate import Obj, Reason, Untranslatable, metadata
-from syncer.translate.kinds import pod, tokens
+from syncer.translate import Obj, Reason, Untranslatable, metadata, tokens
+from syncer.translate.kinds import pod
 from syncer.translate.podspec import downward
 from syncer.translate.registry import KINDS
 from tests.syncer.translate import samples

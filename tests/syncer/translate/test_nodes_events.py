@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from bulkhead.api import accelerators
 from bulkhead.api import labels as marks
-from syncer.translate import Obj, Reference, mirrored, origin, references
-from syncer.translate.kinds import event, node, tokens
+from syncer.translate import Obj, Reference, mirrored, origin, references, tokens
+from syncer.translate.kinds import event, node
 from syncer.translate.kinds.pod import to_host
 from tests.syncer.translate import samples
 

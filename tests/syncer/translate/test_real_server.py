@@ -8,8 +8,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, Conflict, Forbidden
 from bulkhead.kube.objects import Resource
 from bulkhead.kube.resources import NAMESPACES, PODS, SERVICE_ACCOUNTS
-from syncer.translate import Obj, Untranslatable, diff
-from syncer.translate.kinds import tokens
+from syncer.translate import Obj, Untranslatable, diff, tokens
 from syncer.translate.kinds.pod import ephemeral_containers, to_host
 from syncer.translate.registry import KINDS
 from tests.apiserver.snapshotting import serve_snapshots
