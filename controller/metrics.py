@@ -5,6 +5,8 @@ from typing import Any
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from bulkhead.api.conditions import ConditionType, is_true
+
 passes = Counter("bulkhead_controller_passes_total", "Passes over tenants, by result.", ["result"])
 pass_seconds = Histogram(
     "bulkhead_controller_pass_seconds", "Duration of a pass.", buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15)
@@ -30,7 +32,7 @@ _seen_ready: set[str] = set()
 
 def tell(tenant: str, status: dict[str, Any]) -> None:
     """Take a tenant's new status over."""
-    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or [])
+    ready = is_true(status.get("conditions") or [], ConditionType.READY)
     tenant_ready.labels(tenant).set(ready)
     gpus = status.get("gpus") or {}
     for what in ("used", "limit"):

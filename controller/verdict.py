@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from bulkhead.api.conditions import Reason
+from bulkhead.api.conditions import Reason, condition_of
 from bulkhead.api.conditions import Status as Truth
 
 Obj: TypeAlias = dict[str, Any]
@@ -18,13 +18,6 @@ class Verdict:
     status: Truth
     reason: Reason
     message: str
-
-
-def pod_ready(pod: Obj) -> bool:
-    """Whether a pod is ready and stays."""
-    conditions = (pod.get("status") or {}).get("conditions") or []
-    ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
-    return ready and not pod["metadata"].get("deletionTimestamp")
 
 
 def pod_trouble(pod: Obj) -> tuple[Reason, str] | None:
@@ -45,7 +38,7 @@ def pod_trouble(pod: Obj) -> tuple[Reason, str] | None:
             return Reason.POD_NOT_STARTING, detail
         if reason == "CrashLoopBackOff" and int(each.get("restartCount") or 0) >= _CRASHES:
             return Reason.CRASHING, detail
-    for each in status.get("conditions") or []:
-        if each.get("type") == "PodScheduled" and each.get("status") == "False" and each.get("reason") == "Unschedulable":
-            return Reason.POD_NOT_STARTING, f"pod {name}: {each.get('message')}"
+    scheduled = condition_of(pod, "PodScheduled")
+    if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
+        return Reason.POD_NOT_STARTING, f"pod {name}: {scheduled.get('message')}"
     return None

@@ -5,6 +5,7 @@ Real work goes to the real node and simulated work to the simulated nodes by a n
 
 from collections.abc import Mapping, Sequence
 
+from bulkhead.api.podphase import is_ready
 from e2e.api import Api, Obj
 from e2e.machine import NODE
 from e2e.poll import NotYetError, until
@@ -102,7 +103,7 @@ def wait_phase(api: Api, name: str, phases: Sequence[str], *, namespace: str = "
     def probe() -> Obj:
         current = api.get("Pod", name, namespace)
         phase = current.get("status", {}).get("phase", "")
-        if phase not in phases or (phase == "Running" and not pod_ready(current)):
+        if phase not in phases or (phase == "Running" and not is_ready(current)):
             raise NotYetError(describe(current))
         return current
 
@@ -162,10 +163,6 @@ def pods_of(api: Api, app: str, namespace: str) -> str:
 
 def condition(obj: Obj, kind: str) -> Obj | None:
     return next((item for item in obj.get("status", {}).get("conditions") or [] if item.get("type") == kind), None)
-
-
-def pod_ready(current: Obj) -> bool:
-    return (condition(current, "Ready") or {}).get("status") == "True"
 
 
 def describe(current: Obj) -> str:

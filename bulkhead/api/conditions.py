@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, Literal, Self
 
+from bulkhead.api.untrusted import mapping, mappings
+
 Status = Literal["True", "False", "Unknown"]
 MESSAGE_LIMIT: Final = 2048
 
@@ -141,6 +143,11 @@ def is_true(conditions: Sequence[Mapping[str, Any]], type_: str) -> bool:
     """Whether the condition of this type is there and true."""
     found = find_condition(conditions, type_)
     return found is not None and found.get("status") == "True"
+
+
+def condition_of(obj: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
+    """The condition of this type in the status of any object; empty where it has none."""
+    return find_condition(mappings(mapping(obj.get("status")).get("conditions")), type_) or {}
 
 
 def timestamp(now: datetime) -> str:

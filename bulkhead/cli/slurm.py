@@ -18,7 +18,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bulkhead.api.conditions import ConditionType, condition_of
 from bulkhead.api.names import SLURM_CONTROLLER, SLURM_KEYS, SLURM_LOGIN, SLURM_NAMESPACE, SLURM_TOKEN_KEY
+from bulkhead.api.podphase import serves
 from bulkhead.api.slurmtoken import sign
 from bulkhead.cli import access, connection
 from bulkhead.cli.failures import CliError, Exit
@@ -130,7 +132,7 @@ def choose_user(spec: dict[str, Any], asked: str | None) -> str:
 
 def pick_login(pods: Iterable[Obj]) -> str | None:
     """The first ready login pod."""
-    ready = sorted(str(pod["metadata"]["name"]) for pod in pods if _belongs(pod, SLURM_LOGIN) and _ready(pod))
+    ready = sorted(str(pod["metadata"]["name"]) for pod in pods if _belongs(pod, SLURM_LOGIN) and serves(pod))
     return ready[0] if ready else None
 
 
@@ -202,23 +204,21 @@ def _no_login(tenant: Obj, pods: Sequence[Obj]) -> CliError:
     """Why no login is possible: the troubles of the pods, else the Tenant's condition."""
     name = tenant["metadata"]["name"]
     found = troubles((pod for pod in pods if _belongs(pod, SLURM_LOGIN)), ()) or troubles(pods, ())
-    said = "; ".join(str(item) for item in found[:3]) or _condition_of(tenant)
+    said = "; ".join(str(item) for item in found[:3]) or _why_not_ready(tenant)
     if not said:
-        waiting = [str(pod["metadata"]["name"]) for pod in pods if not _ready(pod)]
+        waiting = [str(pod["metadata"]["name"]) for pod in pods if not serves(pod)]
         said = f"not ready: {', '.join(sorted(waiting)[:6])}" if waiting else "its pods do not exist yet"
     return CliError(f"tenant {name}: no login pod is ready: {said}", next_step=f"see more: bulkhead tenant describe {name}")
 
 
-def _condition_of(tenant: Obj) -> str:
-    for item in (tenant.get("status") or {}).get("conditions") or ():
-        if item.get("type") == "SlurmReady" and item.get("status") != "True":
-            return f"{item.get('reason')}: {item.get('message') or 'no message'}"
-    return ""
+def _why_not_ready(tenant: Obj) -> str:
+    found = condition_of(tenant, ConditionType.SLURM_READY)
+    return f"{found.get('reason')}: {found.get('message') or 'no message'}" if found and found.get("status") != "True" else ""
 
 
 def _warnings(pods: Sequence[Obj]) -> list[str]:
     """Warnings that explain why a command will fail: slurmctld is not ready."""
-    if any(_belongs(pod, SLURM_CONTROLLER) and _ready(pod) for pod in pods):
+    if any(_belongs(pod, SLURM_CONTROLLER) and serves(pod) for pod in pods):
         return []
     found = troubles((pod for pod in pods if _belongs(pod, SLURM_CONTROLLER)), ())
     return [f"{SLURM_CONTROLLER} is not ready: {'; '.join(str(item) for item in found[:3]) or 'its pod does not run'}"]
@@ -229,10 +229,3 @@ def _belongs(pod: Obj, stateful_set: str) -> bool:
     owners = pod["metadata"].get("ownerReferences") or ()
     named = re.fullmatch(re.escape(stateful_set) + r"-[0-9]+", str(pod["metadata"].get("name")))
     return bool(named) and any(item.get("kind") == "StatefulSet" and item.get("name") == stateful_set for item in owners)
-
-
-def _ready(pod: Obj) -> bool:
-    if pod["metadata"].get("deletionTimestamp"):
-        return False
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bulkhead.api import labels, names
+from bulkhead.api.conditions import ConditionType, condition_of
 from bulkhead.api.untrusted import mapping
 from bulkhead.cli import connection, waiting
 from bulkhead.cli.failures import CliError, Exit
@@ -205,7 +206,7 @@ async def _list(options: argparse.Namespace) -> int:
 
 def _row(tenant: Obj, *, wide: bool) -> list[object]:
     spec, status = tenant.get("spec") or {}, tenant.get("status") or {}
-    ready: dict[str, Any] = next((item for item in status.get("conditions") or () if item.get("type") == "Ready"), {})
+    ready = condition_of(tenant, ConditionType.READY)
     row: list[object] = [
         tenant["metadata"]["name"],
         ready.get("status", "Unknown"),

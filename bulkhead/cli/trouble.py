@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from bulkhead.api.conditions import condition_of
 from bulkhead.kube.objects import Obj
 
 WAITING = frozenset(
@@ -53,17 +54,17 @@ def unscheduled(pods: Iterable[Obj]) -> list[tuple[Obj, dict[str, Any]]]:
     """Pods that may not or cannot run yet, with the condition that says why."""
     found = []
     for pod in pods:
-        condition = _condition(pod, "PodScheduled")
-        if condition is not None and condition.get("status") == "False":
-            found.append((pod, condition))
+        scheduled = condition_of(pod, "PodScheduled")
+        if scheduled.get("status") == "False":
+            found.append((pod, dict(scheduled)))
     return found
 
 
 def _of_pod(pod: Obj) -> Iterator[Trouble]:
     name = f"pod {_name(pod)}"
     status = pod.get("status") or {}
-    scheduled = _condition(pod, "PodScheduled")
-    if scheduled is not None and scheduled.get("status") == "False":
+    scheduled = condition_of(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
         # The same words as the scheduler's event, so that the two count as one.
         reason = "FailedScheduling" if scheduled.get("reason") == "Unschedulable" else str(scheduled.get("reason") or "Pending")
         yield Trouble(name, reason, str(scheduled.get("message") or ""))
@@ -84,11 +85,6 @@ def _of_events(events: Iterable[Obj]) -> Iterator[Trouble]:
         subject = event.get("involvedObject") or {}
         name = f"{str(subject.get('kind') or 'object').lower()} {subject.get('name')}"
         yield Trouble(name, str(event["reason"]), str(event.get("message") or ""))
-
-
-def _condition(obj: Obj, type_: str) -> dict[str, Any] | None:
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    return next((item for item in conditions if item.get("type") == type_), None)
 
 
 def _name(obj: Obj) -> str:

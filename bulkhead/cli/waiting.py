@@ -41,9 +41,9 @@ HOPELESS = frozenset(
 
 def ready_condition(tenant: Obj) -> Mapping[str, Any] | None:
     """The Ready condition, if it is about the current spec."""
-    found = conditions.find_condition((tenant.get("status") or {}).get("conditions") or (), ConditionType.READY)
+    found = conditions.condition_of(tenant, ConditionType.READY)
     generation = tenant["metadata"].get("generation")
-    return found if found is not None and found.get("observedGeneration", generation) == generation else None
+    return found if found and found.get("observedGeneration", generation) == generation else None
 
 
 def describe(tenant: Obj) -> str:

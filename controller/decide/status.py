@@ -12,13 +12,14 @@ from typing import Any
 from bulkhead.api import names
 from bulkhead.api.accelerators import count
 from bulkhead.api.conditions import MESSAGE_LIMIT, ConditionType, Reason, is_true, set_condition
+from bulkhead.api.podphase import serves
 from controller.decide import held
 from controller.decide.dedicated import Finding
 from controller.plane import network, quota
 from controller.plane.spec import DNS, PLANE, SYNCER, Obj, PlaneSpec
 from controller.refusal import Refusal
 from controller.slurm.decide.status import SlurmPart
-from controller.verdict import Verdict, pod_ready, pod_trouble
+from controller.verdict import Verdict, pod_trouble
 
 PARTS = (
     ConditionType.NAMESPACES_READY,
@@ -168,7 +169,7 @@ def _pki(findings: Findings) -> Verdict:
 
 def _plane(findings: Findings, *, was: bool) -> Verdict:
     pod = next((each for each in findings.pods if _is(each, PLANE)), None)
-    if findings.plane_ready and pod is not None and pod_ready(pod):
+    if findings.plane_ready and pod is not None and serves(pod):
         return Verdict("True", Reason.READY, "the API server answers and every container of the plane is ready")
     trouble = pod_trouble(pod) if pod is not None else None
     if trouble is not None:

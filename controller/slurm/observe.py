@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from bulkhead.api import labels
+from bulkhead.api.conditions import condition_of
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj, Resource
@@ -80,11 +81,9 @@ def cordoned(nodes: Iterable[Obj]) -> dict[str, str]:
     found = {}
     for node in nodes:
         name = str(node["metadata"]["name"])
-        conditions: list[Obj] = (node.get("status") or {}).get("conditions") or []
-        ready = next((each for each in conditions if each.get("type") == "Ready"), {})
         if (node.get("spec") or {}).get("unschedulable") is True:
             found[name] = "is cordoned"
-        elif ready.get("status") in {"False", "Unknown"}:
+        elif condition_of(node, "Ready").get("status") in {"False", "Unknown"}:
             found[name] = "is not ready"
     return found
 

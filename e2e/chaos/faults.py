@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bulkhead.api import names
+from bulkhead.api.podphase import is_ready
 from e2e import machine, tenants, workloads
 from e2e.api import Api, ApiError, Obj, UnreachableError, path_of
 from e2e.machine import Process
@@ -180,7 +181,7 @@ class KillSyncerBeforeStatus:
             name = pod["metadata"]["name"]
             if not name.startswith("between-"):
                 continue
-            if not workloads.pod_ready(pod):
+            if not is_ready(pod):
                 raise NotYetError(workloads.describe(pod))
             workloads.host_pod_of(scene.host, pod, scene.target.work)
         tenant_works(scene.target)
@@ -318,7 +319,7 @@ class KillControllerMidway:
 
 def _syncer_ready(scene: Scene) -> None:
     pods = [item for item in scene.host.list("Pod", scene.target.plane) if item["metadata"]["name"].startswith("syncer")]
-    if not pods or not all(workloads.pod_ready(pod) for pod in pods):
+    if not pods or not all(is_ready(pod) for pod in pods):
         raise NotYetError("; ".join(workloads.describe(pod) for pod in pods) or "no syncer pod")
 
 

@@ -51,9 +51,3 @@ def pod(name: str, namespace: str) -> Obj:
             ],
         },
     }
-
-
-def is_ready(status: object) -> bool:
-    """Whether a pod's status says Ready."""
-    conditions = status.get("conditions") if isinstance(status, dict) else None
-    return any(isinstance(one, dict) and one.get("type") == "Ready" and one.get("status") == "True" for one in conditions or ())

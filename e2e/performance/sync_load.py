@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
+from bulkhead.api.podphase import is_ready
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, Timeout, Unavailable
 from bulkhead.kube.objects import Key, Meta
@@ -53,7 +54,7 @@ class Sight:
             self.gone.add(key)
         else:
             self.added.setdefault(key, now)
-            if key not in self.ready and pods.is_ready(event.object().get("status")):
+            if key not in self.ready and is_ready(event.object()):
                 self.ready[key] = now
         self.changed.set()
 

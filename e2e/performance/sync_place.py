@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from bulkhead.api import names
+from bulkhead.api.conditions import condition_of
 from bulkhead.hostcluster.kwok.nodes import node_status, simulated_node
 from e2e import install, machine, tenants
 from e2e.api import Api
@@ -81,8 +82,7 @@ def _nodes(host: Api, indices: range) -> None:
     def ready() -> None:
         for index in indices:
             name = simulated_node(index, 0, 1)["metadata"]["name"]
-            conditions = host.get("Node", name).get("status", {}).get("conditions") or []
-            if not any(one["type"] == "Ready" and one["status"] == "True" for one in conditions):
+            if condition_of(host.get("Node", name), "Ready").get("status") != "True":
                 raise NotYetError(f"{name} is not Ready")
 
     until("the simulated nodes to be Ready", ready, seconds=60)

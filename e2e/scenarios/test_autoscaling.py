@@ -1,5 +1,6 @@
 """A HorizontalPodAutoscaler of a tenant: its Deployment grows while its pods are busy and shrinks when they are not."""
 
+from bulkhead.api.podphase import is_ready
 from e2e import workloads
 from e2e.api import Obj
 from e2e.commands import kubectl
@@ -40,9 +41,7 @@ def test_a_deployment_grows_while_it_is_busy_and_shrinks_when_it_rests(alice: Te
 
     def running() -> list[str]:
         pods = alice.api.list("Pod", space, labels="app=busy")
-        return [
-            pod["metadata"]["name"] for pod in pods if workloads.pod_ready(pod) and "deletionTimestamp" not in pod["metadata"]
-        ]
+        return [pod["metadata"]["name"] for pod in pods if is_ready(pod) and "deletionTimestamp" not in pod["metadata"]]
 
     def count(wanted: int) -> None:
         told = alice.api.get("HorizontalPodAutoscaler", "busy", space).get("status", {})

@@ -1,5 +1,6 @@
 """Nodes that tenants share: what one takes the other does not see, and a drain of one is nobody else's business."""
 
+from bulkhead.api.podphase import is_ready
 from e2e import machine, workloads
 from e2e.api import Api
 from e2e.commands import kubectl
@@ -42,7 +43,7 @@ def test_item_37_a_daemon_set_runs_where_the_tenant_labelled_a_node(alice: Tenan
 
         def runs(count: int) -> None:
             pods = [pod for pod in alice.api.list("Pod", space) if pod["metadata"]["labels"].get("app") == "agents"]
-            ready = [pod for pod in pods if workloads.pod_ready(pod)]
+            ready = [pod for pod in pods if is_ready(pod)]
             workloads.expect(len(pods) == len(ready) == count, f"{[workloads.describe(pod) for pod in pods]}")
 
         until("the agent on the labelled node", lambda: runs(1), seconds=60)
@@ -108,7 +109,7 @@ def test_item_39_a_daemon_set_that_tolerates_everything_runs_on_every_node(host:
 
     def everywhere() -> None:
         nodes = {node["metadata"]["name"] for node in alice.api.list("Node")}
-        pods = [pod for pod in alice.api.list("Pod", space) if workloads.pod_ready(pod)]
+        pods = [pod for pod in alice.api.list("Pod", space) if is_ready(pod)]
         workloads.expect(len(nodes) > 1, f"only {nodes}")
         workloads.expect({pod["spec"].get("nodeName") for pod in pods} == nodes, f"{[workloads.describe(pod) for pod in pods]}")
 

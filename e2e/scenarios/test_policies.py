@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 
+from bulkhead.api.podphase import is_ready
 from e2e import workloads
 from e2e.api import Api, ApiError, Obj
 from e2e.commands import kubectl
@@ -64,7 +65,7 @@ def test_item_84_a_budget_of_the_tenant_holds_up_the_hosts_evictions(alice: Tena
     workloads.wait_available(alice.api, "web", 2, namespace=space)
 
     def counted() -> str:
-        pods = [pod for pod in host.list("Pod", alice.work, labels="app=web") if workloads.pod_ready(pod)]
+        pods = [pod for pod in host.list("Pod", alice.work, labels="app=web") if is_ready(pod)]
         budgets = host.list("PodDisruptionBudget", alice.work)
         healthy = [item.get("status", {}).get("currentHealthy") for item in budgets]
         workloads.expect(healthy == [2] and budgets[0]["spec"]["minAvailable"] == 2, f"{len(pods)} pods, {healthy}")

@@ -4,6 +4,7 @@ import signal
 
 import pytest
 
+from bulkhead.api.podphase import is_ready
 from e2e import machine, tenants, workloads
 from e2e.api import Api, UnreachableError
 from e2e.poll import until
@@ -51,7 +52,7 @@ def _cut() -> None:
 def _running_again(tenant: Tenant, space: str) -> None:
     pod = tenant.api.get("Pod", "lasting", space)
     status = (pod.get("status", {}).get("containerStatuses") or [{}])[0]
-    workloads.expect(int(status.get("restartCount", 0)) > 0 and workloads.pod_ready(pod), workloads.describe(pod))
+    workloads.expect(int(status.get("restartCount", 0)) > 0 and is_ready(pod), workloads.describe(pod))
 
 
 def _mirror_uid(host: Api, tenant: Tenant, virtual_uid: str) -> str:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from bulkhead.api.podphase import is_ready
 from e2e import tenants, workloads
 from e2e.api import Api, Obj
 from e2e.poll import until
@@ -80,7 +81,7 @@ def test_item_89_a_killed_plane_comes_back_with_its_data(host: Api, drifting: Te
 
     def probe() -> None:
         pod = host.get("Pod", "plane-0", drifting.plane)
-        workloads.expect(pod["metadata"]["uid"] != before and workloads.pod_ready(pod), workloads.describe(pod))
+        workloads.expect(pod["metadata"]["uid"] != before and is_ready(pod), workloads.describe(pod))
 
     until("a new plane pod", probe, seconds=90)
     until("the ConfigMap to be readable", lambda: drifting.api.get("ConfigMap", "kept", "default"), seconds=30)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from bulkhead.api.names import SLURM_NAMESPACE
+from bulkhead.api.podphase import is_ready
 from e2e import tenants, workloads
 from e2e.api import Api
 from e2e.poll import until
@@ -43,7 +44,7 @@ def test_nothing_is_lost_when_the_pod_itself_goes(quiet: Cluster, pod: str) -> N
 
     def renewed() -> None:
         current = quiet.pod(pod)
-        workloads.expect(current["metadata"]["uid"] != before and workloads.pod_ready(current), workloads.describe(current))
+        workloads.expect(current["metadata"]["uid"] != before and is_ready(current), workloads.describe(current))
 
     until(f"a new {pod}", renewed, seconds=150)
     jobs.wait(quiet, running, seconds=120)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bulkhead.api.names import SLURM_NAMESPACE
+from bulkhead.api.podphase import is_ready
 from e2e import commands, workloads
 from e2e.poll import until
 from e2e.slurm import jobs
@@ -70,7 +71,7 @@ def replace_login(cluster: Cluster) -> None:
 
     def renewed() -> None:
         pod = cluster.pod("login-0")
-        workloads.expect(pod["metadata"]["uid"] != before and workloads.pod_ready(pod), workloads.describe(pod))
+        workloads.expect(pod["metadata"]["uid"] != before and is_ready(pod), workloads.describe(pod))
 
     until("a new login pod", renewed, seconds=120)
 

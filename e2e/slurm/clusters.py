@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bulkhead.api.names import SLURM_NAMESPACE
+from bulkhead.api.podphase import is_ready
 from bulkhead.cli.slurm import exec_words, inside
 from e2e import commands, tenants, workloads
 from e2e.api import Api, Obj
@@ -179,7 +180,7 @@ def wait_nodes(cluster: Cluster, *names: str, state: str = "idle", seconds: floa
 def pods(cluster: Cluster) -> str:
     """One line about the pods that are not ready."""
     listed = cluster.api.list("Pod", SLURM_NAMESPACE)
-    waiting = [workloads.describe(item) for item in listed if not workloads.pod_ready(item)]
+    waiting = [workloads.describe(item) for item in listed if not is_ready(item)]
     return f"{len(listed)} pods; " + ("; ".join(waiting)[:600] or "all ready")
 
 

@@ -11,10 +11,11 @@ from datetime import datetime
 from typing import Any, Final
 
 from bulkhead.api.conditions import MESSAGE_LIMIT, Reason, timestamp
+from bulkhead.api.podphase import serves
 from controller.slurm.answers.model import SlurmNode, SlurmView
 from controller.slurm.lease.fleet import Worker
 from controller.slurm.spec import NAME_LABEL, Obj, SlurmSpec
-from controller.verdict import Verdict, pod_ready, pod_trouble
+from controller.verdict import Verdict, pod_trouble
 
 PREFIX: Final = "SlurmNodeState"
 READY: Final = "slurmctld answers, and every daemon of the cluster is ready"
@@ -161,7 +162,7 @@ def pod_conditions(node: SlurmNode | None, existing: Sequence[Mapping[str, Any]]
 def pods_of(pods: Iterable[Obj], wanted: Mapping[str, int]) -> DaemonPods:
     """What the pods of the daemons that are wanted came to."""
     own = [(name, pod) for pod in pods if (name := component(pod)) in wanted]
-    running = Counter(name for name, pod in own if pod_ready(pod))
+    running = Counter(name for name, pod in own if serves(pod))
     trouble = next((found for _, pod in own if (found := pod_trouble(pod)) is not None), None)
     return DaemonPods(dict(running), trouble and (trouble[0], trouble[1][:MESSAGE_LIMIT]))
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
 
+from bulkhead.api.podphase import is_ready, placed_on
 from controller.slurm.spec import NODE_SET_LABEL, ORDINAL_LABEL, SPEC_ANNOTATION, Obj
 
 
@@ -158,15 +159,14 @@ def worker_of(pod: Obj) -> Worker | None:
     name, node_set, ordinal = str(meta["name"]), marks.get(NODE_SET_LABEL), str(marks.get(ORDINAL_LABEL) or "")
     if not node_set or not ordinal.isdecimal() or len(ordinal) > 6 or name != f"{node_set}-{ordinal}":
         return None
-    conditions = status.get("conditions") or []
     return Worker(
         name=name,
         node_set=str(node_set),
         ordinal=int(ordinal),
         uid=str(meta.get("uid") or ""),
         phase=str(status.get("phase") or "Pending"),
-        ready=any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions),
+        ready=is_ready(pod),
         deleting=bool(meta.get("deletionTimestamp")),
-        host_node=str((pod.get("spec") or {}).get("nodeName") or ""),
+        host_node=placed_on(pod),
         made_from=str((meta.get("annotations") or {}).get(SPEC_ANNOTATION) or ""),
     )
