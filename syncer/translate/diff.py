@@ -17,30 +17,12 @@ from bulkhead.api.untrusted import mapping, sequence
 from syncer.translate.kinds.pod import GENERATION
 from syncer.translate.metadata import APPLIED, WANTED, stands_for_tenants
 from syncer.translate.podspec.placement import MADE_FOR
+from syncer.translate.registry import KINDS
 from syncer.translate.view import Obj
 
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 MERGE: Final = "application/merge-patch+json"
 _RESIZABLE: Final = ("cpu", "memory")
-_CONTENT: Final[Mapping[str, tuple[str, ...]]] = {
-    "ConfigMap": ("data", "binaryData"),
-    "Secret": ("data",),
-    "Service": ("spec",),
-    "EndpointSlice": ("endpoints", "ports"),
-    "PersistentVolumeClaim": ("spec",),
-    "NetworkPolicy": ("spec",),
-    "ResourceClaim": ("spec",),
-    "PodDisruptionBudget": ("spec",),
-    "Ingress": ("spec",),
-    "PodGroup": ("spec",),
-}
-# A field of these that differs cannot be patched.
-_FIXED: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
-    "Secret": (("type",),),
-    "Service": (("spec", "clusterIP"),),
-    "EndpointSlice": (("addressType",),),
-}
-
 # Fields of a Service that a host does not fill in: what was wanted before and is no more has to be taken away.
 _NOT_DEFAULTED: Final = ("selector", "publishNotReadyAddresses")
 
@@ -99,12 +81,13 @@ def is_ahead(actual: Obj, virtual: Obj) -> bool:
 def object_patch(desired: Obj, actual: Obj) -> Patch | None:
     """A merge patch for anything but a pod; None where it is as desired; may raise Recreate."""
     kind = str(desired.get("kind"))
-    for path in _FIXED.get(kind, ()):
+    entry = KINDS[kind]
+    for path in entry.fixed:
         if _at(desired, path) != _at(actual, path):
             raise Recreate(f"{kind}: {'.'.join(path)} cannot be changed")
     body = _metadata_patch(desired, actual)
-    for field in _CONTENT.get(kind, ()):
-        special = _SPECIAL.get(kind)
+    special = _SPECIAL.get(kind) or (_stamped_spec if entry.stamped else None)
+    for field in entry.content:
         change = special(desired, actual) if special else _content(desired.get(field), actual.get(field))
         if change is not None:
             body[field] = change
@@ -276,11 +259,6 @@ def _stamped_spec(desired: Obj, actual: Obj) -> Any:
     return _content(desired.get("spec"), actual.get("spec"))
 
 
-def _never(_desired: Obj, _actual: Obj) -> Obj | None:
-    """For what no API server lets change."""
-    return None
-
-
 def _within(wanted: Any, there: Any) -> bool:
     """Whether `there` has all of `wanted`; what the host filled in besides does not count."""
     if isinstance(wanted, Mapping):
@@ -319,9 +297,4 @@ def _at(obj: Any, path: tuple[str, ...]) -> Any:
 _SPECIAL: Final[Mapping[str, Callable[[Obj, Obj], Obj | None]]] = {
     "Service": _service_spec,
     "PersistentVolumeClaim": _claim_spec,
-    "NetworkPolicy": _stamped_spec,
-    "ResourceClaim": _never,  # a claim's spec cannot be changed, above or below
-    "PodGroup": _never,  # nor a group's
-    "PodDisruptionBudget": _stamped_spec,
-    "Ingress": _stamped_spec,
 }

@@ -1,6 +1,8 @@
-"""The kinds that are mirrored from the plane to the host. Adding one is one file, one entry here, one folder of cases.
+"""The kinds that are mirrored from the plane to the host. For a new one its file in `kinds` and an entry here are enough.
 
-Nodes and events go the other way and are not listed: see `node.py` and `event.py`.
+    entry ──> informers of both sides, references, patrol, reconciler, diff; what needs I/O of its own: `syncer.mirrors.kinds`
+
+Nodes and events go the other way and are not listed: see `kinds/node.py` and `kinds/event.py`.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,13 +20,13 @@ from syncer.translate.kinds import (
     networkpolicy,
     pod,
     podgroup,
+    podstatus,
     secret,
     service,
     snapshot,
     volumeclaim,
 )
-from syncer.translate.kinds import podstatus as status
-from syncer.translate.mirrored import everybody, nothing_to_say, stays
+from syncer.translate.mirrored import everybody, nothing_to_say, same_view, stays
 from syncer.translate.reasons import Reason
 from syncer.translate.references import Reference
 from syncer.translate.view import Obj, TenantView
@@ -43,6 +45,12 @@ class Translation:
     status_to_virtual: Callable[[Obj, Obj, TenantView], Obj] | None = None
     mirrored: Callable[[Obj], bool] = mirrored.always  # what is not mirrored is no error
     remarks: Callable[[Obj, TenantView], list[str]] = nothing_to_say  # what of a mirrored object stays behind
+    # The fields of a copy that follow its virtual object; none: no API server lets them change.
+    content: tuple[str, ...] = ("spec",)
+    # Paths of fields that cannot be patched: a copy in which one of them differs is recreated.
+    fixed: tuple[tuple[str, ...], ...] = ()
+    # What of the view holds for an object that the host has already: what was accepted is not refused for what came later.
+    view_of_copy: Callable[[TenantView, Obj], TenantView] = same_view
     # Whether a host copy may outlast the refusal of what its object has become: its last accepted form.
     may_stay: Callable[[Obj, TenantView], bool] = stays
     # The host copy carries the hash of what was wanted, because the host fills in too much for a comparison field by field.
@@ -53,6 +61,8 @@ class Translation:
     was_taken: Callable[[Obj], bool] | None = None
     blocked: Callable[[Obj, Reason, str, str], Obj] | None = None  # the status that tells of a refusal
     on_reference: bool = False  # mirrored only while something mirrored refers to it
+    counted: bool = False  # the devices that it asks for are counted against the tenant's limits before it is created
+    events: bool = False  # the tenant is told the host's events about its copies
 
     @property
     def api_version(self) -> str:
@@ -61,10 +71,29 @@ class Translation:
 
 
 _ALL: Final = (
-    Translation("Pod", "", "v1", "pods", pod.to_host, references.of_pod, status.status_to_virtual),
-    Translation("ConfigMap", "", "v1", "configmaps", configmap.to_host, on_reference=True),
-    Translation("Secret", "", "v1", "secrets", secret.to_host, on_reference=True),
-    Translation("Service", "", "v1", "services", service.to_host, mirrored=mirrored.service),
+    Translation(
+        "Pod",
+        "",
+        "v1",
+        "pods",
+        pod.to_host,
+        references=references.of_pod,
+        status_to_virtual=podstatus.status_to_virtual,
+        counted=True,
+        events=True,
+    ),
+    Translation("ConfigMap", "", "v1", "configmaps", configmap.to_host, content=("data", "binaryData"), on_reference=True),
+    Translation("Secret", "", "v1", "secrets", secret.to_host, content=("data",), fixed=(("type",),), on_reference=True),
+    Translation(
+        "Service",
+        "",
+        "v1",
+        "services",
+        service.to_host,
+        mirrored=mirrored.service,
+        fixed=(("spec", "clusterIP"),),
+        events=True,
+    ),
     # Who holds which address is a further input: `endpointslice.to_host(virtual, view, holders)`.
     Translation(
         endpointslice.KIND,
@@ -74,28 +103,35 @@ _ALL: Final = (
         endpointslice.to_host,
         mirrored=mirrored.endpoint_slice,
         may_stay=endpointslice.may_stay,
+        content=("endpoints", "ports"),
+        fixed=(("addressType",),),
     ),
     Translation(
-        "PersistentVolumeClaim",
+        references.CLAIM,
         "",
         "v1",
         "persistentvolumeclaims",
         volumeclaim.to_host,
         status_to_virtual=volumeclaim.status_to_virtual,
+        view_of_copy=volumeclaim.as_made,
+        events=True,
     ),
     # Not every host serves this kind.
     Translation(
-        "ResourceClaim",
+        deviceclaim.KIND,
         "resource.k8s.io",
         "v1",
         "resourceclaims",
         deviceclaim.to_host,
         status_to_virtual=deviceclaim.status_to_virtual,
         offered=lambda view: bool(view.device_classes),
+        content=(),
+        view_of_copy=lambda view, _host: view.standing(),
         stamped=True,
+        counted=True,
     ),
     Translation(
-        "NetworkPolicy",
+        networkpolicy.KIND,
         "networking.k8s.io",
         "v1",
         "networkpolicies",
@@ -103,8 +139,9 @@ _ALL: Final = (
         remarks=networkpolicy.remarks,
         stamped=True,
     ),
+    # How many host pods a selector selects is a further input: `disruptionbudget.to_host(virtual, view, selected)`.
     Translation(
-        "PodDisruptionBudget",
+        disruptionbudget.KIND,
         "policy",
         "v1",
         "poddisruptionbudgets",
@@ -113,13 +150,13 @@ _ALL: Final = (
         stamped=True,
     ),
     Translation(
-        "Ingress",
+        ingress.KIND,
         "networking.k8s.io",
         "v1",
         "ingresses",
         ingress.to_host,
-        references.of_ingress,
-        ingress.status_to_virtual,
+        references=references.of_ingress,
+        status_to_virtual=ingress.status_to_virtual,
         remarks=ingress.remarks,
         may_stay=ingress.may_stay,
         stamped=True,
@@ -132,20 +169,24 @@ _ALL: Final = (
         podgroup.to_host,
         status_to_virtual=podgroup.status_to_virtual,
         offered=lambda view: view.pod_groups,
+        content=(),
+        view_of_copy=lambda view, _host: view.standing(),
         optional=True,
     ),
     # What was taken stays when the class offers none any more: it is data.
     Translation(
-        "VolumeSnapshot",
+        snapshot.KIND,
         snapshot.GROUP,
         "v1",
         "volumesnapshots",
         snapshot.to_host,
         status_to_virtual=snapshot.status_to_virtual,
         offered=lambda view: view.offers_snapshots,
+        content=(),
         optional=True,
         was_taken=snapshot.was_taken,
         blocked=snapshot.blocked,
+        events=True,
     ),
 )
 

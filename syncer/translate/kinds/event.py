@@ -10,12 +10,12 @@ from typing import Any, Final
 from bulkhead.api.untrusted import mapping, text
 from syncer.translate import metadata, sanitise
 from syncer.translate.metadata import Identity
+from syncer.translate.registry import KINDS
 from syncer.translate.view import Obj, TenantView
 
 _COPIED: Final = ("type", "firstTimestamp", "lastTimestamp", "count", "eventTime", "action", "series")
 _TEXT_LIMIT: Final = 128
 _NAME_LIMIT: Final = 253 - 33
-KINDS: Final = frozenset({"Pod", "Service", "PersistentVolumeClaim", "VolumeSnapshot"})
 # What the host says about its own doings, not the tenant's.
 _KEPT_REASONS: Final = frozenset({"FailedToUpdateEndpointSlices", "FailedToCreateEndpoint"})
 
@@ -24,9 +24,10 @@ def involved(host_event: Obj) -> tuple[str, str]:
     """Kind and host name of the object that an event is about; empty texts where it is about nothing of a tenant's."""
     about = mapping(host_event.get("involvedObject"))
     kind, name = about.get("kind"), about.get("name")
-    if kind not in KINDS or not isinstance(name, str) or host_event.get("reason") in _KEPT_REASONS:
+    entry = KINDS.get(str(kind))
+    if entry is None or not entry.events or not isinstance(name, str) or host_event.get("reason") in _KEPT_REASONS:
         return "", ""
-    return kind, name
+    return entry.kind, name
 
 
 def to_virtual(host_event: Obj, virtual: Obj, view: TenantView) -> Obj:
