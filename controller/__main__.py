@@ -7,13 +7,11 @@ Everyone watches, so that a standby is warm; only the holder of the lease works 
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import signal
 import socket
 import sys
-from typing import Any
 
 from aiohttp import web
 
@@ -22,6 +20,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ConfigError, KubeError
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.lease import LeaderLease
+from bulkhead.work import jsonlog
 from bulkhead.work.clock import SystemClock
 from bulkhead.work.queue import KeyedQueue
 from bulkhead.work.supervise import supervise
@@ -41,27 +40,7 @@ from controller.worker import Workers
 
 _log = logging.getLogger("controller")
 LEASE = "bulkhead-controller"
-_PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _STUCK_SECONDS = 300.0
-
-
-class JsonFormatter(logging.Formatter):
-    """One JSON object per line; what a call gave as `extra` becomes fields."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Write one record."""
-        line: dict[str, Any] = {
-            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        line |= {
-            key: value for key, value in vars(record).items() if key not in _PLAIN and isinstance(value, str | int | float)
-        }
-        if record.exc_info:
-            line["trace"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
 
 
 def main() -> None:
@@ -71,9 +50,7 @@ def main() -> None:
         config = _config()
     except (SettingsError, ConfigError) as error:
         sys.exit(f"bulkhead-controller cannot start: {error}")
-    handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter())
-    logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
+    jsonlog.configure(settings.log_level)
     asyncio.run(run(settings, config))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ConfigError
 from bulkhead.kube.kubeconfig import KubeConfig
-from syncer import logs
+from bulkhead.work import jsonlog
 from syncer.session import Places, Session
 from syncer.settings import DEFAULT_PATH, Settings, SettingsFileError, load
 
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     try:
         settings = load(options.settings)
-        logs.configure(settings.tenant, options.log_level)
+        jsonlog.configure(options.log_level, tenant=settings.tenant)
         plane = KubeConfig.from_file(options.pki / "kubeconfig", hostile=True)
         host = KubeConfig.from_file(options.host_kubeconfig) if options.host_kubeconfig else KubeConfig.in_cluster()
     except (SettingsFileError, ConfigError) as error:

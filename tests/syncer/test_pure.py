@@ -1,8 +1,6 @@
 """The small pure parts of the syncer's runtime: settings, heads, routes, refusals, patches, references, breaker, probes."""
 
 import contextlib
-import json
-import logging
 
 import msgspec
 import pytest
@@ -11,7 +9,6 @@ from hypothesis import strategies as st
 
 from bulkhead.kube.errors import ApiError, Forbidden, Unavailable, Unprocessable
 from bulkhead.kube.objects import Key
-from syncer import logs
 from syncer.kubelet import http1
 from syncer.kubelet.http1 import BadRequestError
 from syncer.kubelet.routes import route
@@ -208,10 +205,3 @@ def test_a_stalled_loop_is_not_alive() -> None:
     assert probes.respond("POST", "/livez").startswith(b"HTTP/1.1 405")
     clock.advance(STALL_SECONDS)
     assert probes.respond("GET", "/livez").startswith(b"HTTP/1.1 503")
-
-
-def test_logs_are_json_with_tenant_and_object() -> None:
-    record = logging.makeLogRecord({"msg": "hello %s", "args": ("you",), "levelno": 20, "levelname": "INFO", "name": "syncer"})
-    record.__dict__.update(logs.about("Pod", Key("ns", "web"), why="test"))
-    line = json.loads(logs._Json("acme").format(record))
-    assert (line["tenant"], line["kind"], line["object"], line["message"]) == ("acme", "Pod", "ns/web", "hello you")
