@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.chart.admission_samples import Change, claim, debugger, ingress, mirrored, pod, service, snapshot
+from tests.chart.admission_objects import Change, claim, debugger, ingress, mirrored, pod, service, snapshot
 
 QUEUE = {"kueue.x-k8s.io/queue-name": "of-team-b"}
 

@@ -1,6 +1,6 @@
 """What was let in once and would not be now: the syncer changes labels of it, for which nothing is judged again."""
 
-from tests.chart.admission_samples import (
+from tests.chart.admission_objects import (
     EVERY_TAINT,
     Change,
     budget,

@@ -327,3 +327,14 @@ REASONS_OF_CHANGES: dict[str, tuple[str, ...]] = {
     "pod: sets and lifts scheduling gates of its tenant only": ("past a queue's gate",),
     "pod: tolerates no taint but those that its tenant's class lists": ("another taint later",),
 }
+NOT_NOTED = "pod: the controller has not noted yet what this tenant may; it does so in its next pass"
+DEFAULT_CLASS = "claim: of the host's default StorageClass, because none is offered to its tenant"
+# What is said under other facts than those of the samples, each in a test of its own.
+OF_OTHER_FACTS = (
+    DEFAULT_CLASS,
+    NOT_NOTED,
+    "pod: runs in a user namespace of its own",
+    "pod: at level restricted not root, in a user namespace neither",
+)
+# And what is no create and no change.
+OF_OTHER_REQUESTS = ("syncer: the host's scheduler alone binds pods", "syncer: a pod is given a second to an hour to end")

@@ -17,7 +17,7 @@ from syncer.translate.registry import KINDS
 from tests.apiserver.servers import ApiServer, ServerOptions, running
 from tests.apiserver.snapshotting import serve_snapshots
 from tests.chart.helmchart import rendered
-from tests.chart.test_policies import GATES
+from tests.chart.policed import GATES
 from tests.controller.samples import plane_spec
 from tests.syncer.translate import golden, samples
 

@@ -1,0 +1,31 @@
+"""An API server with the chart's policies, for the tests of this folder, and clients of it."""
+
+from typing import Any
+
+import pytest
+
+from bulkhead.kube.client import Client
+from tests.apiserver.servers import ApiServer, ServerOptions, running
+from tests.chart.policed import GATES, SYNCER, prepare
+
+
+@pytest.fixture(scope="module")
+def policed(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """An API server with the chart's policies and the namespaces of two tenants; the syncer may do anything but for them."""
+    options = ServerOptions(feature_gates=dict.fromkeys(GATES, True), runtime_config={"scheduling.k8s.io/v1alpha2": True})
+    with running("policed", tmp_path_factory.mktemp("policed"), options) as server:
+        yield server
+
+
+@pytest.fixture
+async def admin(policed: ApiServer) -> Any:
+    async with Client(policed.admin, user_agent="tests", field_manager="tests") as client:
+        await prepare(client)
+        yield client
+
+
+@pytest.fixture
+async def syncer(policed: ApiServer, admin: Client) -> Any:
+    # Group system:masters gives it every right, so that only the policies can say no.
+    async with Client(policed.config_for(SYNCER, "system:masters"), user_agent="tests", field_manager="syncer") as client:
+        yield client

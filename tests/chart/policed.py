@@ -1,0 +1,131 @@
+"""Requests to an API server with the chart's policies, and what these say to them."""
+
+import asyncio
+import secrets
+from typing import Any
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import MERGE_PATCH, Client
+from bulkhead.kube.errors import ApiError
+from bulkhead.kube.objects import Resource
+from bulkhead.kube.resources import (
+    NAMESPACES,
+    resource_of,
+)
+from controller.plane.policyfacts import policy_facts
+from syncer.translate.diff import STRATEGIC
+from tests.apiserver.snapshotting import serve_snapshots
+from tests.chart.admission_objects import (
+    FACTS,
+    KINDS,
+    PRIORITY_CLASSES,
+    RUNTIME_CLASSES,
+    TEAM_A,
+    Change,
+)
+from tests.chart.admission_samples import REFUSED
+from tests.chart.helmchart import rendered
+from tests.controller.samples import plane_spec
+
+DEVICE_CLASSES = "deviceClasses={gpu.example.com,nic.example.com,of-others}"
+EXTENDED = "extendedResources={rdma/hca,rdma/of-others,hugepages-2Mi,hugepages-1Gi}"
+# What the installation offers; TEAM_A's class offers less.
+VALUES = (
+    "--set", "ingressDomains={x.org,z.org}", "--set", "snapshotClasses={daily,weekly}",
+    "--set", "hostMetadataDomains={mesh.example.org}", "--set", DEVICE_CLASSES, "--set", EXTENDED,
+    "--set", "podNetworks={10.244.0.0/16,fd00:10:244::/56}",
+)  # fmt: skip
+SYNCER = "system:serviceaccount:bh-team-a:syncer"
+WORKLOADS = Resource("scheduling.k8s.io", "v1alpha2", "workloads", "Workload", True)
+# The gates of the PodGroup's fields, and of references to other namespaces: what a host drops by itself needs no policy.
+GATES = (
+    "GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption",
+    "DRAWorkloadResourceClaims", "CrossNamespaceVolumeDataSource",
+)  # fmt: skip
+
+
+async def prepare(client: Client) -> None:
+    others = policy_facts(plane_spec(tenant="team-b", service_slice="10.112.8.0/22"))
+    for name, facts in (("bh-team-a", {}), ("bh-team-a-work", FACTS), ("bh-team-b-work", others)):
+        meta = {"name": name, "annotations": facts}
+        await client.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+    for name in PRIORITY_CLASSES:
+        made = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": 5}
+        await client.apply(kinds.PRIORITY_CLASSES, made)
+    for name in RUNTIME_CLASSES:
+        made = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": name}
+        await client.apply(kinds.RUNTIME_CLASSES, made)
+    for name, slice_ in (("team-a", TEAM_A.service_slice), ("team-b", "10.112.8.0/22")):
+        await client.apply(kinds.SERVICE_CIDRS, {"metadata": {"name": name}, "spec": {"cidrs": [slice_]}})
+    template = {"name": "t", "schedulingPolicy": {"basic": {}}}
+    meta = {"name": "of-the-host", "namespace": "bh-team-a-work"}
+    workload = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "Workload", "metadata": meta}
+    await client.apply(WORKLOADS, workload | {"spec": {"podGroupTemplates": [template]}})
+    await serve_snapshots(client)
+    for obj in rendered(*VALUES):
+        if obj["kind"].startswith("ValidatingAdmissionPolicy"):
+            await client.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
+
+
+async def refused(client: Client, obj: dict[str, Any], *, cleaner: Client) -> str:
+    """What one of our policies says to refuse a create, empty where none does; everything else that goes wrong is an error.
+
+    What was let through goes by `cleaner`: a policy that comes into force in between may refuse its maker the deletion.
+    """
+    resource = KINDS[obj["kind"]]
+    if obj["metadata"]["name"] == "x":
+        # What slipped through before the policies were in force may still be on its way out under its name.
+        obj = named(obj)
+    try:
+        await client.create(resource, obj)
+    except ApiError as error:
+        return reason_of(error)
+    await cleaner.delete(resource, obj["metadata"]["name"], obj["metadata"]["namespace"], grace_seconds=0)
+    return ""
+
+
+async def refused_change(client: Client, change: Change, admin: Client) -> str:
+    """The same of a patch."""
+    resource = KINDS[change.made["kind"]]
+    made = await (admin if change.by_others else client).create(resource, named(change.made))
+    name, space = made["metadata"]["name"], made["metadata"]["namespace"]
+    if change.status:
+        await admin.patch(resource, name, change.status, space, subresource="status")
+    kind = STRATEGIC if change.subresource == "resize" else MERGE_PATCH
+    try:
+        await client.patch(resource, name, change.patch, space, subresource=change.subresource, content_type=kind)
+    except ApiError as error:
+        return reason_of(error)
+    finally:
+        await admin.patch(resource, name, {"metadata": {"finalizers": None}}, space)
+        await admin.delete(resource, name, space, grace_seconds=0)
+    return ""
+
+
+def named(obj: dict[str, Any]) -> dict[str, Any]:
+    """The object under a name of its own."""
+    return obj | {"metadata": obj["metadata"] | {"name": f"x-{secrets.token_hex(4)}"}}
+
+
+def reason_of(error: ApiError) -> str:
+    """The words of a policy of ours; raises any other error."""
+    if "ValidatingAdmissionPolicy 'bulkhead-" not in error.message:
+        raise error
+    return error.message.partition(" denied request: ")[2]
+
+
+async def in_force(client: Client, admin: Client) -> None:
+    """New policies are picked up within moments; wait until one bites."""
+    async with asyncio.timeout(60):
+        for name in (
+            "the plane's namespace", "no marker", "node port", "a secret that the host fills", "a policy for everyone",
+            "a claim for devices of the host", "another tenant's host", "a group with claims",
+            "a snapshot's content of somebody", "a claim with data from anywhere", "endpoints of no Service",
+            "a budget in per cent",
+        ):  # fmt: skip
+            while not await refused(client, REFUSED[name], cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
+                await asyncio.sleep(0.1)
+
+
+async def noted(admin: Client, key: str, value: str | None) -> None:
+    await admin.patch(NAMESPACES, "bh-team-a-work", {"metadata": {"annotations": {f"bulkhead.dev/{key}": value}}})

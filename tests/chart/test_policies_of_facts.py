@@ -1,0 +1,235 @@
+"""The chart's admission policies on a real API server: other kinds than pods, other tenants, and other facts of a tenant."""
+
+import asyncio
+import secrets
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import ApiError
+from bulkhead.kube.resources import (
+    ENDPOINT_SLICES,
+    INGRESSES,
+    NAMESPACES,
+    VOLUME_SNAPSHOTS,
+    resource_of,
+)
+from controller.plane.policyfacts import policy_facts
+from controller.plane.quota import limit_range
+from syncer.translate.kinds.classes import BETA_DEFAULT_STORAGE_CLASS, DEFAULT_STORAGE_CLASS
+from tests.apiserver.servers import ApiServer
+from tests.chart.admission_objects import (
+    KINDS,
+    MARKS,
+    TEAM_A,
+    claim,
+    endpoints,
+    ingress,
+    mirrored,
+    node_ports,
+    of_size,
+    pod,
+    snapshot,
+)
+from tests.chart.admission_reasons import DEFAULT_CLASS, NOT_NOTED
+from tests.chart.admission_samples import ALLOWED
+from tests.chart.helmchart import rendered
+from tests.chart.policed import (
+    in_force,
+    named,
+    noted,
+    prepare,
+    refused,
+)
+from tests.controller.samples import plane_spec
+
+
+@pytest.mark.apiserver
+@pytest.mark.parametrize("kind", ["ConfigMap", "Secret", "Pod"])
+async def test_what_is_not_the_syncers_is_not_deleted_by_it(kind: str, syncer: Client, admin: Client) -> None:
+    await in_force(syncer, admin)
+    made = await admin.create(KINDS[kind], named(pod(labels={}) if kind == "Pod" else mirrored(kind, labels={})))
+    with pytest.raises(ApiError, match="carries the marker"):
+        await syncer.delete(KINDS[kind], made["metadata"]["name"], "bh-team-a-work")
+
+
+@pytest.mark.apiserver
+async def test_without_a_domain_no_ingress_is_let_through(syncer: Client, admin: Client) -> None:
+    await in_force(syncer, admin)
+    for obj in rendered():
+        if obj["metadata"]["name"] == "bulkhead-syncer-ingresses":
+            await admin.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
+    async with asyncio.timeout(60):
+        while not await refused(syncer, ALLOWED["an ingress"], cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
+            await asyncio.sleep(0.1)
+        await prepare(admin)
+        while await refused(syncer, ALLOWED["an ingress"], cleaner=admin):  # noqa: ASYNC110 - the same
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.apiserver
+async def test_item_35_a_snapshot_is_never_changed_and_its_status_is_the_hosts(syncer: Client, admin: Client) -> None:
+    await in_force(syncer, admin)
+    await syncer.create(VOLUME_SNAPSHOTS, snapshot("kept"))
+    patch = ("kept", {"metadata": {"labels": {"app": "db"}}}, "bh-team-a-work")
+    assert (await syncer.patch(VOLUME_SNAPSHOTS, *patch))["metadata"]["labels"]["app"] == "db"
+    with pytest.raises(ApiError, match="bulkhead-syncer-snapshots"):
+        await syncer.patch(VOLUME_SNAPSHOTS, "kept", {"spec": {"volumeSnapshotClassName": "weekly"}}, "bh-team-a-work")
+    body = {"status": {"readyToUse": True}}
+    with pytest.raises(ApiError, match="every status"):
+        await syncer.patch(VOLUME_SNAPSHOTS, "kept", body, "bh-team-a-work", subresource="status")
+    await syncer.delete(VOLUME_SNAPSHOTS, "kept", "bh-team-a-work")
+
+
+@pytest.mark.apiserver
+async def test_what_others_noted_on_an_ingress_does_not_stop_the_syncer(syncer: Client, admin: Client) -> None:
+    await in_force(syncer, admin)
+    await syncer.create(INGRESSES, ingress("team-a.x.org", name="noted"))
+    notes = {"metadata": {"annotations": {"field.example.org/endpoints": "y"}}}
+    await admin.patch(INGRESSES, "noted", notes, "bh-team-a-work")
+    await syncer.patch(INGRESSES, "noted", {"spec": ingress("b.team-a.x.org")["spec"]}, "bh-team-a-work")
+    notes["metadata"]["annotations"]["field.example.org/endpoints"] = "z"
+    with pytest.raises(ApiError, match="no annotation that means something"):
+        await syncer.patch(INGRESSES, "noted", notes, "bh-team-a-work")
+
+
+@pytest.mark.apiserver
+async def test_without_the_controllers_word_no_address_is_the_tenants_nodes(syncer: Client, admin: Client) -> None:
+    await in_force(syncer, admin)
+    for address in ("", None):
+        await admin.patch(NAMESPACES, "bh-team-a-work", {"metadata": {"annotations": {"bulkhead.dev/node-address": address}}})
+        async with asyncio.timeout(60):
+            while not await refused(syncer, node_ports(), cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
+                await asyncio.sleep(0.1)
+    assert not await refused(syncer, ALLOWED["a service"], cleaner=admin)
+    await prepare(admin)
+    async with asyncio.timeout(60):
+        while await refused(syncer, node_ports(), cleaner=admin):  # noqa: ASYNC110 - the same
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.apiserver
+async def test_without_the_controllers_word_no_pod_is_let_through(policed: ApiServer, admin: Client, syncer: Client) -> None:
+    await in_force(syncer, admin)
+    space = "bh-untold-work"
+    marks = MARKS | {"bulkhead.dev/tenant": "untold"}
+    own = pod(labels=marks, priorityClassName=None, nodeSelector=None)
+    own["metadata"]["namespace"] = space
+    who = policed.config_for("system:serviceaccount:bh-untold:syncer", "system:masters")
+    async with Client(who, user_agent="tests", field_manager="syncer") as other:
+        await admin.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
+        assert await refused(other, own, cleaner=admin) == NOT_NOTED
+        meta = {"name": space, "annotations": policy_facts(plane_spec(tenant="untold", workload_priority_class=None))}
+        await admin.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+        async with asyncio.timeout(60):
+            while await refused(other, own, cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
+                await asyncio.sleep(0.1)
+
+
+@pytest.mark.apiserver
+async def test_a_tenants_name_may_contain_the_ending_of_its_namespace(
+    policed: ApiServer, admin: Client, syncer: Client
+) -> None:
+    """`bh-a-workers-work`: the tenant is `a-workers`, and not `aers`."""
+    space, name = "bh-a-workers-work", f"x-{secrets.token_hex(4)}"
+    await admin.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
+    who = policed.config_for("system:serviceaccount:bh-a-workers:syncer", "system:masters")
+    marks = MARKS | {"bulkhead.dev/tenant": "a-workers"}
+
+    def service(tenant: str) -> dict[str, Any]:
+        made = mirrored(
+            "Service",
+            name,
+            labels=marks,
+            spec={"ports": [{"port": 80}], "selector": {"bulkhead.dev/tenant": tenant}, "clusterIP": "None"},
+        )
+        return made | {"metadata": made["metadata"] | {"namespace": space}}
+
+    await in_force(syncer, admin)
+    async with Client(who, user_agent="tests", field_manager="syncer") as other:
+        assert await refused(other, service("team-b"), cleaner=admin)
+        assert not await refused(other, service("a-workers"), cleaner=admin)
+
+
+@pytest.mark.apiserver
+async def test_endpoints_can_always_be_withdrawn(syncer: Client, admin: Client) -> None:
+    await in_force(syncer, admin)
+    made = await syncer.create(ENDPOINT_SLICES, named(endpoints("10.244.0.5")))
+    await syncer.patch(ENDPOINT_SLICES, made["metadata"]["name"], {"endpoints": []}, "bh-team-a-work")
+    await syncer.delete(ENDPOINT_SLICES, made["metadata"]["name"], "bh-team-a-work")
+
+
+@pytest.mark.apiserver
+async def test_a_claim_from_before_its_class_became_tighter_is_bound_and_changed(admin: Client, syncer: Client) -> None:
+    await in_force(syncer, admin)
+    spec = replace(TEAM_A, most_per_claim="1Gi")
+    storage = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "ordinary"}}
+    await admin.apply(kinds.STORAGE_CLASSES, storage | {"provisioner": "example.org/disk", "allowVolumeExpansion": True})
+    made = await syncer.create(kinds.PERSISTENT_VOLUME_CLAIMS, named(of_size("10Gi")))
+    name, space = made["metadata"]["name"], "bh-team-a-work"
+    limits = limit_range(spec)
+    limits["metadata"] = {"name": limits["metadata"]["name"], "namespace": space}
+    await admin.apply(kinds.LIMIT_RANGES, limits)
+    await noted(admin, "most-per-claim", policy_facts(spec)["bulkhead.dev/most-per-claim"])
+    async with asyncio.timeout(60):
+        while not await refused(syncer, of_size("2Gi"), cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
+            await asyncio.sleep(0.1)
+    try:
+        await syncer.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, {"metadata": {"labels": {"app": "db"}}}, space)
+        chosen = {"volume.kubernetes.io/selected-node": "n1"}
+        await admin.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, {"metadata": {"annotations": chosen}}, space)
+        await admin.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, {"spec": {"volumeName": "v"}}, space)
+        status = {"phase": "Bound", "capacity": {"storage": "10Gi"}}
+        await admin.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, {"status": status}, space, subresource="status")
+        await syncer.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, {"metadata": {"labels": {"app": "web"}}}, space)
+        grown = {"spec": {"resources": {"requests": {"storage": "11Gi"}}}}
+        with pytest.raises(ApiError, match="claim: no larger than the class of its tenant lets one claim be"):
+            await syncer.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, grown, space)
+    finally:
+        await admin.delete(kinds.STORAGE_CLASSES, "ordinary")
+        await admin.delete(kinds.LIMIT_RANGES, limits["metadata"]["name"], space)
+        await admin.delete(kinds.PERSISTENT_VOLUME_CLAIMS, name, space)
+        await prepare(admin)
+        async with asyncio.timeout(60):
+            while await refused(syncer, of_size("2Gi"), cleaner=admin):  # noqa: ASYNC110 - the same
+                await asyncio.sleep(0.1)
+
+
+@pytest.mark.apiserver
+async def test_without_a_list_a_claim_is_of_the_hosts_default_class(policed: ApiServer, admin: Client, syncer: Client) -> None:
+    await in_force(syncer, admin)
+    space = "bh-plain-work"
+    facts = policy_facts(plane_spec(tenant="plain"))
+    await admin.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space, "annotations": facts}})
+    plain = {DEFAULT_STORAGE_CLASS: "false", BETA_DEFAULT_STORAGE_CLASS: "false"}
+    classes = {"ordinary": {DEFAULT_STORAGE_CLASS: "true"}, "older": {BETA_DEFAULT_STORAGE_CLASS: "true"}, "of-the-host": plain}
+    for name, notes in classes.items():
+        meta = {"name": name, "annotations": notes}
+        made = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": meta, "provisioner": "example.org/disk"}
+        await admin.apply(kinds.STORAGE_CLASSES, made)
+
+    def own(name: str | None) -> dict[str, Any]:
+        made = named(claim(storageClassName=name))
+        return made | {"metadata": made["metadata"] | {"namespace": space, "labels": MARKS | {"bulkhead.dev/tenant": "plain"}}}
+
+    who = policed.config_for("system:serviceaccount:bh-plain:syncer", "system:masters")
+    async with Client(who, user_agent="tests", field_manager="syncer") as other:
+        async with asyncio.timeout(60):
+            while not await refused(other, own("of-the-host"), cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
+                await asyncio.sleep(0.1)
+        assert await refused(other, own("of-the-host"), cleaner=admin) == DEFAULT_CLASS
+        assert await refused(other, own(""), cleaner=admin) == "claim: of a StorageClass that is offered to its tenant"
+        assert not await refused(other, own("ordinary"), cleaner=admin)
+        assert not await refused(other, own("older"), cleaner=admin)
+        assert not await refused(other, own(None), cleaner=admin)
+        kept = await admin.create(kinds.PERSISTENT_VOLUME_CLAIMS, own("of-the-host"))
+        name = kept["metadata"]["name"]
+        # As the host's binder does; then the syncer writes what else may change.
+        await admin.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, {"spec": {"volumeName": "v"}}, space)
+        await other.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, {"metadata": {"labels": {"app": "db"}}}, space)
+        await admin.delete(kinds.PERSISTENT_VOLUME_CLAIMS, name, space)
+    for name in classes:
+        await admin.delete(kinds.STORAGE_CLASSES, name)
