@@ -5,15 +5,14 @@ from typing import Any
 import pytest
 
 from bulkhead.kube.client import Client
-from tests.apiserver.servers import ApiServer, ServerOptions, running
-from tests.chart.policed import GATES, SYNCER, prepare
+from tests.apiserver.servers import ApiServer, running
+from tests.chart.policed import OPTIONS, SYNCER, prepare
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def policed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """An API server with the chart's policies and the namespaces of two tenants; the syncer may do anything but for them."""
-    options = ServerOptions(feature_gates=dict.fromkeys(GATES, True), runtime_config={"scheduling.k8s.io/v1alpha2": True})
-    with running("policed", tmp_path_factory.mktemp("policed"), options) as server:
+    with running("policed", tmp_path_factory.mktemp("policed"), OPTIONS) as server:
         yield server
 
 

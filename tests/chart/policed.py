@@ -1,6 +1,5 @@
 """Requests to an API server with the chart's policies, and what these say to them."""
 
-import asyncio
 import secrets
 from typing import Any
 
@@ -14,6 +13,8 @@ from bulkhead.kube.resources import (
 )
 from controller.plane.policyfacts import policy_facts
 from syncer.translate.diff import STRATEGIC
+from tests.apiserver.bed import until
+from tests.apiserver.servers import ServerOptions
 from tests.apiserver.snapshotting import serve_snapshots
 from tests.chart.admission_objects import (
     FACTS,
@@ -35,6 +36,8 @@ VALUES = (
     "--set", "hostMetadataDomains={mesh.example.org}", "--set", DEVICE_CLASSES, "--set", EXTENDED,
     "--set", "podNetworks={10.244.0.0/16,fd00:10:244::/56}",
 )  # fmt: skip
+# An API server picks up a new policy, or a change of a namespace, within moments; a busy machine takes longer.
+IN_FORCE = 60.0
 SYNCER = "system:serviceaccount:bh-team-a:syncer"
 WORKLOADS = Resource("scheduling.k8s.io", "v1alpha2", "workloads", "Workload", True)
 # The gates of the PodGroup's fields, and of references to other namespaces: what a host drops by itself needs no policy.
@@ -42,6 +45,7 @@ GATES = (
     "GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption",
     "DRAWorkloadResourceClaims", "CrossNamespaceVolumeDataSource",
 )  # fmt: skip
+OPTIONS = ServerOptions(feature_gates=dict.fromkeys(GATES, True), runtime_config={"scheduling.k8s.io/v1alpha2": True})
 
 
 async def prepare(client: Client) -> None:
@@ -115,16 +119,33 @@ def reason_of(error: ApiError) -> str:
 
 
 async def in_force(client: Client, admin: Client) -> None:
-    """New policies are picked up within moments; wait until one bites."""
-    async with asyncio.timeout(60):
-        for name in (
-            "the plane's namespace", "no marker", "node port", "a secret that the host fills", "a policy for everyone",
-            "a claim for devices of the host", "another tenant's host", "a group with claims",
-            "a snapshot's content of somebody", "a claim with data from anywhere", "endpoints of no Service",
-            "a budget in per cent",
-        ):  # fmt: skip
-            while not await refused(client, REFUSED[name], cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
-                await asyncio.sleep(0.1)
+    """New policies are picked up within moments; wait until each of them bites."""
+    for name in (
+        "the plane's namespace", "no marker", "node port", "a secret that the host fills", "a policy for everyone",
+        "a claim for devices of the host", "another tenant's host", "a group with claims",
+        "a snapshot's content of somebody", "a claim with data from anywhere", "endpoints of no Service",
+        "a budget in per cent",
+    ):  # fmt: skip
+        await until_refused(client, REFUSED[name], admin)
+
+
+async def until_refused(client: Client, obj: dict[str, Any], admin: Client, reason: str = "") -> None:
+    """Wait until a policy refuses a create: for the reason, where one is given."""
+
+    async def bites() -> bool:
+        said = await refused(client, obj, cleaner=admin)
+        return said == reason if reason else bool(said)
+
+    await until(bites, f"{obj['kind']} refused: {reason or 'for any reason'}", IN_FORCE)
+
+
+async def until_let_in(client: Client, obj: dict[str, Any], admin: Client) -> None:
+    """Wait until no policy refuses a create."""
+
+    async def passes() -> bool:
+        return not await refused(client, obj, cleaner=admin)
+
+    await until(passes, f"{obj['kind']} let in", IN_FORCE)
 
 
 async def noted(admin: Client, key: str, value: str | None) -> None:

@@ -1,6 +1,5 @@
 """The chart's admission policy over what the controller writes on nodes, on a real API server."""
 
-import asyncio
 import secrets
 from typing import Any
 
@@ -11,7 +10,9 @@ from bulkhead.kube.errors import ApiError
 from bulkhead.kube.resources import (
     NODES,
 )
+from tests.apiserver.bed import until
 from tests.apiserver.servers import ApiServer
+from tests.chart.policed import IN_FORCE
 
 CONTROLLER = "system:serviceaccount:bulkhead-system:bulkhead-controller"
 
@@ -51,9 +52,7 @@ async def test_item_49_the_controller_changes_nothing_of_a_node_but_its_note(pol
                 return "bulkhead-controller-nodes" in str(error)
             return False
 
-        async with asyncio.timeout(60):
-            while not await no({"metadata": {"labels": {"in-force": secrets.token_hex(4)}}}):  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.1)
+        await until(lambda: no({"metadata": {"labels": {"in-force": secrets.token_hex(4)}}}), "the policy in force", IN_FORCE)
         assert [body for body in wrong if not await no(body)] == []
         assert await no({"status": {"allocatable": {"nvidia.com/gpu": "64"}}}, "status")
         for text in ('{"nvidia.com/gpu":5}', '{"nvidia.com/gpu":6}', None):

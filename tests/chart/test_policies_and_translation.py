@@ -14,10 +14,10 @@ from bulkhead.kube.resources import resource_of
 from controller.plane.policyfacts import policy_facts
 from syncer.translate import Obj, TenantView
 from syncer.translate.registry import KINDS
-from tests.apiserver.servers import ApiServer, ServerOptions, running
+from tests.apiserver.servers import ApiServer, running
 from tests.apiserver.snapshotting import serve_snapshots
 from tests.chart.helmchart import rendered
-from tests.chart.policed import GATES
+from tests.chart.policed import OPTIONS
 from tests.controller.samples import plane_spec
 from tests.syncer.translate import golden, samples
 
@@ -33,8 +33,7 @@ GOOD = [name for name, path in golden.cases() if "refused" not in samples.load(g
 
 @pytest.fixture(scope="module")
 def policed(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    options = ServerOptions(feature_gates=dict.fromkeys(GATES, True), runtime_config={"scheduling.k8s.io/v1alpha2": True})
-    with running("translated", tmp_path_factory.mktemp("translated"), options) as server:
+    with running("translated", tmp_path_factory.mktemp("translated"), OPTIONS) as server:
         yield server
 
 

@@ -1,6 +1,5 @@
 """The chart's admission policies on a real API server: other kinds than pods, other tenants, and other facts of a tenant."""
 
-import asyncio
 import secrets
 from dataclasses import replace
 from typing import Any
@@ -43,6 +42,8 @@ from tests.chart.policed import (
     noted,
     prepare,
     refused,
+    until_let_in,
+    until_refused,
 )
 from tests.controller.samples import plane_spec
 
@@ -62,12 +63,9 @@ async def test_without_a_domain_no_ingress_is_let_through(syncer: Client, admin:
     for obj in rendered():
         if obj["metadata"]["name"] == "bulkhead-syncer-ingresses":
             await admin.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
-    async with asyncio.timeout(60):
-        while not await refused(syncer, ALLOWED["an ingress"], cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
-            await asyncio.sleep(0.1)
-        await prepare(admin)
-        while await refused(syncer, ALLOWED["an ingress"], cleaner=admin):  # noqa: ASYNC110 - the same
-            await asyncio.sleep(0.1)
+    await until_refused(syncer, ALLOWED["an ingress"], admin)
+    await prepare(admin)
+    await until_let_in(syncer, ALLOWED["an ingress"], admin)
 
 
 @pytest.mark.apiserver
@@ -101,14 +99,10 @@ async def test_without_the_controllers_word_no_address_is_the_tenants_nodes(sync
     await in_force(syncer, admin)
     for address in ("", None):
         await admin.patch(NAMESPACES, "bh-team-a-work", {"metadata": {"annotations": {"bulkhead.dev/node-address": address}}})
-        async with asyncio.timeout(60):
-            while not await refused(syncer, node_ports(), cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
-                await asyncio.sleep(0.1)
+        await until_refused(syncer, node_ports(), admin)
     assert not await refused(syncer, ALLOWED["a service"], cleaner=admin)
     await prepare(admin)
-    async with asyncio.timeout(60):
-        while await refused(syncer, node_ports(), cleaner=admin):  # noqa: ASYNC110 - the same
-            await asyncio.sleep(0.1)
+    await until_let_in(syncer, node_ports(), admin)
 
 
 @pytest.mark.apiserver
@@ -124,9 +118,7 @@ async def test_without_the_controllers_word_no_pod_is_let_through(policed: ApiSe
         assert await refused(other, own, cleaner=admin) == NOT_NOTED
         meta = {"name": space, "annotations": policy_facts(plane_spec(tenant="untold", workload_priority_class=None))}
         await admin.apply(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
-        async with asyncio.timeout(60):
-            while await refused(other, own, cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
-                await asyncio.sleep(0.1)
+        await until_let_in(other, own, admin)
 
 
 @pytest.mark.apiserver
@@ -174,9 +166,7 @@ async def test_a_claim_from_before_its_class_became_tighter_is_bound_and_changed
     limits["metadata"] = {"name": limits["metadata"]["name"], "namespace": space}
     await admin.apply(kinds.LIMIT_RANGES, limits)
     await noted(admin, "most-per-claim", policy_facts(spec)["bulkhead.dev/most-per-claim"])
-    async with asyncio.timeout(60):
-        while not await refused(syncer, of_size("2Gi"), cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
-            await asyncio.sleep(0.1)
+    await until_refused(syncer, of_size("2Gi"), admin)
     try:
         await syncer.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, {"metadata": {"labels": {"app": "db"}}}, space)
         chosen = {"volume.kubernetes.io/selected-node": "n1"}
@@ -193,9 +183,7 @@ async def test_a_claim_from_before_its_class_became_tighter_is_bound_and_changed
         await admin.delete(kinds.LIMIT_RANGES, limits["metadata"]["name"], space)
         await admin.delete(kinds.PERSISTENT_VOLUME_CLAIMS, name, space)
         await prepare(admin)
-        async with asyncio.timeout(60):
-            while await refused(syncer, of_size("2Gi"), cleaner=admin):  # noqa: ASYNC110 - the same
-                await asyncio.sleep(0.1)
+        await until_let_in(syncer, of_size("2Gi"), admin)
 
 
 @pytest.mark.apiserver
@@ -217,9 +205,7 @@ async def test_without_a_list_a_claim_is_of_the_hosts_default_class(policed: Api
 
     who = policed.config_for("system:serviceaccount:bh-plain:syncer", "system:masters")
     async with Client(who, user_agent="tests", field_manager="syncer") as other:
-        async with asyncio.timeout(60):
-            while not await refused(other, own("of-the-host"), cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
-                await asyncio.sleep(0.1)
+        await until_refused(other, own("of-the-host"), admin)
         assert await refused(other, own("of-the-host"), cleaner=admin) == DEFAULT_CLASS
         assert await refused(other, own(""), cleaner=admin) == "claim: of a StorageClass that is offered to its tenant"
         assert not await refused(other, own("ordinary"), cleaner=admin)

@@ -1,6 +1,5 @@
 """The chart's admission policies on a real API server: what a syncer may say of a pod and do to it."""
 
-import asyncio
 import secrets
 from typing import Any
 
@@ -12,6 +11,7 @@ from bulkhead.kube.resources import (
     NAMESPACES,
     PODS,
 )
+from syncer.translate.diff import STRATEGIC
 from tests.chart.admission_objects import (
     CLOSED,
     GRANTED,
@@ -27,6 +27,8 @@ from tests.chart.policed import (
     noted,
     prepare,
     refused,
+    until_let_in,
+    until_refused,
 )
 
 TOO_LARGE = "pod: requests more than the class of its tenant lets one pod request"
@@ -62,15 +64,11 @@ async def test_a_pod_is_neither_bound_nor_ended_at_once_by_a_syncer(syncer: Clie
 async def test_where_the_class_says_so_every_pod_is_in_a_user_namespace(syncer: Client, admin: Client) -> None:
     await in_force(syncer, admin)
     await noted(admin, "user-namespaces", "true")
-    async with asyncio.timeout(60):
-        while not await refused(syncer, pod(), cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
-            await asyncio.sleep(0.1)
+    await until_refused(syncer, pod(), admin)
     assert await refused(syncer, pod(hostUsers=True), cleaner=admin) == "pod: runs in a user namespace of its own"
     assert not await refused(syncer, pod(hostUsers=False), cleaner=admin)
     await noted(admin, "user-namespaces", None)
-    async with asyncio.timeout(60):
-        while await refused(syncer, pod(hostUsers=True), cleaner=admin):  # noqa: ASYNC110 - the same
-            await asyncio.sleep(0.1)
+    await until_let_in(syncer, pod(hostUsers=True), admin)
 
 
 @pytest.mark.apiserver
@@ -93,9 +91,7 @@ async def test_root_in_a_user_namespace_is_root_at_level_restricted(syncer: Clie
     level = {"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "v1.36"}
     await admin.patch(NAMESPACES, "bh-team-a-work", {"metadata": {"labels": level}})
     try:
-        async with asyncio.timeout(60):
-            while not await refused(syncer, rootful["by default"], cleaner=admin):  # noqa: ASYNC110 - the server tells nobody
-                await asyncio.sleep(0.1)
+        await until_refused(syncer, rootful["by default"], admin)
         assert [name for name, obj in rootful.items() if not await refused(syncer, obj, cleaner=admin)] == []
         for obj in (made({"runAsNonRoot": True}), made({}, runAsNonRoot=True), made({"runAsUser": 7}, runAsNonRoot=True)):
             assert not await refused(syncer, obj, cleaner=admin)
@@ -112,9 +108,8 @@ async def stays_and_gets_no_root_debugger(syncer: Client, admin: Client, obj: di
     await syncer.patch(PODS, name, {"metadata": {"labels": {"app": "db"}}}, space)
     tight = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": False}
     body = {"spec": {"ephemeralContainers": [debugger(securityContext=tight)]}}
-    kind = "application/strategic-merge-patch+json"
     with pytest.raises(ApiError, match="at level restricted not root"):
-        await syncer.patch(PODS, name, body, space, subresource="ephemeralcontainers", content_type=kind)
+        await syncer.patch(PODS, name, body, space, subresource="ephemeralcontainers", content_type=STRATEGIC)
     await admin.delete(PODS, name, space, grace_seconds=0)
 
 
@@ -128,39 +123,34 @@ async def test_what_runs_under_a_withdrawn_profile_may_still_be_written(syncer: 
     async def debug(container: str, context: dict[str, Any]) -> None:
         added = [{"name": container, "image": "debug:1", "envFrom": CLOSED, "securityContext": context}]
         body = {"spec": {"ephemeralContainers": added}}
-        kind = "application/strategic-merge-patch+json"
-        await syncer.patch(PODS, name, body, space, subresource="ephemeralcontainers", content_type=kind)
+        await syncer.patch(PODS, name, body, space, subresource="ephemeralcontainers", content_type=STRATEGIC)
 
     await debug("offered", of_node("audit.json"))
     for context in (of_node("trace.json"), {"appArmorProfile": in_armour("trace")}, {"seccompProfile": {"type": "Unconfined"}}):
         with pytest.raises(ApiError, match="bulkhead-syncer-pods"):
             await debug("other", context)
     await noted(admin, "allowed-seccomp-profiles", None)
-    async with asyncio.timeout(60):
-        while not await refused(syncer, pod(securityContext=of_node("audit.json")), cleaner=admin):  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.1)
+    await until_refused(syncer, pod(securityContext=of_node("audit.json")), admin)
     await syncer.patch(PODS, name, {"metadata": {"labels": {"app": "db"}}}, space)
     await debug("plain", {})
     with pytest.raises(ApiError, match="bulkhead-syncer-pods"):
         await debug("withdrawn", of_node("audit.json"))
     await admin.delete(PODS, name, space, grace_seconds=0)
     await prepare(admin)
-    async with asyncio.timeout(60):
-        while await refused(syncer, pod(securityContext=of_node("audit.json")), cleaner=admin):  # noqa: ASYNC110 - the same
-            await asyncio.sleep(0.1)
+    await until_let_in(syncer, pod(securityContext=of_node("audit.json")), admin)
 
 
 @pytest.mark.apiserver
 async def test_a_pod_stays_as_large_as_it_is_and_becomes_no_larger_than_a_pod_may_be(syncer: Client, admin: Client) -> None:
     await in_force(syncer, admin)
-    space, strategic = "bh-team-a-work", "application/strategic-merge-patch+json"
+    space = "bh-team-a-work"
     # From before its class became tighter.
     made = await admin.create(PODS, named(pod(sized("65Gi"))))
     name = made["metadata"]["name"]
 
     async def resize(memory: str) -> None:
         body = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"memory": memory}}}]}}
-        await syncer.patch(PODS, name, body, space, subresource="resize", content_type=strategic)
+        await syncer.patch(PODS, name, body, space, subresource="resize", content_type=STRATEGIC)
 
     await syncer.patch(PODS, name, {"metadata": {"labels": {"app": "db"}}}, space)
     await resize("64Gi")
@@ -181,9 +171,7 @@ async def test_bounds_of_pods_are_kept_to_the_last_step_of_a_quantity(syncer: Cl
         return pod(containers=listed)
 
     async def held(fine: list[dict[str, Any]], wrong: list[dict[str, Any]], reason: str) -> None:
-        async with asyncio.timeout(60):
-            while await refused(syncer, wrong[0], cleaner=admin) != reason:  # noqa: ASYNC110 - the server tells nobody
-                await asyncio.sleep(0.1)
+        await until_refused(syncer, wrong[0], admin, reason)
         assert [await refused(syncer, obj, cleaner=admin) for obj in fine] == [""] * len(fine)
         assert [await refused(syncer, obj, cleaner=admin) for obj in wrong] == [reason] * len(wrong)
 
@@ -198,9 +186,7 @@ async def test_bounds_of_pods_are_kept_to_the_last_step_of_a_quantity(syncer: Cl
         await held([of(one, limit=most) for one, most in exact], [of(one, limit=most) for one, most in beyond], TOO_FAR)
     finally:
         await prepare(admin)
-        async with asyncio.timeout(60):
-            while await refused(syncer, of("1", limit="4"), cleaner=admin):  # noqa: ASYNC110 - the same
-                await asyncio.sleep(0.1)
+        await until_let_in(syncer, of("1", limit="4"), admin)
 
 
 @pytest.mark.apiserver
@@ -208,7 +194,7 @@ async def test_an_ephemeral_container_is_given_no_device_and_what_runs_is_not_ju
     syncer: Client, admin: Client
 ) -> None:
     await in_force(syncer, admin)
-    space, strategic = "bh-team-a-work", "application/strategic-merge-patch+json"
+    space = "bh-team-a-work"
     for maker, source in ((syncer, GRANTED), (admin, [])):
         name = f"x-{secrets.token_hex(4)}"
         # The second is from before there was a rule.
@@ -216,7 +202,7 @@ async def test_an_ephemeral_container_is_given_no_device_and_what_runs_is_not_ju
 
         async def debug(container: str, name: str = name, **fields: Any) -> None:
             body = {"spec": {"ephemeralContainers": [{"name": container, "image": "debug:1"} | fields]}}
-            await syncer.patch(PODS, name, body, space, subresource="ephemeralcontainers", content_type=strategic)
+            await syncer.patch(PODS, name, body, space, subresource="ephemeralcontainers", content_type=STRATEGIC)
 
         await syncer.patch(PODS, name, {"metadata": {"labels": {"app": "db"}}}, space)
         await debug("closed", envFrom=CLOSED)
