@@ -174,11 +174,11 @@ class Client:
 
     async def create(self, r: Resource, obj: Obj, namespace: str | None = None) -> Obj:
         """Create an object in `namespace`, or in the one that it names."""
-        return await self._write("POST", r.path(_place(r, obj, namespace)), obj)
+        return await self._write("POST", r.path(place(r, obj, namespace)), obj)
 
     async def replace(self, r: Resource, obj: Obj, *, subresource: str | None = None) -> Obj:
         """Write an object whole; its resource version, when there, must still be the current one."""
-        return await self._write("PUT", r.path(_place(r, obj, None), obj["metadata"]["name"], subresource), obj)
+        return await self._write("PUT", r.path(place(r, obj, None), obj["metadata"]["name"], subresource), obj)
 
     async def patch(
         self,
@@ -195,7 +195,7 @@ class Client:
 
     async def apply(self, r: Resource, obj: Obj, *, force: bool = True, subresource: str | None = None) -> Obj:
         """Server-side apply: creates or updates, and owns exactly the fields that `obj` names."""
-        path = r.path(_place(r, obj, None), obj["metadata"]["name"], subresource)
+        path = r.path(place(r, obj, None), obj["metadata"]["name"], subresource)
         typed = {"apiVersion": r.api_version, "kind": r.kind} | obj
         params = {"force": "true" if force else "false"}
         return await self._write("PATCH", path, typed, content_type=APPLY_PATCH, params=params)
@@ -215,16 +215,11 @@ class Client:
 
         An object that was gone before is None too. With `uid` or `resource_version`, Conflict is raised for any other object.
         """
-        options: Obj = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        preconditions = {field: value for field, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
-        if preconditions:
-            options["preconditions"] = preconditions
-        if grace_seconds is not None:
-            options["gracePeriodSeconds"] = grace_seconds
-        if propagation:
-            options["propagationPolicy"] = propagation
+        options = delete_options(
+            grace_seconds=grace_seconds, uid=uid, resource_version=resource_version, propagation=propagation
+        )
         try:
-            data = await self.transport.request("DELETE", r.path(namespace, name), body=codec.encode(options))
+            data = await self.transport.request("DELETE", r.path(namespace, name), body=options)
         except NotServed:
             # An API that is switched off may hold the object still.
             raise
@@ -283,7 +278,27 @@ def _selectors(label_selector: str | None, field_selector: str | None) -> dict[s
     return params
 
 
-def _place(r: Resource, obj: Obj, namespace: str | None) -> str | None:
+def delete_options(
+    *,
+    grace_seconds: int | None = None,
+    uid: str | None = None,
+    resource_version: str | None = None,
+    propagation: str | None = None,
+) -> bytes:
+    """The body of a deletion."""
+    options: Obj = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    preconditions = {field: value for field, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
+    if preconditions:
+        options["preconditions"] = preconditions
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    if propagation:
+        options["propagationPolicy"] = propagation
+    return codec.encode(options)
+
+
+def place(r: Resource, obj: Obj, namespace: str | None = None) -> str | None:
+    """The namespace to write an object into: this one, else its own; ValueError where there is none and the kind needs one."""
     if not r.namespaced:
         return None
     place = namespace or obj["metadata"].get("namespace")

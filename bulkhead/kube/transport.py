@@ -80,6 +80,8 @@ class Transport:
         content_type: str = JSON,
         accept: str = JSON,
         timeout: float | None = None,  # noqa: ASYNC109 -- the deadline covers waiting for our turn as well
+        max_body: int | None = None,
+        charge: Callable[[int], None] | None = None,
     ) -> bytes:
         """Make one call and return its body; every failure is a KubeError."""
         answer = await self.exchange(
@@ -89,6 +91,8 @@ class Transport:
             body=body,
             headers={"Accept": accept} | ({} if body is None else {"Content-Type": content_type}),
             timeout=timeout,
+            max_body=max_body,
+            charge=charge,
         )
         if answer.status >= 400:
             raise from_response(answer.status, answer.data, answer.headers)

@@ -1,9 +1,9 @@
 """How the controller talks to tenants' API servers: straight to the plane's pod, with a certificate that exists in memory only.
 
-A plane is hostile input: what is read of it goes through `planecalls` within a turn of `planebudget`, every call has a short
-deadline, nothing is followed. One client per plane, replaced when its certificate is halfway through or its CAs changed.
+A plane is hostile input: what is read of it goes through `calls` within a turn of `budget`, every call has a short deadline,
+no redirect is followed. One client per plane, replaced at half of its certificate's life or when its CAs have changed.
 
-    pass sees "not ready" ──> waiter asks /readyz every 100 ms ──> ready ──> tenant's key into the queue
+    reconcile finds it not ready ──> a task asks /readyz every 100 ms ──> ready ──> the tenant's key into the queue
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import Clock
 from controller.inside import definitions as crds
 from controller.inside.budget import Budget, Turn
-from controller.inside.calls import Known, Plane
+from controller.inside.calls import Partial, Plane
 from controller.pki import issue
 from controller.plane.pki import controller_credential
 from controller.plane.secrets import KeyMaterial, digest
@@ -31,7 +31,7 @@ from controller.plane.spec import API_PORT, PLANE, PlaneSpec
 _log = logging.getLogger(__name__)
 _READYZ_BYTES = 16 * 1024
 _BOOTSTRAP_SECONDS = 10.0
-# Connections to one plane: more would only be memory that waits.
+# Connections to one plane: more would only take memory.
 _CONNECTIONS = 4
 _POLL_SECONDS = 0.1
 _POLL_SLOW = 1.0
@@ -39,7 +39,7 @@ _POLL_FAST_FOR = 60.0
 _NAMESPACE_TRIES = 50
 
 
-_namespace = msgspec.json.Decoder(Known)
+_namespace = msgspec.json.Decoder(Partial)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class PlaneAccess:
         self._waiters: dict[str, asyncio.Task[None]] = {}
 
     async def health(self, spec: PlaneSpec, keys: KeyMaterial, address: str | None) -> PlaneHealth:
-        """Whether the plane's API server says that it is ready; when not, a waiter is left to find out when it is."""
+        """Whether the plane's API server says that it is ready; when not, a task asks until it is."""
         if address is None:
             return PlaneHealth(message="the plane's pod has no address yet")
         client = await self._client(spec, keys, address)
@@ -84,7 +84,7 @@ class PlaneAccess:
         return PlaneHealth(ready=True, message="the API server answers")
 
     def plane(self, turn: Turn) -> Plane | None:
-        """A plane that was asked for its health before, for a turn; None when there is none to ask."""
+        """A plane whose health was asked before, for one turn; None when there is no connection to it."""
         held = self._connections.get(turn.tenant)
         return Plane(held.client, turn) if held is not None else None
 
@@ -96,14 +96,14 @@ class PlaneAccess:
                 *(crds.keep(plane, obj) if obj["kind"] == crds.KIND else self._apply(plane, obj) for obj in objects),
                 return_exceptions=True,
             )
-            # Only once all are through: whatever still reads must not outlive the turn.
+            # Only once all have ended: nothing may still read after the turn.
             for result in results:
                 if isinstance(result, BaseException):
                     raise result
             return (await plane.get(kinds.NAMESPACES, "kube-system", shape=_namespace, metadata_only=True)).metadata.uid
 
     async def forget(self, tenant: str) -> None:
-        """Let go of a plane."""
+        """Close the client of a tenant's plane."""
         waiter = self._waiters.pop(tenant, None)
         if waiter is not None:
             waiter.cancel()
@@ -113,7 +113,7 @@ class PlaneAccess:
             await connection.client.__aexit__(None, None, None)
 
     async def close(self) -> None:
-        """Let go of every plane."""
+        """Close every client."""
         for tenant in [*self._connections, *self._waiters]:
             await self.forget(tenant)
 
@@ -138,7 +138,7 @@ class PlaneAccess:
             user_agent="bulkhead-controller",
             field_manager="bulkhead-controller",
             timeout=10.0,
-            # Of what is asked for without a turn, which is whether it is ready.
+            # For the one call without a turn, /readyz.
             max_body=_READYZ_BYTES,
             connections=_CONNECTIONS,
         )
@@ -169,7 +169,7 @@ class PlaneAccess:
             try:
                 await plane.apply(resource, obj)
             except NotFound:
-                # A plane that has just become ready makes kube-system a moment later.
+                # A plane that has just become ready creates kube-system a moment later.
                 if left == 1:
                     raise
                 await self._clock.sleep(_POLL_SECONDS)

@@ -1,13 +1,13 @@
 """How much of the controller's memory planes may take: one plane, and all of them together.
 
-A tenant is admin in its plane, so what a plane answers may be anything. Whatever is read of one is charged here while it is
-held: the bytes of answers while they arrive, what was made of them until the turn ends. A turn is one pass over one plane, with
-a deadline, and lets go of everything at its end.
+A tenant is admin in its plane, so a plane may answer anything. What is read of one is charged here while it is held: the bytes
+of answers while they arrive, the objects decoded from them until the turn ends. A turn is one reconcile of one plane, with a
+deadline, and releases everything at its end.
 
     a plane takes more than `each` ──────────────────> its own call fails
-    all planes together take more than `total` ──────> the turn of whoever holds the most ends
+    all planes together take more than `total` ──────> the turn of the plane that holds the most ends
 
-So however many planes play with the controller, each of the others has its even share, and nobody waits for anybody.
+So however many planes misbehave, each of the others keeps its even share, and no plane waits for another.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ TOTAL: Final = 128 * _MIB
 
 
 class Budget:
-    """The account of all planes."""
+    """What all planes hold."""
 
     def __init__(self, total: int = TOTAL, each: int = EACH) -> None:
         self.total = total
         self.each = each
-        self.most = 0  # that was ever held at once
+        self.most = 0  # bytes that were ever held at once
         self._held: Counter[str] = Counter()
         self._turns: set[Turn] = set()
 
@@ -43,7 +43,7 @@ class Budget:
         return Turn(self, tenant, seconds)
 
     def charge(self, turn: "Turn", size: int) -> None:
-        """Count bytes of a turn; raises TooLarge when they are too many."""
+        """Count bytes of a turn; raises TooLarge when there are too many."""
         tenant = turn.tenant
         if self._held[tenant] + size > self.each:
             raise TooLarge(f"the plane's answers take more than {self.each} bytes at once")
@@ -53,7 +53,7 @@ class Budget:
                 raise TooLarge(f"all planes' answers take more than {self.total} bytes at once, and this plane's most of them")
             ending = [each for each in self._turns if each.tenant == largest and not each.ended]
             if not ending:
-                # Nobody is left who could let go of it.
+                # No turn is left that could release it.
                 raise TooLarge(f"all planes' answers take more than {self.total} bytes at once")
             for each in ending:
                 each.end()
@@ -76,11 +76,11 @@ class Budget:
 
 
 class Turn:
-    """One pass over one plane; an async context manager. Past its deadline it raises TimeoutError."""
+    """One reconcile of one plane; an async context manager. Past its deadline it raises TimeoutError."""
 
     def __init__(self, budget: Budget, tenant: str, seconds: float) -> None:
         self.tenant = tenant
-        self.read = 0  # bytes that came at all
+        self.read = 0  # bytes of all answers
         self._budget = budget
         self._held = 0
         self._scope = asyncio.timeout(seconds)
@@ -89,7 +89,7 @@ class Turn:
 
     @property
     def ended(self) -> bool:
-        """Whether it holds nothing any more and takes nothing."""
+        """Whether it has released everything and takes nothing more."""
         return self._ended or self._left
 
     async def __aenter__(self) -> Self:
@@ -116,7 +116,7 @@ class Turn:
         self.read += size
 
     def charge(self, size: int) -> None:
-        """Count bytes that are held; raises TooLarge when they are too many."""
+        """Count bytes that are held; raises TooLarge when there are too many."""
         if self.ended:
             raise TooLarge("the turn has ended")
         self._budget.charge(self, size)
@@ -130,7 +130,7 @@ class Turn:
             self._budget.release(self.tenant, size)
 
     def end(self) -> None:
-        """End it now: others need the room."""
+        """End it now: other planes need the memory."""
         self._ended = True
         self.release(self._held)
         # Past its deadline it is ending already.

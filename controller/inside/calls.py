@@ -5,21 +5,23 @@ A plane is hostile input: its tenant may have put anything into it, and anything
     write ──> the answer is cut down to metadata by the server, bounded, and not even decoded
     read  ──> the fields that are named in a shape, and no others, of one object or of pages that are dropped one by one
 
-Every answer, every list and every number of items has a bound; every byte is charged to the turn (`planebudget`). Shapes are
-structs in which whatever comes in numbers is `Counted`, because a decoder asks for lengths only when all is in memory.
+Every answer, every list and every number of items has a bound; every byte is charged to the turn (`budget`). Shapes are structs
+in which everything that may be repeated is `Counted`, because a decoder checks lengths only once all is in memory.
 """
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from bulkhead.kube import codec
-from bulkhead.kube.client import APPLY_PATCH, MERGE_PATCH, Client
+from bulkhead.kube.client import APPLY_PATCH, MERGE_PATCH, Client, delete_options, place
 from bulkhead.kube.connection import Answer
-from bulkhead.kube.errors import Gone, NotFound, NotServed, ProtocolError, Timeout, TooLarge, from_response
+from bulkhead.kube.errors import Gone, NotFound, NotServed, ProtocolError, Timeout, TooLarge
 from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.transport import JSON
 from bulkhead.kube.watch import METADATA_LIST_ONLY, METADATA_ONLY
 from controller.inside import counted
 from controller.inside.budget import Turn
@@ -29,7 +31,7 @@ T = TypeVar("T")
 _FAILURES: Final = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
 _KIB: Final = 1024
 _MIB: Final = 1024 * _KIB
-# The metadata of an object, which is all that comes back of a write.
+# The metadata of an object, which is all that a write returns.
 WRITE_BYTES: Final = _MIB
 # An object that is read by itself; none in an etcd is larger.
 OBJECT_BYTES: Final = 2 * _MIB
@@ -37,10 +39,10 @@ PAGE_ITEMS: Final = 100
 PAGE_BYTES: Final = 8 * _MIB
 LIST_BYTES: Final = 48 * _MIB
 LIST_SECONDS: Final = 20.0
-# What lies in an item beside itself: conditions, containers.
+# Counted structs within one item: conditions, containers.
 PARTS: Final = 128
 _ITEM_OVERHEAD: Final = 1 * _KIB
-# A dict weighs this many times what its JSON does, at most and about.
+# About how many times the size of its JSON a dict takes, at most.
 _DECODED: Final = 6
 
 
@@ -55,25 +57,25 @@ class Page(msgspec.Struct, Generic[T]):
     metadata: _PageMeta | None = None
 
 
-class Marks(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
-    """What metadata of an object is needed to delete it."""
+class Identity(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
+    """The metadata of an object that is needed to delete it."""
 
     name: str
     uid: str = ""
     deletion_timestamp: str | None = None
 
 
-class Known(Counted, frozen=True):
-    """An object of which only its metadata was asked for."""
+class Partial(Counted, frozen=True):
+    """An object of which only the metadata is read."""
 
-    metadata: Marks
-
-
-KNOWN: Final = msgspec.json.Decoder(Page[Known])
+    metadata: Identity
 
 
-def decoded(decoder: "msgspec.json.Decoder[T]", data: bytes, most: int) -> T:
-    """Decode an answer that may hold so many counted structs; any other failure to decode is a ProtocolError as well."""
+_PARTIAL_PAGE: Final = msgspec.json.Decoder(Page[Partial])
+
+
+def decode(decoder: "msgspec.json.Decoder[T]", data: bytes, most: int) -> T:
+    """Decode an answer that may hold at most this many counted structs; every failure is a ProtocolError."""
     try:
         return counted.decode(decoder, data, most)
     except _FAILURES as error:
@@ -102,7 +104,15 @@ class Plane:
         timeout: float | None = None,  # noqa: ASYNC109 - the deadline of the call
         max_body: int = WRITE_BYTES,
     ) -> Answer:
-        """Make one call and return its answer whatever its status. Whoever takes it decodes it before it awaits anything."""
+        """Make one call and return its answer whatever its status. The caller decodes it before awaiting anything."""
+        with self._charged() as charge:
+            return await self._client.transport.exchange(
+                method, path, params=params, body=body, headers=headers, timeout=timeout, max_body=max_body, charge=charge
+            )
+
+    @contextlib.contextmanager
+    def _charged(self) -> Iterator[Callable[[int], None]]:
+        """Charge the turn with an answer while it arrives, and release it when the caller has it."""
         arrived = 0
 
         def charge(size: int) -> None:
@@ -111,9 +121,7 @@ class Plane:
             arrived += size
 
         try:
-            return await self._client.transport.exchange(
-                method, path, params=params, body=body, headers=headers, timeout=timeout, max_body=max_body, charge=charge
-            )
+            yield charge
         finally:
             self._turn.release(arrived)
 
@@ -129,9 +137,9 @@ class Plane:
         metadata_only: bool = False,
     ) -> T:
         """Read the named fields of one object."""
-        accept = METADATA_ONLY if metadata_only else "application/json"
-        data = await self._ask("GET", r.path(namespace, name), accept=accept, max_body=OBJECT_BYTES)
-        return decoded(shape, data, PARTS)
+        accept = METADATA_ONLY if metadata_only else JSON
+        data = await self._request("GET", r.path(namespace, name), accept=accept, max_body=OBJECT_BYTES)
+        return decode(shape, data, PARTS)
 
     async def list(
         self,
@@ -148,11 +156,11 @@ class Plane:
         except Gone:
             return await self._collect(r, namespace, shape, label_selector, most)
 
-    async def some(self, r: Resource, namespace: str | None = None, *, label_selector: str) -> tuple[Obj, ...]:
-        """The first of the objects with these labels, name and UID alone: enough for who deletes them and comes again."""
+    async def first_page(self, r: Resource, namespace: str | None = None, *, label_selector: str) -> tuple[Obj, ...]:
+        """The first objects with these labels, name and UID alone: enough for a caller that deletes them and asks again."""
         params = {"labelSelector": label_selector, "limit": str(PAGE_ITEMS)}
-        data = await self._ask("GET", r.path(namespace), params=params, accept=METADATA_LIST_ONLY, max_body=PAGE_BYTES)
-        page = decoded(KNOWN, data, PAGE_ITEMS)
+        data = await self._request("GET", r.path(namespace), params=params, accept=METADATA_LIST_ONLY, max_body=PAGE_BYTES)
+        page = decode(_PARTIAL_PAGE, data, PAGE_ITEMS)
         return tuple(self._kept(each) for each in page.items or ())
 
     async def _collect(
@@ -162,9 +170,9 @@ class Plane:
         found: list[Obj] = []
         before, deadline = self._turn.read, asyncio.get_running_loop().time() + LIST_SECONDS
         while True:
-            data = await self._ask("GET", r.path(namespace), params=params, accept="application/json", max_body=PAGE_BYTES)
+            data = await self._request("GET", r.path(namespace), params=params, max_body=PAGE_BYTES)
             try:
-                page = decoded(shape, data, PAGE_ITEMS * PARTS)
+                page = decode(shape, data, PAGE_ITEMS * PARTS)
             except ProtocolError as error:
                 raise ProtocolError(f"list of {r}: {error}") from error
             del data
@@ -189,16 +197,16 @@ class Plane:
 
     async def create(self, r: Resource, obj: Obj) -> None:
         """Create an object in the namespace that it names."""
-        await self._write("POST", r.path(_place(r, obj)), obj)
+        await self._write("POST", r.path(place(r, obj)), obj)
 
     async def replace(self, r: Resource, obj: Obj) -> None:
         """Write an object whole."""
-        await self._write("PUT", r.path(_place(r, obj), obj["metadata"]["name"]), obj)
+        await self._write("PUT", r.path(place(r, obj), obj["metadata"]["name"]), obj)
 
     async def apply(self, r: Resource, obj: Obj) -> None:
         """Server-side apply: creates or updates, and owns exactly the fields that `obj` names."""
         typed = {"apiVersion": r.api_version, "kind": r.kind} | obj
-        path = r.path(_place(r, obj), obj["metadata"]["name"])
+        path = r.path(place(r, obj), obj["metadata"]["name"])
         await self._write("PATCH", path, typed, content_type=APPLY_PATCH, params={"force": "true"})
 
     async def patch(
@@ -217,12 +225,10 @@ class Plane:
     async def delete(
         self, r: Resource, name: str, namespace: str | None = None, *, uid: str | None = None, propagation: str | None = None
     ) -> None:
-        """Ask for deletion; nothing happens where the object is gone already."""
-        options: Obj = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        options |= {"preconditions": {"uid": uid}} if uid else {}
-        options |= {"propagationPolicy": propagation} if propagation else {}
+        """Ask for deletion; an object that is already gone is no error."""
+        options = delete_options(uid=uid, propagation=propagation)
         try:
-            await self._ask("DELETE", r.path(namespace, name), body=codec.encode(options), accept=METADATA_ONLY)
+            await self._request("DELETE", r.path(namespace, name), body=options, accept=METADATA_ONLY)
         except NotServed:
             raise
         except NotFound:
@@ -234,30 +240,32 @@ class Plane:
         path: str,
         body: Any,
         *,
-        content_type: str = "application/json",
+        content_type: str = JSON,
         params: Mapping[str, str] | None = None,
     ) -> None:
         query = {"fieldManager": self._client.field_manager} | dict(params or {})
         data = codec.encode(body)
-        await self._ask(method, path, params=query, body=data, content_type=content_type, accept=METADATA_ONLY)
+        await self._request(method, path, params=query, body=data, content_type=content_type, accept=METADATA_ONLY)
 
-    async def _ask(
+    async def _request(
         self,
         method: str,
         path: str,
         *,
         params: Mapping[str, str] | None = None,
         body: bytes | None = None,
-        content_type: str = "application/json",
-        accept: str,
+        content_type: str = JSON,
+        accept: str = JSON,
         max_body: int = WRITE_BYTES,
     ) -> bytes:
-        headers = {"Accept": accept} | ({} if body is None else {"Content-Type": content_type})
-        answer = await self.exchange(method, path, params=params, body=body, headers=headers, max_body=max_body)
-        if answer.status >= 400:
-            raise from_response(answer.status, answer.data, answer.headers)
-        return answer.data
-
-
-def _place(r: Resource, obj: Obj) -> str | None:
-    return str(obj["metadata"]["namespace"]) if r.namespaced else None
+        with self._charged() as charge:
+            return await self._client.transport.request(
+                method,
+                path,
+                params=params,
+                body=body,
+                content_type=content_type,
+                accept=accept,
+                max_body=max_body,
+                charge=charge,
+            )

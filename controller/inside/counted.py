@@ -1,6 +1,6 @@
 """Structs that are counted while an answer is decoded, so that an answer of nothing but brackets cannot fill the memory. Pure.
 
-A decoder asks for the length of a list only when all of it is in memory: three bytes of an answer, `{},`, are a hundred there.
+A decoder checks the length of a list only when all of it is in memory: three bytes of an answer, `{},`, take a hundred there.
 """
 
 from typing import TypeVar
@@ -17,12 +17,12 @@ class _Ration:
 
 
 class Counted(msgspec.Struct, gc=False, frozen=True):
-    """A struct that may come in numbers."""
+    """A struct that an answer may repeat."""
 
     def __post_init__(self) -> None:
         _Ration.left -= 1
         if _Ration.left < 0:
-            raise ValueError("more of them than are read")
+            raise ValueError("more repeated entries than are read")
 
 
 def decode(decoder: "msgspec.json.Decoder[T]", data: bytes, most: int) -> T:

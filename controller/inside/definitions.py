@@ -1,7 +1,8 @@
-"""Keeps the APIs that the platform offers inside a plane: CustomResourceDefinitions, beside what the tenant makes of them.
+"""Writes the CustomResourceDefinitions that the platform offers inside a plane, where the tenant may have some of its own.
 
-A definition that the tenant brought itself is left as it is: taking it over could break what the tenant keeps in it. One of
-ours that the tenant has bent is put right; where the API server does not allow that any more, that API alone is the worse.
+`keep` leaves a definition that the tenant brought as it is: taking it over could break what the tenant stores under it. `put`
+replaces it. A definition of ours that the tenant has changed is corrected; where the API server no longer allows that, only
+that API stops working.
 """
 
 import logging
@@ -22,7 +23,7 @@ KIND: Final = CUSTOM_RESOURCE_DEFINITIONS.kind
 
 
 class _Meta(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):
-    """What stays of a definition's metadata when all else is written anew."""
+    """What stays of a definition's metadata when all else is replaced."""
 
     name: str
     uid: str = ""
@@ -41,19 +42,19 @@ _definition: Final = msgspec.json.Decoder(_Definition)
 
 
 async def keep(plane: Plane, wanted: Obj) -> None:
-    """Have a definition in the plane, unless the tenant brought its own; what goes wrong is logged and tried again."""
+    """Put a definition into the plane, unless the tenant brought its own; an error is logged and the next call tries again."""
     try:
-        await _settled(plane, wanted, ours=True)
+        await _put(plane, wanted, ours=True)
     except KubeError as error:
-        _log.warning("definition not kept: %s", error, extra={"object": wanted["metadata"]["name"]})
+        _log.warning("definition not written: %s", error, extra={"object": wanted["metadata"]["name"]})
 
 
 async def put(plane: Plane, wanted: Obj) -> None:
-    """Have a definition in the plane, whoever's is there; raises KubeError where the plane does not take it."""
-    await _settled(plane, wanted, ours=False)
+    """Put a definition into the plane in place of any other; raises KubeError where the plane refuses it."""
+    await _put(plane, wanted, ours=False)
 
 
-async def _settled(plane: Plane, wanted: Obj, *, ours: bool) -> None:
+async def _put(plane: Plane, wanted: Obj, *, ours: bool) -> None:
     for left in range(_TRIES - 1, -1, -1):
         try:
             await _write(plane, wanted["metadata"]["name"], wanted, ours=ours)
@@ -74,7 +75,7 @@ async def _write(plane: Plane, name: str, wanted: Obj, *, ours: bool) -> None:
     meta = there.metadata
     if ours and ((meta.labels or {}).get(labels.PLATFORM) != "true" or meta.deletion_timestamp):
         return
-    # Written whole and not applied: a field that somebody has added would stay. Writing what is there already changes nothing.
+    # Replaced and not applied: a field that the tenant has added would stay. Writing what is there already changes nothing.
     found = msgspec.to_builtins(meta)
     kept = found | {
         field: {**(found.get(field) or {}), **(wanted["metadata"].get(field) or {})} for field in ("labels", "annotations")

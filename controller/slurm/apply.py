@@ -111,7 +111,7 @@ def daemons(objects: Iterable[Obj]) -> dict[str, int]:
 
 async def _ours(plane: Plane, resource: Resource) -> tuple[Obj, ...]:
     try:
-        return await plane.some(resource, NAMESPACE, label_selector=OURS)
+        return await plane.first_page(resource, NAMESPACE, label_selector=OURS)
     except NotFound:
         return ()
 

@@ -53,7 +53,7 @@ class FakePlane:
     async def exchange(self, method: str, path: str, **more: Any) -> Answer:
         return await self.transport.exchange(method, path, **more)
 
-    async def some(self, r: Resource, namespace: str | None = None, *, label_selector: str) -> tuple[Obj, ...]:
+    async def first_page(self, r: Resource, namespace: str | None = None, *, label_selector: str) -> tuple[Obj, ...]:
         return self._found(r, label_selector)
 
     async def list(
