@@ -25,6 +25,7 @@ from bulkhead.work.remembered import Remembered
 from syncer import metrics
 from syncer.logs import about
 from syncer.translate.kinds import event as pure
+from syncer.translate.registry import WITH_EVENTS
 from syncer.watch.informers import Caches
 
 _log = logging.getLogger(__name__)
@@ -164,7 +165,7 @@ class Recorder:
         version = str(event["metadata"].get("resourceVersion", ""))
         if self._passed.get(key) == version:
             return None
-        kind, name = pure.involved(event)
+        kind, name = pure.involved(event, WITH_EVENTS)
         meta = self._caches.host[kind].store.meta(Key(key.namespace, name)) if kind in self._caches.host else None
         who = self._caches.origin(meta) if meta is not None else None
         if who is None or who.kind != kind:

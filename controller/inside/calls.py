@@ -12,7 +12,7 @@ in which everything that may be repeated is `Counted`, because a decoder checks 
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -25,7 +25,7 @@ from bulkhead.kube.transport import JSON
 from bulkhead.kube.watch import METADATA_LIST_ONLY, METADATA_ONLY
 from controller.inside import counted
 from controller.inside.budget import Turn
-from controller.inside.counted import Counted
+from controller.inside.counted import Counted, Page
 
 T = TypeVar("T")
 _FAILURES: Final = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
@@ -44,17 +44,6 @@ PARTS: Final = 128
 _ITEM_OVERHEAD: Final = 1 * _KIB
 # About how many times the size of its JSON a dict takes, at most.
 _DECODED: Final = 6
-
-
-class _PageMeta(msgspec.Struct, gc=False):
-    continue_: str = msgspec.field(default="", name="continue")
-
-
-class Page(msgspec.Struct, Generic[T]):
-    """One page of a list."""
-
-    items: list[T] | None = None
-    metadata: _PageMeta | None = None
 
 
 class Identity(msgspec.Struct, gc=False, rename="camel", omit_defaults=True):

@@ -3,7 +3,7 @@
 A decoder checks the length of a list only when all of it is in memory: three bytes of an answer, `{},`, take a hundred there.
 """
 
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -23,6 +23,17 @@ class Counted(msgspec.Struct, gc=False, frozen=True):
         _Ration.left -= 1
         if _Ration.left < 0:
             raise ValueError("more repeated entries than are read")
+
+
+class _PageMeta(msgspec.Struct, gc=False):
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class Page(msgspec.Struct, Generic[T]):
+    """One page of a list."""
+
+    items: list[T] | None = None
+    metadata: _PageMeta | None = None
 
 
 def decode(decoder: "msgspec.json.Decoder[T]", data: bytes, most: int) -> T:

@@ -17,7 +17,8 @@ from bulkhead.api.conditions import condition_of
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj, Resource
-from controller.inside.calls import Page, Plane
+from controller.inside.calls import Plane
+from controller.inside.counted import Page
 from controller.slurm.answers import shapes
 from controller.slurm.answers.model import SlurmView
 from controller.slurm.client.rest import SlurmError, SlurmRest

@@ -191,3 +191,6 @@ _ALL: Final = (
 )
 
 KINDS: Final[Mapping[str, Translation]] = MappingProxyType({entry.kind: entry for entry in _ALL})
+
+# The kinds of whose copies the tenant gets the host's events.
+WITH_EVENTS: Final = frozenset(kind for kind, each in KINDS.items() if each.events)

@@ -9,8 +9,7 @@ from typing import Annotated, Final
 import msgspec
 
 from bulkhead.api import labels
-from controller.inside.calls import Page
-from controller.inside.counted import Counted
+from controller.inside.counted import Counted, Page
 from controller.slurm.spec import NAME_LABEL, NODE_SET_LABEL, ORDINAL_LABEL, SPEC_ANNOTATION
 
 Name = Annotated[str, msgspec.Meta(max_length=317)]

@@ -4,13 +4,12 @@ The name is a digest of the host event's, so that the same event updated on the 
 tenant learns no host name from it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, Final
 
 from bulkhead.api.untrusted import mapping, text
 from syncer.translate import metadata, sanitise
 from syncer.translate.metadata import Identity
-from syncer.translate.registry import KINDS
 from syncer.translate.view import Obj, TenantView
 
 _COPIED: Final = ("type", "firstTimestamp", "lastTimestamp", "count", "eventTime", "action", "series")
@@ -20,14 +19,13 @@ _NAME_LIMIT: Final = 253 - 33
 _KEPT_REASONS: Final = frozenset({"FailedToUpdateEndpointSlices", "FailedToCreateEndpoint"})
 
 
-def involved(host_event: Obj) -> tuple[str, str]:
-    """Kind and host name of the object that an event is about; empty texts where it is about nothing of a tenant's."""
+def involved(host_event: Obj, kinds: Container[str]) -> tuple[str, str]:
+    """Kind and host name of the object that an event is about; empty texts where it is none of `kinds`."""
     about = mapping(host_event.get("involvedObject"))
     kind, name = about.get("kind"), about.get("name")
-    entry = KINDS.get(str(kind))
-    if entry is None or not entry.events or not isinstance(name, str) or host_event.get("reason") in _KEPT_REASONS:
+    if not isinstance(kind, str) or kind not in kinds or not isinstance(name, str) or host_event.get("reason") in _KEPT_REASONS:
         return "", ""
-    return entry.kind, name
+    return kind, name
 
 
 def to_virtual(host_event: Obj, virtual: Obj, view: TenantView) -> Obj:

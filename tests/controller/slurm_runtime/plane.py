@@ -15,7 +15,7 @@ from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound, Unavailable
 from bulkhead.kube.objects import Obj, Resource
 from bulkhead.kube.transport import Transport
 from controller.inside import counted
-from controller.inside.calls import Page
+from controller.inside.counted import Page
 from controller.slurm.objects.parts import marks
 from controller.slurm.observe import NODE_SETS
 

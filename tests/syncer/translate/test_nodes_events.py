@@ -13,6 +13,7 @@ from bulkhead.api import labels as marks
 from syncer.translate import Obj, Reference, mirrored, origin, references, tokens
 from syncer.translate.kinds import event, node
 from syncer.translate.kinds.pod import to_host
+from syncer.translate.registry import WITH_EVENTS
 from tests.syncer.translate import samples
 
 GPU = "nvidia.com/gpu"
@@ -179,7 +180,7 @@ def test_item_83_an_event_is_about_the_virtual_object() -> None:
         "count": 3,
         "firstTimestamp": "2026-01-01T00:00:00Z",
     }
-    assert event.involved(host_event) == ("Pod", name)
+    assert event.involved(host_event, WITH_EVENTS) == ("Pod", name)
     found = event.to_virtual(host_event, own, samples.VIEW)
     assert found["metadata"]["name"].startswith("web-0.")
     assert found["message"] == "team/web-0 cannot be scheduled"
@@ -190,7 +191,7 @@ def test_item_83_an_event_is_about_the_virtual_object() -> None:
     assert found["source"] == {"component": "kubelet", "host": "gpu-a"}
     assert "bh-red" not in str(found)
     assert "host-uid" not in str(found)
-    assert event.involved({"involvedObject": {"kind": "Node", "name": "gpu-a"}}) == ("", "")
+    assert event.involved({"involvedObject": {"kind": "Node", "name": "gpu-a"}}, WITH_EVENTS) == ("", "")
 
 
 def test_item_03_the_way_back_is_proven_by_the_name() -> None:

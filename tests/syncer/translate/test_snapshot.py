@@ -8,6 +8,7 @@ from hypothesis import given, settings
 
 from syncer.translate import Obj, Reason, Untranslatable, sanitise
 from syncer.translate.kinds import classes, event, snapshot, volumeclaim
+from syncer.translate.registry import WITH_EVENTS
 from tests.syncer.translate import samples
 from tests.syncer.translate.test_laws import JSON
 
@@ -54,7 +55,7 @@ def test_item_35_83_what_the_host_says_of_a_claim_names_its_snapshot() -> None:
     name = VIEW.host_name(snapshot.KIND, "team", "nightly")
     text = f"requested volume size 1 is less than the size 2 for the source snapshot {name}"
     assert sanitise.text(text, CLAIM, VIEW).endswith("the source snapshot nightly")
-    assert event.involved({"involvedObject": {"kind": snapshot.KIND, "name": name}}) == (snapshot.KIND, name)
+    assert event.involved({"involvedObject": {"kind": snapshot.KIND, "name": name}}, WITH_EVENTS) == (snapshot.KIND, name)
 
 
 @pytest.mark.parametrize(
