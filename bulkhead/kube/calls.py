@@ -9,33 +9,24 @@ reaches another call than its own.
 """
 
 import asyncio
-import re
 import ssl
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import urlsplit
 
 from bulkhead.kube.connection import Answer, Bounds, Connection, Stream
-from bulkhead.kube.errors import ProtocolError
+from bulkhead.kube.request import Server
 
 _CONNECT_SECONDS: Final = 10.0
 # API servers close idle connections after minutes; giving ours up first avoids writes into a closed one.
 _IDLE_SECONDS: Final = 30.0
-_PLAIN: Final = re.compile(r"[\x21-\x7e]+")
-_HEADER: Final = re.compile(r"[\x20-\x7e]*")
 
 
 class Calls:
     """See the module. Belongs to one loop."""
 
-    def __init__(self, server: str, tls: ssl.SSLContext | None, *, server_hostname: str | None, limit: int) -> None:
-        parts = urlsplit(server)
-        self._host = parts.hostname or ""
-        self._port = parts.port or (443 if tls else 80)
+    def __init__(self, server: Server, tls: ssl.SSLContext | None, *, limit: int) -> None:
+        self._server = server
         self._tls = tls
-        self._name = (server_hostname or self._host) if tls else None
-        self._netloc = parts.netloc.rpartition("@")[2]
-        self._prefix = parts.path.rstrip("/")
         self._places = asyncio.Semaphore(limit)
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
@@ -43,7 +34,7 @@ class Calls:
 
     async def ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, bounds: Bounds) -> Answer:
         """Make one call on an already quoted path. The caller keeps the deadline; errors as of `Connection.whole`."""
-        request = self._request(method, path, headers, body)
+        request = self._server.request(method, path, headers.items(), body)
         async with self._places:
             kept = self._kept()
             if kept is not None:
@@ -69,7 +60,7 @@ class Calls:
 
     async def open(self, path: str, headers: Mapping[str, str]) -> Stream:
         """Begin a long answer on a connection of its own; the caller closes it."""
-        request = self._request("GET", path, headers, None)
+        request = self._server.request("GET", path, headers.items())
         connection = await self._connect()
         try:
             return await connection.begin(request)
@@ -84,16 +75,6 @@ class Calls:
             self._sweeping.cancel()
         for connection in tuple(self._open):
             connection.abort()
-
-    def _request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
-        target = f"{self._prefix}{path}"
-        if not _PLAIN.fullmatch(target) or not all(_HEADER.fullmatch(value) for value in headers.values()):
-            raise ProtocolError("a request that is no single line was not sent")
-        lines = [f"{method} {target} HTTP/1.1", f"Host: {self._netloc}"]
-        lines += [f"{name}: {value}" for name, value in headers.items()]
-        if body is not None or method != "GET":
-            lines.append(f"Content-Length: {len(body or b'')}")
-        return "\r\n".join([*lines, "", ""]).encode() + (body or b"")
 
     def _keep(self, connection: Connection) -> None:
         loop = asyncio.get_running_loop()
@@ -125,9 +106,9 @@ class Calls:
         return None
 
     async def _connect(self) -> Connection:
-        loop = asyncio.get_running_loop()
+        loop, server = asyncio.get_running_loop(), self._server
         async with asyncio.timeout(_CONNECT_SECONDS):
             _, connection = await loop.create_connection(
-                lambda: Connection(self._open), self._host, self._port, ssl=self._tls, server_hostname=self._name
+                lambda: Connection(self._open), server.host, server.port, ssl=self._tls, server_hostname=server.tls_name
             )
         return connection

@@ -12,10 +12,10 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from bulkhead.kube.connection import Stream
-from bulkhead.kube.errors import ApiError, ProtocolError, Timeout, TooLarge, from_response, unreachable
+from bulkhead.kube.errors import ApiError, ProtocolError, TooLarge, from_response
 from bulkhead.kube.transport import Transport, mapped
 
 CHUNK = 64 * 1024
@@ -90,53 +90,22 @@ async def open_upgrade(
 
     Any answer but 101 closes the connection and raises an ApiError with the server's status and message.
     """
-    request = _request(transport, path, params, headers, method)
-    try:
+    server, query = transport.server(), urlencode(list(params))
+    ours = {name: value for name, value in transport.headers().items() if name != "Accept-Encoding"}
+    passed = ((name, value) for name, value in headers if name.lower() in _PASSED)
+    request = server.request(method, f"{path}?{query}" if query else path, [("Connection", "Upgrade"), *ours.items(), *passed])
+    with mapped(f"upgrade {path}", transport.timeout):
         async with asyncio.timeout(transport.timeout):
-            reader, writer = await _connect(transport)
+            reader, writer = await asyncio.open_connection(
+                server.host, server.port, ssl=transport.tls, server_hostname=server.tls_name, limit=_HEAD_LIMIT
+            )
             try:
                 writer.write(request)
                 await writer.drain()
-                connection = await _answer(reader, writer)
+                return await _answer(reader, writer)
             except BaseException:
                 writer.transport.abort()
                 raise
-    except TimeoutError as error:
-        raise Timeout(f"upgrade {path}: no answer within {transport.timeout:g} s") from error
-    except (OSError, ssl.SSLError, EOFError) as error:
-        raise unreachable(f"upgrade {path}: {type(error).__name__}: {error}"[:500]) from error
-    return connection
-
-
-async def _connect(transport: Transport) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    parts = urlsplit(transport.config.server)
-    host = parts.hostname or ""
-    secure = transport.tls is not None
-    return await asyncio.open_connection(
-        host,
-        parts.port or (443 if secure else 80),
-        ssl=transport.tls,
-        server_hostname=(transport.config.tls_server_name or host) if secure else None,
-        limit=_HEAD_LIMIT,
-    )
-
-
-def _request(
-    transport: Transport, path: str, params: Iterable[tuple[str, str]], headers: Iterable[tuple[str, str]], method: str
-) -> bytes:
-    parts = urlsplit(transport.config.server)
-    query = urlencode(list(params))
-    target = f"{parts.path}{path}{'?' + query if query else ''}"
-    ours = transport.headers()
-    ours.pop("Accept-Encoding", None)
-    lines = [f"{method} {target} HTTP/1.1", f"Host: {parts.netloc}", "Connection: Upgrade"]
-    lines += [f"{name}: {value}" for name, value in ours.items()]
-    lines += [f"{name}: {value}" for name, value in headers if name.lower() in _PASSED]
-    if method != "GET":
-        lines.append("Content-Length: 0")
-    if any(set("\r\n\0") & set(line) for line in lines) or " " in target:
-        raise ProtocolError("upgrade refused: control characters in the request")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "strict")
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> RawConnection:
@@ -144,6 +113,8 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError as error:
         raise TooLarge(f"upgrade answer: head longer than {_HEAD_LIMIT} bytes") from error
+    except asyncio.IncompleteReadError as error:
+        raise ConnectionResetError("closed before the answer to an upgrade was whole") from error
     status, reason, headers = _parse(head)
     if status == 101:
         return RawConnection(status, reason, headers, head, reader, writer)

@@ -20,6 +20,7 @@ from bulkhead.kube.calls import Calls
 from bulkhead.kube.connection import Answer, Bounds, Stream
 from bulkhead.kube.errors import ConfigError, KubeError, ProtocolError, Timeout, TooLarge, from_response, unreachable
 from bulkhead.kube.kubeconfig import Authorization, KubeConfig
+from bulkhead.kube.request import Server
 
 _CONNECT_SECONDS = 10.0
 _ERROR_BODY = 256 * 1024
@@ -52,7 +53,7 @@ class Transport:
 
     async def __aenter__(self) -> Self:
         self.tls = self.config.ssl_context()
-        self._calls = Calls(self.config.server, self.tls, server_hostname=self.config.tls_server_name, limit=self._connections)
+        self._calls = Calls(self.server(), self.tls, limit=self._connections)
         return self
 
     async def __aexit__(
@@ -61,6 +62,10 @@ class Transport:
         if self._calls is not None:
             self._calls.close()
         self._calls = None
+
+    def server(self) -> Server:
+        """Where requests go."""
+        return Server.parse(self.config.server, secure=self.tls is not None, tls_name=self.config.tls_server_name)
 
     def headers(self) -> dict[str, str]:
         """Headers of every request: who we are, and no compression (its result could be of any size)."""

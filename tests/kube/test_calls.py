@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bulkhead.kube import calls
+from bulkhead.kube import calls, request
 from bulkhead.kube.calls import Calls
 from bulkhead.kube.connection import Answer, Bounds
 from bulkhead.kube.errors import ProtocolError, TooLarge
@@ -43,7 +43,7 @@ class Server:
                 active -= 1
 
         async with hostile.serving(counted) as config:
-            made = Calls(config.server, None, server_hostname=None, limit=4)
+            made = Calls(request.Server.parse(config.server, secure=False, tls_name=None), None, limit=4)
             try:
                 yield made
             finally:
