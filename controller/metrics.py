@@ -30,8 +30,8 @@ ready_seconds = Histogram(
 _seen_ready: set[str] = set()
 
 
-def tell(tenant: str, status: dict[str, Any]) -> None:
-    """Take a tenant's new status over."""
+def report(tenant: str, status: dict[str, Any]) -> None:
+    """Take over what a tenant's status says."""
     ready = is_true(status.get("conditions") or [], ConditionType.READY)
     tenant_ready.labels(tenant).set(ready)
     gpus = status.get("gpus") or {}

@@ -8,7 +8,7 @@ from bulkhead.work.backoff import PerKeyBackoff
 from bulkhead.work.clock import Clock
 from bulkhead.work.queue import KeyedQueue, Lane
 from controller import metrics
-from controller.tenant.reconcile import PassFailed, Reconciler
+from controller.tenant.reconcile import ReconcileFailed, Reconciler
 
 _log = logging.getLogger(__name__)
 _PASS_DEADLINE = 90.0
@@ -45,7 +45,7 @@ class Workers:
         try:
             async with asyncio.timeout(_PASS_DEADLINE):
                 outcome = await self._reconciler.reconcile(tenant)
-        except PassFailed as error:
+        except ReconcileFailed as error:
             self._retry(tenant, str(error))
         except Exception as error:  # noqa: BLE001 - logged with its trace; one tenant's surprise must not stop the others
             _log.exception("pass ended in an error", extra={"tenant": tenant})

@@ -3,12 +3,12 @@
 A Tenant may tighten what its class says, choose from what the class lists, and nothing else. Each policy looks at one field and
 yields what is wrong with it: the field, what the Tenant asks for and what the class allows. All of them are asked, so that an
 admin who has tightened a class reads at once what stands in the way. Each finding says where it lies and what may stand there
-instead, so that the rest of a Tenant can be carried out without it (`within`).
+instead, so that the rest of a Tenant can be built without it (`within`).
 
-`POLICIES` is the whole list. Quotas of resources and versions have their checks in `admit`, Slurm's cluster in `slurm.resolve`.
+`POLICIES` is the whole list. Quotas of resources and versions are among the policies of `admit`, and so is Slurm's cluster.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import Any, Final, TypeAlias
@@ -69,10 +69,10 @@ def beyond(question: Question) -> tuple[Excess, ...]:
     return tuple(finding for policy in POLICIES for finding in policy(question))
 
 
-def within(question: Question) -> dict[str, Any]:
+def within(asked: Section, excess: Iterable[Excess]) -> dict[str, Any]:
     """What a Tenant asks for without what lies beyond its class."""
-    spec = dict(question.asked)
-    for each in beyond(question):
+    spec = dict(asked)
+    for each in excess:
         spec = put(spec, each.path, each.instead)
     return spec
 

@@ -1,32 +1,33 @@
-"""A tenant that runs and is refused now for what it asks: the Tenant that is carried out meanwhile. Pure.
+"""A tenant that runs and is refused now for what it asks: what is built of it meanwhile. Pure.
 
-Its class was tightened, an upgrade brought a bound that was not there, or somebody edited the Tenant. To stop looking after
-what runs would let its certificates expire, and would leave it every right that its class has taken back since. So it is held:
+Its class was tightened, an upgrade brought a bound that was not there, or the Tenant was edited. To stop looking after what
+runs would let its certificates expire, and would leave it every right that its class has taken back since. So it is held:
 
-    Tenant ── without what lies beyond the class (`bounds.within`) ──> as any other ── what is refused, as it runs ──> PlaneSpec
+    Case ── without what lies beyond the class (`bounds.within`) ──> as any other ── what is refused, as it runs ──> Admitted
 
-Of isolation nothing becomes looser by that: where the class has no word to take the place of what is left out, what runs stays.
+No isolation becomes looser by that: where the class says nothing to take the place of what is left out, what runs stays.
 Amounts that are refused stay as they run too, and so do the plane and its version: how to shrink them is for people to say.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from bulkhead.api import labels, names
 from bulkhead.api.conditions import Reason
 from bulkhead.api.quantity import InvalidQuantityError, mebibytes, parse
 from bulkhead.api.untrusted import mapping
 from controller import allotment
-from controller.decide import admit
-from controller.decide.bounds import Question, beyond, within
+from controller.decide.bounds import within
+from controller.decide.case import Admitted, Case
+from controller.decide.planespec import can_serve_pod_groups, plane_of
+from controller.existing import Existing, Slot
 from controller.plane import quota
 from controller.plane.apiserver import POD_GROUP_API
 from controller.plane.spec import BUDGETS, DNS, PLANE, SYNCER, Budget, Obj, PlaneSpec
 from controller.refusal import Refusal
 from controller.sections import put, section_of, text_or_none
-from controller.settings import Settings
 
 NOTE: Final = (
     "until Tenant and class agree again, the class's word holds for what is refused, and the plane, its version and amounts "
@@ -47,8 +48,7 @@ _DEDICATED: Final = ("nodes", "dedicated")
 _PODS: Final = frozenset({"count/pods", "pods"})
 _QUOTAS: Final = (names.OBJECT_QUOTA, names.SECRET_QUOTA, names.POD_QUOTA)
 
-# By kind, namespace and name.
-Existing = Mapping[tuple[str, str, str], Obj]
+Path: TypeAlias = tuple[str, ...]
 
 
 def holds(refusal: Refusal, tenant_class: Obj | None) -> bool:
@@ -56,55 +56,48 @@ def holds(refusal: Refusal, tenant_class: Obj | None) -> bool:
     return tenant_class is not None and refusal.reason in _REASONS
 
 
-def _sound(tenant_class: Obj) -> Obj:
-    """The class without what is wrong with itself."""
-    return {**tenant_class, "spec": allotment.without_faults(section_of(tenant_class, "spec"))}
-
-
-def inside(tenant: Obj, tenant_class: Obj, settings: Settings) -> Obj:
-    """The Tenant without what its class refuses."""
-    bounds = section_of(_sound(tenant_class), "spec")
-    spec = within(Question(section_of(tenant, "spec"), bounds, settings.storage_class))
-    for name in _refused_amounts(spec, bounds):
-        spec = put(spec, (*_RESOURCES, name), None)
-    return {**tenant, "spec": spec}
-
-
-def claims_nodes(tenant: Obj, tenant_class: Obj, settings: Settings) -> bool:
-    """Whether a held tenant takes and gives back nodes of its own, as one that is not refused does.
-
-    With another pool than it asks for it would give back those that it runs on.
-    """
-    found = beyond(Question(section_of(tenant, "spec"), section_of(tenant_class, "spec"), settings.storage_class))
-    effective = inside(tenant, tenant_class, settings)
-    dedicated = admit.wants_dedicated(effective, tenant_class) and bool(admit.pool(effective, tenant_class))
-    return dedicated and not any(each.path[:2] == ("nodes", "selector") for each in found)
-
-
-def hold(
-    tenant: Obj, tenant_class: Obj, settings: Settings, existing: Existing, *, nodes_refused: bool = False, **host: Any
-) -> PlaneSpec:
-    """The plane to keep in repair; `host` is what `admit.plane_of` takes of the host."""
-    tenant_class = _sound(tenant_class)
-    asked, bounds = section_of(tenant, "spec"), section_of(tenant_class, "spec")
-    refused = {each.path for each in beyond(Question(asked, bounds, settings.storage_class))}
-    refused |= {(*_RESOURCES, name) for name in _refused_amounts(asked, bounds)}
-    spec = admit.plane_of(inside(tenant, tenant_class, settings), tenant_class, settings, **host)
-    runs = _Runs(spec, existing)
-    version = str(section_of(section_of(tenant, "status"), "versions").get("kubernetes") or spec.version)
-    images = replace(spec.images, kubernetes=settings.image_kubernetes.replace("{version}", version))
-    spec = replace(spec, version=version, images=images)
+def hold(case: Case, refusal: Refusal) -> Admitted:
+    """What is built of a tenant that runs and is refused."""
+    sound = replace(case, tenant_class={**(case.tenant_class or {}), "spec": allotment.without_faults(case.bounds)})
+    amounts = _refused_amounts(case.spec, sound.bounds)
+    refused = {each.path for each in case.excess} | amounts
+    inside = replace(sound, tenant={**case.tenant, "spec": _inside(case, amounts)})
+    claims = _claims_nodes(inside, refused)
+    nodes = case.nodes if claims else None
+    spec = plane_of(inside)
+    runs = _Runs(spec, case.existing)
+    version = str(section_of(section_of(case.tenant, "status"), "versions").get("kubernetes") or spec.version)
+    images = replace(spec.images, kubernetes=case.settings.image_kubernetes.replace("{version}", version))
+    permitted = _DEDICATED not in refused or spec.dedicated
     spec = replace(
         spec,
+        version=version,
+        images=images,
         # Taken away it is at once; given it is with the plane that serves it.
-        pod_groups=spec.pod_groups and runs.serves_pod_groups,
-        dedicated=_dedicated(spec, runs, permitted=_DEDICATED not in refused or spec.dedicated, taken=nodes_refused),
+        pod_groups=spec.pod_groups and runs.serves_pod_groups(version),
+        dedicated=_dedicated(spec, runs, permitted=permitted, taken=nodes is None or nodes.refusing is not None),
         syncer=runs.budget(SYNCER, spec.syncer) if _component(refused, "syncer") else spec.syncer,
         dns=runs.budget(DNS, spec.dns) if _component(refused, "dns") else spec.dns,
     )
     if ("isolation", "runtimeClassName") in refused and spec.runtime_class is None:
         spec = replace(spec, runtime_class=runs.runtime_class)
-    return _amounts(spec, refused, runs)
+    return Admitted(_amounts(spec, refused, runs), case.slurm, claims_nodes=claims, nodes=nodes, held=refusal)
+
+
+def _inside(case: Case, amounts: Iterable[Path]) -> dict[str, Any]:
+    """What the Tenant asks for without what its class refuses."""
+    spec = within(case.spec, case.excess)
+    for path in amounts:
+        spec = put(spec, path, None)
+    return spec
+
+
+def _claims_nodes(inside: Case, refused: Iterable[Path]) -> bool:
+    """Whether a held tenant takes and gives back nodes of its own, as one that is not refused does.
+
+    With another pool than it asks for it would give back those that it runs on.
+    """
+    return inside.wants_nodes and bool(inside.pool) and not any(path[:2] == ("nodes", "selector") for path in refused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,19 +128,18 @@ class _Runs:
         return section_of(self.settings, "enforcedNodeSelector").get(labels.TENANT) == self.spec.tenant
 
     @property
-    def serves_pod_groups(self) -> bool:
-        """Whether the plane does, with the flags that it has."""
-        plane = self._get("StatefulSet", PLANE)
-        return POD_GROUP_API in json.dumps(plane) if plane else admit.can_serve_pod_groups(self.spec.version)
-
-    @property
     def hard(self) -> dict[str, str]:
         """What the host counts, and up to where."""
         found: dict[str, str] = {}
         for name in _QUOTAS:
-            there = self.existing.get(("ResourceQuota", self.spec.work_namespace, name), {})
+            there = self.existing.get(Slot("ResourceQuota", self.spec.work_namespace, name), {})
             found |= section_of(section_of(there, "spec"), "hard")
         return found
+
+    def serves_pod_groups(self, version: str) -> bool:
+        """Whether the plane does, with the flags that it has; one that is not there yet, by its version."""
+        plane = self._get("StatefulSet", PLANE)
+        return POD_GROUP_API in json.dumps(plane) if plane else can_serve_pod_groups(version)
 
     def budget(self, name: str, otherwise: Budget) -> Budget:
         """What a Deployment's container asks for and may use."""
@@ -168,15 +160,16 @@ class _Runs:
         )
 
     def _get(self, kind: str, name: str) -> Obj:
-        return self.existing.get((kind, self.spec.namespace, name), {})
+        return self.existing.get(Slot(kind, self.spec.namespace, name), {})
 
 
-def _refused_amounts(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> list[str]:
+def _refused_amounts(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> set[Path]:
     asked = section_of(section_of(spec, "quota"), "resources")
-    return [name for name in asked if allotment.refuse_asked({"quota": {"resources": {name: asked[name]}}}, bounds)]
+    alone = {name: {"quota": {"resources": {name: asked[name]}}} for name in asked}
+    return {(*_RESOURCES, name) for name in asked if allotment.refuse_asked(alone[name], bounds)}
 
 
-def _component(refused: set[tuple[str, ...]], name: str) -> bool:
+def _component(refused: set[Path], name: str) -> bool:
     return any(path[:3] == ("controlPlane", "resources", name) for path in refused)
 
 
@@ -187,7 +180,7 @@ def _dedicated(spec: PlaneSpec, runs: _Runs, *, permitted: bool, taken: bool) ->
     return spec.dedicated
 
 
-def _amounts(spec: PlaneSpec, refused: set[tuple[str, ...]], runs: _Runs) -> PlaneSpec:
+def _amounts(spec: PlaneSpec, refused: set[Path], runs: _Runs) -> PlaneSpec:
     """Amounts that are refused, as the host counts them."""
     hard = runs.hard
     asked = {path[-1] for path in refused if path[:2] == _RESOURCES}

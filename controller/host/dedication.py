@@ -28,9 +28,10 @@ from bulkhead.kube.objects import Key, Meta, Obj
 from bulkhead.kube.store import Store
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock, SystemClock
-from controller import allotment, metrics
-from controller.decide import admit as admission
-from controller.decide import dedicated, held
+from controller import metrics
+from controller.decide import dedicated
+from controller.decide.admit import admit
+from controller.decide.case import Case
 from controller.decide.dedicated import Claim, Finding, HostNode, Mark
 from controller.refusal import Refusal
 from controller.sections import section_of
@@ -80,29 +81,21 @@ def claim_of(tenant: Obj, tenant_class: Obj | None, settings: Settings, now: dat
     """A tenant's claim; None where it may be built and asks for no nodes of its own."""
     meta = tenant["metadata"]
     name, since = str(meta["name"]), str(meta.get("creationTimestamp") or "")
-    refused = admission.paused(tenant, now) or admission.refuse(tenant, tenant_class, settings)
-    if meta.get("deletionTimestamp") or tenant_class is None:
+    runs = bool(section_of(section_of(tenant, "status"), "class"))
+    admission = admit(Case(tenant, tenant_class, settings, now, runs=runs))
+    if meta.get("deletionTimestamp") or isinstance(admission, Refusal):
         return Claim(name, since, active=False)
-    if refused is not None:
-        if not _held(tenant, tenant_class, refused) or not held.claims_nodes(tenant, tenant_class, settings):
-            return Claim(name, since, active=False)
-        tenant = held.inside(tenant, tenant_class, settings)
-    if not admission.wants_dedicated(tenant, tenant_class):
-        return None
-    bounds = section_of(tenant_class, "spec")
-    most = section_of(bounds, "nodes").get("maxDedicated")
+    if not admission.claims_nodes:
+        return None if admission.held is None else Claim(name, since, active=False)
+    plane = admission.plane
+    most = section_of(section_of(tenant_class or {}, "spec"), "nodes").get("maxDedicated")
     return Claim(
         name,
         since,
-        selector=admission.pool(tenant, tenant_class),
+        selector=dict(plane.node_selector),
         most=int(most) if most is not None else None,
-        gpu_resources=tuple(allotment.gpu_resources(bounds)),
+        gpu_resources=plane.gpu_resources,
     )
-
-
-def _held(tenant: Obj, tenant_class: Obj, refusal: Refusal) -> bool:
-    """Whether a tenant that is refused runs already."""
-    return bool(section_of(section_of(tenant, "status"), "class")) and held.holds(refusal, tenant_class)
 
 
 class Dedication:

@@ -13,14 +13,22 @@ from controller.plane.spec import Obj, PlaneSpec
 
 def config_maps(spec: PlaneSpec) -> tuple[Obj, ...]:
     """ConfigMap `kubernetes-environment`, and `devices-…` for containers without devices and for each vendor offered."""
-    closing = (None, *devices.vendors_of(spec.gpu_resources))
     return (
         _config_map(spec, API_ENVIRONMENT, serviceenv.of_api(spec.api_address)),
         *(
             _config_map(spec, devices.environment_name(devices.ENVIRONMENT, vendor), devices.environment(vendor))
-            for vendor in closing
+            for vendor in _closing(spec)
         ),
     )
+
+
+def number(spec: PlaneSpec) -> int:
+    """How many of them there are."""
+    return 1 + len(_closing(spec))
+
+
+def _closing(spec: PlaneSpec) -> tuple[devices.Vendor | None, ...]:
+    return (None, *devices.vendors_of(spec.gpu_resources))
 
 
 def _config_map(spec: PlaneSpec, name: str, data: dict[str, str]) -> Obj:

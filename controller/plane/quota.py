@@ -27,7 +27,7 @@ _OF_PODS: Final = frozenset({"pods", "cpu", "memory", "ephemeral-storage"})
 
 def resource_quotas(spec: PlaneSpec) -> tuple[Obj, ...]:
     """For pods and what they use (`tenant-quota`), for Secrets (`tenant-secrets`), and for all else (`tenant-objects`)."""
-    others = {"configmaps": _HOSTS_AUTHORITY + len(environment.config_maps(spec)), "secrets": _tokens(spec)}
+    others = {"configmaps": _HOSTS_AUTHORITY + environment.number(spec), "secrets": _tokens(spec)}
     # Where a class of devices stands for a resource on the host too, its scheduler makes a claim for each pod that asks for it.
     others[deviceclaims.COUNT.removeprefix("count/")] = _tokens(spec)
     hard = {name: _raised(value, others.get(name.removeprefix("count/"), 0)) for name, value in spec.object_limits}

@@ -16,7 +16,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, ApiError
 from bulkhead.kube.objects import Key, Obj, Resource, key_of, uid_of
-from controller.decide.plan import Ref
+from controller.decide.plan import Deletion
 
 _log = logging.getLogger(__name__)
 _PARALLEL = 6
@@ -60,14 +60,15 @@ class Applier:
             raise Outdated(f"keys exist that were not seen: {error}") from error
         return await self.stage(there, observed) + len(missing)
 
-    async def delete(self, refs: Iterable[Ref], observed: Mapping[tuple[Resource, Key], Obj]) -> None:
-        """Delete left-overs, each only if it is still the object that was seen."""
-        for ref in refs:
-            resource = next((r for r, key in observed if r.kind == ref.kind and key == Key(ref.namespace, ref.name)), None)
+    async def delete(self, deletions: Iterable[Deletion], observed: Mapping[tuple[Resource, Key], Obj]) -> None:
+        """Delete orphans, each only if it is still the object that was observed."""
+        for deletion in deletions:
+            kind, namespace, name = deletion.slot
+            resource = next((r for r, key in observed if r.kind == kind and key == Key(namespace, name)), None)
             if resource is None:
                 continue
-            _log.info("deleting left-over", extra={"object": f"{ref.kind} {ref.namespace}/{ref.name}"})
-            await self._client.delete(resource, ref.name, ref.namespace or None, uid=ref.uid or None)
+            _log.info("deleting orphan", extra={"object": f"{kind} {namespace}/{name}"})
+            await self._client.delete(resource, name, namespace or None, uid=deletion.uid or None)
 
     def forget(self, namespaces: Iterable[str]) -> None:
         """Drop what is known of a tenant that is gone."""

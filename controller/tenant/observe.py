@@ -1,25 +1,27 @@
 """What the controller sees of one tenant, gathered into one frozen value before anything is decided.
 
 The host's objects come from informers; the Tenant itself, its class and, once it may be built, its Secrets are read afresh,
-because acting on a stale copy of those would do harm. So a pass over a tenant that is at rest costs three small requests.
+because acting on a stale copy of those would do harm. So a reconcile of an unchanged tenant costs three small requests.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
 from bulkhead.api import labels, names
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Key, Obj, Resource, key_of
+from controller.existing import Existing, by_slot
 from controller.host.hostranges import HostRanges
 from controller.host.owned import Owned
 from controller.plane.addresses import Reserved
 from controller.plane.spec import PLANE
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: the objects are sorted once
 class Observed:
     """One tenant at one moment."""
 
@@ -48,6 +50,11 @@ class Observed:
     def get(self, resource: Resource, name: str, namespace: str = "") -> Obj | None:
         """One of the tenant's own host objects."""
         return self.objects.get((resource, Key(namespace, name)))
+
+    @cached_property
+    def existing(self) -> Existing:
+        """The tenant's own host objects, each where it is."""
+        return by_slot(self.objects.values())
 
     @property
     def pod_addresses(self) -> tuple[str, ...]:

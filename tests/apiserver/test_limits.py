@@ -12,13 +12,10 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import LIMIT_RANGES, PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_QUOTAS
-from controller.decide.admit import admit
 from controller.plane.quota import limit_range, resource_quotas
-from controller.plane.spec import PlaneSpec
-from controller.settings import Settings
 from syncer.translate.podspec import podsize
 from tests.apiserver.bed import until
-from tests.controller.samples import tenant, tenant_class
+from tests.controller.samples import plane_for, tenant, tenant_class
 from tests.syncer.translate import samples
 
 GPU = "nvidia.com/gpu"
@@ -30,8 +27,7 @@ RESOURCES = {
 
 async def limited(client: Client, namespace: str, **bounds: Any) -> None:
     """Apply what a tenant of a class gets, and count nothing yet, as the host's controller manager would."""
-    spec = admit(tenant(quota=None), tenant_class(**bounds), Settings(), service_slice="10.112.4.0/22")
-    assert isinstance(spec, PlaneSpec), spec
+    spec = plane_for(tenant(quota=None), tenant_class(**bounds))
     for obj in (limit_range(spec), *resource_quotas(spec)):
         obj["metadata"] = {"name": obj["metadata"]["name"], "namespace": namespace}
         kind = LIMIT_RANGES if obj["kind"] == "LimitRange" else RESOURCE_QUOTAS

@@ -1,13 +1,18 @@
 """Tenants, classes and key material for the controller's tests; the material is text, so that golden files hold no secret."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from controller.decide.admit import admit
+from controller.decide.case import Admitted, Case
 from controller.plane.pki import AUTHORITIES, Pair, leaves
 from controller.plane.secrets import KeyMaterial
 from controller.plane.spec import Images, PlaneSpec
+from controller.settings import Settings
 
 NOW = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+SLICE = "10.112.4.0/22"
 UID = "11111111-2222-3333-4444-555555555555"
 IMAGES = Images(
     bulkhead="example.org/bulkhead:0.1.0",
@@ -22,7 +27,7 @@ def plane_spec(**changes: Any) -> PlaneSpec:
         "tenant": "team-a",
         "uid": UID,
         "version": "v1.36.3",
-        "service_slice": "10.112.4.0/22",
+        "service_slice": SLICE,
         "images": IMAGES,
         "limits": (("nvidia.com/gpu", "24"),),
         "object_limits": (("configmaps", "1000"), ("pods", "100"), ("secrets", "1000")),
@@ -62,3 +67,15 @@ def tenant_class(**spec: Any) -> dict[str, Any]:
         "metadata": {"name": "standard", "uid": "class-uid", "generation": 1},
         "spec": {"gpuResources": ["nvidia.com/gpu"], "quota": {"resources": {"nvidia.com/gpu": {"maxNominal": 64}}}} | spec,
     }
+
+
+def case(asked: dict[str, Any], offer: dict[str, Any] | None, settings: Settings | None = None, **more: Any) -> Case:
+    """A tenant before its admission."""
+    return Case(asked, offer, settings or Settings(), NOW, **more)
+
+
+def plane_for(asked: dict[str, Any], offer: dict[str, Any], settings: Settings | None = None, **more: Any) -> PlaneSpec:
+    """The plane of a tenant that is admitted."""
+    made = admit(case(asked, offer, settings, **more))
+    assert isinstance(made, Admitted), made
+    return replace(made.plane, service_slice=SLICE)

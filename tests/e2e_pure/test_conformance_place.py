@@ -1,17 +1,16 @@
 """The class in which the conformance suite runs."""
 
 from controller.decide.admit import refuse
-from controller.settings import Settings
 from e2e import install
 from e2e.conformance import place
-from tests.controller.samples import tenant
+from tests.controller.samples import case, tenant
 
 
 def test_the_class_of_the_suite_and_those_of_the_examples_contradict_nothing() -> None:
     examples = [each for each in install.example_objects() if each["kind"] == "TenantClass"]
     assert examples
     for each in (place.tenant_class(), *examples):
-        assert refuse(tenant(quota=None), each, Settings()) is None
+        assert refuse(case(tenant(quota=None), each)) is None
 
 
 def test_a_pod_of_the_suite_that_requests_little_may_have_the_limit_of_its_class() -> None:

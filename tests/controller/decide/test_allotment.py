@@ -11,25 +11,22 @@ from bulkhead.api.conditions import Reason
 from bulkhead.api.quantity import canonical, parse, whole
 from controller import allotment
 from controller.decide import status
-from controller.decide.admit import admit, refuse
+from controller.decide.admit import refuse
 from controller.decide.status import Findings
 from controller.plane.policyfacts import policy_facts
 from controller.plane.quota import limit_range, resource_quotas
 from controller.plane.spec import PlaneSpec, PodBound
 from controller.plane.syncer import settings
-from controller.settings import Settings
 from syncer.settings import parse as read
 from syncer.translate.kinds import node
-from tests.controller.samples import tenant, tenant_class
+from tests.controller.samples import case, plane_for, tenant, tenant_class
 
 OTHERS = ("rdma/hca", "nvidia.com/hostdev")
 NAMES = ("nvidia.com/gpu", "amd.com/gpu", "nvidia.com/mig-1g.10gb", "example.com/tpu", "habana.ai/gaudi")
 
 
 def built(asked: dict[str, Any], bounds: dict[str, Any]) -> PlaneSpec:
-    made = admit(asked, bounds, Settings(), service_slice="10.112.4.0/22")
-    assert isinstance(made, PlaneSpec), made
-    return made
+    return plane_for(asked, bounds)
 
 
 @st.composite
@@ -84,7 +81,7 @@ def test_what_is_taken_back_later_is_limited_to_nothing_and_what_a_class_adds_is
 
 
 def test_a_resource_that_the_class_no_longer_counts_is_refused_and_what_runs_stays_limited() -> None:
-    refusal = refuse(tenant(), {"spec": {"gpuResources": ["amd.com/gpu"]}}, Settings())
+    refusal = refuse(case(tenant(), {"spec": {"gpuResources": ["amd.com/gpu"]}}))
     assert refusal is not None
     assert refusal.reason is Reason.IMPOSSIBLE_QUOTA
     assert "knows no resource nvidia.com/gpu, only amd.com/gpu" in refusal.message
@@ -95,14 +92,14 @@ def test_a_number_counts_however_it_is_spelled(nominal: Any) -> None:
     asked = tenant(quota={"resources": {"nvidia.com/gpu": {"nominal": nominal}}})
     spec = built(asked, {"spec": {"quota": {"resources": {"nvidia.com/gpu": {"maxNominal": "1000"}}}}})
     assert settings(spec)["limits"] == {"nvidia.com/gpu": 1000}
-    refusal = refuse(asked, {"spec": {"quota": {"resources": {"nvidia.com/gpu": {"maxNominal": 999}}}}}, Settings())
+    refusal = refuse(case(asked, {"spec": {"quota": {"resources": {"nvidia.com/gpu": {"maxNominal": 999}}}}}))
     assert refusal is not None
     assert refusal.reason is Reason.OUT_OF_BOUNDS
 
 
 @pytest.mark.parametrize("nominal", ["0.5", "500m", "-1", "", "many", 1_000_001, "1T", True, 0.5])
 def test_what_is_no_number_of_gpus_is_refused(nominal: Any) -> None:
-    refusal = refuse(tenant(quota={"resources": {"nvidia.com/gpu": {"nominal": nominal}}}), {"spec": {}}, Settings())
+    refusal = refuse(case(tenant(quota={"resources": {"nvidia.com/gpu": {"nominal": nominal}}}), {"spec": {}}))
     assert refusal is not None
     assert refusal.reason is Reason.IMPOSSIBLE_QUOTA
     assert "spec.quota.resources[nvidia.com/gpu].nominal" in refusal.message
@@ -150,7 +147,7 @@ def test_no_tenant_has_more_than_its_class_allows(name: str, offer: dict[str, An
     if "default" in offer and "maxNominal" in offer and parse(offer["default"]) > parse(offer["maxNominal"]):
         return  # the CRD refuses it
     asked = tenant(quota={} if nominal is None else {"resources": {name: {"nominal": nominal}}})
-    refusal = refuse(asked, of_class(**{name: offer}), Settings())
+    refusal = refuse(case(asked, of_class(**{name: offer})))
     if refusal is not None:
         assert refusal.reason is Reason.OUT_OF_BOUNDS
         assert parse(nominal) > parse(offer["maxNominal"])
@@ -175,13 +172,13 @@ def test_no_tenant_has_more_than_its_class_allows(name: str, offer: dict[str, An
     ],
 )
 def test_what_is_no_quantity_and_what_nobody_knows_is_refused(name: str, nominal: Any) -> None:
-    refusal = refuse(tenant(quota={"resources": {name: {"nominal": nominal}}}), {"spec": {}}, Settings())
+    refusal = refuse(case(tenant(quota={"resources": {name: {"nominal": nominal}}}), {"spec": {}}))
     assert refusal is not None
     assert (refusal.reason, f"spec.quota.resources[{name}]" in refusal.message) == (Reason.IMPOSSIBLE_QUOTA, True)
 
 
 def test_a_class_that_cannot_be_read_is_refused_with_the_field() -> None:
-    refusal = refuse(tenant(), of_class(memory={"maxPerPod": "1e40"}), Settings())
+    refusal = refuse(case(tenant(), of_class(memory={"maxPerPod": "1e40"})))
     assert refusal is not None
     assert "class: spec.quota.resources[memory].maxPerPod: '1e40'" in refusal.message
 
@@ -258,7 +255,7 @@ def test_a_device_class_counts_against_the_resource_that_it_stands_for_or_has_no
 
 def why(**given: Any) -> str:
     """Why no tenant of such a class can be had."""
-    found = refuse(tenant(quota=None), {"metadata": {"name": "standard"}, "spec": given}, Settings())
+    found = refuse(case(tenant(quota=None), {"metadata": {"name": "standard"}, "spec": given}))
     return found.message if found else ""
 
 
@@ -273,7 +270,7 @@ def why(**given: Any) -> str:
 def test_a_class_has_quotas_of_what_the_host_counts_and_each_under_one_name(name: str) -> None:
     assert f"[{name}]: no quota is of that, only of cpu" in why(quota={"resources": {name: {"default": 4}}})
     assert f"{name}: no quota is of that" in why(gpuResources=[name])
-    asked = refuse(tenant(quota={"resources": {name: {"nominal": 4}}}), {"spec": {}}, Settings())
+    asked = refuse(case(tenant(quota={"resources": {name: {"nominal": 4}}}), {"spec": {}}))
     assert asked is not None
     assert asked.reason is Reason.IMPOSSIBLE_QUOTA
 
@@ -347,7 +344,7 @@ def test_what_no_pod_may_tolerate_is_refused_with_its_entry_and_dropped_for_thos
     field: str, entry: dict[str, Any], said: str
 ) -> None:
     nodes = {"selector": {"pool": "a"}, field: [OWN, entry, PATIENT]}
-    refusal = refuse(tenant(quota=None), tenant_class(nodes=nodes), Settings())
+    refusal = refuse(case(tenant(quota=None), tenant_class(nodes=nodes)))
     assert refusal is not None
     assert refusal.reason is Reason.INVALID_CONFIGURATION
     assert f"class: spec.nodes.{field}[1]{said}" in refusal.message

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api.conditions import Reason
-from controller.decide.admit import admit, refuse
+from controller.decide.admit import refuse
 from controller.decide.bounds import POLICIES, Question, beyond
 from controller.plane.quota import resource_quotas
 from controller.plane.spec import PlaneSpec
 from controller.sections import over
 from controller.settings import Settings
-from tests.controller.samples import tenant, tenant_class
+from tests.controller.samples import case, plane_for, tenant, tenant_class
 
 Spec = dict[str, Any]
 NETWORKS = {"egressCIDRs": ["10.0.0.0/9"], "allowedEgressCIDRs": ["10.128.0.0/9", "2001:db8::/32"]}
@@ -167,7 +167,7 @@ TAKEN: dict[str, tuple[Spec, Spec]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_a_class_does_not_allow_is_refused_with_both_values(name: str) -> None:
     offer, asked, words = REFUSED[name]
-    refusal = refuse(tenant(**asked), tenant_class(**offer), Settings(storage_class="usual"))
+    refusal = refuse(case(tenant(**asked), tenant_class(**offer), Settings(storage_class="usual")))
     assert refusal is not None
     assert refusal.reason is Reason.OUT_OF_BOUNDS
     assert all(word in refusal.message for word in words), refusal.message
@@ -181,7 +181,7 @@ def test_what_tightens_a_class_or_is_listed_in_it_is_taken(name: str) -> None:
 
 def test_everything_that_is_beyond_a_class_is_told_at_once() -> None:
     asked = tenant(isolation={"podSecurity": "baseline"}, controlPlane={"replicas": 3})
-    refusal = refuse(asked, tenant_class(isolation={"podSecurity": "restricted"}), Settings())
+    refusal = refuse(case(asked, tenant_class(isolation={"podSecurity": "restricted"})))
     assert refusal is not None
     assert refusal.message.count("; spec.controlPlane.replicas") == 1
     assert refusal.message.startswith("spec.isolation.podSecurity: baseline")
@@ -193,9 +193,7 @@ def test_every_policy_refuses_something_here() -> None:
 
 
 def built(offer: Spec, asked: Spec) -> PlaneSpec:
-    made = admit(tenant(**asked), tenant_class(**offer), Settings(), service_slice="10.112.4.0/22")
-    assert isinstance(made, PlaneSpec), made
-    return made
+    return plane_for(tenant(**asked), tenant_class(**offer))
 
 
 def test_a_tenants_selector_is_added_to_the_pool_of_its_class() -> None:

@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 
 from bulkhead.api.conditions import Reason
 from controller.decide import slices, teardown
-from controller.decide.admit import admit, paused, refuse
-from controller.decide.plan import Plan, plan, ref_of
+from controller.decide.admit import paused, refuse
+from controller.decide.plan import Plan, plan
+from controller.decide.planespec import as_it_began
 from controller.decide.teardown import Left, Step
+from controller.existing import by_slot
 from controller.plane import etcd
 from controller.plane.spec import PlaneSpec
 from controller.settings import Settings, SettingsError, load
-from tests.controller.samples import NOW, material, plane_spec, tenant, tenant_class
+from tests.controller.samples import NOW, case, material, plane_for, plane_spec, tenant, tenant_class
 
 # -- admission
 
@@ -74,7 +76,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any] | None, Reason, str]] = 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_built_is_refused_with_a_fixed_reason_and_the_field(name: str) -> None:
     asked, bounds, reason, part = REFUSED[name]
-    refusal = refuse(asked, bounds, Settings())
+    refusal = refuse(case(asked, bounds))
     assert refusal is not None
     assert refusal.reason is reason
     assert part in refusal.message
@@ -87,8 +89,7 @@ def test_a_tenants_section_lies_over_its_classs() -> None:
         priorityClassName="low",
         controlPlane={"storage": {"size": "2Gi", "maxSize": "8Gi", "className": "fast"}},
     )
-    spec = admit(asked, bounds, Settings(), service_slice="10.112.4.0/22")
-    assert isinstance(spec, PlaneSpec)
+    spec = plane_for(asked, bounds)
     assert (spec.pod_security, spec.storage_size, spec.workload_priority_class) == ("restricted", "4Gi", "low")
     # What the tenant leaves out of a section that it writes is still the class's.
     assert (spec.allowed_runtime_classes, spec.storage_class) == (("gvisor",), "fast")
@@ -97,9 +98,7 @@ def test_a_tenants_section_lies_over_its_classs() -> None:
 
 def test_the_class_says_which_profiles_there_are_and_either_may_ask_for_user_namespaces() -> None:
     def built(asked: dict[str, Any], bounds: dict[str, Any]) -> PlaneSpec:
-        made = admit(tenant(isolation=asked), tenant_class(isolation=bounds), Settings(), service_slice="10.112.4.0/22")
-        assert isinstance(made, PlaneSpec)
-        return made
+        return plane_for(tenant(isolation=asked), tenant_class(isolation=bounds))
 
     profiles = {"allowedSeccompProfiles": ["audit.json"], "allowedAppArmorProfiles": ["tools"]}
     assert built(profiles, {}).seccomp_profiles == built(profiles, {}).apparmor_profiles == ()
@@ -112,9 +111,7 @@ def test_the_class_says_which_profiles_there_are_and_either_may_ask_for_user_nam
 
 def test_item_35_snapshots_are_counted_where_the_class_offers_them() -> None:
     def built(**bounds: Any) -> PlaneSpec:
-        made = admit(tenant(), tenant_class(**bounds), Settings(), service_slice="10.112.4.0/22")
-        assert isinstance(made, PlaneSpec)
-        return made
+        return plane_for(tenant(), tenant_class(**bounds))
 
     kind = "count/volumesnapshots.snapshot.storage.k8s.io"
     assert kind not in dict(built().object_limits)
@@ -131,8 +128,7 @@ def test_resources_of_components_are_taken_over_field_by_field() -> None:
             "maxResources": resources,
         }
     )
-    spec = admit(tenant(controlPlane={"resources": resources}), bounds, Settings(), service_slice="10.112.4.0/22")
-    assert isinstance(spec, PlaneSpec)
+    spec = plane_for(tenant(controlPlane={"resources": resources}), bounds)
     assert spec.apiserver.resources()["limits"] == {"memory": "2560Mi", "cpu": "2"}
     assert (spec.apiserver.cpu, spec.etcd.resources()["limits"]) == ("50m", {"memory": "512Mi", "cpu": "1"})
     assert (spec.dns.cpu, spec.dns.memory_limit_mib) == ("7m", 128)
@@ -140,23 +136,21 @@ def test_resources_of_components_are_taken_over_field_by_field() -> None:
 
 def test_item_91_pod_groups_come_with_a_bound_and_only_where_the_version_has_them() -> None:
     offer, count = tenant_class(scheduling={"podGroups": True}), "count/podgroups.scheduling.k8s.io"
-    spec = admit(tenant(), offer, Settings(), service_slice="10.112.4.0/22")
-    assert isinstance(spec, PlaneSpec)
+    spec = plane_for(tenant(), offer)
     assert (spec.pod_groups, dict(spec.object_limits)[count]) == (True, "200")
     for bounds in (tenant_class(), tenant_class(scheduling={"podGroups": False}), tenant_class(scheduling={})):
-        plain = admit(tenant(), bounds, Settings(), service_slice="10.112.4.0/22")
-        assert isinstance(plain, PlaneSpec)
+        plain = plane_for(tenant(), bounds)
         assert not plain.pod_groups
         assert count not in dict(plain.object_limits)
-    refusal = refuse(tenant(), offer, Settings(kubernetes_versions=("v1.37.0",)))
+    refusal = refuse(case(tenant(), offer, Settings(kubernetes_versions=("v1.37.0",))))
     assert refusal is not None
     assert (refusal.reason, "v1.36.x does" in refusal.message) == (Reason.NOT_SUPPORTED, True)
 
 
 def test_a_paused_tenant_is_left_alone_until_its_time() -> None:
     asked = tenant(pausedUntil="2026-06-01T12:30:00Z")
-    assert paused(asked, NOW) is not None
-    assert paused(asked, NOW + timedelta(hours=1)) is None
+    assert paused(case(asked, None)) is not None
+    assert paused(replace(case(asked, None), now=NOW + timedelta(hours=1))) is None
 
 
 # -- slices
@@ -216,8 +210,8 @@ def test_left_overs_of_an_older_version_are_deleted_and_other_peoples_objects_ar
         policy("mirrored", marks | {"bulkhead.dev/managed-by": "syncer"}),
         policy("plane-identity", marks, "ConfigMap"),
     ]
-    made = plan(spec, material(spec), {ref_of(obj): obj for obj in existing})
-    assert [ref.name for ref in made.deletions] == ["allow-everything"]
+    made = plan(spec, material(spec), by_slot(existing))
+    assert [each.slot.name for each in made.deletions] == ["allow-everything"]
 
 
 def test_dns_waits_for_the_plane_once_and_is_kept_afterwards() -> None:
@@ -226,7 +220,7 @@ def test_dns_waits_for_the_plane_once_and_is_kept_afterwards() -> None:
     dns = made.rendered.followers[0]
     assert made.followers(plane_answers=False, existing={}) == ()
     assert made.followers(plane_answers=True, existing={}) == (dns,)
-    assert made.followers(plane_answers=False, existing={ref_of(dns): dns}) == (dns,)
+    assert made.followers(plane_answers=False, existing=by_slot([dns])) == (dns,)
 
 
 def test_a_plane_stays_on_its_storage_class_when_the_default_changes() -> None:
@@ -237,8 +231,10 @@ def test_a_plane_stays_on_its_storage_class_when_the_default_changes() -> None:
     spec = plane_spec()
     for before in ("slow", None):
         old = replace(spec, storage_class=before)
-        existing = {ref_of(obj): obj for obj in plan(old, material(old), {}).rendered.workloads}
-        assert storage_class(plan(replace(spec, storage_class="fast"), material(spec), existing)) == before
+        existing = by_slot(plan(old, material(old), {}).rendered.workloads)
+        assert (
+            storage_class(plan(as_it_began(replace(spec, storage_class="fast"), existing), material(spec), existing)) == before
+        )
     assert storage_class(plan(replace(spec, storage_class="fast"), material(spec), {})) == "fast"
 
 
@@ -249,13 +245,13 @@ def test_a_plane_keeps_its_members_when_the_number_of_its_class_changes() -> Non
 
     for before, after in ((1, 3), (3, 1)):
         old, new = plane_spec(replicas=before), plane_spec(replicas=after)
-        existing = {ref_of(obj): obj for obj in plan(old, material(old), {}).rendered.workloads}
+        existing = by_slot(plan(old, material(old), {}).rendered.workloads)
         assert members(plan(new, material(new), {})) == (after, after)
-        assert members(plan(new, material(new), existing)) == (before, before)
+        assert members(plan(as_it_began(new, existing), material(new), existing)) == (before, before)
         # Scaled by hand, it is scaled back.
         (stateful_set,) = [obj for obj in existing.values() if obj["kind"] == "StatefulSet"]
         stateful_set["spec"]["replicas"] = 0
-        assert members(plan(new, material(new), existing)) == (before, before)
+        assert members(plan(as_it_began(new, existing), material(new), existing)) == (before, before)
 
 
 # -- teardown

@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 
 from bulkhead.api.conditions import Reason
 from controller.decide import dedicated
-from controller.decide.admit import admit
 from controller.decide.dedicated import KEY, Claim, Finding, HostNode, Mark, Running
 from controller.decide.status import Findings, compute
 from controller.host.dedication import claim_of, of_node
-from controller.plane.spec import PlaneSpec
 from controller.settings import Settings
-from tests.controller.samples import NOW, plane_spec, tenant, tenant_class
+from tests.controller.samples import NOW, plane_for, plane_spec, tenant, tenant_class
 
 OTHER_TAINT = {"key": "nvidia.com/gpu", "effect": "NoSchedule", "timeAdded": "2026-06-01T00:00:00Z"}
 
@@ -191,12 +189,10 @@ def test_one_that_is_held_claims_its_pool_unless_it_is_held_for_that() -> None:
 
 
 def test_the_tenants_pods_ask_for_its_own_nodes_and_tolerate_their_taint() -> None:
-    spec = admit(tenant(nodes=POOL), OFFER, Settings(), service_slice="10.112.4.0/22")
-    assert isinstance(spec, PlaneSpec)
+    spec = plane_for(tenant(nodes=POOL), OFFER)
     assert dict(spec.enforced_selector) == {"pool": "a", "team": "red", KEY: "team-a"}
     assert spec.enforced_tolerations == ({"key": KEY, "operator": "Equal", "value": "team-a", "effect": "NoSchedule"},)
-    shared = admit(tenant(), OFFER, Settings(), service_slice="10.112.4.0/22")
-    assert isinstance(shared, PlaneSpec)
+    shared = plane_for(tenant(), OFFER)
     assert (dict(shared.enforced_selector), shared.enforced_tolerations) == ({"pool": "a"}, ())
 
 

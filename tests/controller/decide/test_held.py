@@ -1,6 +1,7 @@
 """A tenant that runs and is refused now: what holds for it meanwhile, on paper."""
 
 import json
+from dataclasses import replace
 from ipaddress import IPv4Network, collapse_addresses
 from typing import Any
 
@@ -12,10 +13,13 @@ from bulkhead.api import deviceclaims
 from bulkhead.api.conditions import Reason, find_condition
 from bulkhead.api.quantity import parse
 from controller.decide import held, status
-from controller.decide.admit import plane_of, refuse
+from controller.decide.admit import refuse
 from controller.decide.bounds import Question, beyond, within
-from controller.decide.held import Existing, hold, holds
-from controller.decide.plan import plan, ref_of
+from controller.decide.dedicated import Finding
+from controller.decide.held import hold, holds
+from controller.decide.plan import plan
+from controller.decide.planespec import plane_of
+from controller.existing import Existing, by_slot, slot_of
 from controller.plane import syncer
 from controller.plane.quota import resource_quotas
 from controller.plane.render import render
@@ -24,36 +28,38 @@ from controller.refusal import Refusal
 from controller.settings import Settings
 from tests.controller.decide.test_bounds import REFUSED
 from tests.controller.decide.test_status import ready_findings
-from tests.controller.samples import NOW, material, tenant, tenant_class
+from tests.controller.samples import NOW, SLICE, case, material, tenant, tenant_class
 
 Spec = dict[str, Any]
-SLICE = "10.112.4.0/22"
 SETTINGS = Settings(storage_class="usual")
+BEYOND = Refusal(Reason.OUT_OF_BOUNDS, "")
+TAKEN = Finding(refusing=Refusal(Reason.NODES_TAKEN, ""))
 GVISOR = {"isolation": {"runtimeClassName": "gvisor"}}
 
 
 def everything(spec: PlaneSpec) -> Existing:
-    objects = render(spec, material(spec)).everything()
-    return {(ref.kind, ref.namespace, ref.name): obj for obj in objects for ref in (ref_of(obj),)}
+    return by_slot(render(spec, material(spec)).everything())
 
 
 def ran(offer: Spec, asked: Spec) -> PlaneSpec:
-    return plane_of(tenant(**asked), tenant_class(**offer), SETTINGS, service_slice=SLICE)
+    return replace(plane_of(case(tenant(**asked), tenant_class(**offer), SETTINGS)), service_slice=SLICE)
 
 
 def kept(offer: Spec, asked: Spec, before: PlaneSpec | None = None, **more: Any) -> PlaneSpec:
+    """What is built of a tenant that is held, whose nodes have been looked at."""
     existing = everything(before) if before is not None else {}
-    return hold(tenant(**asked), tenant_class(**offer), SETTINGS, existing, service_slice=SLICE, **more)
+    held_case = case(tenant(**asked), tenant_class(**offer), SETTINGS, existing=existing, **{"nodes": Finding()} | more)
+    return replace(hold(held_case, BEYOND).plane, service_slice=SLICE)
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_without_what_is_beyond_its_class_a_tenant_is_inside_it(name: str) -> None:
     offer, asked, _ = REFUSED[name]
-    left = within(Question(asked, offer, "usual"))
+    left = within(asked, beyond(Question(asked, offer, "usual")))
     immutable = {("controlPlane", "replicas")}
     # A mode that the class does not offer is nobody's to choose for the tenant.
     assert {each.path for each in beyond(Question(left, offer, "usual"))} <= immutable | {("scheduling", "mode")}
-    refusal = refuse(tenant(**asked), tenant_class(**offer), SETTINGS)
+    refusal = refuse(case(tenant(**asked), tenant_class(**offer), SETTINGS))
     assert refusal is not None
     assert holds(refusal, tenant_class(**offer))
 
@@ -88,20 +94,24 @@ def test_nodes_of_its_own_stay_its_own_and_none_are_waited_for_that_it_may_not_h
     assert before.dedicated
     assert kept({}, asked, before).dedicated
     assert not kept({}, asked, ran({}, {"nodes": {"selector": {"pool": "a"}}})).dedicated
-    taken = kept({"nodes": {"maxDedicated": 1}}, asked, ran({}, {}), nodes_refused=True)
+    taken = kept({"nodes": {"maxDedicated": 1}}, asked, ran({}, {}), nodes=TAKEN)
     assert not taken.dedicated
     assert kept({"nodes": {"dedicated": True, "selector": {"pool": "a"}}}, {"nodes": {"dedicated": False}}).dedicated
     # Without a pool there are no nodes that could be its own, and its pods would wait for ever.
     assert not kept({"nodes": {"dedicated": True}}, {}, ran({}, {})).dedicated
 
 
+def claims(asked: Spec, offer: Spec) -> bool:
+    return hold(case(asked, offer, SETTINGS), BEYOND).claims_nodes
+
+
 def test_nodes_are_claimed_as_the_class_says_but_never_in_another_pool() -> None:
     offer = tenant_class(nodes={"dedicated": True, "selector": {"pool": "a"}}, isolation={"podSecurity": "restricted"})
     loose = {"podSecurity": "baseline"}
-    assert held.claims_nodes(tenant(isolation=loose), offer, SETTINGS)
-    assert held.claims_nodes(tenant(nodes={"dedicated": False}), offer, SETTINGS)
-    assert not held.claims_nodes(tenant(nodes={"selector": {"pool": "b"}}), offer, SETTINGS)
-    assert not held.claims_nodes(tenant(isolation=loose), tenant_class(), SETTINGS)
+    assert claims(tenant(isolation=loose), offer)
+    assert claims(tenant(nodes={"dedicated": False}), offer)
+    assert not claims(tenant(nodes={"selector": {"pool": "b"}}), offer)
+    assert not claims(tenant(isolation=loose), tenant_class())
 
 
 def quota_of(spec: PlaneSpec) -> dict[str, str]:
@@ -164,7 +174,7 @@ def test_a_version_that_cannot_be_had_any_more_is_the_one_that_runs() -> None:
     told = {"versions": {"kubernetes": "v1.35.1"}, "class": {"name": "standard"}}
     asked = tenant(kubernetesVersion="v1.35.1", status=told)
     offer = tenant_class(scheduling={"podGroups": True})
-    spec = hold(asked, offer, SETTINGS, {}, service_slice=SLICE)
+    spec = hold(case(asked, offer, SETTINGS), BEYOND).plane
     assert spec.version == "v1.35.1"
     assert spec.images.kubernetes.endswith(":v1.35.1")
     assert not spec.pod_groups
@@ -179,20 +189,20 @@ def test_pod_groups_come_with_the_plane_that_serves_them() -> None:
 
 def test_a_plane_that_is_held_is_left_alone_but_for_new_authorities_and_its_scale() -> None:
     before = ran({"controlPlane": {"replicas": 3}}, {})
-    there = {ref_of(obj): obj for obj in render(before, material(before)).everything()}
+    there = everything(before)
     after = kept({"controlPlane": {"replicas": 3, "resources": {"etcd": {"limits": {"memory": "1Gi"}}}}}, {}, before)
     made = plan(after, material(after), there, held=True)
-    named = {(ref.kind, ref.name) for ref in map(ref_of, made.rendered.everything())}
+    named = {(slot.kind, slot.name) for slot in map(slot_of, made.rendered.everything())}
     assert ("StatefulSet", "plane") not in named
     assert ("ConfigMap", "plane-config") not in named
     assert {("Deployment", "syncer"), ("ConfigMap", "syncer"), ("Secret", "pki-etcd")} <= named
-    ref = next(each for each in there if each.kind == "StatefulSet")
-    stale = json.loads(json.dumps(there[ref]))
+    slot = next(each for each in there if each.kind == "StatefulSet")
+    stale = json.loads(json.dumps(there[slot]))
     stale["spec"]["template"]["metadata"]["annotations"]["bulkhead.dev/trust"] = "old"
     stale["spec"]["replicas"] = 0
-    made = plan(after, material(after), there | {ref: stale}, held=True)
+    made = plan(after, material(after), {**there, slot: stale}, held=True)
     repaired = next(obj for obj in made.rendered.workloads if obj["kind"] == "StatefulSet")
-    assert repaired["spec"] == there[ref]["spec"]
+    assert repaired["spec"] == there[slot]["spec"]
     made = plan(after, material(after), {each: obj for each, obj in there.items() if each.kind != "StatefulSet"}, held=True)
     assert any(obj["kind"] == "StatefulSet" for obj in made.rendered.workloads)
 
@@ -222,7 +232,7 @@ def test_a_class_that_is_wrong_in_itself_holds_with_the_rest_of_it(name: str) ->
     more: Spec = {"gpuResources": ["nvidia.com/gpu"], "quota": {"resources": {}}} | WRONG[name]
     resources = {"nvidia.com/gpu": {"maxNominal": 64}} | more["quota"]["resources"]
     offer = more | {"quota": {"resources": resources}, "isolation": {"podSecurity": "restricted"}}
-    refusal = refuse(tenant(), tenant_class(**offer), SETTINGS)
+    refusal = refuse(case(tenant(), tenant_class(**offer), SETTINGS))
     assert refusal is not None
     assert refusal.message.startswith("class: ")
     assert holds(refusal, tenant_class(**offer))
@@ -296,7 +306,7 @@ def _within(inner: Any, outer: Any) -> bool:
 def test_what_is_held_is_as_tight_as_its_class_and_as_what_was_asked_within_it(
     asked: Spec, offer: Spec, earlier: Spec, asked_earlier: Spec
 ) -> None:
-    before = ran(earlier, within(Question(asked_earlier, earlier)))
+    before = ran(earlier, within(asked_earlier, beyond(Question(asked_earlier, earlier))))
     spec = kept(offer, asked, before)
     paths = {each.path for each in beyond(Question(asked, offer))}
     ours, theirs = asked["isolation"], offer["isolation"]
@@ -317,4 +327,6 @@ def test_what_is_held_is_as_tight_as_its_class_and_as_what_was_asked_within_it(
     )
     wants = True in {asked["nodes"]["dedicated"], offer["nodes"]["dedicated"]}
     if wants and pool:
-        assert spec.dedicated or (("nodes", "dedicated") in paths and not before.dedicated)
+        # With a selector that is refused it claims no nodes, and has those that it had.
+        unclaimed = any(path[:2] in {("nodes", "dedicated"), ("nodes", "selector")} for path in paths)
+        assert spec.dedicated or (unclaimed and not before.dedicated)

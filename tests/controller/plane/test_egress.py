@@ -17,7 +17,6 @@ from bulkhead.kube.codec import compact
 from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import ENDPOINT_SLICES, NAMESPACES, NETWORK_POLICIES, NODES, SERVICE_CIDRS
 from controller.decide import status
-from controller.decide.admit import admit
 from controller.decide.status import Findings
 from controller.host.hostranges import HostRanges
 from controller.plane import addresses, network
@@ -25,7 +24,7 @@ from controller.plane.addresses import ALWAYS, API, METADATA, PODS, SERVICES, Re
 from controller.plane.addresses import NODES as NODE
 from controller.plane.spec import PlaneSpec
 from controller.settings import Settings, SettingsError, load
-from tests.controller.samples import NOW, plane_spec, tenant, tenant_class
+from tests.controller.samples import NOW, plane_for, plane_spec, tenant, tenant_class
 
 Address = IPv4Address | IPv6Address
 HOST = (
@@ -181,9 +180,7 @@ def test_what_the_class_reaches_on_purpose_is_open_and_no_more_of_it() -> None:
 def test_only_the_class_says_what_of_the_host_is_reached() -> None:
     def built(asked: dict[str, Any], bounds: dict[str, Any]) -> PlaneSpec:
         both = (tenant(isolation={"network": asked}), tenant_class(isolation={"network": bounds}))
-        made = admit(*both, Settings(), service_slice="10.112.4.0/22")
-        assert isinstance(made, PlaneSpec)
-        return made
+        return plane_for(*both)
 
     everywhere, metadata = {"egressCIDRs": ["0.0.0.0/0"]}, {"reachReserved": ["169.254.169.254/32"]}
     assert built(everywhere | metadata, everywhere).reach_reserved == ()

@@ -6,11 +6,13 @@ import pytest
 
 from bulkhead.api.conditions import Reason
 from bulkhead.api.tenant import Tenant
-from controller.decide import admit
+from controller.decide.admit import refuse
+from controller.refusal import Refusal
 from controller.settings import Settings
 from controller.slurm.decide.resolve import UnresolvableError, resolve
-from controller.slurm.spec import Allotment, NodeSetSpec, UserSpec, Volume
+from controller.slurm.spec import Allotment, NodeSetSpec, SlurmSpec, UserSpec, Volume
 from tests.controller import samples
+from tests.controller.samples import case
 from tests.controller.slurm.samples import CASES, slurm_spec
 
 
@@ -31,8 +33,8 @@ def test_the_cases_are_what_the_api_takes(name: str) -> None:
 )
 def test_who_has_a_cluster(scheduling: dict[str, Any] | None, there: bool) -> None:
     tenant = samples.tenant(**({"scheduling": scheduling} if scheduling else {}))
-    assert admit.refuse(tenant, samples.tenant_class(), Settings()) is None
-    assert (admit.slurm(tenant, samples.tenant_class(), Settings()) is not None) == there
+    assert refuse(case(tenant, samples.tenant_class())) is None
+    assert (case(tenant, samples.tenant_class()).slurm is not None) == there
 
 
 def test_everything_is_taken_over() -> None:
@@ -216,25 +218,25 @@ def test_what_cannot_be_built_is_refused_with_a_fixed_reason_and_the_field(name:
     tenant, bounds, reason, part = REFUSED[name]
     with pytest.raises(UnresolvableError) as caught:
         resolve(tenant, bounds, Settings())
-    refusal = admit.refuse(tenant, bounds, Settings())
+    refusal = refuse(case(tenant, bounds))
     assert refusal is not None
     assert refusal.reason is caught.value.reason is reason
     assert part in refusal.message
-    assert admit.slurm(tenant, bounds, Settings()) is None
+    assert isinstance(case(tenant, bounds).slurm, Refusal)
 
 
 def test_an_elastic_set_may_reach_beyond_the_quota_and_is_held_back_by_the_lease() -> None:
     tenant = with_slurm({"nodeSets": [{"name": "a", "max": 100, "gpus": 8}]})
-    assert admit.refuse(tenant, samples.tenant_class(), Settings()) is None
+    assert refuse(case(tenant, samples.tenant_class())) is None
 
 
 def test_what_is_built_in_for_daemons_is_raised_to_what_the_class_asks_of_limits() -> None:
     tenant = with_slurm({"accounting": {"enabled": True}, "nodeSets": [{"name": "a", "replicas": 1}]})
 
     def built(offer: dict[str, Any]) -> tuple[Allotment, ...]:
-        assert admit.refuse(tenant, offer, Settings()) is None
-        spec = admit.slurm(tenant, offer, Settings())
-        assert spec is not None
+        assert refuse(case(tenant, offer)) is None
+        spec = case(tenant, offer).slurm
+        assert isinstance(spec, SlurmSpec)
         assert spec.login is not None
         assert spec.rest_api is not None
         assert spec.accounting is not None

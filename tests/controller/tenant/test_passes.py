@@ -22,7 +22,7 @@ from controller.host.dedication import Dedication
 from controller.host.owned import OWNED
 from controller.refusal import Refusal
 from controller.settings import Settings
-from controller.tenant.reconcile import PassFailed
+from controller.tenant.reconcile import ReconcileFailed
 from tests.apiserver.servers import ApiServer, running
 from tests.controller.samples import tenant_class
 from tests.controller.tenant.world import World, ask, fingerprint, kinds_of, nameless, ready, take_down
@@ -297,7 +297,7 @@ async def live_and_die(server: ApiServer, name: str, dies_at: int, *, committed:
                 await world.reconciler.reconcile(name)
             except (Died, BaseExceptionGroup):
                 return True
-            except PassFailed:
+            except ReconcileFailed:
                 continue
     return False
 

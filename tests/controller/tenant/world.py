@@ -15,7 +15,7 @@ from controller.host.owned import OWNED, SELECTOR, Owned
 from controller.inside.access import PlaneAccess
 from controller.settings import Settings
 from controller.slurm.ordering import Ordering
-from controller.tenant.reconcile import PassFailed, Reconciler
+from controller.tenant.reconcile import ReconcileFailed, Reconciler
 
 
 class World:
@@ -61,7 +61,7 @@ class World:
             while True:
                 try:
                     await self.reconciler.reconcile(name)
-                except PassFailed:
+                except ReconcileFailed:
                     await asyncio.sleep(0.1)
                     continue
                 await asyncio.sleep(0.1)

@@ -1,0 +1,138 @@
+"""From a Tenant and its class to the plane that is to be built. Pure: defaults are merged in here, and nothing is refused."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from bulkhead.api.quantity import InvalidQuantityError, mebibytes
+from controller import allotment
+from controller.decide.bounds import object_counts
+from controller.decide.case import Case
+from controller.existing import Existing, Slot
+from controller.plane import etcd
+from controller.plane.spec import BUDGETS, COMPONENTS, PLANE, STORAGE_SIZE, Budget, Images, PlaneSpec
+from controller.sections import section_of, text_or_none
+
+# The only minor version with scheduling.k8s.io/v1alpha2: with its flags another API server would not even start.
+POD_GROUP_VERSION: Final = "v1.36."
+_LEAST_MIB: Final = 32
+
+
+def plane_of(case: Case) -> PlaneSpec:
+    """The plane of a Tenant in which nothing is to be refused, without its slice of the service range."""
+    spec, bounds, settings = case.spec, case.bounds, case.settings
+    isolation, control = case.merged("isolation"), case.merged("controlPlane")
+    storage = section_of(control, "storage")
+    ingress = section_of(bounds, "ingress")
+    made = PlaneSpec(
+        tenant=str(case.tenant["metadata"]["name"]),
+        uid=str(case.tenant["metadata"]["uid"]),
+        version=case.version,
+        service_slice="",
+        images=Images(
+            bulkhead=settings.image_bulkhead,
+            kubernetes=settings.image_kubernetes.replace("{version}", case.version),
+            etcd=settings.image_etcd,
+            coredns=settings.image_coredns,
+        ),
+        image_pull_policy=settings.image_pull_policy,
+        replicas=int(control.get("replicas") or 1),
+        storage_size=str(storage.get("size") or STORAGE_SIZE),
+        storage_class=str(storage.get("className") or settings.storage_class) or None,
+        **_budgets(control),
+        gpu_resources=tuple(allotment.gpu_resources(bounds)),
+        extended_resources=tuple(allotment.extended_resources(bounds)),
+        limits=tuple(sorted(allotment.limits(spec, bounds).items())),
+        object_limits=tuple(sorted(_object_limits(bounds, spec).items())),
+        container_defaults=allotment.container_defaults(bounds),
+        pod_bounds=allotment.pod_bounds(bounds),
+        most_per_claim=allotment.most_per_claim(bounds),
+        node_selector=tuple(sorted(case.pool.items())),
+        dedicated=case.wants_nodes,
+        node_tolerations=tuple(section_of(bounds, "nodes").get("tolerations") or ()),
+        allowed_tolerations=tuple(section_of(bounds, "nodes").get("allowedTolerations") or ()),
+        egress_cidrs=tuple(section_of(isolation, "network").get("egressCIDRs") or ()),
+        reserved=settings.reserved if case.reserved is None else case.reserved,
+        reach_reserved=tuple(section_of(section_of(bounds, "isolation"), "network").get("reachReserved") or ()),
+        pod_addresses=case.pod_addresses,
+        pod_security=str(isolation.get("podSecurity") or "baseline"),
+        # A class that asks for it asks it of all its tenants, and no tenant adds to its profiles.
+        user_namespaces=any(section_of(each, "isolation").get("userNamespaces") is True for each in (bounds, spec)),
+        seccomp_profiles=tuple(section_of(bounds, "isolation").get("allowedSeccompProfiles") or ()),
+        apparmor_profiles=tuple(section_of(bounds, "isolation").get("allowedAppArmorProfiles") or ()),
+        runtime_class=text_or_none(isolation, "runtimeClassName"),
+        allowed_runtime_classes=tuple(isolation.get("allowedRuntimeClasses") or ()),
+        workload_priority_class=text_or_none(bounds, "priorityClassName") or settings.workload_priority_class or None,
+        allowed_priority_classes=tuple(bounds.get("allowedPriorityClasses") or ()),
+        allowed_storage_classes=tuple(bounds.get("allowedStorageClasses") or ()),
+        device_classes=tuple(allotment.device_classes(bounds).items()),
+        allowed_snapshot_classes=tuple(bounds.get("allowedSnapshotClasses") or ()),
+        ingress_classes=tuple(ingress.get("classes") or ()),
+        ingress_domains=tuple(ingress.get("domains") or ()),
+        ingress_controllers=tuple(ingress.get("controllerNamespaces") or ()),
+        pod_groups=offers_pod_groups(bounds),
+        plane_priority_class=settings.plane_priority_class or None,
+        cluster_domain=settings.cluster_domain,
+        dns_upstreams=settings.dns_upstreams,
+        plane_client_cidrs=settings.plane_client_cidrs,
+        host_api=case.host_api,
+        system_namespace=settings.system_namespace,
+        admins=tuple(section_of(spec, "access").get("admins") or ()),
+    )
+    return as_it_began(made, case.existing)
+
+
+def as_it_began(spec: PlaneSpec, existing: Existing) -> PlaneSpec:
+    """A plane keeps the storage class and the etcd members that it began with: a changed default is for new tenants.
+
+    Claims cannot move, and members that are merely added would be a second cluster.
+    """
+    running = existing.get(Slot("StatefulSet", spec.namespace, PLANE))
+    if running is None:
+        return spec
+    claims = running["spec"].get("volumeClaimTemplates") or [{}]
+    storage_class = (claims[0].get("spec") or {}).get("storageClassName")
+    return replace(spec, storage_class=storage_class, replicas=etcd.members_of(running) or spec.replicas)
+
+
+def offers_pod_groups(bounds: Mapping[str, Any]) -> bool:
+    """Whether tenants of this class have PodGroups."""
+    return section_of(bounds, "scheduling").get("podGroups") is True
+
+
+def can_serve_pod_groups(version: str) -> bool:
+    """Whether planes of a version do, with the flags for it."""
+    return version.startswith(POD_GROUP_VERSION)
+
+
+def _budgets(control: Mapping[str, Any]) -> dict[str, Any]:
+    """What class or tenant say about the components' resources, over the built-in budgets."""
+    resources = section_of(control, "resources")
+    found: dict[str, Any] = {}
+    for field, attribute in COMPONENTS.items():
+        asked = section_of(resources, field)
+        if not asked:
+            continue
+        requests, limits = section_of(asked, "requests"), section_of(asked, "limits")
+        usual = BUDGETS[attribute]
+        found[attribute] = Budget(
+            cpu=str(requests.get("cpu", usual.cpu)),
+            memory=str(requests.get("memory", usual.memory)),
+            memory_limit_mib=_memory_limit(limits) or usual.memory_limit_mib,
+            cpu_limit=text_or_none(limits, "cpu"),
+            cores=usual.cores,
+        )
+    return found
+
+
+def _memory_limit(limits: Mapping[str, Any]) -> int | None:
+    try:
+        return max(_LEAST_MIB, mebibytes(limits.get("memory")))
+    except InvalidQuantityError:
+        return None
+
+
+def _object_limits(bounds: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, str]:
+    """Object counts: what the tenant asks for, else what its class allows."""
+    wanted = section_of(section_of(spec, "quota"), "objects")
+    return object_counts(bounds) | {str(name): str(value) for name, value in wanted.items()}

@@ -1,0 +1,28 @@
+"""The objects of a tenant that are on the host, by kind, namespace and name. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+Obj: TypeAlias = dict[str, Any]
+
+
+class Slot(NamedTuple):
+    """Where an object is."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+Existing: TypeAlias = Mapping[Slot, Obj]
+
+
+def slot_of(obj: Obj) -> Slot:
+    """Where this object is."""
+    meta = obj["metadata"]
+    return Slot(str(obj["kind"]), str(meta.get("namespace") or ""), str(meta["name"]))
+
+
+def by_slot(objects: Iterable[Obj]) -> Existing:
+    """These objects, each where it is."""
+    return {slot_of(obj): obj for obj in objects}

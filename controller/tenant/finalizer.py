@@ -1,0 +1,32 @@
+"""The finalizer by which a Tenant stays until everything made for it is gone."""
+
+from bulkhead.api import names
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import NotFound
+from bulkhead.kube.objects import Obj
+
+
+def has(tenant: Obj) -> bool:
+    """Whether a Tenant bears it."""
+    return names.TEARDOWN_FINALIZER in (tenant["metadata"].get("finalizers") or [])
+
+
+async def put_on(client: Client, tenant: Obj) -> Obj:
+    """Put it on before anything is made; returns the Tenant as it is then."""
+    if has(tenant):
+        return tenant
+    return await _patch(client, tenant, [*(tenant["metadata"].get("finalizers") or []), names.TEARDOWN_FINALIZER])
+
+
+async def take_off(client: Client, tenant: Obj) -> None:
+    """Take it off once nothing is left."""
+    try:
+        await _patch(client, tenant, [each for each in tenant["metadata"]["finalizers"] if each != names.TEARDOWN_FINALIZER])
+    except NotFound:
+        return
+
+
+async def _patch(client: Client, tenant: Obj, finalizers: list[str]) -> Obj:
+    meta = {"finalizers": finalizers, "resourceVersion": tenant["metadata"]["resourceVersion"]}
+    return await client.patch(kinds.TENANTS, tenant["metadata"]["name"], {"metadata": meta})

@@ -1,0 +1,83 @@
+"""What one reconcile found out, as far as it came, in the words of the status. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from bulkhead.api import names
+from bulkhead.api.conditions import ConditionType, Reason, is_true
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.errors import ApiError, Conflict, Forbidden, KubeError, Unavailable, Unprocessable
+from bulkhead.kube.objects import Obj, Resource
+from controller.decide.case import Admitted
+from controller.decide.status import Findings
+from controller.inside.access import PlaneHealth
+from controller.plane.secrets import SERVICE_ACCOUNT_SECRET
+from controller.plane.spec import PlaneSpec
+from controller.refusal import Refusal
+from controller.slurm.decide import status as slurm_status
+from controller.slurm.ordering import Ordered
+from controller.tenant.observe import Observed
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a reconcile came."""
+
+    observed: Observed
+    keys: bool = False  # whether the keys were assembled
+    health: PlaneHealth = field(default_factory=PlaneHealth)
+    slurm: Ordered | None = None
+    failure: Refusal | None = None
+
+
+def findings(spec: PlaneSpec, admitted: Admitted, progress: Progress, after: Iterable[tuple[Resource, Obj]]) -> Findings:
+    """For the status; `after` is what there is on the host at the end."""
+    health, nodes, tenant = progress.health, admitted.nodes, progress.observed.tenant
+    there = {(resource, str(obj["metadata"]["name"])): obj for resource, obj in after}
+    found = Findings(
+        namespaces=tuple(obj for (resource, _), obj in there.items() if resource is kinds.NAMESPACES),
+        pki=_pki(progress),
+        plane_ready=health.ready and health.bootstrapped,
+        plane_message=health.message,
+        plane_uid=health.cluster_uid,
+        deployments={name: obj for (resource, name), obj in there.items() if resource is kinds.DEPLOYMENTS},
+        pods=tuple(obj for (resource, _), obj in there.items() if resource is kinds.PODS),
+        quotas={name: obj for (resource, name), obj in there.items() if resource is kinds.RESOURCE_QUOTAS},
+        tenant_class=progress.observed.tenant_class,
+        failure=progress.failure,
+        held=admitted.held,
+        slurm=_slurm(tenant, progress.slurm) if progress.slurm is not None else None,
+        nodes=nodes if nodes is not None and nodes.refusing is None else None,
+    )
+    return replace(found, unseen=_unseen(spec, admitted, found)) if admitted.held is not None else found
+
+
+def failure_of(error: KubeError | TimeoutError) -> Refusal:
+    """Why a reconcile could not be finished."""
+    if isinstance(error, Forbidden | Unprocessable | Conflict):
+        return Refusal(Reason.HOST_REFUSED, f"the host refused an object: {error}")
+    if isinstance(error, Unavailable | TimeoutError):
+        return Refusal(Reason.HOST_UNAVAILABLE, f"the host's API did not answer: {error}")
+    if isinstance(error, ApiError):
+        return Refusal(Reason.HOST_REFUSED, f"the host's API: {error}")
+    return Refusal(Reason.HOST_UNAVAILABLE, f"the host's API: {error}")
+
+
+def _pki(progress: Progress) -> bool:
+    """Whether the keys are there, written now or before; as reported before, where the reconcile did not come so far."""
+    observed, failure = progress.observed, progress.failure
+    if not progress.keys:
+        before = (observed.tenant.get("status") or {}).get("conditions") or []
+        return failure is not None and is_true(before, ConditionType.PKI_READY)
+    return failure is None or {SERVICE_ACCOUNT_SECRET, names.KUBECONFIG_SECRET} <= observed.in_plane(kinds.SECRETS).keys()
+
+
+def _unseen(spec: PlaneSpec, admitted: Admitted, found: Findings) -> tuple[ConditionType, ...]:
+    """The parts of a held tenant that the status goes on to report as before."""
+    nodes = (ConditionType.NODES_DEDICATED,) if spec.dedicated and found.nodes is None else ()
+    return (*nodes, ConditionType.SLURM_READY) if isinstance(admitted.slurm, Refusal) else nodes
+
+
+def _slurm(tenant: Obj, slurm: Ordered) -> slurm_status.SlurmPart:
+    before = (tenant.get("status") or {}).get("conditions") or []
+    return slurm_status.part(slurm.found, slurm.spec, was=is_true(before, ConditionType.SLURM_READY))

@@ -1,0 +1,57 @@
+"""What lies inside a tenant's plane: whether its API server answers, and the objects that every plane begins with."""
+
+import logging
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.errors import KubeError
+from bulkhead.kube.objects import Key, Obj
+from bulkhead.work.clock import Clock
+from controller.decide.plan import Plan
+from controller.host.owned import Owned
+from controller.inside.access import PlaneAccess, PlaneHealth
+from controller.plane.secrets import KeyMaterial
+from controller.plane.spec import PLANE
+
+_log = logging.getLogger(__name__)
+
+
+class Interior:
+    """Looks after the insides of all planes; applies again what was not applied for a while."""
+
+    def __init__(self, owned: Owned, planes: PlaneAccess, clock: Clock, *, resync_seconds: float) -> None:
+        self._owned = owned
+        self._planes = planes
+        self._clock = clock
+        self._resync_seconds = resync_seconds
+        # Tenant -> the objects, when they were applied, and the plane's identity then.
+        self._bootstrapped: dict[str, tuple[tuple[Obj, ...], float, str]] = {}
+
+    async def health(self, made: Plan, keys: KeyMaterial) -> PlaneHealth:
+        """What the plane's API server answers."""
+        spec = made.spec
+        pod = self._owned.get(kinds.PODS, Key(spec.namespace, f"{PLANE}-0"))
+        if pod is None or pod["metadata"].get("deletionTimestamp"):
+            return PlaneHealth(message="the plane's pod is not there")
+        return await self._planes.health(spec, keys, (pod.get("status") or {}).get("podIP"))
+
+    async def bootstrap(self, made: Plan, health: PlaneHealth) -> PlaneHealth:
+        """Look after what is made inside a plane that answers."""
+        spec = made.spec
+        if not health.ready:
+            self._bootstrapped.pop(spec.tenant, None)
+            return health
+        done, at, uid = self._bootstrapped.get(spec.tenant, ((), 0.0, ""))
+        if done != made.bootstrap or self._clock.monotonic() - at > self._resync_seconds:
+            try:
+                uid = await self._planes.bootstrap(spec, made.bootstrap)
+            except (KubeError, TimeoutError) as error:
+                # A webhook of the tenant's own may refuse them: the rest of the reconcile goes on.
+                _log.warning("bootstrap failed: %s", error, extra={"tenant": spec.tenant})
+                return PlaneHealth(ready=True, message=f"the plane refuses its bootstrap objects: {error}")
+            self._bootstrapped[spec.tenant] = (made.bootstrap, self._clock.monotonic(), uid)
+        return PlaneHealth(ready=True, bootstrapped=True, message=health.message, cluster_uid=uid)
+
+    async def forget(self, tenant: str) -> None:
+        """Let go of a tenant's plane."""
+        await self._planes.forget(tenant)
+        self._bootstrapped.pop(tenant, None)

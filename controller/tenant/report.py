@@ -1,0 +1,42 @@
+"""Writes a Tenant's status and counts it: once at the end of a reconcile, and only where it says something new."""
+
+import logging
+
+from bulkhead.api.conditions import ConditionType, is_true
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import NotFound
+from bulkhead.kube.objects import Obj
+from bulkhead.work.clock import Clock
+from controller import metrics
+from controller.decide import status
+
+_log = logging.getLogger(__name__)
+
+
+class Reporter:
+    """Reports through one client."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+
+    async def report(self, tenant: Obj, wanted: Obj) -> bool:
+        """Write a status; False when the Tenant is gone."""
+        metrics.report(str(tenant["metadata"]["name"]), wanted)
+        if not status.changed(tenant, wanted):
+            return True
+        self._count_first_ready(tenant, wanted)
+        try:
+            await self._client.patch(kinds.TENANTS, tenant["metadata"]["name"], {"status": wanted}, subresource="status")
+        except NotFound:
+            return False
+        return True
+
+    def _count_first_ready(self, tenant: Obj, wanted: Obj) -> None:
+        meta = tenant["metadata"]
+        if not is_true(wanted["conditions"], ConditionType.READY) or (tenant.get("status") or {}).get("planeClusterUID"):
+            return
+        seconds = metrics.first_ready(str(meta["uid"]), str(meta["creationTimestamp"]), self._clock.now())
+        if seconds is not None:
+            _log.info("tenant ready", extra={"tenant": str(meta["name"]), "seconds": round(seconds, 1)})

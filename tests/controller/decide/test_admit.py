@@ -1,0 +1,97 @@
+"""The policies of an admission: each refuses something that no policy before it does, and none is left out of the list."""
+
+import inspect
+from typing import Any
+
+import pytest
+
+from bulkhead.api.conditions import Reason
+from controller.decide import admit
+from controller.decide.case import Admitted, Case
+from controller.decide.dedicated import Finding
+from controller.refusal import Refusal
+from controller.settings import Settings
+from tests.controller.samples import case, tenant, tenant_class
+
+OWN = {"dedicated": True, "selector": {"pool": "a"}}
+TAKEN = Finding(refusing=Refusal(Reason.NODES_TAKEN, "another tenant's"))
+# Of each policy what it refuses and no policy before it does, and the reason.
+REFUSED: dict[str, tuple[Case, Reason]] = {
+    "paused": (case(tenant("system", pausedUntil="2999-01-01T00:00:00Z"), None), Reason.PAUSED),
+    "name": (case(tenant("system"), None), Reason.INVALID_NAME),
+    "known_class": (case(tenant(), None), Reason.UNKNOWN_CLASS),
+    "version": (case(tenant(kubernetesVersion="v1.99.0"), tenant_class()), Reason.VERSION_UNAVAILABLE),
+    "pod_groups": (
+        case(tenant(), tenant_class(scheduling={"podGroups": True}), Settings(kubernetes_versions=("v1.37.0",))),
+        Reason.NOT_SUPPORTED,
+    ),
+    "bounds": (
+        case(tenant(isolation={"podSecurity": "baseline"}), tenant_class(isolation={"podSecurity": "restricted"})),
+        Reason.OUT_OF_BOUNDS,
+    ),
+    "class_amounts": (
+        case(tenant(), tenant_class(containerDefaults={"requests": {"nvidia.com/gpu": 1}})),
+        Reason.INVALID_CONFIGURATION,
+    ),
+    "amounts": (case(tenant(quota={"resources": {"nvidia.com/gpu": {"nominal": 65}}}), tenant_class()), Reason.OUT_OF_BOUNDS),
+    "replicas": (case(tenant(), tenant_class(controlPlane={"replicas": 2})), Reason.OUT_OF_BOUNDS),
+    "pool": (case(tenant(), tenant_class(nodes={"dedicated": True})), Reason.INVALID_CONFIGURATION),
+    "supported": (case(tenant(quota={"cohort": "research"}), tenant_class()), Reason.NOT_SUPPORTED),
+    "slurm": (
+        case(tenant(scheduling={"mode": "Slurm"}), tenant_class(isolation={"podSecurity": "restricted"})),
+        Reason.NOT_SUPPORTED,
+    ),
+    "namespaces": (case(tenant(), tenant_class(), foreign_namespaces=("bh-team-a",)), Reason.NAMESPACE_TAKEN),
+    "nodes": (case(tenant(nodes=OWN), tenant_class(nodes={"maxDedicated": 1}), nodes=TAKEN), Reason.NODES_TAKEN),
+}
+
+
+@pytest.mark.parametrize("policy", admit.POLICIES, ids=lambda each: each.__name__)
+def test_every_policy_is_reached(policy: admit.Policy) -> None:
+    asked, reason = REFUSED[policy.__name__]
+    refusing = next(each for each in admit.POLICIES if each(asked) is not None)
+    assert refusing is policy
+    refusal = admit.admit(asked)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is reason
+    assert refusal == admit.refuse(asked) == policy(asked)
+
+
+def test_every_policy_is_in_the_list() -> None:
+    written = {
+        name: each
+        for name, each in inspect.getmembers(admit, inspect.isfunction)
+        if each.__module__ == admit.__name__ and inspect.signature(each).return_annotation == Refusal | None
+    }
+    assert set(written) - {"refuse"} == {each.__name__ for each in admit.POLICIES} == set(REFUSED)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_runs_is_held_where_tenant_and_class_disagree_and_refused_as_ever_otherwise(name: str) -> None:
+    asked, reason = REFUSED[name]
+    answer = admit.admit(Case(**{field: getattr(asked, field) for field in Case.__dataclass_fields__} | {"runs": True}))
+    kept = {"paused", "name", "known_class", "namespaces"}
+    assert isinstance(answer, Refusal) == (name in kept)
+    if isinstance(answer, Admitted):
+        assert answer.held is not None
+        assert answer.held.reason is reason
+        # A cluster that cannot be built as it is asked for stays as it runs.
+        assert isinstance(answer.slurm, Refusal) == (name == "slurm")
+
+
+def test_of_nodes_of_its_own_a_tenant_is_told_what_was_found_only_where_it_claims_some() -> None:
+    found = Finding(nodes=("one",))
+    offer: dict[str, Any] = tenant_class(nodes={"maxDedicated": 1})
+    claiming = admit.admit(case(tenant(nodes=OWN), offer, nodes=found))
+    assert isinstance(claiming, Admitted)
+    assert (claiming.claims_nodes, claiming.nodes) == (True, found)
+    shared = admit.admit(case(tenant(), offer, nodes=found))
+    assert isinstance(shared, Admitted)
+    assert (shared.claims_nodes, shared.nodes) == (False, None)
+
+
+def test_a_slurm_cluster_whose_quota_is_no_quantity_is_left_as_it_runs() -> None:
+    offer = tenant_class(quota={"resources": {"nvidia.com/gpu": {"maxNominal": 64}, "cpu": {"maxNominal": "many"}}})
+    answer = admit.admit(case(tenant(scheduling={"mode": "Slurm"}), offer, runs=True))
+    assert isinstance(answer, Admitted)
+    assert isinstance(answer.slurm, Refusal)
