@@ -5,14 +5,19 @@ It keeps nodes and jobs, checks the token, and can be told to be silent, slow, b
 
 import asyncio
 import base64
+import contextlib
 import json
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from bulkhead.api.slurmtoken import sign
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.transport import Transport
 from controller.slurm.client.rest import PROXY
 
 KEY = b"k" * 32
@@ -166,3 +171,17 @@ class FakeSlurmrestd:
     def _cancel(self, request: web.Request, _: Any) -> dict[str, Any]:
         self.jobs.pop(int(request.match_info["job"]), None)
         return {}
+
+
+@contextlib.asynccontextmanager
+async def served(fake: FakeSlurmrestd, *, seconds: float = 5.0) -> AsyncIterator[tuple[FakeSlurmrestd, Transport]]:
+    """The slurmrestd on loopback, and a way to it."""
+    application = web.Application()
+    application.add_routes(fake.routes())
+    server = TestServer(application)
+    await server.start_server()
+    config = KubeConfig(server=f"http://{server.host}:{server.port}")
+    async with Transport(config, user_agent="tests", timeout=seconds, max_body=1_000_000) as transport:
+        yield fake, transport
+    fake.stuck.set()
+    await server.close()

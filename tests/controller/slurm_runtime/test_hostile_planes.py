@@ -21,8 +21,8 @@ from controller.slurm.cluster import Order
 from controller.slurm.decide.status import verdict
 from controller.slurm.loop import SlurmLoops
 from controller.slurm.observe import NODES_MOST
-from tests.controller.slurm_runtime.test_cluster import KEYS, TIMES
-from tests.controller.slurm_runtime.world import START, node_set, slurm_spec
+from tests.controller.slurm_runtime.bed import KEYS
+from tests.controller.slurm_runtime.world import START, TIMES, node_set, slurm_spec
 from tests.fakeclock import FakeClock
 from tests.kube import hostile
 from tests.kube.hostile import http

@@ -2,15 +2,11 @@
 
 import base64
 import json
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
 
-from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.transport import Transport
 from controller.inside.calls import Plane
 from controller.slurm.client import rest as module
@@ -30,18 +26,8 @@ class Bed:
 
 
 @pytest.fixture
-async def bed() -> AsyncIterator[Bed]:
-    fake = FakeSlurmrestd()
-    application = web.Application()
-    application.add_routes(fake.routes())
-    server = TestServer(application)
-    await server.start_server()
-    config = KubeConfig(server=f"http://{server.host}:{server.port}")
-    transport = Transport(config, user_agent="tests", timeout=5.0, max_body=1_000_000)
-    async with transport:
-        yield Bed(fake, transport)
-    fake.stuck.set()
-    await server.close()
+def bed(slurmrestd: tuple[FakeSlurmrestd, Transport]) -> Bed:
+    return Bed(*slurmrestd)
 
 
 async def test_a_view_holds_nodes_jobs_and_sizes(bed: Bed) -> None:

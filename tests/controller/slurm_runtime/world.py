@@ -5,10 +5,11 @@ against what the code under test believed.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from controller.slurm.answers.model import SlurmJob, SlurmNode, SlurmView
+from controller.slurm.lease.deadlines import Deadlines
 from controller.slurm.lease.fleet import (
     Action,
     Cancel,
@@ -89,8 +90,7 @@ class World:
     jobs: dict[int, Job] = field(default_factory=dict)
     queue: list[SlurmJob] = field(default_factory=list)
     cordoned: dict[str, str] = field(default_factory=dict)
-    promised: dict[str, datetime] = field(default_factory=dict)
-    over_since: dict[str, datetime] = field(default_factory=dict)
+    deadlines: Deadlines = field(default_factory=Deadlines)
     broken: list[str] = field(default_factory=list)
     requeued: list[int] = field(default_factory=list)
     made: int = 0
@@ -145,21 +145,14 @@ class World:
             targets=dict(self.targets),
             cordoned=dict(self.cordoned),
             gpus_free=self.gpus_free,
-            promised=dict(self.promised),
         )
-        exceeding = over(self.spec, fleet)
-        self.over_since = {name: self.over_since.get(name, self.now) for name in exceeding}
-        return Fleet(
-            workers=fleet.workers,
-            targets=fleet.targets,
-            cordoned=fleet.cordoned,
-            gpus_free=fleet.gpus_free,
-            promised=fleet.promised,
-            over_since=dict(self.over_since),
-        )
+        self.deadlines = self.deadlines.since(over(self.spec, fleet), self.now)
+        return replace(fleet, promised=self.deadlines.promised, over_since=self.deadlines.over_since)
 
     def step(self) -> tuple[Action, ...]:
-        actions = plan_leases(self.spec, self.view(), self.fleet(), self.now, self.times)
+        view, fleet = self.view(), self.fleet()
+        actions = plan_leases(self.spec, view, fleet, self.now, self.times)
+        self.deadlines = self.deadlines.after(actions, view, fleet.workers)
         self.do(actions)
         return actions
 
@@ -175,8 +168,8 @@ class World:
                 self._delete(name, uid)
             case SetReplicas(name, count):
                 self.targets[name] = count
-            case Drain(name, reason, deadline):
-                self._drain(name, reason, deadline)
+            case Drain(name, reason, _):
+                self._drain(name, reason)
             case Undrain(name):
                 self._undrain(name)
             case Resume(name):
@@ -234,7 +227,7 @@ class World:
         if self.on(name) and node is not None:
             since = node.told
             overdue = since is not None and self.now >= since + self.times.grace
-            mandatory = self.over_since.get(worker.node_set)
+            mandatory = self.deadlines.over_since.get(worker.node_set)
             if not overdue and (mandatory is None or self.now < mandatory + self.times.grace):
                 self.broken.append(f"{name}: deleted under a job before its deadline")
         for job in self.on(name):
@@ -243,22 +236,19 @@ class World:
         if node is not None:
             node.down = True
 
-    def _drain(self, name: str, reason: str, deadline: datetime | None) -> None:
+    def _drain(self, name: str, reason: str) -> None:
         node = self.nodes[name]
         if node.draining and node.reason and not node.reason.startswith("bulkhead:"):
             self.broken.append(f"{name}: foreign reason written over")
         node.draining, node.reason = True, reason
         if reason.startswith(GIVING) and node.told is None:
             node.told = self.now
-        if deadline is not None:
-            self.promised[name] = min(deadline, self.promised.get(name, deadline))
 
     def _undrain(self, name: str) -> None:
         node = self.nodes[name]
         if not node.reason.startswith("bulkhead:"):
             self.broken.append(f"{name}: foreign reason cleared")
         node.draining, node.reason, node.told = False, "", None
-        self.promised.pop(name, None)
 
     def _down(self, name: str, reason: str) -> None:
         node = self.nodes[name]
