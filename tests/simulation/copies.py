@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
+from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES
 from tests.simulation import stories
 from tests.simulation.faults import CallFault, WatchFault
@@ -18,10 +19,8 @@ async def copy_of_a_lingering_pod(world: World) -> None:
     world.on_host.frozen = {"node-a"}
     world.tenant.delete(PODS, "other", grace=0)
     world.tenant.delete(PODS, "web", grace=0)
-    await world.wait(2)
-    gone = next((pod for pod in world.on_host.pods() if pod["metadata"]["name"].startswith("web")), None)
-    assert gone is not None, "the host pod was forced away while its node stands still"
-    world.on_host.delete(gone, grace=0)
+    ending = await world.until("both host pods pending deletion", lambda: _ending(world, 2), 5)
+    world.on_host.delete(next(pod for pod in ending if pod["metadata"]["name"].startswith("web")), grace=0)
     await world.wait(5)
     world.on_host.frozen = set()
     await world.settle(10)
@@ -79,8 +78,9 @@ async def service_replaced_under_an_old_list(world: World) -> None:
     world.host_faults.stale = 3
     world.host_faults.arm(WatchFault.GONE)
     world.tenant.service(81)
-    await world.wait(10, act=False)
-    assert world.host_faults.happened["watch gone"] == 1
+    await world.until("the watch broken", lambda: world.host_faults.happened["watch gone"], 5, act=False)
+    await world.until("a list from the past", lambda: world.host_faults.happened["list stale"], 5, act=False)
+    await world.wait(8, act=False)
     world.quiet()
     await world.check()
 
@@ -90,10 +90,7 @@ async def copy_needed_again(world: World, lag: float) -> None:
     await stories.everything(world, pods=("web",))
     world.host_faults.lag |= {"secrets": lag, "configmaps": lag}
     world.tenant.delete(PODS, "web", grace=0)
-    for _ in range(200):
-        await world.wait(0.05)
-        if not world.host.store.all(SECRETS, WORK):
-            break
+    await world.until("the copy of the Secret gone", lambda: not world.host.store.all(SECRETS, WORK), 10, step=0.05)
     world.tenant.pod("next", refers=True)
     await world.settle()
 
@@ -103,32 +100,29 @@ async def copy_perhaps_taken_away(world: World) -> None:
     await stories.everything(world, pods=("web",))
     world.host_faults.lag |= {"secrets": 60.0, "configmaps": 60.0}
     world.tenant.delete(PODS, "web", grace=0)
-    for _ in range(2000):
-        await world.wait(0.01)
-        if not world.on_host.pods():
-            break
+    await world.until("the host pod gone", lambda: not world.on_host.pods(), 20, step=0.01)
     for _ in range(2):
         world.host_faults.arm(CallFault.LATE, writes=True)
-    for _ in range(2000):
-        await world.wait(0.01)
-        if not world.host.store.all(SECRETS, WORK):
-            break
+    await world.until("the copy of the Secret gone", lambda: not world.host.store.all(SECRETS, WORK), 20, step=0.01)
     world.tenant.pod("next", refers=True)
     await world.settle(120)
     assert world.host_faults.happened["call late"]
 
 
 async def _made_unseen(world: World, *, lag: float) -> None:
-    """A pod with all that it needs, whose host pod is made and not yet told of."""
+    """A pod with all that it needs, whose host pod is made and not yet shown by the watch."""
     world.tenant.config("1")
     world.tenant.secret("1")
     await world.settle()
     world.host_faults.lag |= {"pods": lag}
     world.tenant.pod("web", refers=True)
-    for _ in range(200):
-        await world.wait(0.01)
-        if world.on_host.pods():
-            break
+    await world.until("the host pod made", world.on_host.pods, 2, step=0.01)
+
+
+def _ending(world: World, count: int) -> list[Obj]:
+    """The host pods that are pending deletion, once there are so many."""
+    found = [pod for pod in world.on_host.pods() if pod["metadata"].get("deletionTimestamp")]
+    return found if len(found) == count else []
 
 
 STORIES: Final[Mapping[str, stories.Story]] = {

@@ -21,9 +21,9 @@ def looks(names: list[str]) -> Iterator[tuple[str, Callable[[], object]]]:
         yield name, partial(mishaps.play, name)
     if names:
         return
-    yield "life of a pod", lambda: virtualtime.run(stories.told)
+    yield "life of a pod", lambda: virtualtime.run(stories.played)
     for number in range(1, 140, _CRASHES):
-        yield f"crash after call {number}", partial(virtualtime.run, partial(stories.told, (number, "after")))
+        yield f"crash after call {number}", partial(virtualtime.run, partial(stories.played, (number, "after")))
     for seed in range(_STORMS):
         yield f"storm {seed}", partial(virtualtime.run, partial(storms.rage, seed))
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 from bulkhead.api import names
+from bulkhead.kube.objects import uid_of
 from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS, SERVICE_ACCOUNTS
 from tests.simulation import copies, outages, resizes, stories, virtualtime
 from tests.simulation.faults import CallFault, WatchFault
@@ -17,16 +18,13 @@ from tests.simulation.world import SPACE, WORK, Tenant, World
 async def host_pod_from_before_it_ran(world: World) -> None:
     """Found: a list from before a pod was placed took its start back; when the host pod went, the pod waited for ever."""
     world.tenant.pod("web")
-    await world.wait(0.5, act=False)
+    await world.until("the host pod made", world.on_host.pods, 5, act=False)
     unplaced = world.host.store.version
     await world.settle()
     world.host_faults.arm(WatchFault.GONE)
     world.on_host.report(world.on_host.pods()[0], "Running")
     world.host_faults.stale = world.host.store.version - unplaced
-    for _ in range(200):
-        await world.wait(0.01, act=False)
-        if world.host_faults.happened["watch gone"]:
-            break
+    await world.until("the watch broken", lambda: world.host_faults.happened["watch gone"], 2, step=0.01, act=False)
     world.host_faults.lag["pods"] = 20.0
     await world.wait(5, act=False)
     assert world.plane.store.all(PODS)[0]["status"].get("startTime"), "its start was taken back"
@@ -44,6 +42,7 @@ async def space_labelled_meanwhile(world: World) -> None:
         await world.wait(0.001 * step, act=False)
         world.tenant.label_space(f"step-{step}")
     await world.check()
+    assert len(world.on_host.pods()) == 40
 
 
 async def waiting_for_room(world: World) -> None:
@@ -51,10 +50,12 @@ async def waiting_for_room(world: World) -> None:
     world.tenant.pod("big", gpus=3)
     await world.settle()
     world.tenant.pod("late", gpus=3, token=True)
+    await world.until("the pod says that it waits", lambda: _unscheduled(world, "late"))
     await world.wait(100)
-    assert not [call for call in world.trace if call.endswith("/token")]
+    assert not _tokens_asked_for(world)
     world.tenant.delete(PODS, "big", grace=0)
     await world.check()
+    assert _tokens_asked_for(world)
 
 
 async def token_taken_away(world: World) -> None:
@@ -69,9 +70,10 @@ async def token_taken_away(world: World) -> None:
 async def token_of_an_ended_pod(world: World) -> None:
     """A pod that has ended, and is kept for its result, keeps no token."""
     world.tenant.pod("job", token=True)
-    await world.settle()
+    await world.until("the pod runs with its token", lambda: _running(world) and world.host.store.all(SECRETS, WORK))
     world.on_host.finish(world.on_host.pods()[0], "Succeeded")
     await world.check()
+    assert world.on_host.pods()[0]["status"]["phase"] == "Succeeded"
     assert not world.host.store.all(SECRETS, WORK)
 
 
@@ -86,15 +88,15 @@ async def wrong_clock(world: World, skew: float) -> None:
     for _ in range(20):
         await world.wait(250)
         assert not world.oracle.differences()
+    assert len(world.host.store.all(SECRETS, WORK)) == 2
 
 
 async def late_copy_of_the_plane(world: World, lag: float) -> None:
     """Found: a pod that was placed and evicted before the plane's events came ran a second time."""
     world.tenant.pod("web")
-    await world.wait(0.2, act=False)
+    await world.until("the host pod made", world.on_host.pods, 5, step=0.1, act=False)
     world.plane_faults.lag["pods"] = lag
-    await world.wait(2)
-    assert (world.plane.get(PODS, "web", SPACE) or {})["spec"].get("nodeName")
+    await world.until("the pod placed", lambda: (world.plane.get(PODS, "web", SPACE) or {})["spec"].get("nodeName"), 5)
     for pod in world.on_host.pods():
         world.on_host.delete(pod)
     await world.wait(2 * lag)
@@ -114,11 +116,12 @@ async def squatters(world: World) -> None:
         world.host.do("POST", r, {"metadata": meta} | body, user="somebody")
     world.tenant.config("1")
     world.tenant.pod("web", refers=True)
-    await world.wait(5)
+    await world.until("the pod says that its name is taken", lambda: _unscheduled(world, "web"))
     world.tenant.delete(PODS, "web", grace=0)
     world.tenant.delete(CONFIG_MAPS, "config")
     await world.wait(5)
     await world.restart()
+    await world.ready()
     await world.wait(5)
     world.oracle.raise_violations()
     assert len(world.host.store.all(CONFIG_MAPS, WORK)) == 1
@@ -161,10 +164,7 @@ async def tainted_while_it_was_made(world: World) -> None:
         world.on_host.remove_node("node-b")
         await world.settle()
         world.on_host.add_node("node-b")
-        for _ in range(2000):
-            await world.wait(0.001)
-            if world.plane.get(NODES, "node-b") is not None:
-                break
+        await world.until("the node in the plane", lambda: world.plane.get(NODES, "node-b"), 2, step=0.001)
         await world.wait(0.002 * calls)
         world.tenant.taint("node-b", True)
         await world.settle()
@@ -172,14 +172,14 @@ async def tainted_while_it_was_made(world: World) -> None:
 
 async def uncordoned_before_it_is_seen(world: World) -> None:
     """Found by a storm: a host pod made for cordons that ended before the cache showed it kept away from all nodes for ever."""
-    await world.wait(5)
+    await world.ready()
     for name in ("node-a", "node-b"):
         world.tenant.cordon(name, True)
     await world.settle()
     world.host_faults.lag["pods"] = 60.0
     world.host_faults.arm(CallFault.LATE, writes=True)
     world.tenant.pod("web")
-    await world.wait(2)
+    await world.until("the host pod made", world.on_host.pods, 5)
     world.tenant.cordon("node-b", False)
     await world.wait(30)
     assert world.host_faults.happened["call late"]
@@ -221,8 +221,9 @@ async def two_spaces(world: World) -> None:
 
 
 async def replaced_while_away(world: World) -> None:
-    """The syncer was away while every pod was deleted by force and made anew, without what it needed before."""
+    """The syncer was away while every pod was deleted by force and recreated, without what it needed before."""
     await stories.everything(world)
+    earlier = {uid_of(pod) for pod in world.on_host.pods()}
     await world.stop()
     for name in ("web", "db"):
         world.tenant.delete(PODS, name, grace=0)
@@ -230,7 +231,7 @@ async def replaced_while_away(world: World) -> None:
     world.tenant.pod("web")
     world.on_host.frozen = {"node-a"}
     await world.start()
-    await world.wait(5)
+    await world.until("the earlier host pods pending deletion", lambda: _all_end(world, earlier), 15)
     world.on_host.frozen = set()
     await world.check()
 
@@ -261,16 +262,38 @@ async def late_copy_of_the_host(world: World) -> None:
 async def host_events_again(world: World) -> None:
     """The host's watch tells of the last pod again while the next one of its name runs."""
     await stories.everything(world, pods=("web",))
-    for _ in range(3):
+    for number in range(3):
         world.tenant.delete(PODS, "web", grace=0)
         await world.wait(1)
         world.tenant.pod("web")
         await world.settle(60)
         world.host_faults.arm(WatchFault.REPLAY)
         world.on_host.report(world.on_host.pods()[0], "Running", "10.244.9.9")
+        await world.until("events again", lambda number=number: world.host_faults.happened["watch replay"] > number, 5)
         await world.wait(5)
         world.oracle.raise_violations()
     await world.check()
+
+
+def _unscheduled(world: World, name: str) -> str:
+    """The reason for which a pod says that it does not run."""
+    conditions = (world.plane.get(PODS, name, SPACE) or {})["status"].get("conditions") or ()
+    return next(
+        (each.get("reason", "") for each in conditions if each["type"] == "PodScheduled" and each["status"] == "False"), ""
+    )
+
+
+def _running(world: World) -> bool:
+    return any(pod["status"].get("phase") == "Running" for pod in world.on_host.pods())
+
+
+def _tokens_asked_for(world: World) -> list[str]:
+    return [call for call in world.trace if call.endswith("/token")]
+
+
+def _all_end(world: World, uids: set[str]) -> bool:
+    there = [pod for pod in world.on_host.pods() if uid_of(pod) in uids]
+    return len(there) == len(uids) and all(pod["metadata"].get("deletionTimestamp") for pod in there)
 
 
 STORIES: Final[Mapping[str, stories.Story]] = {

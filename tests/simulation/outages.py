@@ -18,6 +18,7 @@ async def empty_lists(world: World, *, restart: bool) -> None:
         await world.restart()
     else:
         world.relist()
+    await world.until("empty lists", lambda: world.plane_faults.happened["list empty"] >= 4, 60)
     await world.wait(200)
     world.oracle.raise_violations()
     assert len(world.on_host.pods()) == 2
@@ -79,6 +80,7 @@ async def throttled(world: World) -> None:
     world.tenant.config("1")
     world.tenant.pod("web", refers=True)
     await world.wait(60)
+    assert min(faults.happened["call throttled"] for faults in (world.host_faults, world.plane_faults)) > 0
     world.quiet()
     await world.check(60)
 
@@ -89,6 +91,7 @@ async def away_for_minutes(world: World, side: str) -> None:
     faults, api = (world.host_faults, world.host) if side == "host" else (world.plane_faults, world.plane)
     faults.away = True
     world.cut(api)
+    await world.until("a call that fails", lambda: faults.happened["call refused"], 60)
     await world.wait(60)
     world.tenant.delete(PODS, "db")
     world.tenant.pod("more", refers=True)
@@ -99,11 +102,13 @@ async def away_for_minutes(world: World, side: str) -> None:
 
 
 async def _quarantined(world: World, seconds: float) -> None:
-    """After so long the plane is quarantined, and nothing was deleted."""
+    """Before long the plane is quarantined, and nothing was or will be deleted."""
+    session = world.session
+    assert session is not None
+    await world.until("the plane in quarantine", lambda: session.identity.quarantine, seconds)
     await world.wait(seconds)
     world.oracle.raise_violations()
-    assert world.session is not None
-    assert world.session.identity.quarantine
+    assert session.identity.quarantine
     assert len(world.on_host.pods()) == 2
 
 

@@ -24,7 +24,7 @@ async def resized(world: World, *, lag: float) -> None:
 
 async def resized_before_it_was_made(world: World) -> None:
     """Found by a storm: a host pod was made as the plane itself wanted it, and then resized to what an older copy asked for."""
-    await world.wait(5)
+    await world.ready()
     world.host_faults.away = True
     world.tenant.pod("web")
     await world.wait(1)
@@ -32,21 +32,23 @@ async def resized_before_it_was_made(world: World) -> None:
     for cpu in ("150m", "200m"):
         world.tenant.resize("web", cpu)
     world.host_faults.away = False
-    await world.wait(40, act=False)
+    await world.until("the host pod made", world.on_host.pods, 60, act=False)
+    await world.wait(20, act=False)
     await world.settle(120)
     assert world.on_host.pods()[0]["metadata"]["generation"] == 1, "resized to something that nobody asked for any more"
 
 
 async def debugged_before_it_was_made(world: World) -> None:
     """Found by a storm: a pod made with containers for debugging, which no create may have, was told as having them."""
-    await world.wait(5)
+    await world.ready()
     world.host_faults.away = True
     world.tenant.pod("web")
     world.tenant.debug("web", "shell")
     await world.wait(1)
     world.host_faults.away = False
     world.host_faults.lag["pods"] = 60.0
-    await world.wait(10)
+    await world.until("the host pod made", world.on_host.pods, 60)
+    await world.wait(5)
     await _shown_in_one(world)
     assert world.plane.store.all(PODS)[0]["status"]["observedGeneration"] == 2
 
@@ -55,11 +57,18 @@ async def resized_and_back(world: World) -> None:
     """Found by a storm: resized back before the first resize was seen to arrive, a pod was told as the newest too early."""
     await stories.everything(world, pods=("web",))
     world.host_faults.lag |= {"pods": 60.0}
-    for cpu in ("200m", "100m"):
-        world.tenant.resize("web", cpu)
-        await world.wait(1)
+    world.tenant.resize("web", "200m")
+    await world.until("the host pod resized", lambda: _cpu(world) == "200m", 5)
+    world.tenant.resize("web", "100m")
+    await world.wait(1)
     await _shown_in_one(world)
     assert world.plane.store.all(PODS)[0]["status"]["observedGeneration"] == 3
+
+
+def _cpu(world: World) -> str:
+    """What the only host pod asks for."""
+    (pod,) = world.on_host.pods()
+    return str(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"])
 
 
 async def _shown_in_one(world: World) -> None:

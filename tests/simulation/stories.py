@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from bulkhead.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES
-from tests.simulation.world import World
+from tests.simulation.world import WORK, World
 
 BEAT = 2.5
 
@@ -14,8 +14,8 @@ Story = Callable[[World], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a run of a story left behind."""
+class Played:
+    """How the story went."""
 
     calls: int
     restarts: int
@@ -30,10 +30,15 @@ async def everything(world: World, *, pods: tuple[str, ...] = ("web", "db")) -> 
     for name in pods:
         world.tenant.pod(name, refers=True, token=name == "web")
     await world.settle(60)
+    # What a story says is kept, or goes, has to be there first.
+    assert len(world.on_host.pods()) == len(pods)
+    assert world.host.store.all(CONFIG_MAPS, WORK)
+    assert world.host.store.all(SECRETS, WORK)
+    assert world.host.store.all(SERVICES, WORK)
 
 
 async def life_of_a_pod(world: World) -> None:
-    """Created with all that it needs, run, changed, deleted from above and from below, replaced by another of its name."""
+    """Created with all that it needs, run, changed, deleted by the tenant and by the host, replaced by another of its name."""
     tenant = world.tenant
     tenant.config("one")
     tenant.secret("one")
@@ -68,7 +73,7 @@ async def life_of_a_pod(world: World) -> None:
     await world.wait(BEAT)
 
 
-async def told(crash_at: tuple[int, str] | None = None, seed: int = 1) -> Told:
+async def played(crash_at: tuple[int, str] | None = None, seed: int = 1) -> Played:
     """The story with one crash, or none, and everything that must hold afterwards."""
     async with World.open(seed, start=False) as world:
         await world.start(crash_at)
@@ -81,7 +86,7 @@ async def told(crash_at: tuple[int, str] | None = None, seed: int = 1) -> Told:
             again.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await again
-        return Told(calls, world.lives - 1, world.clock.monotonic())
+        return Played(calls, world.lives - 1, world.clock.monotonic())
 
 
 async def traced(seed: int = 1) -> list[str]:

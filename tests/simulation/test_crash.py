@@ -1,7 +1,7 @@
 """The syncer killed before and after every single API call of a story, and started again with empty memory.
 
 A call that the process dies before never happened; one that it dies after happened and nobody remembers. Either way both sides
-agree 30 s after the last disturbance, nothing is doubled or left over, and then a minute passes without a write.
+agree 30 s after the last disturbance, nothing is doubled or orphaned, and then a minute passes without a write.
 """
 
 import pytest
@@ -14,15 +14,15 @@ _SAMPLE = 6
 @pytest.fixture(scope="module")
 def calls() -> int:
     """How many calls the story takes when nothing goes wrong."""
-    told = virtualtime.run(stories.told)
-    assert told.restarts == 0
-    assert told.calls > 80
-    return told.calls
+    played = virtualtime.run(stories.played)
+    assert played.restarts == 0
+    assert played.calls > 80
+    return played.calls
 
 
 def crash(number: int, when: str) -> None:
-    told = virtualtime.run(lambda: stories.told((number, when)))
-    assert told.restarts == 1, f"call {number} was never made"
+    played = virtualtime.run(lambda: stories.played((number, when)))
+    assert played.restarts == 1, f"call {number} was never made"
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -116,11 +116,13 @@ class SimTransport(Transport):
         if call.method != "GET" or call.route.name is not None or call.route.r == NAMESPACES:
             return self._api.answer(call)
         if call.route.r.plural in self._faults.empty:
+            self._faults.happened["list empty"] += 1
             return Answer(
                 200, msgspec.json.encode({"metadata": {"resourceVersion": str(self._api.store.version)}, "items": []})
             )
         if not self._faults.stale:
             return self._api.answer(call)
+        self._faults.happened["list stale"] += 1
         version = max(self._api.store.compacted, self._api.store.version - self._faults.stale)
         return self._api.answer(replace(call, params={**call.params, "resourceVersion": str(version)}))
 

@@ -3,16 +3,16 @@
     async with World.open(seed) as world:
         world.tenant.pod("web"); await world.settle(); world.check()
 
-The actors act at once and never fail; what fails is what the syncer is told. `settle` lets them act every half second until
-nothing differs any more, `check` asks the oracle.
+The actors act at once and never fail; what fails is what the syncer is told. `until` lets them act every half second until what
+is awaited is there, and fails when it does not come; `settle` waits so until nothing differs any more, `check` asks the oracle.
 """
 
 import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
 
 from bulkhead.kube.objects import Key, Obj
 from bulkhead.kube.resources import (
@@ -46,6 +46,8 @@ STILL_SECONDS = 60.0
 PATROL_SECONDS = 60
 _STEP = 0.5
 
+T = TypeVar("T")
+
 
 class World:
     """See the module. Belongs to one running loop."""
@@ -71,6 +73,7 @@ class World:
         self.crashed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._acted: object = None
+        self._still = False
         self._prepare()
 
     @classmethod
@@ -179,26 +182,53 @@ class World:
             self._acted = seen
 
     async def wait(self, seconds: float, *, act: bool = True) -> None:
-        """Let time pass."""
+        """Let time pass: in which nothing may happen, or whatever does. What has to come is waited for by `until`."""
         end = self.clock.monotonic() + seconds
         while self.clock.monotonic() < end:
             if act:
                 self.act()
             await asyncio.sleep(min(_STEP, max(1e-3, end - self.clock.monotonic())))
 
-    async def settle(self, seconds: float = QUIET_SECONDS) -> None:
-        """Let everybody act until both sides agree; fails when they do not in time."""
-        end = self.clock.monotonic() + seconds
+    async def until(
+        self, what: str, seen: Callable[[], T], within: float = QUIET_SECONDS, *, step: float = _STEP, act: bool = True
+    ) -> T:
+        """Let everybody act until something is seen, and return it; fails when it does not come in time."""
+        end = self.clock.monotonic() + within
         while True:
-            self.act()
-            before = (self.host.store.version, self.plane.store.version)
-            await asyncio.sleep(_STEP)
+            if act:
+                self.act()
+            before = self._versions()
+            await asyncio.sleep(step)
+            self._still = before == self._versions()
             self.oracle.raise_violations()
-            differences = self.oracle.differences()
-            if not differences and before == (self.host.store.version, self.plane.store.version):
-                return
+            found = seen()
+            if found:
+                return found
             if self.clock.monotonic() >= end:
-                raise AssertionError(f"not converged within {seconds:g} s of quiet: " + "; ".join(differences[:10]))
+                raise AssertionError(f"not within {within:g} s: {what}. Seen: {found!r}; {self.summary()}")
+
+    async def settle(self, seconds: float = QUIET_SECONDS) -> None:
+        """Let everybody act until both sides agree and nothing is written any more; fails when they do not in time."""
+        await self.until("both sides agree", lambda: not self.oracle.differences() and self._still, seconds)
+
+    async def ready(self) -> None:
+        """Wait until the syncer has seen both sides."""
+        await self.until("the syncer is ready", lambda: self.session is not None and not self.session._unready())
+
+    def summary(self) -> str:
+        """What stands where, for whoever reads of a failure."""
+        sides = {"plane": self.plane.store.all(PODS), "host": self.on_host.pods()}
+        pods = [
+            f"{side} pod {pod['metadata']['name']} ({pod['spec'].get('nodeName') or 'no node'}, {pod['status'].get('phase')}"
+            f"{', pending deletion' if pod['metadata'].get('deletionTimestamp') else ''})"
+            for side, found in sides.items()
+            for pod in found
+        ]
+        faults = {"plane": dict(self.plane_faults.happened), "host": dict(self.host_faults.happened)}
+        return "; ".join([*(pods or ["no pods"]), f"faults {faults}", *self.oracle.differences()[:10]])
+
+    def _versions(self) -> tuple[int, int]:
+        return self.host.store.version, self.plane.store.version
 
     async def check(self, seconds: float = QUIET_SECONDS) -> None:
         """I1 and its kin after quiet, then I9: a minute without a write."""
