@@ -56,7 +56,7 @@ class Case:
         try:
             return resolve(self.tenant, self.tenant_class or {}, self.settings)
         except UnresolvableError as error:
-            return Refusal(error.reason, str(error))
+            return error.refusal
         except InvalidQuantityError as error:
             return Refusal(Reason.INVALID_CONFIGURATION, f"spec.scheduling.slurm: {error}")
 

@@ -25,7 +25,7 @@ from controller.slurm.config.topology import grown, topology_of
 from controller.slurm.decide.status import Found, counts, pods_of
 from controller.slurm.lease.deadlines import Deadlines
 from controller.slurm.lease.fleet import Action, Fleet
-from controller.slurm.lease.plan import DEFAULT_TIMES, Times, over, plan_leases
+from controller.slurm.lease.plan import over, plan_leases
 from controller.slurm.objects.nodesets import custom_resource, retiring_gpus
 from controller.slurm.objects.render import render
 from controller.slurm.objects.workers import worker_digest
@@ -44,7 +44,6 @@ class Order:
 
     spec: SlurmSpec
     keys: SlurmKeys
-    times: Times = DEFAULT_TIMES
     on: bool = True
 
 
@@ -84,7 +83,7 @@ class Cluster:
             seen = await _with_new_node_sets(plane, spec, seen)
         now = self._clock.now()
         fleet = self._fleet(spec, seen, now)
-        actions = plan_leases(spec, seen.view, fleet, now, order.times)
+        actions = plan_leases(spec, seen.view, fleet, now)
         await self._act(Actor(self._tenant, plane, rest, spec), actions, seen)
         await report(plane, seen, fleet.digests, now)
         if not order.on:

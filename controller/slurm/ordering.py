@@ -26,7 +26,6 @@ from controller.plane.spec import PlaneSpec
 from controller.slurm.cluster import Order
 from controller.slurm.decide.status import Found
 from controller.slurm.keygen import make_auth_key, make_keys
-from controller.slurm.lease.plan import DEFAULT_TIMES, Times
 from controller.slurm.loop import SlurmLoops
 from controller.slurm.spec import KEYS, SlurmImages, SlurmSpec
 from controller.slurm.spec.keys import BadKeysError, SlurmKeys, from_data, promoted, retired, staged, to_data, waiting
@@ -71,7 +70,7 @@ class Ordering:
             return await self._switched_off(plane, secret)
         kept, keys = await self._keys(plane, secret)
         keys = await self._rotate(plane, tenant, kept, keys)
-        found = self._loops.order(plane.tenant, Order(spec, keys, times_of(tenant)))
+        found = self._loops.order(plane.tenant, Order(spec, keys))
         return Ordered(wanted=True, found=found, spec=spec)
 
     def runs(self, tenant: str) -> bool:
@@ -92,7 +91,7 @@ class Ordering:
             # Workers can still be given back: without an answer their deadline decides.
             keys = make_keys()
         nothing = SlurmSpec(tenant=plane.tenant, uid=plane.uid, cluster_name=plane.tenant, version="", images=_NO_IMAGES)
-        found = self._loops.order(plane.tenant, Order(nothing, keys, DEFAULT_TIMES, on=False))
+        found = self._loops.order(plane.tenant, Order(nothing, keys, on=False))
         if not self._loops.removed(plane.tenant):
             return Ordered(wanted=False, found=found)
         _log.info("Slurm is switched off and taken down; its volumes stay", extra={"tenant": plane.tenant})
@@ -161,16 +160,6 @@ class Ordering:
 
     async def _annotate(self, plane: PlaneSpec, notes: Mapping[str, str | None]) -> Obj:
         return await self._client.patch(kinds.SECRETS, KEYS, {"metadata": {"annotations": dict(notes)}}, plane.namespace)
-
-
-def times_of(tenant: Obj) -> Times:
-    """How patient the tenant's lease is."""
-    lease = (((tenant.get("spec") or {}).get("scheduling") or {}).get("slurm") or {}).get("lease") or {}
-    idle, grace = lease.get("idleSeconds"), lease.get("graceSeconds")
-    return Times(
-        idle=timedelta(seconds=int(idle)) if idle is not None else DEFAULT_TIMES.idle,
-        grace=timedelta(seconds=int(grace)) if grace is not None else DEFAULT_TIMES.grace,
-    )
 
 
 def _secret(plane: PlaneSpec, keys: SlurmKeys) -> Obj:

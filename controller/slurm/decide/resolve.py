@@ -6,6 +6,7 @@ can hold the workers that are always there.
 """
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -13,19 +14,24 @@ from bulkhead.api.conditions import Reason
 from bulkhead.api.quantity import canonical, mebibytes, parse
 from bulkhead.api.untrusted import mappings
 from controller import allotment
+from controller.refusal import Refusal
 from controller.sections import section_of, text_or_none
 from controller.settings import Settings
 from controller.slurm.config import extra, known
 from controller.slurm.decide.podsizes import PodSizes, pod_sizes
 from controller.slurm.objects.workers import resources
 from controller.slurm.spec import (
+    DATABASE_VOLUME,
+    HOME_VOLUME,
     LOGIN,
     MARIADB,
     SLURMCTLD,
     SLURMDBD,
     SLURMRESTD,
+    STATE_VOLUME,
     AccountingSpec,
     Allotment,
+    LeaseSpec,
     LoginSpec,
     NodeSetSpec,
     Obj,
@@ -44,11 +50,11 @@ _STANDARD_QOS = "normal"
 
 
 class UnresolvableError(ValueError):
-    """The cluster cannot be built as it is asked for; `reason` is the condition's."""
+    """The cluster cannot be built as it is asked for."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
-        self.reason = reason
+        self.refusal = Refusal(reason, message)
 
 
 def wanted(tenant: Obj) -> bool:
@@ -83,14 +89,15 @@ def resolve(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | N
         image_pull_policy=settings.image_pull_policy,
         node_sets=node_sets,
         controller=sizes.allotment(controller, SLURMCTLD),
-        state=_volume(section_of(controller, "storage"), "2Gi"),
-        home=_volume(section_of(asked, "homeStorage"), "10Gi"),
+        state=_volume(section_of(controller, "storage"), STATE_VOLUME),
+        home=_volume(section_of(asked, "homeStorage"), HOME_VOLUME),
         login=_login(login, sizes) if login.get("enabled", True) else None,
         rest_api=sizes.allotment(rest_api, SLURMRESTD) if rest_api.get("enabled", True) else None,
         accounting=accounting,
         users=tuple(_user(each) for each in _list(asked, "users")),
         extra_conf=lines,
         topology=TopologySpec(str(asked.get("topology") or "Tree").lower()),
+        lease=_lease(section_of(asked, "lease")),
         cluster_domain=settings.cluster_domain,
     )
     _check_sizes(made, sizes)
@@ -232,7 +239,7 @@ def _accounting(asked: Mapping[str, Any], sizes: PodSizes) -> AccountingSpec | N
                 Reason.INVALID_CONFIGURATION, f"{_AT}.accounting.qos[{each.name}].preempt: there is no QOS {unknown[0]}"
             )
     return AccountingSpec(
-        storage=_volume(section_of(asked, "storage"), "5Gi"),
+        storage=_volume(section_of(asked, "storage"), DATABASE_VOLUME),
         qos=qos,
         enforce=bool(asked.get("enforce", True)),
         slurmdbd=sizes.allotment({}, SLURMDBD),
@@ -269,8 +276,17 @@ def _taken_apart(parse: Callable[[str], Pairs], text: Any, at: str) -> Pairs:
         raise UnresolvableError(Reason.INVALID_CONFIGURATION, f"{at}: {error}") from error
 
 
-def _volume(asked: Mapping[str, Any], size: str) -> Volume:
-    return Volume(str(asked.get("size") or size), text_or_none(asked, "className"))
+def _lease(asked: Mapping[str, Any]) -> LeaseSpec:
+    idle, grace = asked.get("idleSeconds"), asked.get("graceSeconds")
+    usual = LeaseSpec()
+    return LeaseSpec(
+        idle=usual.idle if idle is None else timedelta(seconds=int(idle)),
+        grace=usual.grace if grace is None else timedelta(seconds=int(grace)),
+    )
+
+
+def _volume(asked: Mapping[str, Any], usual: Volume) -> Volume:
+    return Volume(str(asked.get("size") or usual.size), text_or_none(asked, "className"))
 
 
 def _pairs(value: Mapping[str, Any], field: str) -> Pairs:

@@ -36,48 +36,36 @@ from controller.slurm.spec import REASON_PREFIX, NodeSetSpec, SlurmSpec
 CORDON: Final = f"{REASON_PREFIX} node "
 LOST: Final = f"{REASON_PREFIX} the worker's pod is gone"
 REPLACING: Final = timedelta(days=30)
+_SETTLE: Final = timedelta(seconds=2)  # a job waits so long before a worker is made for it
 _BURST: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
-    """How patient a lease is."""
-
-    settle: timedelta = timedelta(seconds=2)  # a job waits so long before a worker is made for it
-    idle: timedelta = timedelta(seconds=60)  # a worker idles so long before it is given back
-    grace: timedelta = timedelta(seconds=300)  # jobs run so long on a worker that has to go
-
-
-DEFAULT_TIMES: Final = Times()
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """Everything that is the same for all NodeSets of one look."""
+class _Case:
+    """What is the same for all NodeSets."""
 
     spec: SlurmSpec
     view: SlurmView | None
     fleet: Fleet
     now: datetime
-    times: Times
 
 
-def plan_leases(spec: SlurmSpec, view: SlurmView | None, fleet: Fleet, now: datetime, times: Times) -> tuple[Action, ...]:
+def plan_leases(spec: SlurmSpec, view: SlurmView | None, fleet: Fleet, now: datetime) -> tuple[Action, ...]:
     """The next writes for all NodeSets."""
-    look = _Look(spec, view, fleet, now, times)
-    targets = _targets(look)
+    case = _Case(spec, view, fleet, now)
+    targets = _targets(case)
     actions: list[Action] = []
     free = fleet.gpus_free
     for node_set in spec.node_sets:
         target = targets[node_set.name]
         if fleet.targets.get(node_set.name) != target:
             actions.append(SetReplicas(node_set.name, target))
-        made = _missing(look, node_set, target, free)
+        made = _missing(case, node_set, target, free)
         if free is not None:
             free -= len(made) * node_set.gpus
         actions += made
-        actions += _surplus(look, node_set, target)
-    actions += _orphans(look)
+        actions += _surplus(case, node_set, target)
+    actions += _orphans(case)
     actions += [DeleteWorker(each.name, each.uid, "has ended") for each in fleet.workers if each.finished and not each.deleting]
     if view is not None:
         drained = {action.node for action in actions if isinstance(action, Drain | Down)}
@@ -88,13 +76,13 @@ def plan_leases(spec: SlurmSpec, view: SlurmView | None, fleet: Fleet, now: date
     return tuple(actions)
 
 
-def _targets(look: _Look) -> dict[str, int]:
-    fleet, view = look.fleet, look.view
+def _targets(case: _Case) -> dict[str, int]:
+    fleet, view = case.fleet, case.view
     asked = {
         each.name: _clamp(fleet.targets.get(each.name, each.replicas), each.minimum, each.maximum)
-        for each in look.spec.node_sets
+        for each in case.spec.node_sets
     }
-    elastic = [each for each in look.spec.node_sets if each.elastic]
+    elastic = [each for each in case.spec.node_sets if each.elastic]
     if view is None or not elastic:
         return asked
     found = demand(
@@ -103,21 +91,21 @@ def _targets(look: _Look) -> dict[str, int]:
         [worker for each in elastic for worker in fleet.of(each.name) if not is_leaving(view, worker)],
         room={each.name: each.maximum - len(fleet.of(each.name)) for each in elastic},
         gpus_free=fleet.gpus_free,
-        now=look.now,
-        settle=look.times.settle,
+        now=case.now,
+        settle=_SETTLE,
     )
-    return asked | {each.name: _elastic(look, view, each, asked[each.name], found) for each in elastic}
+    return asked | {each.name: _elastic(case, view, each, asked[each.name], found) for each in elastic}
 
 
-def _elastic(look: _Look, view: SlurmView, node_set: NodeSetSpec, asked: int, found: Demand) -> int:
-    live = look.fleet.of(node_set.name)
+def _elastic(case: _Case, view: SlurmView, node_set: NodeSetSpec, asked: int, found: Demand) -> int:
+    live = case.fleet.of(node_set.name)
     more = found.more.get(node_set.name, 0)
     if more:
         return _clamp(max(asked, len(live) + more), node_set.minimum, node_set.maximum)
     if asked > len(live):
         # Somebody asked for workers that are not there yet; they may idle for a while before they are judged.
         return asked
-    idle = sum(worker.name not in found.needed and _idle(view, worker, look.now, look.times.idle) for worker in live)
+    idle = sum(worker.name not in found.needed and _idle(view, worker, case.now, case.spec.lease.idle) for worker in live)
     # What is needed stays, even where somebody asked for less: he may lower `max`.
     needed = sum(worker.name in found.needed or _working(view, worker) for worker in live)
     return _clamp(max(min(asked, len(live) - idle), needed), node_set.minimum, node_set.maximum)
@@ -136,15 +124,15 @@ def _working(view: SlurmView, worker: Worker) -> bool:
     return node is not None and not node.draining and (node.busy or bool(view.jobs_on(worker.name)))
 
 
-def _missing(look: _Look, node_set: NodeSetSpec, target: int, free: int | None) -> list[Action]:
+def _missing(case: _Case, node_set: NodeSetSpec, target: int, free: int | None) -> list[Action]:
     """The workers to make, each under a name that neither a pod nor a record of Slurm's still has.
 
     A pod that took over a record would be known under its predecessor's address. Fixed workers keep their names, so they wait
     for pod and record to go; elastic ones take another name.
     """
-    own = [worker for worker in look.fleet.workers if worker.node_set == node_set.name]
+    own = [worker for worker in case.fleet.workers if worker.node_set == node_set.name]
     live = {worker.ordinal for worker in own if worker.live}
-    records = look.view.nodes if look.view is not None else ()
+    records = case.view.nodes if case.view is not None else ()
     recorded = {int(node.name.rpartition("-")[2]) for node in records if _belongs(node, (node_set.name,))}
     taken = {worker.ordinal for worker in own} | recorded
     count = target - len(live)
@@ -162,30 +150,30 @@ def _missing(look: _Look, node_set: NodeSetSpec, target: int, free: int | None) 
     return made
 
 
-def _surplus(look: _Look, node_set: NodeSetSpec, target: int) -> tuple[Action, ...]:
-    live = look.fleet.of(node_set.name)
+def _surplus(case: _Case, node_set: NodeSetSpec, target: int) -> tuple[Action, ...]:
+    live = case.fleet.of(node_set.name)
     surplus = max(0, len(live) - target)
-    digest = look.fleet.digests.get(node_set.name)
+    digest = case.fleet.digests.get(node_set.name)
     outdated = frozenset(worker.name for worker in live if digest and worker.made_from and worker.made_from != digest)
     if surplus or not outdated:
-        by = _by(look, node_set.name) if surplus else None
-        return _given(look, live, surplus, grace=look.times.grace, by=by, first=outdated)
+        by = _by(case, node_set.name) if surplus else None
+        return _given(case, live, surplus, grace=case.spec.lease.grace, by=by, first=outdated)
     if len(live) < target:
         return ()
     # One at a time, the one before replaced, and however long its jobs take: nobody's work ends because a setting changed.
-    return _given(look, live, 1, grace=REPLACING, first=outdated)
+    return _given(case, live, 1, grace=REPLACING, first=outdated)
 
 
-def _orphans(look: _Look) -> Iterable[Action]:
+def _orphans(case: _Case) -> Iterable[Action]:
     """Workers of NodeSets that the Tenant no longer has."""
-    known = {each.name for each in look.spec.node_sets}
-    for name in sorted({worker.node_set for worker in look.fleet.workers} - known):
-        live = look.fleet.of(name)
-        yield from _given(look, live, len(live), grace=look.times.grace, by=_by(look, name))
+    known = {each.name for each in case.spec.node_sets}
+    for name in sorted({worker.node_set for worker in case.fleet.workers} - known):
+        live = case.fleet.of(name)
+        yield from _given(case, live, len(live), grace=case.spec.lease.grace, by=_by(case, name))
 
 
 def _given(
-    look: _Look,
+    case: _Case,
     live: tuple[Worker, ...],
     count: int,
     *,
@@ -193,12 +181,12 @@ def _given(
     by: datetime | None = None,
     first: frozenset[str] = frozenset(),
 ) -> tuple[Action, ...]:
-    return give_back(look.view, live, count, now=look.now, grace=grace, promised=look.fleet.promised, by=by, first=first)
+    return give_back(case.view, live, count, now=case.now, grace=grace, promised=case.fleet.promised, by=by, first=first)
 
 
-def _by(look: _Look, node_set: str) -> datetime | None:
-    since = look.fleet.over_since.get(node_set)
-    return since + look.times.grace if since is not None else None
+def _by(case: _Case, node_set: str) -> datetime | None:
+    since = case.fleet.over_since.get(node_set)
+    return since + case.spec.lease.grace if since is not None else None
 
 
 def _host_nodes(view: SlurmView, fleet: Fleet) -> Iterable[Drain | Undrain | Resume]:

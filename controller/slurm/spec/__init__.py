@@ -5,6 +5,7 @@ Frozen data and the few names that follow from it. What a field may hold was che
 """
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
 from bulkhead.api import names
@@ -94,6 +95,11 @@ class Volume:
     storage_class: str | None = None
 
 
+STATE_VOLUME: Final = Volume("2Gi")
+HOME_VOLUME: Final = Volume("10Gi")
+DATABASE_VOLUME: Final = Volume("5Gi")
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionSpec:
     """The partition of a NodeSet."""
@@ -171,7 +177,7 @@ class QosSpec:
 class AccountingSpec:
     """slurmdbd on a MariaDB of the tenant's own."""
 
-    storage: Volume = Volume("5Gi")
+    storage: Volume = DATABASE_VOLUME
     qos: tuple[QosSpec, ...] = ()
     enforce: bool = True
     slurmdbd: Allotment = ALLOTMENTS[SLURMDBD]
@@ -197,6 +203,14 @@ class TopologySpec:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseSpec:
+    """How patient the platform is with workers that are not needed, or that have to go."""
+
+    idle: timedelta = timedelta(seconds=60)
+    grace: timedelta = timedelta(seconds=300)
+
+
+@dataclass(frozen=True, slots=True)
 class SlurmSpec:
     """Everything that the builders need to know about one tenant's Slurm cluster."""
 
@@ -212,14 +226,15 @@ class SlurmSpec:
     # Those of them whose workers hold GPUs: as long as they run they are what they registered as.
     retiring_gpus: tuple[NodeSetSpec, ...] = ()
     controller: Allotment = ALLOTMENTS[SLURMCTLD]
-    state: Volume = Volume("2Gi")
-    home: Volume = Volume("10Gi")
+    state: Volume = STATE_VOLUME
+    home: Volume = HOME_VOLUME
     login: LoginSpec | None = LoginSpec()
     rest_api: Allotment | None = ALLOTMENTS[SLURMRESTD]
     accounting: AccountingSpec | None = None
     users: tuple[UserSpec, ...] = ()
     extra_conf: Pairs = ()
     topology: TopologySpec = TopologySpec()
+    lease: LeaseSpec = LeaseSpec()
     cluster_domain: str = "cluster.local"
     max_nodes: int = 1024
 

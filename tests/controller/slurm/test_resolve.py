@@ -1,5 +1,6 @@
 """What a Tenant and its class become, and what is refused with which reason."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -220,7 +221,7 @@ def test_what_cannot_be_built_is_refused_with_a_fixed_reason_and_the_field(name:
         resolve(tenant, bounds, Settings())
     refusal = refuse(case(tenant, bounds))
     assert refusal is not None
-    assert refusal.reason is caught.value.reason is reason
+    assert refusal.reason is caught.value.refusal.reason is reason
     assert part in refusal.message
     assert isinstance(case(tenant, bounds).slurm, Refusal)
 
@@ -254,3 +255,9 @@ def test_what_is_built_in_for_daemons_is_raised_to_what_the_class_asks_of_limits
     assert {each.cpu for each in built(bound("cpu", given, maxLimitRequestRatio="3"))} == {"334m"}
     assert built(bound("cpu", maxLimitRequestRatio="3")) == usual
     assert built(bound("cpu", given)) == usual
+
+
+def test_patience_comes_from_the_tenant() -> None:
+    found = slurm_spec({"lease": {"idleSeconds": 7, "graceSeconds": 0}}).lease
+    assert (found.idle, found.grace) == (timedelta(seconds=7), timedelta(0))
+    assert slurm_spec().lease.grace == timedelta(minutes=5)

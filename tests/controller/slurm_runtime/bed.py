@@ -13,7 +13,7 @@ from controller.slurm.spec import SlurmSpec
 from controller.slurm.spec.keys import AuthKey, SlurmKeys
 from tests.controller.slurm_runtime.plane import FakePlane
 from tests.controller.slurm_runtime.slurmrestd import KEY, FakeSlurmrestd, job, node, number
-from tests.controller.slurm_runtime.world import START, TIMES, node_set, slurm_spec
+from tests.controller.slurm_runtime.world import START, node_set, slurm_spec
 from tests.fakeclock import FakeClock
 
 KEYS = SlurmKeys((AuthKey("one", b"a" * 32),), KEY, "secret", "private", "public")
@@ -31,7 +31,7 @@ class Bed:
 
     async def reconcile(self, *node_sets: Any, on: bool = True, **changes: Any) -> Found:
         spec = replace(slurm_spec(*node_sets), **changes)
-        return await self.cluster.reconcile(cast(Plane, self.plane), Order(spec, KEYS, TIMES, on=on))
+        return await self.cluster.reconcile(cast(Plane, self.plane), Order(spec, KEYS, on=on))
 
     def register(self, *workers: str) -> None:
         self.plane.start(*workers)
@@ -61,4 +61,4 @@ async def until(what: Callable[[], bool]) -> None:
 
 def order() -> Order:
     spec: SlurmSpec = slurm_spec(node_set())
-    return Order(spec, KEYS, TIMES)
+    return Order(spec, KEYS)

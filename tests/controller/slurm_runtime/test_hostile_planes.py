@@ -22,7 +22,7 @@ from controller.slurm.decide.status import verdict
 from controller.slurm.loop import SlurmLoops
 from controller.slurm.observe import NODES_MOST
 from tests.controller.slurm_runtime.bed import KEYS
-from tests.controller.slurm_runtime.world import START, TIMES, node_set, slurm_spec
+from tests.controller.slurm_runtime.world import START, node_set, slurm_spec
 from tests.fakeclock import FakeClock
 from tests.kube import hostile
 from tests.kube.hostile import http
@@ -138,7 +138,7 @@ async def test_a_hostile_plane_stops_its_own_cluster_and_says_so() -> None:
                 return Plane(client, turn)
 
             loops = SlurmLoops(clock, plane, lambda _: None, lambda _, changed=changed: changed.set())  # type: ignore[misc]
-            order = Order(slurm_spec(node_set()), KEYS, TIMES)
+            order = Order(slurm_spec(node_set()), KEYS)
             loops.order("team-a", order)
             async with asyncio.timeout(20):
                 await changed.wait()

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from controller.slurm.answers.model import SlurmJob, SlurmView
 from controller.slurm.lease.demand import demand
 from controller.slurm.lease.fleet import Cancel, CreateWorker, DeleteNode, Down, Drain, Requeue, Resume, SetReplicas, Undrain
-from controller.slurm.lease.plan import LOST, Times
+from controller.slurm.lease.plan import LOST
+from controller.slurm.spec import LeaseSpec
 from tests.controller.slurm_runtime.world import START, Node, World, node_set, pending, slurm_spec
 
 
@@ -348,7 +349,7 @@ def test_what_is_made_suffices_for_every_job_that_can_run_alone(jobs: list[Slurm
 @given(minimum=st.integers(0, 3), extra=st.integers(0, 3), start=st.integers(0, 6))
 def test_at_rest_the_set_comes_to_its_minimum_and_then_nothing_is_written(minimum: int, extra: int, start: int) -> None:
     made = world(minimum=minimum, maximum=minimum + extra)
-    made.times = Times(idle=timedelta(seconds=30), grace=timedelta(seconds=60))
+    made.spec = replace(made.spec, lease=LeaseSpec(idle=timedelta(seconds=30), grace=timedelta(seconds=60)))
     for ordinal in range(start):
         made.add_worker("gpu", ordinal)
     for _ in range(40):

@@ -12,7 +12,7 @@ from bulkhead.kube.objects import Obj, Resource
 from controller.slurm.cluster import Order
 from controller.slurm.decide.status import Found
 from controller.slurm.loop import SlurmLoops
-from controller.slurm.ordering import OFF, REVOKE, ROTATE, SPREAD, Ordering, times_of
+from controller.slurm.ordering import OFF, REVOKE, ROTATE, SPREAD, Ordering
 from controller.slurm.spec import SlurmSpec
 from controller.slurm.spec.keys import from_data, waiting
 from tests.controller.samples import plane_spec, tenant
@@ -186,10 +186,3 @@ async def test_switched_off_it_is_taken_down_once_and_keeps_its_keys(bed: Bed) -
     await bed.order()
     assert bed.keys == keys
     assert OFF not in (bed.host.secret or {})["metadata"]["annotations"]
-
-
-def test_patience_comes_from_the_tenant() -> None:
-    lease = {"slurm": {"lease": {"idleSeconds": 7, "graceSeconds": 0}}}
-    found = times_of(tenant(scheduling=lease))
-    assert (found.idle, found.grace) == (timedelta(seconds=7), timedelta(0))
-    assert times_of(tenant()).grace == timedelta(minutes=5)

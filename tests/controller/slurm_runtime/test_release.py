@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from controller.slurm.answers.model import SlurmJob, SlurmNode, SlurmView
 from controller.slurm.lease.fleet import Cancel, DeleteWorker, Down, Drain, Requeue, Undrain, Worker
 from controller.slurm.lease.release import GIVING, OVERDUE, deadline_in, give_back, reason_until
-from tests.controller.slurm_runtime.world import START, TIMES, World, node_set, slurm_spec
+from tests.controller.slurm_runtime.world import START, World, node_set, slurm_spec
 
 GRACE = timedelta(seconds=120)
 UNTIL = START + GRACE
@@ -180,7 +180,7 @@ def disturb(world: World, event: Event, serial: int) -> None:
 
 @given(events=EVENTS, final=st.integers(0, 6))
 def test_laws_of_giving_back(events: list[Event], final: int) -> None:
-    world = World(slurm_spec(node_set(minimum=0, maximum=6)), targets={"gpu": 6}, times=TIMES)
+    world = World(slurm_spec(node_set(minimum=0, maximum=6)), targets={"gpu": 6})
     world.spec = slurm_spec(node_set(minimum=0, maximum=6, gpus=2))
     for ordinal in range(6):
         world.add_worker("gpu", ordinal)

@@ -26,12 +26,12 @@ from controller.slurm.lease.fleet import (
     Undrain,
     Worker,
 )
-from controller.slurm.lease.plan import Times, over, plan_leases
+from controller.slurm.lease.plan import over, plan_leases
 from controller.slurm.lease.release import GIVING
-from controller.slurm.spec import NodeSetSpec, SlurmImages, SlurmSpec
+from controller.slurm.spec import LeaseSpec, NodeSetSpec, SlurmImages, SlurmSpec
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
-TIMES = Times(settle=timedelta(seconds=2), idle=timedelta(seconds=60), grace=timedelta(seconds=120))
+LEASE = LeaseSpec(idle=timedelta(seconds=60), grace=timedelta(seconds=120))
 
 
 def node_set(name: str = "gpu", *, minimum: int = 0, maximum: int = 4, gpus: int = 2, **more: object) -> NodeSetSpec:
@@ -41,7 +41,7 @@ def node_set(name: str = "gpu", *, minimum: int = 0, maximum: int = 4, gpus: int
 
 
 def slurm_spec(*node_sets: NodeSetSpec) -> SlurmSpec:
-    return SlurmSpec("team-a", "uid", "team-a", "26.05.5", SlurmImages("slurm", "mariadb"), node_sets=node_sets)
+    return SlurmSpec("team-a", "uid", "team-a", "26.05.5", SlurmImages("slurm", "mariadb"), node_sets=node_sets, lease=LEASE)
 
 
 def pending(job_id: int, **more: object) -> SlurmJob:
@@ -80,7 +80,6 @@ class Job:
 @dataclass
 class World:
     spec: SlurmSpec
-    times: Times = TIMES
     now: datetime = START
     silent: bool = False
     gpus_free: int | None = None
@@ -151,7 +150,7 @@ class World:
 
     def step(self) -> tuple[Action, ...]:
         view, fleet = self.view(), self.fleet()
-        actions = plan_leases(self.spec, view, fleet, self.now, self.times)
+        actions = plan_leases(self.spec, view, fleet, self.now)
         self.deadlines = self.deadlines.after(actions, view, fleet.workers)
         self.do(actions)
         return actions
@@ -226,9 +225,9 @@ class World:
         node = self.nodes.get(name)
         if self.on(name) and node is not None:
             since = node.told
-            overdue = since is not None and self.now >= since + self.times.grace
+            overdue = since is not None and self.now >= since + self.spec.lease.grace
             mandatory = self.deadlines.over_since.get(worker.node_set)
-            if not overdue and (mandatory is None or self.now < mandatory + self.times.grace):
+            if not overdue and (mandatory is None or self.now < mandatory + self.spec.lease.grace):
                 self.broken.append(f"{name}: deleted under a job before its deadline")
         for job in self.on(name):
             self.end(job.job_id)
@@ -255,7 +254,7 @@ class World:
         if node.reason and not node.reason.startswith("bulkhead:"):
             self.broken.append(f"{name}: foreign reason written over")
         worker = self.workers.get(name)
-        if self.on(name) and worker is not None and (node.told is None or self.now < node.told + self.times.grace):
+        if self.on(name) and worker is not None and (node.told is None or self.now < node.told + self.spec.lease.grace):
             self.broken.append(f"{name}: taken down under a job before its deadline")
         node.down, node.reason = True, reason
         for job in self.on(name):

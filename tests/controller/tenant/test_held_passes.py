@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -25,7 +25,6 @@ from controller.settings import Settings
 from controller.slurm.decide.status import Found
 from controller.slurm.ordering import Ordered, Ordering
 from controller.slurm.spec import SlurmSpec
-from controller.tenant.observe import Observed
 from tests.controller.samples import tenant_class
 from tests.controller.tenant.world import World, ask, fingerprint, ready, take_down
 from tests.crds import install
@@ -170,7 +169,9 @@ class Orders(Ordering):
     def runs(self, tenant: str) -> bool:
         return True
 
-    async def order(self, plane: PlaneSpec, observed: Observed, spec: SlurmSpec | None) -> Ordered | None:
+    async def order(
+        self, plane: PlaneSpec, tenant: Obj, secrets_there: Mapping[str, Obj], spec: SlurmSpec | None
+    ) -> Ordered | None:
         self.given.append(spec)
         return Ordered(wanted=True, found=Found(), spec=spec) if spec is not None else None
 
