@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bulkhead.work.clock import Clock
-from syncer import metrics
-from syncer.kubelet import http1
+from syncer import http1, metrics
 
 BEAT_SECONDS: Final = 1.0
 STALL_SECONDS: Final = 10.0

@@ -18,7 +18,7 @@ from bulkhead.kube.errors import ApiError, KubeError
 from bulkhead.kube.objects import Key, Obj, Resource, key_of
 from bulkhead.kube.resources import NODES, POD_METRICS, PODS
 from bulkhead.work.clock import Clock
-from syncer.kubelet.http1 import BadRequestError
+from syncer.http1 import BadRequestError
 from syncer.kubelet.metricsroutes import GROUP, GROUP_DOCUMENT, RESOURCE_DOCUMENT, Question
 from syncer.translate.kinds.podmetrics import API_VERSION, node_metrics, pod_metrics
 

@@ -11,7 +11,7 @@ What is not listed does not exist.
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from syncer.kubelet.http1 import BadRequestError, Request
+from syncer.http1 import BadRequestError, Request
 from syncer.kubelet.routes import SEGMENT
 from syncer.translate.kinds.podmetrics import API_VERSION
 

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from syncer.kubelet.http1 import BadRequestError, Request
+from syncer.http1 import BadRequestError, Request
 
 Verb = Literal["healthz", "log", "exec", "attach", "portforward"]
 

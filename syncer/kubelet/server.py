@@ -23,9 +23,8 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, KubeError, Timeout
 from bulkhead.kube.objects import Key, Obj
 from bulkhead.kube.resources import PODS
-from syncer import metrics
-from syncer.kubelet import http1
-from syncer.kubelet.http1 import BadRequestError, Request
+from syncer import http1, metrics
+from syncer.http1 import BadRequestError, Request
 from syncer.kubelet.metricsroutes import Question, question
 from syncer.kubelet.routes import Route, route
 from syncer.kubelet.targets import Target

@@ -11,7 +11,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, KubeError
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, POD_METRICS, PODS
-from syncer.kubelet.http1 import BadRequestError
+from syncer.http1 import BadRequestError
 from syncer.kubelet.metrics import PodMetrics
 from syncer.kubelet.metricsroutes import Question
 from syncer.kubelet.targets import Targets

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from bulkhead.kube.errors import ApiError, Forbidden, Unavailable, Unprocessable
 from bulkhead.kube.objects import Key
-from syncer.kubelet import http1
-from syncer.kubelet.http1 import BadRequestError
+from syncer import http1
+from syncer.http1 import BadRequestError
 from syncer.kubelet.routes import route
 from syncer.mirrors.references import ReferenceIndex
 from syncer.probes import STALL_SECONDS, Heart, Probes

@@ -2,7 +2,7 @@
 
 import pytest
 
-from syncer.kubelet.http1 import BadRequestError, parse_head
+from syncer.http1 import BadRequestError, parse_head
 from syncer.kubelet.metricsroutes import Question, question
 
 ROOT = "/apis/metrics.k8s.io"

@@ -8,7 +8,7 @@ import pytest
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.kube.objects import Key, Obj, ObjList, Resource
-from syncer.kubelet.http1 import BadRequestError
+from syncer.http1 import BadRequestError
 from syncer.kubelet.metrics import FRESH_SECONDS, PodMetrics
 from syncer.kubelet.metricsroutes import Question
 from tests.fakeclock import FakeClock

@@ -12,7 +12,7 @@ import pytest
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Key, Obj
-from syncer.kubelet.http1 import BadRequestError
+from syncer.http1 import BadRequestError
 from syncer.kubelet.metricsroutes import Question
 from syncer.kubelet.server import Shim, tls_context
 from syncer.kubelet.targets import Target
