@@ -30,10 +30,10 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bulkhead-syncer", description="Mirror one tenant's plane onto the host cluster.")
     parser.add_argument("--settings", type=Path, default=DEFAULT_PATH, help="settings file (default: %(default)s)")
     parser.add_argument(
-        "--pki", type=Path, default=Path("/etc/bulkhead/pki"), help="folder with kubeconfig and shim certificates"
+        "--pki", type=Path, default=Path("/etc/bulkhead/pki"), help="folder with kubeconfig and the kubelet's certificates"
     )
     parser.add_argument("--host-kubeconfig", type=Path, default=None, help="default: the pod's service account")
-    parser.add_argument("--listen", default="0.0.0.0", help="address of shim and probes (default: all)")  # noqa: S104 -- in a pod
+    parser.add_argument("--listen", default="0.0.0.0", help="address of kubelet and probes (default: all)")  # noqa: S104 -- in a pod
     parser.add_argument("--probe-port", type=int, default=8080, help="port of /livez, /readyz and /metrics")
     parser.add_argument("--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
     return parser.parse_args(arguments)

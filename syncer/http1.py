@@ -1,4 +1,4 @@
-"""As much HTTP/1.1 as the probes and the kubelet shim need: one request head, bounded in size and time.
+"""As much HTTP/1.1 as the probes and the tenant's kubelet need: one request head, bounded in size and time.
 
 Never reads a body, never keeps a connection for a second request and never guesses: a head that is not plain is refused.
 Ambiguity is how request smuggling begins, so percent-escapes in the path, doubled headers that matter, and bodies are all
@@ -6,7 +6,7 @@ refused here, before anybody looks at a route.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl
@@ -19,7 +19,9 @@ _METHODS: Final = frozenset({"GET", "POST", "HEAD", "PUT", "DELETE", "PATCH", "O
 # Headers that may come in several lines, besides what an API server tells of its caller (`X-Remote-*`).
 _LISTS: Final = frozenset({"x-stream-protocol-version", "sec-websocket-protocol", "x-forwarded-for", "via"})
 _TOKEN: Final = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+TEXT: Final = "text/plain; charset=utf-8"
 _REASONS: Final = {
+    101: "Switching Protocols",
     200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed", 408: "Request Timeout",
     429: "Too Many Requests", 431: "Request Header Fields Too Large", 500: "Internal Server Error", 502: "Bad Gateway",
     503: "Service Unavailable", 504: "Gateway Timeout",
@@ -114,13 +116,16 @@ def _headers(lines: list[str]) -> dict[str, str]:
     return headers
 
 
-def response(status: int, body: bytes, content_type: str = "text/plain; charset=utf-8") -> bytes:
+def response_head(status: int, headers: Iterable[tuple[str, str]]) -> bytes:
+    """The head of an answer."""
+    lines = [f"HTTP/1.1 {status} {_REASONS.get(status, 'Status')}", *(f"{name}: {value}" for name, value in headers)]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def response(status: int, body: bytes, content_type: str = TEXT) -> bytes:
     """A whole answer, after which the connection closes."""
-    head = (
-        f"HTTP/1.1 {status} {_REASONS.get(status, 'Status')}\r\nContent-Type: {content_type}\r\n"
-        f"Content-Length: {len(body)}\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode() + body
+    headers = {"Content-Type": content_type, "Content-Length": str(len(body)), "X-Content-Type-Options": "nosniff"}
+    return response_head(status, [*headers.items(), ("Connection", "close")]) + body
 
 
 async def close(writer: asyncio.StreamWriter) -> None:

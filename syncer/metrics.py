@@ -60,9 +60,12 @@ MASS_DELETE: Final = Gauge(
 SYNCED: Final = Gauge(
     "bulkhead_syncer_synced", "1 when the caches of a side are complete and live.", ("side",), registry=REGISTRY
 )
-SHIM_STREAMS: Final = Gauge("bulkhead_syncer_shim_streams", "Streams open through the kubelet shim.", registry=REGISTRY)
-SHIM_REQUESTS: Final = Counter(
-    "bulkhead_syncer_shim_requests", "Shim requests by verb and status.", ("verb", "status"), registry=REGISTRY
+KUBELET_STREAMS: Final = Gauge("bulkhead_syncer_shim_streams", "Streams open through the tenant's kubelet.", registry=REGISTRY)
+KUBELET_REQUESTS: Final = Counter(
+    "bulkhead_syncer_shim_requests",
+    "Requests to the tenant's kubelet by verb and status.",
+    ("verb", "status"),
+    registry=REGISTRY,
 )
 EVENTS_DROPPED: Final = Counter(
     "bulkhead_syncer_events_dropped", "Host events not passed up because of the rate.", registry=REGISTRY

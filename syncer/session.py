@@ -27,7 +27,7 @@ from bulkhead.work.queue import KeyedQueue
 from bulkhead.work.supervise import supervise
 from syncer.events import Recorder
 from syncer.kubelet.metrics import PodMetrics
-from syncer.kubelet.server import Shim, tls_context
+from syncer.kubelet.server import Kubelet, tls_context
 from syncer.kubelet.targets import Targets
 from syncer.mirrors.classes import HostClasses
 from syncer.mirrors.nodeports import NodePorts
@@ -74,7 +74,7 @@ class Places:
     """Where things are: credentials and addresses to listen on."""
 
     pki: Path | None = Path("/etc/bulkhead/pki")
-    shim_host: str = "0.0.0.0"  # noqa: S104 -- inside a pod, and only certificates of the plane's CA get in
+    kubelet_host: str = "0.0.0.0"  # noqa: S104 -- inside a pod, and only certificates of the plane's CA get in
     probe_host: str = "0.0.0.0"  # noqa: S104 -- inside a pod
     probe_port: int = 8080
 
@@ -103,7 +103,7 @@ class Session:
             pods=self.caches.virtual["Pod"].store.objects,
             host_name=targets.host_name,
         )  # fmt: skip
-        self.shim = Shim(host, targets.find, measured.answer)
+        self.kubelet = Kubelet(host, targets.find, measured.answer)
         self.patrol = Patrol(self.caches, self.queue, self.references, self._clock, settings.patrol_seconds)
         self.nodes = Nodes(self.caches, self.queue, plane, self.identity)
         self.starved = Starved(self.queue)
@@ -253,12 +253,12 @@ class Session:
             _log.warning("classes not read yet: %s", error)
 
     async def serve(self, places: Places) -> None:
-        """Sync, and serve probes and the shim, until cancelled."""
+        """Sync, and serve probes and the kubelet, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.heart.beat())
             group.create_task(self.probes.serve(places.probe_host, places.probe_port))
             if places.pki is not None:
-                group.create_task(self.shim.serve(places.shim_host, self.settings.shim_port, tls_context(places.pki)))
+                group.create_task(self.kubelet.serve(places.kubelet_host, self.settings.kubelet_port, tls_context(places.pki)))
             group.create_task(self.run())
 
     async def drain(self) -> None:

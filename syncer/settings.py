@@ -51,8 +51,8 @@ class Settings(
         "api_address": "apiAddress",
         "api_environment": "apiEnvironment",
         "device_environment": "deviceEnvironment",
-        "shim_address": "shimAddress",
-        "shim_port": "shimPort",
+        "kubelet_address": "shimAddress",
+        "kubelet_port": "shimPort",
         "service_slice": "serviceSlice",
         "gpu_resources": "gpuResources",
         "extended_resources": "extendedResources",
@@ -94,8 +94,8 @@ class Settings(
     api_address: _Address = ""
     api_environment: Annotated[str, msgspec.Meta(pattern=_CONFIG_MAP)] = ""
     device_environment: Annotated[str, msgspec.Meta(pattern=_CONFIG_MAP)] = ""
-    shim_address: _Address = ""
-    shim_port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = 10250
+    kubelet_address: _Address = ""
+    kubelet_port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = 10250
     service_slice: Annotated[str, msgspec.Meta(max_length=64)] = ""
     nodes: NodeSettings = NodeSettings()
     gpu_resources: tuple[_Text, ...] = ("nvidia.com/gpu",)

@@ -1,4 +1,4 @@
-"""Which kubelet API requests the shim knows, and what each becomes at the host API. Pure.
+"""Which requests of the kubelet's API are known, and what each becomes at the host API. Pure.
 
 Paths are matched whole, segment by segment; nothing is a prefix or a suffix. The kubelet's query names (`input`, `output`,
 `error`) are rewritten to the API server's (`stdin`, `stdout`, `stderr`), every parameter is on a list, and a parameter

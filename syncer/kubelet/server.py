@@ -1,7 +1,7 @@
 """The kubelet that the tenant's API server sees: logs, exec, attach and port-forward of a tenant's own pods, and metrics.
 
 Serves only callers with a certificate of the plane's kubelet CA or front-proxy CA, which the plane's API server alone has,
-knows only the routes of `shimroutes` and `metricsroutes`, finds the host pod by the UID of the virtual pod and never by a name
+knows only the routes of `routes` and `metricsroutes`, finds the host pod by the UID of the virtual pod and never by a name
 that the caller could have chosen, and asks the host with the syncer's own credentials. Nothing of the caller's headers but the
 upgrade's negotiation is passed on, so no token travels either way.
 
@@ -50,7 +50,7 @@ Lookup = Callable[[Key], Target | None]
 
 
 def tls_context(folder: Path) -> ssl.SSLContext:
-    """TLS for the shim: its own certificate, and none but the plane's API server as client."""
+    """TLS for the kubelet: its own certificate, and none but the plane's API server as client."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(folder / "shim.crt", folder / "shim.key")
@@ -60,7 +60,7 @@ def tls_context(folder: Path) -> ssl.SSLContext:
     return context
 
 
-class Shim:
+class Kubelet:
     """The server on the kubelet port."""
 
     def __init__(self, host: Client, lookup: Lookup, answer: Answer, *, streams: int = STREAMS) -> None:
@@ -124,7 +124,7 @@ class Shim:
             status = 504 if isinstance(error, Timeout) else 502
             await self._refuse(writer, status, "host API: not reachable now")
         finally:
-            metrics.SHIM_REQUESTS.labels(verb, str(status)).inc()
+            metrics.KUBELET_REQUESTS.labels(verb, str(status)).inc()
 
     async def _tell(self, request: Request, writer: asyncio.StreamWriter) -> int:
         """Answer as an extension server does, refusals as Status objects, which clients show to people."""
@@ -160,7 +160,7 @@ class Shim:
         if self._streams >= self._limit:
             raise BadRequestError(429, f"{self._limit} streams are open already: close one and try again")
         self._streams += 1
-        metrics.SHIM_STREAMS.set(self._streams)
+        metrics.KUBELET_STREAMS.set(self._streams)
         try:
             if found.verb == "log":
                 await self._logs(found, target, writer)
@@ -168,7 +168,7 @@ class Shim:
                 await self._upgrade(found, target, request, reader, writer)
         finally:
             self._streams -= 1
-            metrics.SHIM_STREAMS.set(self._streams)
+            metrics.KUBELET_STREAMS.set(self._streams)
 
     def _find(self, found: Route) -> Target:
         target = self._lookup(Key(found.namespace, found.pod))
@@ -182,10 +182,8 @@ class Shim:
         path = PODS.path(target.host.namespace, target.host.name, "log")
         params = dict(found.params) | {"container": found.container}
         async with self._host.stream(path, params) as stream:
-            writer.write(
-                b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nTransfer-Encoding: chunked\r\n"
-                b"Connection: close\r\n\r\n"
-            )
+            headers = {"Content-Type": http1.TEXT, "Transfer-Encoding": "chunked", "Connection": "close"}
+            writer.write(http1.response_head(200, headers.items()))
             await writer.drain()
             try:
                 async for chunk in stream.chunks():
@@ -205,14 +203,9 @@ class Shim:
         params = list(found.params)
         if found.verb != "portforward":
             params.append(("container", found.container))
-        _log.info("shim stream", extra=about("Pod", Key(found.namespace, found.pod), verb=found.verb))
+        _log.info("kubelet stream opened", extra=about("Pod", Key(found.namespace, found.pod), verb=found.verb))
         connection = await self._host.upgrade(path, params, request.headers.items(), method=request.method)
-        writer.write(_switching(connection))
+        answered = ((name, value) for name, value in connection.headers if name.lower() in _ANSWER_HEADERS)
+        writer.write(http1.response_head(101, answered))
         await writer.drain()
         await proxy.splice((reader, writer), (connection.reader, connection.writer))
-
-
-def _switching(connection: proxy.RawConnection) -> bytes:
-    lines = ["HTTP/1.1 101 Switching Protocols"]
-    lines += [f"{name}: {value}" for name, value in connection.headers if name.lower() in _ANSWER_HEADERS]
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")

@@ -66,8 +66,8 @@ class TenantView:
     api_address: str = ""  # slice.1, the address of the tenant's default/kubernetes
     api_environment: str = ""  # the host's ConfigMap with the variables of that address; empty: each container lists them
     device_environment: str = ""  # the host's ConfigMaps that close device variables; empty: each container lists them
-    shim_address: str = ""
-    shim_port: int = 10250
+    kubelet_address: str = ""
+    kubelet_port: int = 10250
     service_slice: str = ""  # CIDR; empty: every address is accepted
     # policy
     pod_security: str = BASELINE

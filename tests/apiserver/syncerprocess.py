@@ -35,13 +35,13 @@ async def probe(port: int, path: str) -> tuple[int, str]:
     return int(answer.split(" ")[1]), answer.partition("\r\n\r\n")[2]
 
 
-def write_files(folder: Path, bed: Bed, plane: KubeConfig, host: KubeConfig, shim_port: int) -> list[str]:
+def write_files(folder: Path, bed: Bed, plane: KubeConfig, host: KubeConfig, kubelet_port: int) -> list[str]:
     settings = {
         "tenant": bed.tenant,
         "tenantUID": bed.settings.tenant_uid,
         "planeNamespace": bed.settings.plane_namespace,
         "workNamespace": bed.work,
-        "shimPort": shim_port,
+        "shimPort": kubelet_port,
         "dnsAddress": bed.settings.dns_address,
         "apiAddress": bed.settings.api_address,
         "nodes": {"selector": {"pool": bed.tenant}},

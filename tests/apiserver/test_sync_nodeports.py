@@ -69,9 +69,9 @@ async def test_item_79_node_ports_are_served_at_the_address_of_the_tenants_nodes
     mirror = await served(bed, kind="Service")
     spec = host["spec"]
     assert spec["type"] == "ClusterIP"
-    assert spec["externalIPs"] == [bed.settings.shim_address]
+    assert spec["externalIPs"] == [bed.settings.kubelet_address]
     assert spec["externalTrafficPolicy"] == "Local"
-    assert spec["clusterIP"] not in {virtual["spec"]["clusterIP"], bed.settings.shim_address}
+    assert spec["clusterIP"] not in {virtual["spec"]["clusterIP"], bed.settings.kubelet_address}
     assert [(each["protocol"], each["port"], each["targetPort"]) for each in spec["ports"]] == [
         (each["protocol"], each["nodePort"], each["targetPort"]) for each in virtual["spec"]["ports"]
     ]

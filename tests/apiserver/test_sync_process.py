@@ -24,8 +24,8 @@ async def test_the_process_syncs_and_ends(
     host_client: Client, plane_client: Client, plane_config: KubeConfig, host_config: KubeConfig, tmp_path: Path
 ) -> None:
     async with Bed.open(host_client, plane_client, start=False) as bed:
-        port, shim_port = free_port(), free_port()
-        arguments = write_files(tmp_path, bed, plane_config, host_config, shim_port)
+        port, kubelet_port = free_port(), free_port()
+        arguments = write_files(tmp_path, bed, plane_config, host_config, kubelet_port)
         async with running_syncer(arguments, port, tmp_path / "log") as process:
             assert (await probe(port, "/livez"))[0] == 200
             await bed.create(bed.pod("web"))

@@ -31,7 +31,7 @@ def settings(**more: object) -> Settings:
 
 
 def test_settings_have_defaults() -> None:
-    assert settings().shim_port == 10250
+    assert settings().kubelet_port == 10250
     assert settings(limits={"nvidia.com/gpu": 8}).limits == {"nvidia.com/gpu": 8}
     assert settings(runtimeClassName=None).runtime_class_name is None
 

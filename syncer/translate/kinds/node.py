@@ -1,9 +1,9 @@
 """A node of the host as the tenant may see it: its own name, what scheduling needs, and no more GPUs than it can have.
 
-Addresses are the kubelet shim's, so that logs and exec of the tenant's API server go through the syncer. Machine identifiers,
-images, volumes and annotations of the host stay behind. `gpu_shares` looks at all nodes at once: over all of them a tenant
-never sees more of a resource than its limit, on each no more than others leave there, and what its pods use on a node is always
-part of that node's share. Capacity is allocatable is the share, and the label that counts GPUs says the same.
+Addresses are those of the tenant's kubelet, so that logs and exec of the tenant's API server go through the syncer. Machine
+identifiers, images, volumes and annotations of the host stay behind. `gpu_shares` looks at all nodes at once: over all of them
+a tenant never sees more of a resource than its limit, on each no more than others leave there, and what its pods use on a node
+is always part of that node's share. Capacity is allocatable is the share, and the label that counts GPUs says the same.
 """
 
 from collections.abc import Iterable, Mapping
@@ -100,7 +100,7 @@ def to_virtual(host_node: Obj, view: TenantView, gpus: Mapping[str, int]) -> Obj
 
 
 def _status(status: Mapping[str, Any], name: str, view: TenantView, gpus: Mapping[str, int]) -> Obj:
-    address = view.shim_address
+    address = view.kubelet_address
     addresses = [{"type": "InternalIP", "address": address}] if address else []
     info = mapping(status.get("nodeInfo"))
     return {
@@ -112,7 +112,7 @@ def _status(status: Mapping[str, Any], name: str, view: TenantView, gpus: Mappin
             if condition.get("type") in _CONDITIONS
         ],
         "addresses": [*addresses, {"type": "Hostname", "address": name}],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": view.shim_port}},
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": view.kubelet_port}},
         "nodeInfo": {key: str(info.get(key) or "") for key in _NODE_INFO} | dict.fromkeys(_NODE_INFO_HIDDEN, ""),
     }
 

@@ -1,12 +1,12 @@
 """A tenant's node ports on the host: a Service beside the mirrored one, at the address that the tenant's nodes show.
 
-The virtual nodes have one address, the kubelet shim's ClusterIP. A pod of the tenant that dials it at a node port meets this
-Service: an external address of the host's proxy, which is no address of any machine. No port of a node is opened, no other
-address is ever claimed, and no port outside `FIRST`..`LAST` (so never the shim's own).
+The virtual nodes have one address, the ClusterIP of the tenant's kubelet (`syncer.kubelet`). A pod of the tenant that dials it
+at a node port meets this Service: an external address of the host's proxy, which is no address of any machine. No port of a
+node is opened, no other address is ever claimed, and no port outside `FIRST`..`LAST` (so never that kubelet's own).
 
 The policy for external traffic must be Local. With Cluster the proxy hides the caller behind the node's address, which no
-NetworkPolicy can tell from the kubelet's, and every tenant would get in. With Local the proxy sends what comes from pods to
-all endpoints and leaves their addresses as they are, so the tenant's policies judge them.
+NetworkPolicy can tell from the host kubelet's, and every tenant would get in. With Local the proxy sends what comes from pods
+to all endpoints and leaves their addresses as they are, so the tenant's policies judge them.
 
 The Service has a ClusterIP, because the proxy serves none without. It is chosen from the tenant's own slice: the host's own
 choice would fall into any tenant's. What the tenant's plane gives to a Service goes first.
@@ -32,7 +32,7 @@ _GIVEN_LAST: Final = 64
 
 def wanted(virtual: Obj, view: TenantView) -> bool:
     """Whether `virtual` has node ports that can be served: what has no selector has endpoints of unknown origin."""
-    if not view.shim_address or not view.service_slice or not mirrored.service(virtual):
+    if not view.kubelet_address or not view.service_slice or not mirrored.service(virtual):
         return False
     spec = schema.mapping(virtual.get("spec"), "spec")
     return spec.get("type") in ("NodePort", "LoadBalancer") and bool(spec.get("selector")) and bool(_ports(spec))
@@ -52,7 +52,7 @@ def to_host(virtual: Obj, view: TenantView, address: str) -> Obj:
         "type": "ClusterIP",
         "clusterIP": address,
         "clusterIPs": [address],
-        "externalIPs": [view.shim_address],
+        "externalIPs": [view.kubelet_address],
         "externalTrafficPolicy": "Local",
         "ports": _ports(own),
         "selector": dict(sorted(selector.items())),
@@ -102,4 +102,4 @@ def choose(virtual: Obj, view: TenantView, taken: Collection[str]) -> str:
 def _own(view: TenantView) -> set[str]:
     """Addresses that the platform and the tenant's Services have."""
     services = (each.cluster_ip for found in view.services.values() for each in found)
-    return {view.api_address, view.dns_address, view.shim_address, *services}
+    return {view.api_address, view.dns_address, view.kubelet_address, *services}

@@ -44,7 +44,7 @@ def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
     if given.get("nominatedNodeName") in view.nodes:
         found["nominatedNodeName"] = given["nominatedNodeName"]
     if given.get("hostIP"):
-        address = view.shim_address or given["hostIP"]
+        address = view.kubelet_address or given["hostIP"]
         found |= {"hostIP": address, "hostIPs": [{"ip": address}]}
     for key, field in _CONTAINER_STATUSES.items():
         statuses = _statuses(given.get(key), virtual, field, view)

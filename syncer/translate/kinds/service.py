@@ -81,7 +81,7 @@ def _address(value: str, view: TenantView) -> str:
         return value
     if not value:
         raise Untranslatable(Reason.REFERENCE_MISSING, "waiting for the API server to give an address", "spec.clusterIP")
-    if value in {view.api_address, view.dns_address, view.shim_address}:
+    if value in {view.api_address, view.dns_address, view.kubelet_address}:
         raise Untranslatable(Reason.NOT_ALLOWED, f"{value} belongs to the platform; choose another", "spec.clusterIP")
     try:
         inside = not view.service_slice or ipaddress.ip_address(value) in ipaddress.ip_network(view.service_slice)

@@ -1,4 +1,4 @@
-"""The kubelet shim over real TLS: who gets in, what is passed on, and what never is."""
+"""The tenant's kubelet over real TLS: who gets in, what is passed on, and what never is."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Key, Obj
 from syncer.http1 import BadRequestError
 from syncer.kubelet.metricsroutes import Question
-from syncer.kubelet.server import Shim, tls_context
+from syncer.kubelet.server import Kubelet, tls_context
 from syncer.kubelet.targets import Target
 from tests.apiserver.pki import Authority
 
@@ -27,7 +27,7 @@ WEBSOCKET = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r
 
 @dataclass
 class Upstream:
-    """The host's API server, as far as the shim goes: notes requests, answers logs, echoes upgrades, refuses the rest."""
+    """The host's API server, as far as the kubelet goes: notes requests, answers logs, echoes upgrades, refuses the rest."""
 
     port: int = 0
     requests: list[str] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Upstream:
 @dataclass
 class Bench:
     port: int
-    shim: Shim
+    kubelet: Kubelet
     upstream: Upstream
     tls: ssl.SSLContext
     stranger: ssl.SSLContext
@@ -106,15 +106,15 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
             raise BadRequestError(404, f"{asked.name} not found")
         return {"kind": "PodMetricsList", "items": []}
 
-    async with Client(config, user_agent="shim", field_manager="shim") as client:
-        shim = Shim(client, lookup, answer, streams=2)
-        listener = await asyncio.start_server(shim._accept, "127.0.0.1", 0, ssl=tls_context(tmp_path), limit=65536)
+    async with Client(config, user_agent="kubelet", field_manager="kubelet") as client:
+        tested = Kubelet(client, lookup, answer, streams=2)
+        listener = await asyncio.start_server(tested._accept, "127.0.0.1", 0, ssl=tls_context(tmp_path), limit=65536)
         port = listener.sockets[0].getsockname()[1]
         good = client_context(kubelet, serving, tmp_path, "apiserver")
         bad = client_context(other, serving, tmp_path, "stranger")
         proxy = client_context(front_proxy, serving, tmp_path, "front-proxy-client")
         try:
-            yield Bench(port, shim, upstream, good, bad, proxy)
+            yield Bench(port, tested, upstream, good, bad, proxy)
         finally:
             listener.close()
             server.close()

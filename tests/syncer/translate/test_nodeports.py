@@ -14,7 +14,7 @@ from syncer.translate.kinds import nodeports, service
 from tests.syncer.translate import golden, samples
 from tests.syncer.translate.test_laws import JSON
 
-NODE = samples.VIEW.shim_address
+NODE = samples.VIEW.kubelet_address
 SLICE = ipaddress.ip_network(samples.VIEW.service_slice)
 PORT: Obj = {"name": "main", "protocol": "TCP", "port": 80, "targetPort": "http", "nodePort": 30080}
 
@@ -84,7 +84,7 @@ def test_item_79_what_has_no_node_ports_to_serve_gets_no_service(obj: Obj) -> No
 
 
 def test_item_79_without_an_address_of_the_nodes_or_a_slice_nothing_is_served() -> None:
-    assert translate(virtual(), samples.view({"shim_address": ""})) is None
+    assert translate(virtual(), samples.view({"kubelet_address": ""})) is None
     assert translate(virtual(), samples.view({"service_slice": ""})) is None
 
 

@@ -22,7 +22,7 @@ def up(own: Obj, **given: Any) -> Obj:
     return status.status_to_virtual(host_pod(own, **given), own, samples.VIEW)
 
 
-def test_item_60_addresses_of_the_host_are_the_shims() -> None:
+def test_item_60_addresses_of_the_host_are_the_tenants_kubelets() -> None:
     found = up(
         samples.pod(),
         hostIP="172.31.255.1",
