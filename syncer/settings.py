@@ -83,7 +83,7 @@ class Settings(
         "token_seconds": "tokenSeconds",
     },
 ):
-    """The whole file; field by field in docs/contracts.md under "Syncer"."""
+    """The whole file; the controller writes it into ConfigMap `syncer` (`controller/plane/syncer.py`)."""
 
     tenant: _Label
     tenant_uid: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
@@ -92,37 +92,41 @@ class Settings(
     cluster_domain: _Text = "cluster.local"
     dns_address: _Address = ""
     api_address: _Address = ""
+    # ConfigMap of the work namespace with `KUBERNETES_*`; empty: each container lists the variables.
     api_environment: Annotated[str, msgspec.Meta(pattern=_CONFIG_MAP)] = ""
+    # ConfigMap that closes the variables of devices, with `-<vendor>` behind it for a vendor's devices; empty: the same.
     device_environment: Annotated[str, msgspec.Meta(pattern=_CONFIG_MAP)] = ""
     kubelet_address: _Address = ""
     kubelet_port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = 10250
     service_slice: Annotated[str, msgspec.Meta(max_length=64)] = ""
     nodes: NodeSettings = NodeSettings()
     gpu_resources: tuple[_Text, ...] = ("nvidia.com/gpu",)
-    extended_resources: tuple[_Text, ...] = ()
-    limits: dict[_Text, _Count] = {}  # by resource, and by device class for those that stand for no resource
-    device_class_resources: dict[_Text, _Text] = {}
-    most_per_pod: dict[_Text, _Text] = {}  # quantities by resource
+    extended_resources: tuple[_Text, ...] = ()  # network devices, huge pages
+    # By GPU resource, and by device class for those that stand for no resource. The host's quota wins where it names one;
+    # what neither limits is limited to nothing.
+    limits: dict[_Text, _Count] = {}
+    device_class_resources: dict[_Text, _Text] = {}  # the resource that a device class stands for
+    most_per_pod: dict[_Text, _Text] = {}  # quantities by resource; absent: no bound
     most_limit_request_ratio: dict[_Text, _Text] = {}
     container_defaults: ContainerDefaults = ContainerDefaults()
     most_per_claim: _Text = ""  # a quantity; empty: any size
     enforced_node_selector: _Map = {}
     enforced_tolerations: tuple[dict[str, Any], ...] = ()
-    allowed_tolerations: tuple[dict[str, Any], ...] = ()
+    allowed_tolerations: tuple[dict[str, Any], ...] = ()  # what pods may ask for besides
     pod_security: Annotated[str, msgspec.Meta(pattern=r"^(privileged|baseline|restricted)$")] = "baseline"
     user_namespaces: bool = False
-    allowed_seccomp_profiles: tuple[_Text, ...] = ()
+    allowed_seccomp_profiles: tuple[_Text, ...] = ()  # empty, as of the next: the runtime's own alone
     allowed_apparmor_profiles: tuple[_Text, ...] = ()
     runtime_class_name: _Text | None = None
     priority_class_name: _Text | None = None
     allowed_priority_classes: tuple[_Text, ...] = ()
     allowed_runtime_classes: tuple[_Text, ...] = ()
     allowed_storage_classes: tuple[_Text, ...] = ()  # empty: the host's default one
-    allowed_device_classes: tuple[_Text, ...] = ()
-    allowed_ingress_classes: tuple[_Text, ...] = ()  # empty: Ingresses stay in the plane
+    allowed_device_classes: tuple[_Text, ...] = ()  # empty: no claims for devices
+    allowed_ingress_classes: tuple[_Text, ...] = ()  # empty, or no domains: Ingresses stay in the plane
     ingress_domains: tuple[_Text, ...] = ()
     pod_groups: bool = False
-    allowed_snapshot_classes: tuple[_Text, ...] = ()  # empty: no snapshots of claims
+    allowed_snapshot_classes: tuple[_Text, ...] = ()  # empty: no snapshots of claims, and no API for them
     patrol_seconds: Annotated[float, msgspec.Meta(ge=1, le=86_400)] = 300.0
     mass_delete_limit: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 100
     token_seconds: Annotated[int, msgspec.Meta(ge=600, le=86_400)] = 3600

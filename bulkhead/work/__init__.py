@@ -1,1 +1,1 @@
-"""Asyncio machinery: queue, backoff, breaker, supervision, clock. No Kubernetes in here, and no I/O."""
+"""Asyncio machinery: queue, backoff, supervision, clock. No Kubernetes in here, and no I/O."""

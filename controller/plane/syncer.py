@@ -31,7 +31,7 @@ _RBAC = "rbac.authorization.k8s.io"
 
 
 def settings(spec: PlaneSpec) -> Obj:
-    """The content of settings.json, as docs/contracts.md lists it."""
+    """The content of settings.json, as `syncer/settings.py` reads it."""
     # Huge pages are no devices: only the host's quota counts them.
     counted = {name for name in (*spec.gpu_resources, *spec.extended_resources) if "/" in name}
     return {
