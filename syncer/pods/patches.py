@@ -1,28 +1,26 @@
-"""What may still change on a pod, on its way down: patches of the host pod in their order, or a host pod made anew.
+"""Sends what has to change on a host pod that is there: the patches of `changes` in their order, or a deletion to recreate it.
 
     both unchanged since they were compared -> nothing
     host pod ahead of the virtual pod       -> nothing: the cache of the plane is behind, and its event comes
-    node marks changed, no node yet         -> host pod deleted; the next look makes it anew
-    anything else that differs              -> patches; a refusal of the host's is told on the tenant's pod
+    node marks changed, no node yet         -> host pod deleted; the next reconcile creates it again
+    anything else that differs              -> patches; a refusal of the host's is an event on the tenant's pod
 
-An exact patch names the version that it is for, the next one the version that the one before left: where somebody else wrote in
-between, Conflict is raised, and the pod is looked at again.
+An exact patch names the version that it is for, the next one the version that the one before left: where another wrote in
+between, Conflict is raised, and the pod is reconciled again.
 """
 
 from collections.abc import Sequence
 
-from bulkhead.api.podphase import placed_on
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Obj, key_of, uid_of, version_of
 from bulkhead.kube.resources import PODS
 from syncer.events import Recorder
+from syncer.pods.changes import changes
 from syncer.pods.expectations import Expectations
 from syncer.pods.unchanged import Unchanged
 from syncer.quota.waiting import Starved
 from syncer.translate import Untranslatable, diff
-from syncer.translate.kinds import pod
-from syncer.translate.kinds import podstatus as statuses
-from syncer.translate.podspec import placement
+from syncer.translate.kinds import podstatus
 from syncer.watch.informers import Caches
 from syncer.write import refusals
 from syncer.write.host import HostWriter
@@ -52,24 +50,26 @@ class PodPatches:
         self._recorder = recorder
 
     async def push(self, virtual: Obj, host: Obj) -> bool:
-        """Carry what changed down; whether anything was written, or could not be."""
+        """Bring the host pod to what the virtual pod asks for; whether anything was written, or could not be."""
         pushed = False
         if not self._unchanged.nothing_to_patch(virtual, host):
             if diff.is_ahead(host, virtual) and await self._is_behind(virtual):
                 return True
-            desired = self._desired(virtual, host)
-            if desired is None or await self._recreate(desired, virtual, host):
+            try:
+                found = changes(virtual, host, self._caches.view())
+            except Untranslatable as refused:
+                self._warn(virtual, refused)
                 return True
-            late = self._late(virtual, host)
-            if late is None:
-                _keep_generation(desired, host)
-            changes = diff.pod_patches(desired, host, late or ())
-            if await self._apply(virtual, host, changes):
+            if found.recreate and await self._recreate(virtual, host):
+                return True
+            if found.refused is not None:
+                self._warn(virtual, found.refused)
+            if await self._apply(virtual, host, found.patches):
                 self._starved.forget(key_of(virtual))
-            if not changes and late is not None:
+            if not found.patches and found.refused is None:
                 self._unchanged.note_patched(virtual, host)
-            pushed = bool(changes) or late is None
-        gates = statuses.readiness_to_host(virtual, host)
+            pushed = bool(found.patches) or found.refused is not None
+        gates = podstatus.readiness_to_host(virtual, host)
         if gates is not None:
             await self._apply(virtual, host, (diff.Patch(gates, "status"),))
         return pushed or gates is not None
@@ -79,57 +79,33 @@ class PodPatches:
         fresh = await self._virtual.read(PODS, key_of(virtual))
         return fresh is None or version_of(fresh) != version_of(virtual)
 
-    def _desired(self, virtual: Obj, host: Obj) -> Obj | None:
-        """The host pod that should be there."""
-        try:
-            return pod.for_patch(virtual, host, self._caches.view())
-        except Untranslatable as refused:
-            self._recorder.warn(virtual, str(refused.reason), str(refused))
-            return None
+    async def _recreate(self, virtual: Obj, host: Obj) -> bool:
+        """Delete a host pod so that it is created again; False where nothing may be deleted.
 
-    def _late(self, virtual: Obj, host: Obj) -> list[Obj] | None:
-        """Ephemeral containers to add, which no create may have; None where one is refused, which stops nothing else."""
-        if not (virtual.get("spec") or {}).get("ephemeralContainers"):
-            return []
-        there = [each.get("name") for each in (host.get("spec") or {}).get("ephemeralContainers") or ()]
-        try:
-            return pod.ephemeral_containers(virtual, self._caches.view(), there)
-        except Untranslatable as refused:
-            self._recorder.warn(virtual, str(refused.reason), str(refused))
-            return None
-
-    async def _recreate(self, desired: Obj, virtual: Obj, host: Obj) -> bool:
-        """Delete a host pod that was made when the tenant's own marks on nodes were others, or its pool, unless it is placed.
-
-        The version is that of a pod without a node, so the scheduler that is faster wins. A pod that something on the host
-        holds with a finalizer is left alone: it would be seen as deleted by the host.
+        The version is that of a pod without a node, so the scheduler that is faster wins.
         """
-        if placed_on(virtual) or placed_on(host) or host["metadata"].get("finalizers"):
-            return False
-        if placement.digest_of(desired) == placement.digest_of(host) and not placement.in_another_pool(desired, host):
-            return False
         self._expectations.expect_recreation(key_of(virtual), uid_of(host))
-        why = "nodes were cordoned, tainted or labelled above, or the pool became another, before it was placed"
+        why = "the tenant's cordons, taints or labels of nodes changed, or its pool did, before the pod was placed"
         return await self._host.delete(PODS, key_of(host), uid_of(host), grace=None, why=why, version=version_of(host))
 
-    async def _apply(self, virtual: Obj, host: Obj, changes: Sequence[diff.Patch]) -> bool:
-        """Write on a host pod as it was looked at; False where the host refused one of them, which the tenant is told."""
+    async def _apply(self, virtual: Obj, host: Obj, patches: Sequence[diff.Patch]) -> bool:
+        """Write on this version of a host pod; False where the host refused a patch, of which the tenant gets an event."""
         refused = False
-        for change in changes:
-            if refused and change.last:
+        for patch in patches:
+            if refused and patch.last:
                 continue
-            written = await self._patch(virtual, host, change)
+            written = await self._patch(virtual, host, patch)
             refused |= written is None
             host = written or host
         return not refused
 
-    async def _patch(self, virtual: Obj, host: Obj, change: diff.Patch) -> Obj | None:
-        body = change.body
-        if change.exact:
+    async def _patch(self, virtual: Obj, host: Obj, patch: diff.Patch) -> Obj | None:
+        body = patch.body
+        if patch.exact:
             body = body | {"metadata": body["metadata"] | {"resourceVersion": version_of(host)}}
         try:
             return await self._host.patch(
-                PODS, key_of(host), body, subresource=change.subresource, content_type=change.content_type
+                PODS, key_of(host), body, subresource=patch.subresource, content_type=patch.content_type
             )
         except ApiError as error:
             refused = refusals.explain(error, key_of(virtual).name, "It is changed when enough is free.")
@@ -137,14 +113,8 @@ class PodPatches:
                 raise
             if refusals.is_quota(refused):
                 self._starved.add(key_of(virtual))
-            self._recorder.warn(virtual, str(refused.reason), str(refused))
+            self._warn(virtual, refused)
             return None
 
-
-def _keep_generation(desired: Obj, host: Obj) -> None:
-    """Leave the note of a generation as it is on the host pod, which lacks something of what the newer one asks for."""
-    notes, noted = desired["metadata"]["annotations"], (host["metadata"].get("annotations") or {}).get(pod.GENERATION)
-    if noted is None:
-        notes.pop(pod.GENERATION, None)
-    else:
-        notes[pod.GENERATION] = noted
+    def _warn(self, virtual: Obj, refused: Untranslatable) -> None:
+        self._recorder.warn(virtual, str(refused.reason), str(refused))

@@ -1,0 +1,133 @@
+"""Creates the host pod of a virtual pod: what it needs first, then the pod, or the refusal as the tenant reads it.
+
+    runtime class known -> translated -> group on the host -> ConfigMaps and Secrets on the host -> devices claimed -> created
+
+From the moment before the request on, the host pod may exist whether or not an answer comes (`Expectations`).
+"""
+
+import logging
+from typing import Final
+
+from bulkhead.kube.errors import ApiError
+from bulkhead.kube.objects import Key, Obj, key_of, uid_of
+from bulkhead.kube.resources import PODS
+from syncer import metrics
+from syncer.events import Recorder
+from syncer.logs import about
+from syncer.mirrors.classes import HostClasses
+from syncer.mirrors.reconcile import Mirrors
+from syncer.mirrors.references import ReferenceIndex
+from syncer.pods.expectations import Expectations
+from syncer.pods.groups import PodGroups
+from syncer.pods.unchanged import Unchanged
+from syncer.quota.claims import Claims
+from syncer.quota.waiting import Starved
+from syncer.translate import TenantView, Untranslatable, diff
+from syncer.translate.kinds import pod
+from syncer.translate.podspec import placement, tolerations
+from syncer.watch.informers import Caches
+from syncer.work import Again, Item, Stale
+from syncer.write import refusals
+from syncer.write.host import HostWriter
+from syncer.write.plane import VirtualWriter
+
+_log = logging.getLogger(__name__)
+
+_RETRY_QUOTA: Final = 30.0
+_RETRY_REFUSED: Final = 600.0
+
+
+class PodCreation:
+    """See the module."""
+
+    def __init__(
+        self,
+        caches: Caches,
+        host: HostWriter,
+        virtual: VirtualWriter,
+        *,
+        mirrors: Mirrors,
+        references: ReferenceIndex,
+        starved: Starved,
+        groups: PodGroups,
+        classes: HostClasses,
+        claims: Claims,
+        recorder: Recorder,
+        expectations: Expectations,
+        unchanged: Unchanged,
+    ) -> None:
+        self._caches = caches
+        self._host = host
+        self._virtual = virtual
+        self._mirrors = mirrors
+        self._references = references
+        self._starved = starved
+        self._groups = groups
+        self._classes = classes
+        self._claims = claims
+        self._recorder = recorder
+        self._expectations = expectations
+        self._unchanged = unchanged
+
+    async def create(self, key: Key, virtual: Obj) -> float | None:
+        """Create the host pod, or say on the virtual pod why not; seconds until the next try. `Stale` of a predecessor's."""
+        try:
+            await self._create(key, virtual)
+        except Untranslatable as refused:
+            return await self._refuse(virtual, refused)
+        self.no_longer_waits(key)
+        return None
+
+    def no_longer_waits(self, key: Key) -> None:
+        """The pod is on the host, or is not to be any more."""
+        self._starved.forget(key)
+        self._groups.forget(key)
+
+    async def _create(self, key: Key, virtual: Obj) -> None:
+        if runtime := (virtual.get("spec") or {}).get("runtimeClassName"):
+            await self._classes.learn_runtime(str(runtime))
+        view = self._caches.view()
+        with metrics.IN_TRANSLATION.time():
+            desired = pod.for_creation(virtual, view)
+        self._groups.check(key, virtual)
+        for item in sorted(self._references.of(Item("Pod", key))):
+            await self._mirrors.ensure(item)
+        made = await self._claimed(key, virtual, desired, view)
+        if narrowed := tolerations.narrowed(virtual.get("spec") or {}, view):
+            self._recorder.warn(virtual, tolerations.NARROWED, narrowed)
+        # Compared was what the view said before the create; a change since then, which queued this key again, is no part of it.
+        unchanged = self._caches.view() is view and not diff.pod_patches(desired, made)
+        # And `made` may be what an earlier create made, when the marks on nodes were others.
+        unchanged = unchanged and placement.digest_of(desired) == placement.digest_of(made)
+        if unchanged and not (virtual.get("spec") or {}).get("ephemeralContainers"):
+            self._unchanged.note_patched(virtual, made)
+
+    async def _claimed(self, key: Key, virtual: Obj, desired: Obj, view: TenantView) -> Obj:
+        """Claim what the pod asks for and create it; the claim is dropped where the host says no."""
+        place = key_of(desired)
+        self._claims.claim(place, desired)
+        self._expectations.expect_creation(key, uid_of(virtual))
+        try:
+            with metrics.IN_CREATION.time():
+                made = await self._host.create(PODS, desired, view)
+        except (Stale, Again, Untranslatable):
+            self._claims.drop(place)
+            raise
+        except ApiError as error:
+            self._claims.drop(place)
+            refused = refusals.explain(error, key.name)
+            if refused is None:
+                raise
+            raise refused from error
+        self._expectations.created(key, made)
+        return made
+
+    async def _refuse(self, virtual: Obj, refused: Untranslatable) -> float:
+        key = key_of(virtual)
+        if refusals.is_quota(refused):
+            self._starved.add(key)
+        if await self._virtual.refusal(virtual, refused):
+            metrics.REFUSED.labels(str(refused.reason)).inc()
+            _log.info("pod refused", extra=about("Pod", key, reason=refused.reason))
+        self._recorder.warn(virtual, str(refused.reason), str(refused))
+        return _RETRY_QUOTA if refused.retriable else _RETRY_REFUSED

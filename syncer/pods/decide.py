@@ -1,0 +1,211 @@
+"""What is to be done for one pod, from what the caches show of both sides, what is remembered, and what servers answered. Pure.
+
+Caches may be behind. Before a step that cannot be undone `decide` asks for a server-side read (`ReadHost`, `ReadVirtual`), and
+is called again with the answer; each server is asked at most once. The order of the questions:
+
+    host pod in the cache superseded? ─> virtual pod gone? ─> a predecessor's host pod? ─> virtual pod pending deletion?
+    ─> host pod missing? ─> host pod pending deletion? ─> node chosen? ─> follow
+
+`tests/syncer/pods/decisions.yaml` is the table of all answers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bulkhead.api.podphase import has_ended, placed_on
+from syncer.pods.actions import (
+    Answer,
+    AwaitEnd,
+    Bind,
+    Confirm,
+    CreateHost,
+    DeleteMisplaced,
+    DeleteOrphan,
+    DeletePredecessor,
+    DeleteVirtual,
+    EndHost,
+    EvictVirtual,
+    Follow,
+    Forget,
+    PodAction,
+    ReadHost,
+    ReadVirtual,
+    ReleaseReferences,
+    Wait,
+    is_pending_deletion,
+    uid,
+)
+from syncer.translate.origin import virtual_uid
+from syncer.translate.view import Obj
+
+# What a forced deletion by the tenant becomes on the host. Never 0: the host keeps the pod, and its GPUs taken, until the
+# kubelet says that the containers are gone, so that no other pod is given a device that is still in use.
+FORCED_GRACE: Final = 1
+_SOON: Final = 1.0
+_NAMESPACE_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What is known beyond the two pods, when a decision is made."""
+
+    # The virtual UID of a host pod that there may be although the cache has not shown it.
+    expected: str = ""
+    # Another host pod was created for the same virtual pod since the one that the cache shows.
+    superseded: bool = False
+    # The host pod that the cache shows was deleted to be recreated.
+    recreated: bool = False
+    # This virtual pod had a host pod, or may have had one.
+    had_host: bool = False
+    # A watch event reported the deletion of the virtual pod; a list alone did not.
+    deletion_observed: bool = False
+    namespace_ending: bool = False
+    # The last write to the virtual pod has not come back as an event yet.
+    behind: bool = False
+    max_grace: int = 3600
+
+    @property
+    def again(self) -> float | None:
+        """Seconds after which to ask for the end of a deleted host pod; None where an event shows it.
+
+        Of a host pod that came and went while a watch was broken the next list knows nothing, so no event ever comes.
+        """
+        return _SOON if self.expected else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What the servers answered in this reconcile; None where they were not asked."""
+
+    virtual: Answer | None = None
+    host: Answer | None = None
+
+
+UNREAD: Final = Reads()
+
+
+def decide(virtual: Obj | None, host: Obj | None, memory: Memory, reads: Reads = UNREAD) -> PodAction:
+    """The next step for a pod of which the caches show these two sides."""
+    if host is not None and memory.superseded:
+        return _superseded(host, reads)
+    if virtual is None:
+        return _gone(host, memory, reads)
+    if may_have_predecessor(virtual, host, memory, reads):
+        predecessor = _host_pod(host, memory, reads)
+        return ReadHost() if predecessor is None else _without_virtual(predecessor, memory, reads, replaced=True)
+    if is_pending_deletion(virtual):
+        return _ending(virtual, host, memory, reads)
+    return _missing(virtual, memory, reads) if host is None else _both(virtual, host, memory)
+
+
+def may_have_predecessor(virtual: Obj, host: Obj | None, memory: Memory, reads: Reads) -> bool:
+    """Whether a host pod of an earlier virtual pod is there, or may be: what that one refers to is kept until it is gone."""
+    if host is not None:
+        return virtual_uid(host) != uid(virtual)
+    if memory.expected in ("", uid(virtual)):
+        return False
+    # It may run although the cache does not show it yet.
+    return reads.host is None or reads.host.host_pod_of(memory.expected) is not None
+
+
+def has_started(virtual: Obj) -> bool:
+    """Whether the pod ran, or was placed by the host, at any time before."""
+    status: Any = virtual.get("status")
+    if not isinstance(status, Mapping):
+        return False
+    if status.get("startTime"):
+        return True
+    conditions = status.get("conditions")
+    return bool(placed_on(virtual)) and any(
+        isinstance(each, Mapping) and each.get("type") == "PodScheduled" and each.get("status") == "True"
+        for each in (conditions if isinstance(conditions, list) else ())
+    )
+
+
+def _superseded(host: Obj, reads: Reads) -> PodAction:
+    if reads.host is None:
+        return ReadHost()
+    found = reads.host.host_pod_of(virtual_uid(host))
+    if found is not None and uid(found) == uid(host):
+        # The host is back from an older backup.
+        return Confirm(host)
+    return Wait(_SOON, "the cache shows an earlier host pod: its node and its end say nothing of the one that is there now")
+
+
+def _gone(host: Obj | None, memory: Memory, reads: Reads) -> PodAction:
+    if host is None and memory.expected and reads.host is None:
+        return ReadHost()
+    host = _host_pod(host, memory, reads)
+    return Forget() if host is None else _without_virtual(host, memory, reads, replaced=False)
+
+
+def _host_pod(host: Obj | None, memory: Memory, reads: Reads) -> Obj | None:
+    """The host pod of the cache, or the expected one that the host answered with."""
+    return reads.host.host_pod_of(memory.expected) if host is None and reads.host is not None else host
+
+
+def _without_virtual(host: Obj, memory: Memory, reads: Reads, *, replaced: bool) -> PodAction:
+    """The virtual pod of this host pod is not in the cache: only the plane's own answer counts."""
+    if is_pending_deletion(host):
+        return Wait(memory.again, "the host pod is about to be gone")
+    if reads.virtual is None:
+        return ReadVirtual()
+    if reads.virtual.has(virtual_uid(host)):
+        return Wait(_SOON, "the cache of the plane is behind")
+    if replaced:
+        return DeletePredecessor(host, reads.virtual, FORCED_GRACE, memory.again)
+    return DeleteOrphan(host, reads.virtual, FORCED_GRACE if memory.deletion_observed else None, memory.again)
+
+
+def _ending(virtual: Obj, host: Obj | None, memory: Memory, reads: Reads) -> PodAction:
+    if host is None:
+        if reads.host is None:
+            return ReadHost()
+        host = reads.host.host_pod_of(uid(virtual))
+        if host is None:
+            # A finalizer's owner waits for the pod's end, which nothing else reports any more.
+            lost = bool(virtual["metadata"].get("finalizers")) and has_started(virtual) and not has_ended(virtual)
+            return DeleteVirtual(virtual, reads.host, lost, "host pod is gone")
+    asked, left = virtual["metadata"].get("deletionGracePeriodSeconds"), host["metadata"].get("deletionGracePeriodSeconds")
+    grace = min(max(FORCED_GRACE, asked), memory.max_grace) if isinstance(asked, int) else None
+    if is_pending_deletion(host) and (grace is None or (isinstance(left, int) and left <= grace)):
+        return AwaitEnd(virtual, host, memory.again)
+    return EndHost(virtual, host, grace, memory.again)
+
+
+def _missing(virtual: Obj, memory: Memory, reads: Reads) -> PodAction:
+    if not memory.had_host:
+        return _without_host(virtual, memory, reads)
+    # Its host pod went. The cache may be from before it was placed, so the plane itself is asked whether it was.
+    if reads.virtual is None:
+        return ReadVirtual()
+    now = reads.virtual.pod
+    if now is None or uid(now) != uid(virtual) or is_pending_deletion(now):
+        return Wait(_SOON, "the cache of the plane is behind")
+    return _without_host(now, memory, reads)
+
+
+def _without_host(virtual: Obj, memory: Memory, reads: Reads) -> PodAction:
+    if has_ended(virtual):
+        return ReleaseReferences()
+    if not has_started(virtual):
+        return Wait(_NAMESPACE_SECONDS, "the namespace is about to be gone") if memory.namespace_ending else CreateHost(virtual)
+    if reads.host is None:
+        return ReadHost()
+    if reads.host.host_pod_of(uid(virtual)) is not None:
+        return Wait(_SOON, "the cache of the host is behind")
+    return DeleteVirtual(virtual, reads.host, lost=False, why="host pod is gone after it had been placed")
+
+
+def _both(virtual: Obj, host: Obj, memory: Memory) -> PodAction:
+    if is_pending_deletion(host):
+        if memory.recreated:
+            return Wait(None, "the host pod is being recreated")
+        return EvictVirtual(virtual, host, host["metadata"].get("deletionGracePeriodSeconds"))
+    if memory.behind:
+        return Wait(None, "the last write to the virtual pod comes back as an event")
+    chosen, held = placed_on(host), placed_on(virtual)
+    if not chosen or held == chosen:
+        return Follow(virtual, host)
+    return DeleteMisplaced(virtual) if held else Bind(virtual, chosen)

@@ -1,0 +1,41 @@
+"""Reports the status of a host pod on its virtual pod, and never an older one than was reported before."""
+
+from bulkhead.kube.errors import Conflict
+from bulkhead.kube.objects import Obj, key_of, uid_of
+from bulkhead.kube.resources import PODS
+from syncer.pods.actions import Answer
+from syncer.translate.kinds import podstatus
+from syncer.watch.informers import Caches
+from syncer.write.host import HostWriter
+from syncer.write.plane import VirtualWriter
+
+
+class PodReport:
+    """See the module."""
+
+    def __init__(self, caches: Caches, host: HostWriter, virtual: VirtualWriter) -> None:
+        self._caches = caches
+        self._host = host
+        self._virtual = virtual
+
+    async def report(self, virtual: Obj, host: Obj) -> Obj | None:
+        """Write the status; returns the virtual pod as it is then, None where that is not known to be what was read."""
+        if podstatus.goes_back(host, virtual):
+            # An older copy would make it look as if the pod had never run, and then it might run twice.
+            live = Answer(await self._host.read(PODS, key_of(host))).host_pod_of(uid_of(virtual))
+            if live is None:
+                return None
+            host = live
+        desired = podstatus.status_to_virtual(host, virtual, self._caches.view())
+        try:
+            written = await self._virtual.status(PODS, virtual, desired)
+        except Conflict:
+            # Something wrote in between, or our own binding did: once more on what is there now.
+            fresh = await self._virtual.read(PODS, key_of(virtual))
+            if fresh is not None and uid_of(fresh) == uid_of(virtual):
+                await self._virtual.status(PODS, fresh, podstatus.status_to_virtual(host, fresh, self._caches.view()))
+            return None
+        if written is None:
+            return virtual
+        # What a webhook of the tenant made of it is reconciled when its event comes.
+        return written if podstatus.same(written.get("status"), desired) else None
