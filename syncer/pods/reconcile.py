@@ -17,7 +17,6 @@ What is to be done is decided in `decide`, from the caches, with server-side rea
 it is done, and nothing is decided.
 """
 
-from dataclasses import replace
 from typing import Final, assert_never
 
 from bulkhead.api.podphase import has_ended, placed_on
@@ -51,7 +50,7 @@ from syncer.pods.actions import (
     is_pending_deletion,
 )
 from syncer.pods.creation import PodCreation
-from syncer.pods.decide import UNREAD, Memory, decide, may_have_predecessor
+from syncer.pods.decide import UNREAD, Memory, Reads, decide, may_have_predecessor
 from syncer.pods.expectations import Expectations
 from syncer.pods.groups import PodGroups
 from syncer.pods.patches import PodPatches
@@ -176,9 +175,10 @@ class Pods:
             action = decide(virtual, host, memory, reads)
             match action:
                 case ReadHost():
-                    reads = replace(reads, host=Answer(await self._host.read(PODS, self._caches.host_key("Pod", key))))
+                    answer = Answer(await self._host.read(PODS, self._caches.host_key("Pod", key)))
+                    reads = Reads(virtual=reads.virtual, host=answer)
                 case ReadVirtual():
-                    reads = replace(reads, virtual=Answer(await self._virtual.read(PODS, key)))
+                    reads = Reads(virtual=Answer(await self._virtual.read(PODS, key)), host=reads.host)
                 case Confirm(confirmed):
                     self._expectations.confirm(key, confirmed)
                 case _:
