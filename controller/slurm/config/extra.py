@@ -21,9 +21,9 @@ _LONGEST: Final = 8192
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """The keys of one kind of line, in lower case."""
+    """The keys of one kind of line, in lower case: with the shape of their values, or with the reason why they are reserved."""
 
-    names: frozenset[str]
+    offered: Mapping[str, str]
     reserved: Mapping[str, str]
 
 
@@ -93,14 +93,14 @@ def _add(found: dict[str, tuple[str, str]], keys: _Keys, key: str, value: str, *
     lower = key.lower()
     if lower in keys.reserved:
         raise ExtraConfError(f"{place}{key}: belongs to the platform: {keys.reserved[lower]}")
-    if lower not in keys.names:
+    if lower not in keys.offered:
         raise ExtraConfError(f"{place}{key}: not a key that can be set here")
     if lower in found:
         raise ExtraConfError(f"{place}{key}: set twice")
     if not is_value(value):
         raise ExtraConfError(f"{place}{key}: the value must be one word, or one text in double quotes without # in it")
-    shape = known.VALUES.get(lower)
-    if shape is not None and re.fullmatch(shape, value.strip('"'), re.IGNORECASE) is None:
+    shape = keys.offered[lower]
+    if shape and re.fullmatch(shape, value.strip('"'), re.IGNORECASE) is None:
         raise ExtraConfError(f"{place}{key}: {value[:40]!r}: slurmctld does not take this value")
     for item in value.strip('"').split(","):
         reason = known.RESERVED_ITEMS.get((lower, item.split("=", maxsplit=1)[0].strip().lower()))

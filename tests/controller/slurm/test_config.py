@@ -57,9 +57,9 @@ def test_what_we_set_for_ourselves_no_tenant_may_set() -> None:
     free = {key.lower() for key, _ in config.settings(slurm_spec(CASES["everything"]))}
     fixed = {*keys_of(slurm_spec(CASES["fixed"])), *keys_of(slurm_spec({"accounting": {"enabled": True}}))}
     assert fixed - free <= known.SLURM_CONF_RESERVED.keys()
-    assert not known.SLURM_CONF & known.SLURM_CONF_RESERVED.keys()
-    assert not known.PARTITION & known.PARTITION_RESERVED.keys()
-    assert not known.NODE & known.NODE_RESERVED.keys()
+    assert not known.SLURM_CONF.keys() & known.SLURM_CONF_RESERVED.keys()
+    assert not known.PARTITION.keys() & known.PARTITION_RESERVED.keys()
+    assert not known.NODE.keys() & known.NODE_RESERVED.keys()
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_whatever_follows_an_allowed_key_nothing_but_it_is_set(text: str) -> Non
         pairs = extra.slurm_conf_lines(f"MailDomain={text}")
     except extra.ExtraConfError:
         return
-    assert set(keys_of(slurm_spec(CASES["fixed"], extra_conf=pairs))) <= {*PLAIN} | known.SLURM_CONF
+    assert set(keys_of(slurm_spec(CASES["fixed"], extra_conf=pairs))) <= {*PLAIN} | known.SLURM_CONF.keys()
 
 
 @given(ANY)
