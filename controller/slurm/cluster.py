@@ -26,7 +26,7 @@ from controller.slurm.decide.status import Found, counts, pods_of
 from controller.slurm.lease.deadlines import Deadlines
 from controller.slurm.lease.fleet import Action, Fleet
 from controller.slurm.lease.plan import over, plan_leases
-from controller.slurm.objects.nodesets import custom_resource, retiring_gpus
+from controller.slurm.objects.nodesets import definition, retiring_gpus
 from controller.slurm.objects.render import render
 from controller.slurm.objects.workers import worker_digest
 from controller.slurm.observe import Seen, cordoned, node_sets, observe, units
@@ -115,7 +115,7 @@ class Cluster:
     async def _define(self, plane: Plane) -> str:
         """Put the definition of NodeSets into the plane; returns why it is not there, if it is not."""
         try:
-            await self._applier.apply(plane, [custom_resource()])
+            await self._applier.apply(plane, [definition()])
         except KubeError as error:
             _log.warning("definition not applied: %s", error, extra={"tenant": self._tenant})
             return f"the plane refuses the definition of NodeSets: {error}"

@@ -18,7 +18,7 @@ _GPU_TYPE: Final = re.compile(r"([a-z][a-z0-9_-]{0,31})?")
 _MOST_GPUS: Final = 64
 
 
-def custom_resource() -> Obj:
+def definition() -> Obj:
     """The CustomResourceDefinition."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",

@@ -1,15 +1,14 @@
 """All objects of a Slurm cluster inside its plane, in the order in which they are applied.
 
-Pure and idempotent: the same spec and keys give the same objects, so what differs from what exists is a change. Pods come after
-everything that they mount; workers are built by `workers`. NodeSets come last, without `replicas`, which is theirs who scale.
+Pure and idempotent: the same spec and keys give the same objects, so any difference from what exists is a change. Pods come
+after everything that they mount; workers are built by `workers`. NodeSets come last, without `replicas`: `kubectl scale` and
+the lease own that field.
 """
 
 import base64
 
 from controller.slurm.config import config_files
-from controller.slurm.objects import accounting, login, slurmctld
-from controller.slurm.objects import nodesets as nodeset_crd
-from controller.slurm.objects import slurmrestd as restapi
+from controller.slurm.objects import accounting, login, nodesets, slurmctld, slurmrestd, users
 from controller.slurm.objects.parts import claim_spec, digest, marks, metadata, service
 from controller.slurm.spec import (
     HOME,
@@ -39,16 +38,16 @@ def render(spec: SlurmSpec, keys: SlurmKeys) -> tuple[Obj, ...]:
         namespace(),
         *_secrets(spec, keys),
         slurmctld.config_map(files),
-        login.users_config_map(spec),
-        *([login.authorized_keys(spec)] if spec.login else []),
+        users.config_map(spec),
+        *([users.authorized_keys(spec)] if spec.login else []),
         _home(spec),
         *_services(spec),
         *(_accounting(spec, keys)),
         slurmctld.stateful_set(spec, config),
         *([login.stateful_set(spec, spec.login, digest(keys.ssh_host_key_public))] if spec.login else []),
-        *([restapi.deployment(spec, spec.rest_api, config)] if spec.rest_api else []),
-        nodeset_crd.custom_resource(),
-        *nodeset_crd.node_sets(spec),
+        *([slurmrestd.deployment(spec, spec.rest_api, config)] if spec.rest_api else []),
+        nodesets.definition(),
+        *nodesets.node_sets(spec),
     )
 
 
@@ -91,7 +90,7 @@ def _services(spec: SlurmSpec) -> list[Obj]:
         service(WORKERS, WORKER, SLURMD_PORT, "slurmd", headless=True),
         *(accounting.services() if spec.accounting else []),
         *(login.services() if spec.login else []),
-        *(restapi.services() if spec.rest_api else []),
+        *(slurmrestd.services() if spec.rest_api else []),
     ]
 
 
