@@ -151,13 +151,13 @@ async def test_a_definition_of_the_tenants_own_is_put_right_where_that_can_be(ad
     await replaced(admin, bent(conversion=webhook))
     async with Budget().turn("a", 60) as turn:
         await crds.put(Plane(admin, turn), nodesets.definition())
-    there = await admin.get(kinds.CUSTOM_RESOURCE_DEFINITIONS, nodeset_crd.NAME)
+    there = await admin.get(kinds.CUSTOM_RESOURCE_DEFINITIONS, nodesets.NAME)
     assert there["spec"]["conversion"] == {"strategy": "None"}
     assert "x-kubernetes-preserve-unknown-fields" not in str(there["spec"]["versions"])
     async with Budget().turn("a", 60) as turn:
         before = there["metadata"]["resourceVersion"]
         await crds.put(Plane(admin, turn), nodesets.definition())
-    assert (await admin.get(kinds.CUSTOM_RESOURCE_DEFINITIONS, nodeset_crd.NAME))["metadata"]["resourceVersion"] == before
+    assert (await admin.get(kinds.CUSTOM_RESOURCE_DEFINITIONS, nodesets.NAME))["metadata"]["resourceVersion"] == before
 
 
 @pytest.mark.apiserver
