@@ -54,11 +54,11 @@ JUDGED: dict[str, tuple[str, Change]] = {
         Change(ingress("team-a.y.org"), {"spec": {"rules": ingress("b.team-a.y.org")["spec"]["rules"]}}, by_others=True),
     ),
     "one more endpoint": (
-        "endpoints: addresses of pods, and of nothing else",
+        "endpoints: only addresses of pods",
         Change(endpoints("172.31.255.1"), {"endpoints": endpoints("172.31.255.1", "10.244.0.5")["endpoints"]}, by_others=True),
     ),
     "another share of pods": (
-        "disruption budget: says in a number how many pods stay",
+        "disruption budget: minAvailable must be a number",
         Change(budget(minAvailable="50%"), {"spec": {"minAvailable": "60%"}}, by_others=True),
     ),
     "a key beside a device variable": (

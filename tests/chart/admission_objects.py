@@ -57,11 +57,16 @@ SLICE_LABELS = {
     "endpointslice.kubernetes.io/managed-by": "syncer.bulkhead.dev",
     "kubernetes.io/service-name": "x",
 }
-NOTES = {"bulkhead.dev/tenant-uid": "1", "bulkhead.dev/virtual-name": "web"}
+ANNOTATIONS = {"bulkhead.dev/tenant-uid": "1", "bulkhead.dev/virtual-name": "web"}
 
 
 def mirrored(kind: str, name: str = "x", *, labels: dict[str, str] | None = None, **content: Any) -> dict[str, Any]:
-    meta = {"name": name, "namespace": "bh-team-a-work", "labels": MARKS if labels is None else labels, "annotations": NOTES}
+    meta = {
+        "name": name,
+        "namespace": "bh-team-a-work",
+        "labels": MARKS if labels is None else labels,
+        "annotations": ANNOTATIONS,
+    }
     return {"apiVersion": "v1", "kind": kind, "metadata": meta} | content
 
 

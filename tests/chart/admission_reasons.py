@@ -2,18 +2,18 @@
 
 # Of `admission_samples.REFUSED`.
 REASONS: dict[str, tuple[str, ...]] = {
-    "pod: requests more than the class of its tenant lets one pod request": (
+    "pod: requests more than its tenant's class allows one pod": (
         "too much memory",
         "too much memory in two containers",
         "too much memory in an init container",
         "too much memory beside a sidecar",
         "too much of the pod as a whole",
     ),
-    "pod: a limit lies further above its request than the class of its tenant lets it": (
+    "pod: the ratio of a limit to its request exceeds what its tenant's class allows": (
         "a limit far above its request",
         "a limit of the pod far above its request",
     ),
-    "syncer: every object in the work namespace carries the marker of its tenant": (
+    "syncer: every object in the work namespace has the marker of its tenant": (
         "no marker",
         "another tenant's marker",
         "a snapshot without a marker",
@@ -23,7 +23,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     "pod: the node's network, process and IPC namespaces are not shared": ("host network", "host processes", "host IPC"),
     "pod: no privileged container and no unmasked /proc": ("privileged", "privileged init container", "unmasked proc"),
     "pod: names a seccomp profile for all its containers": ("no seccomp profile", "no seccomp profile but a container's"),
-    "pod: seccomp profile RuntimeDefault, or one of the nodes that its class offers": (
+    "pod: the seccomp profile is RuntimeDefault, or a profile on the nodes that its tenant's class offers": (
         "no filter of system calls",
         "a container without a filter",
         "an init container without a filter",
@@ -31,7 +31,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a container's profile that is not offered",
         "two profiles in one name",
     ),
-    "pod: AppArmor profile RuntimeDefault, or one of the nodes that its class offers": (
+    "pod: the AppArmor profile is RuntimeDefault, or a profile on the nodes that its tenant's class offers": (
         "an AppArmor profile that is not offered",
         "no AppArmor",
     ),
@@ -40,7 +40,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "inline CSI",
         "NFS",
     ),
-    "pod: a projected volume carries no token and no trust bundle of the host": ("a token of the host",),
+    "pod: a projected volume contains no token and no trust bundle of the host": ("a token of the host",),
     "pod: gets no token of the host": ("a token of the host by itself",),
     "pod: runs as ServiceAccount workload, which has no rights": ("the syncer's account",),
     "pod: its node is chosen by the host's scheduler": ("a node of its choice",),
@@ -52,7 +52,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
     "pod: the runtime class is that of its tenant, or one that the tenant's class allows": ("a runtime class of the host's",),
     "pod: runs in the pool of its tenant, which its node selector names": ("no pool", "half of the pool", "another pool"),
-    "pod: tolerates no taint but those that its tenant's class lists": (
+    "pod: tolerates only taints that its tenant's class lists": (
         "every taint tolerated",
         "control plane taint",
         "another taint",
@@ -64,13 +64,13 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a taint for longer",
         "a taint for ever",
     ),
-    "pod: asks for a resource that tenants may not have": (
+    "pod: requests a resource that its tenant may not use": (
         "a resource it may not have",
         "a resource that its quota does not count",
         "huge pages that its quota does not count",
         "devices of a class by the name of a resource",
     ),
-    "pod: each container's last envFrom closes the device variables, but for those of an accelerator that it asks for": (
+    "pod: each container's last envFrom closes the device variables, except those of an accelerator that it requests": (
         "devices by its image",
         "devices of a ConfigMap of its own",
         "devices of a Secret",
@@ -112,12 +112,12 @@ REASONS: dict[str, tuple[str, ...]] = {
         "the platform's variables for a vendor",
         "the platform's address of the API",
     ),
-    "syncer: finalizers are set and taken away by others": (
+    "syncer: finalizers are set and removed by others": (
         "a pod that somebody holds",
         "a group that somebody holds",
         "settings that somebody holds",
     ),
-    "pod: no port of the node": ("a port of the node",),
+    "pod: no host port": ("a port of the node",),
     "syncer: no annotation that means something to others on the host": (
         "a CDI annotation",
         "a snippet",
@@ -140,11 +140,11 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a port before the range",
         "a port beyond the range",
     ),
-    "service: node ports leave the caller's address as it is": (
+    "service: node ports need externalTrafficPolicy Local, which keeps the caller's address": (
         "callers behind the node's address",
         "callers behind the node's address by default",
     ),
-    "service: node ports only of pods that it selects": ("node ports of no pods",),
+    "service: node ports need a selector": ("node ports of no pods",),
     "service: selects only pods of its own tenant": ("node ports of another tenant's pods", "another tenant's pods"),
     "network policy: from pods of its own tenant only": ("a policy for everyone", "a policy for another tenant"),
     "network policy: to pods of its own tenant only": ("a policy for address blocks",),
@@ -159,7 +159,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a claim for all devices as alternative",
     ),
     "resource claim: no parameters for drivers": ("a claim that tells the driver",),
-    "resource claim: at most the 32 devices that one can be given": (
+    "resource claim: at most 32 devices": (
         "a claim for more devices than there can be",
         "a claim for many devices",
         "a claim for many devices by alternatives",
@@ -180,20 +180,20 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a domain that its class does not offer",
     ),
     "ingress: only Services are published, and each by a rule": ("a default backend", "a resource as backend"),
-    "ingress: plain paths": ("a path with a statement",),
+    "ingress: paths consist of letters, digits and / - . _ ~": ("a path with a statement",),
     "ingress: certificates for hosts of its own tenant": ("a certificate for everybody", "a certificate for another tenant"),
     "ingress: names a class that its tenant's class offers": ("no class", "a class of Ingress that is not offered"),
-    "pod group: of no Workload, which would be one of the host": ("a group of a workload of the host",),
-    "pod group: no claims that a group shares": ("a group with claims",),
+    "pod group: no Workload, which would be one of the host": ("a group of a workload of the host",),
+    "pod group: no resource claims that its pods share": ("a group with claims",),
     "pod group: the priority class is that of its tenant, or one that the tenant's class allows": ("a group before others",),
-    "pod group: its pods can be taken one by one": ("a group that goes whole",),
+    "pod group: disruptionMode must be Pod": ("a group that goes whole",),
     "syncer: writes only in its own tenant's namespaces": (
         "another tenant's group",
         "another namespace",
         "a pod in another namespace",
         "a secret in another namespace",
     ),
-    "snapshot: of a claim, never of a content that exists": ("a snapshot's content of somebody",),
+    "snapshot: of a claim, never of an existing content": ("a snapshot's content of somebody",),
     "snapshot: of a class that is offered, and never changed": (
         "a snapshot of a class that is not offered",
         "a snapshot of the host's default class",
@@ -205,19 +205,21 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a claim of the host's default class",
         "a claim of a volume made by hand",
     ),
-    "claim: no class of attributes": ("a claim with attributes of the host",),
-    "claim: no larger than the class of its tenant lets one claim be": ("too large a claim",),
-    "claim: no selector of volumes": ("any volume with a label",),
+    "claim: no VolumeAttributesClass": ("a claim with attributes of the host",),
+    "claim: no larger than its tenant's class allows one claim": ("too large a claim",),
+    "claim: no selector for volumes": ("any volume with a label",),
     "claim: no data from another namespace": ("a claim with data of another namespace",),
     "claim: data from a claim or a snapshot": ("a claim with data from anywhere",),
-    "secret: no type that the host itself gives a meaning to": ("a secret that the host fills",),
+    "secret: no type that has a meaning on the host": ("a secret that the host fills",),
     "syncer: only a mirrored pod may own an object": ("an owner that is no pod",),
     "syncer: in the plane's namespace only ConfigMap plane-identity and events": (
         "the plane's namespace",
         "a pod in the plane's namespace",
         "a secret in the plane's namespace",
     ),
-    "endpoints: the syncer's own, and no controller's of the host": ("endpoints that the host's controller takes for its own",),
+    "endpoints: managed by the syncer, not by a controller of the host": (
+        "endpoints that the host's controller takes for its own",
+    ),
     "endpoints: of a Service in the same namespace": ("endpoints of no Service",),
     "endpoints: addresses, no names": ("endpoints by name",),
     "endpoints: each is one address, and names the pod of its own tenant that has it": (
@@ -227,25 +229,25 @@ REASONS: dict[str, tuple[str, ...]] = {
         "an endpoint of a pod that may be any",
         "an endpoint of two addresses",
     ),
-    "endpoints: addresses of pods, and of nothing else": (
+    "endpoints: only addresses of pods": (
         "an endpoint that is a node's address",
         "an endpoint that is the host's API",
         "an endpoint that is a tenant's Service",
     ),
     "endpoints: at most 100 ports, each with its number": ("endpoints at every port", "endpoints at very many ports"),
     "endpoints: as EndpointSlices only": ("endpoints in their older form",),
-    "disruption budget: says in a number how many pods stay": (
+    "disruption budget: minAvailable must be a number": (
         "a budget in per cent",
         "a budget of what may go",
         "a budget of nothing said",
         "a budget beyond all numbers",
     ),
-    "disruption budget: of pods of one namespace of its own tenant": (
+    "disruption budget: selects pods of one namespace of its own tenant": (
         "a budget of every pod",
         "a budget of another tenant's pods",
         "a budget of pods of every namespace",
     ),
-    "pod: its affinities speak of pods in its own namespace only": (
+    "pod: affinity terms select pods in its own namespace only": (
         "away from everybody",
         "away from another tenant",
         "near everybody",
@@ -257,9 +259,9 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a subdomain of the host",
         "a full name of the host",
     ),
-    "pod: ends within a second to an hour of being told so": ("no time to end", "too long an end"),
+    "pod: terminationGracePeriodSeconds must be from 1 to 3600": ("no time to end", "too long an end"),
     "pod: sets and lifts scheduling gates of its tenant only": ("a gate of a queue",),
-    "pod: no readiness gate goes by a condition that the host itself writes": ("a readiness gate of the kubelet's",),
+    "pod: no readiness gate names a condition that the host itself writes": ("a readiness gate of the kubelet's",),
     "syncer: no label that means something to others on the host": (
         "a queue",
         "a part of the plane",
@@ -283,14 +285,14 @@ REASONS_OF_CHANGES: dict[str, tuple[str, ...]] = {
     "snapshot: contents, classes, groups and every status are the host's": ("a status of a snapshot",),
     "claim: the host chooses the volume": ("a volume that is somebody's",),
     "snapshot: of a class that is offered, and never changed": ("another class of a snapshot",),
-    "endpoints: addresses of pods, and of nothing else": ("endpoints that lead to the host's API",),
+    "endpoints: only addresses of pods": ("endpoints that lead to the host's API",),
     "endpoints: each is one address, and names the pod of its own tenant that has it": ("endpoints of nobody any more",),
     "endpoints: at most 100 ports, each with its number": ("endpoints at every port now",),
     "endpoints: of a Service in the same namespace": ("endpoints that leave their Service",),
-    "endpoints: the syncer's own, and no controller's of the host": ("endpoints that the host's controller adopts",),
-    "disruption budget: says in a number how many pods stay": ("a budget in per cent now",),
+    "endpoints: managed by the syncer, not by a controller of the host": ("endpoints that the host's controller adopts",),
+    "disruption budget: minAvailable must be a number": ("a budget in per cent now",),
     "disruption budget: its status is the host's": ("a budget that lets none go",),
-    "pod: of its status nothing is written but conditions": (
+    "pod: only the conditions of its status may be written": (
         "an address of somebody's",
         "another address beside none",
         "an address of a node",
@@ -304,14 +306,14 @@ REASONS_OF_CHANGES: dict[str, tuple[str, ...]] = {
         "a start by its word",
         "less memory by its word",
     ),
-    "pod: of its conditions none is written but those of its readiness gates": (
+    "pod: only the conditions of its readiness gates may be written": (
         "a pod that is ready",
         "a pod that is in the way",
         "a condition of the host",
         "a condition of nobody's",
         "without somebody's condition",
     ),
-    "syncer: finalizers are set and taken away by others": (
+    "syncer: finalizers are set and removed by others": (
         "a finalizer on a pod",
         "a finalizer on a secret",
         "somebody's finalizer",
@@ -323,18 +325,24 @@ REASONS_OF_CHANGES: dict[str, tuple[str, ...]] = {
         "a part of the plane by its status",
     ),
     "syncer: no annotation that means something to others on the host": ("a queue by annotation later",),
-    "syncer: what others on the host have noted stays": ("without its queue", "without its queue by annotation"),
+    "syncer: labels and annotations that others on the host have set stay": (
+        "without its queue",
+        "without its queue by annotation",
+    ),
     "pod: sets and lifts scheduling gates of its tenant only": ("past a queue's gate",),
-    "pod: tolerates no taint but those that its tenant's class lists": ("another taint later",),
+    "pod: tolerates only taints that its tenant's class lists": ("another taint later",),
 }
-NOT_NOTED = "pod: the controller has not noted yet what this tenant may; it does so in its next pass"
+NOT_NOTED = "pod: the controller has not noted yet what this tenant may do; it does so when it next reconciles the tenant"
 DEFAULT_CLASS = "claim: of the host's default StorageClass, because none is offered to its tenant"
 # What is said under other facts than those of the samples, each in a test of its own.
 OF_OTHER_FACTS = (
     DEFAULT_CLASS,
     NOT_NOTED,
     "pod: runs in a user namespace of its own",
-    "pod: at level restricted not root, in a user namespace neither",
+    "pod: at level restricted it must not run as root, not even in a user namespace",
 )
 # And what is no create and no change.
-OF_OTHER_REQUESTS = ("syncer: the host's scheduler alone binds pods", "syncer: a pod is given a second to an hour to end")
+OF_OTHER_REQUESTS = (
+    "syncer: the host's scheduler alone binds pods",
+    "syncer: a pod is deleted with a grace period of 1 to 3600 seconds",
+)

@@ -3,13 +3,13 @@
 from typing import Any
 
 from tests.chart.admission_objects import (
+    ANNOTATIONS,
     CLOSED,
     EVERY_TAINT,
     GPU,
     GRANTED,
     MARKS,
     NODE_ADDRESS,
-    NOTES,
     SLICE_LABELS,
     TEAM_A,
     Change,
@@ -183,7 +183,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "no class": ingress("team-a.x.org", ingressClassName=None),
     "a snippet": ingress("team-a.x.org")
     | {
-        "metadata": ingress()["metadata"] | {"annotations": NOTES | {"nginx.ingress.kubernetes.io/server-snippet": "x"}},
+        "metadata": ingress()["metadata"] | {"annotations": ANNOTATIONS | {"nginx.ingress.kubernetes.io/server-snippet": "x"}},
     },
     "a group of a workload of the host": pod_group(
         podGroupTemplateRef={"workload": {"workloadName": "of-the-host", "podGroupTemplateName": "t"}}

@@ -159,7 +159,7 @@ def test_the_metadata_that_the_host_lets_through_is_what_translation_lets_throug
     for policy in scoped:
         variables = {each["name"]: each["expression"] for each in policy["spec"]["variables"]}
         assert set(ast.literal_eval(variables["domains"])) == prefixes
-        assert set(re.findall(r"'([^']+)'", variables["knownNotes"])) >= metadata.PASSING_ANNOTATIONS
+        assert set(re.findall(r"'([^']+)'", variables["knownAnnotations"])) >= metadata.PASSING_ANNOTATIONS
         known = set(re.findall(r"'([^']+)'", variables["knownLabels"]))
         assert known >= metadata.SET_BY_BINDING | {marks.SYNCED, marks.TENANT, metadata.NAMESPACE_HASH}
         rules = " ".join(each["expression"] for each in policy["spec"]["validations"])

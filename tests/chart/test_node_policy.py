@@ -18,7 +18,7 @@ CONTROLLER = "system:serviceaccount:bulkhead-system:bulkhead-controller"
 
 
 @pytest.mark.apiserver
-async def test_item_49_the_controller_changes_nothing_of_a_node_but_its_note(policed: ApiServer, admin: Client) -> None:
+async def test_item_49_the_controller_changes_nothing_of_a_node_but_its_annotation(policed: ApiServer, admin: Client) -> None:
     name, held, alone = f"n-{secrets.token_hex(4)}", "bulkhead.dev/accelerators-held", "bulkhead.dev/tenant"
     others = {"key": "gpu", "value": "1", "effect": "NoSchedule"}
     who = policed.config_for(CONTROLLER, "system:masters")

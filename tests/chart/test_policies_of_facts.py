@@ -53,7 +53,7 @@ from tests.controller.samples import plane_spec
 async def test_what_is_not_the_syncers_is_not_deleted_by_it(kind: str, syncer: Client, admin: Client) -> None:
     await in_force(syncer, admin)
     made = await admin.create(KINDS[kind], named(pod(labels={}) if kind == "Pod" else mirrored(kind, labels={})))
-    with pytest.raises(ApiError, match="carries the marker"):
+    with pytest.raises(ApiError, match="has the marker"):
         await syncer.delete(KINDS[kind], made["metadata"]["name"], "bh-team-a-work")
 
 
@@ -176,7 +176,7 @@ async def test_a_claim_from_before_its_class_became_tighter_is_bound_and_changed
         await admin.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, {"status": status}, space, subresource="status")
         await syncer.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, {"metadata": {"labels": {"app": "web"}}}, space)
         grown = {"spec": {"resources": {"requests": {"storage": "11Gi"}}}}
-        with pytest.raises(ApiError, match="claim: no larger than the class of its tenant lets one claim be"):
+        with pytest.raises(ApiError, match="claim: no larger than its tenant's class allows one claim"):
             await syncer.patch(kinds.PERSISTENT_VOLUME_CLAIMS, name, grown, space)
     finally:
         await admin.delete(kinds.STORAGE_CLASSES, "ordinary")

@@ -31,8 +31,8 @@ from tests.chart.policed import (
     until_refused,
 )
 
-TOO_LARGE = "pod: requests more than the class of its tenant lets one pod request"
-TOO_FAR = "pod: a limit lies further above its request than the class of its tenant lets it"
+TOO_LARGE = "pod: requests more than its tenant's class allows one pod"
+TOO_FAR = "pod: the ratio of a limit to its request exceeds what its tenant's class allows"
 
 
 @pytest.mark.apiserver
@@ -47,7 +47,7 @@ async def test_a_pod_is_neither_bound_nor_ended_at_once_by_a_syncer(syncer: Clie
     # Bound, a pod is not gone at once.
     await admin.create_subresource(PODS, name, "binding", {"metadata": {"name": name}} | {"target": binding["target"]}, space)
     for grace in (0, 3601):
-        with pytest.raises(ApiError, match="a pod is given a second to an hour to end"):
+        with pytest.raises(ApiError, match="a pod is deleted with a grace period of 1 to 3600 seconds"):
             await syncer.delete(PODS, name, space, grace_seconds=grace)
     for allowed in (None, 3600, 1):
         assert await syncer.delete(PODS, name, space, grace_seconds=allowed)
@@ -108,7 +108,7 @@ async def stays_and_gets_no_root_debugger(syncer: Client, admin: Client, obj: di
     await syncer.patch(PODS, name, {"metadata": {"labels": {"app": "db"}}}, space)
     tight = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": False}
     body = {"spec": {"ephemeralContainers": [debugger(securityContext=tight)]}}
-    with pytest.raises(ApiError, match="at level restricted not root"):
+    with pytest.raises(ApiError, match="at level restricted it must not run as root"):
         await syncer.patch(PODS, name, body, space, subresource="ephemeralcontainers", content_type=STRATEGIC)
     await admin.delete(PODS, name, space, grace_seconds=0)
 
@@ -154,7 +154,7 @@ async def test_a_pod_stays_as_large_as_it_is_and_becomes_no_larger_than_a_pod_ma
 
     await syncer.patch(PODS, name, {"metadata": {"labels": {"app": "db"}}}, space)
     await resize("64Gi")
-    with pytest.raises(ApiError, match="requests more than the class of its tenant lets one pod request"):
+    with pytest.raises(ApiError, match=TOO_LARGE):
         await resize("66Gi")
     await admin.delete(PODS, name, space, grace_seconds=0)
 
@@ -230,7 +230,7 @@ async def test_conditions_of_a_pod_that_are_not_kubernetes_own_are_the_syncers(s
     body = {"status": {"conditions": [ready, {"type": "example.org/gate", "status": "True"}]}}
     await syncer.patch(PODS, name, body, "bh-team-a-work", subresource="status")
     body = {"status": {"conditions": [ready | {"status": "False"}]}}
-    with pytest.raises(ApiError, match="of its conditions none is written"):
+    with pytest.raises(ApiError, match="only the conditions of its readiness gates"):
         await syncer.patch(PODS, name, body, "bh-team-a-work", subresource="status")
     await admin.delete(PODS, name, "bh-team-a-work", grace_seconds=0)
 

@@ -129,7 +129,7 @@ def test_trouble_is_no_refusal() -> None:
     assert refusals.explain(ApiError(500, "", "broken"), "web") is None
     uncounted = 'secrets "web-1" is forbidden: status unknown for quota: tenant-secrets, resources: secrets'
     assert refusals.explain(Forbidden(403, "Forbidden", uncounted), "web") is None
-    unnoted = "pod: the controller has not noted yet what this tenant may; it does so in its next pass"
+    unnoted = "pod: the controller has not noted yet what this tenant may do; it does so when it next reconciles the tenant"
     assert refusals.explain(Unprocessable(422, "Invalid", unnoted), "web") is None
 
 

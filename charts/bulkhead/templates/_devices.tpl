@@ -1,6 +1,6 @@
 {{/*
-By which variables container runtimes hand out devices: the same as bulkhead/api/devices.py has, which a test holds together.
-A container on the host names the ConfigMap that closes them last, and only what asks for a vendor's device names that vendor's.
+The variables by which container runtimes hand out devices: the same as in bulkhead/api/devices.py; a test compares the two.
+The last envFrom of a container on the host closes them; only a container that requests a vendor's device leaves that vendor's open.
 */}}
 {{- define "bulkhead.devices.vendors" -}}
 nvidia: [nvidia.com]
@@ -53,11 +53,11 @@ biren: [birentech.com]
 - VHCU_VISIBLE_DEVICES
 {{- end }}
 {{- define "bulkhead.devices.known" -}}
-# A map, because what is looked up in a list costs as much as the list is long, and a pod has thousands of variables.
+# A map: a look-up in a list costs as much as the list is long, and a pod can have thousands of variables.
 - name: deviceNames
   expression: {{ printf "{'%s': 0}" (join "': 0, '" (include "bulkhead.devices.names" . | fromYamlArray)) | quote }}
 {{- end }}
-{{/* Whether what `key` stands for, a key of a ConfigMap or Secret, may become a variable of a container by itself. */}}
+{{/* Whether `key`, a key of a ConfigMap or Secret, may become a variable of a container by envFrom. */}}
 {{- define "bulkhead.devices.key" -}}
 !(key in variables.deviceNames) && key != 'NVIDIA_DRIVER_CAPABILITIES' && !key.startsWith('DOCKER_RESOURCE_') &&
 !key.startsWith('HABANA_VISIBLE_DEVICES')
@@ -71,11 +71,11 @@ biren: [birentech.com]
 {{- end }}
 {{- if $resources }}{{ $granted = append $granted (printf "'devices-v1-%s': [%s]" $vendor (include "bulkhead.quoted" $resources)) }}{{ end }}
 {{- end -}}
-# Which accelerators a container must ask for to name one of these ConfigMaps.
+# The accelerators of which a container must request one to name one of these ConfigMaps.
 - name: granted
   expression: {{ printf "{'devices-v1': ['']%s}" (ternary (printf ", %s" (join ", " $granted)) "" (not (empty $granted))) | quote }}
 {{ include "bulkhead.devices.known" . }}
-# What runs already was judged when it came: its environment cannot change.
+# Containers that run were judged when they were created: their environment cannot change.
 - name: starting
   expression: >-
     dyn(variables.creates ? variables.containers : []) + dyn(variables.added)
@@ -87,14 +87,14 @@ biren: [birentech.com]
     (!has(last.configMapRef.optional) || !last.configMapRef.optional) && last.configMapRef.name in variables.granted &&
     variables.granted[last.configMapRef.name].exists(r, r == '' || (has(c.resources) && has(c.resources.limits) &&
     r in c.resources.limits && quantity(string(c.resources.limits[r])).isGreaterThan(quantity('0'))))))
-  message: "pod: each container's last envFrom closes the device variables, but for those of an accelerator that it asks for"
+  message: "pod: each container's last envFrom closes the device variables, except those of an accelerator that it requests"
 - expression: >-
     variables.starting.all(c, !has(c.env) || c.env.all(e, !(e.name.trim() in variables.deviceNames) &&
     !e.name.trim().startsWith('DOCKER_RESOURCE_') && !e.name.trim().startsWith('HABANA_VISIBLE_DEVICES') &&
     (e.name.trim() != 'NVIDIA_DRIVER_CAPABILITIES' || (!has(e.valueFrom) && has(e.value) &&
     e.value.matches('^(compat32|compute|graphics|utility|video)(,(compat32|compute|graphics|utility|video))*$')))))
   message: "pod: no variable by which a container runtime hands out devices"
-# What is behind it is a key of a ConfigMap or Secret, and those whose names are known are in none that a syncer writes.
+# After the prefix comes a key of a ConfigMap or Secret; those that a syncer writes have no device variable as a key.
 - expression: >-
     variables.starting.all(c, !has(c.envFrom) || c.envFrom.all(e, !has(e.prefix) || e.prefix == '' || [e.prefix.trim()].all(p,
     !variables.deviceNames.exists(n, n.startsWith(p) && !(n.substring(size(p)) in variables.deviceNames)) &&

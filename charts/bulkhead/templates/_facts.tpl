@@ -1,6 +1,6 @@
 {{/*
-What the controller says of a tenant, as annotations on its work namespace (bulkhead/api/policyfacts.py). No syncer may write a
-namespace. One that is missing reads as empty, which is the strictest; where nothing must pass before it is said, `told` is asked.
+What the controller records of a tenant, as annotations on its work namespace (bulkhead/api/policyfacts.py). No syncer may write a
+namespace. A missing fact reads as empty, which is the strictest; no pod is created before the facts are recorded.
 */}}
 {{- define "bulkhead.facts" -}}
 - name: facts

@@ -7,7 +7,7 @@
 - name: by-the-controller
   expression: request.userInfo.username == 'system:serviceaccount:{{ .Release.Namespace }}:bulkhead-controller'
 {{- end }}
-{{/* What puts a policy in force everywhere: `include "bulkhead.binding" (list . "bulkhead-syncer-pods")`. */}}
+{{/* The binding that enforces a policy everywhere: `include "bulkhead.binding" (list . "bulkhead-syncer-pods")`. */}}
 {{- define "bulkhead.binding" -}}
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding

@@ -1,6 +1,6 @@
 {{/*
-Where a syncer may write, and what marks what it writes: said once, and part of three policies. An API server turns the object
-into another form four times for each policy that a request meets, so pods and Secrets, the most frequent, meet one each.
+Where a syncer may write, and how it marks what it writes: written once, part of three policies. An API server converts the object
+four times for each policy that matches a request, so pods and Secrets, the most frequent, match one policy each.
 */}}
 {{- define "bulkhead.scope.variables" -}}
 - name: plane
@@ -15,9 +15,9 @@ into another form four times for each policy that a request meets, so pods and S
   expression: "has(variables.current.metadata.labels) ? variables.current.metadata.labels : {}"
 - name: oldLabels
   expression: "oldObject != null && has(oldObject.metadata.labels) ? oldObject.metadata.labels : {}"
-- name: notes
+- name: annotations
   expression: "has(variables.current.metadata.annotations) ? variables.current.metadata.annotations : {}"
-- name: oldNotes
+- name: oldAnnotations
   expression: "oldObject != null && has(oldObject.metadata.annotations) ? oldObject.metadata.annotations : {}"
 {{- end }}
 {{- define "bulkhead.scope.validations" -}}
@@ -32,7 +32,7 @@ into another form four times for each policy that a request meets, so pods and S
     ('bulkhead.dev/managed-by' in variables.labels && variables.labels['bulkhead.dev/managed-by'] == 'syncer' &&
     'bulkhead.dev/tenant' in variables.labels && variables.labels['bulkhead.dev/tenant'] == variables.tenant &&
     'bulkhead.dev/virtual-uid' in variables.labels)
-  message: "syncer: every object in the work namespace carries the marker of its tenant"
+  message: "syncer: every object in the work namespace has the marker of its tenant"
 - expression: >-
     variables.inPlane || request.operation != 'UPDATE' ||
     ('bulkhead.dev/managed-by' in variables.oldLabels && variables.oldLabels['bulkhead.dev/managed-by'] == 'syncer' &&
@@ -42,7 +42,7 @@ into another form four times for each policy that a request meets, so pods and S
     variables.inPlane || request.operation != 'UPDATE' ||
     ['bulkhead.dev/tenant-uid', 'bulkhead.dev/virtual-kind', 'bulkhead.dev/virtual-namespace',
     'bulkhead.dev/virtual-name', 'bulkhead.dev/virtual-uid'].all(key,
-    (key in variables.oldNotes ? variables.oldNotes[key] : '') == (key in variables.notes ? variables.notes[key] : ''))
+    (key in variables.oldAnnotations ? variables.oldAnnotations[key] : '') == (key in variables.annotations ? variables.annotations[key] : ''))
   message: "syncer: the record of whose object this is cannot change"
 - expression: >-
     variables.inPlane || request.operation == 'DELETE' || !has(object.metadata.ownerReferences) ||
@@ -50,7 +50,8 @@ into another form four times for each policy that a request meets, so pods and S
   message: "syncer: only a mirrored pod may own an object"
 {{- end }}
 {{/*
-Whose an object of the controller's is: the namespace's marks say so, or its own where it lies in none (a namespace is one).
+Which tenant an object of the controller belongs to: by the marks of its namespace, or by its own if it is cluster-scoped (as a
+namespace is).
 */}}
 {{- define "bulkhead.controller.variables" -}}
 - name: name

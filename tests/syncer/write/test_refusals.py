@@ -22,7 +22,8 @@ def test_any_other_invalid_field_is_told() -> None:
 def test_what_the_controller_has_yet_to_note_is_waited_for_and_not_told() -> None:
     said = (
         "pods \"web-1f\" is forbidden: ValidatingAdmissionPolicy 'bulkhead-syncer-pods' with binding 'bulkhead-syncer-pods' "
-        "denied request: pod: the controller has not noted yet what this tenant may; it does so in its next pass"
+        "denied request: pod: the controller has not noted yet what this tenant may do; "
+        "it does so when it next reconciles the tenant"
     )
     policy = (Path(__file__).parents[3] / "charts/bulkhead/templates/admission-pods.yaml").read_text()
     assert f'message: "{said.partition("denied request: ")[2]}"' in policy
