@@ -1,7 +1,7 @@
 """Pods that wait for their PodGroup to be on the host: the group is created first, and its creation wakes them.
 
 A pod that may not follow yet waits here under its group. When the group changes on either side its pods are tried again; the
-slow retry of each key is the fallback. Only memory, no I/O; what a group must look like is `translate/podgroup.py`.
+slow retry of each key is the fallback. Only memory, no I/O; what a group must look like is `translate/kinds/podgroup.py`.
 """
 
 from bulkhead.kube.informer import Change
