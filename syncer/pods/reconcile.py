@@ -17,12 +17,14 @@ What is to be done is decided in `decide`, from the caches, with server-side rea
 it is done, and nothing is decided.
 """
 
+import logging
 from typing import Final, assert_never
 
 from bulkhead.api.podphase import has_ended, placed_on
 from bulkhead.kube.objects import Key, Obj, key_of, uid_of
 from bulkhead.kube.resources import PODS
 from syncer.events import Recorder
+from syncer.logs import about
 from syncer.mirrors.classes import HostClasses
 from syncer.mirrors.reconcile import Mirrors
 from syncer.mirrors.references import ReferenceIndex, mirrored_references
@@ -67,6 +69,8 @@ from syncer.work import UNPLACED, Again, Item, Stale
 from syncer.write.host import HostWriter
 from syncer.write.massdelete import MassDeleteBreaker
 from syncer.write.plane import VirtualWriter
+
+_log = logging.getLogger(__name__)
 
 # Until the plane is trusted again, or the mass-delete breaker closed.
 _RETRY_KEPT: Final = 60.0
@@ -190,7 +194,8 @@ class Pods:
 
     async def _apply(self, key: Key, step: Step) -> float | None:
         match step:
-            case Wait(seconds):
+            case Wait(seconds, why):
+                _log.debug("pod waits: %s", why, extra=about("Pod", key))
                 return seconds
             case Forget():
                 self._forget(key)
@@ -256,7 +261,7 @@ class Pods:
         why = "virtual pod is being deleted"
         done, last = await self._host.end(PODS, key_of(host), uid_of(host), grace=step.grace, why=why)
         if last is not None and has_ended(last) and not has_ended(host):
-            # It ended just before: the host deletes such a pod at once, and no event would tell how it ended.
+            # It ended just before: the host deletes such a pod at once, and no event would show how it ended.
             await self._report.report(virtual, last)
         return step.again if done else _RETRY_KEPT
 

@@ -1,4 +1,4 @@
-"""What pods looked like when nothing was left to do for them, so that the next reconcile is short. Only memory, no I/O.
+"""What was seen of pods when nothing was left to do for them, so that the next reconcile is short. Only memory, no I/O.
 
 Most keys come back as the echo of our own write. Two questions spare the work:
 

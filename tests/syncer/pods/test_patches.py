@@ -1,4 +1,4 @@
-"""What is carried down to a host pod that is there, when a part of it is refused."""
+"""What is written to a host pod that is there, when a part of it is refused."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ PROFILE = {"seccompProfile": {"type": "Localhost", "localhostProfile": "audit.js
 
 
 class Bed:
-    """A host that takes every patch, and notes it."""
+    """A host that takes every patch and keeps it."""
 
     def __init__(self, view: TenantView) -> None:
         self.written: list[tuple[str | None, Obj]] = []

@@ -1,0 +1,210 @@
+"""What the reconciler does with what was decided: reads, writes and what it remembers, over caches and writers in memory."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bulkhead.api import labels as marks
+from bulkhead.kube.objects import Key, Obj
+from syncer.pods.reconcile import Pods
+from syncer.work import UNPLACED, Again, Item, Stale
+from tests.syncer.translate import samples
+
+KEY = Key("team", "web-0")
+HOST_KEY = Key("work", "web-0-x")
+
+
+def virtual(uid: str = "v1", *, node: str = "", deleting: int | None = None, **status: Any) -> Obj:
+    meta: Obj = {"uid": uid, "resourceVersion": "1"}
+    if deleting is not None:
+        meta |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": deleting}
+    return samples.pod({"nodeName": node} if node else {}, meta) | {"status": status}
+
+
+def mirror(of: str = "v1", *, node: str = "", deleting: bool = False, **status: Any) -> Obj:
+    meta: Obj = {
+        "name": HOST_KEY.name,
+        "namespace": HOST_KEY.namespace,
+        "uid": f"host-of-{of}",
+        "labels": {marks.SYNCED: marks.SYNCED_BY_SYNCER},
+        "annotations": {marks.VIRTUAL_UID: of},
+    }
+    if deleting:
+        meta |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}
+    return {"metadata": meta, "spec": {"nodeName": node} if node else {}, "status": status}
+
+
+class Bed:
+    """One pod's two sides as the caches and the servers have them, and a list of what is done."""
+
+    def __init__(self) -> None:
+        self.cached: dict[str, Obj | None] = {"virtual": None, "host": None}
+        self.live: dict[str, Obj | None] = {"virtual": None, "host": None}
+        self.done: list[tuple[Any, ...]] = []
+        self.trusted = self.breaker_closed = self.node_known = True
+        self.in_the_way: Obj | None = None
+        view = samples.VIEW
+        empty: Any = SimpleNamespace(store=SimpleNamespace(meta=lambda _key: None))
+        caches: Any = SimpleNamespace(
+            virtual={"Pod": empty}, host={"Pod": empty}, view=lambda: view, view_serial=1,
+            virtual_pod=lambda _key: self.cached["virtual"], host_pod=lambda _key: self.cached["host"],
+            host_key=lambda _kind, _key: HOST_KEY, namespace_ending=lambda _name: False,
+            queue_unplaced=lambda: self.done.append(("queue unplaced",)),
+        )  # fmt: skip
+        host: Any = SimpleNamespace(read=self._reads("host"), create=self._create, delete=self._delete, end=self._end)
+        plane: Any = SimpleNamespace(
+            read=self._reads("virtual"), status=self._status, behind=lambda _pod: False,
+            bind=self._does("bind", lambda _pod, node: node),
+            delete_pod=self._does("delete virtual", lambda pod, *, grace, why: (pod["metadata"]["uid"], grace)),
+        )  # fmt: skip
+        quiet: Any = SimpleNamespace(
+            forget=lambda *_: None, check=lambda *_: None, claim=lambda *_: None, drop=lambda *_: None, warn=lambda *_: None
+        )
+        references: Any = SimpleNamespace(
+            of=lambda _item: (), set=lambda *_: (self.done.append(("refer",)), (frozenset(), frozenset()))[1],
+            forget=lambda _item: (self.done.append(("release",)), frozenset[Item]())[1],
+        )  # fmt: skip
+        other: Any = SimpleNamespace(
+            queue=lambda *_: None, forget=lambda _key: None, ensure=self._ensure, observed=lambda *_: False,
+            may_delete=lambda *_: self.breaker_closed,
+        )  # fmt: skip
+        self.pods = Pods(
+            caches, host, plane, mirrors=other, references=references, tokens=other, nodes=other, starved=quiet, groups=quiet,
+            classes=other, claims=quiet, recorder=quiet, deletions=other, breaker=other,
+        )  # fmt: skip
+
+    def _reads(self, side: str) -> Any:
+        async def read(_r: Any, key: Key) -> Obj | None:
+            assert key == (HOST_KEY if side == "host" else KEY)
+            self.done.append((f"read {side}",))
+            return self.live[side]
+
+        return read
+
+    def _does(self, what: str, of: Any) -> Any:
+        async def do(*args: Any, **options: Any) -> None:
+            self.done.append((what, of(*args, **options)))
+
+        return do
+
+    async def _status(self, _r: Any, _virtual: Obj, desired: Obj) -> None:
+        self.done.append(("status", desired.get("phase")))
+
+    async def _create(self, _r: Any, desired: Obj, _view: Any) -> Obj:
+        self.done.append(("create",))
+        if self.in_the_way is not None:
+            raise Stale(self.in_the_way)
+        return samples.merged(desired, {"metadata": {"uid": "host-of-v1"}})
+
+    async def _delete(self, _r: Any, key: Key, uid: str, *, grace: int | None, why: str) -> bool:
+        assert key == HOST_KEY
+        self.done.append(("delete host", uid, grace))
+        return self.trusted
+
+    async def _end(self, r: Any, key: Key, uid: str, *, grace: int | None, why: str) -> tuple[bool, Obj | None]:
+        return await self._delete(r, key, uid, grace=grace, why=why), mirror(phase="Succeeded")
+
+    async def _ensure(self, _name: str) -> bool:
+        return self.node_known
+
+    async def reconcile(self) -> float | None:
+        self.done.clear()
+        return await self.pods.reconcile(KEY)
+
+
+@pytest.fixture
+def bed() -> Bed:
+    return Bed()
+
+
+async def test_an_orphan_goes_once_the_plane_was_read_and_stays_while_the_breaker_is_open(bed: Bed) -> None:
+    bed.cached["host"] = mirror()
+    assert await bed.reconcile() is None
+    assert bed.done == [("read virtual",), ("delete host", "host-of-v1", None)]
+    bed.breaker_closed = False
+    assert await bed.reconcile() == 60.0
+    assert bed.done == [("read virtual",)]
+
+
+async def test_a_plane_that_is_not_trusted_is_tried_again_later(bed: Bed) -> None:
+    bed.trusted = False
+    bed.cached["host"] = mirror()
+    assert await bed.reconcile() == 60.0
+    bed.cached["virtual"] = virtual(deleting=30)
+    assert await bed.reconcile() == 60.0
+
+
+async def test_the_references_of_a_pod_wait_for_its_predecessors_end(bed: Bed) -> None:
+    bed.cached |= {"virtual": virtual("v2"), "host": mirror("v1")}
+    assert await bed.reconcile() is None
+    assert bed.done == [("read virtual",), ("delete host", "host-of-v1", 1)]
+    bed.cached["host"] = None
+    assert await bed.reconcile() is None
+    assert bed.done == [("refer",), ("create",)]
+
+
+async def test_a_predecessor_that_the_create_met_is_deleted_after_a_read_of_its_own(bed: Bed) -> None:
+    bed.cached["virtual"] = bed.live["virtual"] = virtual("v2")
+    bed.in_the_way = mirror("v1")
+    assert await bed.reconcile() == 1.0, "the cache never showed it, so its end may come without an event"
+    assert bed.done == [("refer",), ("create",), ("read virtual",), ("delete host", "host-of-v1", 1)]
+
+
+async def test_what_was_created_is_expected_until_the_cache_shows_it(bed: Bed) -> None:
+    bed.cached["virtual"] = virtual()
+    await bed.reconcile()
+    bed.cached["virtual"] = None
+    bed.live["host"] = mirror()
+    assert await bed.reconcile() == 1.0
+    assert bed.done == [("read host",), ("read virtual",), ("delete host", "host-of-v1", None)]
+    bed.live["host"] = None
+    assert await bed.reconcile() is None
+    assert bed.done == [("read host",), ("release",)]
+    assert await bed.reconcile() is None
+    assert bed.done == [("release",)], "and forgotten then"
+
+
+async def test_an_earlier_host_pod_is_trusted_once_the_host_itself_has_no_other(bed: Bed) -> None:
+    bed.cached["virtual"] = virtual()
+    await bed.reconcile()
+    earlier = samples.merged(mirror(), {"metadata": {"uid": "earlier"}, "spec": {"nodeName": "gpu-a"}})
+    bed.cached["host"] = earlier
+    assert await bed.reconcile() == 1.0
+    assert bed.done == [("read host",), ("refer",)]
+    bed.live["host"] = earlier
+    assert await bed.reconcile() is None
+    assert bed.done == [("read host",), ("refer",), ("bind", "gpu-a")]
+    assert await bed.reconcile() is None
+    assert bed.done == [("refer",), ("bind", "gpu-a")], "nothing more is expected"
+
+
+async def test_a_node_is_there_before_a_pod_is_bound_to_it(bed: Bed) -> None:
+    bed.cached |= {"virtual": virtual(), "host": mirror(node="gpu-a")}
+    bed.node_known = False
+    with pytest.raises(Again):
+        await bed.reconcile()
+
+
+async def test_an_end_that_only_the_answer_to_the_deletion_shows_is_reported(bed: Bed) -> None:
+    bed.cached |= {"virtual": virtual(node="gpu-a", deleting=0), "host": mirror(node="gpu-a", phase="Running")}
+    assert await bed.reconcile() is None
+    assert bed.done == [("refer",), ("status", "Running"), ("delete host", "host-of-v1", 1), ("status", "Succeeded")]
+
+
+async def test_an_end_that_nobody_saw_is_reported_where_a_finalizer_waits_for_it(bed: Bed) -> None:
+    held = samples.merged(virtual(deleting=30, startTime="x"), {"metadata": {"finalizers": ["example.com/waits"]}})
+    bed.cached["virtual"] = held
+    assert await bed.reconcile() is None
+    assert bed.done == [("read host",), ("refer",), ("status", "Failed"), ("delete virtual", ("v1", 0))]
+
+
+async def test_a_host_pod_that_the_host_deletes_is_reported_before_its_virtual_pod_goes(bed: Bed) -> None:
+    bed.cached |= {"virtual": virtual(node="gpu-a"), "host": mirror(node="gpu-a", deleting=True, phase="Running")}
+    assert await bed.reconcile() is None
+    assert bed.done == [("refer",), ("status", "Running"), ("delete virtual", ("v1", 30))]
+
+
+async def test_the_key_of_all_pods_without_a_node_queues_them(bed: Bed) -> None:
+    assert await bed.pods.reconcile(UNPLACED.key) is None
+    assert bed.done == [("queue unplaced",)]
