@@ -3,8 +3,8 @@
     objects ──> unchanged since they were applied, and not long ago? ──> skipped
                 else ──> server-side apply: namespace, all others side by side, NodeSets when their kind is served
 
-What an apply returned is not believed for ever: a tenant may change every object in the plane, so all are applied again now and
-then. Volumes are never deleted here: the homes, the queue and the accounts outlive a cluster that is switched off.
+A tenant may change every object in the plane, so all are applied again after a while. Volumes are never deleted here: homes,
+queue and accounts outlive a cluster that is switched off.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _RESYNC_SECONDS = 120.0
 _SERVED_TRIES = 40
 _SERVED_PAUSE = 0.25
 _PARALLEL = 6
-# Whoever makes pods goes first.
+# Those that make pods go first.
 REMOVED = (
     NODE_SETS,
     kinds.STATEFUL_SETS,
@@ -50,7 +50,7 @@ class Applier:
         self.writes = 0
 
     async def apply(self, plane: Plane, objects: Iterable[Obj]) -> None:
-        """Make the plane hold these objects; those that it held before and does not need now are deleted."""
+        """Apply those that are due; the first error is raised once the others of its group are through."""
         objects = [obj for obj in objects if not self._fresh(obj)] if self._applied else list(objects)
         namespaces = [obj for obj in objects if obj["kind"] == "Namespace"]
         node_sets = [obj for obj in objects if obj["kind"] == NODE_SETS.kind]

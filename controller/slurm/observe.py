@@ -90,7 +90,7 @@ def cordoned(nodes: Iterable[Obj]) -> dict[str, str]:
 
 
 async def node_sets(plane: Plane) -> dict[str, Obj]:
-    """The NodeSets, whoever made them."""
+    """The NodeSets, the tenant's own among them."""
     found = await _list(plane, NODE_SETS, NAMESPACE, shape=shapes.NODE_SETS, most=NODE_SETS_MOST)
     return {str(obj["metadata"]["name"]): obj for obj in found}
 

@@ -1,12 +1,12 @@
-"""From a tenant's pass to the order for its Slurm cluster: the keys, made once and kept on the host, and their rotation.
+"""From a Tenant's reconcile to the order for its Slurm cluster: the keys, made once and kept on the host, and their rotation.
 
-    annotation bulkhead.dev/revoke-tokens says something new ──> a new JWT key: all tokens end
-    annotation bulkhead.dev/rotate-keys says something new
+    annotation bulkhead.dev/revoke-tokens has a new value ──> a new JWT key: all tokens end
+    annotation bulkhead.dev/rotate-keys has a new value
       ──> a fresh key is staged: every daemon learns to verify it ──> a while later it is promoted: it signs
       ──> the older ones still verify for as long as a job's credential may live, then they are dropped
 
-The Secret in the plane's host namespace is the truth; the one inside the plane is a copy, and who deletes it gets it back.
-When Slurm was switched off and taken down, the Secret is marked: the keys stay, and nothing more is done.
+The Secret in the plane's host namespace is the original; the one inside the plane is a copy and is applied again when it is
+deleted. When Slurm was switched off and taken down, the Secret is marked: the keys stay, and nothing more is done.
 """
 
 import logging
@@ -46,7 +46,7 @@ _NO_IMAGES: Final = SlurmImages(slurm="", mariadb="")
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """What a pass knows of the tenant's Slurm: whether there is to be one, and what was found of it last."""
+    """What a Tenant's reconcile knows of its Slurm: whether there is to be one, and what was found of it last."""
 
     wanted: bool
     found: Found | None = None
@@ -54,7 +54,7 @@ class Ordered:
 
 
 class Ordering:
-    """Gives the orders."""
+    """Orders clusters, and keeps their keys."""
 
     def __init__(self, client: Client, loops: SlurmLoops, clock: Clock) -> None:
         self._client = client
@@ -78,7 +78,7 @@ class Ordering:
         return self._loops.runs(tenant)
 
     async def forget(self, tenant: str) -> None:
-        """Stop doing anything about a tenant's cluster."""
+        """End the task of a tenant's cluster."""
         await self._loops.forget(tenant)
 
     async def _switched_off(self, plane: PlaneSpec, secret: Obj | None) -> Ordered | None:
@@ -88,7 +88,7 @@ class Ordering:
         try:
             keys = from_data(secret.get("data") or {})
         except BadKeysError:
-            # Workers can still be given back: without an answer their deadline decides.
+            # Workers can still be released: without an answer their deadline decides.
             keys = make_keys()
         nothing = SlurmSpec(tenant=plane.tenant, uid=plane.uid, cluster_name=plane.tenant, version="", images=_NO_IMAGES)
         found = self._loops.order(plane.tenant, Order(nothing, keys, on=False))
@@ -101,7 +101,7 @@ class Ordering:
 
     async def _keys(self, plane: PlaneSpec, secret: Obj | None) -> tuple[Obj, SlurmKeys]:
         if secret is None:
-            # Before keys are made in place of some that an informer has merely not shown yet: ask.
+            # An informer may not show it yet: read it before other keys are made in its place.
             secret = await self._read(plane)
         if secret is not None:
             try:
@@ -122,23 +122,23 @@ class Ordering:
             return found, from_data(found.get("data") or {})
 
     async def _rotate(self, plane: PlaneSpec, tenant: Obj, secret: Obj, keys: SlurmKeys) -> SlurmKeys:
-        now, notes = self._clock.now(), _annotations(secret)
+        now, annotations = self._clock.now(), _annotations(secret)
         asked = _annotations(tenant).get(ROTATE)
         revoke = _annotations(tenant).get(REVOKE)
-        if revoke and notes.get(REVOKED) != revoke:
+        if revoke and annotations.get(REVOKED) != revoke:
             keys = replace(keys, jwt=secrets.token_bytes(_JWT_BYTES))
             _log.info("all tokens are revoked", extra={"tenant": plane.tenant})
             await self._write(plane, keys, {REVOKED: revoke[:256]})
             return keys
         if waiting(keys) is not None:
-            since = _moment(notes.get(STAGED_AT)) or now
-            if now - since < SPREAD and STAGED_AT in notes:
+            since = _moment(annotations.get(STAGED_AT)) or now
+            if now - since < SPREAD and STAGED_AT in annotations:
                 return keys
             keys = promoted(keys, now=int(now.timestamp()), overlap=int(OVERLAP.total_seconds()))
             _log.info("the staged key signs from now on", extra={"tenant": plane.tenant})
             await self._write(plane, keys, {STAGED_AT: None})
             return keys
-        if asked and notes.get(ROTATED) != asked:
+        if asked and annotations.get(ROTATED) != asked:
             keys = staged(keys, make_auth_key())
             _log.info("a fresh key is staged", extra={"tenant": plane.tenant})
             await self._write(plane, keys, {ROTATED: asked[:256], STAGED_AT: now.isoformat(timespec="seconds")})
@@ -154,12 +154,12 @@ class Ordering:
         except NotFound:
             return None
 
-    async def _write(self, plane: PlaneSpec, keys: SlurmKeys, notes: Mapping[str, str | None]) -> Obj:
-        body = {"data": to_data(keys), "metadata": {"annotations": dict(notes)}}
+    async def _write(self, plane: PlaneSpec, keys: SlurmKeys, annotations: Mapping[str, str | None]) -> Obj:
+        body = {"data": to_data(keys), "metadata": {"annotations": dict(annotations)}}
         return await self._client.patch(kinds.SECRETS, KEYS, body, plane.namespace)
 
-    async def _annotate(self, plane: PlaneSpec, notes: Mapping[str, str | None]) -> Obj:
-        return await self._client.patch(kinds.SECRETS, KEYS, {"metadata": {"annotations": dict(notes)}}, plane.namespace)
+    async def _annotate(self, plane: PlaneSpec, annotations: Mapping[str, str | None]) -> Obj:
+        return await self._client.patch(kinds.SECRETS, KEYS, {"metadata": {"annotations": dict(annotations)}}, plane.namespace)
 
 
 def _secret(plane: PlaneSpec, keys: SlurmKeys) -> Obj:

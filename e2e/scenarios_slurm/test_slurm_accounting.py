@@ -68,7 +68,7 @@ def test_backfill_starts_a_short_job_before_a_wide_one(quiet: Cluster) -> None:
     wide = jobs.submit(quiet, "true", "--exclusive", "-p", "cpu", "-N", "2", "--time=10")
     short = jobs.submit(quiet, "true", "-p", "cpu", "--time=1")
     jobs.wait(quiet, short, seconds=80)
-    waiting = jobs.look(quiet, wide)
+    waiting = jobs.find(quiet, wide)
     assert waiting is not None
     assert waiting.state == "PENDING", "the short job passed the wide one"
     jobs.cancel_all(quiet)

@@ -73,7 +73,7 @@ def test_dependencies(quiet: Cluster) -> None:
     jobs.wait(quiet, bad, "FAILED")
 
     def refused() -> None:
-        job = jobs.look(quiet, never)
+        job = jobs.find(quiet, never)
         workloads.expect(job is not None and (job.reason, job.state) == ("DependencyNeverSatisfied", "PENDING"), str(job))
 
     until("the job behind a failed one to say so", refused, seconds=60)
@@ -113,7 +113,7 @@ def test_exclusive_leaves_the_node_to_one_job(quiet: Cluster) -> None:
     second = jobs.submit(quiet, "true", "--nodelist=cpu-0", "--mem=10")
 
     def waits() -> None:
-        job = jobs.look(quiet, second)
+        job = jobs.find(quiet, second)
         workloads.expect(job is not None and job.state == "PENDING" and job.reason in {"Resources", "Priority"}, str(job))
 
     until("the second job to wait for the node", waits, seconds=30)

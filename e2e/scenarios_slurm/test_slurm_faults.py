@@ -141,7 +141,7 @@ def expect_up(door: faults.Door) -> None:
 
 
 def until_end(begin: float, seconds: float, check: Callable[[], None]) -> None:
-    """Look now and then until the time is over."""
+    """Check now and then until the time is over."""
     while time.monotonic() < begin + seconds:
         check()
         time.sleep(min(5.0, max(0.1, begin + seconds - time.monotonic())))

@@ -77,7 +77,7 @@ def replace_login(cluster: Cluster) -> None:
 
 
 def offered_key(cluster: Cluster) -> str:
-    """The host key that sshd shows to whoever connects."""
+    """The host key that sshd shows to its clients."""
     with forwarded(cluster):
         scan = ["ssh-keyscan", "-T", "10", "-t", "ed25519", "-p", str(PORT), "127.0.0.1"]
         lines = [line for line in commands.run(scan, seconds=30).out.splitlines() if "ssh-ed25519" in line]

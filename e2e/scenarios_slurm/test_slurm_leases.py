@@ -93,7 +93,7 @@ def test_a_lowered_maximum_takes_a_gpu_within_its_deadline_and_the_job_finishes(
         lambda: workloads.expect(used(host, elastic) <= 1, f"{used(host, elastic)} used"),
         seconds=GRACE + 90,
     )
-    kept = [number for number in numbers if (jobs.look(elastic, number) or jobs.Job(0, "", "", "", 9, "")).restarts == 0]
+    kept = [number for number in numbers if (jobs.find(elastic, number) or jobs.Job(0, "", "", "", 9, "")).restarts == 0]
     taken = [number for number in numbers if number not in kept]
     assert len(taken) == 1, "one job lost its worker, the other kept it"
     elastic.run("scancel", str(kept[0]))
@@ -124,7 +124,7 @@ def test_a_node_set_deleted_under_its_jobs_does_not_hurt_slurmctld(host: Api, el
         workloads.expect("extra-0" not in names, str(names))
 
     until("the worker of the deleted node set to go", retired, seconds=300)
-    over = {number: jobs.look(elastic, number) for number in (running, pending)}
+    over = {number: jobs.find(elastic, number) for number in (running, pending)}
     assert all(job is None or job.state in {*jobs.OVER, "PENDING"} for job in over.values()), over
     elastic.api.delete("Pod", "slurmctld-0", SLURM_NAMESPACE, grace=0)
     until("slurmctld to read its state again", lambda: answers(elastic), seconds=150)

@@ -38,7 +38,7 @@ def test_a_user_does_not_become_another_by_a_header(red: Cluster) -> None:
     number = jobs.submit(red, "sleep 100", "--hold")
     mine = rest.slurm(red, f"/job/{number}", rest.token(red, BOB), method="DELETE", user="alice")
     assert mine.status != 200 or mine.body.get("errors"), mine.body
-    found = jobs.look(red, number)
+    found = jobs.find(red, number)
     assert found is not None
     assert found.state == "PENDING"
     red.run("scancel", str(number))

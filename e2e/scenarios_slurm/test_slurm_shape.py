@@ -120,18 +120,18 @@ def test_pods_carry_slurms_truth_as_conditions(quiet: Cluster) -> None:
 
 
 def test_a_cordoned_host_node_drains_its_workers_and_says_why(host: Api, quiet: Cluster) -> None:
-    """A lost node is told to Slurm the same way, but the one real node here cannot be lost without everything on it."""
+    """A lost node reaches Slurm the same way, but the one real node here cannot be lost without everything on it."""
     host.patch("Node", machine.NODE, {"spec": {"unschedulable": True}})
     try:
         clusters.wait_nodes(quiet, "cpu-0", "cpu-1", "gpu-0", state="drained")
         reasons = quiet.run("sinfo", "-R", "-h", "-o", "%E").out
         assert f"bulkhead: node {machine.NODE} is cordoned" in reasons
 
-        def told() -> None:
+        def explained() -> None:
             found = condition(quiet.pod("cpu-0"), "SlurmNodeStateDrain")
             workloads.expect(found.get("status") == "True" and "is cordoned" in str(found), str(found))
 
-        until("the pod to say why its node is drained", told, seconds=60)
+        until("the pod to say why its node is drained", explained, seconds=60)
     finally:
         host.patch("Node", machine.NODE, {"spec": {"unschedulable": None}})
     clusters.wait_nodes(quiet, "cpu-0", "cpu-1", "gpu-0")

@@ -1,6 +1,6 @@
 """Batch jobs of a Slurm tenant: submit, follow to a state, read what they wrote.
 
-Every wait has a deadline and tells what it saw last. Output is read through the login node, as a user would.
+Every wait has a deadline and names what it found last. Output is read through the login node, as a user would.
 """
 
 import re
@@ -16,7 +16,7 @@ OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED",
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as slurmctld tells it now."""
+    """A job as slurmctld shows it now."""
 
     number: int
     state: str
@@ -33,7 +33,7 @@ def submit(cluster: Cluster, script: str, *options: str, user: str = ALICE) -> i
     return int(cluster.run(*words, user=user, given=text).out.strip().split(";")[0])
 
 
-def look(cluster: Cluster, number: int) -> Job | None:
+def find(cluster: Cluster, number: int) -> Job | None:
     """The job, or None where slurmctld has forgotten it or does not answer."""
     outcome = cluster.run("scontrol", "-o", "show", "job", str(number), check=False)
     if outcome.code != 0:
@@ -55,7 +55,7 @@ def wait(cluster: Cluster, number: int, *states: str, seconds: float = 60.0) -> 
     wanted = states or DONE
 
     def probe() -> Job:
-        job = look(cluster, number)
+        job = find(cluster, number)
         if job is None:
             raise NotYetError("slurmctld says nothing about it")
         if job.state in OVER and job.state not in wanted:
@@ -80,7 +80,7 @@ def wait_output(
     def probe() -> str:
         text = output(cluster, number, user=user)
         if not holds(text):
-            raise NotYetError(f"{text[-300:]!r}; {look(cluster, number)}")
+            raise NotYetError(f"{text[-300:]!r}; {find(cluster, number)}")
         return text
 
     return until(f"the output of job {number} of {cluster.name}", probe, seconds=seconds)

@@ -1,7 +1,7 @@
 """What is made inside a tenant's plane, through its own API: rights, the Service of its DNS, and the API of metrics.
 
-Pure. The controller applies these objects each time the plane answers after a change, and looks after them with every pass, so
-that a tenant who deletes the syncer's rights has them back within the resync period.
+Pure. The controller applies these objects when the plane answers after a change, and again after each resync period, so that a
+tenant that deletes the syncer's rights has them back within it.
 """
 
 import base64
@@ -125,9 +125,9 @@ def _dns_service(spec: PlaneSpec) -> Obj:
 
 
 def _metrics(spec: PlaneSpec, shim_ca: bytes) -> tuple[Obj, ...]:
-    """metrics.k8s.io of this plane, its way to the syncer, and the right to read it for whoever may view pods.
+    """metrics.k8s.io of this plane, its way to the syncer, and the right to read it for everyone who may view pods.
 
-    The way is a name and not a Service with an address: nothing of it concerns the tenant's network or is mirrored.
+    The way is a name and not a Service with an address: nothing of it touches the tenant's network or is mirrored.
     """
     service: Obj = {
         "apiVersion": "v1",

@@ -1,7 +1,7 @@
 """Slurm's compressed lists of host names, unfolded: `a-[0-2,5],b` are a-0, a-1, a-2, a-5 and b. Pure, and bounded.
 
 The text comes from the tenant's slurmctld. A list that is longer than its bound is an error, never a list that ends early: who
-asks which jobs run on a node must not be told "none" because somebody wrote a big number.
+asks which jobs run on a node must not get "none" because an answer held a big number.
 """
 
 import re

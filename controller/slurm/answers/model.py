@@ -189,11 +189,11 @@ def decode(data: bytes, shape: type[Any], most: int = RECORDS_LIMIT) -> Any:
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise SlurmAnswerError(f"not an answer of slurmrestd: {str(error)[:200]}") from error
     if answer.errors:
-        raise SlurmAnswerError(told(answer.errors))
+        raise SlurmAnswerError(joined(answer.errors))
     return answer
 
 
-def told(errors: Iterable[Problem]) -> str:
+def joined(errors: Iterable[Problem]) -> str:
     """Slurm's errors in one line."""
     texts = [each.error or each.description or f"error {each.error_number}" for each in errors]
     return line("; ".join(texts[:3]), 300)

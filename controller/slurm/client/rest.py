@@ -30,7 +30,7 @@ _MIB: Final = 1024 * 1024
 _DATABASE_BYTES: Final = 4 * _MIB
 _JOBS_BYTES: Final = 16 * _MIB
 _NODES_BYTES: Final = 8 * _MIB
-# A job record takes a few kilobytes: above this many only their counts are asked for.
+# A job record takes a few kilobytes: of more jobs than these only the counts are read.
 JOBS_READ: Final = 2000
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 

@@ -61,7 +61,7 @@ _SETTINGS: Final[Pairs] = (
     # A login pod's limits say nothing about a worker's, which could not raise its own.
     ("PropagateResourceLimits", "NONE"),
     ("PreemptMode", "REQUEUE"),
-    # Of metrics slurmctld asks no token unless somebody is named, and they tell what every user runs.
+    # slurmctld serves metrics without a token unless a user is named here, and they show what every user runs.
     (_METRICS_USERS, "slurm"),
 )
 # Fair share and age are weighed by what the database knows.
@@ -123,7 +123,7 @@ def settings(spec: SlurmSpec) -> Pairs:
     ours = dict(_SETTINGS + (_WITH_ACCOUNTING if spec.accounting else ()))
     own = {key.lower(): (key, value) for key, value in spec.extra_conf}
     if _METRICS_OPEN in own:
-        # To be read by everybody is the one thing that this key says, and Slurm hears it only where nobody is named.
+        # This key opens the metrics to everybody, and Slurm heeds it only where no user is named.
         del ours[_METRICS_USERS]
     result: dict[str, str] = {}
     for key, value in ours.items():
@@ -195,7 +195,7 @@ def _partition_words(node_set: NodeSetSpec, *, default: bool) -> Pairs:
 
 def _gres(node_set: NodeSetSpec) -> _Gres:
     return _Gres(
-        # Every worker that there can ever be: one that is above a lowered `max` keeps its GPUs until it has been given back.
+        # Every worker that there can ever be: one beyond a lowered `max` keeps its GPUs until it has been released.
         nodes=f"{node_set.name}-[0-{MOST_NODES - 1}]",
         type=node_set.gpu_type,
         files=f"{image.GPU_FILES}[0-{node_set.gpus - 1}]",

@@ -37,7 +37,7 @@ def topology_of(kind: str, nodes: Iterable[Obj]) -> TopologySpec:
 
 
 def grown(topology: TopologySpec, kept: Iterable[str]) -> TopologySpec:
-    """The topology with units that Slurm was told of before: slurmctld does not start while a node's unit is missing."""
+    """The topology with units that Slurm's files had before: slurmctld does not start while a node's unit is missing."""
     if topology.kind == FLAT:
         return topology
     known = [unit for unit in kept if _UNIT.fullmatch(unit) and unit not in {UNPLACED, ROOT_SWITCH, *topology.units}]

@@ -1,7 +1,7 @@
 """From a Tenant and its class to the Slurm cluster that is to be built, or to the reason why it cannot be.
 
 Pure. The API server has checked shapes and bounds (CRD schema and CEL); here stands what needs the class, the settings, or a
-look into a text: which keys of Slurm are the tenant's to set, whether features and QOS name each other, whether the quota
+text to be parsed: which keys of Slurm are the tenant's to set, whether features and QOS name each other, whether the quota
 can hold the workers that are always there.
 """
 
@@ -175,7 +175,7 @@ def _check_features(node_sets: tuple[NodeSetSpec, ...]) -> None:
 
 
 def _check_quota(node_sets: tuple[NodeSetSpec, ...], spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> None:
-    """Workers that are always there must fit: waiting for what can never come would look like a fault of Slurm's."""
+    """Workers that are always there must fit: waiting for ones that can never start would look like a fault of Slurm's."""
     most_nodes = section_of(section_of(bounds, "scheduling"), "slurm").get("maxNodes")
     nodes = sum(each.maximum for each in node_sets)
     if most_nodes is not None and nodes > int(most_nodes):

@@ -43,7 +43,7 @@ _FLAGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class DaemonPods:
-    """What the pods of the daemons came to. It is kept between looks, of every tenant, so there is no pod in it."""
+    """How the pods of the daemons are. It is kept between reconciles, for every tenant, so there is no pod in it."""
 
     running: Mapping[str, int] = field(default_factory=dict)
     trouble: tuple[Reason, str] | None = None
@@ -51,7 +51,7 @@ class DaemonPods:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one look at a cluster found out, as far as it got."""
+    """What one reconcile of a cluster found, as far as it got."""
 
     applied: bool = False
     # Daemon -> how many of its pods should run.
@@ -80,7 +80,7 @@ class SlurmPart:
 
 
 def verdict(found: Found, *, was: bool, on: bool = True) -> Verdict:
-    """The Tenant's condition SlurmReady; `was` tells a cluster that started from one that stopped answering."""
+    """The Tenant's condition SlurmReady; `was`: it was ready before, so it has stopped answering and is not just starting."""
     if not on:
         rest = f"{found.leaving} workers are being given back" if found.leaving else "its daemons are being removed"
         return Verdict("False", Reason.TERMINATING, f"Slurm is switched off: {rest}")
@@ -160,7 +160,7 @@ def pod_conditions(node: SlurmNode | None, existing: Sequence[Mapping[str, Any]]
 
 
 def pods_of(pods: Iterable[Obj], wanted: Mapping[str, int]) -> DaemonPods:
-    """What the pods of the daemons that are wanted came to."""
+    """How the pods of the wanted daemons are."""
     own = [(name, pod) for pod in pods if (name := component(pod)) in wanted]
     running = Counter(name for name, pod in own if serves(pod))
     trouble = next((found for _, pod in own if (found := pod_trouble(pod)) is not None), None)

@@ -17,7 +17,7 @@ from controller.slurm.lease.release import is_leaving
 class Deadlines:
     """Both kinds."""
 
-    # Slurm node -> when it was first told that it has to go by.
+    # Slurm node -> the earliest deadline that it was ever given.
     promised: Mapping[str, datetime] = field(default_factory=dict)
     # NodeSet -> since when it has had more workers than an admin allows.
     over_since: Mapping[str, datetime] = field(default_factory=dict)

@@ -80,7 +80,7 @@ def demand(
     sets = {each.name: each for each in node_sets}
     room, bins = dict(room), [each for each in (_free(view, worker, sets) for worker in workers) if each is not None]
     if view.jobs is None:
-        # More jobs than are worth reading: whoever has so many waiting can use all there may be.
+        # More jobs than are worth reading: so many can use every worker that there may be.
         return _everything(sets, view, room, gpus_free, bins)
     for job in sorted(view.jobs, key=lambda each: (-each.priority, each.job_id)):
         if not _wants(job, now, settle):
@@ -136,7 +136,7 @@ def _pieces(job: SlurmJob, node_set: NodeSetSpec, now: datetime) -> Iterator[_Pi
         if wanted and not each:
             return
         count = max(count, _over(wanted, each) if each else 1)
-    # Slurm does not tell everything that a job asks for, such as a node to itself. One that was not started beside others for
+    # Slurm does not show everything that a job asks for, such as a node to itself. One that was not started beside others for
     # so long will not be started there.
     stuck = job.submitted is not None and now - job.submitted >= STUCK
     piece = _Piece(_over(job.gpus, count), _over(job.cpus, count), _over(job.memory_mib, count), job.exclusive, stuck)

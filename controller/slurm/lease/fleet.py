@@ -51,7 +51,7 @@ class Fleet:
     cordoned: Mapping[str, str] = field(default_factory=dict)
     # GPUs of the tenant's quota that new workers may still take; None: no limit is known.
     gpus_free: int | None = None
-    # Slurm node -> when it was first told that it has to go; kept beside the reason in Slurm, which a tenant may edit.
+    # Slurm node -> the earliest deadline that it was ever given; kept beside the reason in Slurm, which a tenant may edit.
     promised: Mapping[str, datetime] = field(default_factory=dict)
     # NodeSet -> since when it has had more workers than an admin allows.
     over_since: Mapping[str, datetime] = field(default_factory=dict)

@@ -1,11 +1,11 @@
 """The elastic lease: how many workers each NodeSet holds, and the next writes on the way there. Pure.
 
     view, pods, bounds ──> targets (demand, idleness, `kubectl scale`) ──┬─ fewer than wanted ──> pods to make
-                                                                        └─ more than wanted ──> giveback
+                                                                        └─ more than wanted ──> release
 
-The number of workers that is wanted stands in the NodeSet's own replicas: `kubectl scale` and the lease both write it, and
-within `min` and `max` whoever wrote last is right, until jobs need more or workers have idled long enough. A view that could
-not be had is None: then workers are made, but none is taken away whose time has not come.
+The wanted number of workers is the NodeSet's own replicas: `kubectl scale` and the lease both write it, and within `min` and
+`max` the last write counts, until jobs need more or workers have idled long enough. The view is None where Slurm did not
+answer: then workers are made, but none is released before its deadline.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ from controller.slurm.lease.fleet import (
     Undrain,
     Worker,
 )
-from controller.slurm.lease.release import give_back, is_leaving
+from controller.slurm.lease.release import is_leaving, release
 from controller.slurm.spec import REASON_PREFIX, NodeSetSpec, SlurmSpec
 
 CORDON: Final = f"{REASON_PREFIX} node "
@@ -103,10 +103,10 @@ def _elastic(case: _Case, view: SlurmView, node_set: NodeSetSpec, asked: int, fo
     if more:
         return _clamp(max(asked, len(live) + more), node_set.minimum, node_set.maximum)
     if asked > len(live):
-        # Somebody asked for workers that are not there yet; they may idle for a while before they are judged.
+        # `kubectl scale` asked for workers that are not there yet; they may idle for a while before they count as idle.
         return asked
     idle = sum(worker.name not in found.needed and _idle(view, worker, case.now, case.spec.lease.idle) for worker in live)
-    # What is needed stays, even where somebody asked for less: he may lower `max`.
+    # What is needed stays, even where `kubectl scale` asks for less: only a lower `max` takes it.
     needed = sum(worker.name in found.needed or _working(view, worker) for worker in live)
     return _clamp(max(min(asked, len(live) - idle), needed), node_set.minimum, node_set.maximum)
 
@@ -181,7 +181,7 @@ def _given(
     by: datetime | None = None,
     first: frozenset[str] = frozenset(),
 ) -> tuple[Action, ...]:
-    return give_back(case.view, live, count, now=case.now, grace=grace, promised=case.fleet.promised, by=by, first=first)
+    return release(case.view, live, count, now=case.now, grace=grace, promised=case.fleet.promised, by=by, first=first)
 
 
 def _by(case: _Case, node_set: str) -> datetime | None:

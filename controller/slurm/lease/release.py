@@ -1,15 +1,14 @@
-"""Giving workers back: the loop that ends with their GPUs free, whatever the jobs on them do. Pure, one step per look.
+"""Releases workers: the steps that end with their GPUs free, whatever the jobs on them do. Pure, one step per reconcile.
 
     chosen ──> drained with our reason, deadline in it ──┬── no job left ─────────> pod deleted ──> node record deleted
        ^                                                 │                               ^
        └── need is gone: drain taken away <──────────────┤                               │
                                                          └── deadline passed ──> jobs requeued ──> node down
 
-There is no state but what Slurm and the plane show, so it makes no difference where an earlier look was cut off. The workers
-that cost least go first: those that run nothing, then those whose jobs end soonest, then those of the lowest priority. No
-answer from Slurm is never taken for "idle"; only a deadline that has passed ends a worker whose state is not known. Reasons
-that are not ours are neither written over nor cleared: a node that somebody else drained is given back without a word in its
-record.
+All state is in Slurm and in the plane, so it makes no difference where an earlier reconcile was cut off. The workers that cost
+least go first: those that run nothing, then those whose jobs end soonest, then those of the lowest priority. A missing answer
+from Slurm is never taken for "idle"; only a deadline that has passed ends a worker whose state is not known. Reasons that are
+not ours are neither overwritten nor cleared: a node that an admin drained is released without a change of its record.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,12 +42,12 @@ def deadline_in(reason: str) -> datetime | None:
 
 
 def is_leaving(view: SlurmView | None, worker: Worker) -> bool:
-    """Whether a worker was told to go."""
+    """Whether a worker is being released."""
     node = view.node(worker.name) if view is not None else None
     return node is not None and node.draining and node.reason.startswith(GIVING)
 
 
-def give_back(
+def release(
     view: SlurmView | None,
     workers: Sequence[Worker],
     count: int,
@@ -103,7 +102,7 @@ def _step(
     given = [moment for moment in (deadline_in(node.reason), promised, by) if moment is not None]
     deadline = min(given, default=None)
     ours = node.ours and node.reason.startswith(GIVING)
-    # A deadline further away than any that is given now was for another cause, or written by somebody else.
+    # A deadline further away than any that is given now was for another cause, or not written by us.
     if not node.draining or (node.ours and not ours) or (ours and (deadline is None or deadline > now + grace)):
         until = min([now + grace, *given])
         return [Drain(worker.name, reason_until(until), until)]

@@ -1,7 +1,7 @@
 """The NodeSet inside the plane: its CustomResourceDefinition, and one object for each node set of the Tenant.
 
 Pure. A NodeSet is what `kubectl get nodesets` shows and `kubectl scale` moves. Its spec comes from the Tenant but for
-`replicas`, which belongs to those who scale: whoever applies these objects leaves that field alone once it is there.
+`replicas`, which `kubectl scale` and the lease own: applying these objects leaves that field alone.
 """
 
 import re

@@ -96,7 +96,7 @@ def http_probe(path: str, port: int, *, period: int, failures: int, timeout: int
 
 
 def tcp_probe(port: int, *, period: int, failures: int, timeout: int = 3) -> Obj:
-    """A probe that only asks whether somebody listens."""
+    """A probe that only asks whether the port is open."""
     return {
         "tcpSocket": {"port": port},
         "periodSeconds": period,
@@ -139,10 +139,10 @@ def claim_template(name: str, component: str, volume: Volume) -> Obj:
 
 
 def keys_volume(*, tokens: bool = False) -> Obj:
-    """The key that daemons vouch with, for the entrypoint alone: it copies it to where the daemon's user may read it.
+    """The key that daemons vouch with, for the entrypoint alone, which copies it to where the daemon's user may read it.
 
-    `tokens`: with the key of the REST API's tokens too, for those who judge them. Whoever reads it makes tokens of any user, as
-    long-lived as he pleases, so no pod that jobs run in or users come to has it.
+    `tokens`: with the key of the REST API's tokens too, for the daemons that verify them. Its readers can make tokens of any
+    user and any lifetime, so no pod that runs jobs or that users log in to has it.
     """
     names = (VOUCHING_KEY, TOKEN_KEY) if tokens else (VOUCHING_KEY,)
     items = [{"key": name, "path": name} for name in names]

@@ -52,7 +52,7 @@ def render(spec: SlurmSpec, keys: SlurmKeys) -> tuple[Obj, ...]:
 
 
 def namespace() -> Obj:
-    """The cluster's namespace; its pods pass Pod Security's level *baseline*, and the plane sees to it."""
+    """The cluster's namespace; the plane enforces Pod Security's level *baseline* in it."""
     level = {f"pod-security.kubernetes.io/{mode}": "baseline" for mode in ("enforce", "audit", "warn")}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": marks(NAMESPACE) | level}}
 

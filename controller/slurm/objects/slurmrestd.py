@@ -1,6 +1,6 @@
 """slurmrestd: the REST API of the cluster, for its users by token and for the platform.
 
-Pure. It holds no key of the cluster: who calls shows a token of his own, and slurmctld judges it.
+Pure. It holds no key of the cluster: callers bring tokens of their own, and slurmctld verifies them.
 """
 
 from controller.slurm.objects.parts import container, mount, pod, service, tcp_probe, users_volume, workload

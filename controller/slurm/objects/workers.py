@@ -115,7 +115,7 @@ def _container(spec: SlurmSpec, node_set: NodeSetSpec) -> Obj:
     )
 
 
-# Jobs are told at once that the node is gone, instead of after SlurmdTimeout; without a controller the pod goes all the same.
+# Slurm learns at once that the node is gone, instead of after SlurmdTimeout; without slurmctld the pod ends all the same.
 _PRE_STOP = 'timeout 10 scontrol update nodename="$(hostname)" state=down reason="$0" || true'
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from controller.slurm.answers.model import SlurmJob, SlurmNode, SlurmView
 from controller.slurm.lease.fleet import Cancel, DeleteWorker, Down, Drain, Requeue, Undrain, Worker
-from controller.slurm.lease.release import GIVING, OVERDUE, deadline_in, give_back, reason_until
+from controller.slurm.lease.release import GIVING, OVERDUE, deadline_in, reason_until, release
 from tests.controller.slurm_runtime.world import START, World, node_set, slurm_spec
 
 GRACE = timedelta(seconds=120)
@@ -37,7 +37,7 @@ def job(job_id: int, *nodes: int, minutes: float | None = 10, priority: int = 1,
 
 def told(view: SlurmView | None, count: int, *workers: Worker, now_after: float = 0.0, **more: object) -> list[object]:
     now = START + timedelta(seconds=now_after)
-    return list(give_back(view, workers, count, now=now, grace=GRACE, **more))  # type: ignore[arg-type]
+    return list(release(view, workers, count, now=now, grace=GRACE, **more))  # type: ignore[arg-type]
 
 
 def test_idle_goes_before_busy_then_the_soonest_end_then_the_lowest_priority() -> None:
