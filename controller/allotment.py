@@ -14,7 +14,7 @@ from typing import Any, Final
 from bulkhead.api import labels
 from bulkhead.api.conditions import Reason
 from bulkhead.api.podresources import AMOUNTS, MOST_DEVICES
-from bulkhead.api.quantity import InvalidQuantityError, canonical, parse, whole
+from bulkhead.api.quantity import InvalidQuantityError, canonical, parse, readable, whole
 from bulkhead.api.untrusted import mapping
 from controller.plane.spec import PodBound
 from controller.refusal import Refusal
@@ -265,7 +265,4 @@ def _text(value: Any) -> str:
 
 
 def _size(value: Any) -> Decimal:
-    try:
-        return parse(value)
-    except InvalidQuantityError:
-        return Decimal(0)
+    return readable(value) or Decimal(0)

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from bulkhead.api.conditions import timestamp
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_meta
 from bulkhead.kube.errors import AlreadyExists, KubeError
@@ -78,7 +79,7 @@ class Recorder:
             metrics.EVENTS_DROPPED.inc()
 
     def _event(self, key: Key, obj: Obj, reason: str, message: str, count: int) -> Obj:
-        stamp = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        stamp = timestamp(self._clock.now())
         meta = obj["metadata"]
         return {
             "apiVersion": "v1",

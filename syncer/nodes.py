@@ -112,7 +112,7 @@ class Nodes:
         if virtual is None:
             await self._make(desired)
             return None
-        if _ours(virtual) or key.name in self._made:
+        if marks.is_platforms(virtual) or key.name in self._made:
             await self._repair(virtual, desired)
         return None
 
@@ -145,7 +145,7 @@ class Nodes:
             made = await self._plane.create(NODES, {key: value for key, value in desired.items() if key != "status"})
         except AlreadyExists:
             made = await self._plane.get(NODES, name)
-            if not _ours(made):
+            if not marks.is_platforms(made):
                 return
         self._made.add(name)
         status = {"metadata": {"uid": uid_of(made)}, "status": desired["status"]}
@@ -191,7 +191,7 @@ class Nodes:
             await self._plane.patch(NODES, name, {"status": status}, subresource="status")
 
     async def _remove(self, key: Key, virtual: Obj | None) -> None:
-        if virtual is None or not _ours(virtual):
+        if virtual is None or not marks.is_platforms(virtual):
             return
         if not self._caches.host["Node"].has_synced:
             return
@@ -202,10 +202,6 @@ class Nodes:
         except NotFound:
             return
         _log.info("virtual node removed", extra=about("Node", key))
-
-
-def _ours(virtual: Obj) -> bool:
-    return (virtual["metadata"].get("labels") or {}).get(marks.PLATFORM) == "true"
 
 
 def _plain(value: object) -> object:

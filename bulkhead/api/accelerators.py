@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bulkhead.api import podresources
 from bulkhead.api.podphase import has_ended
-from bulkhead.api.quantity import InvalidQuantityError, parse
+from bulkhead.api.quantity import readable
 from bulkhead.api.untrusted import mapping
 
 HELD: Final = "bulkhead.dev/accelerators-held"  # on host nodes: resource -> count, as JSON
@@ -55,10 +55,7 @@ def extended(pod: Mapping[str, Any]) -> frozenset[str]:
 
 def count(value: Any) -> int:
     """A count, 0 where there is none; a fraction counts as the next whole."""
-    try:
-        return 0 if value is None else math.ceil(parse(value))
-    except InvalidQuantityError:
-        return 0
+    return math.ceil(readable(value) or 0)
 
 
 def text(held: Mapping[str, int]) -> str | None:

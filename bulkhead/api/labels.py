@@ -6,6 +6,8 @@ Constants and three pure functions. What is ours and whose it is gets decided by
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bulkhead.api.untrusted import mapping
+
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGED_BY_BULKHEAD: Final = "bulkhead"
 TENANT: Final = "bulkhead.dev/tenant"
@@ -50,7 +52,11 @@ def tenant_selector(tenant: str, component: str | None = None) -> str:
     return ",".join(f"{key}={value}" for key, value in made_for(tenant, component).items())
 
 
+def is_platforms(obj: Mapping[str, Any]) -> bool:
+    """Whether the platform put an object into a tenant's plane."""
+    return mapping(mapping(obj.get("metadata")).get("labels")).get(PLATFORM) == "true"
+
+
 def is_mirrored(obj: Mapping[str, Any]) -> bool:
     """Whether a host object carries the syncer's marker; an unmarked object is never adopted."""
-    labels = (obj.get("metadata") or {}).get("labels") or {}
-    return isinstance(labels, Mapping) and labels.get(SYNCED) == SYNCED_BY_SYNCER
+    return mapping(mapping(obj.get("metadata")).get("labels")).get(SYNCED) == SYNCED_BY_SYNCER

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from bulkhead.api.quantity import InvalidQuantityError, parse
+from bulkhead.api.quantity import readable
 from bulkhead.api.untrusted import mapping, mappings
 
 # What every pod uses, as quotas name it; of these a tenant has no ceiling unless its class or its Tenant sets one.
@@ -25,7 +25,7 @@ _OF_PODS: Final = frozenset({"cpu", "memory"})
 def requested(pod: Mapping[str, Any], resource: str) -> Decimal:
     """What the pod reserves; a limit without a request is one."""
     spec = mapping(pod.get("spec"))
-    overhead = _quantity(mapping(spec.get("overhead")).get(resource)) or _ZERO
+    overhead = readable(mapping(spec.get("overhead")).get(resource)) or _ZERO
     if resource in _OF_PODS or resource.startswith("hugepages-"):
         given = _asked(spec, resource)
         if given is not None:
@@ -50,13 +50,5 @@ def containers(pod: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
 
 def _asked(holder: Mapping[str, Any], resource: str) -> Decimal | None:
     resources = mapping(holder.get("resources"))
-    found = _quantity(mapping(resources.get("requests")).get(resource))
-    return _quantity(mapping(resources.get("limits")).get(resource)) if found is None else found
-
-
-def _quantity(value: Any) -> Decimal | None:
-    """A quantity; what is none was never taken by an API server and says nothing."""
-    try:
-        return None if value is None else parse(value)
-    except InvalidQuantityError:
-        return None
+    found = readable(mapping(resources.get("requests")).get(resource))
+    return readable(mapping(resources.get("limits")).get(resource)) if found is None else found

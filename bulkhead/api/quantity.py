@@ -34,6 +34,14 @@ def parse(value: Any) -> Decimal:
     return _read(value)[0]
 
 
+def readable(value: Any) -> Decimal | None:
+    """The same of what nobody has checked; None where it is missing or no quantity."""
+    try:
+        return None if value is None else parse(value)
+    except InvalidQuantityError:
+        return None
+
+
 def whole(value: Any) -> int:
     """The number of things that can only be had whole, such as GPUs."""
     found = parse(value)

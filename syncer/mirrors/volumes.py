@@ -54,7 +54,7 @@ class Volumes:
         except AlreadyExists:
             volume = await self._plane.get(PERSISTENT_VOLUMES, name)
         capacity = wanted["spec"]["capacity"]
-        if _ours(volume) and (volume.get("spec") or {}).get("capacity") != capacity:
+        if marks.is_platforms(volume) and (volume.get("spec") or {}).get("capacity") != capacity:
             metrics.virtual_write("PersistentVolume", "patch")
             await self._plane.patch(PERSISTENT_VOLUMES, name, {"spec": {"capacity": capacity}})
         if (volume.get("status") or {}).get("phase") != "Bound":
@@ -80,7 +80,7 @@ class Volumes:
         self._known.pop(claim_uid, None)
         try:
             volume = await self._plane.get(PERSISTENT_VOLUMES, volumeclaim.volume_name(claim_uid))
-            if not _ours(volume):
+            if not marks.is_platforms(volume):
                 return
             if (volume.get("status") or {}).get("phase") != "Released":
                 # Its protection holds a volume for as long as it counts as bound.
@@ -90,7 +90,3 @@ class Volumes:
                 await self._plane.delete(PERSISTENT_VOLUMES, volume["metadata"]["name"], uid=uid_of(volume))
         except (NotFound, Conflict):
             return
-
-
-def _ours(volume: Obj) -> bool:
-    return (volume["metadata"].get("labels") or {}).get(marks.PLATFORM) == "true"

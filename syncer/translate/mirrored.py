@@ -14,7 +14,7 @@ _BY_SELECTOR: Final = "endpointslice-controller.k8s.io"
 
 def always(virtual: Obj) -> bool:
     """Every object but those that the platform itself put into the plane."""
-    return _labels(virtual).get(marks.PLATFORM) != "true"
+    return not marks.is_platforms(virtual)
 
 
 def everybody(_view: TenantView) -> bool:

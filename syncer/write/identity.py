@@ -14,6 +14,7 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
+from bulkhead.api.conditions import timestamp
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Forbidden, KubeError, NotFound
 from bulkhead.kube.objects import Obj
@@ -191,7 +192,7 @@ class PlaneIdentity:
         self._recorded = record
         _log.error("plane quarantined, nothing is deleted on the host: %s", record.quarantine)
         await self._write(record)
-        stamp = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        stamp = timestamp(self._clock.now())
         event: Obj = {
             "apiVersion": "v1",
             "kind": "Event",

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from bulkhead.api.conditions import timestamp
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, NotFound, NotServed
@@ -105,7 +106,7 @@ class VirtualWriter:
 
     async def refusal(self, virtual: Obj, refused: Untranslatable, r: Resource = PODS, blocked: Blocked = pure.blocked) -> bool:
         """Tell on the object itself, usually a pod, why it has no place on the host; False when it says so already."""
-        now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = timestamp(self._clock.now())
         return await self.status(r, virtual, blocked(virtual, refused.reason, str(refused), now)) is not None
 
     async def bind(self, virtual: Obj, node: str) -> None:

@@ -99,7 +99,7 @@ def runtime_aliases(hosts: Iterable[Obj], theirs: Iterable[Obj]) -> dict[str, st
     Charts bring such classes along. `hosts` are the offered ones; of several with one handler the first by name counts.
     """
     by_handler = {str(each.get("handler") or ""): _name(each) for each in sorted(hosts, key=_name, reverse=True)}
-    own = ((_name(each), str(each.get("handler") or "")) for each in theirs if not is_ours(each))
+    own = ((_name(each), str(each.get("handler") or "")) for each in theirs if not marks.is_platforms(each))
     return {name: by_handler[handler] for name, handler in sorted(own) if handler in by_handler}
 
 
@@ -171,19 +171,16 @@ def steps(offer: Offer, wanted: Iterable[Obj], there: Iterable[Obj]) -> list[Ste
         old = held.get(name)
         if old is None:
             found.append(Step("create", name, body))
-        elif not is_ours(old):
+        elif not marks.is_platforms(old):
             continue
         elif any(old.get(field) != body.get(field) for field in offer.fields):
             found.append(Step("replace", name, body))
         elif change := _difference(body, old):
             found.append(Step("patch", name, change))
-    found += [Step("delete", name, old) for name, old in sorted(held.items()) if name not in desired and is_ours(old)]
+    found += [
+        Step("delete", name, old) for name, old in sorted(held.items()) if name not in desired and marks.is_platforms(old)
+    ]
     return found
-
-
-def is_ours(virtual: Obj) -> bool:
-    """Whether the platform put a class into the plane."""
-    return mapping(mapping(virtual.get("metadata")).get("labels")).get(marks.PLATFORM) == "true"
 
 
 def _difference(body: Obj, old: Obj) -> Obj:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from bulkhead.api.quantity import InvalidQuantityError, parse
+from bulkhead.api.quantity import readable
 from syncer.translate.podspec.containers import container_names
 
 Obj = dict[str, Any]
@@ -43,14 +43,8 @@ def node_metrics(node: str, measured: Iterable[Obj]) -> Obj:
 
 
 def _usage(container: Mapping[str, Any]) -> dict[str, Decimal]:
-    found = {}
-    for name, value in (container.get("usage") or {}).items():
-        if name in _MEASURED:
-            try:
-                found[str(name)] = parse(value)
-            except InvalidQuantityError:
-                continue
-    return found
+    measured = ((str(name), readable(value)) for name, value in (container.get("usage") or {}).items() if name in _MEASURED)
+    return {name: amount for name, amount in measured if amount is not None}
 
 
 def _plain(usage: Mapping[str, Decimal]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from bulkhead.api.quantity import InvalidQuantityError, parse
+from bulkhead.api.quantity import readable
 from bulkhead.api.untrusted import mapping
 from syncer.translate import metadata, sanitise, schema
 from syncer.translate.reasons import Reason, Untranslatable
@@ -110,7 +110,7 @@ def _plain(status: Mapping[str, Any]) -> Obj:
     found: Obj = {}
     if _is_time(status.get("creationTime")):
         found["creationTime"] = status["creationTime"]
-    if status.get("restoreSize") is not None and _is_size(status["restoreSize"]):
+    if readable(status.get("restoreSize")) is not None:
         found["restoreSize"] = str(status["restoreSize"])
     return found
 
@@ -134,13 +134,5 @@ def _is_time(value: Any) -> bool:
     try:
         datetime.fromisoformat(value)
     except ValueError:
-        return False
-    return True
-
-
-def _is_size(value: Any) -> bool:
-    try:
-        parse(value)
-    except InvalidQuantityError:
         return False
     return True

@@ -6,11 +6,10 @@ a ratio; nor is one whose pod names a limit as a whole, which is held to one ins
 """
 
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any, Final, cast
 
 from bulkhead.api import podresources
-from bulkhead.api.quantity import InvalidQuantityError, canonical, parse
+from bulkhead.api.quantity import canonical, parse, readable
 from bulkhead.api.untrusted import mapping, mappings
 from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.view import Obj, TenantView
@@ -98,12 +97,5 @@ def _too_far(limit: str, ratio: str, request: Any, path: str) -> Untranslatable:
 
 def _less(one: Any, other: Any, times: str = "1") -> bool:
     """Whether so many times `one` is less than `other`; what is missing or no quantity is neither."""
-    least, most = _quantity(one), _quantity(other)
+    least, most = readable(one), readable(other)
     return least is not None and most is not None and least * parse(times) < most
-
-
-def _quantity(value: Any) -> Decimal | None:
-    try:
-        return None if value is None else parse(value)
-    except InvalidQuantityError:
-        return None
