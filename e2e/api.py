@@ -1,7 +1,7 @@
-"""A small synchronous client for one Kubernetes API server, the observer's own eyes.
+"""A small synchronous client for one Kubernetes API server, independent of Bulkhead's own.
 
-It knows paths and JSON and nothing of Bulkhead's machinery. One connection per thread, every call has a deadline, nothing is
-retried but a request that met an idle connection that the server had closed: what fails is what a tenant would have seen.
+It knows paths and JSON only. One connection per thread, every call has a deadline, and nothing is retried but a request on an
+idle connection that the server had closed: what fails here would have failed for a tenant.
 
     kubeconfig file -> Api -> get / list / create / patch / apply / delete / watch
 """
@@ -24,7 +24,7 @@ import yaml
 
 Obj = dict[str, Any]
 
-# How a connection that the server closed while it idled shows itself at its next use.
+# The errors of a connection that the server closed while it was idle, at its next use.
 _CLOSED = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 
 # kind -> (path prefix, plural, namespaced); whatever the end-to-end tests touch.
@@ -84,7 +84,7 @@ class ApiError(Exception):
 
     @property
     def is_startup_refusal(self) -> bool:
-        """A plane that just started may refuse for a moment until it has loaded who may do what; an admin may do all."""
+        """A plane that just started may refuse an admin for a moment, until it has loaded its RBAC objects."""
         return self.status == 403 and ("RBAC" in self.message or 'User "bulkhead:admin" cannot' in self.message)
 
 
@@ -258,7 +258,7 @@ class Api:
             connection.close()
 
     def connect(self, *, timeout: float) -> http.client.HTTPSConnection:
-        """A connection of its own, with the client certificate, for what this class does not speak."""
+        """A connection of its own, with the client certificate, for protocols that this class does not speak."""
         return self._open(timeout=timeout)
 
     def collection_version(self, kind: str, namespace: str | None = None) -> str:

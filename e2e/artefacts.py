@@ -1,6 +1,6 @@
-"""What is kept of a failure: tenants with their conditions, events, pods and logs, in a folder per test.
+"""Keeps what may explain a failure: tenants with their conditions, events, pods and logs, in a folder per test.
 
-Collecting never fails a test and never hides its error: what cannot be read is noted in the folder instead.
+Collecting never fails a test and never hides its error: what cannot be read is recorded in the folder instead.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Running the tools a user has: kubectl, helm, ctr and bulkhead. Every call has a deadline and its failure says all.
+"""Runs the tools a user has: kubectl, helm, ctr and bulkhead. Every call has a deadline, and its error holds the output.
 
 Results are plain values; nothing is retried here.
 """
@@ -29,7 +29,7 @@ class Outcome:
 
 
 class CommandError(AssertionError):
-    """A command failed; the text holds the command and the end of what it said."""
+    """A command failed; the text holds the command and the end of its output."""
 
 
 @functools.cache

@@ -21,7 +21,7 @@ CHART = Path("charts/bulkhead")
 CRDS = Path("crds")
 EXAMPLES = Path("examples")
 RELEASE = "bulkhead"
-# The one address of the host's API server: whatever runs in the chart's namespace reaches no other but planes.
+# The one address of the host's API server: pods in the chart's namespace reach no other address but planes.
 HOST_API = {"networkPolicy.hostAPI[0].cidr": f"{NODE_ADDRESS}/32", "networkPolicy.hostAPI[0].port": "6443"}
 _IMPORTED = machine.DATA / "containerd" / "imported.json"  # written by the host whenever it imports an image
 

@@ -35,7 +35,7 @@ class Process:
 
     pid: int
     program: str
-    started: int  # clock ticks since boot: tells a process from a later one with the same number
+    started: int  # clock ticks since boot: distinguishes a process from a later one with the same number
 
     @property
     def state(self) -> str:
@@ -98,10 +98,10 @@ def processes_of_pod(pod_uid: str, program: str | None = None) -> list[Process]:
 
 
 class Standing(Enum):
-    """What a process that stands for another machine weighs against the host's components and the group of all pods.
+    """The share of CPU of a process that stands for another machine, beside the host's components and the group of all pods.
 
-    Elsewhere a process weighs as much as the whole host, with all that its session does (niceness counts within a session only,
-    where the kernel groups by session): it would wait for seconds behind a busy pod, or make all pods wait.
+    Without it a process with its session weighs as much as the whole host (niceness counts within a session only, where the
+    kernel groups by session): it would wait for seconds behind a busy pod, or make all pods wait.
     """
 
     PROBE = ("probes", 16384)  # measures: before the host's own components
@@ -109,9 +109,9 @@ class Standing(Enum):
 
 
 def stand(standing: Standing) -> None:
-    """Give this process and the children it will have their standing, until it ends.
+    """Put this process and its later children into the group of their standing, until it ends.
 
-    Only once the host is up, which ends what it finds in its groups when it starts.
+    Only once the host is up: when it starts, it ends all processes in its groups.
     """
     name, shares = standing.value
     for top in cgroups.hierarchies():

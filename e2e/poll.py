@@ -1,4 +1,4 @@
-"""Waiting for something with a deadline, remembering the last thing seen, so that a timeout explains itself.
+"""Waits for something until a deadline and remembers what was seen last, so that a timeout explains itself.
 
 A probe returns a value when it is satisfied, or raises `NotYetError` with what it saw instead. Errors of an API server that
 is away count as "not yet"; anything else passes through.
@@ -13,7 +13,7 @@ from e2e.api import ApiError, UnreachableError
 
 T = TypeVar("T")
 
-# Waits are this many times longer: for a machine that does much else meanwhile.
+# Waits are this many times longer, for a busy machine.
 PATIENCE = float(os.environ.get("BULKHEAD_E2E_PATIENCE", "1"))
 
 
@@ -29,7 +29,7 @@ Note = Callable[[str], None]
 
 
 def until(what: str, probe: Callable[[], T], *, seconds: float, interval: float = 0.25, note: Note | None = None) -> T:
-    """Call `probe` until it returns, for at most `seconds`; `note` gets each new thing seen (progress for people)."""
+    """Call `probe` until it returns, for at most `seconds`; `note` gets each new thing seen, to show progress."""
     seconds *= PATIENCE
     deadline = time.monotonic() + seconds
     seen = "nothing"

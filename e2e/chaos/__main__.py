@@ -24,8 +24,8 @@ def main() -> int:
 
     experiments = named(chosen.experiments)
     install.ensure_installed(note)
-    # The load and the floods stand for clients on other machines: what they compute must not cost the neighbours their cores.
-    # Only after the host is up, whose processes would inherit it; prober and observer have a standing of their own.
+    # The load and the floods stand for clients on other machines: their CPU time must not cost the neighbours their cores. This
+    # is set only after the host is up, whose processes would inherit it; prober and observer have a standing of their own.
     stand(Standing.LOAD)
     passed = Runner(host_api(), note, chosen.baseline_seconds).run(experiments)
     print(f"{'passed' if passed else 'FAILED'}; {RESULTS / 'chaos.json'}")

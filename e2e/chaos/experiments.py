@@ -9,7 +9,7 @@ from e2e.chaos.faults import Fault
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """One fault, whom it hits, and how long the target may take to work again."""
+    """One fault, its target, and how long the target may take to work again."""
 
     name: str
     title: str

@@ -1,7 +1,7 @@
-"""How each fault is made, shown to have happened, lifted, and seen to be overcome. One small class per fault.
+"""Injects each fault, proves that it happened, lifts it, and checks that the target recovers. One small class per fault.
 
 A fault touches its target alone. `inject` returns what shows that it happened; `lift` undoes what the tenant or the operator
-would undo; `recovered` raises `NotYetError` until the target works again without anybody's help.
+would undo; `recovered` raises `NotYetError` until the target works again by itself.
 """
 
 import signal
@@ -25,7 +25,7 @@ Proof = tuple[bool, str]
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What a fault may touch: the host as its admin, the target, and a way to tell people what goes on."""
+    """What a fault may use: the host as its admin, the target, and a way to report progress."""
 
     host: Api
     target: Tenant
@@ -68,7 +68,7 @@ def kill(processes: Sequence[Process], what: str) -> Proof:
 
 
 def tenant_works(tenant: Tenant) -> None:
-    """The tenant can write, and a new pod of its comes to run."""
+    """The tenant can write, and a new pod of it runs."""
     name = f"again-{time.monotonic_ns()}"
     try:
         tenant.api.create(workloads.pod(name))
@@ -189,7 +189,7 @@ class KillSyncerBeforeStatus:
 
 @dataclass(frozen=True, slots=True)
 class FailClosedWebhook:
-    """A validating webhook in the target that nobody answers and that must pass for every write."""
+    """A validating webhook in the target that has no server and that every write must pass."""
 
     seconds: float = 20.0
 
@@ -254,7 +254,7 @@ class Flood:
         return [(proven, text)]
 
     def _retry(self, api: Api, obj: Obj) -> bool:
-        """A burning plane may refuse for a while; the flood does not give up at once."""
+        """An overloaded plane may refuse for a while; the flood does not give up at once."""
         for _ in range(20):
             try:
                 api.create(obj)

@@ -71,7 +71,7 @@ def one_to_one(history: History) -> list[Violation]:
 
 
 def neighbours_unharmed(history: History, baseline: Mapping[str, float], bound: LatencyBound = AIM) -> list[Violation]:
-    """I4: while one tenant burns, the others see no error and their p99 stays within the bound over their own baseline."""
+    """I4: while one tenant is broken, the others see no error and their p99 stays within the bound over their own baseline."""
     found = []
     for span in history.spans:
         for tenant in history.tenants:

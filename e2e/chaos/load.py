@@ -1,7 +1,7 @@
 """The light steady work of every tenant: two pods that stay, and one that comes and goes every few seconds.
 
-The stayers show whether running pods go on; the comers show whether the tenant's whole way, from create to Running to gone,
-still works. Failures are counted, never raised: the target's are expected, the others' are judged by the runner.
+The pods that stay show whether running pods go on; the others show whether the whole life of a pod, from create to Running to
+gone, still works. Failures are counted, never raised: the target's are expected, the others' are judged by the runner.
 """
 
 import threading

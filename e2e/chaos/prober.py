@@ -1,9 +1,9 @@
-"""The prober: reads and writes every tenant's API and the host's at a steady rate, and notes what each request took.
+"""The prober: reads and writes every tenant's API and the host's at a steady rate, and records what each request took.
 
-It is a process of its own, apart from the observer: whoever parses lists of pods between two looks at the clock measures
-its own interpreter. Every tenant's API is reached by its ClusterIP through the tenant's kubeconfig, as a tenant's client would.
-The probes start one after another within a period: all at once, they would measure how they wake each other. It changes
-nothing but its own ConfigMap.
+It is a process of its own, apart from the observer: a process that parses lists of pods between two readings of the clock
+measures its own interpreter. Every tenant's API is reached by its ClusterIP through the tenant's kubeconfig, as a tenant's
+client would. The probes start one after another within a period: all at once, they would measure how they wake each other. It
+changes nothing but its own ConfigMap.
 """
 
 import sys
@@ -22,7 +22,7 @@ _NAMESPACE = "default"
 
 
 def probe(recorder: Recorder, tenant: str, api: Api, offset: float) -> None:
-    """Probe one API until told to stop. `offset`: its place within the period, in seconds."""
+    """Probe one API until stopped. `offset`: when it begins within the period, in seconds."""
     recorder.stop.wait(offset)
     count = 0
     while not recorder.stop.is_set():

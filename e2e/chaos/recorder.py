@@ -1,7 +1,7 @@
 """Writes a history: what the prober and the observer have in common, a queue of records, one writer, and an orderly end.
 
-All records of a process go through one queue to one writer, so that a slow disk delays no measurement. It ends when told to
-(SIGTERM) or after its deadline. Times are the machine's monotonic clock, so that histories of several processes merge.
+All records of a process go through one queue to one writer, so that a slow disk delays no measurement. It ends on SIGTERM or
+after its deadline. Times are the machine's monotonic clock, so that histories of several processes can be merged.
 
     python -m e2e.chaos.<prober|observer> --out FILE --seconds N TENANT=KUBECONFIG…
 """
@@ -34,7 +34,7 @@ class Recorder:
         self._queue.put(record, timeout=5)
 
     def write(self, seconds: float) -> None:
-        """Write until told to stop, and then what is left."""
+        """Write until stopped, and then what is left."""
         deadline = time.monotonic() + seconds
         with self._path.open("w") as out:
             while not (self.stop.is_set() and self._queue.empty()) and time.monotonic() < deadline:
@@ -46,7 +46,7 @@ class Recorder:
 
 
 def record(description: str, loops: Start) -> int:
-    """The body of a recording process: each of `loops` in a thread of its own, until told to stop."""
+    """The body of a recording process: each of `loops` in a thread of its own, until stopped."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, required=True)

@@ -1,4 +1,4 @@
-"""What a chaos run found, as a table for people and as chaos.json. Pure."""
+"""What a chaos run found, as a printed table and as chaos.json. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

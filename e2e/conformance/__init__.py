@@ -1,1 +1,1 @@
-"""The upstream end-to-end suite against the embedded host: what others wrote down as correct."""
+"""The upstream end-to-end suite against the embedded host and inside a tenant."""

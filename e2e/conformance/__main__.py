@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bulkhead.hostcluster import binaries
 from e2e import install, machine
-from e2e.conformance import comparison, images, place, suite
+from e2e.conformance import comparison, environment, images, suite
 from e2e.conformance.suite import Spec
 
 REPORT = machine.RESULTS / "conformance.json"
@@ -79,7 +79,7 @@ def main() -> int:
     if chosen.side != "tenant":
         run_side("host", machine.KUBECONFIG, programs, chosen, note)
     if chosen.side != "host":
-        with place.prepared(host, chosen.tenant, keep=chosen.keep) as tenant:
+        with environment.prepared(host, chosen.tenant, keep=chosen.keep) as tenant:
             run_side("tenant", tenant.kubeconfig, programs, chosen, note)
     return _report(stood_in, whole=chosen.focus == CONFORMANCE and chosen.side == "both")
 

@@ -1,7 +1,7 @@
 """The suite on the host against the suite in a tenant: both counts and each difference with its reason. Pure but for files.
 
 What a tenant cannot do by design stands in expected.yaml, a pattern and a reason each; a difference that no pattern explains
-is a fault of ours until somebody shows otherwise. Results of slices add up: the later result of a spec counts.
+counts as a fault of ours until it is explained. Results of slices add up: the later result of a spec counts.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""The images that the upstream suite asks for, made here under the very names it uses: no registry is asked for anything.
+"""The images that the upstream suite needs, built here under the names that it uses: no registry is involved.
 
 What runs in them is the suite's own Go programs, Debian's busybox, and Debian's builds of nginx, dig, curl and netcat where
 upstream has other builds of the same programs (`REPLACED` says which). Images of specs that are not conformance (NFS, iSCSI,
-CSI, GCE) are not made. It starts nothing and imports nothing but what `import_all` is told to.
+CSI, GCE) are not made. It starts nothing, and only `import_all` imports anything.
 
     e2e.test --list-images ──> recipe by the last part of the name ──> layers (cached) ──> image tar ──> containerd
 """

@@ -1,4 +1,4 @@
-"""What the steps of the demo hand to each other, and how progress is shown."""
+"""What the steps of the demo pass to each other, and how progress is shown."""
 
 import sys
 import time

@@ -218,7 +218,7 @@ def measure(server: ApiServer, count: int, calls: int) -> dict[str, Any]:
 
 
 def as_text(result: dict[str, Any]) -> str:
-    """The tables for people, in the form in which the decision holds them."""
+    """The printed tables, in the form in which the decision holds them."""
     lines = [f"One watch event of {result['event_bytes']} bytes; microseconds of CPU", "", "| codec | read | write a pod |"]
     lines.append("| --- | --- | --- |")
     read, write = result["codecs"]["read_event_us"], result["codecs"]["write_pod_us"]

@@ -37,7 +37,7 @@ class Verdict:
 
 
 def load(path: Path = LIMITS) -> dict[str, dict[str, float]]:
-    """The limits' file; every entry has an aim and a limit beyond it: above, or below where `at_least` stands."""
+    """The limits' file; every entry has an aim and a limit beyond it: larger, or smaller with `at_least`."""
     limits: dict[str, dict[str, float]] = yaml.safe_load(path.read_text())
     for name, entry in limits.items():
         sign = -1 if entry.get("at_least") else 1

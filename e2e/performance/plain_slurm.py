@@ -4,7 +4,7 @@
     a tenant's slurm.conf ──plain_config()──> the same scheduling, with this machine's addresses
 
 No container, no Kubernetes, no virtual network: daemons share the machine's kernel, address and hostname, and differ by port.
-What the tenant's cluster is configured to do stays word for word; only places change. Everything is gone when the context ends.
+The tenant's configuration stays word for word; only paths and addresses change. Everything is removed when the context ends.
 """
 
 import base64
@@ -116,13 +116,13 @@ def plain_slurm(tenant_conf: str, *, nodes: int = 2, node: PlainNode | None = No
 
 
 def _idle(cluster: PlainSlurm) -> None:
-    told = cluster.run("sinfo", "-h", "-N", "-o", "%N %T", check=False)
-    if told.out.split() != [word for name in cluster.nodes for word in (name, "idle")]:
-        raise NotYetError(f"{told.text}; {_last_words(cluster.root)}")
+    found = cluster.run("sinfo", "-h", "-N", "-o", "%N %T", check=False)
+    if found.out.split() != [word for name in cluster.nodes for word in (name, "idle")]:
+        raise NotYetError(f"{found.text}; {_last_words(cluster.root)}")
 
 
 def _last_words(root: Path) -> str:
-    """The end of every daemon's log, for the one who reads why it did not come up."""
+    """The end of every daemon's log, to explain why it did not start."""
     logs = sorted((root / _LOGS).iterdir())
     return "; ".join(f"{log.name}: {' | '.join(log.read_text(errors='replace').splitlines()[-3:])}" for log in logs)
 
@@ -166,7 +166,7 @@ def _furnish(root: Path, conf: str, names: Sequence[str]) -> None:
     for folder in (config, users, keys, root / "run/slurm/conf", root / "root", root / "tmp"):
         folder.mkdir(parents=True, exist_ok=True)
     (root / "tmp").chmod(0o1777)
-    # Launchers of MPI tell each other the machine's name; the nodes' names are all the same place.
+    # MPI launchers send each other the machine's name; the names of all nodes resolve to it.
     (root / "etc/hosts").write_text(f"127.0.0.1 localhost {socket.gethostname()} {' '.join(names)}\n")
     (config / "slurm.conf").write_text(conf)
     (config / "cgroup.conf").write_text("CgroupPlugin=disabled\n")

@@ -97,7 +97,7 @@ class Bench:
         }
 
     def _wait(self, seconds: float) -> None:
-        """Idle, with a sign of life for people every half minute."""
+        """Idle, with a line of progress every half minute."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             self.note(f"idling, {left:.0f} s more")

@@ -2,7 +2,7 @@
 
     tenant: created, first job ──> rounds of (tenant, plain) ──> idle memory ──> reclaim ──> simulated workers, long queue
 
-The plain side runs the tenant's own slurm.conf with other places. While one side works, the other idles.
+The plain side runs the tenant's own slurm.conf with other paths and addresses. While one side works, the other idles.
 """
 
 import contextlib

@@ -22,7 +22,7 @@ from e2e import install
 from e2e.machine import RESULTS, Standing, stand
 from e2e.performance import judgement
 from e2e.performance.sync_bench import Bench, Plan
-from e2e.performance.sync_place import Place
+from e2e.performance.sync_setup import Setup
 
 LIMITS = Path(__file__).with_name("limits-sync.yaml")
 
@@ -63,8 +63,8 @@ def main() -> int:
     if not chosen.skip_install:
         install.ensure_installed(note)
     stand(Standing.PROBE)
-    with Place.prepared(chosen.prefix, max(plan.tenants), plan.most_pods, note, keep=chosen.keep) as place:
-        bench = Bench(place, plan, note)
+    with Setup.prepared(chosen.prefix, max(plan.tenants), plan.most_pods, note, keep=chosen.keep) as setup:
+        bench = Bench(setup, plan, note)
         try:
             asyncio.run(bench.run())
         except BaseException as error:

@@ -18,8 +18,8 @@ from bulkhead.kube.objects import Key, Meta
 from e2e.performance import sync_figures as figures
 from e2e.performance.sync_figures import Mirrored, Sample
 from e2e.performance.sync_load import Sight, Target, burst, clear, empty, steady, watching
-from e2e.performance.sync_place import NAMESPACE, Place, work_namespace
 from e2e.performance.sync_process import Syncer, Usage
+from e2e.performance.sync_setup import NAMESPACE, Setup, work_namespace
 
 OPEN_LOOP_RATE = 10.0
 SETTLE_SECONDS = 3.0
@@ -57,16 +57,16 @@ class Plan:
 class Plane:
     """One tenant: where its pods are made, where they appear on the host, and what does the work."""
 
-    above: Target
-    below: Target
+    virtual: Target
+    host: Target
     syncer: Syncer
 
 
 class Bench:
     """One run; `found` is what it has measured so far."""
 
-    def __init__(self, place: Place, plan: Plan, note: Callable[[str], None]) -> None:
-        self._place = place
+    def __init__(self, setup: Setup, plan: Plan, note: Callable[[str], None]) -> None:
+        self._setup = setup
         self._plan = plan
         self._note = note
         self._planes: list[Plane] = []
@@ -75,8 +75,8 @@ class Bench:
     async def run(self) -> None:
         """Measure all that was planned; what needs one plane alone comes before there are more."""
         async with contextlib.AsyncExitStack() as stack:
-            host = await stack.enter_async_context(_client(KubeConfig.from_file(self._place.host)))
-            natives = [Target(host, name) for name in self._place.natives]
+            host = await stack.enter_async_context(_client(KubeConfig.from_file(self._setup.host)))
+            natives = [Target(host, name) for name in self._setup.natives]
             await self._grow(1, host, stack)
             self.found["syncer_idle_cpu_percent"] = round(await self._planes[0].syncer.idle_percent(self._plan.idle_seconds), 2)
             self._note(f"idle syncer: {self.found['syncer_idle_cpu_percent']} % of a core")
@@ -95,15 +95,15 @@ class Bench:
 
     async def _grow(self, count: int, host: Client, stack: contextlib.AsyncExitStack) -> None:
         """Have `count` planes, all of them at rest."""
-        for tenant, path in (await asyncio.to_thread(self._place.planes, count))[len(self._planes) :]:
+        for tenant, path in (await asyncio.to_thread(self._setup.planes, count))[len(self._planes) :]:
             client = await stack.enter_async_context(_client(KubeConfig.from_file(path)))
-            below = Target(host, work_namespace(tenant))
-            self._planes.append(Plane(Target(client, NAMESPACE), below, Syncer(host, tenant)))
+            mirrored = Target(host, work_namespace(tenant))
+            self._planes.append(Plane(Target(client, NAMESPACE), mirrored, Syncer(host, tenant)))
         await asyncio.sleep(GROWN_SECONDS)
 
     async def _warm_up(self, natives: Sequence[Target], planes: Sequence[Plane]) -> None:
         """Connections, caches of code and the first mirrored objects cost once, and not per pod: also after a restart."""
-        for targets in (list(natives), [plane.above for plane in planes]):
+        for targets in (list(natives), [plane.virtual for plane in planes]):
             async with _all_watched(targets) as sights:
                 await burst(targets, WARM_UP_PODS, "warm", sights=sights)
         await self._cleared(natives, planes)
@@ -137,7 +137,7 @@ class Bench:
         native = figures.speed(await self._burst(natives, self._plan.pods, f"n{prefix}"))
         await self._cleared(natives, ())
         idle = await self._usage(planes)
-        samples = await self._burst([plane.above for plane in planes], self._plan.pods, f"t{prefix}")
+        samples = await self._burst([plane.virtual for plane in planes], self._plan.pods, f"t{prefix}")
         await asyncio.sleep(SETTLE_SECONDS)
         loaded = await self._usage(planes)
         tenant = figures.speed(samples)
@@ -149,15 +149,16 @@ class Bench:
             return await burst(targets, pods, prefix, sights=sights)
 
     async def _phases(self, planes: Sequence[Plane], prefix: str) -> dict[str, float]:
-        """Where a pod's time goes; in a burst of its own, since those who look on at the host take their share of the cores."""
+        """Where a pod's time goes; in a burst of its own, since the watches on the host take their share of the cores."""
         before = [await plane.syncer.metrics() for plane in planes]
-        above = [plane.above for plane in planes]
-        async with _all_watched(above) as sights, _all_watched([plane.below for plane in planes], _virtual_key) as below:
-            await burst(above, self._plan.pods, prefix, sights=sights)
+        virtual = [plane.virtual for plane in planes]
+        hosts = [plane.host for plane in planes]
+        async with _all_watched(virtual) as virtual_sights, _all_watched(hosts, _virtual_key) as host_sights:
+            await burst(virtual, self._plan.pods, prefix, sights=virtual_sights)
             outside = [
-                Mirrored(down.added[key], down.ready[key], up.ready[key])
-                for up, down in zip(sights, below, strict=True)
-                for key in up.ready.keys() & down.ready.keys()
+                Mirrored(on_host.added[key], on_host.ready[key], in_plane.ready[key])
+                for in_plane, on_host in zip(virtual_sights, host_sights, strict=True)
+                for key in in_plane.ready.keys() & on_host.ready.keys()
             ]
         after = [await plane.syncer.metrics() for plane in planes]
         inside = {
@@ -180,8 +181,8 @@ class Bench:
             theirs = await steady(native, OPEN_LOOP_RATE, seconds, "open", sight=sight)
         await self._cleared([native], ())
         before = await self._usage([plane])
-        async with watching(plane.above) as sight:
-            ours = await steady(plane.above, OPEN_LOOP_RATE, seconds, "open", sight=sight)
+        async with watching(plane.virtual) as sight:
+            ours = await steady(plane.virtual, OPEN_LOOP_RATE, seconds, "open", sight=sight)
         await asyncio.sleep(SETTLE_SECONDS)
         cost = _cost(before, await self._usage([plane]), len(ours))
         await self._cleared((), [plane])
@@ -199,7 +200,7 @@ class Bench:
         self._note(f"{pods} pods native: {theirs}")
         await self._cleared([native], ())
         idle = await self._usage([plane])
-        ours = figures.speed(await self._burst([plane.above], pods, "v"))
+        ours = figures.speed(await self._burst([plane.virtual], pods, "v"))
         await asyncio.sleep(SETTLE_SECONDS)
         cost = _cost(idle, await self._usage([plane]), pods)
         result: dict[str, Any] = {"pods": pods, "native": theirs, "tenant": ours, "ratio": figures.ratio(ours, theirs), **cost}
@@ -217,9 +218,9 @@ class Bench:
 
     async def _cleared(self, natives: Sequence[Target], planes: Sequence[Plane]) -> None:
         """Nothing is left of a load, on either side."""
-        await asyncio.gather(*(clear(target) for target in (*natives, *(plane.above for plane in planes))))
+        await asyncio.gather(*(clear(target) for target in (*natives, *(plane.virtual for plane in planes))))
         mirrored = f"{marks.SYNCED}={marks.SYNCED_BY_SYNCER}"
-        await asyncio.gather(*(empty(plane.below, label_selector=mirrored) for plane in planes))
+        await asyncio.gather(*(empty(plane.host, label_selector=mirrored) for plane in planes))
         await asyncio.sleep(1.0)
 
 

@@ -1,8 +1,8 @@
-"""From what was seen to the figures of the report. Pure.
+"""Turns what was observed into the figures of the report. Pure.
 
 Phases of a tenant's pod, in the order in which they follow each other:
 
-    created ── queue, translate, host_create ──> host pod there ── host_ready ──> host pod Ready ── status_up ──> Ready above
+    created ── queue, translate, host_create ──> host pod there ── host_ready ──> host pod Ready ── status_up ──> virtual Ready
 
 The first three are the syncer's own counts (means of `bulkhead_syncer_phase_seconds`), the others are seen from outside.
 """
@@ -35,7 +35,7 @@ class Mirrored:
 
     there: float
     ready: float
-    above: float
+    virtual_ready: float
 
 
 def speed(samples: Sequence[Sample]) -> Figures:
@@ -70,7 +70,7 @@ def phases(inside: Mapping[str, float], outside: Sequence[Mirrored]) -> dict[str
     count = len(outside)
     found = {f"{name}_ms": round(seconds * 1e3, 2) for name, seconds in inside.items()}
     found["host_ready_ms"] = round(sum(one.ready - one.there for one in outside) / count * 1e3, 1)
-    found["status_up_ms"] = round(sum(one.above - one.ready for one in outside) / count * 1e3, 1)
+    found["status_up_ms"] = round(sum(one.virtual_ready - one.ready for one in outside) / count * 1e3, 1)
     return found
 
 

@@ -1,7 +1,7 @@
 """The load of the synchronisation benchmark: one generator, whether its pods go straight to the host or into planes.
 
-It creates pods and looks on by watch; it decides nothing and cleans up nothing. One monotonic clock for everything, so that
-no resolution of the API's timestamps hides anything: `sent` when the request leaves, `ready` when the watch tells of Ready.
+It creates pods and watches them; it decides nothing and cleans up nothing. All times are of one monotonic clock, which is finer
+than the API's timestamps: `sent` when the request leaves, `ready` when the watch shows Ready.
 
     Target (client, namespace) x pods ── 20 writers in all ──> create ──> watch per target ──> Sample
 """
@@ -65,7 +65,7 @@ def own_key(meta: Meta) -> Key:
 
 @contextlib.asynccontextmanager
 async def watching(target: Target, name: Callable[[Meta], Key | None] = own_key) -> AsyncIterator[Sight]:
-    """Look on from now to the end of the block."""
+    """Watch from now to the end of the block."""
     sight = Sight()
     version = (await target.client.list(PODS, target.namespace, limit=1)).resource_version
 

@@ -7,7 +7,7 @@ from e2e.commands import kubectl
 from e2e.poll import until
 from e2e.tenants import Tenant
 
-# Busy until somebody writes the file.
+# Busy until the test writes the file.
 BUSY = ("sh", "-c", "while [ ! -e /rest ]; do :; done; sleep 3600")
 MOST = 3
 
@@ -44,8 +44,8 @@ def test_a_deployment_grows_while_it_is_busy_and_shrinks_when_it_rests(alice: Te
         return [pod["metadata"]["name"] for pod in pods if is_ready(pod) and "deletionTimestamp" not in pod["metadata"]]
 
     def count(wanted: int) -> None:
-        told = alice.api.get("HorizontalPodAutoscaler", "busy", space).get("status", {})
-        workloads.expect(len(running()) == wanted == told.get("currentReplicas"), f"{running()}; {told}")
+        status = alice.api.get("HorizontalPodAutoscaler", "busy", space).get("status", {})
+        workloads.expect(len(running()) == wanted == status.get("currentReplicas"), f"{running()}; {status}")
 
     until("the busy Deployment to grow", lambda: count(MOST), seconds=150, interval=1.0)
     for name in running():

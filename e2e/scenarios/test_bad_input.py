@@ -156,7 +156,7 @@ def test_an_expression_that_leaves_its_volume_reaches_nothing(alice: Tenant) -> 
         spec["containers"][0] |= {"env": [{"name": "WHERE", "value": path}], "volumeMounts": [mount]}
         return alice.api.create(workloads.pod(name, spec))
 
-    def told() -> None:
+    def reported() -> None:
         statuses = alice.api.get("Pod", "leaves", "default")["status"].get("containerStatuses") or [{}]
         waiting = statuses[0].get("state", {}).get("waiting") or {}
         workloads.expect(waiting.get("reason") == "CreateContainerConfigError", str(statuses))
@@ -164,7 +164,7 @@ def test_an_expression_that_leaves_its_volume_reaches_nothing(alice: Tenant) -> 
     mounted("stays", "inside")
     mounted("leaves", "../../../../etc")
     workloads.wait_running(alice.api, "stays")
-    until("the kubelet to refuse the path", told, seconds=60)
+    until("the kubelet to refuse the path", reported, seconds=60)
     for name in ("stays", "leaves"):
         alice.api.delete("Pod", name, "default", grace=0)
 

@@ -54,7 +54,7 @@ while True:
 
 
 def as_controller(*arguments: str, given: Obj | None = None) -> tuple[bool, str]:
-    """Whether the controller may, and what it is told."""
+    """Whether the controller may, and the answer."""
     text = json.dumps(given) if given is not None else None
     done = kubectl(machine.KUBECONFIG, f"--as={CONTROLLER}", *arguments, check=False, given=text)
     return done.code == 0, done.text
@@ -72,9 +72,9 @@ def binding(role: str, place: str | None, name: str, subject: tuple[str, str]) -
 def test_the_controller_reads_secrets_of_planes_and_no_others(alice: Tenant) -> None:
     assert as_controller("get", "secrets", "-n", alice.plane)[0], "the positive control"
     for place in (alice.work, "kube-system", "default", names.SYSTEM_NAMESPACE):
-        allowed, told = as_controller("get", "secrets", "-n", place)
+        allowed, answer = as_controller("get", "secrets", "-n", place)
         assert not allowed
-        assert "cannot list resource" in told
+        assert "cannot list resource" in answer
     assert not as_controller("get", "secrets", "-A")[0]
     assert not as_controller("auth", "can-i", "watch", "secrets", "-A")[0]
 
@@ -111,9 +111,9 @@ def test_the_controller_loosens_and_takes_no_namespace(alice: Tenant) -> None:
         ("kube-system", f"{enforce}=privileged"),
         ("default", "bulkhead.dev/tenant=default"),
     ):
-        allowed, told = as_controller("label", "--dry-run=server", "--overwrite", "ns", place, label)
+        allowed, answer = as_controller("label", "--dry-run=server", "--overwrite", "ns", place, label)
         assert not allowed, f"{place} {label}"
-        assert "controller: " in told
+        assert "controller: " in answer
     assert not as_controller("delete", "--dry-run=server", "ns", "kube-system")[0]
     assert not as_controller("create", "--dry-run=server", "ns", "bh-nobodys")[0]
 
@@ -167,8 +167,8 @@ def test_a_plane_that_answers_without_an_end_stops_itself_alone(host: Api, bob: 
         workloads.expect(any(each["type"] == "Available" and each["status"] == "True" for each in said), f"{said}")
 
     until("the plane to hand its answers on", available, seconds=90)
-    told = tenants.wait_condition(host, fresh_name, "PlaneReady", status="False", seconds=240)
-    assert "longer than" in told["message"]
+    condition = tenants.wait_condition(host, fresh_name, "PlaneReady", status="False", seconds=240)
+    assert "longer than" in condition["message"]
 
     def well() -> None:
         workloads.expect(tenants.is_ready(host.get("Tenant", bob.name)), tenants.explain(host.get("Tenant", bob.name)))

@@ -73,8 +73,8 @@ def test_everywhere_is_not_the_host(host: Api, alice: Tenant, outward: Tenant, l
 def test_a_range_of_the_host_is_refused_by_name(host: Api, outward: Tenant) -> None:
     wanted = {"isolation": {"network": {"egressCIDRs": ["198.18.0.0/16", f"{NODE_ADDRESS}/32"]}}}
     host.patch("Tenant", outward.name, {"spec": wanted})
-    told = tenants.wait_condition(host, outward.name, "EgressApplied", status="False", reason="ReservedAddresses")
-    assert f"{NODE_ADDRESS}/32" in told["message"]
+    condition = tenants.wait_condition(host, outward.name, "EgressApplied", status="False", reason="ReservedAddresses")
+    assert f"{NODE_ADDRESS}/32" in condition["message"]
     host.patch("Tenant", outward.name, {"spec": {"isolation": None}})
     tenants.wait_condition(host, outward.name, "EgressApplied", status="True")
 

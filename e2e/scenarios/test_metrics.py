@@ -1,4 +1,4 @@
-"""`kubectl top`: what the host measured of a tenant's own pods, through the tenant's own API, and of nobody else's."""
+"""`kubectl top`: what the host measured of a tenant's own pods, and of no others, through the tenant's own API."""
 
 from e2e import machine, workloads
 from e2e.commands import kubectl

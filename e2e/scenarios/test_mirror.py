@@ -126,12 +126,12 @@ def test_events_of_the_host_pod_are_told_on_the_virtual_pod(alice: Tenant, space
     alice.api.create(workloads.pod("plain", namespace=space))
     pod = workloads.wait_running(alice.api, "plain", namespace=space)
 
-    def told() -> None:
+    def reported() -> None:
         events = alice.api.list("Event", space, fields=f"involvedObject.uid={pod['metadata']['uid']}")
         reasons = {event.get("reason") for event in events}
         workloads.expect(bool(reasons & {"Started", "Created", "Scheduled", "Pulled"}), str(reasons))
 
-    until("an event of the host", told, seconds=30)
+    until("an event of the host", reported, seconds=30)
 
 
 def test_nodes_are_shown_without_what_belongs_to_others(host: Api, alice: Tenant, space: str) -> None:

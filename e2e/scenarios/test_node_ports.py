@@ -1,4 +1,4 @@
-"""Node ports work inside a tenant, by TCP and UDP, at the address that its nodes show, and for nobody else."""
+"""Node ports work inside a tenant, by TCP and UDP, at the address that its nodes show, and for no other tenant."""
 
 from collections.abc import Iterator
 from functools import partial

@@ -1,4 +1,4 @@
-"""Nodes that tenants share: what one takes the other does not see, and a drain of one is nobody else's business."""
+"""Nodes that tenants share: what one takes the other does not see, and a drain by one does not affect the other."""
 
 from bulkhead.api.podphase import is_ready
 from e2e import machine, workloads
@@ -18,9 +18,9 @@ def test_item_37_58_a_drained_node_stays_empty_until_uncordoned(host: Api, alice
 
         def waits() -> None:
             pods = [pod for pod in alice.api.list("Pod", space) if not pod["metadata"].get("deletionTimestamp")]
-            told = [str((workloads.condition(pod, "PodScheduled") or {}).get("message")) for pod in pods]
-            kept = len(told) == 1 and f"cordoned in this cluster: {machine.NODE}" in told[0]
-            workloads.expect(kept, f"{told}")
+            messages = [str((workloads.condition(pod, "PodScheduled") or {}).get("message")) for pod in pods]
+            kept = len(messages) == 1 and f"cordoned in this cluster: {machine.NODE}" in messages[0]
+            workloads.expect(kept, f"{messages}")
 
         until("the next pod to wait for the cordon", waits, seconds=40)
         assert host.get("Node", machine.NODE)["spec"].get("unschedulable") is None
@@ -72,11 +72,11 @@ def test_item_59_a_taint_of_alices_own_evicts_her_pods_and_no_others(host: Api, 
         assert not [each for each in taints if each["key"].startswith("scenario.example")]
         alice.api.create(workloads.pod("waits", namespace=space))
 
-        def told() -> None:
+        def reported() -> None:
             found = workloads.condition(alice.api.get("Pod", "waits", space), "PodScheduled") or {}
             workloads.expect(f"tainted in this cluster: {machine.NODE}" in str(found.get("message")), f"{found}")
 
-        until("the next pod to wait for the taint", told, seconds=40)
+        until("the next pod to wait for the taint", reported, seconds=40)
         assert untouched() == before
     finally:
         kubectl(alice.kubeconfig, "taint", "node", machine.NODE, "scenario.example/repair-")
@@ -128,8 +128,8 @@ def test_item_39_a_node_that_an_admin_reserved_stays_free_of_tenants(host: Api, 
         alice.api.create(workloads.pod("bold", spec, namespace=space))
 
         def waits() -> None:
-            told = workloads.condition(alice.api.get("Pod", "bold", space), "PodScheduled") or {}
-            workloads.expect(f"{reserved} not tolerated as asked" in str(told.get("message")), f"{told}")
+            condition = workloads.condition(alice.api.get("Pod", "bold", space), "PodScheduled") or {}
+            workloads.expect(f"{reserved} not tolerated as asked" in str(condition.get("message")), f"{condition}")
 
         until("the pod to wait and to say why", waits, seconds=40)
     finally:

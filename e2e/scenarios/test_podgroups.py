@@ -58,11 +58,11 @@ def test_item_91_a_gang_of_a_tenant_runs_whole_and_leaves_nothing(host: Api, car
     for name in names:
         workloads.wait_running(carol.api, name)
 
-    def told() -> None:
+    def reported() -> None:
         found = workloads.condition(carol.api.get("PodGroup", "gang", "default"), "PodGroupScheduled")
         workloads.expect((found or {}).get("status") == "True", f"condition {found}")
 
-    until("the group to say that it is placed", told, seconds=30)
+    until("the group to say that it is placed", reported, seconds=30)
     # The group first: its protection lets it go after the pods, on both sides.
     carol.api.delete("PodGroup", "gang", "default")
     for name in names:

@@ -106,11 +106,11 @@ def test_a_tenant_without_gpus_has_its_share_of_cpu_memory_and_storage_and_no_mo
     meta = {"name": "all-of-it", "namespace": "default"}
     tenant.api.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})
 
-    def told() -> None:
+    def reported() -> None:
         events = [each for each in tenant.api.list("Event", "default") if each["involvedObject"]["name"] == "all-of-it"]
         workloads.expect(any("900Ti" in each.get("message", "") for each in events), str(events))
 
-    until("the claim's owner to read why there is no volume", told, seconds=30)
+    until("the claim's owner to read why there is no volume", reported, seconds=30)
 
 
 def within_limit(host: Api, tenant: Tenant, limit: int) -> None:

@@ -1,4 +1,4 @@
-"""Drift: whatever the controller made and somebody deletes comes back, and the tenant works as before."""
+"""Drift: objects of the controller that are deleted come back, and the tenant works as before."""
 
 import pytest
 

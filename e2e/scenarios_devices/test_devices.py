@@ -26,8 +26,8 @@ def user(name: str, namespace: str, **source: str) -> Obj:
 
 def devices_of(tenant: Tenant, space: str, pod: str) -> list[str]:
     """What the driver put into the container: one variable for each device that was prepared for it."""
-    told = kubectl(tenant.kubeconfig, "-n", space, "exec", pod, "--", "env").out
-    return [line for line in told.splitlines() if line.startswith("claim_")]
+    output = kubectl(tenant.kubeconfig, "-n", space, "exec", pod, "--", "env").out
+    return [line for line in output.splitlines() if line.startswith("claim_")]
 
 
 def allocated(api: Api, name: str, namespace: str) -> list[Obj]:
@@ -61,9 +61,9 @@ def test_item_52_claims_of_a_template_wait_for_a_free_device_and_give_it_back(ho
     ]
     assert len(set(found)) == DEVICES
     alice.api.create(user("late", space, resourceClaimTemplateName="own"))
-    told = until("the last one to be told why it waits", lambda: _unschedulable(alice.api, "late", space), seconds=40)
-    assert "claim" in told
-    assert alice.work not in told
+    reason = until("the last one to say why it waits", lambda: _unschedulable(alice.api, "late", space), seconds=40)
+    assert "claim" in reason
+    assert alice.work not in reason
     alice.api.delete("Pod", users[0], space)
     workloads.wait_running(alice.api, "late", namespace=space, seconds=90)
     for name in (*users[1:], "late"):

@@ -25,7 +25,7 @@ def test_a_token_opens_the_api_as_its_user(red: Cluster) -> None:
     assert red.shell(f"cat slurm-{number}.out", user=BOB).out == "bob\n"
 
 
-def test_without_a_good_token_nothing_is_told(red: Cluster, blue: Cluster) -> None:
+def test_without_a_good_token_every_request_is_refused(red: Cluster, blue: Cluster) -> None:
     good = rest.token(red, "alice")
     assert rest.slurm(red, "/jobs/", good).status == 200
     forged = good[:-6] + ("AAAAAA" if good[-6:] != "AAAAAA" else "BBBBBB")

@@ -11,7 +11,7 @@ from e2e import machine
 
 
 def ensure(note: Callable[[str], None]) -> None:
-    """Have them on the host; quick when they are there already."""
+    """Import them into the host; quick when they are there already."""
     machine.bring_up(lambda line: note(f"    {line}"), "--slurm")
 
 

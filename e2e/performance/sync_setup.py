@@ -32,7 +32,7 @@ Note = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Setup:
     """What the benchmark may use: namespaces straight on the host, and as many planes as it asks for."""
 
     host: Path
