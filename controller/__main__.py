@@ -33,6 +33,7 @@ from controller.host.secretwatch import SecretWatch
 from controller.inside.access import PlaneAccess
 from controller.inside.budget import Budget
 from controller.settings import Settings, SettingsError, load
+from controller.slurm.keystore import KeyStore
 from controller.slurm.loop import SlurmLoops
 from controller.slurm.ordering import Ordering
 from controller.tenant.reconcile import Reconciler
@@ -87,7 +88,7 @@ class Controller:
         metrics.plane_bytes.set_function(lambda: budget.held)
         self._planes = PlaneAccess(self._clock, self._queue.add, budget)
         self._slurm = SlurmLoops(self._clock, self._planes.plane, self._owned.gpus_free, self._queue.add, budget=budget)
-        ordering = Ordering(client, self._slurm, self._clock)
+        ordering = Ordering(KeyStore(client, self._clock), self._slurm)
         self._dedication = Dedication(client, settings, self._queue.add, self._clock)
         reconciler = Reconciler(
             client,

@@ -1,4 +1,4 @@
-"""Makes the keys of a Slurm cluster: the only place of the builders' side that needs randomness."""
+"""Makes the keys of a Slurm cluster: the only place of Slurm mode that needs randomness."""
 
 import secrets
 
@@ -19,11 +19,16 @@ def make_keys() -> SlurmKeys:
     public = host.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
     return SlurmKeys(
         auth=(make_auth_key(),),
-        jwt=secrets.token_bytes(_KEY_BYTES),
+        jwt=make_jwt_key(),
         database_password=secrets.token_hex(24),
         ssh_host_key=private,
         ssh_host_key_public=f"{public} slurm-login\n",
     )
+
+
+def make_jwt_key() -> bytes:
+    """A fresh key of the REST API's tokens."""
+    return secrets.token_bytes(_KEY_BYTES)
 
 
 def make_auth_key() -> AuthKey:

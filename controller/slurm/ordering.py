@@ -1,46 +1,19 @@
-"""From a Tenant's reconcile to the order for its Slurm cluster: the keys, made once and kept on the host, and their rotation.
-
-    annotation bulkhead.dev/revoke-tokens has a new value ──> a new JWT key: all tokens end
-    annotation bulkhead.dev/rotate-keys has a new value
-      ──> a fresh key is staged: every daemon learns to verify it ──> a while later it is promoted: it signs
-      ──> the older ones still verify for as long as a job's credential may live, then they are dropped
-
-The Secret in the plane's host namespace is the original; the one inside the plane is a copy and is applied again when it is
-deleted. When Slurm was switched off and taken down, the Secret is marked: the keys stay, and nothing more is done.
-"""
+"""From a Tenant's reconcile to the order for its Slurm cluster: on, with its keys, or off until only its volumes are left."""
 
 import logging
-import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass
 from typing import Final
 
-from bulkhead.api import labels
-from bulkhead.kube import resources as kinds
-from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists, NotFound
 from bulkhead.kube.objects import Obj
-from bulkhead.work.clock import Clock
 from controller.plane.spec import PlaneSpec
 from controller.slurm.cluster import Order
 from controller.slurm.decide.status import Found
-from controller.slurm.keygen import make_auth_key, make_keys
+from controller.slurm.keystore import KeyStore, is_off
 from controller.slurm.loop import SlurmLoops
 from controller.slurm.spec import KEYS, SlurmImages, SlurmSpec
-from controller.slurm.spec.keys import BadKeysError, SlurmKeys, from_data, promoted, retired, staged, to_data, waiting
 
 _log = logging.getLogger(__name__)
-ROTATE: Final = "bulkhead.dev/rotate-keys"
-REVOKE: Final = "bulkhead.dev/revoke-tokens"
-REVOKED: Final = "bulkhead.dev/revoked-tokens"
-ROTATED: Final = "bulkhead.dev/rotated-keys"
-STAGED_AT: Final = "bulkhead.dev/keys-staged-at"
-OFF: Final = "bulkhead.dev/slurm-off"
-# A changed Secret reaches the files of a running pod within about a minute and a half.
-SPREAD: Final = timedelta(minutes=3)
-OVERLAP: Final = timedelta(hours=12)
-_JWT_BYTES: Final = 64
 _NO_IMAGES: Final = SlurmImages(slurm="", mariadb="")
 
 
@@ -54,12 +27,11 @@ class Ordered:
 
 
 class Ordering:
-    """Orders clusters, and keeps their keys."""
+    """Orders clusters."""
 
-    def __init__(self, client: Client, loops: SlurmLoops, clock: Clock) -> None:
-        self._client = client
+    def __init__(self, keys: KeyStore, loops: SlurmLoops) -> None:
+        self._keys = keys
         self._loops = loops
-        self._clock = clock
 
     async def order(
         self, plane: PlaneSpec, tenant: Obj, secrets_there: Mapping[str, Obj], spec: SlurmSpec | None
@@ -68,8 +40,7 @@ class Ordering:
         secret = secrets_there.get(KEYS)
         if spec is None:
             return await self._switched_off(plane, secret)
-        kept, keys = await self._keys(plane, secret)
-        keys = await self._rotate(plane, tenant, kept, keys)
+        keys = await self._keys.current(plane, tenant, secret)
         found = self._loops.order(plane.tenant, Order(spec, keys))
         return Ordered(wanted=True, found=found, spec=spec)
 
@@ -82,103 +53,14 @@ class Ordering:
         await self._loops.forget(tenant)
 
     async def _switched_off(self, plane: PlaneSpec, secret: Obj | None) -> Ordered | None:
-        if secret is None or OFF in _annotations(secret):
+        if secret is None or is_off(secret):
             await self._loops.forget(plane.tenant)
             return None
-        try:
-            keys = from_data(secret.get("data") or {})
-        except BadKeysError:
-            # Workers can still be released: without an answer their deadline decides.
-            keys = make_keys()
         nothing = SlurmSpec(tenant=plane.tenant, uid=plane.uid, cluster_name=plane.tenant, version="", images=_NO_IMAGES)
-        found = self._loops.order(plane.tenant, Order(nothing, keys, on=False))
+        found = self._loops.order(plane.tenant, Order(nothing, self._keys.of(secret), on=False))
         if not self._loops.removed(plane.tenant):
             return Ordered(wanted=False, found=found)
         _log.info("Slurm is switched off and taken down; its volumes stay", extra={"tenant": plane.tenant})
-        await self._annotate(plane, {OFF: "true"})
+        await self._keys.mark_off(plane)
         await self._loops.forget(plane.tenant)
         return None
-
-    async def _keys(self, plane: PlaneSpec, secret: Obj | None) -> tuple[Obj, SlurmKeys]:
-        if secret is None:
-            # An informer may not show it yet: read it before other keys are made in its place.
-            secret = await self._read(plane)
-        if secret is not None:
-            try:
-                keys = from_data(secret.get("data") or {})
-            except BadKeysError as error:
-                _log.error("%s: making new ones", error, extra={"tenant": plane.tenant})
-                keys = make_keys()
-                secret = await self._write(plane, keys, {})
-            if OFF in _annotations(secret):
-                secret = await self._annotate(plane, {OFF: None})
-            return secret, keys
-        keys = make_keys()
-        _log.info("keys of the Slurm cluster made", extra={"tenant": plane.tenant})
-        try:
-            return await self._client.create(kinds.SECRETS, _secret(plane, keys)), keys
-        except AlreadyExists:
-            found = await self._client.get(kinds.SECRETS, KEYS, plane.namespace)
-            return found, from_data(found.get("data") or {})
-
-    async def _rotate(self, plane: PlaneSpec, tenant: Obj, secret: Obj, keys: SlurmKeys) -> SlurmKeys:
-        now, annotations = self._clock.now(), _annotations(secret)
-        asked = _annotations(tenant).get(ROTATE)
-        revoke = _annotations(tenant).get(REVOKE)
-        if revoke and annotations.get(REVOKED) != revoke:
-            keys = replace(keys, jwt=secrets.token_bytes(_JWT_BYTES))
-            _log.info("all tokens are revoked", extra={"tenant": plane.tenant})
-            await self._write(plane, keys, {REVOKED: revoke[:256]})
-            return keys
-        if waiting(keys) is not None:
-            since = _moment(annotations.get(STAGED_AT)) or now
-            if now - since < SPREAD and STAGED_AT in annotations:
-                return keys
-            keys = promoted(keys, now=int(now.timestamp()), overlap=int(OVERLAP.total_seconds()))
-            _log.info("the staged key signs from now on", extra={"tenant": plane.tenant})
-            await self._write(plane, keys, {STAGED_AT: None})
-            return keys
-        if asked and annotations.get(ROTATED) != asked:
-            keys = staged(keys, make_auth_key())
-            _log.info("a fresh key is staged", extra={"tenant": plane.tenant})
-            await self._write(plane, keys, {ROTATED: asked[:256], STAGED_AT: now.isoformat(timespec="seconds")})
-            return keys
-        fewer = retired(keys, now=int(now.timestamp()))
-        if fewer != keys:
-            await self._write(plane, fewer, {})
-        return fewer
-
-    async def _read(self, plane: PlaneSpec) -> Obj | None:
-        try:
-            return await self._client.get(kinds.SECRETS, KEYS, plane.namespace)
-        except NotFound:
-            return None
-
-    async def _write(self, plane: PlaneSpec, keys: SlurmKeys, annotations: Mapping[str, str | None]) -> Obj:
-        body = {"data": to_data(keys), "metadata": {"annotations": dict(annotations)}}
-        return await self._client.patch(kinds.SECRETS, KEYS, body, plane.namespace)
-
-    async def _annotate(self, plane: PlaneSpec, annotations: Mapping[str, str | None]) -> Obj:
-        return await self._client.patch(kinds.SECRETS, KEYS, {"metadata": {"annotations": dict(annotations)}}, plane.namespace)
-
-
-def _secret(plane: PlaneSpec, keys: SlurmKeys) -> Obj:
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": KEYS, "namespace": plane.namespace, "labels": labels.made_for(plane.tenant, "slurm")},
-        "type": "Opaque",
-        "data": to_data(keys),
-    }
-
-
-def _annotations(obj: Obj) -> dict[str, str]:
-    return obj["metadata"].get("annotations") or {}
-
-
-def _moment(text: str | None) -> datetime | None:
-    try:
-        found = datetime.fromisoformat(text or "")
-    except ValueError:
-        return None
-    return found if found.tzinfo is not None else None

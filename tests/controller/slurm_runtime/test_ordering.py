@@ -11,8 +11,9 @@ from bulkhead.kube.errors import AlreadyExists, NotFound
 from bulkhead.kube.objects import Obj, Resource
 from controller.slurm.cluster import Order
 from controller.slurm.decide.status import Found
+from controller.slurm.keystore import OFF, REVOKE, ROTATE, SPREAD, KeyStore
 from controller.slurm.loop import SlurmLoops
-from controller.slurm.ordering import OFF, REVOKE, ROTATE, SPREAD, Ordering
+from controller.slurm.ordering import Ordering
 from controller.slurm.spec import SlurmSpec
 from controller.slurm.spec.keys import from_data, waiting
 from tests.controller.samples import plane_spec, tenant
@@ -78,7 +79,7 @@ class Loops:
 class Bed:
     def __init__(self) -> None:
         self.host, self.loops, self.clock = Host(), Loops(), FakeClock(START)
-        self.ordering = Ordering(cast(Client, self.host), cast(SlurmLoops, self.loops), self.clock)
+        self.ordering = Ordering(KeyStore(cast(Client, self.host), self.clock), cast(SlurmLoops, self.loops))
 
     async def order(self, *, seen: bool = True, on: bool = True, **annotations: str) -> Any:
         asked = tenant()
@@ -117,7 +118,7 @@ async def test_two_controllers_that_make_keys_at_once_end_with_the_same(bed: Bed
     assert bed.keys == other.keys
 
 
-async def test_keys_that_cannot_be_read_are_made_anew(bed: Bed) -> None:
+async def test_keys_that_cannot_be_read_are_replaced(bed: Bed) -> None:
     await bed.order()
     assert bed.host.secret is not None
     bed.host.secret["data"] = {"slurm.jwks": "%%%"}
@@ -161,6 +162,18 @@ async def test_revoking_changes_the_key_of_tokens_and_nothing_else(bed: Bed) -> 
     )
     await bed.order(**{REVOKE: "now"})
     assert bed.keys == after
+
+
+@pytest.mark.parametrize("annotation", [REVOKE, ROTATE])
+async def test_a_request_of_any_length_is_served_once(bed: Bed, annotation: str) -> None:
+    await bed.order()
+    for _ in range(2):
+        await bed.order(**{annotation: "x" * 1000})
+        bed.clock.advance(SPREAD.total_seconds())
+    await bed.order(**{annotation: "x" * 1000})
+    writes, keys = bed.host.writes, bed.keys
+    await bed.order(**{annotation: "x" * 1000})
+    assert (bed.host.writes, bed.keys) == (writes, keys)
 
 
 async def test_a_tenant_without_slurm_costs_nothing(bed: Bed) -> None:

@@ -1,0 +1,153 @@
+"""The keys of Slurm clusters on the host: made once, kept in a Secret of the plane's host namespace, rotated and revoked there.
+
+    annotation bulkhead.dev/revoke-tokens has a new value ──> a new JWT key: all tokens end
+    annotation bulkhead.dev/rotate-keys has a new value
+      ──> a fresh key is staged: every daemon learns to verify it ──> a while later it is promoted: it signs
+      ──> the older ones still verify for as long as a job's credential may live, then they are dropped
+
+That Secret is the original; the one inside the plane is a copy and is applied again when it is deleted. Once Slurm was switched
+off and taken down, the Secret is marked: the keys stay.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from bulkhead.api import labels
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists, NotFound
+from bulkhead.kube.objects import Obj
+from bulkhead.work.clock import Clock
+from controller.plane.spec import PlaneSpec
+from controller.slurm.keygen import make_auth_key, make_jwt_key, make_keys
+from controller.slurm.spec import KEYS
+from controller.slurm.spec.keys import BadKeysError, SlurmKeys, from_data, promoted, retired, staged, to_data, waiting
+
+_log = logging.getLogger(__name__)
+ROTATE: Final = "bulkhead.dev/rotate-keys"
+REVOKE: Final = "bulkhead.dev/revoke-tokens"
+REVOKED: Final = "bulkhead.dev/revoked-tokens"
+ROTATED: Final = "bulkhead.dev/rotated-keys"
+STAGED_AT: Final = "bulkhead.dev/keys-staged-at"
+OFF: Final = "bulkhead.dev/slurm-off"
+# A changed Secret reaches the files of a running pod within about a minute and a half.
+SPREAD: Final = timedelta(minutes=3)
+OVERLAP: Final = timedelta(hours=12)
+_LONGEST_REQUEST: Final = 256
+
+
+class KeyStore:
+    """Reads and writes the Secrets."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+
+    async def current(self, plane: PlaneSpec, tenant: Obj, secret: Obj | None) -> SlurmKeys:
+        """The keys to use now, after the next step of what the Tenant's annotations ask for."""
+        kept, keys = await self._kept(plane, secret)
+        return await self._rotate(plane, tenant, kept, keys)
+
+    def of(self, secret: Obj) -> SlurmKeys:
+        """The keys of a cluster that is taken down: if they cannot be used, fresh ones that nothing else knows."""
+        try:
+            return from_data(secret.get("data") or {})
+        except BadKeysError:
+            # Workers can still be released: without an answer their deadline decides.
+            return make_keys()
+
+    async def mark_off(self, plane: PlaneSpec) -> None:
+        """Note on the Secret that the cluster is switched off and taken down."""
+        await self._annotate(plane, {OFF: "true"})
+
+    async def _kept(self, plane: PlaneSpec, secret: Obj | None) -> tuple[Obj, SlurmKeys]:
+        if secret is None:
+            # An informer may not show it yet: read it before other keys are made in its place.
+            secret = await self._read(plane)
+        if secret is not None:
+            try:
+                keys = from_data(secret.get("data") or {})
+            except BadKeysError as error:
+                _log.error("%s: making new ones", error, extra={"tenant": plane.tenant})
+                keys = make_keys()
+                secret = await self._write(plane, keys, {})
+            if is_off(secret):
+                secret = await self._annotate(plane, {OFF: None})
+            return secret, keys
+        keys = make_keys()
+        _log.info("keys of the Slurm cluster made", extra={"tenant": plane.tenant})
+        try:
+            return await self._client.create(kinds.SECRETS, _secret(plane, keys)), keys
+        except AlreadyExists:
+            found = await self._client.get(kinds.SECRETS, KEYS, plane.namespace)
+            return found, from_data(found.get("data") or {})
+
+    async def _rotate(self, plane: PlaneSpec, tenant: Obj, secret: Obj, keys: SlurmKeys) -> SlurmKeys:
+        now, annotations = self._clock.now(), _annotations(secret)
+        asked = (_annotations(tenant).get(ROTATE) or "")[:_LONGEST_REQUEST]
+        revoke = (_annotations(tenant).get(REVOKE) or "")[:_LONGEST_REQUEST]
+        if revoke and annotations.get(REVOKED) != revoke:
+            keys = replace(keys, jwt=make_jwt_key())
+            _log.info("all tokens are revoked", extra={"tenant": plane.tenant})
+            await self._write(plane, keys, {REVOKED: revoke})
+            return keys
+        if waiting(keys) is not None:
+            since = _moment(annotations.get(STAGED_AT)) or now
+            if now - since < SPREAD and STAGED_AT in annotations:
+                return keys
+            keys = promoted(keys, now=int(now.timestamp()), overlap=int(OVERLAP.total_seconds()))
+            _log.info("the staged key signs from now on", extra={"tenant": plane.tenant})
+            await self._write(plane, keys, {STAGED_AT: None})
+            return keys
+        if asked and annotations.get(ROTATED) != asked:
+            keys = staged(keys, make_auth_key())
+            _log.info("a fresh key is staged", extra={"tenant": plane.tenant})
+            await self._write(plane, keys, {ROTATED: asked, STAGED_AT: now.isoformat(timespec="seconds")})
+            return keys
+        fewer = retired(keys, now=int(now.timestamp()))
+        if fewer != keys:
+            await self._write(plane, fewer, {})
+        return fewer
+
+    async def _read(self, plane: PlaneSpec) -> Obj | None:
+        try:
+            return await self._client.get(kinds.SECRETS, KEYS, plane.namespace)
+        except NotFound:
+            return None
+
+    async def _write(self, plane: PlaneSpec, keys: SlurmKeys, annotations: Mapping[str, str | None]) -> Obj:
+        body = {"data": to_data(keys), "metadata": {"annotations": dict(annotations)}}
+        return await self._client.patch(kinds.SECRETS, KEYS, body, plane.namespace)
+
+    async def _annotate(self, plane: PlaneSpec, annotations: Mapping[str, str | None]) -> Obj:
+        return await self._client.patch(kinds.SECRETS, KEYS, {"metadata": {"annotations": dict(annotations)}}, plane.namespace)
+
+
+def _secret(plane: PlaneSpec, keys: SlurmKeys) -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": KEYS, "namespace": plane.namespace, "labels": labels.made_for(plane.tenant, "slurm")},
+        "type": "Opaque",
+        "data": to_data(keys),
+    }
+
+
+def is_off(secret: Obj) -> bool:
+    """Whether the cluster of these keys is switched off and taken down."""
+    return OFF in _annotations(secret)
+
+
+def _annotations(obj: Obj) -> dict[str, str]:
+    return obj["metadata"].get("annotations") or {}
+
+
+def _moment(text: str | None) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None
