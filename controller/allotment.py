@@ -202,13 +202,8 @@ def _contradiction(bound: PodBound, defaults: tuple[tuple[str, str, str], ...]) 
     return None
 
 
-def refuse(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Refusal | None:
-    """Why a quota cannot be had in this class."""
-    return refuse_class(bounds) or refuse_asked(spec, bounds)
-
-
 def refuse_asked(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Refusal | None:
-    """The same, of a class in which there is nothing wrong."""
+    """Why the class does not allow this quota; the class itself is without fault."""
     asked, offered = _resources(spec), _resources(bounds)
     known = _known(bounds)
     for name in sorted(asked):

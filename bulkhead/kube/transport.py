@@ -22,10 +22,8 @@ from bulkhead.kube.errors import ConfigError, KubeError, ProtocolError, Timeout,
 from bulkhead.kube.kubeconfig import Authorization, KubeConfig
 from bulkhead.kube.request import Server
 
-_CONNECT_SECONDS = 10.0
 _ERROR_BODY = 256 * 1024
 _LEAST_ERROR_BODY = 16 * 1024  # where less is taken of a success: what a Status says should be heard
-_READ_BUFFER = 256 * 1024
 CALL_CONNECTIONS = 32
 JSON = "application/json"
 

@@ -7,7 +7,6 @@ no redirect is followed. One client per plane, replaced at half of its certifica
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,7 +27,6 @@ from controller.plane.pki import controller_credential
 from controller.plane.secrets import KeyMaterial, digest
 from controller.plane.spec import API_PORT, PLANE, PlaneSpec
 
-_log = logging.getLogger(__name__)
 _READYZ_BYTES = 16 * 1024
 _BOOTSTRAP_SECONDS = 10.0
 # Connections to one plane: more would only take memory.

@@ -22,7 +22,6 @@ from bulkhead.hostcluster.netpol.index import ClusterIndex, Selector, Space
 
 Direction = Literal["Ingress", "Egress"]
 DIRECTIONS: tuple[Direction, ...] = ("Ingress", "Egress")
-PROTOCOLS = ("TCP", "UDP", "SCTP")
 
 
 @dataclass(frozen=True, slots=True, order=True)
