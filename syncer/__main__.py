@@ -65,7 +65,7 @@ async def _run_until_signal(settings: Settings, plane: KubeConfig, host: KubeCon
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until told to stop; the exit code says how it went."""
+    """Run until a signal; the exit code says how it went."""
     options = _options(arguments)
     try:
         settings = load(options.settings)

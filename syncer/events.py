@@ -2,9 +2,9 @@
 
 Bounded in rate and in memory: a tenant that makes errors by the thousand gets some of them as events and all of them as a
 metric. An event that repeats is one event whose count grows, after a minute, then two, four, up to half an hour. A failing
-plane drops events, nothing else; they are never retried for ever. What the host merely tells gives way to what pods wait for:
-in a burst, the statuses go up first. A restarted syncer hears all events of the host anew: those that the plane has already are
-not told again (one list of names), so what one of them counted meanwhile is seen with its next repeat.
+plane costs events, nothing else; they are never retried for ever. Events of the host wait while pods do: in a burst, statuses
+are written first. A restarted syncer receives all events of the host again: those that the plane has already are not written
+again (one list of names), so a count that grew meanwhile is seen with the next repeat.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from bulkhead.work.queue import KeyedQueue, Lane, QueueClosed
 from bulkhead.work.remembered import Remembered
 from syncer import metrics
 from syncer.logs import about
-from syncer.translate.kinds import event as pure
+from syncer.translate.kinds import event as event_translation
 from syncer.translate.registry import WITH_EVENTS
 from syncer.watch.informers import Caches
 
@@ -54,16 +54,16 @@ class Recorder:
         self.busy = busy
         self._queue: KeyedQueue[Key] = KeyedQueue(max_keys=_QUEUED, clock=clock)
         self._ours: dict[Key, Obj] = {}
-        # When an event was last told, how often it was asked for, and how long it has to wait until it is told again.
+        # When a warning was last written, how often it was asked for, and how long it waits until it is written again.
         self._repeats: Remembered[Key, tuple[float, int, float]] = Remembered(_REMEMBERED)
-        self._passed: Remembered[Key, str] = Remembered(_REMEMBERED)
-        # What an earlier process told, as hashes: asked for with the host's first event, forgotten once all are looked at.
-        self._told: set[int] | None = None
+        self._mirrored: Remembered[Key, str] = Remembered(_REMEMBERED)
+        # Events that an earlier process wrote, as hashes: read with the host's first event, forgotten once the queue is empty.
+        self._earlier: set[int] | None = None
 
     # -- our own
 
     def warn(self, obj: Obj, reason: str, message: str) -> None:
-        """Tell the tenant about one of its objects."""
+        """Warn the tenant about one of its objects, with an event on it."""
         about_key = key_of(obj)
         text = hashlib.sha256(f"{uid_of(obj)}\0{reason}\0{message}".encode("utf-8", "replace")).hexdigest()[:16]
         key = Key(about_key.namespace, f"{about_key.name[:230].rstrip('.-')}.{text}")
@@ -106,9 +106,9 @@ class Recorder:
     # -- the host's
 
     def heard(self, change: Change) -> None:
-        """A host event came or was repeated."""
+        """A host event came, was repeated or is gone."""
         if change.kind == "deleted":
-            self._passed.pop(change.key, None)
+            self._mirrored.pop(change.key, None)
             return
         # Our own warnings come first.
         if not self._queue.add(change.key, Lane.BACKFILL):
@@ -124,8 +124,8 @@ class Recorder:
             try:
                 if key not in self._ours:
                     await self._give_way()
-                    if self._told is None:
-                        self._told = await self._told_before()
+                    if self._earlier is None:
+                        self._earlier = await self._read_earlier()
                 event = self._ours.pop(key, None) or self._from_host(key)
                 if event is not None:
                     await self._write(event)
@@ -137,10 +137,10 @@ class Recorder:
                 _log.exception("event not understood", extra=about("Event", key))
             finally:
                 self._queue.done(key)
-                if self._told and not len(self._queue):
-                    self._told.clear()
+                if self._earlier and not len(self._queue):
+                    self._earlier.clear()
 
-    async def _told_before(self) -> set[int]:
+    async def _read_earlier(self) -> set[int]:
         """The events that the plane has, as many as may wait here."""
         found: set[int] = set()
         try:
@@ -151,7 +151,7 @@ class Recorder:
                     if len(found) >= _QUEUED:
                         break
         except KubeError as error:
-            _log.debug("events of before not known: %s", error)
+            _log.debug("earlier events not read: %s", error)
         return found
 
     async def _give_way(self) -> None:
@@ -164,9 +164,9 @@ class Recorder:
         if event is None:
             return None
         version = str(event["metadata"].get("resourceVersion", ""))
-        if self._passed.get(key) == version:
+        if self._mirrored.get(key) == version:
             return None
-        kind, name = pure.involved(event, WITH_EVENTS)
+        kind, name = event_translation.involved(event, WITH_EVENTS)
         meta = self._caches.host[kind].store.meta(Key(key.namespace, name)) if kind in self._caches.host else None
         who = self._caches.origin(meta) if meta is not None else None
         if who is None or who.kind != kind:
@@ -176,15 +176,15 @@ class Recorder:
             return None
         if (event.get("involvedObject") or {}).get("uid") not in {None, "", meta.uid if meta else ""}:
             return None
-        self._passed[key] = version
-        told = pure.to_virtual(event, virtual | {"kind": kind}, self._caches.view())
-        return None if self._was_told(key_of(told)) else told
+        self._mirrored[key] = version
+        mirrored = event_translation.to_virtual(event, virtual | {"kind": kind}, self._caches.view())
+        return None if self._written_earlier(key_of(mirrored)) else mirrored
 
-    def _was_told(self, key: Key) -> bool:
-        """Whether an earlier process told of it; only once, because what comes of it after that is news."""
-        if not self._told or hash(key) not in self._told:
+    def _written_earlier(self, key: Key) -> bool:
+        """Whether an earlier process wrote this event; true once only, because its next version is news."""
+        if not self._earlier or hash(key) not in self._earlier:
             return False
-        self._told.discard(hash(key))
+        self._earlier.discard(hash(key))
         return True
 
     async def _write(self, event: Obj) -> None:

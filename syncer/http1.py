@@ -2,7 +2,7 @@
 
 Never reads a body, never keeps a connection for a second request and never guesses: a head that is not plain is refused.
 Ambiguity is how request smuggling begins, so percent-escapes in the path, doubled headers that matter, and bodies are all
-refused here, before anybody looks at a route.
+refused here, before any route is chosen.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ HEAD_SECONDS: Final = 10.0
 _HEADERS_LIMIT: Final = 100
 _QUERY_LIMIT: Final = 512
 _METHODS: Final = frozenset({"GET", "POST", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"})
-# Headers that may come in several lines, besides what an API server tells of its caller (`X-Remote-*`).
+# Headers that may come in several lines, besides what an API server says of its caller (`X-Remote-*`).
 _LISTS: Final = frozenset({"x-stream-protocol-version", "sec-websocket-protocol", "x-forwarded-for", "via"})
 _TOKEN: Final = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 TEXT: Final = "text/plain; charset=utf-8"

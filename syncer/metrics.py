@@ -51,7 +51,7 @@ PATROL_ROUND_SECONDS: Final = Gauge(
     registry=REGISTRY,
 )
 NODES_UNREAD: Final = Gauge(
-    "bulkhead_syncer_nodes_unread", "Host nodes whose note of held accelerators cannot be read.", registry=REGISTRY
+    "bulkhead_syncer_nodes_unread", "Host nodes whose annotation of held accelerators cannot be read.", registry=REGISTRY
 )
 QUARANTINED: Final = Gauge("bulkhead_syncer_quarantined", "1 while nothing may be deleted on the host.", registry=REGISTRY)
 MASS_DELETE: Final = Gauge(
@@ -68,7 +68,7 @@ KUBELET_REQUESTS: Final = Counter(
     registry=REGISTRY,
 )
 EVENTS_DROPPED: Final = Counter(
-    "bulkhead_syncer_events_dropped", "Host events not passed up because of the rate.", registry=REGISTRY
+    "bulkhead_syncer_events_dropped", "Events not written because of the rate or an error.", registry=REGISTRY
 )
 TOKENS: Final = Counter(
     "bulkhead_syncer_tokens", "Service account tokens asked of the tenant API.", ("result",), registry=REGISTRY
@@ -85,26 +85,26 @@ for _outcome in ("issued", "failed"):
     TOKENS.labels(_outcome)
 
 
-# The writes of the reconcile that runs in this context, for whoever wants to know whether it changed anything.
+# The writes of the reconcile that runs in this context: the worker learns from it whether the reconcile changed anything.
 writes: ContextVar[list[str] | None] = ContextVar("writes", default=None)
 
 
 def host_write(kind: str, verb: str) -> None:
     """Count a write to the host."""
     HOST_WRITES.labels(kind, verb).inc()
-    _note(f"host {kind} {verb}")
+    _record(f"host {kind} {verb}")
 
 
 def virtual_write(kind: str, verb: str) -> None:
     """Count a write to the plane."""
     VIRTUAL_WRITES.labels(kind, verb).inc()
-    _note(f"virtual {kind} {verb}")
+    _record(f"virtual {kind} {verb}")
 
 
-def _note(what: str) -> None:
-    noted = writes.get()
-    if noted is not None:
-        noted.append(what)
+def _record(what: str) -> None:
+    written = writes.get()
+    if written is not None:
+        written.append(what)
 
 
 def render() -> bytes:

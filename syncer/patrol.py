@@ -1,4 +1,4 @@
-"""A round now and then over everything: what no event told of is found here, and counted.
+"""A round now and then over everything: a difference for which no event came is found here, and counted.
 
 Every virtual object that is mirrored and every host object that is marked is queued in the backfill lane, so that a round never
 delays news. The round itself does no I/O. In health it changes nothing: `bulkhead_syncer_patrol_repairs_total` stays at zero,
@@ -27,7 +27,7 @@ class Patrol:
         self._references = references
         self._clock = clock
         self._seconds = seconds
-        # Keys of the running round: what is written for one of them, and not for an event, is a repair.
+        # Keys of the running round: what is written for one of them without an event is a repair.
         self.pending: set[Item] = set()
         self._began = 0.0
 
@@ -48,8 +48,8 @@ class Patrol:
         _log.info("patrol: %d objects", len(items))
         return len(items)
 
-    def looked_at(self, item: Item) -> None:
-        """A key of the round was worked on, or is news by now."""
+    def visited(self, item: Item) -> None:
+        """A key of the round was reconciled, or an event came for it."""
         if item not in self.pending:
             return
         self.pending.discard(item)

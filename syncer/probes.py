@@ -1,6 +1,6 @@
 """Probes and metrics over plain HTTP: /livez, /readyz, /metrics, and nothing else.
 
-/livez says that the event loop turns: a loop that hangs answers nobody, and one that stalled for long says so afterwards.
+/livez says that the event loop turns: a loop that hangs does not answer, and one that stalled for long says so afterwards.
 /readyz says that the caches of both sides are complete and heard from recently.
 """
 

@@ -154,7 +154,7 @@ class Session:
     def _connect(self) -> None:
         listen = self.caches.listen
         self.caches.refers(self.references.refers)
-        self.caches.news = self.patrol.looked_at
+        self.caches.news = self.patrol.visited
         for kind in self.caches.virtual:
             listen("virtual", kind, lambda change: self.identity.saw(change.meta.resource_version))
         for kind in KINDS:
@@ -217,7 +217,7 @@ class Session:
             await self.caches.synced()
             self.references.fill(self.caches, self.queue)
             self._started = True
-            _log.info("synced: %d keys to look at", len(self.queue))
+            _log.info("synced: %d keys to reconcile", len(self.queue))
             worker = Worker(self.queue, self.backoff, self.patrol, self._reconcilers())
             for number in range(WORKERS):
                 group.create_task(worker.run(), name=f"worker-{number}")
@@ -230,8 +230,8 @@ class Session:
         group.create_task(supervise(f"informer {kind}", informer.run, clock=self._clock))
 
     async def _until_answering(self) -> None:
-        """The plane starts at the same time: ask often, it is asked for by somebody who waits."""
-        told = 0.0
+        """Ask often: the plane starts at the same time, and the tenant waits for it."""
+        logged = 0.0
         while True:
             try:
                 async with asyncio.timeout(_ATTEMPT_SECONDS):
@@ -239,8 +239,8 @@ class Session:
                 if self.identity.established:
                     return
             except (KubeError, TimeoutError) as error:
-                if self._clock.monotonic() - told > 10:
-                    told = self._clock.monotonic()
+                if self._clock.monotonic() - logged > 10:
+                    logged = self._clock.monotonic()
                     _log.info("waiting for both API servers: %s", error)
             await self._clock.sleep(POLL_SECONDS)
 
@@ -262,7 +262,7 @@ class Session:
             group.create_task(self.run())
 
     async def drain(self) -> None:
-        """Let what is in work end, and write down what must not be forgotten."""
+        """Let the reconciles under way end, and record the identity."""
         self.probes.stopping = True
         self.queue.close()
         with contextlib.suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""What the syncer is told by the controller: one JSON file, read once at the start.
+"""The settings that the controller gives to the syncer: one JSON file, read once at the start.
 
 Unknown fields are refused, so a typo never becomes a silent default, and every number has bounds. Nothing here comes from
 the tenant. A file that does not fit raises `SettingsFileError`, whose text names the field.

@@ -66,7 +66,7 @@ class Worker:
         with metrics.RECONCILE_SECONDS.labels(item.kind).time():
             result = await self._reconcile(item)
         metrics.writes.reset(token)
-        self._patrol.looked_at(item)
+        self._patrol.visited(item)
         if found_by_patrol and written and result == "done":
             metrics.PATROL_REPAIRS.labels(item.kind).inc()
             _log.warning("patrol repaired a difference without an event", extra=about(item.kind, item.key, writes=written))

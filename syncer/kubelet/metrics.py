@@ -22,7 +22,7 @@ from syncer.http1 import BadRequestError
 from syncer.kubelet.metricsroutes import GROUP, GROUP_DOCUMENT, RESOURCE_DOCUMENT, Question
 from syncer.translate.kinds.podmetrics import API_VERSION, node_metrics, pod_metrics
 
-FRESH_SECONDS: Final = 5.0  # metrics-server itself looks every ten to sixty seconds
+FRESH_SECONDS: Final = 5.0  # metrics-server itself measures every ten to sixty seconds
 _DEADLINE: Final = 10.0
 _MARKED: Final = f"{marks.SYNCED}={marks.SYNCED_BY_SYNCER}"
 
@@ -61,7 +61,7 @@ class PodMetrics:
             async with asyncio.timeout(_DEADLINE):
                 found = await (self._of_pods(asked) if asked.about == "pods" else self._of_nodes(asked))
         except TimeoutError as error:
-            raise BadRequestError(503, "metrics: not to be had in time") from error
+            raise BadRequestError(503, "metrics: no answer in time; try again") from error
         kind = "PodMetrics" if asked.about == "pods" else "NodeMetrics"
         if asked.name:
             if not found:
@@ -127,7 +127,7 @@ class PodMetrics:
             if error.status in {403, 404}:
                 why = "metrics: the platform measures no pods; its admin can install metrics-server"
                 raise BadRequestError(503, why) from error
-            raise BadRequestError(503, "metrics: the platform cannot tell them now") from error
+            raise BadRequestError(503, "metrics: the platform cannot read them now; try again") from error
         except KubeError as error:
-            raise BadRequestError(503, "metrics: the platform cannot tell them now") from error
+            raise BadRequestError(503, "metrics: the platform cannot read them now; try again") from error
         return {str(obj["metadata"]["name"]): obj for obj in listed.items}

@@ -7,7 +7,7 @@ upgrade's negotiation is passed on, so no token travels either way.
 
     API server ──TLS, client certificate──> read_request ──> route ──> virtual pod ──> host pod (same virtual UID)
                <──────────── bytes, unbuffered ────────────────────────────────────> host API: log | exec | attach | portforward
-               ──/apis/metrics.k8s.io──────────────────────> question ──> podmetrics
+               ──/apis/metrics.k8s.io──────────────────────> question ──> metrics
 """
 
 import asyncio
@@ -109,7 +109,7 @@ class Kubelet:
                 return
             if request.path.startswith("/apis/"):
                 verb = "metrics"
-                status = await self._tell(request, writer)
+                status = await self._measure(request, writer)
                 return
             found = route(request)
             verb = found.verb
@@ -126,7 +126,7 @@ class Kubelet:
         finally:
             metrics.KUBELET_REQUESTS.labels(verb, str(status)).inc()
 
-    async def _tell(self, request: Request, writer: asyncio.StreamWriter) -> int:
+    async def _measure(self, request: Request, writer: asyncio.StreamWriter) -> int:
         """Answer as an extension server does, refusals as Status objects, which clients show to people."""
         status = 200
         try:

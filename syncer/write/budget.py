@@ -52,7 +52,7 @@ class WriteBudget:
             return
         async with self._turn:
             self._refill()
-            # A bucket of bytes may owe: whatever is above nothing lets one more through.
+            # A bucket of bytes may owe: as long as anything is left in it, one more write may go.
             wait = max((1.0 - self._tokens) / self._rate, (1.0 - self._bytes) / self._byte_rate)
             if wait > 0:
                 metrics.BUDGET_WAIT.inc(wait)

@@ -3,7 +3,7 @@
 Never adopts an object without our markers, never deletes without a UID precondition, and never deletes while the plane is
 quarantined. All of it may be repeated after a crash: a create that meets our own object of the same virtual UID is done.
 
-Of ConfigMaps and Secrets the hash of what was last wanted stands in an annotation: their host bodies are not kept here, and an
+For ConfigMaps and Secrets an annotation holds the hash of what was last written: their host bodies are not kept here, and an
 object that did not change costs neither a write nor a read, not even after a restart.
 """
 
@@ -52,7 +52,7 @@ class HostWriter:
         self._identity = identity
 
     async def create(self, r: Resource, desired: Obj, view: TenantView) -> Obj:
-        """Create, or find that it was created before; `Stale` when an older one is in the way."""
+        """Create, or find that it was created before; `Stale` when the name belongs to an earlier virtual object."""
         await self._budget.take()
         try:
             made = await self._client.create(r, desired)
@@ -67,7 +67,7 @@ class HostWriter:
         try:
             found = await self._client.get(r, key.name, key.namespace)
         except NotFound as error:
-            raise Again(0.1, "host object went while it was looked at") from error
+            raise Again(0.1, "host object was deleted while it was read") from error
         who = origin.of_host(found, view)
         if who is None:
             raise Untranslatable(
@@ -87,17 +87,17 @@ class HostWriter:
         return written
 
     async def renew(self, r: Resource, desired: Obj, there: Mapping[str, Any], view: TenantView) -> Obj:
-        """Write a copy whole over the one with this metadata, or make it anew; what others have noted on it stays if it can."""
+        """Write a copy whole over the one with this metadata, or recreate it; what others added to it stays if it can."""
         uid = str(there["uid"])
         tried = othersmarks.kept(desired, there)
         with contextlib.suppress(Unprocessable):
             return await self.replace(r, tried, uid)
-        # The cache may not have shown yet what was noted last; the host's policies let none of it be dropped or put back.
+        # The cache may not show the latest annotations yet; the host's policies let none of them be dropped or put back.
         found = await self.read(r, key_of(desired))
         if found is not None and uid_of(found) == uid and (again := othersmarks.kept(desired, found["metadata"])) != tried:
             with contextlib.suppress(Unprocessable):
                 return await self.replace(r, again, uid)
-        # An immutable field: the copy is made anew, its readers keep what they have mounted until they restart.
+        # An immutable field: the copy is recreated, and its readers keep what they have mounted until they restart.
         await self.delete(r, key_of(desired), uid, grace=None, why="cannot be changed in place")
         return await self.create(r, desired, view)
 
@@ -140,12 +140,12 @@ class HostWriter:
         return True, last
 
     def _wrote(self, r: Resource, verb: str, kept: Obj | None) -> None:
-        """Note a write that is done, and what the host keeps of it."""
+        """Count a write, and charge for what the host keeps of it."""
         metrics.host_write(r.kind, verb)
         self._budget.spend(len(_encode(kept)) if kept else 0)
 
     async def read(self, r: Resource, key: Key) -> Obj | None:
-        """Read past the cache."""
+        """Read from the host's API server, past the cache; None where there is no such object."""
         try:
             return await self._client.get(r, key.name, key.namespace)
         except NotFound:
@@ -153,5 +153,5 @@ class HostWriter:
 
 
 def _origin_key(desired: Obj) -> Key:
-    notes = desired["metadata"].get("annotations") or {}
-    return Key(notes.get(marks.VIRTUAL_NAMESPACE, ""), notes.get(marks.VIRTUAL_NAME, ""))
+    annotations = desired["metadata"].get("annotations") or {}
+    return Key(annotations.get(marks.VIRTUAL_NAMESPACE, ""), annotations.get(marks.VIRTUAL_NAME, ""))

@@ -1,4 +1,4 @@
-"""Tells whether this is the plane that the host objects were made for, and not an older copy of it.
+"""Whether this is the plane that the host objects were made for, and not an older copy of it.
 
 The UID of the tenant's kube-system namespace and the highest revision seen are kept on the host, in the ConfigMap
 `plane-identity`. A plane with another UID, or one whose revision went back (restored, or etcd data lost), is quarantined:
@@ -32,7 +32,7 @@ RECORD_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class Observed:
     """The plane as it answers now."""
 
     uid: str
@@ -48,7 +48,7 @@ class Recorded:
     quarantine: str = ""
 
 
-def judge(recorded: Recorded, seen: Sighting) -> str:
+def judge(recorded: Recorded, seen: Observed) -> str:
     """Why the plane cannot be trusted, or an empty text. Pure."""
     if recorded.quarantine:
         return recorded.quarantine
@@ -85,15 +85,15 @@ class PlaneIdentity:
         return self._established
 
     def saw(self, resource_version: str) -> None:
-        """Note the version of an object that the plane told of."""
+        """The plane showed an object of this version."""
         if resource_version.isdigit():
             self._highest = max(self._highest, int(resource_version))
 
     async def trusted(self) -> bool:
         """Whether the plane that answers right now is the one that the host objects belong to.
 
-        Only a look that began after the question counts: the absence that the caller saw may be another plane's. Callers that
-        wait together share one look.
+        Only a check that began after the question counts: the absence that the caller saw may be another plane's. Callers that
+        wait together share one check.
         """
         asked = self._clock.monotonic()
         async with self._turn:
@@ -102,12 +102,12 @@ class PlaneIdentity:
             return self._established and not self._recorded.quarantine
 
     async def establish(self) -> None:
-        """First look: read the record and compare, or make the record."""
+        """Read the record and compare, or make the record."""
         async with self._turn:
             await self._check()
 
     async def keep(self) -> None:
-        """Write the highest revision from time to time, when it moved; and see an operator's all-clear. Runs for ever."""
+        """Record the highest revision from time to time, and notice an operator's all-clear. Runs for ever."""
         while True:
             await self._clock.sleep(RECORD_SECONDS)
             try:
@@ -117,7 +117,7 @@ class PlaneIdentity:
                 _log.warning("plane identity not recorded: %s", error)
 
     async def flush(self) -> None:
-        """Write what is not written yet, before the process ends."""
+        """Record the highest revision before the process ends."""
         async with self._turn:
             if self._established and self._highest > self._written:
                 await self._write(Recorded(self._recorded.uid, self._highest, self._recorded.quarantine))
@@ -129,9 +129,9 @@ class PlaneIdentity:
             await self._write(Recorded(self._recorded.uid, self._highest))
 
     async def _check(self) -> None:
-        # Versions that watches tell of while the answer is on its way may well be newer than it.
+        # Versions that watches report while the answer is on its way may well be newer than it.
         before, began = self._highest, self._clock.monotonic()
-        seen = await self._look()
+        seen = await self._observe()
         if seen is None:
             self._established = False
             return
@@ -149,13 +149,13 @@ class PlaneIdentity:
         self._established = True
         self._checked = began
 
-    async def _look(self) -> Sighting | None:
+    async def _observe(self) -> Observed | None:
         found = await self._virtual.list(NAMESPACES, field_selector="metadata.name=kube-system")
         if not found.items or not found.resource_version.isdigit():
-            # A plane that has only just been born makes the namespace in a moment; an odd answer proves nothing.
+            # A plane that has just started creates the namespace in a moment; an odd answer proves nothing.
             return None
         uid = str(found.items[0].get("metadata", {}).get("uid", ""))
-        return Sighting(uid, int(found.resource_version)) if uid else None
+        return Observed(uid, int(found.resource_version)) if uid else None
 
     async def _read(self) -> Recorded:
         try:
@@ -173,7 +173,7 @@ class PlaneIdentity:
             await self._host.patch(CONFIG_MAPS, NAME, {"data": data}, self._namespace)
         except NotFound:
             if self._recorded.uid and record.quarantine == "" and self._recorded.quarantine == "":
-                # Somebody removed it under us: that is an operator's all-clear or an accident; either way write it again.
+                # Deleted meanwhile: an operator's all-clear or an accident; either way it is written again.
                 _log.info("plane identity was removed: recording it again")
             await self._create({key: value for key, value in data.items() if value is not None})
         self._recorded = record

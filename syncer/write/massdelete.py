@@ -1,8 +1,8 @@
 """A breaker for deletions that follow from absence.
 
 A virtual object that vanished without its deletion being observed is deleted on the host only within a limit per window. More
-than that smells of a plane that lost its data, so everything stops and an alarm is raised. It stays open until an operator
-has looked and restarts the syncer, never by itself. A key that was let through once is not counted again when it is retried.
+than that looks like a plane that lost its data, so these deletions stop and an alarm is raised. The breaker stays open until an
+operator restarts the syncer; it never closes by itself. A deletion that was observed in an event is never counted.
 """
 
 import logging

@@ -3,8 +3,8 @@
 The plane is hostile: a webhook may refuse or rewrite what is written. So a status that was written and did not stick is
 written again only after a growing pause, never in a hot loop, and every write names the UID or version that it is for.
 
-What was written comes back as an event. Until then the cache is behind, and whoever acts on it would write twice or meet a
-conflict: `behind` tells.
+What was written comes back as an event. Until then the cache is behind, and acting on it would write twice or meet a conflict:
+`behind` says so.
 """
 
 import logging
@@ -22,7 +22,7 @@ from bulkhead.work.remembered import Remembered
 from syncer import metrics
 from syncer.logs import about
 from syncer.translate import Reason, Untranslatable
-from syncer.translate.kinds import podstatus as pure
+from syncer.translate.kinds import podstatus
 from syncer.work import Again
 from syncer.write import mergepatch
 from syncer.write.host import digest
@@ -56,11 +56,11 @@ class VirtualWriter:
         self._client = client
         self._clock = clock
         self._echoes: Remembered[str, _Echo] = Remembered(_REMEMBERED)
-        # UID -> until when the cache may be behind, and the version of our last write; 0: a binding, whose version is not told.
+        # UID -> until when the cache may be behind, and the version of our last write; 0: a binding, whose version is unknown.
         self._ahead: Remembered[str, tuple[float, int]] = Remembered(_REMEMBERED)
 
     def behind(self, virtual: Obj) -> bool:
-        """Whether our own last write to this object is still to come as an event: then that event is the time to look."""
+        """Whether the event of our own last write to this object is still to come: it brings the key again."""
         uid = uid_of(virtual)
         ahead = self._ahead.get(uid)
         if ahead is None:
@@ -82,7 +82,7 @@ class VirtualWriter:
         """Make the status of a virtual object `desired`; returns the object as written, None when it was so already."""
         current = dict(mapping(virtual.get("status")))
         patch = mergepatch.between(current, desired)
-        if not patch or pure.same(current, desired):
+        if not patch or podstatus.same(current, desired):
             return None
         self._pace(uid_of(virtual), digest(desired))
         key = key_of(virtual)
@@ -104,8 +104,10 @@ class VirtualWriter:
         echo.tries += 1
         echo.written = self._clock.monotonic()
 
-    async def refusal(self, virtual: Obj, refused: Untranslatable, r: Resource = PODS, blocked: Blocked = pure.blocked) -> bool:
-        """Tell on the object itself, usually a pod, why it has no place on the host; False when it says so already."""
+    async def refusal(
+        self, virtual: Obj, refused: Untranslatable, r: Resource = PODS, blocked: Blocked = podstatus.blocked
+    ) -> bool:
+        """Say in the object's status, usually a pod's, why it has no place on the host; False when it says so already."""
         now = timestamp(self._clock.now())
         return await self.status(r, virtual, blocked(virtual, refused.reason, str(refused), now)) is not None
 
@@ -123,10 +125,10 @@ class VirtualWriter:
         try:
             await self._client.create_subresource(PODS, key.name, "binding", body, key.namespace)
         except Conflict:
-            # Bound before: the cache has not heard of it yet.
+            # Bound before: the cache does not show it yet.
             return
         except BaseException:
-            # Perhaps no event comes, so nobody may wait for one.
+            # Perhaps no event comes: wait for none.
             self._ahead.pop(uid_of(virtual), None)
             raise
         _log.info("virtual pod bound", extra=about("Pod", key, node=node))
@@ -142,11 +144,11 @@ class VirtualWriter:
         _log.info("virtual pod deleted", extra=about("Pod", key, why=why, grace=grace))
 
     async def read(self, r: Resource, key: Key) -> Obj | None:
-        """Read past the cache."""
+        """Read from the plane, past the cache; None where it says that there is no such object."""
         try:
             return await self._client.get(r, key.name, key.namespace)
         except NotServed:
-            # No word about the object: an API that is switched off proves no absence.
+            # An API that is switched off proves no absence.
             raise
         except NotFound:
             return None

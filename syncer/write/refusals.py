@@ -16,9 +16,9 @@ _EXCEEDED: Final = re.compile(
 _PAIR: Final = re.compile(r"(?P<name>[^=,\s]+)=(?P<amount>[^,\s]+)")
 # Said of a quota for which the controller manager of the host has set a limit and not counted yet.
 _UNCOUNTED: Final = ": status unknown for quota: "
-# Said by the host's policies of a tenant of which the controller has not written down what it may, just after an upgrade.
-_UNNOTED: Final = "the controller has not noted yet"
-_PASSING: Final = (_UNCOUNTED, _UNNOTED)
+# Said by the host's policies just after an upgrade, when the controller has not written yet what the tenant may.
+_UNWRITTEN: Final = "the controller has not noted yet"
+_PASSING: Final = (_UNCOUNTED, _UNWRITTEN)
 _MUST_SPECIFY: Final = re.compile(r"failed quota: (?P<quota>[^:]+): must specify (?P<what>.+)$")
 _SECURITY: Final = re.compile(r"violates PodSecurity \"(?P<level>[a-z]+):[^\"]*\": (?P<what>.+)$")
 _HASHED: Final = re.compile(r"\b[a-z0-9][-a-z0-9]{0,30}-[0-9a-f]{32}\b")
@@ -29,8 +29,8 @@ def explain(error: ApiError, pod: str, hope: str = "The pod starts when enough i
     """The refusal as the tenant reads it; None when the error is trouble and no refusal. `hope` ends a lack of quota."""
     if not isinstance(error, (Forbidden, Unprocessable)):
         return None
-    # A patch names the UID that it is for: another object has the name by now, and that is for the next look. And a quota
-    # that is not counted yet is so for moments, as is a tenant of which the policies have not been told yet.
+    # Trouble that passes: a patch names the UID that it is for, and another object has the name by now; a quota is not counted
+    # yet; or the policies do not know yet what the tenant may.
     if any(cause.field == "metadata.uid" for cause in error.causes) or any(each in error.message for each in _PASSING):
         return None
     exceeded = _EXCEEDED.search(error.message)

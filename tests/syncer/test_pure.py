@@ -19,7 +19,7 @@ from syncer.translate import Reason, Reference
 from syncer.watch.deletions import ObservedDeletions
 from syncer.work import Item
 from syncer.write import mergepatch, refusals
-from syncer.write.identity import Recorded, Sighting, judge
+from syncer.write.identity import Observed, Recorded, judge
 from syncer.write.massdelete import WINDOW_SECONDS, MassDeleteBreaker
 from tests.fakeclock import FakeClock
 
@@ -175,10 +175,10 @@ def test_references_come_with_the_first_and_go_with_the_last() -> None:
 
 def test_identity_is_judged() -> None:
     known = Recorded("uid", 100)
-    assert judge(known, Sighting("uid", 100)) == ""
-    assert "identity" in judge(known, Sighting("other", 200))
-    assert "back in time" in judge(known, Sighting("uid", 99))
-    assert judge(Recorded("uid", 1, "kept"), Sighting("uid", 200)) == "kept"
+    assert judge(known, Observed("uid", 100)) == ""
+    assert "identity" in judge(known, Observed("other", 200))
+    assert "back in time" in judge(known, Observed("uid", 99))
+    assert judge(Recorded("uid", 1, "kept"), Observed("uid", 200)) == "kept"
 
 
 def test_the_breaker_opens_at_the_limit_and_stays() -> None:

@@ -21,7 +21,7 @@ class _Patrol:
     def __init__(self) -> None:
         self.pending: set[Item] = set()
 
-    def looked_at(self, item: Item) -> None:
+    def visited(self, item: Item) -> None:
         self.pending.discard(item)
 
 

@@ -90,7 +90,7 @@ async def test_the_host_is_asked_once_however_many_ask() -> None:
     ("error", "text"),
     [
         (NotFound(404, "NotFound", "the server could not find the requested resource"), "install metrics-server"),
-        (KubeError("https://10.0.0.1: refused"), "cannot tell them now"),
+        (KubeError("https://10.0.0.1: refused"), "cannot read them now"),
     ],
 )
 async def test_item_87_discovery_goes_on_where_the_host_measures_nothing(error: KubeError, text: str) -> None:
