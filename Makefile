@@ -1,5 +1,5 @@
 # Bulkhead's ways in. `make help` lists them; every target may be interrupted and run again.
-# Stamps are written last, by rename, so that an interrupted step is done anew and a finished one is not.
+# Stamps are written last, so that an interrupted step is repeated and a finished one is not.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
@@ -34,7 +34,7 @@ setup: venv packages ## Python environment and Debian packages (root), each once
 
 venv: $(VENV_STAMP)
 
-# Debian's python3 may come without ensurepip (package python3-venv); a venv left half made is made anew.
+# Debian's python3 may come without ensurepip (package python3-venv); an incomplete venv is recreated.
 $(VENV_STAMP):
 	@echo "==> Python environment in $(VENV), from requirements.lock"
 	@if ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
@@ -69,20 +69,20 @@ binaries-for-tests: venv
 	@echo "==> etcd and kube-apiserver for the tests"
 	@$(PY) -u -m bulkhead.hostcluster.binaries etcd kubernetes
 
-# The tests would start the host themselves, and keep what it does to themselves until their end.
+# The tests would start the host themselves, but show none of its progress.
 host-up: setup
 	@$(BIN)/bulkhead host up
 
 test: binaries-for-tests ## the tests that need no root
 	@$(PY) -m pytest -m "not host and not simulation and not outage" -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
-# One hash seed, so that the order of sets, and with it every run, follows from SIMULATION_SEED alone: what held yesterday holds
-# today, unless the code is another. New histories are what `hunt` is for.
+# One hash seed, so that the order of sets, and with it every run, follows from SIMULATION_SEED alone: a run repeats until the code
+# changes. `hunt` tries new histories.
 simulation: venv ## the syncer in simulation: every crash, thousands of faults, seeded bugs (ten minutes)
 	@PYTHONHASHSEED=0 $(PY) -m pytest tests/simulation $(PYTEST_ARGS)
 
 hunt: SIMULATION_SEED ?= $(shell date +%s)
-hunt: venv ## storms and histories that nobody has seen yet, by the time of day or SIMULATION_SEED (ten minutes)
+hunt: venv ## new storms and histories, seeded by the time of day or SIMULATION_SEED (ten minutes)
 	@echo "SIMULATION_SEED=$(SIMULATION_SEED)"
 	@SIMULATION_SEED=$(SIMULATION_SEED) SIMULATION_STORMS=$${SIMULATION_STORMS:-1000} SIMULATION_EXAMPLES=$${SIMULATION_EXAMPLES:-1000} \
 		PYTHONHASHSEED=0 $(PY) -m pytest tests/simulation -k "test_many_storms or test_many_histories" $(PYTEST_ARGS)
@@ -148,5 +148,5 @@ fmt: venv ## format and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-clean: ## forget results and stamps (binaries and the host's data stay)
+clean: ## remove results and stamps (binaries and the host's data stay)
 	rm -rf build
