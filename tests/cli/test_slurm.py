@@ -71,7 +71,7 @@ async def plane(plane_client: Client) -> AsyncIterator[Plane]:
 
 @pytest.fixture
 def kubectl(tmp_path: Path) -> dict[str, str]:
-    """A kubectl that tells what it was given."""
+    """A kubectl that prints what it was given."""
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "kubectl").write_text(KUBECTL)

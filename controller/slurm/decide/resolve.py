@@ -158,7 +158,7 @@ def _node_set(asked: Mapping[str, Any], gpu_resources: list[str]) -> NodeSetSpec
         ),
         features=tuple(str(each) for each in asked.get("features") or ()),
         extra_conf=_taken_apart(extra.node_words, asked.get("extraConf"), f"{at}.extraConf"),
-        node_selector=tuple(sorted((str(key), str(value)) for key, value in section_of(asked, "nodeSelector").items())),
+        node_selector=_pairs(asked, "nodeSelector"),
     )
 
 

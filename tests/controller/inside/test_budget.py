@@ -54,7 +54,7 @@ async def test_together_the_largest_goes_and_the_small_ones_are_served() -> None
     assert (budget.held, budget.most) == (0, 290)
 
 
-async def test_whoever_would_be_the_largest_is_told_so_itself() -> None:
+async def test_the_plane_that_would_be_the_largest_is_refused_itself() -> None:
     budget = Budget(total=300, each=300)
     async with budget.turn("a", 5) as one, budget.turn("b", 5) as other:
         one.charge(100)
@@ -107,7 +107,7 @@ async def test_where_no_turn_can_be_ended_the_asker_is_refused_and_nobody_spins(
     budget = Budget(total=300, each=250)
     async with budget.turn("fat", 5) as left:
         pass
-    # Past the turn's own check: whoever holds the most has no turn that could let go of it.
+    # Past the turn's own check: the plane that holds the most has no turn that could release it.
     budget.charge(left, 250)
     async with budget.turn("modest", 5) as turn:
         turn.charge(40)

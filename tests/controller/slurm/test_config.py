@@ -16,7 +16,7 @@ from controller.slurm.objects.workers import slurmd_conf
 from controller.slurm.spec import NodeSetSpec, PartitionSpec, SlurmSpec, TopologySpec
 from tests.controller.slurm.samples import CASES, slurm_spec
 
-# Signs that mean something to Slurm's parser, or to somebody who reads lines.
+# Signs that mean something to Slurm's parser, or to a reader of lines.
 NASTY = st.text(alphabet=st.sampled_from([*"ab=AuthType,#\"'\\ \t\n\r\0;%{}$&|é\u2028\x85"]), max_size=40)
 ANY = st.one_of(NASTY, st.text(max_size=40))
 
@@ -260,7 +260,7 @@ def test_a_removed_node_sets_partition_stays_down_until_it_is_let_go() -> None:
 
 
 @given(st.lists(st.one_of(ANY, st.sampled_from(["all", "default", "ok", "also-ok"])), max_size=4))
-def test_a_node_set_that_somebody_made_up_in_the_plane_does_no_harm(names: list[str]) -> None:
+def test_a_node_set_that_a_tenant_made_up_in_the_plane_does_no_harm(names: list[str]) -> None:
     lines = read_as_slurm_does(config.slurm_conf(slurm_spec(CASES["fixed"], retiring=tuple(dict.fromkeys(names)))))
     down = {line[0][1] for line in lines if line[0][0] == "partitionname"} - {"gpu"}
     assert {"ok", "also-ok"} & set(names) <= down <= set(names)

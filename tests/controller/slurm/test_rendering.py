@@ -115,7 +115,7 @@ def test_keys_lie_in_secrets_alone_and_only_where_they_are_needed() -> None:
         "slurmdbd": {"slurm-keys": {vouching, tokens}, "slurm-database": {"slurmdbd.conf"}},
         "mariadb": {"slurm-database": {"password"}},
         "slurmrestd": {},
-        # Whoever is root there is not to make tokens of others.
+        # Root there must not be able to make tokens of others.
         "login": {"slurm-keys": {vouching}, "slurm-ssh-host-keys": set()},
         "slurmd": {"slurm-keys": {vouching}},
     }
@@ -192,7 +192,7 @@ def test_a_worker_is_found_by_its_name_and_belongs_to_its_node_set() -> None:
     assert "ownerReferences" not in workers.worker_pod(spec, spec.node_sets[0], 1)["metadata"]
 
 
-def test_workers_are_made_anew_when_their_size_changes_and_not_when_their_number_does() -> None:
+def test_workers_are_recreated_when_their_size_changes_and_not_when_their_number_does() -> None:
     spec = slurm_spec(CASES["everything"])
     node_set = spec.node_sets[0]
     before = workers.worker_digest(spec, node_set)

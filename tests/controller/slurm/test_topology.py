@@ -92,23 +92,23 @@ RIGHT = ("gpu", "nvlink", "gpu-h100", "rack-r1")
 
 
 @pytest.mark.parametrize(
-    ("records", "told"),
+    ("records", "moved"),
     [
         pytest.param([record("gpu-0")], ["gpu-0"], id="just registered"),
         pytest.param([record("gpu-0", topology="platform:rack-r1", features=RIGHT)], [], id="says it already"),
         pytest.param([record("gpu-0", features=RIGHT)], ["gpu-0"], id="in another place"),
         pytest.param([record("gpu-0", topology="platform:rack-r1")], ["gpu-0"], id="other features"),
         pytest.param([record("gpu-0", "DOWN")], [], id="not there"),
-        pytest.param([record("gpu-7"), record("other-0")], [], id="somebody else's"),
+        pytest.param([record("gpu-7"), record("other-0")], [], id="foreign"),
     ],
 )
-def test_who_has_to_be_told_where_it_stands(records: list[SlurmNode], told: list[str]) -> None:
+def test_which_records_are_corrected(records: list[SlurmNode], moved: list[str]) -> None:
     node_set = NodeSetSpec("gpu", 1, 1, 1, 1, 1024, gpus=1, features=("nvlink",))
     spec = slurm_spec(node_sets=(node_set, NodeSetSpec("rack-r9", 1, 1, 1, 1, 1024)), topology=topology_of("tree", [HOST]))
     view = SlurmView(nodes=tuple(records), jobs=(), pending=0, running=0)
     workers = [Worker("gpu-0", "gpu", 0, host_node="host-1"), Worker("gpu-1", "gpu", 1)]
     found = sites(spec, view, workers, [HOST])
-    assert [site.node for site in found] == told
+    assert [site.node for site in found] == moved
     for site in found:
         assert site == Site("gpu-0", "platform:rack-r1", RIGHT)
 

@@ -1,4 +1,4 @@
-"""A tenant's plane on paper: objects in memory, what was written, and the way to a fake slurmrestd.
+"""A fake of a tenant's plane: objects in memory, what was written, and the way to a fake slurmrestd.
 
 Pods that are made start when the test says so. Only what the Slurm loop uses is there; anything else fails.
 """
@@ -21,7 +21,7 @@ from controller.slurm.observe import NODE_SETS
 
 
 class FakePlane:
-    """Looks like a plane in its turn."""
+    """Has the methods of a `Plane`."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport

@@ -1,6 +1,6 @@
-"""A slurmrestd on paper behind a plane's API server: aiohttp on loopback, answers in the shapes of v0.0.45.
+"""A fake slurmrestd behind a plane's API server: aiohttp on loopback, answers in the shapes of v0.0.45.
 
-It keeps nodes and jobs, checks the token, and can be told to be silent, slow, broken, too large or not there at all.
+It keeps nodes and jobs, checks the token, and can be made silent, slow, broken, too large or absent.
 """
 
 import asyncio

@@ -87,16 +87,16 @@ async def test_login_nodes_that_are_no_longer_asked_for_go(bed: Bed) -> None:
 async def test_the_condition_tells_the_story(bed: Bed) -> None:
     bed.fake.mood = "gone"
     found = await bed.reconcile(node_set())
-    told = verdict(found, was=False)
-    assert (told.status, told.reason) == ("False", "WaitingForSlurm")
-    assert "slurmctld" in told.message
+    condition = verdict(found, was=False)
+    assert (condition.status, condition.reason) == ("False", "WaitingForSlurm")
+    assert "slurmctld" in condition.message
     for name in ("slurmctld", "slurmrestd", "login"):
         bed.plane.add_daemon(name)
     bed.fake.mood = "well"
     assert verdict(await bed.reconcile(node_set()), was=False).status == "True"
     bed.fake.mood = "gone"
-    told = verdict(await bed.reconcile(node_set()), was=True)
-    assert (told.reason, told.message.startswith("slurmrestd: ")) == ("SlurmUnreachable", True)
+    condition = verdict(await bed.reconcile(node_set()), was=True)
+    assert (condition.reason, condition.message.startswith("slurmrestd: ")) == ("SlurmUnreachable", True)
     bed.fake.mood = "well"
     bed.plane.add_daemon("slurmctld", ready=False)
     assert verdict(await bed.reconcile(node_set()), was=True).message == "not ready: slurmctld"

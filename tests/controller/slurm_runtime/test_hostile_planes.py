@@ -69,7 +69,7 @@ async def opened(answer: hostile.Answer) -> AsyncIterator[Client]:
 
 @contextlib.contextmanager
 def peak(most: int) -> object:  # type: ignore[misc]
-    """No more than so many bytes of memory at once, whoever holds them."""
+    """No more than so many bytes of memory at once in the whole process."""
     tracemalloc.start()
     try:
         yield
@@ -144,9 +144,9 @@ async def test_a_hostile_plane_stops_its_own_cluster_and_says_so() -> None:
                 await changed.wait()
             found = loops.order("team-a", order)
             assert found is not None
-            told = verdict(found, was=True)
-            assert (told.status, told.reason) == ("False", "PlaneUnreadable")
-            assert "list of pods" in told.message
+            condition = verdict(found, was=True)
+            assert (condition.status, condition.reason) == ("False", "PlaneUnreadable")
+            assert "list of pods" in condition.message
             await loops.close()
 
 

@@ -40,7 +40,7 @@ async def test_a_silent_tenant_delays_nobody(bed: Bed, monkeypatch: pytest.Monke
         silent.stuck.set()
 
 
-async def test_a_plane_that_is_down_is_told_and_asked_again(bed: Bed) -> None:
+async def test_a_plane_that_is_down_is_reported_and_asked_again(bed: Bed) -> None:
     bed.plane.down = True
     changed: list[str] = []
     loops = SlurmLoops(bed.clock, lambda _: cast(Plane, bed.plane), lambda _: None, changed.append)
@@ -112,11 +112,11 @@ async def test_a_definition_of_the_tenants_own_stops_its_own_cluster_and_is_name
     await until(lambda: bool(changed))
     found = loops.order("team-a", order())
     assert found is not None
-    told = verdict(found, was=True)
-    assert (told.status, told.reason) == ("False", "PlaneUnreadable")
-    assert scope in told.message
-    assert "conversion webhook failed" in told.message
-    # Put right, the cluster goes on by itself.
+    condition = verdict(found, was=True)
+    assert (condition.status, condition.reason) == ("False", "PlaneUnreadable")
+    assert scope in condition.message
+    assert "conversion webhook failed" in condition.message
+    # Once it is corrected, the cluster goes on by itself.
     monkeypatch.undo()
     changed.clear()
     await until(lambda: bed.clock.sleepers > 0)

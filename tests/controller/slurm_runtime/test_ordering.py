@@ -49,8 +49,8 @@ class Host:
         self.writes += 1
         assert self.secret is not None
         self.secret["data"] = self.secret["data"] | body.get("data", {})
-        notes = (self.secret["metadata"].get("annotations") or {}) | body["metadata"]["annotations"]
-        self.secret["metadata"]["annotations"] = {key: value for key, value in notes.items() if value is not None}
+        annotations = (self.secret["metadata"].get("annotations") or {}) | body["metadata"]["annotations"]
+        self.secret["metadata"]["annotations"] = {key: value for key, value in annotations.items() if value is not None}
         return self.secret
 
 

@@ -35,7 +35,7 @@ def job(job_id: int, *nodes: int, minutes: float | None = 10, priority: int = 1,
     )
 
 
-def told(view: SlurmView | None, count: int, *workers: Worker, now_after: float = 0.0, **more: object) -> list[object]:
+def released(view: SlurmView | None, count: int, *workers: Worker, now_after: float = 0.0, **more: object) -> list[object]:
     now = START + timedelta(seconds=now_after)
     return list(release(view, workers, count, now=now, grace=GRACE, **more))  # type: ignore[arg-type]
 
@@ -48,18 +48,20 @@ def test_idle_goes_before_busy_then_the_soonest_end_then_the_lowest_priority() -
     workers = [worker(each) for each in range(5)]
     order = []
     for count in range(1, 6):
-        going = {action.node for action in told(view, count, *workers) if isinstance(action, Drain)}
+        going = {action.node for action in released(view, count, *workers) if isinstance(action, Drain)}
         order += sorted(going - set(order))
     assert order == ["gpu-2", "gpu-3", "gpu-1", "gpu-0", "gpu-4"]
 
 
 def test_a_pod_that_never_started_goes_before_all_and_at_once() -> None:
     view = SlurmView(nodes=(node(0),))
-    assert told(view, 1, worker(0), worker(1, host="")) == [DeleteWorker("gpu-1", "uid-1", "given back: not known to Slurm")]
+    assert released(view, 1, worker(0), worker(1, host="")) == [
+        DeleteWorker("gpu-1", "uid-1", "given back: not known to Slurm")
+    ]
 
 
 def test_a_drain_says_that_it_is_ours_and_until_when() -> None:
-    (action,) = told(SlurmView(nodes=(node(0, "ALLOCATED"),), jobs=(job(1, 0),)), 1, worker(0))
+    (action,) = released(SlurmView(nodes=(node(0, "ALLOCATED"),), jobs=(job(1, 0),)), 1, worker(0))
     assert action == Drain("gpu-0", "bulkhead: giving back until 2026-06-01T12:02:00+00:00", UNTIL)
     assert deadline_in(reason_until(UNTIL)) == UNTIL
 
@@ -81,34 +83,34 @@ def test_after_its_deadline_a_busy_worker_is_met_with_ever_harder_measures(
     late: float, jobs: tuple[SlurmJob, ...] | None, wanted: list[object]
 ) -> None:
     view = SlurmView(nodes=(node(0, "ALLOCATED", "DRAIN", reason=reason_until(UNTIL)),), jobs=jobs)
-    assert told(view, 1, worker(0), now_after=GRACE.total_seconds() + late) == wanted
+    assert released(view, 1, worker(0), now_after=GRACE.total_seconds() + late) == wanted
 
 
 def test_a_drained_worker_goes_as_soon_as_nothing_runs_there() -> None:
     view = SlurmView(nodes=(node(0, "IDLE", "DRAIN", reason=reason_until(UNTIL)),))
-    assert told(view, 1, worker(0)) == [DeleteWorker("gpu-0", "uid-0", "given back: drained")]
+    assert released(view, 1, worker(0)) == [DeleteWorker("gpu-0", "uid-0", "given back: drained")]
 
 
 @pytest.mark.parametrize("state", ["ALLOCATED", "MIXED", "COMPLETING", "UNKNOWN", "ERROR"])
 def test_a_node_that_may_be_busy_counts_as_busy_though_no_job_was_seen_on_it(state: str) -> None:
     view = SlurmView(nodes=(node(0, state, "DRAIN", reason=reason_until(UNTIL)),))
-    assert told(view, 1, worker(0)) == []
+    assert released(view, 1, worker(0)) == []
 
 
 def test_the_drain_is_undone_when_the_need_is_gone() -> None:
     view = SlurmView(nodes=(node(0, "ALLOCATED", "DRAIN", reason=reason_until(UNTIL)),), jobs=(job(1, 0),))
-    assert told(view, 0, worker(0)) == [Undrain("gpu-0")]
+    assert released(view, 0, worker(0)) == [Undrain("gpu-0")]
 
 
-def test_somebody_elses_drain_is_neither_undone_nor_written_over_yet_does_not_hold_the_worker() -> None:
+def test_an_admins_drain_is_neither_undone_nor_overwritten_yet_does_not_hold_the_worker() -> None:
     drained = SlurmView(nodes=(node(0, "IDLE", "DRAIN", reason="fan broken"),))
-    assert told(drained, 0, worker(0)) == []
-    assert told(drained, 1, worker(0)) == [DeleteWorker("gpu-0", "uid-0", "given back: drained")]
+    assert released(drained, 0, worker(0)) == []
+    assert released(drained, 1, worker(0)) == [DeleteWorker("gpu-0", "uid-0", "given back: drained")]
     busy = SlurmView(nodes=(node(0, "ALLOCATED", "DRAIN", reason="fan broken"),), jobs=(job(1, 0),))
-    assert told(busy, 1, worker(0)) == []
-    assert told(busy, 1, worker(0), by=UNTIL, now_after=125) == [Requeue(1, "gpu-0")]
-    assert told(busy, 1, worker(0), by=UNTIL, now_after=155) == []
-    assert told(busy, 1, worker(0), by=UNTIL, now_after=185) == [
+    assert released(busy, 1, worker(0)) == []
+    assert released(busy, 1, worker(0), by=UNTIL, now_after=125) == [Requeue(1, "gpu-0")]
+    assert released(busy, 1, worker(0), by=UNTIL, now_after=155) == []
+    assert released(busy, 1, worker(0), by=UNTIL, now_after=185) == [
         DeleteWorker("gpu-0", "uid-0", "given back: past its deadline")
     ]
 
@@ -116,27 +118,27 @@ def test_somebody_elses_drain_is_neither_undone_nor_written_over_yet_does_not_ho
 @pytest.mark.parametrize(
     "reason", ["bulkhead: giving back until 2099-01-01T00:00:00+00:00", "bulkhead: giving back until soon"]
 )
-def test_a_deadline_that_somebody_moved_away_is_moved_back(reason: str) -> None:
+def test_a_deadline_that_a_tenant_moved_away_is_moved_back(reason: str) -> None:
     view = SlurmView(nodes=(node(0, "ALLOCATED", "DRAIN", reason=reason),), jobs=(job(1, 0),))
     # What was promised once holds although the reason says something else.
-    assert told(view, 1, worker(0), promised={"gpu-0": START}) == [Requeue(1, "gpu-0")]
-    assert told(view, 1, worker(0)) == [Drain("gpu-0", reason_until(UNTIL), UNTIL)]
+    assert released(view, 1, worker(0), promised={"gpu-0": START}) == [Requeue(1, "gpu-0")]
+    assert released(view, 1, worker(0)) == [Drain("gpu-0", reason_until(UNTIL), UNTIL)]
 
 
-def test_a_drain_for_a_host_node_becomes_one_for_giving_back() -> None:
+def test_a_drain_for_a_host_node_becomes_one_for_a_release() -> None:
     view = SlurmView(nodes=(node(0, "ALLOCATED", "DRAIN", reason="bulkhead: node n1 is cordoned"),), jobs=(job(1, 0),))
-    assert told(view, 1, worker(0)) == [Drain("gpu-0", reason_until(UNTIL), UNTIL)]
+    assert released(view, 1, worker(0)) == [Drain("gpu-0", reason_until(UNTIL), UNTIL)]
 
 
 def test_no_answer_is_never_taken_for_idle() -> None:
-    assert told(None, 2, worker(0), worker(1)) == []
-    assert told(None, 2, worker(0), worker(1, host="")) == [DeleteWorker("gpu-1", "uid-1", "given back: never started")]
+    assert released(None, 2, worker(0), worker(1)) == []
+    assert released(None, 2, worker(0), worker(1, host="")) == [DeleteWorker("gpu-1", "uid-1", "given back: never started")]
     late = 2 * OVERDUE.total_seconds() + GRACE.total_seconds()
-    assert told(None, 2, worker(0), worker(1), promised={"gpu-0": UNTIL}, now_after=late - 1) == []
-    assert told(None, 2, worker(0), worker(1), promised={"gpu-0": UNTIL}, now_after=late) == [
+    assert released(None, 2, worker(0), worker(1), promised={"gpu-0": UNTIL}, now_after=late - 1) == []
+    assert released(None, 2, worker(0), worker(1), promised={"gpu-0": UNTIL}, now_after=late) == [
         DeleteWorker("gpu-0", "uid-0", "past its deadline")
     ]
-    assert len(told(None, 2, worker(0), worker(1), by=UNTIL, now_after=late)) == 2
+    assert len(released(None, 2, worker(0), worker(1), by=UNTIL, now_after=late)) == 2
 
 
 # -- laws
@@ -179,7 +181,7 @@ def disturb(world: World, event: Event, serial: int) -> None:
 
 
 @given(events=EVENTS, final=st.integers(0, 6))
-def test_laws_of_giving_back(events: list[Event], final: int) -> None:
+def test_laws_of_a_release(events: list[Event], final: int) -> None:
     world = World(slurm_spec(node_set(minimum=0, maximum=6)), targets={"gpu": 6})
     world.spec = slurm_spec(node_set(minimum=0, maximum=6, gpus=2))
     for ordinal in range(6):

@@ -1,4 +1,4 @@
-"""A Slurm cluster and its pods on paper: actions change it, time passes in it, and it remembers every broken promise.
+"""A simulated Slurm cluster and its pods: actions change it, time passes in it, and it remembers every broken promise.
 
 What the lease sees is derived from here; what is true is kept beside it, so that a law can be held against the truth and not
 against what the code under test believed.
@@ -64,7 +64,7 @@ class Node:
     last_busy: datetime = START
     started: datetime = START
     # When the first drain of ours was written since it was last in service.
-    told: datetime | None = None
+    drained_at: datetime | None = None
 
 
 @dataclass
@@ -224,7 +224,7 @@ class World:
             return
         node = self.nodes.get(name)
         if self.on(name) and node is not None:
-            since = node.told
+            since = node.drained_at
             overdue = since is not None and self.now >= since + self.spec.lease.grace
             mandatory = self.deadlines.over_since.get(worker.node_set)
             if not overdue and (mandatory is None or self.now < mandatory + self.spec.lease.grace):
@@ -240,21 +240,25 @@ class World:
         if node.draining and node.reason and not node.reason.startswith("bulkhead:"):
             self.broken.append(f"{name}: foreign reason written over")
         node.draining, node.reason = True, reason
-        if reason.startswith(GIVING) and node.told is None:
-            node.told = self.now
+        if reason.startswith(GIVING) and node.drained_at is None:
+            node.drained_at = self.now
 
     def _undrain(self, name: str) -> None:
         node = self.nodes[name]
         if not node.reason.startswith("bulkhead:"):
             self.broken.append(f"{name}: foreign reason cleared")
-        node.draining, node.reason, node.told = False, "", None
+        node.draining, node.reason, node.drained_at = False, "", None
 
     def _down(self, name: str, reason: str) -> None:
         node = self.nodes[name]
         if node.reason and not node.reason.startswith("bulkhead:"):
             self.broken.append(f"{name}: foreign reason written over")
         worker = self.workers.get(name)
-        if self.on(name) and worker is not None and (node.told is None or self.now < node.told + self.spec.lease.grace):
+        if (
+            self.on(name)
+            and worker is not None
+            and (node.drained_at is None or self.now < node.drained_at + self.spec.lease.grace)
+        ):
             self.broken.append(f"{name}: taken down under a job before its deadline")
         node.down, node.reason = True, reason
         for job in self.on(name):
