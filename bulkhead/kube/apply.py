@@ -1,52 +1,78 @@
-"""Server-side apply that skips what would change nothing.
+"""What was applied, so that nothing is applied twice that is there already.
 
-The memory is only a shortcut: an entry counts only while the object that was last observed is still at the resource
-version which our last apply of the same intent left behind, so that drift is always written over.
+The memory is a shortcut and never the truth. An intent needs no second apply while it is the same and either the object is
+observed as its apply left it (`unchanged`), or, of objects that are not watched, it was applied a short while ago (`recent`).
+Anything else observed is drift, and is written over.
 
-    intent + observed ──> same digest at this version? ── yes ──> observed, no call
-                                     └── no ──> apply ──> remember (digest, new version)
+    intent ──> the same as applied? ─┬─ yes, and the object as it was left ──> skip
+                                     └─ no, or drift ──> server-side apply ──> remember(intent, what it left)
 """
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Container
+from typing import TypeAlias
 
 import msgspec
 
-from bulkhead.kube.client import Client
-from bulkhead.kube.objects import Key, Obj, Resource, key_of, uid_of, version_of
+from bulkhead.kube.objects import Key, Obj, key_of, uid_of
 
-_Slot = tuple[Resource, Key, str | None]
+_Slot: TypeAlias = tuple[str, Key]
 
 
-class ApplyCache:
-    """Applies through one client and remembers what it applied; bounded, the oldest entries go first."""
+class ApplyMemory:
+    """What one writer applied; bounded, the oldest entries go first."""
 
-    def __init__(self, client: Client, *, max_entries: int = 50_000) -> None:
-        self._client = client
-        self._known: OrderedDict[_Slot, tuple[str, str, bytes]] = OrderedDict()
+    def __init__(self, *, max_entries: int = 20_000) -> None:
+        self._entries: OrderedDict[_Slot, tuple[bytes, bytes, float]] = OrderedDict()
         self._max = max_entries
-        self.applied = 0
-        self.skipped = 0
 
-    async def apply(
-        self, r: Resource, intent: Obj, *, observed: Obj | None, force: bool = True, subresource: str | None = None
-    ) -> Obj:
-        """Apply `intent` unless `observed` is what the last apply of the very same intent left behind."""
-        slot = (r, key_of(intent), subresource)
-        digest = hashlib.blake2b(msgspec.json.encode(intent, order="deterministic"), digest_size=16).digest()
-        if observed is not None and self._known.get(slot) == (uid_of(observed), version_of(observed), digest):
-            self._known.move_to_end(slot)
-            self.skipped += 1
-            return observed
-        result = await self._client.apply(r, intent, force=force, subresource=subresource)
-        self.applied += 1
-        self._known[slot] = (uid_of(result), version_of(result), digest)
-        self._known.move_to_end(slot)
-        while len(self._known) > self._max:
-            self._known.popitem(last=False)
-        return result
+    def unchanged(self, intent: Obj, observed: Obj | None) -> bool:
+        """Whether this intent was applied last, and the object is as that left it."""
+        digest, left, _ = self._entries.get(_slot(intent), (b"", b"", 0.0))
+        return observed is not None and digest == _digest(intent) and left == _content(observed)
 
-    def forget(self, r: Resource, key: Key) -> None:
-        """Drop what is known of one object, whatever the subresource."""
-        for slot in [slot for slot in self._known if slot[0] == r and slot[1] == key]:
-            del self._known[slot]
+    def recent(self, intent: Obj, since: float) -> bool:
+        """Whether this intent was applied last, and after that moment."""
+        digest, _, at = self._entries.get(_slot(intent), (b"", b"", 0.0))
+        return digest == _digest(intent) and at > since
+
+    def remember(self, intent: Obj, *, left: Obj | None = None, at: float = 0.0) -> None:
+        """Take over that an intent was applied: the object that was there afterwards, or the moment."""
+        slot = _slot(intent)
+        self._entries[slot] = (_digest(intent), _content(left) if left is not None else b"", at)
+        self._entries.move_to_end(slot)
+        while len(self._entries) > self._max:
+            self._entries.popitem(last=False)
+
+    def forget(self, namespaces: Container[str]) -> None:
+        """Drop what is known of namespaces and of all in them."""
+        for slot in [slot for slot in self._entries if slot[1].namespace in namespaces or slot[1].name in namespaces]:
+            del self._entries[slot]
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self._entries.clear()
+
+
+def _slot(obj: Obj) -> _Slot:
+    return str(obj["kind"]), key_of(obj)
+
+
+def _digest(obj: Obj) -> bytes:
+    return hashlib.blake2b(msgspec.json.encode(obj, order="deterministic"), digest_size=16).digest()
+
+
+def _content(obj: Obj) -> bytes:
+    """What of a stored object an intent is about: identity, labels, annotations and content, no status and no bookkeeping."""
+    meta = obj.get("metadata") or {}
+    kept = {key: value for key, value in obj.items() if key not in {"metadata", "status", "apiVersion", "kind"}}
+    annotations = {k: v for k, v in (meta.get("annotations") or {}).items() if not k.startswith("deployment.")}
+    return _digest(
+        {
+            "content": kept,
+            "marks": [meta.get("labels"), annotations],
+            "uid": uid_of(obj),
+            "going": meta.get("deletionTimestamp"),
+        }
+    )

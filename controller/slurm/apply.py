@@ -8,13 +8,11 @@ queue and accounts outlive a cluster that is switched off.
 """
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import Iterable
 
-import msgspec
-
 from bulkhead.kube import resources as kinds
+from bulkhead.kube.apply import ApplyMemory
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj, Resource, uid_of
 from bulkhead.work.clock import Clock
@@ -45,13 +43,14 @@ class Applier:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._applied: dict[tuple[str, str], tuple[bytes, float]] = {}
+        self._memory = ApplyMemory()
         self._slots = asyncio.Semaphore(_PARALLEL)
         self.writes = 0
 
     async def apply(self, plane: Plane, objects: Iterable[Obj]) -> None:
         """Apply those that are due; the first error is raised once the others of its group are through."""
-        objects = [obj for obj in objects if not self._fresh(obj)] if self._applied else list(objects)
+        since = self._clock.monotonic() - _RESYNC_SECONDS
+        objects = [obj for obj in objects if not self._memory.recent(obj, since)]
         namespaces = [obj for obj in objects if obj["kind"] == "Namespace"]
         node_sets = [obj for obj in objects if obj["kind"] == NODE_SETS.kind]
         others = [obj for obj in objects if obj["kind"] not in {"Namespace", NODE_SETS.kind}]
@@ -80,12 +79,8 @@ class Applier:
                 if not obj["metadata"].get("deletionTimestamp"):
                     name = str(obj["metadata"]["name"])
                     await plane.delete(resource, name, NAMESPACE, uid=uid_of(obj), propagation="Background")
-        self._applied.clear()
+        self._memory.clear()
         return not left
-
-    def _fresh(self, obj: Obj) -> bool:
-        digest, at = self._applied.get(_slot(obj), (b"", 0.0))
-        return digest == _digest(obj) and self._clock.monotonic() - at < _RESYNC_SECONDS
 
     async def _write(self, plane: Plane, obj: Obj) -> None:
         resource = NODE_SETS if obj["kind"] == NODE_SETS.kind else kinds.resource_of(str(obj["apiVersion"]), str(obj["kind"]))
@@ -100,7 +95,7 @@ class Applier:
                         raise
                 await self._clock.sleep(_SERVED_PAUSE)
         self.writes += 1
-        self._applied[_slot(obj)] = (_digest(obj), self._clock.monotonic())
+        self._memory.remember(obj, at=self._clock.monotonic())
 
 
 def daemons(objects: Iterable[Obj]) -> dict[str, int]:
@@ -114,11 +109,3 @@ async def _ours(plane: Plane, resource: Resource) -> tuple[Obj, ...]:
         return await plane.first_page(resource, NAMESPACE, label_selector=OURS)
     except NotFound:
         return ()
-
-
-def _slot(obj: Obj) -> tuple[str, str]:
-    return str(obj["kind"]), str(obj["metadata"]["name"])
-
-
-def _digest(obj: Obj) -> bytes:
-    return hashlib.blake2b(msgspec.json.encode(obj, order="deterministic"), digest_size=16).digest()
