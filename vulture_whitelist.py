@@ -3,9 +3,6 @@
 Framework hooks stand in `pyproject.toml` under `ignore_names`.
 """
 
-# The controller's memory of what it applied.
-_.ApplyCache
-
 # Enum reads them of a member that is made with its explanation (bulkhead/api/conditions.py).
 _._value_
 _.__doc__
