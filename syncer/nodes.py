@@ -19,12 +19,12 @@ from bulkhead.kube.resources import NODES
 from bulkhead.work.queue import Lane
 from syncer import metrics
 from syncer.logs import about
+from syncer.translate import mergepatch
 from syncer.translate.kinds import node as pure
 from syncer.translate.kinds import nodemarks
 from syncer.translate.kinds import podstatus as statuses
 from syncer.watch.informers import Caches
 from syncer.work import Item, Queue
-from syncer.write import mergepatch
 from syncer.write.identity import PlaneIdentity
 
 _log = logging.getLogger(__name__)

@@ -21,10 +21,9 @@ from bulkhead.work.clock import Clock
 from bulkhead.work.remembered import Remembered
 from syncer import metrics
 from syncer.logs import about
-from syncer.translate import Reason, Untranslatable
+from syncer.translate import Reason, Untranslatable, mergepatch
 from syncer.translate.kinds import podstatus
 from syncer.work import Again
-from syncer.write import mergepatch
 from syncer.write.host import digest
 
 _log = logging.getLogger(__name__)

@@ -15,10 +15,10 @@ from syncer.kubelet.routes import route
 from syncer.mirrors.references import ReferenceIndex
 from syncer.probes import STALL_SECONDS, Heart, Probes
 from syncer.settings import Settings, SettingsFileError, parse
-from syncer.translate import Reason, Reference
+from syncer.translate import Reason, Reference, mergepatch
 from syncer.watch.deletions import ObservedDeletions
 from syncer.work import Item
-from syncer.write import mergepatch, refusals
+from syncer.write import refusals
 from syncer.write.identity import Observed, Recorded, judge
 from syncer.write.massdelete import WINDOW_SECONDS, MassDeleteBreaker
 from tests.fakeclock import FakeClock
