@@ -42,6 +42,7 @@ from syncer.pods.reconcile import Pods
 from syncer.pods.tokens import Tokens
 from syncer.probes import Heart, Probes
 from syncer.quota.claims import Claims
+from syncer.quota.shares import NodeShares
 from syncer.quota.waiting import Starved
 from syncer.settings import Settings
 from syncer.translate import tokens
@@ -105,7 +106,8 @@ class Session:
         )  # fmt: skip
         self.kubelet = Kubelet(host, targets.find, measured.answer)
         self.patrol = Patrol(self.caches, self.queue, self.references, self._clock, settings.patrol_seconds)
-        self.nodes = Nodes(self.caches, self.queue, plane, self.identity)
+        self.shares = NodeShares(self.caches, self.queue)
+        self.nodes = Nodes(self.caches, plane, self.shares)
         self.starved = Starved(self.queue)
         self.groups = PodGroups(self.caches, self.queue)
         self.claims = Claims(
@@ -162,13 +164,13 @@ class Session:
         for kind in ("Pod", deviceclaim.KIND):
             listen("host", kind, self._counted(kind))
             listen("host", kind, self.starved.gone)
-        listen("host", "Pod", self.nodes.pod_changed)
+        listen("host", "Pod", self.shares.pod_changed)
         listen("host", "Pod", self.mirrors.slices.pod_changed)
         listen("virtual", endpointslice.KIND, self.mirrors.slices.above)
         listen("host", endpointslice.KIND, self.mirrors.slices.below)
         listen("virtual", POD_GROUP, self.groups.virtual_changed)
         listen("host", POD_GROUP, self.groups.host_changed)
-        listen("host", "Node", self.nodes.changed)
+        listen("host", "Node", self.shares.node_changed)
         listen("host", "ResourceQuota", self.starved.room)
         listen("host", "Secret", self.tokens.secret_changed)
         listen("host", "VolumeSnapshot", self.mirrors.snapshots.seen)

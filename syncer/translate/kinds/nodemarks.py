@@ -1,11 +1,11 @@
 """Two that write on one virtual node, the host and the tenant: whose the cordon, the taints and the labels are.
 
-`spec.unschedulable` and each taint above is the host's or the tenant's. Whose it is stands on the virtual node itself, so that
-nothing is forgotten in a crash: with the annotation `bulkhead.dev/cordoned-by: host` the cordon is the host's alone, and goes
+`spec.unschedulable` and each taint of a virtual node is the host's or the tenant's. The node itself says whose, so that nothing
+is forgotten in a crash: with the annotation `bulkhead.dev/cordoned-by: host` the cordon is the host's alone, and goes
 with it; without it the tenant wants it too, and it stays. `bulkhead.dev/host-taints` names the taints that are the host's.
 Whatever the tenant writes there, it can deceive nobody but itself.
 
-    host cordons, node open above     -> cordoned, annotated      tenant uncordons below a host's cordon -> cordoned, annotated
+    host cordons, virtual node open   -> cordoned, annotated      tenant lifts the host's cordon         -> cordoned, annotated
     host cordons, tenant has cordoned -> nothing to write         host uncordons                         -> open, if annotated
     host taints                       -> tainted, annotated       host takes a taint away                -> gone, if annotated
     tenant taints                     -> stays                    tenant takes the host's taint away     -> it comes again
@@ -53,7 +53,7 @@ class Cordon(NamedTuple):
     host_alone: bool
 
     @property
-    def note(self) -> str | None:
+    def annotation(self) -> str | None:
         """The value of the annotation."""
         return BY_HOST if self.host_alone else None
 
@@ -62,7 +62,7 @@ class Taints(NamedTuple):
     """What a virtual node should say."""
 
     taints: list[Obj]
-    note: str | None  # the value of the annotation
+    annotation: str | None
 
 
 class Marks(NamedTuple):
@@ -76,13 +76,13 @@ class Marks(NamedTuple):
 NO_MARKS: Final = Marks(cordoned=False, labels={}, taints=())
 
 
-def settle(virtual: Obj, *, by_host: bool) -> Cordon:
+def decide_cordon(virtual: Obj, *, by_host: bool) -> Cordon:
     """What a virtual node should say of its cordon that says `virtual` now."""
-    held, alone = _unschedulable(virtual), note(virtual) == BY_HOST
+    held, alone = _unschedulable(virtual), annotated_cordon(virtual) == BY_HOST
     return Cordon(unschedulable=True, host_alone=alone or not held) if by_host else Cordon(held and not alone, host_alone=False)
 
 
-def settle_taints(virtual: Obj, by_host: Collection[Obj]) -> Taints:
+def decide_taints(virtual: Obj, by_host: Collection[Obj]) -> Taints:
     """What a virtual node should say of its taints: the host's first. One that both want is the host's."""
     return Taints([*by_host, *_own_taints(virtual, {_name(each) for each in by_host})], host_taints(by_host))
 
@@ -92,17 +92,17 @@ def host_taints(by_host: Collection[Obj]) -> str | None:
     return ",".join(sorted(_name(each) for each in by_host)) or None
 
 
-def noted_taints(virtual: Obj) -> Any:
+def annotated_taints(virtual: Obj) -> Any:
     """What the annotation of a virtual node says of the host's taints."""
     return _annotation(virtual, marks.HOST_TAINTS)
 
 
 def by_tenant(virtual: Obj) -> bool:
     """Whether the tenant itself wants a virtual node cordoned."""
-    return _unschedulable(virtual) and note(virtual) != BY_HOST
+    return _unschedulable(virtual) and annotated_cordon(virtual) != BY_HOST
 
 
-def note(virtual: Obj) -> Any:
+def annotated_cordon(virtual: Obj) -> Any:
     """What the annotation of a virtual node says of its cordon."""
     return _annotation(virtual, marks.CORDONED_BY)
 
@@ -119,8 +119,8 @@ def of_tenant(virtual: Obj) -> Marks:
 
 
 def _own_taints(virtual: Obj, besides: Collection[str]) -> list[Obj]:
-    noted = noted_taints(virtual)
-    known = {*besides, *(noted.split(",") if isinstance(noted, str) else ())}
+    annotated = annotated_taints(virtual)
+    known = {*besides, *(annotated.split(",") if isinstance(annotated, str) else ())}
     # No API server gives any other.
     found = [
         each

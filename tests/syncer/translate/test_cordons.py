@@ -32,9 +32,9 @@ class Node:
         self.sync()
 
     def sync(self) -> None:
-        found = nodemarks.settle(self.obj, by_host=self.host)
+        found = nodemarks.decide_cordon(self.obj, by_host=self.host)
         self.obj = {
-            "metadata": {"annotations": {marks.CORDONED_BY: found.note} if found.note else {}},
+            "metadata": {"annotations": {marks.CORDONED_BY: found.annotation} if found.annotation else {}},
             "spec": {"unschedulable": found.unschedulable},
         }
 
@@ -61,7 +61,7 @@ def test_item_58_a_node_is_cordoned_while_the_host_or_the_tenant_wants_it(steps:
 def test_item_58_whatever_stands_on_a_node_is_settled(garbage: Any, by_host: bool) -> None:
     notes = [{marks.CORDONED_BY: garbage}, garbage]
     for node in [{"metadata": {"annotations": each}, "spec": {"unschedulable": garbage}} for each in notes]:
-        found = nodemarks.settle(node, by_host=by_host)
+        found = nodemarks.decide_cordon(node, by_host=by_host)
         assert found.unschedulable is (by_host or garbage is True)
         assert by_host or not found.host_alone
 

@@ -184,9 +184,9 @@ def test_item_59_a_taint_stays_while_the_host_or_the_tenant_wants_it(steps: list
     node: Obj = {"metadata": {"annotations": {}}, "spec": {"taints": []}}
 
     def sync() -> None:
-        found = nodemarks.settle_taints(node, [taint(each) for each in sorted(host)])
+        found = nodemarks.decide_taints(node, [taint(each) for each in sorted(host)])
         node["spec"]["taints"] = found.taints
-        node["metadata"]["annotations"] = {marks.HOST_TAINTS: found.note} if found.note else {}
+        node["metadata"]["annotations"] = {marks.HOST_TAINTS: found.annotation} if found.annotation else {}
 
     for who, name, there in steps:
         if who == "host":
@@ -224,7 +224,7 @@ def test_item_59_whatever_stands_on_a_node_is_settled(garbage: Any) -> None:
         {"metadata": {"labels": garbage, "annotations": {marks.HOST_TAINTS: garbage}}, "spec": {"taints": garbage}},
         {"metadata": {"labels": {"a": garbage}}, "spec": {"taints": [garbage, {"key": garbage, "effect": garbage}]}},
     ):
-        assert nodemarks.settle_taints(node, [TAINT]).note == "example.com/repair:NoExecute"
+        assert nodemarks.decide_taints(node, [TAINT]).annotation == "example.com/repair:NoExecute"
         found = nodemarks.of_tenant(node)
         view = samples.view({"node_labels": {"gpu-a": found.labels}, "node_taints": {"gpu-a": found.taints}})
         placement.avoided({}, view)
@@ -232,4 +232,4 @@ def test_item_59_whatever_stands_on_a_node_is_settled(garbage: Any) -> None:
 
 def test_item_59_taints_of_the_platforms_own_kind_are_not_the_tenants_to_set() -> None:
     node = {"spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]}}
-    assert nodemarks.settle_taints(node, []).taints == []
+    assert nodemarks.decide_taints(node, []).taints == []

@@ -1,0 +1,97 @@
+"""What each virtual node shows of the limited devices: the tenant's limit, shared out over the nodes as host pods leave room.
+
+    host node changed ──> its room ──┐
+    own pod bound, ended ──> holds ──┴──> changed? ──> EVERY, soon ──> shared out ──> the nodes whose share is another, queued
+
+Only memory, no I/O; how the limit is shared out is `node.gpu_shares`.
+"""
+
+import logging
+from typing import Final
+
+from bulkhead.api import accelerators
+from bulkhead.kube.informer import Change
+from bulkhead.kube.objects import Key
+from bulkhead.work.queue import Lane
+from syncer import metrics
+from syncer.logs import about
+from syncer.translate.kinds import node
+from syncer.watch.informers import Caches
+from syncer.work import Item, Queue
+
+_log = logging.getLogger(__name__)
+
+# Stands for all nodes whose share is another.
+EVERY: Final = Item("Node", Key("", ""))
+_SHARE_DELAY: Final = 0.5
+_RISE_DELAY: Final = 0.3
+_NOTHING: Final[tuple[str, dict[str, int]]] = ("", {})
+
+
+class NodeShares:
+    """The shares of all nodes, and what they come from."""
+
+    def __init__(self, caches: Caches, queue: Queue) -> None:
+        self._caches = caches
+        self._queue = queue
+        # As of the last time that they were counted and shared out.
+        self._shares: node.Shares = {}
+        self._rooms: dict[str, node.Room] = {}
+        # Host nodes with an annotation that is not ours.
+        self._unread: set[str] = set()
+        # Own host pods that ask for accelerators: where they are and what they hold by now.
+        self._holders: dict[Key, tuple[str, dict[str, int]]] = {}
+
+    def node_changed(self, change: Change) -> None:
+        """A host node came, went or changed: where its room is another, every share may be."""
+        name = change.key.name
+        before = self._rooms.pop(name, None)
+        host = None if change.kind == "deleted" else self._caches.host["Node"].store.get(change.key)
+        readable = True
+        if host is not None:
+            self._rooms[name], readable = node.room(host, self._caches.settings.gpu_resources)
+        self._log_unread(name, readable=readable)
+        if self._rooms.get(name) != before:
+            self._recount()
+
+    def _log_unread(self, name: str, *, readable: bool) -> None:
+        if readable:
+            self._unread.discard(name)
+        elif name not in self._unread:
+            self._unread.add(name)
+            _log.warning("what pods hold on a host node cannot be read: taken for nothing", extra=about("Node", name))
+        metrics.NODES_UNREAD.set(len(self._unread))
+
+    def pod_changed(self, change: Change) -> None:
+        """A host pod came, was bound, ended or went: what its node shows follows, not at once."""
+        if not self._caches.settings.limits or (change.kind == "modified" and change.key not in self._holders):
+            return
+        before = self._holders.pop(change.key, _NOTHING)
+        host = None if change.kind == "deleted" else self._caches.host["Pod"].store.get(change.key)
+        resources = self._caches.settings.gpu_resources
+        if host is not None and accelerators.requested(host, resources):
+            self._holders[change.key] = accelerators.holds(host, resources)
+        if self._holders.get(change.key, _NOTHING) != before:
+            self._recount()
+
+    def share_out(self) -> None:
+        """Queue the nodes that have to show another share, those that lose something first: the sum should not swell."""
+        before, self._shares = self._shares, self._count()
+        for name, now in self._shares.items():
+            was = before.get(name, {})
+            if now != was:
+                rises = all(count >= was.get(resource, 0) for resource, count in now.items())
+                self._queue.add_after(Item("Node", Key("", name)), _RISE_DELAY if rises else 0.0, Lane.BACKFILL)
+
+    def of(self, name: str) -> dict[str, int]:
+        """A node's share; none for one that came since the last count, so that all together never show too much."""
+        self._shares = self._shares or self._count()
+        return self._shares.get(name, {})
+
+    def _recount(self) -> None:
+        self._queue.add_after(EVERY, _SHARE_DELAY, Lane.BACKFILL)
+
+    def _count(self) -> node.Shares:
+        limits = self._caches.settings.limits
+        shown = {each: limits.get(each, 0) for each in self._caches.settings.gpu_resources}
+        return node.gpu_shares(self._rooms, shown, accelerators.by_node(self._holders.values()))
