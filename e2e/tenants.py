@@ -13,11 +13,11 @@ from typing import Any
 import yaml
 
 from bulkhead.api import names
+from bulkhead.api.labels import GPU
 from e2e import commands, machine
 from e2e.api import Api, ApiError, Obj
 from e2e.poll import Note, NotYetError, until
 
-GPU = "nvidia.com/gpu"
 KUBECONFIGS = Path("build/e2e/kubeconfigs")
 
 

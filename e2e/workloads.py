@@ -5,13 +5,13 @@ Real work goes to the real node and simulated work to the simulated nodes by a n
 
 from collections.abc import Mapping, Sequence
 
+from bulkhead.api.labels import GPU
 from bulkhead.api.podphase import is_ready
 from e2e.api import Api, Obj
 from e2e.machine import NODE
 from e2e.poll import NotYetError, until
 
 BUSYBOX = "docker.io/library/busybox:1.36"
-GPU = "nvidia.com/gpu"
 REAL: Mapping[str, str] = {"kubernetes.io/hostname": NODE}
 SIMULATED: Mapping[str, str] = {"bulkhead.dev/simulated": "true"}
 TOLERATION: Obj = {"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSchedule"}
@@ -159,6 +159,12 @@ def wait_pod_gone(api: Api, name: str, *, namespace: str = "default", seconds: f
 
 def pods_of(api: Api, app: str, namespace: str) -> str:
     return "; ".join(describe(item) for item in api.list("Pod", namespace, labels=f"app={app}"))[:800]
+
+
+def gpus_of(pod: Obj) -> int:
+    """GPUs that a pod asks for."""
+    limits = [container.get("resources", {}).get("limits") or {} for container in pod["spec"]["containers"]]
+    return sum(int(limit.get(GPU, 0)) for limit in limits)
 
 
 def condition(obj: Obj, kind: str) -> Obj | None:

@@ -2,12 +2,12 @@
 
 import argparse
 import sys
-import time
 
 from e2e import install
 from e2e.chaos.experiments import EXPERIMENTS, named
 from e2e.chaos.runner import Runner
 from e2e.machine import RESULTS, Standing, host_api, stand
+from e2e.progress import stopwatch
 
 
 def main() -> int:
@@ -17,11 +17,7 @@ def main() -> int:
     parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help=", ".join(item.name for item in EXPERIMENTS))
     parser.add_argument("--baseline-seconds", type=float, default=20.0)
     chosen = parser.parse_args()
-    begin = time.monotonic()
-
-    def note(text: str) -> None:
-        print(f"[{time.monotonic() - begin:6.1f} s] {text}", flush=True)
-
+    note = stopwatch()
     experiments = named(chosen.experiments)
     install.ensure_installed(note)
     # The load and the floods stand for clients on other machines: their CPU time must not cost the neighbours their cores. This

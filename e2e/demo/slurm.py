@@ -11,7 +11,6 @@ from e2e.demo.context import TEAMS, Context, ModeRow, Step, documents
 from e2e.machine import NODE
 from e2e.slurm import clusters, images, jobs
 from e2e.slurm.clusters import BOB, Cluster
-from e2e.tenants import GPU
 
 TEAM = "team-s"
 NEIGHBOUR = "neighbour"
@@ -66,11 +65,11 @@ def _rows(context: Context, tenant: str, mode: str, pods: list[Obj], work: str) 
     found = []
     for pod in sorted(pods, key=lambda item: str(item["metadata"]["name"])):
         mirror = workloads.host_pod_of(context.host, pod, work)
-        limits = [container.get("resources", {}).get("limits") or {} for container in pod["spec"]["containers"]]
-        gpus = sum(int(limit.get(GPU, 0)) for limit in limits)
         state = next((kind for kind, there in _conditions(pod) if there and kind.startswith("SlurmNodeState")), "")
         said = state.removeprefix("SlurmNodeState").lower() or pod["status"].get("phase", "")
-        found.append(ModeRow(tenant, mode, pod["metadata"]["name"], gpus, mirror["spec"].get("nodeName", "-"), said))
+        found.append(
+            ModeRow(tenant, mode, pod["metadata"]["name"], workloads.gpus_of(pod), mirror["spec"].get("nodeName", "-"), said)
+        )
     return found
 
 

@@ -6,11 +6,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from bulkhead.api.labels import GPU
 from bulkhead.api.quantity import whole
 from e2e import workloads
-from e2e.api import Obj
 from e2e.demo.context import TEAMS, Context, PodPlace
-from e2e.tenants import GPU, conditions
+from e2e.tenants import conditions
 
 NEXT = (
     ("look at both tenants", ".venv/bin/bulkhead tenant list"),
@@ -26,12 +26,6 @@ NEXT = (
 AFTER_SLURM = (*NEXT[:-3], ("be a Slurm user", ".venv/bin/bulkhead slurm team-s -- sinfo"), *NEXT[-2:])
 
 
-def gpus_of(pod: Obj) -> int:
-    """GPUs that a pod asks for."""
-    limits = [container.get("resources", {}).get("limits") or {} for container in pod["spec"]["containers"]]
-    return sum(int(limit.get(GPU, 0)) for limit in limits)
-
-
 def places(context: Context) -> list[PodPlace]:
     """Each tenant's pods and their mirrors."""
     found = []
@@ -45,7 +39,7 @@ def places(context: Context) -> list[PodPlace]:
             node = (mirror or {}).get("spec", {}).get("nodeName", "-")
             name = mirror["metadata"]["name"] if mirror else "-"
             phase = pod.get("status", {}).get("phase", "?")
-            found.append(PodPlace(team.name, pod["metadata"]["name"], phase, gpus_of(pod), node, name))
+            found.append(PodPlace(team.name, pod["metadata"]["name"], phase, workloads.gpus_of(pod), node, name))
     return found
 
 

@@ -4,12 +4,12 @@ import argparse
 import json
 import os
 import sys
-import time
 
 from e2e import install
 from e2e.machine import RESULTS, Standing, stand
 from e2e.performance import judgement
 from e2e.performance.provision import COUNT, Bench
+from e2e.progress import stopwatch
 
 
 def main() -> int:
@@ -17,11 +17,7 @@ def main() -> int:
     parser.add_argument("--idle-seconds", type=float, default=300.0)
     parser.add_argument("--tenants", type=int, default=COUNT)
     chosen = parser.parse_args()
-    begin = time.monotonic()
-
-    def note(text: str) -> None:
-        print(f"[{time.monotonic() - begin:6.1f} s] {text}", flush=True)
-
+    note = stopwatch()
     limits = judgement.load()
     host = install.ensure_installed(note)
     stand(Standing.PROBE)

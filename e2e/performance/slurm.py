@@ -4,13 +4,13 @@ import argparse
 import json
 import os
 import sys
-import time
 from pathlib import Path
 
 from e2e import install, machine
 from e2e.machine import RESULTS
 from e2e.performance import judgement
 from e2e.performance.slurm_bench import Bench, Plan
+from e2e.progress import stopwatch
 from e2e.slurm import images
 
 LIMITS = Path(__file__).with_name("limits-slurm.yaml")
@@ -25,11 +25,7 @@ def main() -> int:
     parser.add_argument("--queue", type=int, default=plan.queue, help="jobs in the queue")
     parser.add_argument("--skip-install", action="store_true", help="measure what is installed")
     chosen = parser.parse_args()
-    begin = time.monotonic()
-
-    def note(text: str) -> None:
-        print(f"[{time.monotonic() - begin:6.1f} s] {text}", flush=True)
-
+    note = stopwatch()
     limits = judgement.load(LIMITS)
     if not chosen.skip_install:
         images.ensure(note)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from bulkhead.api.labels import GPU
 from bulkhead.api.names import SLURM_NAMESPACE
 from bulkhead.api.quantity import whole
 from bulkhead.hostcluster import cgroups
@@ -25,7 +26,6 @@ from e2e.performance.plain_slurm import plain_slurm
 from e2e.poll import NotYetError, until
 from e2e.slurm import clusters, jobs
 from e2e.slurm.clusters import Cluster, node_set
-from e2e.tenants import GPU
 
 NAME = "bench-slurm"
 GRACE = 5  # seconds that a job keeps a worker that has to go

@@ -13,7 +13,6 @@ import json
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from e2e.machine import RESULTS, Standing, stand
 from e2e.performance import judgement
 from e2e.performance.sync_bench import Bench, Plan
 from e2e.performance.sync_setup import Setup
+from e2e.progress import stopwatch
 
 LIMITS = Path(__file__).with_name("limits-sync.yaml")
 
@@ -44,11 +44,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="leave the tenants for another run")
     parser.add_argument("--skip-install", action="store_true", help="measure what is installed")
     chosen = parser.parse_args()
-    begin = time.monotonic()
-
-    def note(text: str) -> None:
-        print(f"[{time.monotonic() - begin:6.1f} s] {text}", flush=True)
-
+    note = stopwatch()
     plan = Plan(
         tenants=tuple(int(one) for one in chosen.tenants.split(",")),
         pods=chosen.pods,

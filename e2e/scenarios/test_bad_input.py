@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.labels import GPU
 from e2e import machine, tenants, workloads
 from e2e.api import Api, ApiError, Obj
 from e2e.poll import until
-from e2e.tenants import GPU, Tenant
+from e2e.tenants import Tenant
 
 REFUSED_NAMES = (
     "system",

@@ -4,11 +4,12 @@ import json
 
 import pytest
 
+from bulkhead.api.labels import GPU
 from e2e import commands, machine, tenants, workloads
 from e2e.api import Api, ApiError
 from e2e.commands import kubectl
 from e2e.poll import until
-from e2e.tenants import GPU, Tenant
+from e2e.tenants import Tenant
 
 
 def test_tenants_are_ready_with_all_conditions_true(host: Api, alice: Tenant, bob: Tenant) -> None:

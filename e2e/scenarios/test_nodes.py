@@ -1,5 +1,6 @@
 """Nodes that tenants share: what one takes the other does not see, and a drain by one does not affect the other."""
 
+from bulkhead.api.labels import GPU
 from bulkhead.api.podphase import is_ready
 from e2e import machine, workloads
 from e2e.api import Api
@@ -85,18 +86,18 @@ def test_item_59_a_taint_of_alices_own_evicts_her_pods_and_no_others(host: Api, 
 
 
 def test_item_49_what_bob_takes_on_a_node_alice_does_not_see_there(host: Api, alice: Tenant, bob: Tenant) -> None:
-    there = int(host.get("Node", machine.NODE)["status"]["allocatable"][workloads.GPU])
+    there = int(host.get("Node", machine.NODE)["status"]["allocatable"][GPU])
 
     def shown() -> int:
         status = alice.api.get("Node", machine.NODE)["status"]
-        assert status["allocatable"][workloads.GPU] == status["capacity"][workloads.GPU]
-        return int(status["allocatable"][workloads.GPU])
+        assert status["allocatable"][GPU] == status["capacity"][GPU]
+        return int(status["allocatable"][GPU])
 
     before = shown()
     bob.api.create(workloads.pod("taker", workloads.pod_spec(gpus=4)))
     workloads.wait_running(bob.api, "taker")
     until("alice to see what is left", lambda: workloads.expect(shown() <= there - 4, f"{shown()} of {there}"), seconds=10)
-    assert sum(int(each["status"]["allocatable"][workloads.GPU]) for each in alice.api.list("Node")) <= QUOTA
+    assert sum(int(each["status"]["allocatable"][GPU]) for each in alice.api.list("Node")) <= QUOTA
     bob.api.delete("Pod", "taker", "default")
     until("alice to see it again", lambda: workloads.expect(shown() == before, f"{shown()}, not {before}"), seconds=40)
 

@@ -2,10 +2,11 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+from bulkhead.api.labels import GPU
 from e2e import tenants, workloads
 from e2e.api import Api, Obj
 from e2e.poll import holds, until
-from e2e.tenants import GPU, Tenant
+from e2e.tenants import Tenant
 
 LIMIT = 4
 
@@ -114,7 +115,9 @@ def test_a_tenant_without_gpus_has_its_share_of_cpu_memory_and_storage_and_no_mo
 
 
 def within_limit(host: Api, tenant: Tenant, limit: int) -> None:
-    used = sum(gpus(pod) for pod in host.list("Pod", tenant.work) if pod["status"].get("phase") in {"Pending", "Running"})
+    used = sum(
+        workloads.gpus_of(pod) for pod in host.list("Pod", tenant.work) if pod["status"].get("phase") in {"Pending", "Running"}
+    )
     workloads.expect(used <= limit, f"{used} GPUs on the host, the limit is {limit}")
 
 
@@ -126,8 +129,3 @@ def counted(tenant: Tenant, wanted: int) -> None:
 def status_shows(host: Api, name: str, limit: int) -> None:
     status = host.get("Tenant", name).get("status", {})
     workloads.expect(str(limit) in str(status.get("gpus") or status.get("resources") or status), str(status.get("gpus")))
-
-
-def gpus(pod: Obj) -> int:
-    limits = [container.get("resources", {}).get("limits") or {} for container in pod["spec"]["containers"]]
-    return sum(int(item.get(GPU, 0)) for item in limits)

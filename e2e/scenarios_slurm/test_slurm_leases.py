@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from bulkhead.api.labels import GPU
 from bulkhead.api.names import SLURM_NAMESPACE
 from bulkhead.api.quantity import whole
 from e2e import tenants, workloads
@@ -13,7 +14,6 @@ from e2e.poll import holds, until
 from e2e.scenarios_slurm.conftest import KEEP
 from e2e.slurm import clusters, jobs
 from e2e.slurm.clusters import Cluster, node_set
-from e2e.tenants import GPU
 
 LIMIT = 2  # GPUs
 GRACE = 20  # seconds that a running job keeps a worker that has to go

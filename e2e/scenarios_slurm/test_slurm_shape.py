@@ -1,5 +1,6 @@
 """The shape of the cluster: unprivileged workers with the devices of their own pod, features, topology, probes, metrics."""
 
+from bulkhead.api.labels import GPU
 from bulkhead.api.names import SLURM_NAMESPACE
 from e2e import machine, workloads
 from e2e.api import Api, Obj
@@ -8,7 +9,7 @@ from e2e.scenarios_slurm.conftest import GPUS
 from e2e.slurm import clusters, rest
 from e2e.slurm.clusters import Cluster
 from e2e.slurm.faults import mirror
-from e2e.tenants import GPU, Tenant
+from e2e.tenants import Tenant
 
 WRITABLE = {
     "CHOWN",
