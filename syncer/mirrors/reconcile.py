@@ -21,7 +21,7 @@ from syncer.events import Recorder
 from syncer.mirrors.copies import Copies
 from syncer.mirrors.references import HOLDERS, ReferenceIndex, mirrored_references
 from syncer.mirrors.slices import Slices
-from syncer.mirrors.snapshots import Snapshots
+from syncer.mirrors.volumeclaims import Snapshots
 from syncer.mirrors.volumes import Volumes
 from syncer.quota.claims import Claims
 from syncer.quota.waiting import Starved
