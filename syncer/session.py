@@ -30,11 +30,11 @@ from syncer.kubelet.metrics import PodMetrics
 from syncer.kubelet.server import Kubelet, tls_context
 from syncer.kubelet.targets import Targets
 from syncer.mirrors.classes import HostClasses
+from syncer.mirrors.kinds import followers
 from syncer.mirrors.nodeports import NodePorts
 from syncer.mirrors.reconcile import Mirrors
 from syncer.mirrors.references import ReferenceIndex
 from syncer.mirrors.slices import Slices
-from syncer.mirrors.volumes import Volumes
 from syncer.nodes import Nodes
 from syncer.patrol import Patrol
 from syncer.pods.groups import PodGroups
@@ -46,7 +46,7 @@ from syncer.quota.shares import NodeShares
 from syncer.quota.waiting import Starved
 from syncer.settings import Settings
 from syncer.translate import tokens
-from syncer.translate.kinds import deviceclaim, endpointslice, nodeports
+from syncer.translate.kinds import nodeports
 from syncer.translate.references import POD_GROUP
 from syncer.translate.registry import KINDS
 from syncer.watch.deletions import ObservedDeletions
@@ -119,6 +119,8 @@ class Session:
         )
         writer, virtual = HostWriter(host, WriteBudget(self._clock), self.identity), VirtualWriter(plane, self._clock)
         self.classes = HostClasses(settings, self.caches, plane, host, self._clock)
+        self.slices = Slices(self.caches, self.queue, writer, self._clock)
+        self.followers = followers(self.caches, self.queue, virtual, plane, slices=self.slices)
         self.mirrors = Mirrors(
             self.caches,
             self.queue,
@@ -127,10 +129,9 @@ class Session:
             references=self.references,
             breaker=self.breaker,
             recorder=self.recorder,
-            volumes=Volumes(plane),
             claims=self.claims,
             starved=self.starved,
-            slices=Slices(self.caches, self.queue, writer, self._clock),
+            followers=self.followers,
         )
         self.node_ports = NodePorts(self.caches, writer, virtual, breaker=self.breaker, recorder=self.recorder)
         self.tokens = Tokens(self.caches, self.queue, writer, plane, self._clock)
@@ -161,19 +162,18 @@ class Session:
             listen("virtual", kind, lambda change: self.identity.saw(change.meta.resource_version))
         for kind in KINDS:
             listen("virtual", kind, partial(self.deletions.note, kind))
-        for kind in ("Pod", deviceclaim.KIND):
+        for kind in (each.kind for each in KINDS.values() if each.counted):
             listen("host", kind, self._counted(kind))
             listen("host", kind, self.starved.gone)
         listen("host", "Pod", self.shares.pod_changed)
-        listen("host", "Pod", self.mirrors.slices.pod_changed)
-        listen("virtual", endpointslice.KIND, self.mirrors.slices.above)
-        listen("host", endpointslice.KIND, self.mirrors.slices.below)
+        for follower in self.followers.values():
+            for each in follower.subscriptions():
+                listen(*each)
         listen("virtual", POD_GROUP, self.groups.virtual_changed)
         listen("host", POD_GROUP, self.groups.host_changed)
         listen("host", "Node", self.shares.node_changed)
         listen("host", "ResourceQuota", self.starved.room)
         listen("host", "Secret", self.tokens.secret_changed)
-        listen("host", "VolumeSnapshot", self.mirrors.snapshots.seen)
         listen("host", "Event", self.recorder.heard)
         for side in (self.caches.virtual, self.caches.host):
             reconnect = Reconnect(side.values(), self.backoff, self.queue, self._clock)
@@ -206,14 +206,13 @@ class Session:
         """Sync until cancelled."""
         async with asyncio.TaskGroup() as group:
             # A plane that does not answer yet is no reason to leave a pod's address where the pod is not.
-            early = ("Pod", endpointslice.KIND)
-            for kind in early:
+            for kind in self.slices.reads:
                 self._inform(group, kind, self.caches.host[kind])
-            group.create_task(supervise("slices", self.mirrors.slices.run, clock=self._clock))
+            group.create_task(supervise("slices", self.slices.run, clock=self._clock))
             await self._until_answering()
             for side in (self.caches.host, self.caches.virtual):
                 for kind, informer in side.items():
-                    if side is self.caches.virtual or kind not in early:
+                    if side is self.caches.virtual or kind not in self.slices.reads:
                         self._inform(group, kind, informer)
             await self._offered()
             await self.caches.synced()

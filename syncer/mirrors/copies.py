@@ -6,23 +6,29 @@
 Only memory: after a restart the first list shows what there is.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from bulkhead.kube.objects import Meta
 from bulkhead.work.remembered import Remembered
-from syncer.watch.informers import MIRRORED, Caches
+from syncer.mirrors.follower import Follower
+from syncer.watch.informers import Caches
 from syncer.work import Item
 from syncer.write.host import HostWriter
+from syncer.write.massdelete import MassDeleteBreaker
 
+RETRY_SECONDS: Final = 30.0
 _REMEMBERED: Final = 10_000
 
 
 class Copies:
-    """See the module."""
+    """What the host holds of copies, and their end."""
 
-    def __init__(self, caches: Caches, host: HostWriter) -> None:
+    def __init__(self, caches: Caches, host: HostWriter, breaker: MassDeleteBreaker, followers: Mapping[str, Follower]) -> None:
         self._caches = caches
         self._host = host
+        self._breaker = breaker
+        self._followers = followers
         # UIDs of copies that were deleted, and of those whose deletion was not answered.
         self._gone: Remembered[Item, str] = Remembered(_REMEMBERED)
         self._doubtful: Remembered[Item, str] = Remembered(_REMEMBERED)
@@ -41,11 +47,21 @@ class Copies:
         """A copy was created, or found to be there."""
         self._doubtful.pop(item, None)
 
-    async def delete(self, item: Item, held: Meta, why: str) -> bool:
-        """Delete a copy; False when the plane is not trusted and nothing was done."""
+    async def delete(self, item: Item, held: Meta, why: str) -> float | None:
+        """Delete a copy; returns the seconds after which to try again when the plane is not trusted and nothing was done."""
         self._doubtful[item] = held.uid
-        done = await self._host.delete(MIRRORED[item.kind], held.key, held.uid, grace=None, why=why)
+        done = await self._host.delete(self._caches.kinds[item.kind], held.key, held.uid, grace=None, why=why)
         self._doubtful.pop(item, None)
-        if done:
-            self._gone[item] = held.uid
-        return done
+        if not done:
+            return RETRY_SECONDS
+        self._gone[item] = held.uid
+        return None
+
+    async def delete_absent(self, item: Item, held: Meta | None) -> float | None:
+        """Delete the copy of a virtual object that is proven absent; returns the seconds after which to try again."""
+        if held is None or held.deleting:
+            return None
+        if not self._breaker.may_delete(item.kind, item.key):
+            return RETRY_SECONDS
+        await self._followers[item.kind].before_delete(held)
+        return await self.delete(item, held, "virtual object is gone")

@@ -1,11 +1,11 @@
-"""Whose address is whose: hand-made EndpointSlices follow the pods whose addresses they name.
+"""Which host pod holds which address: EndpointSlices that a tenant writes itself follow the pods whose addresses they name.
 
     host pod ends, is being deleted, changes its address  -> its endpoints leave every host slice, whatever the plane says
-    host pod gets an address                              -> the virtual slices that name it are looked at again
-    host slice comes or changes                           -> looked at once more: its writer may have known an older address
+    host pod gets an address                              -> the virtual slices that name it are queued
+    host slice comes or changes                           -> checked again: what wrote it may have known an older address
 
 The first is done here and not by the workers: it needs no plane, so it holds while the plane is away and before it answers for
-the first time, and it waits for nobody's turn in the queue. A slice loses endpoints here; only translation puts some in.
+the first time, and it waits in no queue of others. A slice loses endpoints here; only translation puts some in.
 """
 
 import logging
@@ -20,10 +20,11 @@ from bulkhead.work.backoff import PerKeyBackoff
 from bulkhead.work.clock import Clock
 from bulkhead.work.queue import KeyedQueue
 from syncer.logs import about
-from syncer.translate import diff, mirrored
+from syncer.mirrors.follower import Follower
+from syncer.translate import TenantView, diff, mirrored
 from syncer.translate.kinds import endpointslice
-from syncer.translate.kinds.endpointslice import KIND, Holder, Holders
-from syncer.watch.informers import Caches
+from syncer.translate.kinds.endpointslice import KIND, Holder
+from syncer.watch.informers import Caches, Subscription
 from syncer.work import Item, Queue
 from syncer.write.host import HostWriter
 
@@ -86,50 +87,63 @@ class _Naming:
         return frozenset(key for address in addresses for key in self._slices.get(address, ()))
 
 
-class Slices:
-    """See the module."""
+class Slices(Follower):
+    """Knows the holders of addresses, and withdraws endpoints that have none."""
+
+    # The kinds of the host that it reads: all that it needs to withdraw endpoints.
+    reads: Final = ("Pod", KIND)
 
     def __init__(self, caches: Caches, queue: Queue, host: HostWriter, clock: Clock) -> None:
+        super().__init__(KIND)
         self._caches = caches
         self._queue = queue
         self._host = host
         self._addresses = Addresses()
-        self._above = _Naming()
-        self._below = _Naming()
+        self._naming_virtual = _Naming()
+        self._naming_host = _Naming()
         self._doubtful: KeyedQueue[Key] = KeyedQueue(clock=clock)
         self._backoff: PerKeyBackoff[Key] = PerKeyBackoff(0.1, 5.0, jitter=0.5)
 
-    @property
-    def holders(self) -> Holders:
-        """Who holds which address now."""
-        return self._addresses
+    def subscriptions(self) -> Iterable[Subscription]:
+        """Host pods, and the slices of both sides."""
+        return (
+            Subscription("host", "Pod", self.pod_changed),
+            Subscription("virtual", KIND, self._virtual_changed),
+            Subscription("host", KIND, self.host_changed),
+        )
+
+    def translate(self, virtual: Obj, view: TenantView) -> tuple[Obj, list[str]]:
+        """The host slice with those endpoints whose addresses pods of the tenant hold now."""
+        return (
+            endpointslice.to_host(virtual, view, self._addresses),
+            endpointslice.left_out(virtual, view, self._addresses),
+        )
 
     def pod_changed(self, change: Change) -> None:
         """A host pod came, changed or went."""
         who = self._caches.origin(change.meta)
         pod = None if change.kind == "deleted" or who is None else self._caches.host["Pod"].store.get(change.key)
         news = self._addresses.set(change.key, endpointslice.held(pod, who) if pod is not None and who is not None else {})
-        for key in self._below.of(news):
+        for key in self._naming_host.of(news):
             self._doubtful.add(key)
-        for key in self._above.of(news):
+        for key in self._naming_virtual.of(news):
             self._queue.add(Item(KIND, key))
 
-    def above(self, change: Change) -> None:
-        """A virtual slice came, changed or went."""
+    def _virtual_changed(self, change: Change) -> None:
         found = None if change.kind == "deleted" else self._caches.virtual[KIND].store.get(change.key)
         named = endpointslice.addresses(found) if found is not None and mirrored.endpoint_slice(found) else frozenset()
-        self._above.set(change.key, named)
+        self._naming_virtual.set(change.key, named)
 
-    def below(self, change: Change) -> None:
+    def host_changed(self, change: Change) -> None:
         """A host slice came, changed or went."""
         found = None if change.kind == "deleted" else self._caches.host[KIND].store.get(change.key)
-        self._below.set(change.key, endpointslice.addresses(found) if found is not None else frozenset())
+        self._naming_host.set(change.key, endpointslice.addresses(found) if found is not None else frozenset())
         if found is not None:
             self._doubtful.add(change.key)
 
     async def run(self) -> None:
-        """Take away what is nobody's any more, for ever."""
-        for kind in ("Pod", KIND):
+        """Withdraw endpoints whose addresses no pod holds any more, for ever."""
+        for kind in self.reads:
             await self._caches.host[kind].synced()
         while True:
             key = await self._doubtful.get()
@@ -160,8 +174,8 @@ class Slices:
         try:
             await self._patch(host, left)
         except (Forbidden, Unprocessable) as error:
-            # The host asks all that stay anew, by the networks of today. An empty list it always takes, and better no address
-            # than one that is nobody's; translation puts in again what may be there.
+            # The host judges again all that stay, by the networks of today. It always accepts an empty list, and no address is
+            # better than one that no pod holds; translation puts in again what may be there.
             if not left:
                 raise
             _log.warning("every endpoint is withdrawn: %s", error, extra=about(KIND, key_of(host)))

@@ -1,38 +1,50 @@
-"""What volume snapshots need of the runtime beside the mirror: is a claim's source on the host yet, and was one taken before.
+"""PersistentVolumeClaims: their volumes in the plane, and the snapshots that some of them are filled from.
 
-A claim that is filled from a snapshot is made after the snapshot's mirror, and hears when that comes. Only memory, no I/O.
+new claim of a snapshot -> waits until the snapshot's copy is on the host, which queues it
+host claim bound        -> `volumes` binds the virtual claim, then its status is written
+virtual claim gone      -> `volumes` releases its volume, then the host claim is deleted
 """
 
+from collections.abc import Iterable
 from typing import Final
 
+from bulkhead.api import labels as marks
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.objects import Key, Meta, Obj, key_of, uid_of
+from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS
+from syncer.mirrors.follower import Follower
+from syncer.mirrors.volumes import Volumes
 from syncer.translate import Reason, Untranslatable
-from syncer.translate.kinds import volumeclaim
-from syncer.translate.kinds.snapshot import KIND
-from syncer.translate.registry import KINDS
-from syncer.watch.informers import Caches
+from syncer.translate.kinds import snapshot, volumeclaim
+from syncer.translate.references import CLAIM
+from syncer.watch.informers import Caches, Subscription
 from syncer.work import Item, Queue
+from syncer.write.plane import VirtualWriter
 
 _MOST_WAITING: Final = 10_000
 
 
-class Snapshots:
-    """Looks at the caches, and remembers which claims wait for which host snapshot."""
+class VolumeClaims(Follower):
+    """Remembers which claims wait for which host snapshot, and has volumes bound and released."""
 
-    def __init__(self, caches: Caches, queue: Queue) -> None:
+    def __init__(self, caches: Caches, queue: Queue, virtual: VirtualWriter, volumes: Volumes) -> None:
+        super().__init__(CLAIM)
         self._caches = caches
         self._queue = queue
+        self._virtual = virtual
+        self._volumes = volumes
         self._waiting: dict[str, set[Item]] = {}
 
-    def check_new(self, item: Item, virtual: Obj, desired: Obj) -> None:
-        """Let a claim wait for the snapshot that it is filled from; refuse to take anew what was taken and is gone."""
-        was_taken = KINDS[item.kind].was_taken
-        if was_taken is not None and was_taken(virtual):
-            raise Untranslatable(Reason.HOST_REFUSED, "what was taken is no longer on the host; delete it and make another")
-        if item.kind != "PersistentVolumeClaim" or not (name := volumeclaim.snapshot_below(desired)):
+    def subscriptions(self) -> Iterable[Subscription]:
+        """Host snapshots."""
+        return (Subscription("host", snapshot.KIND, self._snapshot_changed),)
+
+    def before_create(self, item: Item, desired: Obj) -> None:
+        """Let a claim wait for the snapshot that it is filled from."""
+        name = volumeclaim.snapshot_on_host(desired)
+        if not name:
             return
-        informer = self._caches.host.get(KIND)
+        informer = self._caches.host.get(snapshot.KIND)
         meta = informer.store.meta(Key(self._caches.settings.work_namespace, name)) if informer is not None else None
         if meta is not None and not meta.deleting and self._caches.origin(meta) is not None:
             return
@@ -41,8 +53,20 @@ class Snapshots:
         text = "waits for its VolumeSnapshot, which is not on the host yet; the snapshot's own events say why"
         raise Untranslatable(Reason.REFERENCE_MISSING, text, "spec.dataSource")
 
-    def seen(self, change: Change) -> None:
-        """A host snapshot came, changed or went."""
+    def _snapshot_changed(self, change: Change) -> None:
         if change.kind != "deleted":
             for item in self._waiting.pop(change.key.name, ()):
                 self._queue.add(item)
+
+    async def before_status(self, virtual: Obj, host: Obj) -> Obj | None:
+        """Bind the claim to its volume; the status is for the claim that has it."""
+        await self._volumes.bind(virtual, host)
+        if not volumeclaim.is_bound(host) or (virtual.get("spec") or {}).get("volumeName"):
+            return virtual
+        # The cache still shows the claim without the volume that it was given just now.
+        fresh = await self._virtual.read(PERSISTENT_VOLUME_CLAIMS, key_of(virtual))
+        return fresh if fresh is not None and uid_of(fresh) == uid_of(virtual) else None
+
+    async def before_delete(self, copy: Meta) -> None:
+        """Release the volume first: after a crash the host claim is all that still shows that this is to be done."""
+        await self._volumes.release(copy.annotation(marks.VIRTUAL_UID) or "")

@@ -12,20 +12,20 @@ gets; nothing is decided here, and nothing is read or written but by the informe
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 from bulkhead.api import labels as marks
 from bulkhead.kube.client import Client
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Key, Meta, Obj, Resource
-from bulkhead.kube.resources import EVENTS, NAMESPACES, NODES, RESOURCE_QUOTAS, resource_of
+from bulkhead.kube.resources import EVENTS, NAMESPACES, NODES, RESOURCE_QUOTAS
 from bulkhead.work.queue import Lane
 from syncer import metrics
 from syncer.settings import Settings
 from syncer.translate import origin, tokens
 from syncer.translate.kinds import nodemarks, nodeports
 from syncer.translate.metadata import Identity
-from syncer.translate.registry import KINDS
+from syncer.translate.registry import KINDS, Translation
 from syncer.translate.view import TenantView
 from syncer.watch.view import Views
 from syncer.work import UNPLACED, Item, Queue
@@ -42,11 +42,17 @@ _EVENT_SILENCE: Final = 900.0
 _OPTIONAL: Final = frozenset({"Event"})
 # How long a start waits for an API that a side need not serve, and whose definition a tenant may have changed in its plane.
 _OPTIONAL_SECONDS: Final = 5.0
-MIRRORED: Final[Mapping[str, Resource]] = {kind: resource_of(each.api_version, kind) for kind, each in KINDS.items()}
-
 _MARKS_DELAY: Final = 1.0
 
 Listener = Callable[[Change], None]
+
+
+class Subscription(NamedTuple):
+    """What is called for every change of one kind on one side."""
+
+    side: Literal["virtual", "host"]
+    kind: str
+    listener: Listener
 
 
 class Caches:
@@ -62,7 +68,7 @@ class Caches:
         self.news: Callable[[Item], None] = lambda _item: None
         self._refers: Callable[[str, Key], bool] = lambda _kind, _key: True
         # The mirrored kinds that this tenant may use.
-        self.kinds = {kind: r for kind, r in MIRRORED.items() if KINDS[kind].offered(self.views.static)}
+        self.kinds = {kind: resource_of(each) for kind, each in KINDS.items() if each.offered(self.views.static)}
         self.virtual = self._virtual_side(virtual)
         self.host = self._host_side(host)
 
@@ -280,6 +286,11 @@ class Caches:
             self.views.discard()
         self._notify("host", "Node", change)
         self._enqueue(Item("Node", change.key), change)
+
+
+def resource_of(kind: Translation) -> Resource:
+    """The resource of a mirrored kind."""
+    return Resource(kind.group, kind.version, kind.plural, kind.kind, namespaced=True)
 
 
 def _optional(kind: str) -> bool:

@@ -19,7 +19,8 @@ from bulkhead.kube.objects import Key, Obj
 from bulkhead.kube.resources import EVENTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SERVICE_ACCOUNTS, SERVICE_CIDRS
 from syncer.session import Session
 from syncer.settings import Settings, parse
-from syncer.watch.informers import MIRRORED
+from syncer.translate.registry import KINDS
+from syncer.watch.informers import resource_of
 
 SECONDS = 20.0
 
@@ -259,7 +260,8 @@ class Bed:
 
 async def empty(client: Client, namespace: str) -> None:
     """Delete what a syncer mirrors: every later session on the same plane would take it for its tenant's."""
-    for kind, r in MIRRORED.items():
+    for kind, entry in KINDS.items():
+        r = resource_of(entry)
         found: list[Obj] = []
         with contextlib.suppress(NotFound):  # a server that does not serve the kind
             found = (await client.list(r, namespace)).items

@@ -136,7 +136,7 @@ def volume(virtual: Obj, host: Obj) -> Obj:
     return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": meta, "spec": spec}
 
 
-def snapshot_below(host: Obj) -> str:
+def snapshot_on_host(host: Obj) -> str:
     """The host name of the snapshot that a host claim's data comes from; empty where it comes from none."""
     spec = mapping(host.get("spec"))
     sources = [mapping(spec.get(field)) for field in ("dataSourceRef", "dataSource")]

@@ -92,7 +92,7 @@ class Host:
     async def running(self) -> AsyncIterator["Host"]:
         task = asyncio.create_task(self.slices.run())
         try:
-            self.slices.below(Change("modified", SLICE, Meta()))
+            self.slices.host_changed(Change("modified", SLICE, Meta()))
             await self.settle()
             yield self
         finally:

@@ -11,6 +11,7 @@ from bulkhead.kube.resources import NAMESPACES, PODS, SERVICE_ACCOUNTS
 from syncer.translate import Obj, Untranslatable, diff, tokens
 from syncer.translate.kinds.pod import ephemeral_containers, to_host
 from syncer.translate.registry import KINDS
+from syncer.watch.informers import resource_of
 from tests.apiserver.snapshotting import serve_snapshots
 from tests.syncer.translate import golden, samples
 
@@ -49,7 +50,7 @@ def moved(host: Obj, tenant: str) -> Obj:
 async def test_created_and_then_nothing_to_do(host_client: Client, tenant: str, name: str) -> None:
     desired = moved(samples.load(golden.host_file(dict(golden.cases())[name])), tenant)
     kind = KINDS[desired["kind"]]
-    resource = Resource(kind.group, kind.version, kind.plural, kind.kind, True)
+    resource = resource_of(kind)
     actual = await host_client.create(resource, desired, desired["metadata"]["namespace"])
     if desired["kind"] == "Pod":
         assert diff.pod_patches(desired, actual) == ()

@@ -102,9 +102,9 @@ def test_item_35_a_claim_filled_from_a_snapshot_names_its_mirror() -> None:
     host = volumeclaim.to_host(CLAIM, VIEW)
     name = VIEW.host_name(snapshot.KIND, "team", "nightly")
     assert host["spec"]["dataSource"] == {"apiGroup": snapshot.GROUP, "kind": snapshot.KIND, "name": name}
-    assert volumeclaim.snapshot_below(host) == name
+    assert volumeclaim.snapshot_on_host(host) == name
     clone = CLAIM | {"spec": {"dataSource": {"kind": "PersistentVolumeClaim", "name": "data"}}}
-    assert volumeclaim.snapshot_below(volumeclaim.to_host(clone, VIEW)) == ""
+    assert volumeclaim.snapshot_on_host(volumeclaim.to_host(clone, VIEW)) == ""
 
 
 def test_item_35_a_snapshot_class_is_shown_without_the_hosts_parameters() -> None:

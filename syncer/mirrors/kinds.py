@@ -1,0 +1,26 @@
+"""The followers of all mirrored kinds, in one table: which kinds need more at run time than their entry in the registry."""
+
+from collections.abc import Mapping
+
+from bulkhead.kube.client import Client
+from syncer.mirrors.budgets import Budgets
+from syncer.mirrors.follower import Follower
+from syncer.mirrors.services import Services
+from syncer.mirrors.slices import Slices
+from syncer.mirrors.volumeclaims import VolumeClaims
+from syncer.mirrors.volumes import Volumes
+from syncer.translate.registry import KINDS
+from syncer.watch.informers import Caches
+from syncer.work import Queue
+from syncer.write.plane import VirtualWriter
+
+
+def followers(caches: Caches, queue: Queue, virtual: VirtualWriter, plane: Client, *, slices: Slices) -> Mapping[str, Follower]:
+    """The follower of each kind."""
+    own = (
+        Services(caches, queue),
+        slices,
+        VolumeClaims(caches, queue, virtual, Volumes(plane)),
+        Budgets(caches),
+    )
+    return {kind: Follower(kind) for kind in KINDS} | {each.kind.kind: each for each in own}

@@ -1,0 +1,51 @@
+"""Services ask the host for the very ClusterIP that the plane gave them; here is what happens when the host has given it away.
+
+held by node ports of the tenant's own -> they look for another, the Service is tried again at once
+held by anything else                  -> the tenant reads so, and it is tried again
+"""
+
+from typing import Final
+
+from bulkhead.kube.errors import ApiError, Unprocessable
+from bulkhead.kube.objects import Obj, key_of
+from syncer.mirrors.follower import Follower
+from syncer.translate import Reason, Untranslatable
+from syncer.translate.kinds import nodeports
+from syncer.translate.kinds.service import address_of
+from syncer.watch.informers import Caches
+from syncer.work import Queue
+
+_FREED_SECONDS: Final = 2.0
+
+
+class Services(Follower):
+    """Says what a refused address means."""
+
+    def __init__(self, caches: Caches, queue: Queue) -> None:
+        super().__init__("Service")
+        self._caches = caches
+        self._queue = queue
+
+    def refused(self, error: ApiError, virtual: Obj) -> float | Untranslatable | None:
+        """Wait for node ports to give way, or name the address that is taken."""
+        if not isinstance(error, Unprocessable) or "already allocated" not in error.message:
+            return None
+        address = address_of(virtual)
+        if self._gives_way(address):
+            return _FREED_SECONDS
+        return Untranslatable(
+            Reason.HOST_REFUSED,
+            f"address {address} is in use on the host; it is tried again, or delete and create the Service to get another",
+            "spec.clusterIP",
+        )
+
+    def _gives_way(self, address: str) -> bool:
+        """Whether only node ports of the tenant's own are at an address: they look for another."""
+        services = self._caches.host["Service"].store
+        for host in services.objects():
+            meta = services.meta(key_of(host)) if address_of(host) == address else None
+            item = self._caches.work_of("Service", meta) if meta is not None else None
+            if item is not None and item.kind == nodeports.KIND:
+                self._queue.add(item)
+                return True
+        return False
