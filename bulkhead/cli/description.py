@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from bulkhead.api import accelerators, labels, names, podresources
+from bulkhead.api.podphase import placed_on
 from bulkhead.cli import connection, waiting
 from bulkhead.cli.failures import CliError, Exit
 from bulkhead.cli.output import age, heading, plain, table
@@ -125,7 +126,7 @@ def _pods(pods: list[Obj]) -> None:
                 f"{ready}/{total}",
                 status.get("phase"),
                 restarts,
-                (pod.get("spec") or {}).get("nodeName"),
+                placed_on(pod) or None,
             )
         )
     table(["POD", "READY", "PHASE", "RESTARTS", "NODE"], rows, indent=2)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from bulkhead.api import labels as marks
+from bulkhead.api.podphase import placed_on
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, KubeError
 from bulkhead.kube.objects import Key, Obj, Resource, key_of
@@ -89,7 +90,7 @@ class PodMetrics:
         measured = await self._measure()
         by_node: dict[str, list[Obj]] = {}
         for pod in self._pods():
-            node = str((pod.get("spec") or {}).get("nodeName") or "")
+            node = placed_on(pod)
             own = measured.get(self._host_name(key_of(pod)) or "")
             if node and own is not None and asked.name in {"", node} and (chosen is None or Key("", node) in chosen):
                 by_node.setdefault(node, []).append(pod_metrics(pod, own))

@@ -5,6 +5,7 @@ Only memory, no I/O.
 
 from dataclasses import dataclass
 
+from bulkhead.api.podphase import placed_on
 from bulkhead.kube.objects import Key, Obj, uid_of
 from syncer.watch.informers import Caches
 
@@ -31,7 +32,7 @@ class Targets:
         host_key = self._caches.host_key("Pod", key)
         meta = self._caches.host["Pod"].store.meta(host_key)
         who = self._caches.origin(meta) if meta is not None else None
-        if who is None or who.uid != uid_of(virtual) or not (host.get("spec") or {}).get("nodeName"):
+        if who is None or who.uid != uid_of(virtual) or not placed_on(host):
             return None
         return Target(virtual, host_key)
 

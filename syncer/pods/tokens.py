@@ -17,7 +17,7 @@ A pod that has ended stays for as long as the tenant keeps it, and needs no toke
 import logging
 from typing import Final, NamedTuple
 
-from bulkhead.api.podphase import has_ended
+from bulkhead.api.podphase import has_ended, placed_on
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
 from bulkhead.kube.informer import Change
@@ -217,7 +217,7 @@ class Tokens:
 
 def _may_have(virtual: Obj) -> bool:
     """Whether a pod is to have tokens: bound in the plane, which writes the node into them, and neither ended nor about to."""
-    bound, dying = bool((virtual.get("spec") or {}).get("nodeName")), bool(virtual["metadata"].get("deletionTimestamp"))
+    bound, dying = bool(placed_on(virtual)), bool(virtual["metadata"].get("deletionTimestamp"))
     return bound and not dying and not has_ended(virtual)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from bulkhead.api.podphase import placed_on
 from bulkhead.kube.objects import Key, Obj, uid_of, version_of
 from bulkhead.work.remembered import Remembered
 from syncer.translate.metadata import SET_BY_BINDING
@@ -70,7 +71,7 @@ class Unchanged:
             return None
         view, namespace = self._caches.view(), own.get("namespace", "")
         # The tenant's own marks on nodes matter until one was chosen; without any, being placed changes nothing.
-        placed = (virtual.get("spec") or {}).get("nodeName")
+        placed = placed_on(virtual)
         nodes = [] if placed else [sorted(view.cordoned), dict(view.node_labels), dict(view.node_taints)]
         around = [view.namespace_labels.get(namespace), view.network_policies.get(namespace), nodes if any(nodes) else []]
         return hash(msgspec.json.encode([_patchable(own), _patchable(mirrored), around]))

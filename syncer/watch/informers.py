@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal, NamedTuple
 
 from bulkhead.api import labels as marks
+from bulkhead.api.podphase import placed_on
 from bulkhead.kube.client import Client
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Key, Meta, Obj, Resource
@@ -270,7 +271,7 @@ class Caches:
         """The pods that no node was chosen for yet."""
         for key in self.virtual["Pod"].store.keys():  # noqa: SIM118 -- a store, not a dict
             pod = self.virtual_pod(key)
-            if pod is not None and not (pod.get("spec") or {}).get("nodeName"):
+            if pod is not None and not placed_on(pod):
                 self._queue.add(Item("Pod", key), Lane.BACKFILL)
 
     def _virtual_node_changed(self, change: Change) -> None:

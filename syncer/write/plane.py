@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bulkhead.api.conditions import timestamp
+from bulkhead.api.podphase import placed_on
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, NotFound, NotServed
@@ -66,7 +67,7 @@ class VirtualWriter:
             return False
         until, version = ahead
         held = version_of(virtual)
-        seen = held.isdigit() and int(held) >= version if version else bool((virtual.get("spec") or {}).get("nodeName"))
+        seen = held.isdigit() and int(held) >= version if version else bool(placed_on(virtual))
         if not seen and self._clock.monotonic() < until:
             return True
         del self._ahead[uid]
