@@ -70,7 +70,10 @@ class PodCreation:
         self._unchanged = unchanged
 
     async def create(self, key: Key, virtual: Obj) -> float | None:
-        """Create the host pod, or say on the virtual pod why not; seconds until the next try. `Stale` of a predecessor's."""
+        """Create the host pod, or say on the virtual pod why not; returns seconds until the next try.
+
+        Raises `Stale` where a predecessor's host pod has its place.
+        """
         try:
             await self._create(key, virtual)
         except Untranslatable as refused:
