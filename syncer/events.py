@@ -10,7 +10,7 @@ again (one list of names), so a count that grew meanwhile is seen with the next 
 import contextlib
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from bulkhead.api.conditions import timestamp
@@ -27,7 +27,7 @@ from syncer import metrics
 from syncer.logs import about
 from syncer.translate.kinds import event as event_translation
 from syncer.translate.registry import WITH_EVENTS
-from syncer.watch.informers import Caches
+from syncer.watch.informers import Caches, Subscription
 
 _log = logging.getLogger(__name__)
 
@@ -104,6 +104,10 @@ class Recorder:
         }
 
     # -- the host's
+
+    def subscriptions(self) -> Iterable[Subscription]:
+        """The host's events."""
+        return (Subscription("host", "Event", self.heard),)
 
     def heard(self, change: Change) -> None:
         """A host event came, was repeated or is gone."""

@@ -47,10 +47,9 @@ from syncer.quota.waiting import Starved
 from syncer.settings import Settings
 from syncer.translate import tokens
 from syncer.translate.kinds import nodeports
-from syncer.translate.references import POD_GROUP
 from syncer.translate.registry import KINDS
 from syncer.watch.deletions import ObservedDeletions
-from syncer.watch.informers import Caches
+from syncer.watch.informers import Caches, Subscriber
 from syncer.watch.reconnect import Reconnect
 from syncer.work import Item
 from syncer.worker import Reconciler, Worker, by_key
@@ -164,17 +163,16 @@ class Session:
             listen("virtual", kind, partial(self.deletions.note, kind))
         for kind in (each.kind for each in KINDS.values() if each.counted):
             listen("host", kind, self._counted(kind))
-            listen("host", kind, self.starved.gone)
-        listen("host", "Pod", self.shares.pod_changed)
-        for follower in self.followers.values():
-            for each in follower.subscriptions():
-                listen(*each)
-        listen("virtual", POD_GROUP, self.groups.virtual_changed)
-        listen("host", POD_GROUP, self.groups.host_changed)
-        listen("host", "Node", self.shares.node_changed)
-        listen("host", "ResourceQuota", self.starved.room)
-        listen("host", "Secret", self.tokens.secret_changed)
-        listen("host", "Event", self.recorder.heard)
+        parts: tuple[Subscriber, ...] = (
+            self.starved,
+            self.shares,
+            self.groups,
+            self.tokens,
+            self.recorder,
+            *self.followers.values(),
+        )
+        for part in parts:
+            self.caches.subscribe(part)
         for side in (self.caches.virtual, self.caches.host):
             reconnect = Reconnect(side.values(), self.backoff, self.queue, self._clock)
             for informer in side.values():

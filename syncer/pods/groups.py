@@ -4,12 +4,14 @@ A pod that may not follow yet waits here under its group. When the group changes
 slow retry of each key is the fallback. Only memory, no I/O; what a group must look like is `translate/kinds/podgroup.py`.
 """
 
+from collections.abc import Iterable
+
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Obj
 from syncer.translate import Reason, Untranslatable
 from syncer.translate.kinds import podgroup
 from syncer.translate.references import POD_GROUP, group_of
-from syncer.watch.informers import Caches
+from syncer.watch.informers import Caches, Subscription
 from syncer.work import Item, Queue
 
 
@@ -52,6 +54,13 @@ class PodGroups:
         del waiting[key]
         if not waiting:
             del self._waiting[group]
+
+    def subscriptions(self) -> Iterable[Subscription]:
+        """The groups of both sides."""
+        return (
+            Subscription("virtual", POD_GROUP, self.virtual_changed),
+            Subscription("host", POD_GROUP, self.host_changed),
+        )
 
     def virtual_changed(self, change: Change) -> None:
         """A virtual group changed."""

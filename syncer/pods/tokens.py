@@ -15,6 +15,7 @@ A pod that has ended stays for as long as the tenant keeps it, and needs no toke
 """
 
 import logging
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from bulkhead.api.podphase import has_ended, placed_on
@@ -29,7 +30,7 @@ from syncer.logs import about
 from syncer.translate import othersmarks
 from syncer.translate import tokens as token_translation
 from syncer.translate.origin import virtual_uid
-from syncer.watch.informers import Caches
+from syncer.watch.informers import Caches, Subscription
 from syncer.work import Again, Item, Queue, Stale
 from syncer.write.host import HostWriter
 
@@ -78,6 +79,10 @@ class Tokens:
         self._known.pop(key, None)
         if key in self._strays:
             self._queue.add(Item(token_translation.KIND, key))
+
+    def subscriptions(self) -> Iterable[Subscription]:
+        """The host's Secrets."""
+        return (Subscription("host", "Secret", self.secret_changed),)
 
     def secret_changed(self, change: Change) -> None:
         """A host Secret is gone, or no pod owns it: what is known of its tokens is forgotten."""

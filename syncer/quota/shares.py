@@ -7,6 +7,7 @@ Only memory, no I/O; how the limit is shared out is `node.gpu_shares`.
 """
 
 import logging
+from collections.abc import Iterable
 from typing import Final
 
 from bulkhead.api import accelerators
@@ -16,7 +17,7 @@ from bulkhead.work.queue import Lane
 from syncer import metrics
 from syncer.logs import about
 from syncer.translate.kinds import node
-from syncer.watch.informers import Caches
+from syncer.watch.informers import Caches, Subscription
 from syncer.work import Item, Queue
 
 _log = logging.getLogger(__name__)
@@ -41,6 +42,10 @@ class NodeShares:
         self._unread: set[str] = set()
         # Own host pods that ask for accelerators: where they are and what they hold by now.
         self._holders: dict[Key, tuple[str, dict[str, int]]] = {}
+
+    def subscriptions(self) -> Iterable[Subscription]:
+        """The host's nodes and pods."""
+        return (Subscription("host", "Pod", self.pod_changed), Subscription("host", "Node", self.node_changed))
 
     def node_changed(self, change: Change) -> None:
         """A host node came, went or changed: where its room is another, every share may be."""

@@ -4,10 +4,13 @@ What was refused waits here. When a host pod or claim goes or the quota's number
 again, a bounded number at once; the slow retry of each key is the fallback. Only memory, no I/O.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key
+from syncer.translate.registry import KINDS
+from syncer.watch.informers import Subscription
 from syncer.work import Item, Queue
 
 _AT_ONCE: Final = 64
@@ -30,6 +33,11 @@ class Starved:
     def forget(self, key: Key, kind: str = "Pod") -> None:
         """It is there, or gone."""
         self._waiting.pop(Item(kind, key), None)
+
+    def subscriptions(self) -> Iterable[Subscription]:
+        """The host's quotas, and its copies of the kinds whose devices are counted."""
+        counted = (Subscription("host", kind, self.gone) for kind, each in KINDS.items() if each.counted)
+        return (*counted, Subscription("host", "ResourceQuota", self.room))
 
     def room(self, _change: Change) -> None:
         """Something on the host changed that may have made room."""

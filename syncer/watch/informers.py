@@ -11,8 +11,8 @@ gets; nothing is decided here, and nothing is read or written but by the informe
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
-from typing import Final, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Literal, NamedTuple, Protocol
 
 from bulkhead.api import labels as marks
 from bulkhead.api.podphase import placed_on
@@ -54,6 +54,13 @@ class Subscription(NamedTuple):
     side: Literal["virtual", "host"]
     kind: str
     listener: Listener
+
+
+class Subscriber(Protocol):
+    """A part of the syncer that has to see changes, and says which."""
+
+    def subscriptions(self) -> Iterable[Subscription]:
+        """The changes that it has to see."""
 
 
 class Caches:
@@ -122,6 +129,11 @@ class Caches:
     def refers(self, predicate: Callable[[str, Key], bool]) -> None:
         """Set what decides which objects that are mirrored on reference matter: only their changes become work."""
         self._refers = predicate
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Have a part called for the changes that it has to see."""
+        for each in subscriber.subscriptions():
+            self.listen(*each)
 
     def listen(self, side: str, kind: str, listener: Listener) -> None:
         """Have a listener called for every change of one kind on one side."""
