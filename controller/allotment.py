@@ -14,7 +14,7 @@ from typing import Any, Final
 from bulkhead.api import labels
 from bulkhead.api.conditions import Reason
 from bulkhead.api.podresources import AMOUNTS, MOST_DEVICES
-from bulkhead.api.quantity import InvalidQuantityError, canonical, parse, readable, whole
+from bulkhead.api.quantity import Amount, InvalidQuantityError, canonical, parse, readable, whole
 from bulkhead.api.untrusted import mapping
 from controller.plane.spec import PodBound
 from controller.refusal import Refusal
@@ -61,8 +61,8 @@ def device_classes(bounds: Mapping[str, Any]) -> dict[str, str | int]:
     return found
 
 
-def limits(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> dict[str, str]:
-    """How much the tenant may use of each resource that has a limit, as an API server writes it."""
+def limits(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> dict[str, Amount]:
+    """How much the tenant may use of each resource that has a limit."""
     asked, offered = _resources(spec), _resources(bounds)
     found, counted = {}, counted_resources(bounds)
     for name in _known(bounds):
@@ -70,7 +70,7 @@ def limits(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> dict[str, str]
         otherwise = "0" if name in counted or _devices(name) else offer.get("maxNominal")
         value = section_of(asked, name).get("nominal", offer.get("default", otherwise))
         if value is not None:
-            found[name] = canonical(value)
+            found[name] = Amount.read(value)
     return found
 
 
@@ -110,6 +110,9 @@ def refuse_class(bounds: Mapping[str, Any]) -> Refusal | None:
         if fault is not None:
             field = f"class: spec.quota.resources[{name}]" if name in offered else f"class: {name}"
             return Refusal(Reason.IMPOSSIBLE_QUOTA, f"{field}{fault}")
+    for name, number in section_of(section_of(bounds, "quota"), "objects").items():
+        if readable(number) is None:
+            return Refusal(Reason.IMPOSSIBLE_QUOTA, f"class: spec.quota.objects[{name}]: {number!r} is no quantity")
     return _refuse_defaults(bounds) or _refuse_tolerations(bounds)
 
 

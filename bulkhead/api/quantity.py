@@ -1,14 +1,18 @@
 """Kubernetes quantities as exact numbers: `500m`, `16Gi`, `1e3`. The only place that reads or writes them.
 
 An API server gives no quantity back as it was written: 1000 pods are `1k`, 1024Mi are `1Gi`. So nothing may look at the text,
-and what has to be equal to what the server shows is written as it would write it (`canonical`). What is negative or no quantity
-at all is refused.
+and what has to be equal to what the server shows is written as it would write it. A quantity is read once, where it comes in,
+and travels as an `Amount`, which is printed once, where it goes out. What is negative or no quantity at all is refused.
 """
 
+import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, ROUND_UP, Context, Decimal
-from typing import Any, Final
+from typing import Any, Final, Literal, Self, TypeAlias
+
+Notation: TypeAlias = Literal["decimal", "binary", "exponent"]
 
 _QUANTITY: Final = re.compile(
     r"\+?([0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?[0-9]{1,2}))?"
@@ -27,6 +31,42 @@ _EXACT: Final = Context(prec=250)
 
 class InvalidQuantityError(ValueError):
     """Not a quantity, or a negative one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A quantity that was read: the exact number, and the notation in which an API server goes on writing it."""
+
+    number: Decimal
+    notation: Notation = "decimal"
+
+    @classmethod
+    def read(cls, value: Any) -> Self:
+        """Read a quantity; raises `InvalidQuantityError`."""
+        number, suffix, exponent = _read(value)
+        notation: Notation = "binary" if suffix in _BINARY[1:] else "exponent" if exponent is not None else "decimal"
+        return cls(number, notation)
+
+    @classmethod
+    def of(cls, number: int) -> Self:
+        """A number of things."""
+        return cls(Decimal(number))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a number of things that can only be had whole."""
+        return self.number == self.number.to_integral_value()
+
+    @property
+    def count(self) -> int:
+        """The number of things; a fraction counts as the next whole."""
+        return math.ceil(self.number)
+
+    def __str__(self) -> str:
+        """As an API server writes it."""
+        if self.notation == "binary" and self.number >= 1024 and self.is_whole:
+            return _binary(int(self.number))
+        return _decimal(self.number, exponents=self.notation == "exponent")
 
 
 def parse(value: Any) -> Decimal:
@@ -65,12 +105,8 @@ def same(one: Any, other: Any) -> bool:
 
 def canonical(value: Any, like: str = "") -> str:
     """A quantity as an API server writes it; a number gets decimal suffixes, or those of what it is `like`."""
-    form = like or ("0" if isinstance(value, Decimal) else value)
-    number = value if isinstance(value, Decimal) else parse(value)
-    _, suffix, exponent = _read(form)
-    if suffix in _BINARY[1:] and number >= 1024 and number == number.to_integral_value():
-        return _binary(int(number))
-    return _decimal(number, exponents=exponent is not None)
+    made = Amount(value) if isinstance(value, Decimal) else Amount.read(value)
+    return str(replace(made, notation=Amount.read(like).notation) if like else made)
 
 
 def _read(value: Any) -> tuple[Decimal, str | None, str | None]:

@@ -14,7 +14,7 @@ from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import Any, Final, TypeAlias
 
 from bulkhead.api import deviceclaims
-from bulkhead.api.quantity import InvalidQuantityError, parse, whole
+from bulkhead.api.quantity import Amount, InvalidQuantityError, parse, readable
 from controller.plane.spec import BUDGETS, COMPONENTS, STORAGE_SIZE, Budget
 from controller.sections import put, section_of, text_or_none
 
@@ -24,16 +24,16 @@ Section: TypeAlias = Mapping[str, Any]
 _POD_SECURITY: Final = ("baseline", "restricted")
 # What a tenant may have of each kind whose class does not say: enough to work with, and too few to fill the host.
 _OBJECTS: Final = {
-    "pods": "1000",
-    "services": "200",
-    "configmaps": "1000",
-    "secrets": "1000",
-    "persistentvolumeclaims": "100",
-    "count/networkpolicies.networking.k8s.io": "200",
-    "count/poddisruptionbudgets.policy": "200",
-    "count/ingresses.networking.k8s.io": "100",
-    "services.nodeports": "0",
-    "services.loadbalancers": "0",
+    "pods": 1000,
+    "services": 200,
+    "configmaps": 1000,
+    "secrets": 1000,
+    "persistentvolumeclaims": 100,
+    "count/networkpolicies.networking.k8s.io": 200,
+    "count/poddisruptionbudgets.policy": 200,
+    "count/ingresses.networking.k8s.io": 100,
+    "services.nodeports": 0,
+    "services.loadbalancers": 0,
 }
 _DEDICATED: Final = ("nodes", "dedicated")
 # Pods that have ended stay until somebody deletes them, and the host's etcd holds them. A plane deletes the oldest of its own
@@ -77,18 +77,22 @@ def within(asked: Section, excess: Iterable[Excess]) -> dict[str, Any]:
     return spec
 
 
-def object_counts(offer: Section) -> dict[str, str]:
+def object_counts(offer: Section) -> dict[str, Amount]:
     """The most objects of each kind that a tenant of a class may have: what the class says, else what is built in."""
-    known = dict(_OBJECTS)
+    built_in = dict(_OBJECTS)
     # Kinds that a host need not know are counted only where they are offered.
     if section_of(offer, "scheduling").get("podGroups") is True:
-        known["count/podgroups.scheduling.k8s.io"] = "200"
+        built_in["count/podgroups.scheduling.k8s.io"] = 200
     if offer.get("allowedDeviceClasses"):
-        known[deviceclaims.COUNT] = "200"
+        built_in[deviceclaims.COUNT] = 200
     if offer.get("allowedSnapshotClasses"):
-        known["count/volumesnapshots.snapshot.storage.k8s.io"] = "100"
-    known |= {str(name): str(value) for name, value in section_of(section_of(offer, "quota"), "objects").items()}
-    return {_ALL_PODS: _with_ended(known["pods"])} | known
+        built_in["count/volumesnapshots.snapshot.storage.k8s.io"] = 100
+    known = {name: Amount.of(number) for name, number in built_in.items()}
+    listed = section_of(section_of(offer, "quota"), "objects")
+    # A number that cannot be read is the class's fault, and told of (`allotment.refuse_class`).
+    known |= {str(name): Amount.read(number) for name, number in listed.items() if readable(number) is not None}
+    pods = known["pods"]
+    return {_ALL_PODS: Amount(pods.number + _ENDED) if pods.is_whole else pods} | known
 
 
 def pod_security(question: Question) -> Iterator[Excess]:
@@ -156,10 +160,11 @@ def objects(question: Question) -> Iterator[Excess]:
     most = object_counts(question.offer)
     for name, value in sorted(section_of(section_of(question.asked, "quota"), "objects").items()):
         field, path = f"spec.quota.objects[{name}]", ("quota", "objects", name)
+        number = readable(value)
         if name in most:
-            if _more(value, most[name]):
-                yield Excess(path, f"{field}: {value} is more than the {most[name]} that the class allows")
-        elif not name.startswith("count/"):
+            if number is None or number > most[name].number:
+                yield Excess(path, f"{field}: {value} is more than the {most[name].count} that the class allows")
+        elif number is None or not name.startswith("count/"):
             # `requests.nvidia.com/gpu` would stand in the place of the tenant's quota.
             known = ", ".join(sorted(most))
             yield Excess(path, f"{field}: {value}, and neither class nor platform counts such objects, only {known}")
@@ -259,13 +264,6 @@ def _choice(path: tuple[str, ...], asked: str | None, own: str | None, listed: A
 def _budget(usual: Budget) -> dict[str, dict[str, str]]:
     requests = {"cpu": usual.cpu, "memory": usual.memory}
     return {"requests": requests, "limits": {"memory": f"{usual.memory_limit_mib}Mi"}}
-
-
-def _with_ended(pods: str) -> str:
-    try:
-        return str(whole(pods) + _ENDED)
-    except InvalidQuantityError:
-        return pods
 
 
 def _more(asked: Any, allowed: Any) -> bool:

@@ -12,11 +12,12 @@ Amounts that are refused stay as they run too, and so do the plane and its versi
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 from bulkhead.api import labels, names
 from bulkhead.api.conditions import Reason
-from bulkhead.api.quantity import InvalidQuantityError, mebibytes, parse
+from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes
 from bulkhead.api.untrusted import mapping
 from controller import allotment
 from controller.decide.bounds import within
@@ -128,13 +129,11 @@ class _Runs:
         return section_of(self.settings, "enforcedNodeSelector").get(labels.TENANT) == self.spec.tenant
 
     @property
-    def hard(self) -> dict[str, str]:
+    def hard(self) -> dict[str, Amount]:
         """What the host counts, and up to where."""
-        found: dict[str, str] = {}
-        for name in _QUOTAS:
-            there = self.existing.get(Slot("ResourceQuota", self.spec.work_namespace, name), {})
-            found |= section_of(section_of(there, "spec"), "hard")
-        return found
+        quotas = (self.existing.get(Slot("ResourceQuota", self.spec.work_namespace, name), {}) for name in _QUOTAS)
+        counted = (section_of(section_of(each, "spec"), "hard") for each in quotas)
+        return {key: Amount.read(value) for hard in counted for key, value in hard.items()}
 
     def serves_pod_groups(self, version: str) -> bool:
         """Whether the plane does, with the flags that it has; one that is not there yet, by its version."""
@@ -185,21 +184,14 @@ def _amounts(spec: PlaneSpec, refused: set[Path], runs: _Runs) -> PlaneSpec:
     hard = runs.hard
     asked = {path[-1] for path in refused if path[:2] == _RESOURCES}
     # Of a resource that the class does not know any more, too.
-    running = {name: str(hard[quota.counted_name(name)]) for name in asked if quota.counted_name(name) in hard}
-    spec = replace(spec, limits=tuple(sorted((dict(spec.limits) | running).items())))
+    running = {name: hard[quota.counted_name(name)] for name in asked if quota.counted_name(name) in hard}
+    spec = replace(spec, limits=tuple(sorted((dict(spec.limits) | running).items(), key=itemgetter(0))))
     # What the host counts of the platform's own follows from how many pods there may be, so those come first.
     objects = dict(spec.object_limits)
     for name in sorted(objects, key=lambda each: each not in _PODS):
         if ("quota", "objects", name) in refused and name in hard:
-            now = replace(spec, object_limits=tuple(objects.items()))
-            ours = {key: value for each in quota.resource_quotas(now) for key, value in each["spec"]["hard"].items()}
-            objects[name] = _less(hard[name], ours[name], objects[name])
+            ours = quota.limits(replace(spec, object_limits=tuple(objects.items())))[name]
+            # Without what the host counts of the platform's own beside the tenant's.
+            number = int(hard[name].number - (ours.number - objects[name].number))
+            objects[name] = Amount.of(max(0, number))
     return replace(spec, object_limits=tuple(objects.items()))
-
-
-def _less(there: str, ours: str, value: str) -> str:
-    """A limit as it runs: what the host counts up to, without what it counts of the platform's own beside the tenant's."""
-    try:
-        return str(max(0, int(parse(there) - (parse(ours) - parse(value)))))
-    except InvalidQuantityError:
-        return value

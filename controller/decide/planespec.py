@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from bulkhead.api.quantity import InvalidQuantityError, mebibytes
+from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes
 from controller import allotment
 from controller.decide.bounds import object_counts
 from controller.decide.case import Case
@@ -42,8 +42,8 @@ def plane_of(case: Case) -> PlaneSpec:
         **_budgets(control),
         gpu_resources=tuple(allotment.gpu_resources(bounds)),
         extended_resources=tuple(allotment.extended_resources(bounds)),
-        limits=tuple(sorted(allotment.limits(spec, bounds).items())),
-        object_limits=tuple(sorted(_object_limits(bounds, spec).items())),
+        limits=_by_name(allotment.limits(spec, bounds)),
+        object_limits=_by_name(_object_limits(bounds, spec)),
         container_defaults=allotment.container_defaults(bounds),
         pod_bounds=allotment.pod_bounds(bounds),
         most_per_claim=allotment.most_per_claim(bounds),
@@ -132,7 +132,11 @@ def _memory_limit(limits: Mapping[str, Any]) -> int | None:
         return None
 
 
-def _object_limits(bounds: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, str]:
+def _object_limits(bounds: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Amount]:
     """Object counts: what the tenant asks for, else what its class allows."""
     wanted = section_of(section_of(spec, "quota"), "objects")
-    return object_counts(bounds) | {str(name): str(value) for name, value in wanted.items()}
+    return object_counts(bounds) | {str(name): Amount.read(number) for name, number in wanted.items()}
+
+
+def _by_name(amounts: Mapping[str, Amount]) -> tuple[tuple[str, Amount], ...]:
+    return tuple((name, amounts[name]) for name in sorted(amounts))

@@ -102,7 +102,7 @@ def summary(spec: PlaneSpec, findings: Findings, applied_class: Mapping[str, Any
     """The fields beside the conditions."""
     used = (findings.quotas.get(names.POD_QUOTA, {}).get("status") or {}).get("used") or {}
     total = sum(count(used.get(f"requests.{name}")) for name in spec.gpu_resources)
-    limit = sum(count(spec.allotted[name]) for name in spec.gpu_resources)
+    limit = sum(spec.allotted[name].count for name in spec.gpu_resources)
     identity = {"planeClusterUID": findings.plane_uid} if findings.plane_uid else {}
     return identity | {
         "endpoint": f"https://{spec.api_address}:443",

@@ -10,12 +10,11 @@ What host and platform keep in the namespace themselves is on top: a limit is th
 more as there may be pods, since the tokens of each pod lie in one.
 """
 
-import contextlib
 from typing import Final
 
 from bulkhead.api import deviceclaims
 from bulkhead.api.names import OBJECT_QUOTA, POD_QUOTA, SECRET_QUOTA
-from bulkhead.api.quantity import InvalidQuantityError, canonical, whole
+from bulkhead.api.quantity import Amount
 from controller.plane import environment
 from controller.plane.parts import metadata
 from controller.plane.spec import Obj, PlaneSpec
@@ -27,16 +26,10 @@ _OF_PODS: Final = frozenset({"pods", "cpu", "memory", "ephemeral-storage"})
 
 def resource_quotas(spec: PlaneSpec) -> tuple[Obj, ...]:
     """For pods and what they use (`tenant-quota`), for Secrets (`tenant-secrets`), and for all else (`tenant-objects`)."""
-    others = {"configmaps": _HOSTS_AUTHORITY + environment.number(spec), "secrets": _tokens(spec)}
-    # Where a class of devices stands for a resource on the host too, its scheduler makes a claim for each pod that asks for it.
-    others[deviceclaims.COUNT.removeprefix("count/")] = _tokens(spec)
-    hard = {name: _raised(value, others.get(name.removeprefix("count/"), 0)) for name, value in spec.object_limits}
-    hard |= {counted_name(name): value for name, value in spec.allotted.items()}
-    hard |= {deviceclaims.quota_name(name): hard[counted_name(each)] for name, each in spec.device_class_resources.items()}
-    hard |= {deviceclaims.quota_name(name): str(limit) for name, limit in spec.device_class_limits.items()}
-    # Those of objects first, and that of pods last: it goes on holding what moved until the host has taken it over anew.
+    hard = limits(spec)
+    # Those of objects first, and that of pods last: it goes on holding what moved until the host has taken it over.
     names = (OBJECT_QUOTA, SECRET_QUOTA, POD_QUOTA)
-    parts = {name: {key: value for key, value in hard.items() if _counted_by(key) == name} for name in names}
+    parts = {name: {key: str(amount) for key, amount in hard.items() if _counted_by(key) == name} for name in names}
     return tuple(
         {
             "apiVersion": "v1",
@@ -48,6 +41,17 @@ def resource_quotas(spec: PlaneSpec) -> tuple[Obj, ...]:
         # The one of pods is there always: others look at it by its name.
         if counted or name == POD_QUOTA
     )
+
+
+def limits(spec: PlaneSpec) -> dict[str, Amount]:
+    """What the host counts, by its name there, and up to where: what is not the tenant's own on top of its limits."""
+    others = {"configmaps": _HOSTS_AUTHORITY + environment.number(spec), "secrets": _tokens(spec)}
+    # Where a class of devices stands for a resource on the host too, its scheduler makes a claim for each pod that asks for it.
+    others[deviceclaims.COUNT.removeprefix("count/")] = _tokens(spec)
+    hard = {name: _raised(amount, others.get(name.removeprefix("count/"), 0)) for name, amount in spec.object_limits}
+    hard |= {counted_name(name): amount for name, amount in spec.allotted.items()}
+    hard |= {deviceclaims.quota_name(name): hard[counted_name(each)] for name, each in spec.device_class_resources.items()}
+    return hard | {deviceclaims.quota_name(name): Amount.of(limit) for name, limit in spec.device_class_limits.items()}
 
 
 def limit_range(spec: PlaneSpec) -> Obj:
@@ -72,17 +76,14 @@ def limit_range(spec: PlaneSpec) -> Obj:
 def _tokens(spec: PlaneSpec) -> int:
     """How many Secrets of tokens there may be: one for each pod, or none where pods are not counted."""
     counted = dict(spec.object_limits)
-    with contextlib.suppress(InvalidQuantityError):
-        # A pod that has ended keeps its tokens until it is deleted, and `pods` leaves it out.
-        return whole(counted.get("count/pods", counted.get("pods", 0)))
-    return 0
+    # A pod that has ended keeps its tokens until it is deleted, and `pods` leaves it out.
+    pods = counted.get("count/pods", counted.get("pods"))
+    return int(pods.number) if pods is not None and pods.is_whole else 0
 
 
-def _raised(value: str, others: int) -> str:
-    """The hard limit for so many objects of the tenant's and `others`; what is no number is left to the host to refuse."""
-    with contextlib.suppress(InvalidQuantityError):
-        return canonical(whole(value) + others) if others else canonical(value)
-    return value
+def _raised(amount: Amount, others: int) -> Amount:
+    """The hard limit for so many objects of the tenant's and `others`; a fraction is left to the host to refuse."""
+    return Amount(amount.number + others) if others and amount.is_whole else amount
 
 
 def _counted_by(name: str) -> str:

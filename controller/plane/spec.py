@@ -11,7 +11,7 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import Any, Final, TypeAlias
 
 from bulkhead.api import labels, names
-from bulkhead.api.quantity import InvalidQuantityError, parse
+from bulkhead.api.quantity import Amount, InvalidQuantityError, parse
 from controller.plane.addresses import ALWAYS, Reserved
 
 Obj: TypeAlias = dict[str, Any]
@@ -141,8 +141,8 @@ class PlaneSpec:
     dns: Budget = BUDGETS["dns"]
     gpu_resources: tuple[str, ...] = ("nvidia.com/gpu",)
     extended_resources: tuple[str, ...] = ()
-    limits: tuple[tuple[str, str], ...] = ()
-    object_limits: tuple[tuple[str, str], ...] = ()
+    limits: tuple[tuple[str, Amount], ...] = ()
+    object_limits: tuple[tuple[str, Amount], ...] = ()
     container_defaults: tuple[tuple[str, str, str], ...] = ()
     pod_bounds: tuple[PodBound, ...] = ()
     most_per_claim: str = ""
@@ -192,9 +192,9 @@ class PlaneSpec:
         return names.work_namespace(self.tenant)
 
     @property
-    def allotted(self) -> dict[str, str]:
-        """How much the tenant may use of each resource: nothing of a GPU resource that nobody gave a limit."""
-        return dict.fromkeys((*self.gpu_resources, *self.extended_resources), "0") | dict(self.limits)
+    def allotted(self) -> dict[str, Amount]:
+        """How much the tenant may use of each resource: nothing of a GPU resource without a limit."""
+        return dict.fromkeys((*self.gpu_resources, *self.extended_resources), Amount.of(0)) | dict(self.limits)
 
     @property
     def device_class_resources(self) -> dict[str, str]:

@@ -8,7 +8,6 @@ import json
 
 from bulkhead.api import devices
 from bulkhead.api.names import API_ENVIRONMENT
-from bulkhead.api.quantity import whole
 from controller.plane import parts
 from controller.plane.parts import CONTAINER_SECURITY, metadata, mount, pod_spec, probe, secret_volume
 from controller.plane.spec import (
@@ -49,7 +48,7 @@ def settings(spec: PlaneSpec) -> Obj:
         "serviceSlice": spec.service_slice,
         "nodes": {"selector": dict(spec.node_selector)},
         "gpuResources": list(spec.gpu_resources),
-        "limits": {name: whole(value) for name, value in spec.allotted.items() if name in counted} | spec.device_class_limits,
+        "limits": {name: amount.count for name, amount in spec.allotted.items() if name in counted} | spec.device_class_limits,
         **({"extendedResources": list(spec.extended_resources)} if spec.extended_resources else {}),
         **({"deviceClassResources": spec.device_class_resources} if spec.device_class_resources else {}),
         **_bounds(spec),

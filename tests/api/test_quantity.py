@@ -1,5 +1,6 @@
 """Quantities: what each spelling stands for and how a number is written; tests/apiserver/test_quantities.py asks a server."""
 
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api import quantity
-from bulkhead.api.quantity import InvalidQuantityError
+from bulkhead.api.quantity import Amount, InvalidQuantityError
 
 MOST = 2**63 - 1
 SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -114,3 +115,12 @@ def test_a_number_is_written_like_another_quantity() -> None:
     assert quantity.canonical(number, like="64Gi") == "65Gi"
     assert quantity.canonical(number, like="64G") == quantity.canonical(number) == "69793218560"
     assert quantity.canonical(Decimal("1.5"), like="1Ki") == "1500m"
+
+
+def test_an_amount_is_read_once_and_keeps_the_notation_in_which_it_came() -> None:
+    half = Amount.read("512Mi")
+    assert (str(half), str(replace(half, number=half.number * 2)), half.is_whole) == ("512Mi", "1Gi", True)
+    assert (str(Amount.read("1e3")), str(Amount.read(2000)), str(Amount.of(1000))) == ("1e3", "2k", "1k")
+    assert (Amount.read("1500m").count, Amount.read("1500m").is_whole, Amount.read(7)) == (2, False, Amount.of(7))
+    with pytest.raises(InvalidQuantityError):
+        Amount.read("many")

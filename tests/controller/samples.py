@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from bulkhead.api.quantity import Amount
 from controller.decide.admit import admit
 from controller.decide.case import Admitted, Case
 from controller.plane.pki import AUTHORITIES, Pair, leaves
@@ -23,6 +24,7 @@ IMAGES = Images(
 
 
 def plane_spec(**changes: Any) -> PlaneSpec:
+    """A plane; limits are given as they are written."""
     defaults: dict[str, Any] = {
         "tenant": "team-a",
         "uid": UID,
@@ -36,7 +38,10 @@ def plane_spec(**changes: Any) -> PlaneSpec:
         "plane_priority_class": "bulkhead-plane",
         "workload_priority_class": "bulkhead-workload",
     }
-    return PlaneSpec(**(defaults | changes))
+    made = defaults | changes
+    for limits in ("limits", "object_limits"):
+        made[limits] = tuple((name, Amount.read(value)) for name, value in made[limits])
+    return PlaneSpec(**made)
 
 
 def material(spec: PlaneSpec) -> KeyMaterial:

@@ -6,12 +6,13 @@ can hold the workers that are always there.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 from bulkhead.api.conditions import Reason
-from bulkhead.api.quantity import canonical, mebibytes, parse
+from bulkhead.api.quantity import mebibytes, parse
 from bulkhead.api.untrusted import mappings
 from controller import allotment
 from controller.refusal import Refusal
@@ -186,10 +187,10 @@ def _check_quota(node_sets: tuple[NodeSetSpec, ...], spec: Mapping[str, Any], bo
     asked = [(each, resources(each)["requests"]) for each in node_sets]
     for name in sorted({name for _, requests in asked for name in requests} & limits.keys()):
         least = sum((each.minimum * parse(requests.get(name, "0")) for each, requests in asked), Decimal(0))
-        if least > parse(limits[name]):
+        if least > limits[name].number:
             raise UnresolvableError(
                 Reason.IMPOSSIBLE_QUOTA,
-                f"{_AT}.nodeSets: workers that are always there hold {canonical(least, like=limits[name])} {name}, and the "
+                f"{_AT}.nodeSets: workers that are always there hold {replace(limits[name], number=least)} {name}, and the "
                 f"tenant has {limits[name]}; raise spec.quota.resources, or lower replicas or min",
             )
 

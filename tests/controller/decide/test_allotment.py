@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api.conditions import Reason
-from bulkhead.api.quantity import canonical, parse, whole
+from bulkhead.api.quantity import Amount, canonical, parse, whole
 from controller import allotment
 from controller.decide import status
 from controller.decide.admit import refuse
@@ -17,6 +17,7 @@ from controller.plane.policyfacts import policy_facts
 from controller.plane.quota import limit_range, resource_quotas
 from controller.plane.spec import PlaneSpec, PodBound
 from controller.plane.syncer import settings
+from controller.refusal import Refusal
 from syncer.settings import parse as read
 from syncer.translate.kinds import node
 from tests.controller.samples import case, plane_for, tenant, tenant_class
@@ -27,6 +28,10 @@ NAMES = ("nvidia.com/gpu", "amd.com/gpu", "nvidia.com/mig-1g.10gb", "example.com
 
 def built(asked: dict[str, Any], bounds: dict[str, Any]) -> PlaneSpec:
     return plane_for(asked, bounds)
+
+
+def amounts(numbers: dict[str, int]) -> dict[str, Amount]:
+    return {name: Amount.of(number) for name, number in numbers.items()}
 
 
 @st.composite
@@ -75,9 +80,9 @@ def test_everything_that_counts_as_a_gpu_is_limited_to_what_the_tenant_names(
 
 def test_what_is_taken_back_later_is_limited_to_nothing_and_what_a_class_adds_is_too() -> None:
     both = tenant_class(gpuResources=["nvidia.com/gpu", "amd.com/gpu"])
-    assert built(tenant(), both).allotted == {"nvidia.com/gpu": "24", "amd.com/gpu": "0"}
-    assert built(tenant(quota={"resources": {}}), both).allotted == {"nvidia.com/gpu": "0", "amd.com/gpu": "0"}
-    assert built(tenant(quota=None), tenant_class()).allotted == {"nvidia.com/gpu": "0"}
+    assert built(tenant(), both).allotted == amounts({"nvidia.com/gpu": 24, "amd.com/gpu": 0})
+    assert built(tenant(quota={"resources": {}}), both).allotted == amounts({"nvidia.com/gpu": 0, "amd.com/gpu": 0})
+    assert built(tenant(quota=None), tenant_class()).allotted == amounts({"nvidia.com/gpu": 0})
 
 
 def test_a_resource_that_the_class_no_longer_counts_is_refused_and_what_runs_stays_limited() -> None:
@@ -129,11 +134,12 @@ def test_a_tenant_has_what_it_asks_for_else_the_default_of_its_class_else_the_mo
 
 
 def test_a_class_that_says_nothing_sets_no_ceiling_and_gives_no_gpus() -> None:
-    assert built(tenant(quota=None), {"spec": {}}).allotted == {"nvidia.com/gpu": "0"}
-    assert built(tenant(quota=None), of_class(**{"nvidia.com/gpu": {"default": 2, "maxNominal": 8}})).allotted == {
-        "nvidia.com/gpu": "2"
-    }
-    assert built(tenant(quota=None), of_class(**{"nvidia.com/gpu": {"maxNominal": 8}})).allotted == {"nvidia.com/gpu": "0"}
+    def of_gpus(bounds: dict[str, Any]) -> dict[str, Amount]:
+        return built(tenant(quota=None), bounds).allotted
+
+    assert of_gpus({"spec": {}}) == amounts({"nvidia.com/gpu": 0})
+    assert of_gpus(of_class(**{"nvidia.com/gpu": {"default": 2, "maxNominal": 8}})) == amounts({"nvidia.com/gpu": 2})
+    assert of_gpus(of_class(**{"nvidia.com/gpu": {"maxNominal": 8}})) == amounts({"nvidia.com/gpu": 0})
 
 
 @given(
@@ -181,6 +187,14 @@ def test_a_class_that_cannot_be_read_is_refused_with_the_field() -> None:
     refusal = refuse(case(tenant(), of_class(memory={"maxPerPod": "1e40"})))
     assert refusal is not None
     assert "class: spec.quota.resources[memory].maxPerPod: '1e40'" in refusal.message
+
+
+def test_a_class_whose_number_of_objects_cannot_be_read_is_refused_with_the_field() -> None:
+    refusal = refuse(case(tenant(), tenant_class(quota={"objects": {"pods": "many"}})))
+    assert refusal == Refusal(Reason.IMPOSSIBLE_QUOTA, "class: spec.quota.objects[pods]: 'many' is no quantity")
+    asked = refuse(case(tenant(quota={"objects": {"count/a.b": "many"}}), tenant_class()))
+    assert asked is not None
+    assert (asked.reason, "spec.quota.objects[count/a.b]: many" in asked.message) == (Reason.OUT_OF_BOUNDS, True)
 
 
 def test_bounds_of_pods_and_claims_go_to_syncer_policy_and_limit_range() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api.conditions import Reason
+from bulkhead.api.quantity import Amount
 from controller.decide import slices, teardown
 from controller.decide.admit import paused, refuse
 from controller.decide.plan import Plan, plan
@@ -93,7 +94,7 @@ def test_a_tenants_section_lies_over_its_classs() -> None:
     assert (spec.pod_security, spec.storage_size, spec.workload_priority_class) == ("restricted", "4Gi", "low")
     # What the tenant leaves out of a section that it writes is still the class's.
     assert (spec.allowed_runtime_classes, spec.storage_class) == (("gvisor",), "fast")
-    assert spec.limits == (("nvidia.com/gpu", "24"),)
+    assert spec.limits == (("nvidia.com/gpu", Amount.of(24)),)
 
 
 def test_the_class_says_which_profiles_there_are_and_either_may_ask_for_user_namespaces() -> None:
@@ -116,8 +117,8 @@ def test_item_35_snapshots_are_counted_where_the_class_offers_them() -> None:
     kind = "count/volumesnapshots.snapshot.storage.k8s.io"
     assert kind not in dict(built().object_limits)
     assert built(allowedSnapshotClasses=["daily"]).allowed_snapshot_classes == ("daily",)
-    assert dict(built(allowedSnapshotClasses=["daily"]).object_limits)[kind] == "100"
-    assert dict(built(allowedSnapshotClasses=["daily"], quota={"objects": {kind: 5}}).object_limits)[kind] == "5"
+    assert dict(built(allowedSnapshotClasses=["daily"]).object_limits)[kind] == Amount.of(100)
+    assert dict(built(allowedSnapshotClasses=["daily"], quota={"objects": {kind: 5}}).object_limits)[kind] == Amount.of(5)
 
 
 def test_resources_of_components_are_taken_over_field_by_field() -> None:
@@ -137,7 +138,7 @@ def test_resources_of_components_are_taken_over_field_by_field() -> None:
 def test_item_91_pod_groups_come_with_a_bound_and_only_where_the_version_has_them() -> None:
     offer, count = tenant_class(scheduling={"podGroups": True}), "count/podgroups.scheduling.k8s.io"
     spec = plane_for(tenant(), offer)
-    assert (spec.pod_groups, dict(spec.object_limits)[count]) == (True, "200")
+    assert (spec.pod_groups, dict(spec.object_limits)[count]) == (True, Amount.of(200))
     for bounds in (tenant_class(), tenant_class(scheduling={"podGroups": False}), tenant_class(scheduling={})):
         plain = plane_for(tenant(), bounds)
         assert not plain.pod_groups

@@ -141,7 +141,8 @@ def test_objects_of_many_kinds_that_are_refused_stay_as_the_host_counts_them() -
     asked = {"quota": {"objects": {"count/pods": "3k", "secrets": "4k", CLAIMS: "2k"}}}
     before = ran(asked, asked)
     after = kept({"quota": {"objects": {"count/pods": 10, "secrets": 10, CLAIMS: 10}}}, asked, before)
-    assert after.object_limits == tuple(sorted(after.object_limits))
+    names = [name for name, _ in after.object_limits]
+    assert names == sorted(names)
     assert quota_of(after) == quota_of(before)
     assert {quota_of(after)[name] for name in ("secrets", CLAIMS)} == {"7k", "5k"}
 
