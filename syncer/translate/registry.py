@@ -2,7 +2,8 @@
 
     entry ──> informers of both sides, references, patrol, reconciler, diff; what needs I/O of its own: `syncer.mirrors.kinds`
 
-Nodes and events go the other way and are not listed: see `kinds/node.py` and `kinds/event.py`.
+What the controller and the chart have to grant for it: `tests/syncer/test_every_kind.py`. Nodes and events go the other way and
+are not listed: see `kinds/node.py` and `kinds/event.py`.
 """
 
 from collections.abc import Callable, Mapping
