@@ -19,7 +19,7 @@ from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import Clock
-from controller.inside import definitions as crds
+from controller.inside import definitions
 from controller.inside.budget import Budget, Turn
 from controller.inside.calls import Partial, Plane
 from controller.pki import issue
@@ -91,7 +91,10 @@ class PlaneAccess:
         async with self._budget.turn(spec.tenant, _BOOTSTRAP_SECONDS) as turn:
             plane = Plane(self._connections[spec.tenant].client, turn)
             results = await asyncio.gather(
-                *(crds.keep(plane, obj) if obj["kind"] == crds.KIND else self._apply(plane, obj) for obj in objects),
+                *(
+                    definitions.keep(plane, obj) if obj["kind"] == definitions.KIND else self._apply(plane, obj)
+                    for obj in objects
+                ),
                 return_exceptions=True,
             )
             # Only once all have ended: nothing may still read after the turn.

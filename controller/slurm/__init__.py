@@ -1,6 +1,14 @@
 """The Slurm mode: a Slurm cluster made of ordinary pods inside a tenant's plane.
 
-`spec` is what a tenant gets, resolved from its Tenant and class by `resolve`; `render` and `workers` turn it into objects of
-the plane and `config` into Slurm's text files, all of them pure. What talks to slurmrestd and to the plane stands in modules
-of its own and is never imported by the builders.
+    Tenant ──> ordering (with keystore) ──> loop ──> cluster: observe, apply, act, report, accounts
+
+    spec/     what a cluster is: the input of all others         (pure)
+    config/   Slurm's text files                                 (pure)
+    objects/  the cluster's objects in the plane                 (pure)
+    answers/  what slurmrestd and the plane say, as frozen values (pure)
+    lease/    how many workers there are to be, and the next steps there (pure)
+    decide/   from a Tenant to its spec, from what was found to conditions, sites and accounts (pure)
+    client/   the client of slurmrestd
+
+What talks to slurmrestd and to the plane is in the files of this folder and in client/; no pure folder imports them.
 """

@@ -16,11 +16,11 @@ from bulkhead.kube.apply import ApplyMemory
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj, Resource, uid_of
 from bulkhead.work.clock import Clock
-from controller.inside import definitions as crds
+from controller.inside import definitions
 from controller.inside.calls import Plane
 from controller.slurm.objects.parts import OURS
 from controller.slurm.observe import NODE_SETS
-from controller.slurm.spec import NAME_LABEL, NAMESPACE
+from controller.slurm.spec import NAMESPACE
 
 _log = logging.getLogger(__name__)
 _RESYNC_SECONDS = 120.0
@@ -28,7 +28,7 @@ _SERVED_TRIES = 40
 _SERVED_PAUSE = 0.25
 _PARALLEL = 6
 # Those that make pods go first.
-REMOVED = (
+_REMOVED = (
     NODE_SETS,
     kinds.STATEFUL_SETS,
     kinds.DEPLOYMENTS,
@@ -39,13 +39,12 @@ REMOVED = (
 
 
 class Applier:
-    """Remembers what was applied to one plane."""
+    """Applies to one plane, and remembers what it applied."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._memory = ApplyMemory()
         self._slots = asyncio.Semaphore(_PARALLEL)
-        self.writes = 0
 
     async def apply(self, plane: Plane, objects: Iterable[Obj]) -> None:
         """Apply those that are due; the first error is raised once the others of its group are through."""
@@ -65,20 +64,16 @@ class Applier:
         wanted = {(str(obj["kind"]), str(obj["metadata"]["name"])) for obj in objects}
         for resource in (kinds.STATEFUL_SETS, kinds.DEPLOYMENTS, kinds.SERVICES):
             for obj in await _ours(plane, resource):
-                name = str(obj["metadata"]["name"])
-                if (resource.kind, name) not in wanted and not obj["metadata"].get("deletionTimestamp"):
-                    _log.info("removing", extra={"object": f"{resource.kind} {NAMESPACE}/{name}"})
-                    await plane.delete(resource, name, NAMESPACE, uid=uid_of(obj), propagation="Background")
+                if (resource.kind, str(obj["metadata"]["name"])) not in wanted:
+                    await _delete(plane, resource, obj)
 
     async def remove(self, plane: Plane) -> bool:
         """Delete everything but volumes; True once nothing is left."""
         left = False
-        for resource in REMOVED:
+        for resource in _REMOVED:
             for obj in await _ours(plane, resource):
                 left = True
-                if not obj["metadata"].get("deletionTimestamp"):
-                    name = str(obj["metadata"]["name"])
-                    await plane.delete(resource, name, NAMESPACE, uid=uid_of(obj), propagation="Background")
+                await _delete(plane, resource, obj)
         self._memory.clear()
         return not left
 
@@ -87,21 +82,21 @@ class Applier:
         async with self._slots:
             for left in range(_SERVED_TRIES, 0, -1):
                 try:
-                    await (crds.put(plane, obj) if obj["kind"] == crds.KIND else plane.apply(resource, obj))
+                    await (definitions.put(plane, obj) if obj["kind"] == definitions.KIND else plane.apply(resource, obj))
                     break
                 except NotFound:
                     # A kind is served a moment after its definition was made.
                     if left == 1 or resource is not NODE_SETS:
                         raise
                 await self._clock.sleep(_SERVED_PAUSE)
-        self.writes += 1
         self._memory.remember(obj, at=self._clock.monotonic())
 
 
-def daemons(objects: Iterable[Obj]) -> dict[str, int]:
-    """How many pods of each daemon the objects ask for."""
-    makers = [obj for obj in objects if obj["kind"] in {"StatefulSet", "Deployment"}]
-    return {str(obj["metadata"]["labels"][NAME_LABEL]): int(obj["spec"].get("replicas", 1)) for obj in makers}
+async def _delete(plane: Plane, resource: Resource, obj: Obj) -> None:
+    name = str(obj["metadata"]["name"])
+    if not obj["metadata"].get("deletionTimestamp"):
+        _log.info("deleting", extra={"object": f"{resource.kind} {NAMESPACE}/{name}"})
+        await plane.delete(resource, name, NAMESPACE, uid=uid_of(obj), propagation="Background")
 
 
 async def _ours(plane: Plane, resource: Resource) -> tuple[Obj, ...]:

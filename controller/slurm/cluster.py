@@ -18,7 +18,7 @@ from bulkhead.work.clock import Clock
 from controller.inside.calls import Plane
 from controller.slurm.accounts import Accounts
 from controller.slurm.act import Actor
-from controller.slurm.apply import Applier, daemons
+from controller.slurm.apply import Applier
 from controller.slurm.client.rest import SlurmRest
 from controller.slurm.client.tokens import TokenSource
 from controller.slurm.config.topology import grown, topology_of
@@ -27,7 +27,7 @@ from controller.slurm.lease.deadlines import Deadlines
 from controller.slurm.lease.fleet import Action, Fleet
 from controller.slurm.lease.plan import over, plan_leases
 from controller.slurm.objects.nodesets import definition, retiring_gpus
-from controller.slurm.objects.render import render
+from controller.slurm.objects.render import daemons, render
 from controller.slurm.objects.workers import worker_digest
 from controller.slurm.observe import Seen, cordoned, node_sets, observe, units
 from controller.slurm.report import report

@@ -18,7 +18,7 @@ from bulkhead.kube.resources import (
     VOLUME_SNAPSHOT_CLASSES,
     VOLUME_SNAPSHOTS,
 )
-from controller.inside.objects import snapshots as snapshotcrds
+from controller.inside.objects import snapshots
 from tests.apiserver.bed import Bed, until
 
 SECONDS = 30.0
@@ -31,7 +31,7 @@ KIND = {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot"}
 async def serve_snapshots(*clients: Client) -> None:
     """Make both definitions where they are not, and wait until they are served."""
     for client in clients:
-        for wanted in snapshotcrds.definitions():
+        for wanted in snapshots.definitions():
             with contextlib.suppress(AlreadyExists):
                 await client.create(CUSTOM_RESOURCE_DEFINITIONS, wanted)
     for client in clients:
@@ -57,7 +57,7 @@ async def served(client: Client, *, there: bool = True) -> None:
 
 async def remove_snapshots(client: Client) -> None:
     """Take the API away, with all objects in it."""
-    for definition in snapshotcrds.definitions():
+    for definition in snapshots.definitions():
         await client.delete(CUSTOM_RESOURCE_DEFINITIONS, definition["metadata"]["name"])
     await served(client, there=False)
 

@@ -11,7 +11,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, TooLarge, Unprocessable
 from bulkhead.kube.objects import Obj
-from controller.inside import definitions as crds
+from controller.inside import definitions
 from controller.inside.budget import Budget
 from controller.inside.calls import LIST_BYTES, PAGE_BYTES, Plane
 from controller.slurm.answers import shapes
@@ -150,13 +150,13 @@ async def test_a_definition_of_the_tenants_own_is_put_right_where_that_can_be(ad
     }
     await replaced(admin, bent(conversion=webhook))
     async with Budget().turn("a", 60) as turn:
-        await crds.put(Plane(admin, turn), nodesets.definition())
+        await definitions.put(Plane(admin, turn), nodesets.definition())
     there = await admin.get(kinds.CUSTOM_RESOURCE_DEFINITIONS, nodesets.NAME)
     assert there["spec"]["conversion"] == {"strategy": "None"}
     assert "x-kubernetes-preserve-unknown-fields" not in str(there["spec"]["versions"])
     async with Budget().turn("a", 60) as turn:
         before = there["metadata"]["resourceVersion"]
-        await crds.put(Plane(admin, turn), nodesets.definition())
+        await definitions.put(Plane(admin, turn), nodesets.definition())
     assert (await admin.get(kinds.CUSTOM_RESOURCE_DEFINITIONS, nodesets.NAME))["metadata"]["resourceVersion"] == before
 
 
@@ -166,13 +166,13 @@ async def test_a_definition_that_cannot_be_put_right_says_which_field(admin: Cli
     async with Budget().turn("a", 60) as turn:
         plane = Plane(admin, turn)
         with pytest.raises(Unprocessable, match=r"spec\.scope"):
-            await crds.put(plane, nodesets.definition())
+            await definitions.put(plane, nodesets.definition())
     other = {"name": "v1beta1", "served": True, "storage": True}
     schema = {"schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}
     await replaced(admin, bent(versions=[other | schema]))
     async with Budget().turn("a", 60) as turn:
         with pytest.raises(Unprocessable, match="storedVersions"):
-            await crds.put(Plane(admin, turn), nodesets.definition())
+            await definitions.put(Plane(admin, turn), nodesets.definition())
     await replaced(admin, bent())
     await admin.apply(kinds.NAMESPACES, {"metadata": {"name": "slurm"}})
     wrong = {"apiVersion": "slurm.bulkhead.dev/v1alpha1", "kind": "NodeSet", "metadata": {"name": "gpu", "namespace": "slurm"}}

@@ -11,15 +11,15 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, Unprocessable
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, VOLUME_SNAPSHOTS
-from controller.inside import definitions as crds
+from controller.inside import definitions
 from controller.inside.budget import Budget
 from controller.inside.calls import Plane
-from controller.inside.objects import snapshots as snapshotcrds
+from controller.inside.objects import snapshots
 from tests.apiserver.bed import until
 from tests.apiserver.servers import ApiServer
 from tests.apiserver.snapshotting import remove_snapshots, served
 
-SNAPSHOTS, CLASSES = snapshotcrds.definitions()
+SNAPSHOTS, CLASSES = snapshots.definitions()
 NAME = SNAPSHOTS["metadata"]["name"]
 
 
@@ -32,7 +32,7 @@ async def plane(own_server: ApiServer) -> AsyncIterator[Client]:
 async def kept(plane: Client) -> None:
     for wanted in (SNAPSHOTS, CLASSES):
         async with Budget().turn("team-a", 30) as turn:
-            await crds.keep(Plane(plane, turn), wanted)
+            await definitions.keep(Plane(plane, turn), wanted)
 
 
 async def there(plane: Client) -> Obj:

@@ -7,7 +7,7 @@ tenant that deletes the syncer's rights has them back within it.
 import base64
 
 from bulkhead.api import labels, names
-from controller.inside.objects import snapshots as snapshotcrds
+from controller.inside.objects import snapshots
 from controller.plane.pki import DNS_USER, SYNCER_USER
 from controller.plane.spec import METRICS, SHIM_PORT, Obj, PlaneSpec
 
@@ -29,7 +29,7 @@ def objects(spec: PlaneSpec, shim_ca: bytes) -> tuple[Obj, ...]:
         _dns_service(spec),
         *_metrics(spec, shim_ca),
         # Not taken away when the class offers no snapshots any more: the tenant's objects would go with their definition.
-        *(snapshotcrds.definitions() if spec.allowed_snapshot_classes else ()),
+        *(snapshots.definitions() if spec.allowed_snapshot_classes else ()),
     )
 
 
@@ -85,9 +85,9 @@ def _snapshot_rules(spec: PlaneSpec) -> list[Obj]:
     if not spec.allowed_snapshot_classes:
         return []
     return [
-        _rule(snapshotcrds.GROUP, ["volumesnapshots"], _READ),
-        _rule(snapshotcrds.GROUP, ["volumesnapshots/status"], ["get", "update", "patch"]),
-        _rule(snapshotcrds.GROUP, ["volumesnapshotclasses"], _WRITE),
+        _rule(snapshots.GROUP, ["volumesnapshots"], _READ),
+        _rule(snapshots.GROUP, ["volumesnapshots/status"], ["get", "update", "patch"]),
+        _rule(snapshots.GROUP, ["volumesnapshotclasses"], _WRITE),
     ]
 
 

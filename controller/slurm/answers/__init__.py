@@ -1,1 +1,1 @@
-"""What slurmrestd and the plane say of a Slurm cluster, as frozen values: hostile input until it is one. Pure."""
+"""What slurmrestd and the plane answer about a Slurm cluster, read from hostile input into frozen values. Pure."""

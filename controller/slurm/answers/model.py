@@ -3,7 +3,7 @@
     bytes ──> msgspec structs (unknown fields skipped, wrong shapes and too many refused) ──> SlurmNode, SlurmJob ──> SlurmView
 
 Numbers come in Slurm's own form {set, infinite, number}; lists of hosts are compressed and are unfolded only up to a bound. An
-answer that carries errors is a failure, whatever else it holds: nobody may take an empty list for an idle cluster.
+answer that carries errors is a failure, whatever else it holds: an empty list must not pass for an idle cluster.
 """
 
 import re

@@ -1,6 +1,6 @@
 """What is read of the objects in a plane that belong to a Slurm cluster: these fields, of these types, and nothing else.
 
-A tenant may have made any of them itself, or the kind that they are of. What has another shape is no answer; what is not named
+A tenant may have made any of them itself, or the kind that they are of. What has another shape is refused; what is not named
 here never takes memory.
 """
 
@@ -87,7 +87,7 @@ class PodLabels(msgspec.Struct, gc=False, omit_defaults=True):
     ordinal: Name | None = msgspec.field(default=None, name=ORDINAL_LABEL)
 
 
-class PodNotes(msgspec.Struct, gc=False, omit_defaults=True):
+class PodAnnotations(msgspec.Struct, gc=False, omit_defaults=True):
     """What a worker was made from."""
 
     spec: Word | None = msgspec.field(default=None, name=SPEC_ANNOTATION)
@@ -99,7 +99,7 @@ class PodMeta(_Part):
     name: Name
     uid: Name = ""
     labels: PodLabels | None = None
-    annotations: PodNotes | None = None
+    annotations: PodAnnotations | None = None
     deletion_timestamp: Word | None = None
 
 

@@ -1,4 +1,4 @@
-"""The tenant's own lines for slurm.conf, partitions and nodes: taken apart, held against what is known, never copied.
+"""The tenant's own lines for slurm.conf, partitions and nodes: parsed and checked against the known keys, never copied.
 
 Pure. What comes out are key and value pairs that the templates write; a key that the platform sets itself, or that Slurm
 does not know, is refused with the reason. So an `extraConf` can tune the cluster and never move its ports, its keys or its

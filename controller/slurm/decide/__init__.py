@@ -1,1 +1,1 @@
-"""From a Tenant to the Slurm cluster that is to be built, and from its state to what is said of it. Pure."""
+"""From a Tenant to the Slurm cluster that is to be built, and from its state to what is reported. Pure."""

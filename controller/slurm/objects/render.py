@@ -6,6 +6,7 @@ the lease own that field.
 """
 
 import base64
+from collections.abc import Iterable
 
 from controller.slurm.config import config_files
 from controller.slurm.objects import accounting, login, nodesets, slurmctld, slurmrestd, users
@@ -15,6 +16,7 @@ from controller.slurm.spec import (
     HOST_KEYS,
     KEYS,
     LOGIN,
+    NAME_LABEL,
     NAMESPACE,
     SLURMCTLD,
     SLURMD_PORT,
@@ -49,6 +51,12 @@ def render(spec: SlurmSpec, keys: SlurmKeys) -> tuple[Obj, ...]:
         nodesets.definition(),
         *nodesets.node_sets(spec),
     )
+
+
+def daemons(objects: Iterable[Obj]) -> dict[str, int]:
+    """How many pods of each daemon the objects ask for."""
+    makers = [obj for obj in objects if obj["kind"] in {"StatefulSet", "Deployment"}]
+    return {str(obj["metadata"]["labels"][NAME_LABEL]): int(obj["spec"].get("replicas", 1)) for obj in makers}
 
 
 def namespace() -> Obj:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bulkhead.kube.client import Client
-from controller.inside.objects import snapshots as snapshotcrds
+from controller.inside.objects import snapshots
 from syncer.translate.kinds import (
     configmap,
     deviceclaim,
@@ -109,7 +109,7 @@ def test_every_status_field_is_decided() -> None:
 
 
 def test_the_definition_that_planes_get_has_the_same_fields() -> None:
-    version = snapshotcrds.definitions()[0]["spec"]["versions"][0]
+    version = snapshots.definitions()[0]["spec"]["versions"][0]
     parts = version["schema"]["openAPIV3Schema"]["properties"]
     assert sorted(parts["spec"]["properties"]) == FIELDS["VolumeSnapshotSpec"]
     assert sorted(parts["spec"]["properties"]["source"]["properties"]) == FIELDS["VolumeSnapshotSource"]
