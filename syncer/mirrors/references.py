@@ -30,7 +30,7 @@ class ReferenceIndex:
         self._holders: dict[Item, set[Item]] = {}
 
     def set(self, holder: Item, references: Iterable[Reference]) -> tuple[frozenset[Item], frozenset[Item]]:
-        """Note what a holder refers to now; returns what nobody referred to before, and what nobody refers to any more."""
+        """Set what a holder refers to now; returns what nothing referred to before, and what nothing refers to any more."""
         wanted = frozenset(Item(each.kind, Key(each.namespace, each.name)) for each in references)
         before = self._of_holder.get(holder, frozenset())
         first = frozenset(each for each in wanted - before if each not in self._holders)
@@ -43,7 +43,7 @@ class ReferenceIndex:
         return first, self._release(holder, before - wanted)
 
     def forget(self, holder: Item) -> frozenset[Item]:
-        """A holder is gone on both sides; returns what nobody refers to any more."""
+        """A holder is gone on both sides; returns what nothing refers to any more."""
         return self._release(holder, self._of_holder.pop(holder, frozenset()))
 
     def fill(self, caches: Caches, queue: Queue) -> None:
@@ -73,7 +73,7 @@ class ReferenceIndex:
         return frozenset(last)
 
     def refers(self, kind: str, key: Key) -> bool:
-        """Whether anybody needs the object."""
+        """Whether a holder refers to the object."""
         return Item(kind, key) in self._holders
 
     def of(self, holder: Item) -> frozenset[Item]:

@@ -50,7 +50,7 @@ class Addresses(Mapping[str, tuple[Holder, ...]]):
         return len(self._holders)
 
     def set(self, pod: Key, now: Mapping[str, Holder]) -> frozenset[str]:
-        """Note what a pod holds; returns the addresses of which that is news."""
+        """Set what a pod holds; returns the addresses of which that is news."""
         before = self._of_pod.pop(pod, {})
         if now:
             self._of_pod[pod] = dict(now)

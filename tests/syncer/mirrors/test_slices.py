@@ -25,7 +25,7 @@ def holder(name: str, uid: str = "1") -> Holder:
     return Holder(name, uid, "node", Identity("Pod", "team", name, uid))
 
 
-def test_only_what_is_news_is_told() -> None:
+def test_only_addresses_whose_holder_changed_are_returned() -> None:
     known = Addresses()
     assert known.set(A, {"1.1.1.1": holder("a")}) == {"1.1.1.1"}
     assert known.set(A, {"1.1.1.1": holder("a")}) == frozenset()
@@ -37,7 +37,7 @@ def test_only_what_is_news_is_told() -> None:
     assert dict(known) == {}
 
 
-def test_an_address_may_be_told_of_its_next_pod_before_the_last_one_has_ended() -> None:
+def test_an_address_may_have_its_next_pod_before_the_last_one_has_ended() -> None:
     known = Addresses()
     known.set(A, {"1.1.1.1": holder("a")})
     assert known.set(B, {"1.1.1.1": holder("b")}) == {"1.1.1.1"}
@@ -69,9 +69,9 @@ class Host:
         }
         who = Identity("Pod", "team", "a", "1")
         caches: Any = SimpleNamespace(host=stores, origin=lambda _: who, settings=SimpleNamespace(work_namespace="work"))
-        nobody: Any = SimpleNamespace(add=lambda _: None)
+        queue: Any = SimpleNamespace(add=lambda _: None)
         writer: Any = SimpleNamespace(patch=self._patch)
-        self.slices = Slices(caches, nobody, writer, self.clock)
+        self.slices = Slices(caches, queue, writer, self.clock)
         self.slices.pod_changed(Change("added", A, Meta()))
 
     async def _synced(self) -> None:
