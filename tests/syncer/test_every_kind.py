@@ -12,7 +12,7 @@ import pytest
 from controller.decide.bounds import object_counts
 from controller.inside.objects import bootstrap
 from syncer.translate.registry import KINDS
-from tests.chart.helmchart import rendered
+from tests.chart.helmchart import ROOT, rendered
 from tests.controller.samples import plane_spec
 
 READ: Final = {"get", "list", "watch"}
@@ -71,3 +71,10 @@ def test_the_host_bounds_how_many_a_tenant_has(kind: str) -> None:
     counted = object_counts(OFFER)
     names = {f"count/{entry.plural}.{entry.group}" if entry.group else entry.plural, f"count/{entry.plural}"}
     assert names & counted.keys(), "see _OBJECTS of controller/decide/bounds.py"
+
+
+@pytest.mark.parametrize("name", ["copies", "follower", "reconcile", "referenced", "references"])
+def test_what_serves_every_kind_names_none(name: str) -> None:
+    source = (ROOT / f"syncer/mirrors/{name}.py").read_text()
+    assert not [kind for kind in KINDS if f'"{kind}"' in source and (name, kind) != ("references", "Pod")]
+    assert "translate.kinds" not in source

@@ -1,0 +1,90 @@
+"""The hooks of single kinds: what a refused address means, and which claims wait for which snapshot."""
+
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+
+from bulkhead.kube.errors import ApiError, Forbidden, Unprocessable
+from bulkhead.kube.informer import Change
+from bulkhead.kube.objects import Key, Meta, Obj
+from syncer.mirrors.services import Services
+from syncer.mirrors.volumeclaims import VolumeClaims
+from syncer.translate import Reason, Untranslatable
+from syncer.translate.kinds import nodeports, snapshot
+from syncer.translate.references import CLAIM
+from syncer.work import Item
+
+ADDRESS: Final = "10.112.4.50"
+WANTS: Final[Obj] = {"metadata": {"name": "web"}, "spec": {"clusterIP": ADDRESS}}
+TAKEN: Final = Unprocessable(422, "Invalid", f"failed to allocate IP {ADDRESS}: provided IP is already allocated")
+
+
+class Store(dict[Key, Obj]):
+    def objects(self) -> list[Obj]:
+        return list(self.values())
+
+    def meta(self, key: Key) -> Meta | None:
+        return Meta(name=key.name, namespace=key.namespace) if key in self else None
+
+
+class Queue:
+    def __init__(self) -> None:
+        self.added: list[Item] = []
+
+    def add(self, item: Item) -> None:
+        self.added.append(item)
+
+
+def services(queue: Any, held_by: str) -> Services:
+    held = {"metadata": {"namespace": "work", "name": "held"}, "spec": {"clusterIP": ADDRESS}}
+    caches: Any = SimpleNamespace(
+        host={"Service": SimpleNamespace(store=Store({Key("work", "held"): held}))},
+        work_of=lambda _kind, _meta: Item(held_by, Key("space", "other")),
+    )
+    return Services(caches, queue)
+
+
+def test_node_ports_of_the_tenant_give_way_to_its_service() -> None:
+    queue = Queue()
+    assert services(queue, nodeports.KIND).refused(TAKEN, WANTS) == 2.0
+    assert queue.added == [Item(nodeports.KIND, Key("space", "other"))]
+
+
+def test_an_address_that_another_has_is_named() -> None:
+    queue = Queue()
+    refused = services(queue, "Service").refused(TAKEN, WANTS)
+    assert isinstance(refused, Untranslatable)
+    assert refused.reason is Reason.HOST_REFUSED
+    assert ADDRESS in str(refused)
+    assert queue.added == []
+
+
+@pytest.mark.parametrize("error", [Forbidden(403, "Forbidden", "already allocated"), Unprocessable(422, "Invalid", "no port")])
+def test_any_other_refusal_means_what_it_means_for_every_kind(error: ApiError) -> None:
+    assert services(Queue(), "Service").refused(error, WANTS) is None
+
+
+def test_a_claim_waits_for_its_snapshot_and_is_queued_when_it_comes() -> None:
+    queue: Any = Queue()
+    nothing: Any = None
+    snapshots = SimpleNamespace(store=Store())
+    caches: Any = SimpleNamespace(
+        host={snapshot.KIND: snapshots}, settings=SimpleNamespace(work_namespace="work"), origin=lambda meta: meta
+    )
+    claims = VolumeClaims(caches, queue, nothing, nothing)
+    item = Item(CLAIM, Key("space", "restored"))
+    desired = {"spec": {"dataSource": {"kind": snapshot.KIND, "name": "nightly-1"}}}
+
+    with pytest.raises(Untranslatable, match="waits for its VolumeSnapshot"):
+        claims.before_create(item, desired)
+    ((side, kind, listener),) = claims.subscriptions()
+    assert (side, kind) == ("host", snapshot.KIND)
+    listener(Change("deleted", Key("work", "nightly-1"), Meta()))
+    assert queue.added == []
+    listener(Change("added", Key("work", "nightly-1"), Meta()))
+    assert queue.added == [item]
+
+    snapshots.store[Key("work", "nightly-1")] = {}
+    claims.before_create(item, desired)
+    claims.before_create(item, {"spec": {}})
