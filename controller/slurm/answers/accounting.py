@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from controller.inside.counted import Counted
-from controller.slurm.answers import model
+from controller.slurm.answers import parse
 from controller.slurm.answers.wire import NO_WORDS, Problem
 
 ADMIN = "Administrator"
@@ -55,9 +55,9 @@ class _Qualities(msgspec.Struct, frozen=True):
 
 def parse_records(qos: bytes, associations: bytes, users: bytes) -> Records:
     """The three answers together."""
-    found = model.decode(associations, _Associations).associations
+    found = parse.decode(associations, _Associations).associations
     return Records(
-        qos=frozenset(each.name for each in model.decode(qos, _Qualities).qos),
+        qos=frozenset(each.name for each in parse.decode(qos, _Qualities).qos),
         associations=frozenset((each.cluster, each.account, each.user) for each in found),
-        users={each.name: ADMIN in model.words(each.administrator_level) for each in model.decode(users, _Users).users},
+        users={each.name: ADMIN in parse.words(each.administrator_level) for each in parse.decode(users, _Users).users},
     )

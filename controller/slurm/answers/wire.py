@@ -1,6 +1,6 @@
 """The shapes of slurmrestd's answers in v0.0.45, as far as they are used. Pure; fields that are not named here are skipped.
 
-Shapes only: `model` says what the numbers and texts mean. The decoder refuses a wrong type, so that no later code has to check
+Shapes only: `parse` says what the numbers and texts mean. The decoder refuses a wrong type, so that no later code has to check
 for one. Records are counted while they are decoded; lists of words stay encoded until a caller says how many
 of them count.
 """

@@ -5,7 +5,7 @@
 
 Every call has a deadline and a bound on its answer, which the plane's turn is charged with; nothing is retried but a
 token that was not taken, and every failure is a SlurmError: no caller ever gets a view that is not whole. Names go into paths
-only if they need no quoting; answers are read by `model` alone.
+only if they need no quoting; answers are read by `parse` alone.
 """
 
 import re
@@ -17,9 +17,9 @@ import msgspec
 from bulkhead.kube.connection import Answer
 from bulkhead.kube.errors import KubeError
 from controller.inside.calls import Plane
-from controller.slurm.answers import model, wire
+from controller.slurm.answers import parse, wire
 from controller.slurm.answers.accounting import Records, parse_records
-from controller.slurm.answers.model import SlurmAnswerError, SlurmView
+from controller.slurm.answers.parse import SlurmAnswerError, SlurmView
 from controller.slurm.client.tokens import TokenSource
 from controller.slurm.spec import NAMESPACE, SLURMRESTD, SLURMRESTD_PORT
 
@@ -58,13 +58,13 @@ class SlurmRest:
 
     async def view(self) -> SlurmView:
         """Nodes, jobs and counts; jobs only when there are not too many of them to be worth their reading."""
-        pending, running = self._parsed(model.parse_diag, await self._call("GET", "diag/"))
-        nodes = self._parsed(model.parse_nodes, await self._call("GET", "nodes/", max_body=_NODES_BYTES))
-        self._hold(sum(map(model.weight_of_node, nodes)))
+        pending, running = self._parsed(parse.parse_diag, await self._call("GET", "diag/"))
+        nodes = self._parsed(parse.parse_nodes, await self._call("GET", "nodes/", max_body=_NODES_BYTES))
+        self._hold(sum(map(parse.weight_of_node, nodes)))
         if pending + running > self._jobs_read:
             return SlurmView(nodes=nodes, jobs=None, pending=pending, running=running)
-        jobs = self._parsed(model.parse_jobs, await self._call("GET", "jobs/", max_body=_JOBS_BYTES))
-        self._hold(sum(map(model.weight_of_job, jobs)))
+        jobs = self._parsed(parse.parse_jobs, await self._call("GET", "jobs/", max_body=_JOBS_BYTES))
+        self._hold(sum(map(parse.weight_of_job, jobs)))
         waiting = sum(job.copies for job in jobs if job.pending)
         if sum(job.pending or job.active for job in jobs) > self._jobs_read:
             # Another number than slurmctld had named before.
@@ -101,7 +101,7 @@ class SlurmRest:
         answer = self._parsed(_requeue, await self._call("GET", f"job/{int(job)}/requeue", params={"Incomplete": "true"}))
         failed = next((each for each in answer.status if each.error_code), None)
         if failed is not None:
-            raise SlurmRefused(f"requeue of job {job}: {model.line(failed.error, 200) or failed.error_code}")
+            raise SlurmRefused(f"requeue of job {job}: {parse.line(failed.error, 200) or failed.error_code}")
 
     async def cancel(self, job: int) -> None:
         """End a job."""
@@ -183,7 +183,7 @@ class SlurmRest:
         except (msgspec.MsgspecError, ValueError, RecursionError):
             found = None
         if isinstance(found, dict) and found.get("kind") == "Status":
-            return SlurmUnreachable(f"slurmrestd: {model.line(str(found.get('message') or answer.status), 200)}")
+            return SlurmUnreachable(f"slurmrestd: {parse.line(str(found.get('message') or answer.status), 200)}")
         try:
             self._parsed(_plain, answer.data)
         except SlurmError as error:
@@ -198,11 +198,11 @@ class SlurmRest:
 
 
 def _plain(data: bytes) -> Any:
-    return model.decode(data, wire.PlainAnswer) if data else None
+    return parse.decode(data, wire.PlainAnswer) if data else None
 
 
 def _requeue(data: bytes) -> Any:
-    return model.decode(data, wire.RequeueAnswer)
+    return parse.decode(data, wire.RequeueAnswer)
 
 
 def _segment(name: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from controller.slurm.answers.accounting import Records, parse_records
-from controller.slurm.answers.model import SlurmAnswerError
+from controller.slurm.answers.parse import SlurmAnswerError
 from controller.slurm.decide.accounts import missing
 from controller.slurm.spec import AccountingSpec, QosSpec, SlurmImages, SlurmSpec, UserSpec
 

@@ -15,8 +15,8 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, ProtocolError, TooLarge
 from controller.inside.budget import Budget, Turn
 from controller.inside.calls import Plane
-from controller.slurm.answers import model, shapes
-from controller.slurm.answers.model import SlurmAnswerError
+from controller.slurm.answers import parse, shapes
+from controller.slurm.answers.parse import SlurmAnswerError
 from controller.slurm.cluster import Order
 from controller.slurm.decide.status import verdict
 from controller.slurm.loop import SlurmLoops
@@ -155,16 +155,16 @@ def crowded(field: bytes, entry: bytes, number: int) -> bytes:
 
 
 SLURM: dict[str, tuple[Callable[[bytes], object], bytes]] = {
-    "jobs by the million": (model.parse_jobs, crowded(b"jobs", b'{"job_id":1}', 1_000_000)),
-    "nodes by the million": (model.parse_nodes, crowded(b"nodes", b'{"name":"n"}', 1_000_000)),
-    "errors by the million": (model.parse_nodes, b'{"nodes": [], ' + crowded(b"errors", b"{}", 1_000_000)[1:]),
+    "jobs by the million": (parse.parse_jobs, crowded(b"jobs", b'{"job_id":1}', 1_000_000)),
+    "nodes by the million": (parse.parse_nodes, crowded(b"nodes", b'{"name":"n"}', 1_000_000)),
+    "errors by the million": (parse.parse_nodes, b'{"nodes": [], ' + crowded(b"errors", b"{}", 1_000_000)[1:]),
     "states by the million": (
-        model.parse_nodes,
+        parse.parse_nodes,
         b'{"nodes": [{"name": "n", ' + crowded(b"state", b'"ab"', 1_000_000)[1:-1] + b"}]}",
     ),
-    "jobs on every node there is": (model.parse_jobs, crowded(b"jobs", b'{"job_id":1,"nodes":"n[0-8000]"}', 10_000)),
+    "jobs on every node there is": (parse.parse_jobs, crowded(b"jobs", b'{"job_id":1,"nodes":"n[0-8000]"}', 10_000)),
     "job arrays of every size": (
-        model.parse_jobs,
+        parse.parse_jobs,
         crowded(b"jobs", b'{"job_id":1,"job_state":["PENDING"],"array_task_string":"0-999999999"}', 20_000),
     ),
 }
@@ -180,7 +180,7 @@ def test_what_slurm_says_in_few_bytes_takes_few_bytes(name: str) -> None:
 def test_a_job_array_is_counted_without_its_tasks_being_named() -> None:
     data = crowded(b"jobs", b'{"job_id":1,"job_state":["PENDING"],"array_task_string":"0-9999,20000"}', 5_000)
     with peak(60 * MIB):
-        jobs = model.parse_jobs(data)
+        jobs = parse.parse_jobs(data)
     assert {job.copies for job in jobs} == {10_001}
 
 
