@@ -20,7 +20,7 @@ from bulkhead.kube.objects import Obj, Resource
 from controller.inside.calls import Plane
 from controller.inside.counted import Page
 from controller.slurm.answers import shapes
-from controller.slurm.answers.parse import SlurmView
+from controller.slurm.answers.view import SlurmView
 from controller.slurm.client.rest import SlurmError, SlurmRest
 from controller.slurm.config.topology import units_in
 from controller.slurm.lease.fleet import Worker, worker_of

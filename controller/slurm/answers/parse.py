@@ -1,4 +1,4 @@
-"""What slurmrestd says, as frozen values: nodes, jobs, counts. Pure; the answers come from the tenant and are hostile input.
+"""Parses slurmrestd's answers about nodes, jobs and counts. Pure; they come from the tenant and are hostile input.
 
     bytes ──> msgspec structs (unknown fields skipped, wrong shapes and too many refused) ──> SlurmNode, SlurmJob ──> SlurmView
 
@@ -7,8 +7,7 @@ answer that carries errors is a failure, whatever else it holds: an empty list m
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from sys import getsizeof
 from typing import Any, Final
@@ -17,8 +16,8 @@ import msgspec
 
 from controller.inside import counted
 from controller.slurm.answers.hostlist import HostListError, count, expand
+from controller.slurm.answers.view import SlurmJob, SlurmNode
 from controller.slurm.answers.wire import DiagAnswer, JobRecord, JobsAnswer, NodeRecord, NodesAnswer, Number, Problem
-from controller.slurm.spec import REASON_PREFIX
 
 TEXT_LIMIT: Final = 1024
 NODES_LIMIT: Final = 8192
@@ -32,129 +31,11 @@ _INDICES: Final = re.compile(r"\([^()]*\)")
 _MEMORY: Final = re.compile(r"(?:^|,)mem=([0-9]{1,12}(?:\.[0-9]{1,4})?)([KMGTP]?)(?=,|$)")
 _MIB_OF: Final = {"K": 1 / 1024, "M": 1, "": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
 
-BUSY_STATES: Final = frozenset({"ALLOCATED", "MIXED", "COMPLETING", "PLANNED", "BLOCKED"})
-BASE_STATES: Final = ("ALLOCATED", "MIXED", "DOWN", "ERROR", "FUTURE", "IDLE", "UNKNOWN")
-ACTIVE_JOBS: Final = frozenset(
-    {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STAGE_OUT", "SIGNALING", "STOPPED", "RESIZING"}
-)
-
-
 _words: Final = msgspec.json.Decoder(list[str])
 
 
 class SlurmAnswerError(ValueError):
     """An answer that cannot be used; the text says why, and quotes no more than a line of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class SlurmNode:
-    """One node record of slurmctld."""
-
-    name: str
-    states: frozenset[str]
-    reason: str = ""
-    cpus: int = 0
-    cpus_used: int = 0
-    memory_mib: int = 0
-    memory_used_mib: int = 0
-    gpus: int = 0
-    gpus_used: int = 0
-    partitions: tuple[str, ...] = ()
-    features: frozenset[str] = frozenset()
-    topology: str = ""
-    last_busy: datetime | None = None
-    started: datetime | None = None
-
-    @property
-    def base(self) -> str:
-        """The state without its flags, in Slurm's word."""
-        return next((state for state in BASE_STATES if state in self.states), "UNKNOWN")
-
-    @property
-    def busy(self) -> bool:
-        """Whether a job holds any of it, or may be about to. What is not known counts as busy."""
-        return bool(self.states & BUSY_STATES) or self.cpus_used > 0 or self.base in {"UNKNOWN", "ERROR"}
-
-    @property
-    def draining(self) -> bool:
-        """Whether no new job is put there."""
-        return "DRAIN" in self.states
-
-    @property
-    def responds(self) -> bool:
-        """Whether its slurmd is there."""
-        return "NOT_RESPONDING" not in self.states and self.base not in {"DOWN", "FUTURE", "UNKNOWN"}
-
-    @property
-    def ours(self) -> bool:
-        """Whether the reason it carries is one that the platform wrote."""
-        return self.reason.startswith(REASON_PREFIX)
-
-
-@dataclass(frozen=True, slots=True)
-class SlurmJob:
-    """One job record; sizes are what the job asks for, all nodes together unless the name says otherwise."""
-
-    job_id: int
-    states: frozenset[str]
-    reason: str = ""
-    partitions: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()
-    node_count: int = 1
-    cpus: int = 1
-    gpus: int = 0
-    memory_mib: int = 0
-    tasks: int = 1
-    copies: int = 1
-    priority: int = 0
-    features: str = ""
-    exclusive: bool = False
-    held: bool = False
-    requeue: bool = False
-    batch: bool = False
-    submitted: datetime | None = None
-    ends: datetime | None = None
-
-    @property
-    def pending(self) -> bool:
-        """Whether it waits for resources or for something else."""
-        return "PENDING" in self.states and not self.active
-
-    @property
-    def active(self) -> bool:
-        """Whether it holds resources."""
-        return bool(self.states & ACTIVE_JOBS)
-
-
-@dataclass(frozen=True, slots=True)
-class SlurmView:
-    """One consistent view of a cluster. There is no view where a query failed: that is None, and means "nothing is known"."""
-
-    nodes: tuple[SlurmNode, ...] = ()
-    # None: there are more than are worth reading; only the counts are known.
-    jobs: tuple[SlurmJob, ...] | None = ()
-    pending: int = 0
-    running: int = 0
-    _by_name: Mapping[str, SlurmNode] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _on: Mapping[str, list[SlurmJob]] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_by_name", {node.name: node for node in self.nodes})
-        on: dict[str, list[SlurmJob]] = {}
-        for job in self.jobs or ():
-            for name in dict.fromkeys(job.nodes) if job.active else ():
-                on.setdefault(name, []).append(job)
-        object.__setattr__(self, "_on", on)
-
-    def node(self, name: str) -> SlurmNode | None:
-        """The node of this name."""
-        return self._by_name.get(name)
-
-    def jobs_on(self, node: str) -> tuple[SlurmJob, ...] | None:
-        """The jobs that hold something on a node; None when jobs were not read."""
-        if self.jobs is None:
-            return None
-        return tuple(self._on.get(node, ()))
 
 
 def parse_nodes(data: bytes) -> tuple[SlurmNode, ...]:

@@ -9,8 +9,8 @@ only if they need no quoting; answers are read by `parse` alone.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -19,10 +19,12 @@ from bulkhead.kube.errors import KubeError
 from controller.inside.calls import Plane
 from controller.slurm.answers import parse, wire
 from controller.slurm.answers.accounting import Records, parse_records
-from controller.slurm.answers.parse import SlurmAnswerError, SlurmView
+from controller.slurm.answers.parse import SlurmAnswerError
+from controller.slurm.answers.view import SlurmView
 from controller.slurm.client.tokens import TokenSource
 from controller.slurm.spec import NAMESPACE, SLURMRESTD, SLURMRESTD_PORT
 
+T = TypeVar("T")
 API: Final = "v0.0.45"
 PROXY: Final = f"/api/v1/namespaces/{NAMESPACE}/services/http:{SLURMRESTD}:{SLURMRESTD_PORT}/proxy"
 _CALL_SECONDS: Final = 10.0
@@ -190,9 +192,9 @@ class SlurmRest:
             return SlurmRefused(f"{call}: HTTP {answer.status}: {error}")
         return SlurmRefused(f"{call}: HTTP {answer.status}")
 
-    def _parsed(self, parse: Any, data: bytes) -> Any:
+    def _parsed(self, read: Callable[[bytes], T], data: bytes) -> T:
         try:
-            return parse(data)
+            return read(data)
         except SlurmAnswerError as error:
             raise SlurmRefused(str(error)) from error
 

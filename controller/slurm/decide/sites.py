@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from controller.slurm.answers.parse import SlurmView
+from controller.slurm.answers.view import SlurmView
 from controller.slurm.config.topology import features_of, place
 from controller.slurm.lease.fleet import Worker
 from controller.slurm.spec import Obj, SlurmSpec

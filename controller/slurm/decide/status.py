@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from bulkhead.api.conditions import MESSAGE_LIMIT, Reason, timestamp
 from bulkhead.api.podphase import serves
-from controller.slurm.answers.parse import SlurmNode, SlurmView
+from controller.slurm.answers.view import SlurmNode, SlurmView
 from controller.slurm.lease.fleet import Worker
 from controller.slurm.spec import NAME_LABEL, Obj, SlurmSpec
 from controller.verdict import Verdict, pod_trouble

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from controller.slurm.answers.parse import SlurmView
+from controller.slurm.answers.view import SlurmView
 from controller.slurm.lease.fleet import Action, Drain, Undrain, Worker
 from controller.slurm.lease.release import is_leaving
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from controller.slurm.answers.parse import SlurmJob, SlurmView
+from controller.slurm.answers.view import SlurmJob, SlurmView
 from controller.slurm.lease.fleet import Worker
 from controller.slurm.spec import NodeSetSpec
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from controller.slurm.answers.parse import SlurmNode, SlurmView
+from controller.slurm.answers.view import SlurmNode, SlurmView
 from controller.slurm.lease.demand import Demand, demand
 from controller.slurm.lease.fleet import (
     Action,

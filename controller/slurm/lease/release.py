@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from controller.slurm.answers.parse import SlurmJob, SlurmNode, SlurmView
+from controller.slurm.answers.view import SlurmJob, SlurmNode, SlurmView
 from controller.slurm.lease.fleet import Action, Cancel, DeleteWorker, Down, Drain, Requeue, Undrain, Worker
 from controller.slurm.spec import REASON_PREFIX
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.slurm import config
-from controller.slurm.answers.parse import SlurmNode, SlurmView
+from controller.slurm.answers.view import SlurmNode, SlurmView
 from controller.slurm.config.topology import features_of, grown, place, topology_of, unit_of, units_in
 from controller.slurm.decide.sites import Site, sites
 from controller.slurm.lease.fleet import Worker

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.slurm.answers.parse import SlurmJob, SlurmView
+from controller.slurm.answers.view import SlurmJob, SlurmView
 from controller.slurm.lease.demand import demand
 from controller.slurm.lease.fleet import Cancel, CreateWorker, DeleteNode, Down, Drain, Requeue, Resume, SetReplicas, Undrain
 from controller.slurm.lease.plan import LOST

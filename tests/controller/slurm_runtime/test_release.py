@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.slurm.answers.parse import SlurmJob, SlurmNode, SlurmView
+from controller.slurm.answers.view import SlurmJob, SlurmNode, SlurmView
 from controller.slurm.lease.fleet import Cancel, DeleteWorker, Down, Drain, Requeue, Undrain, Worker
 from controller.slurm.lease.release import GIVING, OVERDUE, deadline_in, reason_until, release
 from tests.controller.slurm_runtime.world import START, World, node_set, slurm_spec

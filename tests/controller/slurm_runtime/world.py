@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from controller.slurm.answers.parse import SlurmJob, SlurmNode, SlurmView
+from controller.slurm.answers.view import SlurmJob, SlurmNode, SlurmView
 from controller.slurm.lease.deadlines import Deadlines
 from controller.slurm.lease.fleet import (
     Action,
