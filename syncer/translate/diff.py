@@ -3,7 +3,7 @@
 Only fields that we set are compared, so that what webhooks and controllers of the host add stays and never causes a storm of
 updates. What was set last time stands on the object itself (`bulkhead.dev/applied`), so that a restarted syncer still knows
 which labels and annotations it has to take away. On a running pod only the few fields that Kubernetes lets change are
-patched; any other difference is the business of a new pod. Every patch carries the UID of the object that was looked at.
+patched; any other difference is the business of a new pod. Every patch carries the UID of the object that was read.
 """
 
 import json
@@ -36,19 +36,19 @@ class Patch:
     content_type: str = STRATEGIC
     # Says that the others were taken: not to be sent where one of them was refused.
     last: bool = False
-    # Says something of the whole object: only for the version that was looked at, or that the patch before it left.
+    # Says something of the whole object: only for the version that was read, or that the patch before it left.
     exact: bool = False
 
 
 class Recreate(Exception):  # noqa: N818  # an instruction, not a fault
-    """The object cannot become what is desired: delete it (by UID) and create it anew."""
+    """The object cannot become what is desired: delete it (by UID) and recreate it."""
 
 
 def pod_patches(desired: Obj, actual: Obj, ephemeral: Sequence[Obj] = ()) -> tuple[Patch, ...]:
     """The patches that bring a host pod as near to `desired` as Kubernetes allows; none where nothing is to be done.
 
-    The generation of the virtual pod is noted when the host pod has all that it stands for, so in a patch of its own after
-    those of subresources: what the kubelet has observed would be told as that generation before a resize has reached it.
+    The annotation with the virtual pod's generation is written when the host pod has all that it stands for, so in a patch of
+    its own after those of subresources: else what the kubelet has observed would count as that generation before a resize.
     For the same reason all patches are exact then: compared with an older copy, a host pod may lack a resize unseen.
     """
     body = _metadata_patch(desired, actual)
@@ -64,9 +64,9 @@ def pod_patches(desired: Obj, actual: Obj, ephemeral: Sequence[Obj] = ()) -> tup
     added = [entry for entry in ephemeral if entry["name"] not in have]
     if added:
         parts.append(_patch({"spec": {"ephemeralContainers": added}}, actual, "ephemeralcontainers"))
-    noted = _take_generation(body) if parts else None
-    if noted is not None:
-        parts.append(replace(_patch({"metadata": {"annotations": {GENERATION: noted}}}, actual), last=True))
+    generation = _take_generation(body) if parts else None
+    if generation is not None:
+        parts.append(replace(_patch({"metadata": {"annotations": {GENERATION: generation}}}, actual), last=True))
     found = (*((_patch(body, actual),) if body else ()), *parts)
     return tuple(replace(each, exact=True) for each in found) if exact else found
 
@@ -115,15 +115,15 @@ def _metadata_patch(desired: Obj, actual: Obj) -> Obj:
 
 
 def _take_generation(body: Obj) -> str | None:
-    """Take the note of the virtual pod's generation out of a patch of ours, where it changes."""
+    """Take the annotation with the virtual pod's generation out of a patch of ours, where it changes."""
     meta: Obj = body.get("metadata", {})
     annotations: dict[str, str] = meta.get("annotations", {})
-    noted = annotations.pop(GENERATION, None)
+    generation = annotations.pop(GENERATION, None)
     if not annotations:
         meta.pop("annotations", None)
     if not meta:
         body.pop("metadata", None)
-    return noted
+    return generation
 
 
 def applied(meta: Mapping[str, Any]) -> Mapping[str, list[str]]:
@@ -182,7 +182,7 @@ def _toleration(entry: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _resize(desired: Mapping[str, Any], actual: Mapping[str, Any]) -> Obj:
-    """CPU and memory that were asked for anew; values that the host defaulted are left alone."""
+    """CPU and memory that are asked for now and were not before; values that the host defaulted are left alone."""
     found: Obj = {}
     for field in ("initContainers", "containers"):
         there = {entry.get("name"): mapping(entry.get("resources")) for entry in sequence(actual.get(field))}
@@ -243,7 +243,7 @@ def _service_spec(desired: Obj, actual: Obj) -> Obj | None:
 
 
 def _claim_spec(desired: Obj, actual: Obj) -> Obj | None:
-    """A claim may only grow; a claim is never made anew, for that would be the end of its data."""
+    """A claim may only grow; it is never recreated, for that would be the end of its data."""
     path = ("spec", "resources", "requests", "storage")
     wanted, there = _at(desired, path), _at(actual, path)
     if wanted is None or there is None or same_quantity(wanted, there) or parse(wanted) < parse(there):

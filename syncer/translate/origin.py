@@ -28,5 +28,5 @@ def of_host(host: Obj, view: TenantView) -> Identity | None:
 
 
 def virtual_uid(host: Obj) -> str:
-    """The UID of the virtual object that `host` was made for, empty where none is noted; whose `host` is says `of_host`."""
+    """The UID of the virtual object that `host` names as its origin, empty where it names none; `of_host` proves it."""
     return str((host["metadata"].get("annotations") or {}).get(marks.VIRTUAL_UID, ""))

@@ -1,4 +1,4 @@
-"""What others on the host have noted on a copy, for a write that replaces it whole: backups, replicators, administrators.
+"""What others on the host (backups, administrators) added to a copy's metadata, for a write that replaces it whole.
 
 Theirs are labels and annotations that translation neither sets now nor set last time (`bulkhead.dev/applied`), but for our own
 `bulkhead.dev/*`; and every finalizer. Patches do not touch them, and the host's policies refuse a syncer that takes them away.
@@ -14,7 +14,7 @@ _OURS: Final = "bulkhead.dev/"
 
 
 def kept(desired: Obj, there: Mapping[str, Any]) -> Obj:
-    """`desired` with what others have noted in the metadata of the copy that is there; what both name is as desired."""
+    """`desired` with what others have added to the metadata of the existing copy; what both name is as desired."""
     before = applied(there)
     meta = dict(desired["metadata"])
     for field in ("labels", "annotations"):

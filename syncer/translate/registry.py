@@ -60,7 +60,7 @@ class Translation:
     optional: bool = False  # an API server, of the plane or of the host, may not serve it though it is offered
     # Whether the host has made it before, for what is made once and holds what was at that time.
     was_taken: Callable[[Obj], bool] | None = None
-    blocked: Callable[[Obj, Reason, str, str], Obj] | None = None  # the status that tells of a refusal
+    blocked: Callable[[Obj, Reason, str, str], Obj] | None = None  # the status that says why it was refused
     on_reference: bool = False  # mirrored only while something mirrored refers to it
     counted: bool = False  # the devices that it asks for are counted against the tenant's limits before it is created
     events: bool = False  # the tenant is told the host's events about its copies

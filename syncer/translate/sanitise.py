@@ -31,7 +31,7 @@ _NAMESPACE: Final = re.compile(r"\bbh-[a-z](?:[-a-z0-9]{0,38}[a-z0-9])?-work\b")
 _OF_KUBERNETES: Final = "node.kubernetes.io/"
 
 
-def told(message: str, virtual: Obj, view: TenantView) -> str:
+def for_tenant(message: str, virtual: Obj, view: TenantView) -> str:
     """What a component of the host says about `virtual`, without what it says about others."""
     plain = _PREEMPTED.sub(lambda found: _preempted(found[1], view), _fewer_taints(message[:_LIMIT], view))
     own = text(_HELD.sub("", plain), virtual, view)

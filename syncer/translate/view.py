@@ -95,7 +95,7 @@ class TenantView:
     seccomp_profiles: frozenset[str] = frozenset()  # of the nodes, by their names below the kubelet's folder
     apparmor_profiles: frozenset[str] = frozenset()  # of the nodes
     max_grace_seconds: int = 3600
-    max_pod_bytes: int = 256 * 1024  # of a host pod: every change of its status or labels writes all of it anew
+    max_pod_bytes: int = 256 * 1024  # of a host pod: every change of its status or labels writes all of it again
     max_token_seconds: int = 86400
     judges: bool = True  # whether it is asked what a class may withdraw; see `standing`
     # snapshot of the tenant's plane

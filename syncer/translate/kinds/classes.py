@@ -27,7 +27,7 @@ _HIGHEST_PRIORITY: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One kind of class: how it is shown, and the fields of which a change means to make it anew."""
+    """One kind of class: how it is shown, and the fields whose change means that it is recreated."""
 
     kind: str
     api_version: str

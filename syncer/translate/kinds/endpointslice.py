@@ -128,7 +128,7 @@ def to_host(virtual: Obj, view: TenantView, holders: Holders = NOBODY) -> Obj:
 
 
 def left_out(virtual: Obj, view: TenantView, holders: Holders) -> list[str]:
-    """What the tenant is told of a slice of which only a part is mirrored."""
+    """The warning about a slice of which only a part is mirrored."""
     plain = schema.struct(virtual, ENDPOINT_SLICE, "")
     _, refused = _endpoints(plain, metadata.identity(KIND, virtual), view, holders)
     return [f"left out: {each}" for each in refused[:1]] + ([f"left out: {len(refused)} endpoints"] if refused[1:] else [])

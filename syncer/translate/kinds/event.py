@@ -44,7 +44,7 @@ def to_virtual(host_event: Obj, virtual: Obj, view: TenantView) -> Obj:
         },
         "involvedObject": _reference(who, virtual, about),
         "reason": text(host_event.get("reason"))[:_TEXT_LIMIT],
-        "message": sanitise.told(str(host_event.get("message") or ""), virtual | {"kind": who.kind}, view),
+        "message": sanitise.for_tenant(str(host_event.get("message") or ""), virtual | {"kind": who.kind}, view),
         "source": {"component": component},
         "reportingComponent": component,
         "reportingInstance": "",

@@ -25,7 +25,7 @@ from syncer.translate.view import Obj, TenantView
 
 KIND: Final = "Ingress"
 LEGACY_CLASS: Final = "kubernetes.io/ingress.class"
-# Notes of tools that ask nothing of a controller, so that nobody misses them.
+# Annotations of tools that ask nothing of a controller: no warning where these are left out.
 _QUIET_PREFIXES: Final = frozenset({"kubectl.kubernetes.io", "meta.helm.sh", "argocd.argoproj.io"})
 
 _MOST_RULES: Final = 50
@@ -141,8 +141,8 @@ def _class(spec: Mapping[str, Any], meta: Mapping[str, Any], view: TenantView) -
     if not name and len(view.ingress_classes) == 1:
         return offered
     if name not in view.ingress_classes:
-        told = f"IngressClass {name[:63]!r} is not offered" if name else "a class has to be named"
-        raise Untranslatable(Reason.NOT_ALLOWED, f"{told}; classes offered: {offered}", "spec.ingressClassName")
+        wrong = f"IngressClass {name[:63]!r} is not offered" if name else "a class has to be named"
+        raise Untranslatable(Reason.NOT_ALLOWED, f"{wrong}; classes offered: {offered}", "spec.ingressClassName")
     return name
 
 
@@ -166,9 +166,9 @@ def _rule(rule: Obj, path: str, who: Identity, view: TenantView) -> Obj:
 
 def _own_host(host: str, path: str, view: TenantView) -> str:
     if not is_own(host, view):
-        told = f"{host[:80]!r} is not a host of this tenant" if host else "a host has to be named"
+        wrong = f"{host[:80]!r} is not a host of this tenant" if host else "a host has to be named"
         allowed = ", ".join(view.ingress_hosts)
-        raise Untranslatable(Reason.NOT_ALLOWED, f"{told}; allowed: {allowed}, and any name below", path)
+        raise Untranslatable(Reason.NOT_ALLOWED, f"{wrong}; allowed: {allowed}, and any name below", path)
     return host
 
 
@@ -196,8 +196,8 @@ def _path(entry: Obj, path: str, who: Identity, view: TenantView) -> Obj:
 
 def _plain_path(text: str, path: str) -> str:
     if not _PATH.fullmatch(text):
-        told = "begins with / and consists of letters, digits and the signs / - . _ ~ here"
-        raise Untranslatable(Reason.NOT_ALLOWED, f"{text[:80]!r}: a path {told}", path)
+        form = "begins with / and consists of letters, digits and the signs / - . _ ~ here"
+        raise Untranslatable(Reason.NOT_ALLOWED, f"{text[:80]!r}: a path {form}", path)
     if _HOPS.search(text):
         raise Untranslatable(Reason.NOT_ALLOWED, f"{text[:80]!r}: without empty parts, `.` and `..`", path)
     return text

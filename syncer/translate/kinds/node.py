@@ -1,9 +1,9 @@
 """A node of the host as the tenant may see it: its own name, what scheduling needs, and no more GPUs than it can have.
 
 Addresses are those of the tenant's kubelet, so that logs and exec of the tenant's API server go through the syncer. Machine
-identifiers, images, volumes and annotations of the host stay behind. `gpu_shares` looks at all nodes at once: over all of them
-a tenant never sees more of a resource than its limit, on each no more than others leave there, and what its pods use on a node
-is always part of that node's share. Capacity is allocatable is the share, and the label that counts GPUs says the same.
+identifiers, images, volumes and annotations of the host stay behind. `gpu_shares` shares out over all nodes at once: over all
+of them a tenant never sees more of a resource than its limit, on each no more than others leave there, and what its pods use on
+a node is always part of that node's share. Capacity is allocatable is the share, and the label that counts GPUs says the same.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,8 +35,7 @@ class Room(NamedTuple):
 def room(host_node: Obj, resources: Iterable[str]) -> tuple[Room, bool]:
     """A host node's room; and whether what it says of pods could be read. What could not counts as nothing held."""
     allocatable = mapping(mapping(host_node.get("status")).get("allocatable"))
-    noted = mapping(mapping(host_node.get("metadata")).get("annotations")).get(accelerators.HELD)
-    held = accelerators.read(noted)
+    held = accelerators.read(mapping(mapping(host_node.get("metadata")).get("annotations")).get(accelerators.HELD))
     wanted = frozenset(resources)
     return Room(
         {resource: count(allocatable.get(resource)) for resource in wanted},
@@ -65,7 +64,7 @@ def gpu_shares(rooms: Mapping[str, Room], limits: Mapping[str, int], used: Mappi
 
 
 def _left_by_others(here: Room, own: Mapping[str, int], resource: str) -> int:
-    # The sum on the node is told a moment late: it may not have our own pods yet.
+    # The sum on the node comes a moment late: our own pods may not be in it yet.
     others = max(0, here.held.get(resource, 0) - own.get(resource, 0))
     return max(0, here.has.get(resource, 0) - others)
 

@@ -3,12 +3,12 @@
 `spec.unschedulable` and each taint of a virtual node is the host's or the tenant's. The node itself says whose, so that nothing
 is forgotten in a crash: with the annotation `bulkhead.dev/cordoned-by: host` the cordon is the host's alone, and goes
 with it; without it the tenant wants it too, and it stays. `bulkhead.dev/host-taints` names the taints that are the host's.
-Whatever the tenant writes there, it can deceive nobody but itself.
+Whatever the tenant writes there, it can deceive only itself.
 
     host cordons, virtual node open   -> cordoned, annotated      tenant lifts the host's cordon         -> cordoned, annotated
     host cordons, tenant has cordoned -> nothing to write         host uncordons                         -> open, if annotated
     host taints                       -> tainted, annotated       host takes a taint away                -> gone, if annotated
-    tenant taints                     -> stays                    tenant takes the host's taint away     -> it comes again
+    tenant taints                     -> stays                    tenant takes the host's taint away     -> it comes back
 
 What the tenant's own marks mean for its pods is the business of `placement`.
 """
@@ -42,7 +42,7 @@ SHOWN_LABELS: Final = frozenset(
         "nvidia.com/cuda.driver.minor",
     }
 )
-# The tenant's pods tolerate these for a while by default, and the plane has nobody who would act on them.
+# The tenant's pods tolerate these for a while by default, and no controller of the plane acts on them.
 HIDDEN_TAINTS: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "bulkhead.dev/")
 
 
@@ -131,7 +131,7 @@ def _own_taints(virtual: Obj, besides: Collection[str]) -> list[Obj]:
 
 
 def _name(taint: Mapping[str, Any]) -> str:
-    """What tells taints of one node apart."""
+    """What distinguishes taints of one node."""
     return f"{taint.get('key') or ''}:{taint.get('effect') or ''}"
 
 

@@ -142,7 +142,7 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
 
 
 def for_creation(virtual: Obj, view: TenantView) -> Obj:
-    """The host pod as it is made: without ephemeral containers, and then without the note of a generation that has them.
+    """The host pod as it is created: without ephemeral containers, and without the annotation of a generation that has some.
 
     How large it may be by its class is asked here alone: what runs stays when its class becomes tighter (`for_patch`).
     """

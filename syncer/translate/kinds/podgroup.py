@@ -4,7 +4,7 @@ The host's scheduler places the pods of a group together or not at all, so a pod
 only while what stands there is that very group. `scheduling.k8s.io/v1alpha2` is alpha: an API server without a gate drops the
 fields of that gate without a word, so what must not be lost is looked for on the host before a pod relies on it.
 
-A group's spec cannot be changed, above or below. Its Workload stays in the plane: the host refuses a group whose Workload it
+A group's spec cannot be changed on either side. Its Workload stays in the plane: the host refuses a group whose Workload it
 does not have, and nothing on the host reads one.
 """
 
@@ -76,8 +76,8 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
 def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
     """What the host's scheduler says of the group, in the tenant's words."""
     kept = [each for each in _conditions(virtual) if each.get("type") not in _CONDITIONS]
-    told = [_condition(each, virtual, view) for each in _conditions(host) if each.get("type") in _CONDITIONS]
-    return {"conditions": [*kept, *told]} if kept or told else {}
+    mirrored = [_condition(each, virtual, view) for each in _conditions(host) if each.get("type") in _CONDITIONS]
+    return {"conditions": [*kept, *mirrored]} if kept or mirrored else {}
 
 
 def of_pod(spec: Mapping[str, Any], who: Identity, view: TenantView) -> Obj:
@@ -130,4 +130,4 @@ def _conditions(group: Obj) -> list[Mapping[str, Any]]:
 
 def _condition(host: Mapping[str, Any], virtual: Obj, view: TenantView) -> Obj:
     found: Obj = {key: host[key] for key in _CONDITION_FIELDS if host.get(key) is not None}
-    return found | {"message": sanitise.told(str(host.get("message") or ""), virtual, view)}
+    return found | {"message": sanitise.for_tenant(str(host.get("message") or ""), virtual, view)}

@@ -1,7 +1,7 @@
-"""What the host measured of pods, as the tenant's own API tells it: metrics.k8s.io/v1beta1. Pure.
+"""What the host measured of pods, as the tenant's own API reports it: metrics.k8s.io/v1beta1. Pure.
 
 A pod's figures are its own containers' alone: what the virtual spec does not name is left out. A node's figures are the sum
-over the tenant's own pods there, because what the whole node uses tells what other tenants do.
+over the tenant's own pods there, because what the whole node uses shows what other tenants do.
 
     host PodMetrics (host name) + virtual pod ──> PodMetrics (virtual name) ──sum per node──> NodeMetrics
 """

@@ -17,7 +17,7 @@ from syncer.translate.podspec import placement, tolerations
 from syncer.translate.reasons import Reason
 from syncer.translate.view import Obj, TenantView
 
-# Every field of a pod's status of Kubernetes 1.36 that goes up; those with a rule of their own are below.
+# Every field of a pod's status of Kubernetes 1.36 that the tenant sees; those with a rule of their own are below.
 COPIED: Final = ("phase", "startTime", "resize", "allocatedResources", "resources", "podIP", "podIPs")
 TRANSLATED: Final = (
     "conditions", "message", "reason", "nominatedNodeName", "hostIP", "hostIPs", "initContainerStatuses",
@@ -40,7 +40,7 @@ def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
     found |= {key: copy.deepcopy(before[key]) for key in KEPT if before.get(key) is not None}
     for key in ("message", "reason"):
         if isinstance(given.get(key), str):
-            found[key] = sanitise.told(given[key], virtual, view)
+            found[key] = sanitise.for_tenant(given[key], virtual, view)
     if given.get("nominatedNodeName") in view.nodes:
         found["nominatedNodeName"] = given["nominatedNodeName"]
     if given.get("hostIP"):
@@ -60,8 +60,8 @@ def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
     for condition in found["conditions"]:
         if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
             narrowed = tolerations.narrowed(mapping(virtual.get("spec")), view)
-            told = placement.told(host, view) + (f"; {narrowed}" if narrowed else "")
-            condition["message"] = f"{condition.get('message') or ''}{told}"
+            more = placement.explanation(host, view) + (f"; {narrowed}" if narrowed else "")
+            condition["message"] = f"{condition.get('message') or ''}{more}"
     return found
 
 
@@ -113,8 +113,8 @@ def readiness_to_host(virtual: Obj, host: Obj) -> Obj | None:
 
 def goes_back(host: Obj, virtual: Obj) -> bool:
     """Whether a host pod has yet to start or end where its virtual pod has: a copy from before, or a status that was forged."""
-    given, told = mapping(host.get("status")), mapping(virtual.get("status"))
-    return bool(told.get("startTime") and not given.get("startTime")) or (has_ended(virtual) and not has_ended(host))
+    given, shown = mapping(host.get("status")), mapping(virtual.get("status"))
+    return bool(shown.get("startTime") and not given.get("startTime")) or (has_ended(virtual) and not has_ended(host))
 
 
 def same(one: Any, other: Any) -> bool:
@@ -140,7 +140,7 @@ def _statuses(value: Any, virtual: Obj, field: str, view: TenantView) -> list[Ob
 def _show_asked(status: Obj, asked: Mapping[str, Any]) -> None:
     """Leave of a container's resources what its pod asks for: the rest are defaults that the platform set on the host pod.
 
-    Whoever resizes a pod waits until the two are equal, and takes a limit that nobody asked for as a resize that failed.
+    Clients that resize a pod wait until the two are equal, and take a limit that was not asked for as a resize that failed.
     """
     requests, limits = mapping(asked.get("requests")), mapping(asked.get("limits"))
     actual = status.get("resources")
@@ -173,7 +173,7 @@ def _conditions(
             continue
         plain = {key: value for key, value in condition.items() if key != "observedGeneration"}
         if isinstance(plain.get("message"), str):
-            plain["message"] = sanitise.told(plain["message"], virtual, view)
+            plain["message"] = sanitise.for_tenant(plain["message"], virtual, view)
         if seen is not None and "observedGeneration" in condition:
             plain["observedGeneration"] = seen
         if plain["type"] == "PodScheduled":

@@ -2,7 +2,7 @@
 
 A snapshot is of one claim of its namespace, named; a content that exists already is the host's, as is a volume. The API is a
 CustomResourceDefinition, which a tenant may bend in its own plane: a spec of any shape is refused or copied field by field.
-The host's controller makes the content; its name stays below, since whoever could read it could do nothing with it.
+The host's controller makes the content; its name stays on the host, since the tenant could do nothing with it.
 
     to_host            the claim under its host name, a class that is offered
     status_to_virtual  ready, when, how large, why not
@@ -79,11 +79,11 @@ def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
         found["readyToUse"] = given["readyToUse"]
     error = mapping(given.get("error"))
     if error:
-        told: Obj = {"time": error["time"]} if _is_time(error.get("time")) else {}
+        shown: Obj = {"time": error["time"]} if _is_time(error.get("time")) else {}
         if isinstance(error.get("message"), str):
-            told["message"] = sanitise.told(error["message"], virtual | {"kind": KIND}, view)
-        if told:
-            found["error"] = told
+            shown["message"] = sanitise.for_tenant(error["message"], virtual | {"kind": KIND}, view)
+        if shown:
+            found["error"] = shown
     return found
 
 
@@ -101,7 +101,7 @@ def blocked(virtual: Obj, reason: Reason, message: str, now: str) -> Obj:
 
 
 def was_taken(virtual: Obj) -> bool:
-    """Whether the snapshot was on the host and taken, as its status tells."""
+    """Whether the snapshot was on the host and taken, as its status says."""
     status = mapping(virtual.get("status"))
     return status.get("readyToUse") is True or bool(_plain(status))
 
@@ -122,9 +122,9 @@ def _class(spec: Mapping[str, Any], view: TenantView) -> str:
         # Not left to the host, whose default may be one that is not offered.
         name = view.default_snapshot_class or (next(iter(view.snapshot_classes)) if len(view.snapshot_classes) == 1 else "")
     if name not in view.snapshot_classes:
-        told = f"VolumeSnapshotClass {name[:63]!r} is not offered" if name else "a class has to be named"
+        wrong = f"VolumeSnapshotClass {name[:63]!r} is not offered" if name else "a class has to be named"
         offered = ", ".join(sorted(view.snapshot_classes)) or "none"
-        raise Untranslatable(Reason.NOT_ALLOWED, f"{told}; offered: {offered}", field)
+        raise Untranslatable(Reason.NOT_ALLOWED, f"{wrong}; offered: {offered}", field)
     return name
 
 

@@ -2,7 +2,7 @@
 
 The host provisions: a claim goes down with its size, modes and an offered StorageClass, never with a volume or a selector of
 volumes, so that no tenant reaches a volume that was not made for it. What comes up is the claim's status and a
-PersistentVolume of the plane's own, named after the claim's UID, which tells nothing of the host's storage.
+PersistentVolume of the plane's own, named after the claim's UID, which shows nothing of the host's storage.
 """
 
 from collections.abc import Mapping
@@ -82,7 +82,7 @@ def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
     for condition in given.get("conditions") or ():
         plain = {key: condition[key] for key in _CONDITION if condition.get(key) is not None}
         if isinstance(condition.get("message"), str):
-            plain["message"] = sanitise.told(condition["message"], virtual | {"kind": CLAIM}, view)
+            plain["message"] = sanitise.for_tenant(condition["message"], virtual | {"kind": CLAIM}, view)
         conditions.append(plain)
     if conditions:
         found["conditions"] = conditions
@@ -90,7 +90,7 @@ def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
 
 
 def as_made(view: TenantView, host: Obj) -> TenantView:
-    """What is known when a claim is looked at that the host has already: its class and its size were allowed then."""
+    """What is known when a claim is reconciled that the host has already: its class and its size were allowed then."""
     if view.most_per_claim:
         view = replace(view, most_per_claim=max(view.most_per_claim, _size(mapping(host.get("spec"))), key=parse))
     made_of = mapping(host.get("spec")).get("storageClassName")

@@ -191,7 +191,7 @@ def _accelerators(resources: Mapping[str, Any], view: TenantView) -> set[str]:
 
 
 def _vendor(resources: Mapping[str, Any], path: str, view: TenantView) -> devices.Vendor | None:
-    """Whose accelerators a container asks for: its device plugin tells that vendor's runtime, all others are told "none"."""
+    """Whose accelerators a container asks for: its device plugin instructs that vendor's runtime, all others get "none"."""
     found = devices.vendors_of(_accelerators(resources, view))
     if len(found) > 1 and view.judges:
         names = " and ".join(vendor.name for vendor in found)

@@ -6,9 +6,9 @@ The host's scheduler knows nothing of them. So they are worked into the pod's no
     a selector that asks for a label of its own -> one term for each node that has it: `metadata.name In` that node
 
 By name, and by those that match rather than those that do not, so that a node that comes later is not taken for one with the
-label. Only keys that stand on a node of the tenant now are looked at; whatever else a selector asks for the host answers.
-An affinity cannot be changed on a pod that is there: what it was made with is noted on it (`MADE_FOR`), and while it has no
-node yet it is made anew when the marks change.
+label. Only keys that are on a node of the tenant now count; for whatever else a selector asks, the host decides.
+The affinity of an existing pod cannot be changed: an annotation says what it was made with (`MADE_FOR`), and while the pod has
+no node yet it is recreated when the marks change.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -119,7 +119,7 @@ def _selector(host_pod: Obj) -> Mapping[str, Any]:
     return mapping(mapping(host_pod.get("spec")).get("nodeSelector"))
 
 
-def told(host_pod: Obj, view: TenantView) -> str:
+def explanation(host_pod: Obj, view: TenantView) -> str:
     """Words for a pod that finds no node, where the tenant's own marks may be why; empty where they are not."""
     if not digest_of(host_pod):
         return ""

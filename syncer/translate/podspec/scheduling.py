@@ -1,7 +1,7 @@
 """Where a pod may run: the tenant's wishes inside the pool that the platform enforces.
 
 The host's scheduler always decides. A pod that names a node, by itself or through a scheduler of the tenant's own, is pinned
-to it by affinity and never by `nodeName`, so that capacity, taints and quota are still looked at. Priority is the host's to
+to it by affinity and never by `nodeName`, so that capacity, taints and quota still count. Priority is the host's to
 compute: `priority`, `preemptionPolicy` and `overhead` stay behind, class names pass by allowlist only.
 """
 

@@ -1,14 +1,14 @@
 """Which taints of host nodes a pod tolerates: those that its tenant's class allows, whatever the pod asks for.
 
-A taint is how an admin keeps a node for somebody. So a toleration passes as far as it lies inside one that the class allows:
+With a taint an admin keeps a node for some pods. So a toleration passes as far as it lies inside one that the class allows:
 
     of one taint, allowed                -> passes as it is
     wider than what is allowed           -> becomes what is allowed: `operator: Exists` without a key, which DaemonSets set by
                                             habit, is one toleration for each taint that the tenant may tolerate
     nothing of it allowed                -> stays behind
 
-Tolerations of the tenant's own taints (`nodemarks`) need not reach the host, where nobody knows those. `narrowed` says in words
-what did not pass, so that it is told on the pod.
+Tolerations of the tenant's own taints (`nodemarks`) need not reach the host, which does not know them. `narrowed` says in words
+what did not pass, for the pod's status.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ _EVERYBODYS: Final[tuple[Obj, ...]] = tuple(
     {"key": f"node.kubernetes.io/{name}", "operator": "Exists"} for name in ("not-ready", "unreachable")
 )
 # DaemonSets ask for these beside them. A node that its admin cordons must run empty, and one under pressure must recover: their
-# pods wait, as they always did, and there is nothing in it to tell.
+# pods wait, as they always did, and no message says so.
 _HOSTS_ALONE: Final = frozenset(
     f"node.kubernetes.io/{name}"
     for name in ("disk-pressure", "memory-pressure", "pid-pressure", "unschedulable", "network-unavailable")

@@ -170,7 +170,7 @@ def test_item_37_a_pod_is_kept_from_a_node_that_the_tenant_tainted(taint: Obj, t
     host = to_host(samples.pod({"tolerations": tolerations}), view)
     assert ("b" not in on_host(host)) is kept
     assert bool(placement.digest_of(host)) is kept
-    assert placement.told(host, view) == ("; tainted in this cluster: b" if kept else "")
+    assert placement.explanation(host, view) == ("; tainted in this cluster: b" if kept else "")
     assert placement.avoided({"nodeName": "b"}, view) == ()
 
 

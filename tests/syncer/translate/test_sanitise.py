@@ -66,7 +66,7 @@ NODES = "0/9 nodes are available: "
     ],
 )
 def test_what_a_tenant_is_told(said: str, told: str) -> None:
-    assert sanitise.told(said, POD, VIEW) == told
+    assert sanitise.for_tenant(said, POD, VIEW) == told
 
 
 def test_what_a_container_says_is_its_own() -> None:
