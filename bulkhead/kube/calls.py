@@ -41,7 +41,7 @@ class Calls:
                 try:
                     return await self._whole(kept, request, bounds)
                 except ConnectionError:
-                    # It was closed while nobody looked. Asking again is safe where asking changes nothing (RFC 9110, 9.2.2).
+                    # The server closed it while it idled. A second try is safe where the call changes nothing (RFC 9110).
                     if method != "GET" or not kept.silent:
                         raise
             return await self._whole(await self._connect(), request, bounds)

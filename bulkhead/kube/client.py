@@ -102,7 +102,7 @@ class Client:
         label_selector: str | None = None,
         field_selector: str | None = None,
     ) -> ObjList:
-        """Read of a whole list the metadata alone, cut down to what `Meta` names: for whoever counts or deletes."""
+        """Read of a whole list the metadata alone, cut down to what `Meta` names: enough to count or delete."""
         items: list[Obj] = []
         version = ""
         typed = {"apiVersion": r.api_version, "kind": r.kind}
@@ -190,7 +190,7 @@ class Client:
         content_type: str = MERGE_PATCH,
         subresource: str | None = None,
     ) -> Obj:
-        """Patch an object: a merge patch unless told otherwise."""
+        """Patch an object: a merge patch unless `content_type` says otherwise."""
         return await self._write("PATCH", r.path(namespace, name, subresource), body, content_type=content_type)
 
     async def apply(self, r: Resource, obj: Obj, *, force: bool = True, subresource: str | None = None) -> Obj:

@@ -98,7 +98,7 @@ def compact(data: bytes | msgspec.Raw, meta: Meta | None = None) -> tuple[Meta, 
     """Return metadata and a copy of the object without `managedFields`, which is often half of it.
 
     The copy matters: a Raw is a window into the whole answer and would keep all of it alive. What labels and annotations of
-    many objects have in common is kept once; interned strings die with their last holder, so nobody can fill memory with them.
+    many objects have in common is kept once; interned strings die with their last holder, so they cannot fill memory.
     """
     fields = decode_with(_fields, data)
     raw_meta = fields.get("metadata")

@@ -1,7 +1,7 @@
 """One HTTP/1.1 connection: a request out, its answer in, whole or piece by piece.
 
 The parser is httptools (llhttp); here is only the connection around it, which knows nothing of Kubernetes. Never retries,
-inflates nothing, and trusts no answer: head, trailers and body have bounds, an answer that nobody asked for ends the
+inflates nothing, and trusts no answer: head, trailers and body have bounds, an answer without a request ends the
 connection, and a reader that is slow makes the server wait.
 
     whole() ──> request written at once ──> parser ──> Answer          the connection may be used again, if it says so itself
@@ -105,7 +105,7 @@ class _Reading:
         return found
 
     def drop(self) -> None:
-        """Keep nothing of it: nobody reads half an answer, and the connection may be held for a while."""
+        """Keep nothing of it: half an answer is of no use, and the connection may be held for a while."""
         self.pieces.clear()
         self.last.clear()
         self.size = 0
@@ -120,7 +120,7 @@ class _Reading:
                     each.set_result(None)
                 else:
                     each.set_exception(error)
-                    # Whoever asks is told; nobody has to ask.
+                    # Raised where it is awaited; it need not be.
                     each.exception()
         self.wake()
 
@@ -202,7 +202,7 @@ class Connection(asyncio.Protocol):
         """Close at once."""
         self.usable = False
         if self._reading is not None and self._reading.done.cancelled():
-            # Its caller was cancelled: nobody comes for what was read so far.
+            # Its caller was cancelled: what was read so far is not needed.
             self._reading.drop()
         if self._transport is not None:
             self._transport.abort()
@@ -261,7 +261,7 @@ class Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         """The parser: an answer begins."""
         if self._reading is None or self._reading.done.done():
-            raise ProtocolError("an answer that nobody asked for")
+            raise ProtocolError("an answer without a request")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """The parser: a header, or a trailer."""

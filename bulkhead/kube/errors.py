@@ -15,7 +15,7 @@
     │   └── Unavailable       502, 503, 504, and 0 when no connection could be made or it broke
     ├── ConfigError           a kubeconfig that is broken or asks for something we refuse
     ├── ProtocolError         an answer that is no Kubernetes answer: redirect, garbage, wrong shape
-    ├── TooLarge              an answer, a line or a list above its bound
+    ├── TooLarge              an answer, a line or a list beyond its bound
     └── Timeout               our own deadline passed
 
 A 400, 405, 415 or 500 is a bare ApiError. Bodies that are not a Status object are never quoted: they may hold secrets.
@@ -32,7 +32,7 @@ from bulkhead.api.untrusted import mapping, mappings, text
 _MESSAGE_LIMIT = 2000
 _CAUSES_LIMIT = 20
 _TEXT_LIMIT = 4096
-# The one bound on what a server may ask for: with everybody's own spread it is heard again within half a minute.
+# The one bound on what a server may ask for: with each caller's own spread it is asked again within half a minute.
 RETRY_AFTER_LIMIT = 16.0
 
 

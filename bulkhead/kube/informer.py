@@ -7,11 +7,11 @@ decoded metadata; `managedFields` are dropped on arrival, and whatever else a `s
       ^                                   ├─ stream ended ───> same version or newer there? watch on
       └── Gone, rolled back, errors ──────┴─ anything else ──> wait, watch on
 
-A list tells only what is there now. What vanished in between is reported as `deleted` with `relist=True`: an absence that
-was seen, not a deletion that was told. A DELETED event of a watch has `relist=False`.
+A list shows only what is there now. What vanished in between is reported as `deleted` with `relist=True`: an absence that
+was inferred, not a deletion that was observed. A DELETED event of a watch has `relist=False`.
 
 An `optional` kind is one that a server may not serve. Then it counts as read, `served` is False, the store stays as it was
-(an API that is switched off tells of no deletion), and once in a while it is asked for again.
+(an API that is switched off reports no deletion), and once in a while it is asked for again.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 _FIRST_DELAY = 0.8
 # With its spread at most 24 s, so that a server that is back is heard within half a minute.
 _MAX_DELAY = RETRY_AFTER_LIMIT
-_SPREAD = 1.0  # seconds within which those who are told to try at once do so
+_SPREAD = 1.0  # seconds within which informers that are to try at once do so
 _FAILURES_BEFORE_RELIST = 3
 _UNSERVED_SECONDS = 20.0  # less than what the watchers of silence allow
 _YIELD_EVERY = 100
@@ -55,7 +55,7 @@ _SHORT_WATCH = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What happened to one object. `relist`: found out by comparing lists, not told by an event."""
+    """What happened to one object. `relist`: inferred from a relist, not observed in an event."""
 
     kind: Literal["added", "modified", "deleted"]
     key: Key
@@ -69,7 +69,7 @@ Shrink: TypeAlias = Callable[[bytes | msgspec.Raw, Meta | None], tuple[Meta, byt
 
 
 class _WentBackError(ProtocolError):
-    """A watch told of something from before what it had told already."""
+    """A watch sent something older than what it had sent before."""
 
 
 class Informer:
@@ -128,7 +128,7 @@ class Informer:
         return asyncio.get_running_loop().time() - self._heard if self._heard else float("inf")
 
     def try_now(self) -> None:
-        """Do not wait out a pause: somebody else has heard this server. Those who are told at once try within a second."""
+        """Cut a pause short: another informer has heard this server. Each tries at its own moment within a second."""
         self._hurry.set()
 
     async def run(self) -> NoReturn:
@@ -185,7 +185,7 @@ class Informer:
     async def _rolled_back(self) -> bool:
         """Whether the server counts from an earlier point than we: a restored or replaced plane.
 
-        A watch from a version in the future is accepted and then silent about everything that happens below it, so this
+        A watch from a version in the future is accepted and then silent about everything that happens before it, so this
         is asked before each watch that does not follow a list.
         """
         pages = self._client.pages(self.resource, self._namespace, limit=1, metadata_only=True)
@@ -277,7 +277,7 @@ class Informer:
         try:
             self._on_change(change)
         except Exception:  # noqa: BLE001 -- logged with its trace
-            # A bug in one callback must not stop the copy that everybody else reads.
+            # A bug in one callback must not stop the copy that all others read.
             _log.exception("change not handled", extra={"resource": str(self.resource), "object": str(change.key)})
 
     # -- trouble
@@ -311,7 +311,7 @@ class Informer:
         away = isinstance(error, Unavailable | Timeout | Throttled)
         self._away = self._away or away
         if not away and self._failures % _FAILURES_BEFORE_RELIST == 0:
-            # A server that is merely away tells by watch what happened meanwhile, deletions included; a list cannot.
+            # A server that was merely away reports by watch what happened meanwhile, deletions included; a list cannot.
             self._forget(error, "repeated errors")
         delay: float = min(_MAX_DELAY, _FIRST_DELAY * 2 ** min(self._failures - 1, 10))
         delay *= random.uniform(0.5, 1.5)  # noqa: S311 -- spreading load, not secrets
@@ -329,7 +329,7 @@ class Informer:
 
 
 def _nothing() -> None:
-    """What happens where nobody wants to know."""
+    """The default of callbacks."""
 
 
 def _older(left: str, right: str) -> bool:

@@ -4,7 +4,7 @@ Not fencing: a process that was stopped for longer than the lease may wake up an
 lease as lost when `renew_deadline` passed without a renewal, which is before others may take it (`duration`).
 
     acquire() ──> held ──> renew every `retry` s ──┬── renewed ──> held
-                                                   └── deadline passed, or somebody else holds it ──> lost is set
+                                                   └── deadline passed, or another process holds it ──> lost is set
 """
 
 import asyncio
@@ -114,7 +114,7 @@ class LeaderLease:
         self.holder = ""
 
     async def _claim(self) -> bool:
-        """Take or renew the lease in one optimistic write; False when somebody else has it."""
+        """Take or renew the lease in one optimistic write; False when another process has it."""
         try:
             lease = await self._client.get(LEASES, self._name, self._namespace)
         except NotFound:
@@ -153,7 +153,7 @@ class LeaderLease:
         return {"holderIdentity": self._identity, "leaseDurationSeconds": round(self._duration) or 1, "renewTime": _now()}
 
     def _expired(self, lease: Obj) -> bool:
-        """Whether nobody wrote the lease for its whole duration, by our own clock: clocks of others are never compared."""
+        """Whether the lease was not written for its whole duration, by our own clock: clocks of others are never compared."""
         now = asyncio.get_running_loop().time()
         version = version_of(lease)
         if self._seen[0] != version:

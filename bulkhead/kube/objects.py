@@ -1,7 +1,7 @@
 """What travels between this package and its callers: plain objects, keys, resources, decoded metadata.
 
 Other people's objects stay plain dicts (`Obj`) and are never changed in place. Only the metadata that decides
-whether an object matters is decoded eagerly (`Meta`); bodies stay bytes until somebody asks.
+whether an object matters is decoded eagerly (`Meta`); bodies stay bytes until they are asked for.
 """
 
 from collections.abc import Mapping

@@ -115,7 +115,7 @@ class Transport:
     ) -> Answer:
         """Make one call and return its answer whatever its status; for what lies behind a proxy of the API server.
 
-        `charge` is told of every part of the answer before it is kept, and ends the call with the KubeError that it raises.
+        `charge` is called for every part of the answer before it is kept, and ends the call with the KubeError that it raises.
         """
         if self._calls is None:
             raise ConfigError("client not open: use it as an async context manager")

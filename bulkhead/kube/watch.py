@@ -109,7 +109,7 @@ async def watch_events(
 
 
 def parse_line(line: bytes) -> WatchEvent:
-    """Decode one line; an ERROR event becomes the error that it tells of."""
+    """Decode one line; an ERROR event becomes the error that it reports."""
     parsed = decode_with(_line, line)
     if parsed.type == "ERROR":
         raise from_status(decode_obj(parsed.object))

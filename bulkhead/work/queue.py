@@ -26,7 +26,7 @@ _BACKFILL_SHARE = 8
 
 
 class Lane(Enum):
-    """How soon a key should be looked at."""
+    """How soon a key should be worked on."""
 
     FRESH = "fresh"
     BACKFILL = "backfill"

@@ -2,7 +2,7 @@
 
     remembered[key] = value ──> newest ──> more than `most`? ── yes ──> the entry that was written longest ago is forgotten
 
-What stands here may be gone at any time; whoever asks must be right without it, only slower. Reading refreshes nothing:
+An entry may be gone at any time: its user must be right without it, only slower. Reading refreshes nothing:
 `move_to_end` does, where an entry in use should stay.
 """
 

@@ -1,6 +1,6 @@
 """Keep a task alive: when it fails, say so, wait, start it again.
 
-Meant for a TaskGroup, so that one part's crash is not everybody's. Cancellation goes through; a normal return ends it.
+Meant for a TaskGroup, so that the crash of one part ends no other. Cancellation goes through; a normal return ends it.
 """
 
 import logging
