@@ -180,7 +180,7 @@ async def test_item_91_a_class_that_offers_none_has_pods_say_so(host_client: Cli
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """An API that comes is noticed at once."""
     monkeypatch.setattr(informer, "_UNSERVED_SECONDS", 0.2)
-    monkeypatch.setattr(mirrors, "_RETRY_SECONDS", 0.2)
+    monkeypatch.setattr(mirrors, "RETRY_SECONDS", 0.2)
 
 
 def restart(server: ApiServer, *, serving: bool) -> None:
