@@ -8,9 +8,14 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from syncer.translate import tokens
+from syncer.translate.kinds import nodeports
+from syncer.translate.registry import KINDS
+
 REGISTRY: Final = CollectorRegistry()
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-_KINDS: Final = ("Pod", "Service", "ConfigMap", "Secret", "PersistentVolumeClaim", "Node")
+_KINDS: Final = (*KINDS, "Node", nodeports.KIND, tokens.KIND)
+_RESULTS: Final = ("done", "again", "conflict", "error")
 
 RECONCILES: Final = Counter(
     "bulkhead_syncer_reconcile", "Reconciles by kind and result.", ("kind", "result"), registry=REGISTRY
@@ -75,7 +80,7 @@ TOKENS: Final = Counter(
 )
 
 for _kind in _KINDS:
-    for _result in ("done", "refused", "error", "conflict"):
+    for _result in _RESULTS:
         RECONCILES.labels(_kind, _result)
     PATROL_REPAIRS.labels(_kind)
 for _side in ("host", "virtual"):

@@ -20,6 +20,20 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 _Map = dict[Annotated[str, msgspec.Meta(max_length=317)], _Text]
 
 
+# Names in the file that do not follow from the field's.
+_NAMES: Final = {
+    "tenant_uid": "tenantUID",
+    "kubelet_address": "shimAddress",
+    "kubelet_port": "shimPort",
+    "allowed_apparmor_profiles": "allowedAppArmorProfiles",
+}
+
+
+def _json_name(field: str) -> str:
+    first, *rest = field.split("_")
+    return _NAMES.get(field) or first + "".join(part.capitalize() for part in rest)
+
+
 class SettingsFileError(Exception):
     """The settings file cannot be used."""
 
@@ -42,46 +56,7 @@ class Settings(
     frozen=True,
     kw_only=True,
     forbid_unknown_fields=True,
-    rename={
-        "tenant_uid": "tenantUID",
-        "plane_namespace": "planeNamespace",
-        "work_namespace": "workNamespace",
-        "cluster_domain": "clusterDomain",
-        "dns_address": "dnsAddress",
-        "api_address": "apiAddress",
-        "api_environment": "apiEnvironment",
-        "device_environment": "deviceEnvironment",
-        "kubelet_address": "shimAddress",
-        "kubelet_port": "shimPort",
-        "service_slice": "serviceSlice",
-        "gpu_resources": "gpuResources",
-        "extended_resources": "extendedResources",
-        "device_class_resources": "deviceClassResources",
-        "most_per_pod": "mostPerPod",
-        "most_limit_request_ratio": "mostLimitRequestRatio",
-        "container_defaults": "containerDefaults",
-        "most_per_claim": "mostPerClaim",
-        "enforced_node_selector": "enforcedNodeSelector",
-        "enforced_tolerations": "enforcedTolerations",
-        "allowed_tolerations": "allowedTolerations",
-        "pod_security": "podSecurity",
-        "user_namespaces": "userNamespaces",
-        "allowed_seccomp_profiles": "allowedSeccompProfiles",
-        "allowed_apparmor_profiles": "allowedAppArmorProfiles",
-        "runtime_class_name": "runtimeClassName",
-        "priority_class_name": "priorityClassName",
-        "allowed_priority_classes": "allowedPriorityClasses",
-        "allowed_runtime_classes": "allowedRuntimeClasses",
-        "allowed_storage_classes": "allowedStorageClasses",
-        "allowed_device_classes": "allowedDeviceClasses",
-        "allowed_ingress_classes": "allowedIngressClasses",
-        "ingress_domains": "ingressDomains",
-        "pod_groups": "podGroups",
-        "allowed_snapshot_classes": "allowedSnapshotClasses",
-        "patrol_seconds": "patrolSeconds",
-        "mass_delete_limit": "massDeleteLimit",
-        "token_seconds": "tokenSeconds",
-    },
+    rename=_json_name,
 ):
     """The whole file; the controller writes it into ConfigMap `syncer` (`controller/plane/syncer.py`)."""
 
