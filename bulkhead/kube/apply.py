@@ -9,13 +9,13 @@ Anything else observed is drift, and is written over.
 """
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Container
 from typing import TypeAlias
 
 import msgspec
 
 from bulkhead.kube.objects import Key, Obj, key_of, uid_of
+from bulkhead.work.remembered import Remembered
 
 _Slot: TypeAlias = tuple[str, Key]
 
@@ -24,8 +24,7 @@ class ApplyMemory:
     """What one writer applied; bounded, the oldest entries go first."""
 
     def __init__(self, *, max_entries: int = 20_000) -> None:
-        self._entries: OrderedDict[_Slot, tuple[bytes, bytes, float]] = OrderedDict()
-        self._max = max_entries
+        self._entries: Remembered[_Slot, tuple[bytes, bytes, float]] = Remembered(max_entries)
 
     def unchanged(self, intent: Obj, observed: Obj | None) -> bool:
         """Whether this intent was applied last, and the object is as that left it."""
@@ -39,11 +38,7 @@ class ApplyMemory:
 
     def remember(self, intent: Obj, *, left: Obj | None = None, at: float = 0.0) -> None:
         """Take over that an intent was applied: the object that was there afterwards, or the moment."""
-        slot = _slot(intent)
-        self._entries[slot] = (_digest(intent), _content(left) if left is not None else b"", at)
-        self._entries.move_to_end(slot)
-        while len(self._entries) > self._max:
-            self._entries.popitem(last=False)
+        self._entries[_slot(intent)] = (_digest(intent), _content(left) if left is not None else b"", at)
 
     def forget(self, namespaces: Container[str]) -> None:
         """Drop what is known of namespaces and of all in them."""
