@@ -26,7 +26,7 @@ def to_yaml(config: KubeConfig, *, name: str = "bulkhead") -> bytes:
         "kind": "Config",
         "clusters": [{"name": name, "cluster": cluster}],
         "users": [{"name": name, "user": user}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": config.namespace}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
         "current-context": name,
     }
     return yaml.safe_dump(document, sort_keys=False).encode()

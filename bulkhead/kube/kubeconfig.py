@@ -40,7 +40,6 @@ class KubeConfig:
     token: str | None = None
     token_file: Path | None = None
     tls_server_name: str | None = None
-    namespace: str = "default"
 
     def __repr__(self) -> str:
         """Name the server only: the rest are credentials."""
@@ -76,7 +75,6 @@ class KubeConfig:
             client_key=_material(user, "client-key", files),
             token=_optional(user, "token"),
             tls_server_name=_optional(cluster, "tls-server-name"),
-            namespace=_optional(scope, "namespace") or "default",
         )
         if hostile and config.ca is None:
             raise ConfigError("kubeconfig refused: no certificate-authority-data; the server could be anyone")
@@ -92,11 +90,10 @@ class KubeConfig:
             raise ConfigError("not in a cluster: KUBERNETES_SERVICE_HOST is not set; give a kubeconfig instead")
         try:
             ca = (folder / "ca.crt").read_bytes()
-            namespace = (folder / "namespace").read_text().strip()
         except OSError as error:
             raise ConfigError(f"cannot read the ServiceAccount in {folder}: {error.strerror}") from error
         address = f"[{host}]" if ":" in host else host
-        return cls(server=f"https://{address}:{port}", ca=ca, token_file=folder / "token", namespace=namespace)
+        return cls(server=f"https://{address}:{port}", ca=ca, token_file=folder / "token")
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Build the one TLS context of a client; None for plain HTTP, which only tests construct."""

@@ -86,10 +86,8 @@ class Meta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    generation: int = 0
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
-    finalizers: list[str] | None = None
     deletion_timestamp: str | None = None
     owner_references: list[OwnerReference] | None = None
 

@@ -78,10 +78,6 @@ class KeyedQueue(Generic[K]):
         """Whether nothing waits and nothing is in work; delayed keys do not count."""
         return not len(self) and not self._processing
 
-    def depth(self, lane: Lane) -> int:
-        """Keys that wait in one lane."""
-        return len(self._lanes[lane])
-
     def longest_running(self) -> float:
         """Seconds that the longest key in work is worked on."""
         now = self._clock.monotonic()

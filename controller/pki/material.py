@@ -15,18 +15,17 @@ from typing import Any
 from bulkhead.api import names
 from controller.pki import issue
 from controller.plane import pki
-from controller.plane.pki import CertFacts, Pair
+from controller.plane.pki import Pair
 from controller.plane.secrets import SERVICE_ACCOUNT_SECRET, KeyMaterial
 from controller.plane.spec import Obj, PlaneSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """The material, what was issued for it and why, and what the leaves say."""
+    """The material, and what was issued for it and why."""
 
     keys: KeyMaterial
     issued: tuple[tuple[str, str], ...]
-    facts: Mapping[str, CertFacts]
 
 
 def assemble(spec: PlaneSpec, secrets: Mapping[str, Obj], now: datetime) -> Assembled:
@@ -35,7 +34,6 @@ def assemble(spec: PlaneSpec, secrets: Mapping[str, Obj], now: datetime) -> Asse
     authorities = {name: _authority(spec, secrets, name, now, issued) for name in pki.AUTHORITIES}
     account, encryption = _plane_keys(secrets, issued)
     leaves: dict[str, Pair] = {}
-    facts: dict[str, CertFacts] = {}
     for name, wanted in pki.leaves(spec).items():
         authority = authorities[wanted.authority]
         pair = _stored_leaf(secrets, name)
@@ -43,12 +41,9 @@ def assemble(spec: PlaneSpec, secrets: Mapping[str, Obj], now: datetime) -> Asse
         why = pki.due(wanted, there, issue.fingerprint(authority.certificate), now)
         if why is not None or pair is None or there is None:
             pair = issue.issue(wanted, authority, now)
-            there = issue.facts(pair, authority.certificate)
             issued.append((name, why or "missing"))
         leaves[name] = pair
-        if there is not None:
-            facts[name] = there
-    return Assembled(KeyMaterial(authorities, leaves, account, encryption), tuple(issued), facts)
+    return Assembled(KeyMaterial(authorities, leaves, account, encryption), tuple(issued))
 
 
 def _authority(spec: PlaneSpec, secrets: Mapping[str, Obj], name: str, now: datetime, issued: list[tuple[str, str]]) -> Pair:

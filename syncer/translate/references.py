@@ -23,12 +23,11 @@ _MOST: Final = 5000
 
 @dataclass(frozen=True, slots=True, order=True)
 class Reference:
-    """One object that is needed; `optional` when the pod starts without it."""
+    """One object that is needed, whether or not a pod starts without it."""
 
     kind: str
     namespace: str
     name: str
-    optional: bool = False
 
 
 def none(_virtual: Obj) -> frozenset[Reference]:
@@ -37,15 +36,13 @@ def none(_virtual: Obj) -> frozenset[Reference]:
 
 
 def of_pod(virtual: Obj) -> frozenset[Reference]:
-    """What a pod refers to; an object named both as optional and as required is required."""
+    """What a pod refers to."""
     namespace = text(mapping(virtual.get("metadata")).get("namespace"))
     pod = text(mapping(virtual.get("metadata")).get("name"))
     spec = mapping(virtual.get("spec"))
-    wanted: dict[tuple[str, str], bool] = {}
-    for kind, name, optional in (*_of_group(virtual), *_of_volumes(spec, pod), *_of_containers(spec), *_of_pull_secrets(spec)):
-        if name and len(wanted) < _MOST:
-            wanted[kind, name] = optional and wanted.get((kind, name), True)
-    return frozenset(Reference(kind, namespace, name, optional) for (kind, name), optional in wanted.items())
+    named = (*_of_group(virtual), *_of_volumes(spec, pod), *_of_containers(spec), *_of_pull_secrets(spec))
+    wanted = list(dict.fromkeys((kind, name) for kind, name in named if name))[:_MOST]
+    return frozenset(Reference(kind, namespace, name) for kind, name in wanted)
 
 
 def of_ingress(virtual: Obj) -> frozenset[Reference]:
@@ -53,7 +50,7 @@ def of_ingress(virtual: Obj) -> frozenset[Reference]:
     namespace = text(mapping(virtual.get("metadata")).get("namespace"))
     tls = mappings(mapping(virtual.get("spec")).get("tls"), _MOST)
     names = {text(entry.get("secretName")) for entry in tls}
-    return frozenset(Reference(SECRET, namespace, name, optional=True) for name in names if name)
+    return frozenset(Reference(SECRET, namespace, name) for name in names if name)
 
 
 def group_of(virtual: Obj) -> str:
@@ -76,17 +73,16 @@ def named_in_texts(virtual: Obj) -> frozenset[Reference]:
     return frozenset(Reference(kind, namespace, text(name)) for kind, name in found if text(name))
 
 
-_Found = tuple[str, str, bool]
+_Found = tuple[str, str]
 
 
 def _of_group(virtual: Obj) -> Iterator[_Found]:
-    yield POD_GROUP, group_of(virtual), False
+    yield POD_GROUP, group_of(virtual)
 
 
 def _of_pull_secrets(spec: Mapping[str, Any]) -> Iterator[_Found]:
-    # the kubelet pulls without a pull secret that does not exist
     for entry in mappings(spec.get("imagePullSecrets"), _MOST):
-        yield SECRET, text(entry.get("name")), True
+        yield SECRET, text(entry.get("name"))
 
 
 def _of_volumes(spec: Mapping[str, Any], pod: str) -> Iterator[_Found]:
@@ -96,9 +92,9 @@ def _of_volumes(spec: Mapping[str, Any], pod: str) -> Iterator[_Found]:
         if "secret" in volume:
             yield _named(SECRET, volume["secret"], "secretName")
         if "persistentVolumeClaim" in volume:
-            yield CLAIM, text(mapping(volume["persistentVolumeClaim"]).get("claimName")), False
+            yield CLAIM, text(mapping(volume["persistentVolumeClaim"]).get("claimName"))
         if mapping(volume.get("ephemeral")):
-            yield CLAIM, f"{pod}-{text(volume.get('name'))}", False
+            yield CLAIM, f"{pod}-{text(volume.get('name'))}"
         for source in mappings(mapping(volume.get("projected")).get("sources"), _MOST):
             if "configMap" in source:
                 yield _named(CONFIG_MAP, source["configMap"])
@@ -123,5 +119,4 @@ def _of_containers(spec: Mapping[str, Any]) -> Iterator[_Found]:
 
 
 def _named(kind: str, source: Any, key: str = "name") -> _Found:
-    plain = mapping(source)
-    return kind, text(plain.get(key)), plain.get("optional") is True
+    return kind, text(mapping(source).get(key))

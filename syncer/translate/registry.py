@@ -65,11 +65,6 @@ class Translation:
     counted: bool = False  # the devices that it asks for are counted against the tenant's limits before it is created
     events: bool = False  # the tenant is told the host's events about its copies
 
-    @property
-    def api_version(self) -> str:
-        """`v1`, `discovery.k8s.io/v1`."""
-        return f"{self.group}/{self.version}" if self.group else self.version
-
 
 _ALL: Final = (
     Translation(

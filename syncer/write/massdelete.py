@@ -47,12 +47,6 @@ class MassDeleteBreaker:
         self._times.append(now)
         return True
 
-    def reset(self) -> None:
-        """An operator says that it is all right."""
-        self.open = False
-        self._times.clear()
-        metrics.MASS_DELETE.set(0)
-
     def _trip(self) -> None:
         self.open = True
         metrics.MASS_DELETE.set(1)

@@ -30,7 +30,7 @@ def document(*, cluster: dict[str, object] | None = None, user: dict[str, object
 
 
 def test_what_is_written_is_read_back() -> None:
-    config = KubeConfig("https://h:1", AUTHORITY.pem, CERT, KEY, tls_server_name="plane", namespace="n")
+    config = KubeConfig("https://h:1", AUTHORITY.pem, CERT, KEY, tls_server_name="plane")
     assert KubeConfig.from_bytes(to_yaml(config), hostile=True) == config
     assert config.ssl_context() is not None
     assert "BEGIN" not in repr(config)
@@ -97,10 +97,9 @@ def test_in_cluster_follows_the_token(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     (tmp_path / "ca.crt").write_bytes(AUTHORITY.pem)
-    (tmp_path / "namespace").write_text("bh-a\n")
     (tmp_path / "token").write_text("one\n")
     config = KubeConfig.in_cluster(tmp_path)
-    assert (config.server, config.namespace) == ("https://[fd00::1]:443", "bh-a")
+    assert config.server == "https://[fd00::1]:443"
     authorization = Authorization(config)
     assert authorization.header() == "Bearer one"
     (tmp_path / "next").write_text("two\n")

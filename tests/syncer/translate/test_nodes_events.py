@@ -253,8 +253,8 @@ def test_item_31_33_references_of_a_pod() -> None:
     own = samples.load(samples.HERE / "cases/pod/gpu-training.virtual.yaml")
     assert references.of_pod(own) == {
         Reference("ConfigMap", "team", "settings"),
-        Reference("Secret", "team", "db"),  # optional in one place, needed in another
-        Reference("Secret", "team", "registry", optional=True),
+        Reference("Secret", "team", "db"),
+        Reference("Secret", "team", "registry"),
         Reference("PersistentVolumeClaim", "team", "dataset"),
         Reference("PersistentVolumeClaim", "team", "train-0-abcde-scratch"),
     }
