@@ -26,4 +26,9 @@ def is_ready(pod: Mapping[str, Any]) -> bool:
 
 def serves(pod: Mapping[str, Any]) -> bool:
     """Whether a pod is ready and not pending deletion."""
-    return is_ready(pod) and not mapping(pod.get("metadata")).get("deletionTimestamp")
+    return is_ready(pod) and not is_pending_deletion(pod)
+
+
+def is_pending_deletion(obj: Mapping[str, Any]) -> bool:
+    """Whether a pod, or any other object, was deleted and is still there."""
+    return bool(mapping(obj.get("metadata")).get("deletionTimestamp"))

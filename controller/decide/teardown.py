@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from bulkhead.api import labels
+from bulkhead.api.podphase import is_pending_deletion
 from controller.plane.spec import DNS, PLANE, SYNCER, Obj
 
 _MAKERS = ("Deployment", "StatefulSet")
@@ -75,20 +76,16 @@ def _actions(step: Step, targets: tuple[Obj, ...], left: Left) -> tuple[Action, 
         return tuple(Action("retain", obj) for obj in targets)
     # Whoever makes pods goes before the pods, or it makes new ones.
     makers = tuple(obj for obj in targets if obj["kind"] in _MAKERS)
-    actions = [Action("delete", obj) for obj in makers or targets if not _going(obj)]
+    actions = [Action("delete", obj) for obj in makers or targets if not is_pending_deletion(obj)]
     if step is Step.NAMESPACES:
         # The host empties a namespace five seconds after it was told to; claims take a moment longer than all else to go, and
         # one that is still there then costs another five.
-        actions += [Action("delete", obj) for obj in left.claims if not _going(obj)]
+        actions += [Action("delete", obj) for obj in left.claims if not is_pending_deletion(obj)]
     if step in {Step.PLANE, Step.NAMESPACES}:
         # The host holds a ServiceCIDR for ten seconds after its deletion was asked for, and until the last Service in it is
         # gone: let the seconds pass meanwhile. The syncer, whose rights go with it, has ended by now.
-        actions += [Action("delete", obj) for obj in left.cluster_scoped if not _going(obj)]
+        actions += [Action("delete", obj) for obj in left.cluster_scoped if not is_pending_deletion(obj)]
     return tuple(actions)
-
-
-def _going(obj: Obj) -> bool:
-    return bool(obj["metadata"].get("deletionTimestamp"))
 
 
 def _targets(left: Left) -> Iterable[tuple[Step, tuple[Obj, ...]]]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from bulkhead.api import labels as marks
+from bulkhead.api.podphase import is_pending_deletion
 from syncer.translate.origin import virtual_uid
 from syncer.translate.view import Obj
 
@@ -23,11 +24,6 @@ from syncer.translate.view import Obj
 def uid(pod: Obj) -> str:
     """The UID of a pod."""
     return str(pod["metadata"].get("uid", ""))
-
-
-def is_pending_deletion(pod: Obj) -> bool:
-    """Whether a pod was deleted and is still there."""
-    return bool(pod["metadata"].get("deletionTimestamp"))
 
 
 @dataclass(frozen=True, slots=True)

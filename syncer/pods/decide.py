@@ -9,11 +9,12 @@ is called again with the answer; each server is asked at most once. The order of
 `tests/syncer/pods/decisions.yaml` is the table of all answers.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from bulkhead.api.podphase import has_ended, placed_on
+from bulkhead.api.conditions import condition_of
+from bulkhead.api.podphase import has_ended, is_pending_deletion, placed_on
+from bulkhead.api.untrusted import mapping
 from syncer.pods.actions import (
     Answer,
     AwaitEnd,
@@ -33,7 +34,6 @@ from syncer.pods.actions import (
     ReadVirtual,
     ReleaseReferences,
     Wait,
-    is_pending_deletion,
     uid,
 )
 from syncer.translate.origin import virtual_uid
@@ -111,16 +111,9 @@ def may_have_predecessor(virtual: Obj, host: Obj | None, memory: Memory, reads: 
 
 def has_started(virtual: Obj) -> bool:
     """Whether the pod ran, or was placed by the host, at any time before."""
-    status: Any = virtual.get("status")
-    if not isinstance(status, Mapping):
-        return False
-    if status.get("startTime"):
+    if mapping(virtual.get("status")).get("startTime"):
         return True
-    conditions = status.get("conditions")
-    return bool(placed_on(virtual)) and any(
-        isinstance(each, Mapping) and each.get("type") == "PodScheduled" and each.get("status") == "True"
-        for each in (conditions if isinstance(conditions, list) else ())
-    )
+    return bool(placed_on(virtual)) and condition_of(virtual, "PodScheduled").get("status") == "True"
 
 
 def _superseded(host: Obj, reads: Reads) -> PodAction:

@@ -20,7 +20,7 @@ it is done, and nothing is decided.
 import logging
 from typing import Final, assert_never
 
-from bulkhead.api.podphase import has_ended, placed_on
+from bulkhead.api.podphase import has_ended, is_pending_deletion, placed_on
 from bulkhead.kube.objects import Key, Obj, key_of, uid_of
 from bulkhead.kube.resources import PODS
 from syncer.events import Recorder
@@ -49,7 +49,6 @@ from syncer.pods.actions import (
     ReleaseReferences,
     Step,
     Wait,
-    is_pending_deletion,
 )
 from syncer.pods.creation import PodCreation
 from syncer.pods.decide import UNREAD, Memory, Reads, decide, may_have_predecessor
