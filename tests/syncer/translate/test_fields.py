@@ -24,6 +24,7 @@ from syncer.translate.kinds import (
 from syncer.translate.kinds import podstatus as status
 from syncer.translate.podspec import affinity, containers, environment, security
 from syncer.translate.podspec import volumes as volume_rules
+from syncer.translate.registry import KINDS
 from syncer.translate.schema import ListOf, Struct
 from tests.syncer.translate.samples import HERE, load
 
@@ -98,6 +99,11 @@ SCHEMAS: dict[str, Struct] = {
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_every_field_is_decided(name: str) -> None:
     assert set(SCHEMAS[name].fields) == set(FIELDS[name])
+
+
+def test_every_kind_has_its_fields_listed() -> None:
+    lacking = [kind for kind in KINDS if not {kind, f"{kind}Spec"} & SCHEMAS.keys()]
+    assert not lacking, "see fields-1.36.yaml"
 
 
 def test_every_status_field_is_decided() -> None:
