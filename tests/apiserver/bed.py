@@ -15,7 +15,7 @@ from typing import Any
 from bulkhead.api import labels as marks
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, KubeError, NotFound
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.objects import Key, Obj, Resource
 from bulkhead.kube.resources import EVENTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SERVICE_ACCOUNTS, SERVICE_CIDRS
 from syncer.session import Session
 from syncer.settings import Settings, parse
@@ -173,11 +173,39 @@ class Bed:
             each for each in (await self.plane.list(EVENTS, self.space)).items if each["involvedObject"].get("name") == name
         ]
 
+    async def event(self, name: str, *texts: str, seconds: float = SECONDS) -> Obj:
+        """Wait for an event of an object whose message has all texts."""
+
+        async def found() -> Obj | None:
+            return next((each for each in await self.events(name) if all(text in each["message"] for text in texts)), None)
+
+        event: Obj = await until(found, f"event of {name} with {texts}", seconds)
+        return event
+
     # -- the host
 
     def host_name(self, kind: str, name: str) -> str:
         assert self.session is not None
         return self.session.caches.host_key(kind, Key(self.space, name)).name
+
+    async def copy(self, r: Resource, name: str) -> Obj | None:
+        """The host object of a virtual one."""
+        with contextlib.suppress(NotFound):
+            return await self.host.get(r, self.host_name(r.kind, name), self.work)
+        return None
+
+    async def copied(self, r: Resource, name: str, seconds: float = SECONDS) -> Obj:
+        """Wait for the host object of a virtual one."""
+        found: Obj = await until(lambda: self.copy(r, name), f"{r.kind} {name} on the host", seconds)
+        return found
+
+    async def uncopied(self, r: Resource, name: str, seconds: float = SECONDS) -> None:
+        """Wait until the host object of a virtual one is gone."""
+
+        async def absent() -> bool:
+            return await self.copy(r, name) is None
+
+        await until(absent, f"{r.kind} {name} gone from the host", seconds)
 
     async def mirror(self, name: str) -> Obj | None:
         with contextlib.suppress(NotFound):

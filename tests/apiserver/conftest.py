@@ -1,13 +1,22 @@
 """What several files of this folder need; the API servers' own fixtures live in tests/conftest.py."""
 
 import contextlib
+from collections.abc import AsyncIterator
 
 import pytest
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists
 from bulkhead.kube.resources import VOLUME_SNAPSHOT_CLASSES
+from tests.apiserver.bed import Bed
 from tests.apiserver.snapshotting import KIND, serve_snapshots, snapshot_class
+
+
+@pytest.fixture
+async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
+    """One tenant with its session; a file whose tenant is offered more has a fixture of its own."""
+    async with Bed.open(host_client, plane_client) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import time
 from typing import Any
 
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists, NotFound, NotServed
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.errors import AlreadyExists, NotServed
+from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
     PERSISTENT_VOLUME_CLAIMS,
@@ -78,25 +78,6 @@ async def restore(bed: Bed, name: str, snapshot: str, size: str = "2Gi") -> Obj:
     return await bed.plane.create(PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": name}, "spec": spec}, bed.space)
 
 
-async def below(bed: Bed, name: str, r: Resource = VOLUME_SNAPSHOTS) -> Obj | None:
-    try:
-        return await bed.host.get(r, bed.host_name(r.kind, name), bed.work)
-    except NotFound:
-        return None
-
-
-async def mirrored(bed: Bed, name: str, r: Resource = VOLUME_SNAPSHOTS, seconds: float = 20.0) -> Obj:
-    found: Obj = await until(lambda: below(bed, name, r), f"host {r.kind} of {name}", seconds)
-    return found
-
-
-async def gone(bed: Bed, name: str, seconds: float = 20.0) -> None:
-    async def absent() -> bool:
-        return await below(bed, name) is None
-
-    await until(absent, f"{name} gone below", seconds)
-
-
 async def controller_says(bed: Bed, name: str, status: Obj) -> None:
     """What the host's snapshot controller would write."""
     host = bed.host_name("VolumeSnapshot", name)
@@ -113,15 +94,6 @@ async def says(bed: Bed, name: str, wanted: Obj) -> None:
         return await status(bed, name) == wanted
 
     await until(same, f"status {wanted} above")
-
-
-async def told(bed: Bed, name: str, *texts: str, seconds: float = 20.0) -> Obj:
-    async def found() -> Obj | None:
-        events = await bed.events(name)
-        return next((each for each in events if all(text in each["message"] for text in texts)), None)
-
-    event: Obj = await until(found, f"event with {texts}", seconds)
-    return event
 
 
 async def blocked(bed: Bed, name: str, *texts: str, seconds: float = 20.0) -> Obj:

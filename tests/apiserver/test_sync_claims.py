@@ -37,20 +37,13 @@ async def claim(bed: Bed, name: str, size: str = "1Gi", **spec: Any) -> Obj:
     return await bed.plane.create(PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": name}, "spec": wanted}, bed.space)
 
 
-async def below(bed: Bed, name: str) -> Obj | None:
-    try:
-        return await bed.host.get(PERSISTENT_VOLUME_CLAIMS, bed.host_name("PersistentVolumeClaim", name), bed.work)
-    except NotFound:
-        return None
-
-
 async def above(bed: Bed, name: str) -> Obj:
     return await bed.plane.get(PERSISTENT_VOLUME_CLAIMS, name, bed.space)
 
 
 async def provision(bed: Bed, name: str, size: str = "1Gi") -> Obj:
     """What the host's provisioner and binder do."""
-    host = await until(lambda: below(bed, name), f"host claim of {name}")
+    host = await bed.copied(PERSISTENT_VOLUME_CLAIMS, name)
     where = (PERSISTENT_VOLUME_CLAIMS, host["metadata"]["name"])
     await bed.host.patch(*where, {"spec": {"volumeName": "host-volume"}}, bed.work)
     status = {"phase": "Bound", "capacity": {"storage": size}, "accessModes": host["spec"]["accessModes"]}
@@ -100,7 +93,7 @@ async def test_item_35_a_class_that_is_not_offered_is_refused_with_a_reason(bed:
 
     event = await until(told, "event")
     assert "offered: ordinary" in event["message"]
-    assert await below(bed, "greedy") is None
+    assert await bed.copy(PERSISTENT_VOLUME_CLAIMS, "greedy") is None
 
 
 async def test_item_35_47_a_claim_beyond_the_quota_says_so(bed: Bed) -> None:
@@ -116,7 +109,7 @@ async def test_item_35_47_a_claim_beyond_the_quota_says_so(bed: Bed) -> None:
     event = await until(told, "event")
     assert "asked for 1 persistentvolumeclaims, 1 of 1 are in use" in event["message"]
     assert event["message"].endswith("The PersistentVolumeClaim is made when enough is free.")
-    assert await below(bed, "one-more") is None
+    assert await bed.copy(PERSISTENT_VOLUME_CLAIMS, "one-more") is None
 
 
 async def test_item_35_a_claim_grows_and_never_shrinks(bed: Bed) -> None:
@@ -127,7 +120,7 @@ async def test_item_35_a_claim_grows_and_never_shrinks(bed: Bed) -> None:
     await bed.plane.patch(PERSISTENT_VOLUME_CLAIMS, "data", patch, bed.space)
 
     async def grown() -> bool:
-        return ((await below(bed, "data")) or {})["spec"]["resources"]["requests"]["storage"] == "3Gi"
+        return ((await bed.copy(PERSISTENT_VOLUME_CLAIMS, "data")) or {})["spec"]["resources"]["requests"]["storage"] == "3Gi"
 
     await until(grown, "request below")
     status = {"capacity": {"storage": "3Gi"}}
@@ -155,7 +148,7 @@ async def test_item_35_a_pod_finds_its_claim_under_the_host_name(bed: Bed) -> No
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
     await bed.create(bed.pod("web", volumes=volumes))
     host = await bed.mirrored("web")
-    await until(lambda: below(bed, "data"), "host claim")
+    await bed.copied(PERSISTENT_VOLUME_CLAIMS, "data")
     assert host["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] == bed.host_name("PersistentVolumeClaim", "data")
 
 
@@ -167,13 +160,13 @@ async def test_item_36_the_end_of_a_claim_ends_volume_and_host_claim(bed: Bed) -
     await bed.plane.delete(PERSISTENT_VOLUME_CLAIMS, "data", bed.space)
     # Its protection stands as long as a controller has not seen that no pod uses it.
     assert (await above(bed, "data"))["metadata"]["deletionTimestamp"]
-    host = await below(bed, "data")
+    host = await bed.copy(PERSISTENT_VOLUME_CLAIMS, "data")
     assert host is not None
     assert "deletionTimestamp" not in host["metadata"]
     await bed.plane.patch(PERSISTENT_VOLUME_CLAIMS, "data", {"metadata": {"finalizers": None}}, bed.space)
 
     async def deleted() -> bool:
-        found = await below(bed, "data")
+        found = await bed.copy(PERSISTENT_VOLUME_CLAIMS, "data")
         return found is None or "deletionTimestamp" in found["metadata"]
 
     await until(deleted, "host claim deleted")
@@ -199,17 +192,17 @@ async def test_item_36_a_claim_of_the_same_name_never_gets_the_old_data(bed: Bed
     await bed.start()
 
     async def deleting() -> bool:
-        return "deletionTimestamp" in ((await below(bed, "data")) or {"metadata": {}})["metadata"]
+        return "deletionTimestamp" in ((await bed.copy(PERSISTENT_VOLUME_CLAIMS, "data")) or {"metadata": {}})["metadata"]
 
     await until(deleting, "old host claim deleting")
     await bed.host.patch(PERSISTENT_VOLUME_CLAIMS, old["metadata"]["name"], {"metadata": {"finalizers": None}}, bed.work)
 
     async def fresh() -> bool:
-        found = await below(bed, "data")
+        found = await bed.copy(PERSISTENT_VOLUME_CLAIMS, "data")
         return found is not None and found["metadata"]["labels"][marks.VIRTUAL_UID] == new["metadata"]["uid"]
 
     await until(fresh, "host claim of the new one")
-    assert "volumeName" not in ((await below(bed, "data")) or {})["spec"]
+    assert "volumeName" not in ((await bed.copy(PERSISTENT_VOLUME_CLAIMS, "data")) or {})["spec"]
 
 
 async def test_item_36_a_tenants_own_volume_is_never_used_nor_touched(bed: Bed) -> None:
@@ -222,7 +215,7 @@ async def test_item_36_a_tenants_own_volume_is_never_used_nor_touched(bed: Bed) 
         return any("volumeName" in each["message"] for each in await bed.events("data"))
 
     await until(told, "refusal")
-    assert await below(bed, "data") is None
+    assert await bed.copy(PERSISTENT_VOLUME_CLAIMS, "data") is None
     assert (await bed.plane.get(PERSISTENT_VOLUMES, name))["metadata"]["uid"] == made["metadata"]["uid"]
 
 
@@ -250,9 +243,9 @@ async def test_a_claim_without_a_class_gets_none_that_is_not_offered(
             return any("offered: fast, other" in each["message"] for each in await other.events("data"))
 
         await until(told, "the reason")
-        assert await below(other, "data") is None
+        assert await other.copy(PERSISTENT_VOLUME_CLAIMS, "data") is None
         await other.plane.patch(PERSISTENT_VOLUME_CLAIMS, "data", {"spec": {"storageClassName": "other"}}, other.space)
-        assert (await until(lambda: below(other, "data"), "host claim"))["spec"]["storageClassName"] == "other"
+        assert (await other.copied(PERSISTENT_VOLUME_CLAIMS, "data"))["spec"]["storageClassName"] == "other"
     await host_client.delete(STORAGE_CLASSES, "other")
 
 
@@ -267,7 +260,7 @@ async def test_the_only_class_of_a_tenant_is_its_default(host_client: Client, pl
 
         await until(shown, "class above")
         await claim(other, "data")
-        assert (await until(lambda: below(other, "data"), "host claim"))["spec"]["storageClassName"] == "fast"
+        assert (await other.copied(PERSISTENT_VOLUME_CLAIMS, "data"))["spec"]["storageClassName"] == "fast"
 
 
 async def test_a_claim_outlives_the_offer_that_it_was_made_of(host_client: Client, plane_client: Client, bed: Bed) -> None:
@@ -280,7 +273,7 @@ async def test_a_claim_outlives_the_offer_that_it_was_made_of(host_client: Clien
     await bed.plane.patch(PERSISTENT_VOLUME_CLAIMS, "data", {"metadata": {"labels": {"of": "db"}}}, bed.space)
 
     async def followed() -> bool:
-        return ((await below(bed, "data")) or {})["metadata"]["labels"].get("of") == "db"
+        return ((await bed.copy(PERSISTENT_VOLUME_CLAIMS, "data")) or {})["metadata"]["labels"].get("of") == "db"
 
     await until(followed, "label below")
     assert not [each for each in await bed.events("data") if each["type"] == "Warning"]
@@ -296,7 +289,7 @@ async def test_a_claim_keeps_its_size_under_a_tighter_class_and_larger_ones_are_
     await bed.plane.patch(PERSISTENT_VOLUME_CLAIMS, "data", {"metadata": {"labels": {"of": "db"}}}, bed.space)
 
     async def followed() -> bool:
-        return ((await below(bed, "data")) or {})["metadata"]["labels"].get("of") == "db"
+        return ((await bed.copy(PERSISTENT_VOLUME_CLAIMS, "data")) or {})["metadata"]["labels"].get("of") == "db"
 
     await until(followed, "label below")
     assert not [each for each in await bed.events("data") if each["type"] == "Warning"]
@@ -307,4 +300,4 @@ async def test_a_claim_keeps_its_size_under_a_tighter_class_and_larger_ones_are_
 
     event = await until(told, "event")
     assert "requests 2Gi of storage, and one claim may request at most 1Gi" in event["message"]
-    assert await below(bed, "greedy") is None
+    assert await bed.copy(PERSISTENT_VOLUME_CLAIMS, "greedy") is None

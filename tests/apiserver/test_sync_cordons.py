@@ -1,7 +1,6 @@
 """Cordons of host and tenant on one node, and where pods go then, between two real API servers."""
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -15,10 +14,9 @@ from tests.apiserver.bed import Bed, until
 
 
 @pytest.fixture
-async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
-    async with Bed.open(host_client, plane_client) as opened:
-        await shows(opened, cordoned=False)
-        yield opened
+async def bed(bed: Bed) -> Bed:
+    await shows(bed, cordoned=False)
+    return bed
 
 
 async def cordon(client: Client, name: str, wish: bool) -> None:

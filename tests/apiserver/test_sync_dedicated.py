@@ -1,21 +1,10 @@
 """Nodes that become another tenant's alone, between two real API servers."""
 
-from collections.abc import AsyncIterator
-
-import pytest
-
 from bulkhead.api import labels as marks
-from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NODES
 from tests.apiserver.bed import Bed, until
-
-
-@pytest.fixture
-async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
-    async with Bed.open(host_client, plane_client) as opened:
-        yield opened
 
 
 async def shown(bed: Bed) -> Obj | None:

@@ -8,8 +8,7 @@ import pytest
 
 from bulkhead.api import deviceclaims
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists, Forbidden, NotFound
-from bulkhead.kube.objects import Obj
+from bulkhead.kube.errors import AlreadyExists, Forbidden
 from bulkhead.kube.resources import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, RESOURCE_QUOTAS
 from controller.plane.quota import resource_quotas
 from tests.apiserver.bed import Bed, until
@@ -30,13 +29,6 @@ async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
         yield opened
 
 
-async def below(bed: Bed, name: str) -> Obj | None:
-    try:
-        return await bed.host.get(RESOURCE_CLAIMS, bed.host_name("ResourceClaim", name), bed.work)
-    except NotFound:
-        return None
-
-
 async def test_item_52_53_54_a_claim_made_from_a_template_reaches_the_host_and_its_devices_come_up(bed: Bed) -> None:
     shown = await bed.plane.get(DEVICE_CLASSES, CLASS)
     assert shown["spec"] == {}
@@ -52,7 +44,7 @@ async def test_item_52_53_54_a_claim_made_from_a_template_reaches_the_host_and_i
     statuses = [{"name": "gpu", "resourceClaimName": "web-gpu-x7k2p"}]
     await bed.plane.patch(PODS, "web", {"status": {"resourceClaimStatuses": statuses}}, bed.space, subresource="status")
     mirrored = await bed.mirrored("web")
-    host = await until(lambda: below(bed, "web-gpu-x7k2p"), "host claim")
+    host = await bed.copied(RESOURCE_CLAIMS, "web-gpu-x7k2p")
     assert mirrored["spec"]["resourceClaims"] == [{"name": "gpu", "resourceClaimName": host["metadata"]["name"]}]
 
     result = {"request": "gpu", "driver": CLASS, "pool": bed.node, "device": "gpu-3"}
@@ -78,7 +70,7 @@ async def test_item_53_a_class_that_is_not_offered_is_refused_with_a_reason(bed:
         return any(f"offered: {CLASS}" in each["message"] for each in await bed.events("grab"))
 
     await until(told, "event")
-    assert await below(bed, "grab") is None
+    assert await bed.copy(RESOURCE_CLAIMS, "grab") is None
 
 
 async def ask(bed: Bed, name: str, count: int, template: str = "") -> None:
@@ -90,7 +82,7 @@ async def ask(bed: Bed, name: str, count: int, template: str = "") -> None:
 
 async def test_item_47_53_claims_and_pods_together_never_pass_the_quota_and_room_is_taken_at_once(bed: Bed) -> None:
     await ask(bed, "first", 3, template="gpu")
-    await until(lambda: below(bed, "first"), "host claim")
+    await bed.copied(RESOURCE_CLAIMS, "first")
     await bed.create(bed.gpu_pod("web"))
     await bed.mirrored("web")
     await ask(bed, "second", 2)
@@ -102,10 +94,10 @@ async def test_item_47_53_claims_and_pods_together_never_pass_the_quota_and_room
         return reason == "QuotaExceeded" and any("asked for 2 nvidia.com/gpu, 4 of 4 are in use" in note for note in notes)
 
     await until(told, "both are told")
-    assert await below(bed, "second") is None
+    assert await bed.copy(RESOURCE_CLAIMS, "second") is None
     await bed.plane.delete(RESOURCE_CLAIMS, "first", bed.space)
     # Long before the next try that is made without a reason.
-    await until(lambda: below(bed, "second"), "host claim when there is room", 10)
+    await bed.copied(RESOURCE_CLAIMS, "second", 10)
     await bed.mirrored("more")
 
 
@@ -122,7 +114,7 @@ async def test_item_53_as_many_devices_as_a_claim_can_say_reach_nobody(bed: Bed)
         return any("a taint of the host keeps" in each["message"] for each in await bed.events("grab"))
 
     await until(told, "event")
-    assert await below(bed, "grab") is None
+    assert await bed.copy(RESOURCE_CLAIMS, "grab") is None
 
 
 async def test_item_53_the_host_counts_devices_under_the_names_of_the_tenants_quota(bed: Bed) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, NotFound
-from bulkhead.kube.objects import Key, Obj, Resource
+from bulkhead.kube.objects import Key, Obj
 from bulkhead.kube.resources import INGRESS_CLASSES, INGRESSES, SECRETS
 from syncer import metrics
 from tests.apiserver.bed import Bed, settings_for, until
@@ -27,13 +27,6 @@ async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
         await host_client.create(INGRESS_CLASSES, {"metadata": {"name": CLASS}, "spec": spec})
     async with Bed.open(host_client, plane_client, **OFFER) as opened:
         yield opened
-
-
-async def below(bed: Bed, name: str, r: Resource = INGRESSES) -> Obj | None:
-    try:
-        return await bed.host.get(r, bed.host_name(r.kind, name), bed.work)
-    except NotFound:
-        return None
 
 
 def rule(host: str, path: str = "/", service: str = "web") -> Obj:
@@ -59,33 +52,18 @@ async def secret(bed: Bed, name: str) -> None:
     await bed.plane.create(SECRETS, body, bed.space)
 
 
-async def told(bed: Bed, name: str, *texts: str) -> Obj:
-    async def found() -> Obj | None:
-        events = await bed.events(name)
-        return next((each for each in events if all(text in each["message"] for text in texts)), None)
-
-    return await until(found, f"event with {texts}")
-
-
-async def gone(bed: Bed, name: str, r: Resource = INGRESSES) -> None:
-    async def absent() -> bool:
-        return await below(bed, name, r) is None
-
-    await until(absent, f"{r.kind} {name} gone below")
-
-
 async def test_item_84_an_ingress_is_published_and_its_address_comes_up(bed: Bed) -> None:
     shown = await bed.plane.get(INGRESS_CLASSES, CLASS)
     assert shown["spec"] == {"controller": "bulkhead.dev/host"}
     notes = {"nginx.ingress.kubernetes.io/configuration-snippet": "load_module x;"}
     await publish(bed, "shop", rule(own(bed)), rule(own(bed, "*.")), notes=notes, ingressClassName=CLASS)
-    host = await until(lambda: below(bed, "shop"), "host ingress")
+    host = await bed.copied(INGRESSES, "shop")
     assert host["spec"]["ingressClassName"] == CLASS
     assert [each["host"] for each in host["spec"]["rules"]] == [own(bed), own(bed, "*.")]
     service = host["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]
     assert service == {"name": bed.host_name("Service", "web"), "port": {"name": "http"}}
     assert all(key.startswith("bulkhead.dev/") for key in host["metadata"]["annotations"])
-    await told(bed, "shop", "metadata.annotations", "configuration-snippet")
+    await bed.event("shop", "metadata.annotations", "configuration-snippet")
 
     async def served(*points: Obj) -> None:
         status = {"loadBalancer": {"ingress": list(points)}}
@@ -104,11 +82,11 @@ async def test_item_84_an_ingress_is_published_and_its_address_comes_up(bed: Bed
 
 async def test_item_84_a_change_is_followed_and_what_is_refused_changes_nothing(bed: Bed) -> None:
     await publish(bed, "shop", rule(own(bed)))
-    await until(lambda: below(bed, "shop"), "host ingress")
+    await bed.copied(INGRESSES, "shop")
     await change(bed, "shop", rules=[rule(own(bed, "shop."), "/v2", "api")])
 
     async def followed() -> bool:
-        rules = ((await below(bed, "shop")) or {})["spec"]["rules"]
+        rules = ((await bed.copy(INGRESSES, "shop")) or {})["spec"]["rules"]
         path = rules[0]["http"]["paths"][0]
         service = path["backend"]["service"]["name"]
         return (len(rules), rules[0]["host"], path["path"], service) == (
@@ -116,11 +94,11 @@ async def test_item_84_a_change_is_followed_and_what_is_refused_changes_nothing(
         )  # fmt: skip
 
     await until(followed, "the change below")
-    before = (await below(bed, "shop") or {})["spec"]
+    before = (await bed.copy(INGRESSES, "shop") or {})["spec"]
     await change(bed, "shop", rules=[rule(f"other.{DOMAIN}")])
-    event = await told(bed, "shop", "spec.rules[0].host", f"other.{DOMAIN}", own(bed))
+    event = await bed.event("shop", "spec.rules[0].host", f"other.{DOMAIN}", own(bed))
     assert event["reason"] == "NotAllowed"
-    assert (await below(bed, "shop") or {})["spec"] == before
+    assert (await bed.copy(INGRESSES, "shop") or {})["spec"] == before
 
 
 @pytest.mark.parametrize(
@@ -141,10 +119,10 @@ async def test_item_84_what_is_not_the_tenants_is_refused_with_an_event(bed: Bed
     await bed.plane.create(
         INGRESSES, {"metadata": {"name": "grab"}, "spec": spec | ({"rules": rules} if rules else {})}, bed.space
     )
-    event = await told(bed, "grab", field)
+    event = await bed.event("grab", field)
     assert event["reason"] == "NotAllowed"
     assert event["involvedObject"]["kind"] == "Ingress"
-    assert await below(bed, "grab") is None
+    assert await bed.copy(INGRESSES, "grab") is None
 
 
 async def test_item_33_84_a_certificate_comes_with_the_first_ingress_and_goes_with_the_last(bed: Bed) -> None:
@@ -152,43 +130,43 @@ async def test_item_33_84_a_certificate_comes_with_the_first_ingress_and_goes_wi
     await secret(bed, "unused")
     tls = [{"hosts": [own(bed)], "secretName": "certificate"}]
     await publish(bed, "one", rule(own(bed)), tls=tls)
-    host = await until(lambda: below(bed, "one"), "host ingress")
-    copy = await below(bed, "certificate", SECRETS)
+    host = await bed.copied(INGRESSES, "one")
+    copy = await bed.copy(SECRETS, "certificate")
     assert copy is not None, "the certificate is there before the ingress"
     assert (copy["type"], copy["data"]) == ("kubernetes.io/tls", PAIR)
     assert host["spec"]["tls"] == [{"hosts": [own(bed)], "secretName": copy["metadata"]["name"]}]
     await publish(bed, "two", rule(own(bed, "two.")), tls=[{"hosts": [own(bed, "two.")], "secretName": "certificate"}])
-    await until(lambda: below(bed, "two"), "second host ingress")
+    await bed.copied(INGRESSES, "two")
 
     await bed.plane.patch(SECRETS, "certificate", {"data": {"tls.crt": "bmV3"}}, bed.space)
 
     async def renewed() -> bool:
-        return ((await below(bed, "certificate", SECRETS)) or {})["data"]["tls.crt"] == "bmV3"
+        return ((await bed.copy(SECRETS, "certificate")) or {})["data"]["tls.crt"] == "bmV3"
 
     await until(renewed, "the new certificate below")
     await bed.plane.delete(INGRESSES, "one", bed.space)
-    await gone(bed, "one")
+    await bed.uncopied(INGRESSES, "one")
     # A restart knows of the reference too.
     await bed.stop()
     await bed.start()
-    assert await below(bed, "certificate", SECRETS) is not None
+    assert await bed.copy(SECRETS, "certificate") is not None
     await change(bed, "two", tls=[{"hosts": [own(bed, "two.")], "secretName": "later"}])
-    await gone(bed, "certificate", SECRETS)
+    await bed.uncopied(SECRETS, "certificate")
     await secret(bed, "later")
-    await until(lambda: below(bed, "later", SECRETS), "a certificate that comes after its ingress")
+    await bed.copied(SECRETS, "later")
     await bed.plane.delete(INGRESSES, "two", bed.space)
-    await gone(bed, "two")
-    await gone(bed, "later", SECRETS)
-    assert await below(bed, "unused", SECRETS) is None
+    await bed.uncopied(INGRESSES, "two")
+    await bed.uncopied(SECRETS, "later")
+    assert await bed.copy(SECRETS, "unused") is None
 
 
 async def test_item_84_deleted_above_it_is_gone_below_and_deleted_below_it_comes_again(bed: Bed) -> None:
     await publish(bed, "shop", rule(own(bed)))
-    first = await until(lambda: below(bed, "shop"), "host ingress")
+    first = await bed.copied(INGRESSES, "shop")
     await bed.host.delete(INGRESSES, first["metadata"]["name"], bed.work)
 
     async def again() -> bool:
-        found = await below(bed, "shop")
+        found = await bed.copy(INGRESSES, "shop")
         return found is not None and found["metadata"]["uid"] != first["metadata"]["uid"]
 
     await until(again, "host ingress made again")
@@ -199,21 +177,21 @@ async def test_item_84_deleted_above_it_is_gone_below_and_deleted_below_it_comes
     await bed.start()
 
     async def replaced() -> bool:
-        found = await below(bed, "shop")
+        found = await bed.copy(INGRESSES, "shop")
         return found is not None and found["metadata"]["labels"]["bulkhead.dev/virtual-uid"] == made["metadata"]["uid"]
 
     await until(replaced, "copy of the new one")
     await bed.plane.delete(INGRESSES, "shop", bed.space)
-    await gone(bed, "shop")
+    await bed.uncopied(INGRESSES, "shop")
 
 
 async def test_item_84_a_hand_on_the_host_is_put_right_by_event_and_by_patrol(bed: Bed) -> None:
     await publish(bed, "shop", rule(own(bed)))
-    host = await until(lambda: below(bed, "shop"), "host ingress")
+    host = await bed.copied(INGRESSES, "shop")
     name = host["metadata"]["name"]
 
     async def right() -> bool:
-        return bool(((await below(bed, "shop")) or {})["spec"]["rules"][0]["host"] == own(bed))
+        return bool(((await bed.copy(INGRESSES, "shop")) or {})["spec"]["rules"][0]["host"] == own(bed))
 
     async def crooked() -> None:
         await bed.host.patch(INGRESSES, name, {"spec": {"rules": [rule(f"other.{DOMAIN}")]}}, bed.work)
@@ -251,7 +229,7 @@ async def test_item_84_without_the_classs_offer_nothing_is_published_and_what_wa
     held = {"metadata": {"name": "held", "finalizers": ["example.org/hold"]}, "spec": {"rules": [rule(own(bed))]}}
     await bed.plane.create(INGRESSES, held, bed.space)
     for name in ("shop", "held"):
-        await until(lambda name=name: below(bed, name), "host ingress")
+        await bed.copied(INGRESSES, name)
     await bed.plane.delete(INGRESSES, "held", bed.space)
 
     async def offered(**offer: Any) -> None:
@@ -262,24 +240,24 @@ async def test_item_84_without_the_classs_offer_nothing_is_published_and_what_wa
     # Another domain instead of the one of before.
     await offered(**OFFER | {"ingressDomains": ["other.example.org"]})
     for name in ("shop", "held"):
-        await gone(bed, name)
-    await told(bed, "shop", f"{bed.tenant}.other.example.org")
-    await gone(bed, "certificate", SECRETS)
+        await bed.uncopied(INGRESSES, name)
+    await bed.event("shop", f"{bed.tenant}.other.example.org")
+    await bed.uncopied(SECRETS, "certificate")
     await offered(**OFFER)
     for r, name in ((INGRESSES, "shop"), (SECRETS, "certificate")):
-        await until(lambda r=r, name=name: below(bed, name, r), "published again")
+        await bed.copied(r, name)
     # Nothing at all.
     await offered()
-    await gone(bed, "shop")
-    await gone(bed, "certificate", SECRETS)
-    assert (await told(bed, "shop", "offers no Ingress"))["reason"] == "NotSupported"
+    await bed.uncopied(INGRESSES, "shop")
+    await bed.uncopied(SECRETS, "certificate")
+    assert (await bed.event("shop", "offers no Ingress"))["reason"] == "NotSupported"
     with pytest.raises(NotFound):
         await bed.plane.get(INGRESS_CLASSES, CLASS)
     # Of what is not published no certificate leaves the plane, not even for a moment.
     copies = metrics.HOST_WRITES.labels("Secret", "create")
     before = copies._value.get()
     await publish(bed, "late", rule(own(bed)), tls=[{"hosts": [own(bed)], "secretName": "certificate"}])
-    await told(bed, "late", "offers no Ingress")
+    await bed.event("late", "offers no Ingress")
     await offered()
     assert bed.session is not None
     bed.session.recorder.warn = lambda obj, *_: looked.add(obj["metadata"]["name"])  # type: ignore[method-assign]

@@ -2,15 +2,13 @@
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from bulkhead.api import labels as marks
-from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import (
     CONFIG_MAPS,
     ENDPOINT_SLICES,
@@ -26,19 +24,6 @@ from syncer.translate.podspec import downward
 from tests.apiserver.bed import Bed, until
 
 NOW = "2026-01-01T00:00:00Z"
-
-
-@pytest.fixture
-async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
-    async with Bed.open(host_client, plane_client) as opened:
-        yield opened
-
-
-async def below(bed: Bed, r: Resource, name: str) -> Obj | None:
-    try:
-        return await bed.host.get(r, bed.host_name(r.kind, name), bed.work)
-    except NotFound:
-        return None
 
 
 async def absent(bed: Bed, name: str) -> bool:
@@ -259,17 +244,17 @@ async def test_item_79_a_service_changes_its_type_both_ways(bed: Bed) -> None:
     spec: dict[str, Any] = {"type": "ExternalName", "externalName": "db.example.com"}
     await bed.plane.create(SERVICES, {"metadata": {"name": "db"}, "spec": spec}, bed.space)
     await until(lambda: idle(bed), "looked at")
-    assert await below(bed, SERVICES, "db") is None
+    assert await bed.copy(SERVICES, "db") is None
     inside = {"type": "NodePort", "externalName": None, "ports": [{"port": 80}], "selector": {"app": "db"}}
     await bed.plane.patch(SERVICES, "db", {"spec": inside}, bed.space)
-    host = await until(lambda: below(bed, SERVICES, "db"), "host service")
+    host = await bed.copied(SERVICES, "db")
     assert host["spec"]["type"] == "ClusterIP"
     assert "nodePort" not in host["spec"]["ports"][0]
     back = {"type": "ExternalName", "externalName": "db.example.com", "clusterIP": None, "clusterIPs": None, "ports": None}
     await bed.plane.patch(SERVICES, "db", {"spec": back | {"selector": None}}, bed.space)
 
     async def gone() -> bool:
-        return await below(bed, SERVICES, "db") is None
+        return await bed.copy(SERVICES, "db") is None
 
     await until(gone, "host service gone")
 
@@ -286,8 +271,8 @@ async def test_item_80_endpoints_by_hand_reach_the_host_in_any_order(bed: Bed) -
     }
     await bed.plane.create(ENDPOINT_SLICES, slice_, bed.space)
     await bed.plane.create(SERVICES, {"metadata": {"name": "db"}, "spec": {"ports": [{"port": 80}]}}, bed.space)
-    service = await until(lambda: below(bed, SERVICES, "db"), "host service")
-    mirrored = await until(lambda: below(bed, ENDPOINT_SLICES, "db-1"), "host slice")
+    service = await bed.copied(SERVICES, "db")
+    mirrored = await bed.copied(ENDPOINT_SLICES, "db-1")
     assert mirrored["metadata"]["labels"]["kubernetes.io/service-name"] == service["metadata"]["name"]
     assert mirrored["endpoints"][0]["addresses"] == ["10.244.0.5"]
     assert not (service["spec"].get("selector"))
@@ -296,7 +281,7 @@ async def test_item_80_endpoints_by_hand_reach_the_host_in_any_order(bed: Bed) -
 async def test_item_83_events_about_services_and_claims_go_up_in_the_tenants_words(bed: Bed) -> None:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     await bed.plane.create(PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": "data"}, "spec": claim}, bed.space)
-    host = await until(lambda: below(bed, PERSISTENT_VOLUME_CLAIMS, "data"), "host claim")
+    host = await bed.copied(PERSISTENT_VOLUME_CLAIMS, "data")
     meta = host["metadata"]
     event = {
         "metadata": {"name": f"{meta['name']}.1"},

@@ -1,13 +1,11 @@
 """metrics.k8s.io of a plane over two real API servers; what a metrics-server would have measured is played."""
 
 import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from bulkhead.api import labels as marks
-from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, KubeError
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, POD_METRICS, PODS
@@ -36,12 +34,6 @@ PLAYED: Obj = {
         ],
     },
 }
-
-
-@pytest.fixture
-async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
-    async with Bed.open(host_client, plane_client) as opened:
-        yield opened
 
 
 def metrics(bed: Bed) -> PodMetrics:

@@ -1,6 +1,5 @@
 """Labels and taints that a tenant puts on its nodes, and where its pods go then, between two real API servers."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -17,10 +16,9 @@ TAINT = {"key": "tenant.example/repair", "value": "yes", "effect": "NoSchedule"}
 
 
 @pytest.fixture
-async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
-    async with Bed.open(host_client, plane_client) as opened:
-        await shows(opened)
-        yield opened
+async def bed(bed: Bed) -> Bed:
+    await shows(bed)
+    return bed
 
 
 async def shows(bed: Bed, *taints: str) -> None:

@@ -1,13 +1,9 @@
 """Node ports between two real API servers: what stands beside the mirrored Service, how long, and what the tenant is told."""
 
 import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
-
 from bulkhead.api import labels as marks
-from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, NotFound, Unprocessable
 from bulkhead.kube.objects import Key, Obj, uid_of
 from bulkhead.kube.resources import SERVICES, resource_of
@@ -19,12 +15,6 @@ from tests.apiserver.test_sync_safety import rewrite
 
 POLICY = resource_of("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy")
 BINDING = resource_of("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding")
-
-
-@pytest.fixture
-async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
-    async with Bed.open(host_client, plane_client) as opened:
-        yield opened
 
 
 async def below(bed: Bed, name: str = "web", kind: str = nodeports.KIND) -> Obj | None:

@@ -4,13 +4,11 @@ import asyncio
 import base64
 import json
 import secrets
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from bulkhead.api import labels as marks
-from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, NotFound, Unprocessable
 from bulkhead.kube.objects import Key, Obj, Resource
 from bulkhead.kube.resources import (
@@ -27,12 +25,6 @@ from bulkhead.kube.resources import (
 )
 from syncer.work import Item
 from tests.apiserver.bed import Bed, until
-
-
-@pytest.fixture
-async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
-    async with Bed.open(host_client, plane_client) as opened:
-        yield opened
 
 
 def uses(bed: Bed, name: str, config_map: str) -> Obj:

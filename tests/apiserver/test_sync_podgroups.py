@@ -37,12 +37,6 @@ async def above(bed: Bed, name: str) -> Obj | None:
     return None
 
 
-async def below(bed: Bed, name: str) -> Obj | None:
-    with contextlib.suppress(NotFound):
-        return await bed.host.get(POD_GROUPS, bed.host_name("PodGroup", name), bed.work)
-    return None
-
-
 async def grouped(bed: Bed, name: str, of: str = "gang", **spec: Any) -> None:
     await bed.create(bed.pod(name, schedulingGroup={"podGroupName": of}, **spec))
 
@@ -73,7 +67,7 @@ async def test_item_91_a_group_goes_before_its_pods_and_its_status_comes_up(bed:
     await waits(bed, "train-0", "ReferenceMissing", "waiting for the PodGroup 'gang'")
     await group(bed, "gang", schedulingConstraints={"topology": [{"key": "bulkhead.dev/rack"}]})
     pod = await bed.mirrored("train-0")
-    host = await below(bed, "gang")
+    host = await bed.copy(POD_GROUPS, "gang")
     assert host is not None, "the group is there before its pod"
     assert pod["spec"]["schedulingGroup"] == {"podGroupName": host["metadata"]["name"]}
     assert host["spec"]["schedulingPolicy"] == {"gang": {"minCount": 3}}
@@ -97,7 +91,7 @@ async def test_item_91_a_group_that_may_not_be_says_why_and_its_pods_wait(bed: B
     await grouped(bed, "train-0")
     await told(bed, "gang", "NotAllowed", "spec.schedulingConstraints.topology[0].key")
     await waits(bed, "train-0", "ReferenceMissing", "is not on the host yet")
-    assert await below(bed, "gang") is None
+    assert await bed.copy(POD_GROUPS, "gang") is None
     # Made anew as it may be, it takes its pods with it.
     await bed.plane.delete(POD_GROUPS, "gang", bed.space)
     await let_go(bed.plane, "gang", bed.space)
@@ -112,23 +106,23 @@ async def test_item_91_the_hosts_quota_bounds_the_groups(bed: Bed) -> None:
     await bed.host.patch(RESOURCE_QUOTAS, "tenant-quota", status, bed.work, subresource="status")
     await group(bed, "gang")
     await told(bed, "gang", "QuotaExceeded", "1 of 1 are in use")
-    assert await below(bed, "gang") is None
+    assert await bed.copy(POD_GROUPS, "gang") is None
 
 
 async def test_item_91_a_groups_end_follows_and_neither_side_waits_for_the_other(bed: Bed) -> None:
     await group(bed, "gang")
     await grouped(bed, "train-0")
     pod = await bed.mirrored("train-0")
-    host = await until(lambda: below(bed, "gang"), "host group")
+    host = await bed.copied(POD_GROUPS, "gang")
     # While pods need it the plane's protection holds it, and the host's copy stays whole.
     await bed.plane.delete(POD_GROUPS, "gang", bed.space)
     await grouped(bed, "train-1")
     await bed.mirrored("train-1")
-    assert not (await below(bed, "gang") or {})["metadata"].get("deletionTimestamp")
+    assert not (await bed.copy(POD_GROUPS, "gang") or {})["metadata"].get("deletionTimestamp")
     await let_go(bed.plane, "gang", bed.space)
 
     async def ending() -> bool:
-        return bool((await below(bed, "gang") or {})["metadata"].get("deletionTimestamp"))
+        return bool((await bed.copy(POD_GROUPS, "gang") or {})["metadata"].get("deletionTimestamp"))
 
     await until(ending, "the host's copy ends too")
     # Another of its name, and its pods, wait until the old one is gone; pods of the old one run on.
@@ -138,18 +132,18 @@ async def test_item_91_a_groups_end_follows_and_neither_side_waits_for_the_other
     assert not pod["metadata"].get("deletionTimestamp")
     await let_go(bed.host, host["metadata"]["name"], bed.work)
     await bed.mirrored("later")
-    assert virtual_uid(await below(bed, "gang") or {}) == made["metadata"]["uid"]
+    assert virtual_uid(await bed.copy(POD_GROUPS, "gang") or {}) == made["metadata"]["uid"]
 
 
 async def test_item_91_deleted_below_it_comes_again_and_absence_is_no_deletion(bed: Bed) -> None:
     await group(bed, "gang")
-    first = await until(lambda: below(bed, "gang"), "host group")
+    first = await bed.copied(POD_GROUPS, "gang")
     name = first["metadata"]["name"]
     await bed.host.delete(POD_GROUPS, name, bed.work)
     await let_go(bed.host, name, bed.work)
 
     async def again() -> bool:
-        found = await below(bed, "gang")
+        found = await bed.copy(POD_GROUPS, "gang")
         return found is not None and found["metadata"]["uid"] != first["metadata"]["uid"]
 
     await until(again, "host group made again")
@@ -160,7 +154,7 @@ async def test_item_91_deleted_below_it_comes_again_and_absence_is_no_deletion(b
     await bed.start()
 
     async def ending() -> bool:
-        return bool((await below(bed, "gang") or {})["metadata"].get("deletionTimestamp"))
+        return bool((await bed.copy(POD_GROUPS, "gang") or {})["metadata"].get("deletionTimestamp"))
 
     await until(ending, "the host's copy ends")
 
@@ -207,7 +201,7 @@ async def test_item_91_a_host_that_has_no_groups_says_so_and_mirrors_everything_
         # A host that is given the gates is noticed without anybody's doing.
         restart(own_server, serving=True)
         pod = await bed.mirrored("train-0")
-        assert pod["spec"]["schedulingGroup"]["podGroupName"] == (await below(bed, "gang") or {})["metadata"]["name"]
+        assert pod["spec"]["schedulingGroup"]["podGroupName"] == (await bed.copy(POD_GROUPS, "gang") or {})["metadata"]["name"]
 
 
 @pytest.mark.usefixtures("hasty")
@@ -220,7 +214,7 @@ async def test_item_91_a_plane_that_serves_no_groups_for_a_while_takes_none_from
         Bed.open(host_client, plane, podGroups=True) as bed,
     ):
         await group(bed, "gang")
-        first = await until(lambda: below(bed, "gang"), "host group")
+        first = await bed.copied(POD_GROUPS, "gang")
         await bed.stop()
         restart(own_server, serving=False)
         session = await bed.start()
@@ -238,7 +232,7 @@ async def test_item_91_a_plane_that_serves_no_groups_for_a_while_takes_none_from
             return session.caches.virtual["PodGroup"].store.get(Key(bed.space, "gang")) is not None
 
         await until(served, "the plane's group is seen again", 60)
-        found = (await below(bed, "gang") or {})["metadata"]
+        found = (await bed.copy(POD_GROUPS, "gang") or {})["metadata"]
         assert (found["uid"], found.get("deletionTimestamp")) == (first["metadata"]["uid"], None)
 
 
@@ -269,13 +263,13 @@ async def test_item_91_upstreams_protection_lets_both_go_after_the_last_pod(bed:
         return bool((await bed.mirror("train-1") or {})["metadata"].get("deletionTimestamp"))
 
     await until(ending, "the pod that runs is told to end")
-    held = await below(bed, "gang")
+    held = await bed.copy(POD_GROUPS, "gang")
     assert held is not None, "held while a pod of it runs"
     assert not held["metadata"].get("deletionTimestamp")
     await bed.kubelet_ends(pod)
 
     async def gone() -> bool:
-        return await above(bed, "gang") is None and await below(bed, "gang") is None
+        return await above(bed, "gang") is None and await bed.copy(POD_GROUPS, "gang") is None
 
     await until(gone, "the group gone on both sides", 60)
 

@@ -1,19 +1,8 @@
 """Pods between two real API servers: created, bound, reported, deleted, from either side, and after crashes."""
 
-from collections.abc import AsyncIterator
-
-import pytest
-
 from bulkhead.api import labels as marks
-from bulkhead.kube.client import Client
 from bulkhead.kube.resources import NODES, PODS
 from tests.apiserver.bed import Bed, until, virtual_uid
-
-
-@pytest.fixture
-async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
-    async with Bed.open(host_client, plane_client) as opened:
-        yield opened
 
 
 async def gone(bed: Bed, name: str) -> bool:

@@ -1,29 +1,11 @@
 """NetworkPolicies and PodDisruptionBudgets between two real API servers."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
-
-from bulkhead.kube.client import Client
-from bulkhead.kube.errors import NotFound
-from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NETWORK_POLICIES, POD_DISRUPTION_BUDGETS, PODS
 from syncer.translate.kinds.networkpolicy import EGRESS_ISOLATED, INGRESS_ISOLATED, MOST_TERMS_OF_TENANT
 from tests.apiserver.bed import Bed, until
-
-
-@pytest.fixture
-async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
-    async with Bed.open(host_client, plane_client) as opened:
-        yield opened
-
-
-async def below(bed: Bed, r: Resource, name: str) -> Obj | None:
-    try:
-        return await bed.host.get(r, bed.host_name(r.kind, name), bed.work)
-    except NotFound:
-        return None
 
 
 async def policy(bed: Bed, name: str, **spec: Any) -> Obj:
@@ -41,7 +23,7 @@ async def test_item_82_a_policy_isolates_the_pods_that_it_selects_and_no_others(
     await bed.create(labelled(bed, "web", app="web"))
     await bed.mirrored("db")
     await policy(bed, "db", podSelector={"matchLabels": {"app": "db"}}, policyTypes=["Ingress"])
-    host = await until(lambda: below(bed, NETWORK_POLICIES, "db"), "host policy")
+    host = await bed.copied(NETWORK_POLICIES, "db")
     assert host["spec"]["policyTypes"] == ["Ingress"]
     assert "ingress" not in host["spec"]
 
@@ -65,7 +47,7 @@ async def test_item_82_a_policy_isolates_the_pods_that_it_selects_and_no_others(
 
     async def free() -> bool:
         labels = ((await bed.mirror("db")) or {})["metadata"]["labels"]
-        return INGRESS_ISOLATED not in labels and await below(bed, NETWORK_POLICIES, "db") is None
+        return INGRESS_ISOLATED not in labels and await bed.copy(NETWORK_POLICIES, "db") is None
 
     await until(free, "isolation ends with the policy")
 
@@ -74,7 +56,7 @@ async def test_item_82_no_policy_opens_what_the_platform_closed(bed: Bed) -> Non
     block = {"ipBlock": {"cidr": "0.0.0.0/0"}}
     rules = {"ingress": [{}, {"from": [block]}], "egress": [{"to": [block]}, {}]}
     await policy(bed, "open", podSelector={}, policyTypes=["Ingress", "Egress"], **rules)
-    host = await until(lambda: below(bed, NETWORK_POLICIES, "open"), "host policy")
+    host = await bed.copied(NETWORK_POLICIES, "open")
     peers = [*host["spec"]["ingress"][0]["from"], *host["spec"]["egress"][0]["to"]]
     assert [len(host["spec"][way]) for way in ("ingress", "egress")] == [1, 1]
     assert all(peer["podSelector"]["matchLabels"]["bulkhead.dev/tenant"] == bed.tenant for peer in peers)
@@ -91,12 +73,12 @@ async def test_item_82_a_changed_policy_is_the_same_below(bed: Bed) -> None:
     await policy(
         bed, "web", podSelector={}, ingress=[{"ports": ports}], egress=[{"ports": ports}], policyTypes=["Ingress", "Egress"]
     )
-    await until(lambda: below(bed, NETWORK_POLICIES, "web"), "host policy")
+    await bed.copied(NETWORK_POLICIES, "web")
     change = {"spec": {"egress": None, "policyTypes": ["Ingress"], "ingress": [{"ports": [{"port": 443}]}]}}
     await bed.plane.patch(NETWORK_POLICIES, "web", change, bed.space)
 
     async def followed() -> bool:
-        spec = ((await below(bed, NETWORK_POLICIES, "web")) or {})["spec"]
+        spec = ((await bed.copy(NETWORK_POLICIES, "web")) or {})["spec"]
         return "egress" not in spec and spec["ingress"][0]["ports"][0]["port"] == 443
 
     await until(followed, "the removed rules are gone below")
@@ -120,7 +102,7 @@ async def test_item_84_a_budget_counts_below_as_the_plane_computed_it(bed: Bed) 
     for number in range(8):
         await bed.mirrored(f"web-{number}")
     await counted(6)
-    host = await until(lambda: below(bed, POD_DISRUPTION_BUDGETS, "web"), "host budget")
+    host = await bed.copied(POD_DISRUPTION_BUDGETS, "web")
     assert host["spec"]["minAvailable"] == 6
     assert "maxUnavailable" not in host["spec"]
     assert host["spec"]["selector"]["matchLabels"]["bulkhead.dev/tenant"] == bed.tenant
@@ -128,7 +110,7 @@ async def test_item_84_a_budget_counts_below_as_the_plane_computed_it(bed: Bed) 
 
     async def stays(healthy: int) -> None:
         async def followed() -> bool:
-            return bool(((await below(bed, POD_DISRUPTION_BUDGETS, "web")) or {})["spec"]["minAvailable"] == healthy)
+            return bool(((await bed.copy(POD_DISRUPTION_BUDGETS, "web")) or {})["spec"]["minAvailable"] == healthy)
 
         await until(followed, f"{healthy} below")
 
@@ -147,14 +129,14 @@ async def test_more_policies_than_there_is_room_for_wait_until_there_is(bed: Bed
         await policy(bed, f"a{number:02}", **big)
     await policy(bed, "z-late", **big)
     await policy(bed, "z-much", podSelector={}, ingress=[rule] * 6)
-    await until(lambda: below(bed, NETWORK_POLICIES, f"a{full - 1:02}"), "the last that there is room for")
+    await bed.copied(NETWORK_POLICIES, f"a{full - 1:02}")
 
     async def told() -> bool:
         listed = [each for name in ("z-late", "z-much") for each in await bed.events(name)]
         return {each["involvedObject"]["name"] for each in listed if each["reason"] == "TooLarge"} == {"z-late", "z-much"}
 
     await until(told, "events of what is refused")
-    assert await below(bed, NETWORK_POLICIES, "z-late") is None
+    assert await bed.copy(NETWORK_POLICIES, "z-late") is None
     await bed.plane.delete(NETWORK_POLICIES, "a00", bed.space)
-    await until(lambda: below(bed, NETWORK_POLICIES, "z-late"), "room")
-    assert await below(bed, NETWORK_POLICIES, "z-much") is None
+    await bed.copied(NETWORK_POLICIES, "z-late")
+    assert await bed.copy(NETWORK_POLICIES, "z-much") is None

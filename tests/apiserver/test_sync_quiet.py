@@ -1,19 +1,8 @@
 """Once both sides agree nothing is written, by no event, no round of the patrol, and no restart of the syncer."""
 
-from collections.abc import AsyncIterator
-
-import pytest
-
-from bulkhead.kube.client import Client
 from bulkhead.kube.resources import CONFIG_MAPS, EVENTS, SECRETS, SERVICES
 from syncer import metrics
 from tests.apiserver.bed import Bed, until
-
-
-@pytest.fixture
-async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
-    async with Bed.open(host_client, plane_client) as opened:
-        yield opened
 
 
 def writes() -> dict[str, float]:

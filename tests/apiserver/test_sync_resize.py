@@ -1,22 +1,12 @@
 """A resize is told as seen when the host's pod has it, and not before; two real API servers, the kubelet stood in for."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
-
-from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import PODS, RESOURCE_QUOTAS
 from tests.apiserver.bed import Bed, until
 
 QUOTA = "requests.cpu"
-
-
-@pytest.fixture
-async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
-    async with Bed.open(host_client, plane_client) as opened:
-        yield opened
 
 
 async def limit(bed: Bed, used: str, hard: str) -> None:

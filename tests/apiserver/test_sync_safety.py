@@ -1,19 +1,11 @@
 """What must not happen: host pods deleted for a plane that lost its mind, and a hostile plane that harms more than itself."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.resources import CONFIG_MAPS, EVENTS, PODS, VALIDATING_WEBHOOKS
 from syncer.write import identity
 from tests.apiserver.bed import Bed, until
-
-
-@pytest.fixture
-async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
-    async with Bed.open(host_client, plane_client) as opened:
-        yield opened
 
 
 async def record(bed: Bed) -> dict[str, str]:

@@ -1,10 +1,5 @@
 """Large pods: what one change of a namespace costs the host is bounded by the size of a pod and by the budget of bytes."""
 
-from collections.abc import AsyncIterator
-
-import pytest
-
-from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NAMESPACES
 from syncer import metrics
@@ -12,12 +7,6 @@ from tests.apiserver.bed import Bed, until
 
 PODS_OF_ALL = 6
 TEXT = 150_000
-
-
-@pytest.fixture
-async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
-    async with Bed.open(host_client, plane_client) as opened:
-        yield opened
 
 
 def gated(bed: Bed, name: str, size: int) -> Obj:

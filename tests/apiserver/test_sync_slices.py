@@ -1,7 +1,7 @@
 """Hand-made endpoints on the host follow the pods whose addresses they name: no address of a pod that is gone stays."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,12 +12,6 @@ from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import ENDPOINT_SLICES, PODS
 from tests.apiserver.bed import Bed, until
 from tests.apiserver.servers import ApiServer
-
-
-@pytest.fixture
-async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
-    async with Bed.open(host_client, plane_client) as opened:
-        yield opened
 
 
 async def running_at(bed: Bed, name: str, address: str) -> Obj:

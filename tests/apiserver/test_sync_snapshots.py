@@ -23,15 +23,11 @@ from tests.apiserver.snapshotting import (
     NAME,
     OFFER,
     READY,
-    below,
     blocked,
     controller_says,
-    gone,
-    mirrored,
     restore,
     says,
     take,
-    told,
 )
 
 CONTENT = "snapcontent-1b7c0d4e-6a3f-4f64-9d1e-3f0a7b8c9d0e"
@@ -48,7 +44,7 @@ async def test_item_35_a_snapshot_is_taken_below_and_told_above(bed: Bed) -> Non
     assert (shown["driver"], shown["metadata"]["labels"]) == ("disk.example.org", {marks.PLATFORM: "true"})
     assert "of-the-host" not in str(await bed.plane.list(VOLUME_SNAPSHOT_CLASSES))
     made = await take(bed, "nightly", {"labels": {"app": "db"}, "annotations": {"example.org/a": "b"}})
-    host = await mirrored(bed, "nightly")
+    host = await bed.copied(VOLUME_SNAPSHOTS, "nightly")
     assert host["spec"] == {
         "source": {"persistentVolumeClaimName": bed.host_name("PersistentVolumeClaim", "data")},
         "volumeSnapshotClassName": "daily",
@@ -72,10 +68,10 @@ async def test_item_35_a_snapshot_is_taken_below_and_told_above(bed: Bed) -> Non
     await bed.plane.patch(VOLUME_SNAPSHOTS, "nightly", {"metadata": {"labels": {"app": "web"}}}, bed.space)
 
     async def relabelled() -> bool:
-        return bool(((await below(bed, "nightly")) or {})["metadata"]["labels"]["app"] == "web")
+        return bool(((await bed.copy(VOLUME_SNAPSHOTS, "nightly")) or {})["metadata"]["labels"]["app"] == "web")
 
     await until(relabelled, "the label below")
-    assert host["metadata"]["uid"] == (await mirrored(bed, "nightly"))["metadata"]["uid"]
+    assert host["metadata"]["uid"] == (await bed.copied(VOLUME_SNAPSHOTS, "nightly"))["metadata"]["uid"]
 
 
 @pytest.mark.parametrize(
@@ -88,20 +84,20 @@ async def test_item_35_a_snapshot_is_taken_below_and_told_above(bed: Bed) -> Non
 )
 async def test_item_35_what_is_the_hosts_is_refused_by_event_and_status(bed: Bed, spec: Obj, field: str) -> None:
     await take(bed, "grab", **spec)
-    event = await told(bed, "grab", field)
+    event = await bed.event("grab", field)
     assert (event["reason"], event["involvedObject"]["kind"]) == ("NotAllowed", "VolumeSnapshot")
     said = await blocked(bed, "grab", "NotAllowed", field)
     assert said["readyToUse"] is False
-    assert await below(bed, "grab") is None
+    assert await bed.copy(VOLUME_SNAPSHOTS, "grab") is None
 
 
 async def test_item_35_a_claim_waits_for_its_snapshot_and_the_hosts_reason_is_told(bed: Bed) -> None:
     await restore(bed, "copy", "nightly", "1Gi")
-    event = await told(bed, "copy", "waits for its VolumeSnapshot")
+    event = await bed.event("copy", "waits for its VolumeSnapshot")
     assert event["reason"] == "ReferenceMissing"
-    assert await below(bed, "copy", PERSISTENT_VOLUME_CLAIMS) is None
+    assert await bed.copy(PERSISTENT_VOLUME_CLAIMS, "copy") is None
     await take(bed, "nightly")
-    host, snapshot = await mirrored(bed, "copy", PERSISTENT_VOLUME_CLAIMS), await mirrored(bed, "nightly")
+    host, snapshot = await bed.copied(PERSISTENT_VOLUME_CLAIMS, "copy"), await bed.copied(VOLUME_SNAPSHOTS, "nightly")
     source = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": snapshot["metadata"]["name"]}
     assert host["spec"]["dataSource"] == source
 
@@ -110,19 +106,19 @@ async def test_item_35_a_claim_waits_for_its_snapshot_and_the_hosts_reason_is_to
     text = f"requested volume size 1 is less than the size 2 for the source snapshot {snapshot['metadata']['name']}"
     event = {"metadata": {"name": "too-small"}, "involvedObject": about | {"namespace": bed.work}, "reason": "Failed"}
     await bed.host.create(EVENTS, event | {"message": text, "type": "Warning"}, bed.work)
-    await told(bed, "copy", "is less than the size 2 for the source snapshot nightly")
+    await bed.event("copy", "is less than the size 2 for the source snapshot nightly")
 
 
 async def test_item_35_36_a_snapshots_end_is_followed_and_its_name_is_free_again(bed: Bed) -> None:
     held = await take(bed, "nightly", {"finalizers": ["example.org/hold"]})
-    first = await mirrored(bed, "nightly")
+    first = await bed.copied(VOLUME_SNAPSHOTS, "nightly")
     assert "finalizers" not in first["metadata"]
     await controller_says(bed, "nightly", READY)
     await says(bed, "nightly", READY)
     await bed.plane.delete(VOLUME_SNAPSHOTS, "nightly", bed.space)
     # The tenant's own finalizer holds it above, and the copy below with it.
     assert (await bed.plane.get(VOLUME_SNAPSHOTS, "nightly", bed.space))["metadata"]["deletionTimestamp"]
-    assert "deletionTimestamp" not in (await mirrored(bed, "nightly"))["metadata"]
+    assert "deletionTimestamp" not in (await bed.copied(VOLUME_SNAPSHOTS, "nightly"))["metadata"]
     # Deleted and made anew while nobody looked.
     await bed.stop()
     await bed.plane.patch(VOLUME_SNAPSHOTS, "nightly", {"metadata": {"finalizers": None}}, bed.space)
@@ -131,22 +127,22 @@ async def test_item_35_36_a_snapshots_end_is_followed_and_its_name_is_free_again
     await bed.start()
 
     async def replaced() -> bool:
-        found = await below(bed, "nightly")
+        found = await bed.copy(VOLUME_SNAPSHOTS, "nightly")
         return found is not None and found["metadata"]["labels"][marks.VIRTUAL_UID] == made["metadata"]["uid"]
 
     await until(replaced, "copy of the new one")
-    assert "status" not in (await mirrored(bed, "nightly"))
+    assert "status" not in (await bed.copied(VOLUME_SNAPSHOTS, "nightly"))
     await bed.plane.delete(VOLUME_SNAPSHOTS, "nightly", bed.space)
-    await gone(bed, "nightly")
+    await bed.uncopied(VOLUME_SNAPSHOTS, "nightly")
 
 
 async def test_item_35_what_was_taken_and_is_gone_below_is_not_taken_again(bed: Bed) -> None:
     for name in ("early", "taken"):
         await take(bed, name)
-        await mirrored(bed, name)
+        await bed.copied(VOLUME_SNAPSHOTS, name)
     await controller_says(bed, "taken", READY)
     await says(bed, "taken", READY)
-    first = await mirrored(bed, "early")
+    first = await bed.copied(VOLUME_SNAPSHOTS, "early")
     for name in ("early", "taken"):
         await bed.host.delete(VOLUME_SNAPSHOTS, bed.host_name("VolumeSnapshot", name), bed.work)
     said = await blocked(bed, "taken", "no longer on the host")
@@ -155,11 +151,11 @@ async def test_item_35_what_was_taken_and_is_gone_below_is_not_taken_again(bed: 
     await bed.start()
 
     async def again() -> bool:
-        found = await below(bed, "early")
+        found = await bed.copy(VOLUME_SNAPSHOTS, "early")
         return found is not None and found["metadata"]["uid"] != first["metadata"]["uid"]
 
     await until(again, "the one of which nothing was there yet is made again")
-    assert await below(bed, "taken") is None
+    assert await bed.copy(VOLUME_SNAPSHOTS, "taken") is None
 
 
 async def test_item_35_47_a_snapshot_beyond_the_quota_says_so(bed: Bed) -> None:
@@ -168,15 +164,15 @@ async def test_item_35_47_a_snapshot_beyond_the_quota_says_so(bed: Bed) -> None:
     full = {"hard": hard, "used": hard}
     await bed.host.patch(RESOURCE_QUOTAS, "tenant-quota", {"status": full}, bed.work, subresource="status")
     await take(bed, "one-more")
-    event = await told(bed, "one-more", f"asked for 1 count/{NAME}, 1 of 1 are in use")
+    event = await bed.event("one-more", f"asked for 1 count/{NAME}, 1 of 1 are in use")
     assert event["reason"] == "QuotaExceeded"
     await blocked(bed, "one-more", "QuotaExceeded")
-    assert await below(bed, "one-more") is None
+    assert await bed.copy(VOLUME_SNAPSHOTS, "one-more") is None
 
 
 async def test_item_35_a_class_that_is_withdrawn_takes_nothing_with_it(bed: Bed) -> None:
     await take(bed, "nightly")
-    await mirrored(bed, "nightly")
+    await bed.copied(VOLUME_SNAPSHOTS, "nightly")
     await bed.stop()
     bed.settings = settings_for(bed.tenant, allowedSnapshotClasses=["of-the-host"])
     await bed.start()
@@ -189,5 +185,5 @@ async def test_item_35_a_class_that_is_withdrawn_takes_nothing_with_it(bed: Bed)
     bed.settings = settings_for(bed.tenant)
     await bed.start()
     await restore(bed, "copy", "nightly")
-    assert (await told(bed, "copy", "only come from another claim"))["reason"] == "NotSupported"
-    assert await below(bed, "nightly") is not None
+    assert (await bed.event("copy", "only come from another claim"))["reason"] == "NotSupported"
+    assert await bed.copy(VOLUME_SNAPSHOTS, "nightly") is not None

@@ -23,11 +23,8 @@ from tests.apiserver.snapshotting import (
     NAME,
     OFFER,
     READY,
-    below,
     blocked,
     controller_says,
-    gone,
-    mirrored,
     remove_snapshots,
     restore,
     says,
@@ -36,7 +33,6 @@ from tests.apiserver.snapshotting import (
     snapshot_class,
     status,
     take,
-    told,
 )
 
 
@@ -54,11 +50,11 @@ async def test_item_35_a_host_without_the_api_says_so_and_everything_else_goes_o
     try:
         async with Bed.open(host, plane, **OFFER) as bed:
             await take(bed, "nightly")
-            event = await told(bed, "nightly", "the platform's host does not serve VolumeSnapshot of")
+            event = await bed.event("nightly", "the platform's host does not serve VolumeSnapshot of")
             assert event["reason"] == "NotSupported"
             await blocked(bed, "nightly", "NotSupported", "does not serve")
             await restore(bed, "copy", "nightly")
-            await told(bed, "copy", "waits for its VolumeSnapshot")
+            await bed.event("copy", "waits for its VolumeSnapshot")
             await bed.create(bed.pod("web"))
             await bed.mirrored("web")
             assert bed.session is not None
@@ -68,8 +64,8 @@ async def test_item_35_a_host_without_the_api_says_so_and_everything_else_goes_o
             body = snapshot_class("daily") | {"apiVersion": KIND["apiVersion"], "kind": "VolumeSnapshotClass"}
             await host.create(VOLUME_SNAPSHOT_CLASSES, body)
             await bed.session.classes.reconcile()
-            await mirrored(bed, "nightly", seconds=90)
-            await mirrored(bed, "copy", PERSISTENT_VOLUME_CLAIMS, seconds=60)
+            await bed.copied(VOLUME_SNAPSHOTS, "nightly", seconds=90)
+            await bed.copied(PERSISTENT_VOLUME_CLAIMS, "copy", seconds=60)
             await says(bed, "nightly", {})
     finally:
         await serve_snapshots(host)
@@ -105,7 +101,7 @@ async def definition(plane: Client, **version: Any) -> None:
 
 async def test_item_35_a_plane_that_hides_the_api_deletes_nothing(bed: Bed) -> None:
     await take(bed, "nightly")
-    first = await mirrored(bed, "nightly")
+    first = await bed.copied(VOLUME_SNAPSHOTS, "nightly")
     await bed.stop()
     await definition(bed.plane, served=False)
     try:
@@ -114,13 +110,13 @@ async def test_item_35_a_plane_that_hides_the_api_deletes_nothing(bed: Bed) -> N
         await bed.create(bed.pod("web"))
         await bed.mirrored("web")
         # The copy is looked at, and nobody can say that its snapshot is gone: not the cache, and not the plane.
-        item, copy = Item("VolumeSnapshot", Key(bed.space, "nightly")), await mirrored(bed, "nightly")
+        item, copy = Item("VolumeSnapshot", Key(bed.space, "nightly")), await bed.copied(VOLUME_SNAPSHOTS, "nightly")
         assert item in session.patrol._host()
         assert not session.caches.serves("VolumeSnapshot")
         await session.mirrors.reconcile(item)
         with pytest.raises(NotServed):
             await session.mirrors._absent(item, copy)
-        assert (await mirrored(bed, "nightly"))["metadata"]["uid"] == first["metadata"]["uid"]
+        assert (await bed.copied(VOLUME_SNAPSHOTS, "nightly"))["metadata"]["uid"] == first["metadata"]["uid"]
     finally:
         await definition(bed.plane, served=True)
     await served(bed.plane)
@@ -130,7 +126,7 @@ async def test_item_35_a_plane_that_hides_the_api_deletes_nothing(bed: Bed) -> N
         return await status(bed, "nightly") == READY
 
     await until(ready, "heard again", 90)
-    assert (await mirrored(bed, "nightly"))["metadata"]["uid"] == first["metadata"]["uid"]
+    assert (await bed.copied(VOLUME_SNAPSHOTS, "nightly"))["metadata"]["uid"] == first["metadata"]["uid"]
 
 
 async def served_not(plane: Client) -> None:
@@ -146,7 +142,7 @@ async def served_not(plane: Client) -> None:
 
 async def test_item_35_a_definition_that_answers_nothing_but_errors_stops_nothing_else(bed: Bed) -> None:
     await take(bed, "nightly")
-    first = await mirrored(bed, "nightly")
+    first = await bed.copied(VOLUME_SNAPSHOTS, "nightly")
     await bed.stop()
     # Stored in another version, and nobody answers who could convert it.
     there = await bed.plane.get(CUSTOM_RESOURCE_DEFINITIONS, NAME)
@@ -180,7 +176,7 @@ async def test_item_35_a_definition_that_answers_nothing_but_errors_stops_nothin
         await bed.mirrored("web")
         item = Item("VolumeSnapshot", Key(bed.space, "nightly"))
         await session.mirrors.reconcile(item)
-        assert (await mirrored(bed, "nightly"))["metadata"]["uid"] == first["metadata"]["uid"]
+        assert (await bed.copied(VOLUME_SNAPSHOTS, "nightly"))["metadata"]["uid"] == first["metadata"]["uid"]
     finally:
         await convert(bed.plane, {"strategy": "None"}, [old | {"storage": False}, old | {"name": "v2"}])
         await bed.stop()
@@ -195,13 +191,13 @@ async def convert(plane: Client, conversion: Obj, versions: list[Obj]) -> None:
 
 async def test_item_35_a_definition_taken_away_in_the_plane_takes_its_snapshots_with_it(bed: Bed) -> None:
     await take(bed, "nightly")
-    await mirrored(bed, "nightly")
+    await bed.copied(VOLUME_SNAPSHOTS, "nightly")
     await remove_snapshots(bed.plane)
     # The API server has deleted the objects, but as long as it does not serve them nothing counts as their absence.
     assert bed.session is not None
     assert bed.session._unready() == []
     await serve_snapshots(bed.plane)
-    await gone(bed, "nightly", 90)
+    await bed.uncopied(VOLUME_SNAPSHOTS, "nightly", 90)
 
 
 async def test_item_35_a_definition_bent_to_any_shape_harms_nobody(bed: Bed) -> None:
@@ -235,13 +231,13 @@ async def test_item_35_a_definition_bent_to_any_shape_harms_nobody(bed: Bed) -> 
             await bed.plane.create(VOLUME_SNAPSHOTS, KIND | {"metadata": {"name": name, "namespace": bed.space}} | body)
         await bed.start()
         for name in ("text", "list", "deep", "more", "long", "none"):
-            await told(bed, name, "spec")
-            assert await below(bed, name) is None
-        await mirrored(bed, "status")
+            await bed.event(name, "spec")
+            assert await bed.copy(VOLUME_SNAPSHOTS, name) is None
+        await bed.copied(VOLUME_SNAPSHOTS, "status")
         await bed.create(bed.pod("web"))
         await bed.mirrored("web")
         for name in (*bodies, "probe"):
             await bed.plane.delete(VOLUME_SNAPSHOTS, name, bed.space)
-        await gone(bed, "status")
+        await bed.uncopied(VOLUME_SNAPSHOTS, "status")
     finally:
         await definition(bed.plane, **before)

@@ -3,24 +3,16 @@
 import base64
 import contextlib
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from bulkhead.api import labels as marks
-from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import SECRETS
 from syncer.pods.tokens import RENEW_AT
 from tests.apiserver.bed import Bed, until
-
-
-@pytest.fixture
-async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
-    async with Bed.open(host_client, plane_client) as opened:
-        yield opened
 
 
 def with_token(bed: Bed, name: str) -> Obj:
