@@ -1,7 +1,5 @@
 """What others hold on a node is not shown to a tenant: controller and syncer together, between two real API servers."""
 
-import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
@@ -14,6 +12,7 @@ from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NAMESPACES, NODES, PODS, TENANT_CLASSES
 from controller.host.accelerators import Accelerators
 from tests.apiserver.bed import Bed, empty, until
+from tests.background import background
 from tests.controller.samples import tenant_class
 from tests.crds import install
 
@@ -66,19 +65,9 @@ async def shared(host_client: Client, plane_client: Client) -> AsyncIterator[Sha
             await host_client.delete(TENANT_CLASSES, made.others)
 
 
-@contextlib.asynccontextmanager
-async def leading(client: Client) -> AsyncIterator[None]:
-    task = asyncio.create_task(Accelerators(client).run())
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
 async def test_item_49_a_tenant_sees_what_others_leave_and_what_it_uses_itself(shared: Shared) -> None:
     bed = shared.bed
-    async with leading(bed.host):
+    async with background(Accelerators(bed.host).run()):
         await shared.sees(4)
         await shared.take("a", 6)
         await shared.sees(2)
@@ -98,7 +87,7 @@ async def test_item_49_a_tenant_sees_what_others_leave_and_what_it_uses_itself(s
 
 async def test_item_49_a_restart_of_either_changes_nothing_and_a_late_note_is_put_right(shared: Shared) -> None:
     bed = shared.bed
-    async with leading(bed.host):
+    async with background(Accelerators(bed.host).run()):
         await shared.take("a", 6)
         await shared.sees(2)
     await bed.stop()
@@ -106,7 +95,7 @@ async def test_item_49_a_restart_of_either_changes_nothing_and_a_late_note_is_pu
     await shared.sees(2)
     # Nobody counts any more, and the pod is gone.
     await shared.leave("a")
-    async with leading(bed.host):
+    async with background(Accelerators(bed.host).run()):
         await shared.sees(4)
 
 
@@ -122,7 +111,7 @@ async def test_item_49_a_note_that_makes_no_sense_counts_for_nothing(shared: Sha
 
 async def test_item_49_a_tenant_cannot_touch_what_is_noted(shared: Shared) -> None:
     bed = shared.bed
-    async with leading(bed.host):
+    async with background(Accelerators(bed.host).run()):
         await shared.take("a", 6)
         await shared.sees(2)
         forged = {"metadata": {"annotations": {HELD: '{"nvidia.com/gpu":0}'}, "labels": {marks.GPU_COUNT: "64"}}}

@@ -4,7 +4,6 @@ One client is the controller as RBAC sees it; it builds, repairs and takes down 
 that only the policies can say no.
 """
 
-import asyncio
 import copy
 import json
 from collections.abc import AsyncIterator
@@ -22,6 +21,7 @@ from controller.host.accelerators import Accelerators
 from controller.host.secretwatch import SecretWatch
 from tests.apiserver.bed import until
 from tests.apiserver.servers import ApiServer, running
+from tests.background import background
 from tests.chart.helmchart import rendered
 from tests.controller.samples import tenant_class
 from tests.controller.tenant.world import World, ask, kinds_of, ready, take_down
@@ -306,13 +306,10 @@ async def test_it_reads_no_secret_of_the_host(place: str | None, admin: Client, 
 
 
 async def test_its_standing_informers_need_no_more_than_its_rights(admin: Client, limited: Client) -> None:
-    notes = asyncio.create_task(Accelerators(limited).run())
-    async with Limited(admin, limited) as world:
+    async with background(Accelerators(limited).run()) as accelerators, Limited(admin, limited) as world:
         assert all(informer.last_error is None for informer in world.owned._informers.values())
         assert kinds.SECRETS not in world.owned._informers
-    assert not notes.done()
-    notes.cancel()
-    await asyncio.wait([notes])
+        assert not accelerators.done()
 
 
 async def test_a_changed_secret_is_noticed_without_a_watch(admin: Client, limited: Client) -> None:
@@ -333,7 +330,6 @@ async def test_a_changed_secret_is_noticed_without_a_watch(admin: Client, limite
     for name in ("team-a", "team-b", "gone", "team-a"):
         await watch.look(name)
     assert said == []
-    running = asyncio.create_task(watch.run())
     await admin.patch(kinds.SECRETS, "pki-x", {"stringData": {"a": "c"}}, "bh-team-a")
 
     async def once() -> bool:
@@ -342,8 +338,7 @@ async def test_a_changed_secret_is_noticed_without_a_watch(admin: Client, limite
     async def twice() -> bool:
         return said == ["team-a", "team-a"]
 
-    await until(once, "a change to be told")
-    await admin.delete(kinds.SECRETS, "pki-x", "bh-team-a")
-    await until(twice, "a deletion to be told")
-    running.cancel()
-    await asyncio.wait([running])
+    async with background(watch.run()):
+        await until(once, "the change noticed")
+        await admin.delete(kinds.SECRETS, "pki-x", "bh-team-a")
+        await until(twice, "the deletion noticed")

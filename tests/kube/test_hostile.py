@@ -12,6 +12,7 @@ from bulkhead.kube.errors import ApiError, Forbidden, KubeError, ProtocolError, 
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import PODS
+from tests.background import background
 from tests.kube.hostile import Answer, closing, endless, fixed, http, serving, silent, slow
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -121,12 +122,9 @@ async def test_an_informer_survives_them_all(eventually: Callable[..., Awaitable
     for _, answer, _ in [*CALLS, *LISTS, *WATCHES]:
         async with serving(answer) as config, client_of(config) as client:
             informer = Informer(client, PODS, max_bytes=50_000, inactivity=0.2)
-            task = asyncio.create_task(informer.run())
-            await eventually(lambda informer=informer: informer.last_error is not None)
-            assert not task.done()
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            async with background(informer.run()) as task:
+                await eventually(lambda informer=informer: informer.last_error is not None)
+                assert not task.done()
 
 
 GONE = http("410 Gone", STATUS % (410, b"Expired"))
@@ -166,9 +164,8 @@ async def test_bookmarks_move_the_version_and_a_silent_watch_is_no_failure(
     changes: list[Change] = []
     async with serving(answer) as config, client_of(config) as client:
         informer = Informer(client, PODS, inactivity=0.1, on_change=changes.append)
-        task = asyncio.create_task(informer.run())
-        await eventually(lambda: len(watched) >= 4)
-        task.cancel()
+        async with background(informer.run()):
+            await eventually(lambda: len(watched) >= 4)
     assert [b"resourceVersion=5&" in watched[0], b"resourceVersion=7&" in watched[1]] == [True, True]
     assert (changes, informer.relists, informer.last_error, caplog.text) == ([], 1, None, "")
 
@@ -188,9 +185,8 @@ async def test_a_rolled_back_server_is_listed_again(eventually: Callable[..., Aw
     changes: list[Change] = []
     async with serving(answer) as config, client_of(config) as client:
         informer = Informer(client, PODS, inactivity=0.1, on_change=changes.append)
-        task = asyncio.create_task(informer.run())
-        await eventually(lambda: len(changes) == 2)
-        task.cancel()
+        async with background(informer.run()):
+            await eventually(lambda: len(changes) == 2)
     assert [(change.kind, change.relist) for change in changes] == [("added", True), ("deleted", True)]
 
 

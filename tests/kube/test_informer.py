@@ -17,20 +17,16 @@ from bulkhead.kube.objects import Key, Meta, Obj, uid_of
 from bulkhead.kube.resources import CONFIG_MAPS, POD_GROUPS
 from bulkhead.kube.watch import WatchEvent
 from tests.apiserver.servers import ApiServer, ServerOptions, with_pod_groups
+from tests.background import background
 
 Eventually = Callable[..., Awaitable[None]]
 
 
 @contextlib.asynccontextmanager
 async def running(informer: Informer) -> AsyncIterator[Informer]:
-    task = asyncio.create_task(informer.run())
-    try:
+    async with background(informer.run()):
         await asyncio.wait_for(informer.synced(), 30)
         yield informer
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def config_map(name: str, **labels: str) -> Obj:
@@ -127,9 +123,8 @@ async def test_compaction_leads_to_a_relist(own_server: ApiServer, eventually: E
         own_server.start()
         await asyncio.to_thread(own_server.wait)
         informer.resource_version = old
-        task = asyncio.create_task(informer.run())
-        await eventually(lambda: informer.relists > relists, seconds=60)
-        task.cancel()
+        async with background(informer.run()):
+            await eventually(lambda: informer.relists > relists, seconds=60)
     assert sorted(told(changes)) == [
         ("added", "is-replaced", True),
         ("deleted", "goes", True),
@@ -142,9 +137,8 @@ async def test_a_restored_plane_is_listed_again(host_client: Client, namespace: 
     informer = Informer(host_client, CONFIG_MAPS, namespace=namespace)
     # As after a restore: the version that we know lies in the server's future.
     informer.resource_version = "999999999"
-    task = asyncio.create_task(informer.run())
-    await eventually(lambda: informer.has_synced, seconds=60)
-    task.cancel()
+    async with background(informer.run()):
+        await eventually(lambda: informer.has_synced, seconds=60)
     assert informer.store.keys() == [Key(namespace, "a")]
 
 
@@ -206,18 +200,13 @@ async def test_a_pause_ends_when_somebody_else_has_heard_the_server(monkeypatch:
             yield
 
     informer = Informer(cast("Client", Away()), CONFIG_MAPS)
-    task = asyncio.create_task(informer.run())
-    try:
+    async with background(informer.run()):
         for _ in range(3):
             async with asyncio.timeout(5):
                 await tried.wait()
             tried.clear()
             await asyncio.sleep(0)
             informer.try_now()
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def test_events_of_the_past_bring_nothing_back(eventually: Eventually) -> None:

@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.lease import LeaderLease
 from bulkhead.kube.resources import LEASES
 from tests.apiserver.servers import ApiServer
+from tests.background import background
 
 Eventually = Callable[..., Awaitable[None]]
 
@@ -17,22 +18,11 @@ def lease(client: Client, namespace: str, identity: str) -> LeaderLease:
     return LeaderLease(client, namespace, "leader", identity, duration=2.0, renew_deadline=1.5, retry=0.1)
 
 
-@contextlib.asynccontextmanager
-async def waiting(claim: LeaderLease) -> AsyncIterator["asyncio.Task[None]"]:
-    task = asyncio.create_task(claim.acquire())
-    try:
-        yield task
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-
 async def test_one_leads_and_hands_over(host_client: Client, namespace: str, eventually: Eventually) -> None:
     first, second = lease(host_client, namespace, "first"), lease(host_client, namespace, "second")
     async with contextlib.AsyncExitStack() as stack:
         async with first.leading():
-            task = await stack.enter_async_context(waiting(second))
+            task = await stack.enter_async_context(background(second.acquire()))
             await eventually(lambda: second.holder == "first")
             assert first.held
             assert not second.held
@@ -45,7 +35,7 @@ async def test_one_leads_and_hands_over(host_client: Client, namespace: str, eve
 async def test_a_dead_leader_is_followed(host_client: Client, namespace: str, eventually: Eventually) -> None:
     dead, heir = lease(host_client, namespace, "dead"), lease(host_client, namespace, "heir")
     await dead.acquire()
-    async with waiting(heir) as task:
+    async with background(heir.acquire()) as task:
         await eventually(task.done)
     assert heir.held
     await asyncio.wait_for(dead.renew(), 30)

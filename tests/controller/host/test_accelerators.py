@@ -1,6 +1,5 @@
 """Notes of held accelerators on host nodes: what is counted, that nothing is kept of pods, and who may die on the way."""
 
-import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,6 +15,7 @@ from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NAMESPACES, NODES, PODS, TENANT_CLASSES
 from controller.host.accelerators import Accelerators, of_node, of_pod
 from tests.apiserver.bed import until
+from tests.background import background
 from tests.controller.samples import tenant_class
 from tests.crds import install
 
@@ -101,12 +101,8 @@ async def host(host_client: Client) -> AsyncIterator[Host]:
 async def leading(client: Client) -> AsyncIterator[Accelerators]:
     """A leader until it is killed."""
     made = Accelerators(client)
-    task = asyncio.create_task(made.run())
-    try:
+    async with background(made.run()):
         yield made
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 async def test_item_49_notes_follow_the_pods_of_everybody(host: Host) -> None:

@@ -1,6 +1,5 @@
 """Dedicated nodes on a real API server: taken, emptied, given back, whoever dies on the way."""
 
-import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Callable
@@ -16,6 +15,7 @@ from controller.host import dedication
 from controller.host.dedication import Dedication
 from controller.settings import Settings
 from tests.apiserver.bed import until
+from tests.background import background
 from tests.controller.samples import tenant_class
 from tests.crds import install
 
@@ -94,12 +94,8 @@ async def host(host_client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
 async def leading(client: Client, on_tenant: Callable[[str], object] = lambda _: None) -> AsyncIterator[Dedication]:
     """A leader until it is killed."""
     made = Dedication(client, Settings(), on_tenant)
-    task = asyncio.create_task(made.run())
-    try:
+    async with background(made.run()):
         yield made
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 async def test_a_pool_becomes_one_tenants_when_the_others_have_left_and_goes_back(host: Host) -> None:

@@ -1,6 +1,6 @@
 """Who is told of a change to what the controller owns: on a real API server."""
 
-import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
@@ -12,6 +12,7 @@ from bulkhead.kube.objects import Key, Obj
 from controller.host.owned import Owned
 from tests.apiserver.bed import until
 from tests.apiserver.servers import ApiServer
+from tests.background import background
 
 QUOTA = Key("default", "tenant-quota")
 
@@ -46,9 +47,10 @@ class Told:
 
 @pytest.fixture
 async def told(own_server: ApiServer) -> AsyncIterator[Told]:
-    async with Client(own_server.admin, user_agent="tests", field_manager="tests") as client:
+    async with contextlib.AsyncExitStack() as stack:
+        client = await stack.enter_async_context(Client(own_server.admin, user_agent="tests", field_manager="tests"))
         made = Told(client)
-        running = asyncio.create_task(made.owned.run())
+        await stack.enter_async_context(background(made.owned.run()))
         await made.owned.synced()
         meta = {"name": QUOTA.name, "namespace": QUOTA.namespace}
         marks = {labels.MANAGED_BY: labels.MANAGED_BY_BULKHEAD, labels.TENANT: "one"}
@@ -64,8 +66,6 @@ async def told(own_server: ApiServer) -> AsyncIterator[Told]:
         await made.seen(quota["metadata"]["resourceVersion"])
         yield made
         await client.delete(kinds.RESOURCE_QUOTAS, QUOTA.name, QUOTA.namespace)
-        running.cancel()
-        await asyncio.wait([running])
 
 
 async def test_what_a_quota_counts_of_pods_is_no_work_and_accelerators_are_some_a_moment_later(told: Told) -> None:

@@ -1,7 +1,5 @@
 """The enforcer against a real API server; what it hands to the kernel is caught before it gets there."""
 
-import asyncio
-import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,6 +11,7 @@ from bulkhead.hostcluster.netpol.attachments import Attachments
 from bulkhead.kube.client import Client
 from bulkhead.kube.resources import NETWORK_POLICIES, PODS
 from tests.apiserver.bed import until
+from tests.background import background
 
 NODE = "netpol-node"
 
@@ -38,13 +37,8 @@ class Kernel:
 async def kernel(host_client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Kernel]:
     kernel = Kernel()
     monkeypatch.setattr(enforcer, "load", kernel.load)
-    task = asyncio.create_task(enforcer.Enforcer(host_client, NODE, Attachments(tmp_path)).run())
-    try:
+    async with background(enforcer.Enforcer(host_client, NODE, Attachments(tmp_path)).run()):
         yield kernel
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def make_pod(client: Client, namespace: str, name: str) -> None:

@@ -1,7 +1,5 @@
 """The provisioner against a real API server, with the scheduler and the binder played by the test."""
 
-import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,19 +14,15 @@ from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
 from tests.apiserver.bed import until
+from tests.background import background
 
 
 @pytest.fixture
 async def folder(host_client: Client, tmp_path: Path) -> AsyncIterator[Path]:
     for each in storage_classes():
         await host_client.apply(STORAGE_CLASSES, each)
-    task = asyncio.create_task(Provisioner(host_client, tmp_path / "volumes").run())
-    try:
+    async with background(Provisioner(host_client, tmp_path / "volumes").run()):
         yield tmp_path / "volumes"
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def claim(client: Client, namespace: str, name: str, node: str | None, of_class: str = "local") -> Obj:

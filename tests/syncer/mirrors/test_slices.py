@@ -14,6 +14,7 @@ from bulkhead.kube.objects import Key, Meta, Obj
 from syncer.mirrors.slices import Addresses, Slices
 from syncer.translate.kinds.endpointslice import KIND, Holder
 from syncer.translate.metadata import Identity
+from tests.background import background
 from tests.fakeclock import FakeClock
 
 A, B = Key("work", "a"), Key("work", "b")
@@ -90,15 +91,10 @@ class Host:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Host"]:
-        task = asyncio.create_task(self.slices.run())
-        try:
+        async with background(self.slices.run()):
             self.slices.host_changed(Change("modified", SLICE, Meta()))
             await self.settle()
             yield self
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
 
     async def settle(self) -> None:
         for _ in range(20):
