@@ -26,7 +26,7 @@ EXAMPLES = [
     for path in sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
     for document in yaml.safe_load_all(path.read_text())
 ]
-TENANT_CASES = yaml.safe_load((DATA / "tenants.yaml").read_text())
+TENANT_CASES = [case for name in ("tenants", "tenants-slurm") for case in yaml.safe_load((DATA / f"{name}.yaml").read_text())]
 CLASS_CASES = yaml.safe_load((DATA / "tenantclasses.yaml").read_text())
 
 
