@@ -16,7 +16,6 @@ from tests.simulation.virtualtime import stamp
 
 _MERGE: Final = "application/merge-patch+json"
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
-_FINAL: Final = ("Succeeded", "Failed")
 
 
 def collect(api: Api, r: Any, user: str) -> None:

@@ -11,11 +11,10 @@ from bulkhead.kube.objects import Key, Obj, Resource, key_of, uid_of
 from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from tests.simulation.api import Api
 from tests.simulation.kinds import PROTECTION
-from tests.simulation.origin import origin_of, virtual_uid
+from tests.simulation.sides import ended, origin_of, virtual_uid
 from tests.simulation.store import Commit, copied, kind_of
 
 KIND: Final = "PersistentVolumeClaim"
-_FINAL: Final = ("Succeeded", "Failed")
 _MERGE: Final = "application/merge-patch+json"
 
 
@@ -56,7 +55,7 @@ def unprotect(api: Api) -> None:
 
 def _used(api: Api) -> set[Key]:
     """Claims of pods that are placed: no kubelet would start another one with a claim that is going."""
-    users = [each for each in api.store.all(PODS) if each["spec"].get("nodeName") and each["status"].get("phase") not in _FINAL]
+    users = [each for each in api.store.all(PODS) if each["spec"].get("nodeName") and not ended(each)]
     return {Key(key_of(each).namespace, name) for each in users for name in of_pod(each)}
 
 

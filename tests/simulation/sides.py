@@ -1,0 +1,75 @@
+"""Host and plane beside each other: which object of one belongs to which of the other, and what of a pod matters to both.
+
+Whose a host object is follows from its annotations, read here without the syncer's own code, which is what is being watched.
+"""
+
+from typing import Final
+
+from bulkhead.api import labels as marks
+from bulkhead.api import names
+from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES
+from syncer.settings import Settings
+from syncer.translate.references import of_pod
+from tests.simulation.api import Api
+from tests.simulation.kinds import GPU
+
+KINDS: Final = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS, "Service": SERVICES, "Pod": PODS}
+
+
+class Sides:
+    """Both API servers of one tenant."""
+
+    def __init__(self, host: Api, plane: Api, settings: Settings) -> None:
+        self.host = host
+        self.plane = plane
+        self.work = settings.work_namespace
+        self._tenant_uid = settings.tenant_uid
+
+    def host_key(self, kind: str, key: Key) -> Key:
+        """Where the host object of a virtual one lies."""
+        return Key(self.work, names.host_name(self._tenant_uid, kind, key.namespace, key.name))
+
+    def mirror(self, uid: str) -> Obj | None:
+        """The host pod of a virtual UID."""
+        pods = self.host.store.all(PODS, self.work)
+        return next((each for each in pods if marks.is_mirrored(each) and virtual_uid(each) == uid), None)
+
+
+def virtual_uid(host: Obj) -> str:
+    """The UID of the virtual object; empty where it names none."""
+    return str((host["metadata"].get("annotations") or {}).get(marks.VIRTUAL_UID, ""))
+
+
+def origin_of(host: Obj) -> Key:
+    """Namespace and name of the virtual object."""
+    notes = host["metadata"]["annotations"]
+    return Key(notes[marks.VIRTUAL_NAMESPACE], notes[marks.VIRTUAL_NAME])
+
+
+def ended(pod: Obj) -> bool:
+    """Whether all its containers have ended for good."""
+    return pod["status"].get("phase") in {"Succeeded", "Failed"}
+
+
+def needs(virtual: Obj) -> set[tuple[str, Key]]:
+    """The ConfigMaps and Secrets that a virtual pod refers to."""
+    found = of_pod(virtual) if virtual else frozenset()
+    return {(each.kind, Key(each.namespace, each.name)) for each in found if each.kind in {"ConfigMap", "Secret"}}
+
+
+def mounts(host: Obj) -> set[tuple[str, str]]:
+    """Kind and name of what a host pod runs with."""
+    return {(each.kind, each.name) for each in of_pod(host)}
+
+
+def gpus(pod: Obj) -> int:
+    """How many GPUs a pod asks for."""
+    asked = ((each.get("resources") or {}).get("requests") or {} for each in pod["spec"]["containers"])
+    return sum(int(each.get(GPU, 0)) for each in asked)
+
+
+def changes(pod: Obj) -> list[object]:
+    """What of a pod may change while it runs: its CPU, and its containers for debugging."""
+    cpu = [((each.get("resources") or {}).get("requests") or {}).get("cpu") for each in pod["spec"]["containers"]]
+    return [*cpu, *sorted(each["name"] for each in pod["spec"].get("ephemeralContainers") or ())]
