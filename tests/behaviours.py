@@ -64,8 +64,8 @@ def render() -> str:
         _check(number, state, entry.get("why", ""), proven)
         listed.add(number)
         counts[_STATES[state]] += 1
-        told = _STATES[state] + (f": {entry['why']}" if state else "")
-        rows.append(f"| {number} | {entry['text']} | {told} | {_links(proven)} |")
+        state_text = _STATES[state] + (f": {entry['why']}" if state else "")
+        rows.append(f"| {number} | {entry['text']} | {state_text} | {_links(proven)} |")
     if strangers := sorted(set(tests) - listed):
         raise ValueError(f"tests: behaviours {strangers} are not in {SOURCE.name}")
     head = (

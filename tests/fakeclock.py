@@ -38,7 +38,7 @@ class FakeClock:
         return sum(not woken.done() for _, _, woken in self._sleepers)
 
     def advance(self, seconds: float) -> None:
-        """Move the time and wake whoever is due; they run when the caller next awaits."""
+        """Move the time and wake the sleepers that are due; they run when the caller next awaits."""
         self._elapsed += seconds
         while self._sleepers and self._sleepers[0][0] <= self._elapsed:
             woken = heapq.heappop(self._sleepers)[2]

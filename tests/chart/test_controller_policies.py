@@ -78,7 +78,7 @@ async def mighty(server: ApiServer, admin: Client) -> AsyncIterator[Client]:
         yield client
 
 
-async def told(client: Client, obj: Obj) -> str:
+async def refusal(client: Client, obj: Obj) -> str:
     """Why a create is refused by a policy of ours; empty when it is not. Nothing is made."""
     resource = resource_of(obj["apiVersion"], obj["kind"])
     place = obj["metadata"].get("namespace")
@@ -98,7 +98,7 @@ async def in_force(client: Client, admin: Client) -> None:
             REFUSED["a namespace of somebody"],
             REFUSED["elsewhere"],
         ]
-        return all([await told(client, obj) for obj in samples])
+        return all([await refusal(client, obj) for obj in samples])
 
     await until(bite, "the policies in force")
 
@@ -197,11 +197,11 @@ ALLOWED: dict[str, Obj] = {
 
 
 async def test_the_policies_refuse_what_the_controller_must_not_write(mighty: Client) -> None:
-    assert [name for name, obj in REFUSED.items() if not await told(mighty, obj)] == []
+    assert [name for name, obj in REFUSED.items() if not await refusal(mighty, obj)] == []
 
 
 async def test_the_policies_let_through_what_it_writes(mighty: Client) -> None:
-    assert {name: said for name, obj in ALLOWED.items() if (said := await told(mighty, obj))} == {}
+    assert {name: said for name, obj in ALLOWED.items() if (said := await refusal(mighty, obj))} == {}
 
 
 ENFORCE = "pod-security.kubernetes.io/enforce"

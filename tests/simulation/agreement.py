@@ -79,8 +79,8 @@ class Agreement:
             for host in self._host.store.all(r, self._work):
                 if not marks.is_mirrored(host):
                     continue
-                notes = host["metadata"]["annotations"]
-                if notes.get(marks.VIRTUAL_KIND) != kind:
+                annotations = host["metadata"]["annotations"]
+                if annotations.get(marks.VIRTUAL_KIND) != kind:
                     continue
                 virtual = self._plane.store.get(r, origin_of(host))
                 if virtual is None or (kind in {"Pod", "Service"} and uid_of(virtual) != virtual_uid(host)):
@@ -163,7 +163,7 @@ def _compared(virtual: Obj, host: Obj) -> Iterator[tuple[str, object, object]]:
     for what in ("deletionTimestamp",):
         yield what, bool(virtual["metadata"].get(what)), bool(host["metadata"].get(what))
     labels = virtual["metadata"].get("labels") or {}
-    below = host["metadata"].get("labels") or {}
-    yield "labels", labels, {key: below.get(key) for key in labels}
+    there = host["metadata"].get("labels") or {}
+    yield "labels", labels, {key: there.get(key) for key in labels}
     if not ended(virtual) and not virtual["metadata"].get("deletionTimestamp"):
         yield "what changes in place", changes(virtual), changes(host)

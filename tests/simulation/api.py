@@ -102,7 +102,7 @@ class Api:
         self.name = name
         self.now = now
         self.store = Store(now)
-        # Open watches, to be told when the server goes away.
+        # Open watches, broken when the server goes away.
         self.breaks: list[Callable[[], None]] = []
         self._rules = kinds.Rules(self)
         self._uids = 0

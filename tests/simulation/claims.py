@@ -94,7 +94,7 @@ class ClaimWatch:
                 self._violate(f"I8: host claim of {origin_of(before)} deleted although its virtual one is there")
 
     def differences(self, host_key: Callable[[str, Key], Key]) -> Iterator[str]:
-        """What of one side is missing, left over or different on the other."""
+        """What of one side is missing or different on the other, or an orphan."""
         wanted = set()
         for virtual in self._plane.store.all(PERSISTENT_VOLUME_CLAIMS):
             key, uid = key_of(virtual), uid_of(virtual)
@@ -107,7 +107,8 @@ class ClaimWatch:
             if host is None or virtual_uid(host) != uid:
                 yield f"claim {key} has no host claim"
             elif virtual["status"].get("phase") != host["status"].get("phase"):
-                yield f"claim {key}: phase is {virtual['status'].get('phase')} above, {host['status'].get('phase')} below"
+                phases = [each["status"].get("phase") for each in (virtual, host)]
+                yield f"claim {key}: phase is {phases[0]} in the plane, {phases[1]} on the host"
             elif _is_bound(host):
                 yield from self._volume(virtual)
         for volume in self._plane.store.all(PERSISTENT_VOLUMES):

@@ -45,7 +45,7 @@ async def pod_gone_before_its_host_pod_is_seen(world: World) -> None:
 
 
 async def pod_gone_and_its_host_pod_never_seen(world: World) -> None:
-    """Found by a storm: of a host pod that came and went between two lists no event told, and its copies stayed for ever."""
+    """Found by a storm: of a host pod that came and went between two lists no event came, and its copies stayed for ever."""
     await _made_unseen(world, lag=60.0)
     world.on_host.frozen = {"node-a", "node-b"}
     world.tenant.delete(PODS, "web", grace=0)
@@ -74,7 +74,7 @@ async def service_replaced_under_an_old_list(world: World) -> None:
     world.tenant.delete(SERVICES, "web")
     world.tenant.service(80)
     await world.settle()
-    # The list of a replica that is behind shows the first copy; its watch tells at once of that one's end and of the second.
+    # The list of a replica that is behind shows the first copy; its watch shows at once that one's end and the second.
     world.host_faults.stale = 3
     world.host_faults.arm(WatchFault.GONE)
     world.tenant.service(81)
@@ -128,7 +128,7 @@ def _ending(world: World, count: int) -> list[Obj]:
 STORIES: Final[Mapping[str, stories.Story]] = {
     "a copy goes although another pod lingers on the host": copy_of_a_lingering_pod,
     "a copy just taken away is there before the next pod": partial(copy_needed_again, lag=0.0),
-    "the same when the host tells late": partial(copy_needed_again, lag=5.0),
+    "the same when the host's watches lag": partial(copy_needed_again, lag=5.0),
     "the same when nobody answers whether it was": copy_perhaps_taken_away,
     "a pod that was replaced keeps its copies to its end": copy_of_a_pod_that_was_replaced,
     "a host pod that nobody has seen yet keeps its copies": pod_gone_before_its_host_pod_is_seen,

@@ -1,6 +1,6 @@
-"""Looks for a fault in whatever `syncer` and `bulkhead` it imports: the stories, some crashes, some storms, in that order.
+"""Searches for a fault in whatever `syncer` and `bulkhead` it imports: the stories, some crashes, some storms, in that order.
 
-Prints what it found and exits with 1; `python -m tests.simulation.hunt [STORY...]` looks at some of the stories alone. Run by
+Prints what it found and exits with 1; `python -m tests.simulation.hunt [STORY...]` plays some of the stories alone. Run by
 `test_seeded` over copies of the code with a seeded bug in them.
 """
 
@@ -15,8 +15,8 @@ _CRASHES = 12
 _STORMS = 12
 
 
-def looks(names: list[str]) -> Iterator[tuple[str, Callable[[], object]]]:
-    """What is looked at, cheapest first."""
+def plays(names: list[str]) -> Iterator[tuple[str, Callable[[], object]]]:
+    """What is played, cheapest first."""
     for name in names or mishaps.STORIES:
         yield name, partial(mishaps.play, name)
     if names:
@@ -30,9 +30,9 @@ def looks(names: list[str]) -> Iterator[tuple[str, Callable[[], object]]]:
 
 def hunt(names: list[str]) -> str:
     """What was found, or an empty text."""
-    for what, look in looks(names):
+    for what, play in plays(names):
         try:
-            look()
+            play()
         except AssertionError as error:
             return f"{what}: {str(error) or 'assertion failed'}"
     return ""

@@ -260,7 +260,7 @@ async def late_copy_of_the_host(world: World) -> None:
 
 
 async def host_events_again(world: World) -> None:
-    """The host's watch tells of the last pod again while the next one of its name runs."""
+    """The host's watch shows the last pod again while the next one of its name runs."""
     await stories.everything(world, pods=("web",))
     for number in range(3):
         world.tenant.delete(PODS, "web", grace=0)
@@ -297,25 +297,25 @@ def _all_end(world: World, uids: set[str]) -> bool:
 
 
 STORIES: Final[Mapping[str, stories.Story]] = {
-    "a pod that ran is not told as new again": host_pod_from_before_it_ran,
+    "a pod that ran is not shown as new again": host_pod_from_before_it_ran,
     "a namespace's new label reaches pods in the making": space_labelled_meanwhile,
     "a pod that waits for room is given no token": waiting_for_room,
-    "a token that somebody took away is made anew": token_taken_away,
+    "a token that was taken away is recreated": token_taken_away,
     "a pod that has ended keeps no token": token_of_an_ended_pod,
     "no token expires because the clock was ahead": partial(wrong_clock, skew=3600.0),
     "no token expires because the clock was behind": partial(wrong_clock, skew=-7200.0),
-    "a placed pod does not run again when the plane tells late": partial(late_copy_of_the_plane, lag=3.0),
-    "nor when the plane tells very late": partial(late_copy_of_the_plane, lag=20.0),
+    "a placed pod does not run again when the plane's watches lag": partial(late_copy_of_the_plane, lag=3.0),
+    "nor when they lag a lot": partial(late_copy_of_the_plane, lag=20.0),
     "nothing of others is adopted": squatters,
     "a claim takes its volume with it, whenever the syncer dies": claim_deleted,
     "one name in two namespaces is two objects": two_spaces,
     "a cordon of host or tenant is never forgotten": partial(cordons, lag=0.0),
-    "nor when it tells late of nodes": partial(cordons, lag=5.0),
+    "nor when its watch of nodes lags": partial(cordons, lag=5.0),
     "nor a taint of a node that is just being made": tainted_while_it_was_made,
     "nor for a pod that nobody saw being made": uncordoned_before_it_is_seen,
     "pods replaced while the syncer was away": replaced_while_away,
     "pods deleted while the syncer was away": deleted_while_away,
-    "pods replaced while the host tells late": late_copy_of_the_host,
+    "pods replaced while the host's watches lag": late_copy_of_the_host,
     "the host's events come again": host_events_again,
     **copies.STORIES,
     **resizes.STORIES,

@@ -4,8 +4,8 @@ At every commit of the syncer:  I1 one host pod per virtual UID, made for a pod 
                                 I8 deleted only for a deletion that really happened; never by force; nothing that is not ours
                                 I10 no secret outside of Secrets
                                 a claim's data is not lost (`claims`)
-                                no change told as seen by the node that the host pod does not have
-Once all is quiet:              `differences`: what of one side is missing, left over or different on the other
+                                no change reported as seen by the node that the host pod does not have
+Once all is quiet:              `differences`, which `agreement` finds
 """
 
 import base64
@@ -43,9 +43,9 @@ class Oracle:
         self._sides = sides = Sides(host, plane, settings)
         self._host, self._plane, self._work = host, plane, sides.work
         self.violations: list[str] = []
-        # Since the tenant's first cordon or taint, host pods that have no node yet may be made anew.
+        # Since the tenant's first cordon or taint, host pods that have no node yet may be recreated.
         self._avoiding = False
-        # A replica that is behind, or a watch that tells the past again, shows pods that are long gone. No API server does so.
+        # A replica that is behind, or a watch that replays the past, shows pods that are long gone. No API server does so.
         self.stale = False
         self.dead: set[str] = set()  # virtual UIDs whose deletion was asked for, or done
         self._born: dict[str, int] = {}  # virtual UID -> version at which it was created
@@ -54,7 +54,7 @@ class Oracle:
         self._nodes_marked = NodeMarks()
         self._claims = ClaimWatch(host, plane, sides.work, self.violate)
         self.differences = Agreement(sides, self._nodes_marked, self._claims).differences
-        self._taken: set[tuple[Kind, Key]] = set()  # host objects that somebody else took away
+        self._taken: set[tuple[Kind, Key]] = set()  # host objects that others took away
         for each in (host, plane):
             for held in each.store.objects.values():
                 for obj in held.values():
@@ -115,14 +115,14 @@ class Oracle:
             self.violate(f"I8: virtual pod {commit.key} was deleted by the syncer although no host pod was ever there")
 
     def _seen(self, commit: Commit) -> None:
-        """Whoever waits for a change takes a generation that is told as observed for one that the node has."""
+        """A client that waits for a change takes the observed generation for one that the node has."""
         virtual = commit.after
         if commit.kind != kind_of(PODS) or virtual is None:
             return
         mirror = self._sides.mirror(uid_of(virtual))
         current = virtual["metadata"]["generation"] == virtual["status"].get("observedGeneration")
         if mirror and current and changes(mirror) != changes(virtual):
-            self.violate(f"a change of {commit.key} is told as seen, and its host pod does not have it")
+            self.violate(f"a change of {commit.key} is reported as seen, and its host pod does not have it")
 
     def _on_host(self, commit: Commit) -> None:
         if commit.kind == kind_of(PODS) and commit.before is None and commit.after is not None:
@@ -163,7 +163,7 @@ class Oracle:
             held = self._plane.store.get(KINDS[kind], key)
             known = held is not None and self._born.get(uid_of(held), 0) < self._born[uid]
             place = self._sides.host_key(kind, key)
-            # What somebody else took away, the syncer may believe to be there until its cache is told.
+            # What others took away, the syncer may believe to be there until its cache shows it.
             taken = (kind_of(KINDS[kind]), place) in self._taken
             if known and not taken and self._host.store.get(KINDS[kind], place) is None:
                 self.violate(f"host pod of {key_of(virtual or {})} made before its {kind} {key}")

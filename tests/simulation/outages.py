@@ -40,7 +40,7 @@ async def restored_plane(world: World, *, restart: bool) -> None:
     """A plane that was restored from before the pods is quarantined: they live on."""
     backup = world.plane.store.snapshot()
     await stories.everything(world)
-    # A plane that has counted past the record again cannot be told from one that was never restored.
+    # A plane that has counted past the record again cannot be distinguished from one that was never restored.
     for step in range(100):
         world.tenant.label("web", f"step-{step}")
     await world.wait(10)
@@ -119,7 +119,7 @@ STORIES: Final[Mapping[str, stories.Story]] = {
     "a plane without its data deletes nothing after a restart": partial(lost_plane, restart=True),
     "a restored plane deletes nothing": partial(restored_plane, restart=False),
     "a restored plane deletes nothing after a restart": partial(restored_plane, restart=True),
-    "a key that met an error of the host is looked at again": partial(one_error, side="host"),
+    "a key that met an error of the host is tried again": partial(one_error, side="host"),
     "the same for an error of the plane": partial(one_error, side="plane"),
     "answers of the host lost": partial(lost_answers, side="host"),
     "answers of the plane lost": partial(lost_answers, side="plane"),

@@ -1,4 +1,4 @@
-"""Short stories about pods that change in place while somebody tells late of it; by name."""
+"""Short stories about pods that change in place while watches lag; by name."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -10,7 +10,7 @@ from tests.simulation.world import World
 
 
 async def resized(world: World, *, lag: float) -> None:
-    """Found by upstream's conformance: a resize was told as seen by the node before the host pod had it."""
+    """Found by upstream's conformance: a resize was reported as seen by the node before the host pod had it."""
     await stories.everything(world, pods=("web",))
     world.host_faults.lag |= {"pods": lag}
     for cpu in ("200m", "150m"):
@@ -39,7 +39,7 @@ async def resized_before_it_was_made(world: World) -> None:
 
 
 async def debugged_before_it_was_made(world: World) -> None:
-    """Found by a storm: a pod made with containers for debugging, which no create may have, was told as having them."""
+    """Found by a storm: a pod made with containers for debugging, which no create may have, was reported as having them."""
     await world.ready()
     world.host_faults.away = True
     world.tenant.pod("web")
@@ -54,7 +54,7 @@ async def debugged_before_it_was_made(world: World) -> None:
 
 
 async def resized_and_back(world: World) -> None:
-    """Found by a storm: resized back before the first resize was seen to arrive, a pod was told as the newest too early."""
+    """Found by a storm: resized back before the first resize was seen to arrive, a pod was reported as the newest too early."""
     await stories.everything(world, pods=("web",))
     world.host_faults.lag |= {"pods": 60.0}
     world.tenant.resize("web", "200m")
@@ -72,7 +72,7 @@ def _cpu(world: World) -> str:
 
 
 async def _shown_in_one(world: World) -> None:
-    """A list shows what the watch would have told one by one."""
+    """A list shows what the watch would have shown one by one."""
     world.quiet()
     world.relist(world.host)
     await world.settle(120)
@@ -80,9 +80,9 @@ async def _shown_in_one(world: World) -> None:
 
 
 STORIES: Final[Mapping[str, stories.Story]] = {
-    "a resize is told as seen when the host's pod has it": partial(resized, lag=0.0),
-    "the same when the host tells late of its pod": partial(resized, lag=5.0),
+    "a resize is reported as seen when the host's pod has it": partial(resized, lag=0.0),
+    "the same when the host's watches lag": partial(resized, lag=5.0),
     "nor is a pod resized to what nobody asks for any more": resized_before_it_was_made,
-    "a container for debugging is not told as seen when it is not there": debugged_before_it_was_made,
-    "a resize is not told as seen when it is taken back before it is seen to arrive": resized_and_back,
+    "a container for debugging is not reported as seen when it is not there": debugged_before_it_was_made,
+    "a resize is not reported as seen when it is taken back before it is seen to arrive": resized_and_back,
 }

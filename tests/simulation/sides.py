@@ -43,8 +43,8 @@ def virtual_uid(host: Obj) -> str:
 
 def origin_of(host: Obj) -> Key:
     """Namespace and name of the virtual object."""
-    notes = host["metadata"]["annotations"]
-    return Key(notes[marks.VIRTUAL_NAMESPACE], notes[marks.VIRTUAL_NAME])
+    annotations = host["metadata"]["annotations"]
+    return Key(annotations[marks.VIRTUAL_NAMESPACE], annotations[marks.VIRTUAL_NAME])
 
 
 def ended(pod: Obj) -> bool:

@@ -1,6 +1,6 @@
 """Objects of one API server, in memory: one counter of versions, the history of every commit, compaction.
 
-Stored objects are never changed: whoever wants another one puts another one. Watches read the history; a list at an older
+Stored objects are never changed: a change puts another one. Watches read the history; a list at an older
 version is the present with the history taken back.
 """
 

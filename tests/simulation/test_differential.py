@@ -227,7 +227,7 @@ _ALL: Final = (create_pod, create_pod, bind, report, change_pod, change_pod, end
 
 
 async def events(side: Side, r: Resource, since: str, count: int, seconds: float) -> list[tuple[str, str, Any]]:
-    """What a watch tells of everything that happened."""
+    """What a watch shows of everything that happened."""
     found: list[tuple[str, str, Any]] = []
     try:
         async with asyncio.timeout(seconds):
@@ -262,12 +262,12 @@ async def compare(real: Client, seed: int) -> None:
             found = differing(answers[0][1], answers[1][1])
         assert not found, f"seed {seed}: " + "; ".join(found) + "\nafter:\n" + "\n".join(before[-12:])
     for r in kinds:
-        told = await events(sides[1], r, starts[1][r], 10_000, 0.3)
-        real_ones = await events(sides[0], r, starts[0][r], len(told), 10.0) if told else []
-        for number, (one, other) in enumerate(zip(real_ones, told, strict=False)):
+        simulated = await events(sides[1], r, starts[1][r], 10_000, 0.3)
+        real_ones = await events(sides[0], r, starts[0][r], len(simulated), 10.0) if simulated else []
+        for number, (one, other) in enumerate(zip(real_ones, simulated, strict=False)):
             found = differing({"event": list(one[:2])}, {"event": list(other[:2])}) or differing(one[2], other[2])
             assert not found, f"seed {seed}: event {number} of {r}: " + "; ".join(found) + "\nof:\n" + "\n".join(before)
-        assert len(real_ones) == len(told), f"seed {seed}: {len(real_ones)} events of {r}, simulated {len(told)}"
+        assert len(real_ones) == len(simulated), f"seed {seed}: {len(real_ones)} events of {r}, simulated {len(simulated)}"
 
 
 @pytest.mark.parametrize("seed", range(3))

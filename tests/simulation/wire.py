@@ -184,7 +184,7 @@ class Watch:
         self._slow = 0
 
     def open(self) -> None:
-        """Start, or be told that the version is too old: half of the servers say so in the stream, half by status."""
+        """Start, or be refused because the version is too old: half of the servers say so in the stream, half by status."""
         self._api.store.listeners.append(self._heard_of)
         self._api.breaks.append(self.break_now)
         if self._cursor < self._api.store.compacted:
@@ -227,7 +227,7 @@ class Watch:
             wait = self._advance()
             if not self._chunks and not self._ended and not self._broken:
                 with contextlib.suppress(TimeoutError):
-                    # Less than a float of the present time can tell would be no time at all, for ever.
+                    # Less than a float of the present time can express would be no time at all, for ever.
                     async with asyncio.timeout(max(1e-4, wait)):
                         await self._news.wait()
 

@@ -3,7 +3,7 @@
     async with World.open(seed) as world:
         world.tenant.pod("web"); await world.settle(); world.check()
 
-The actors act at once and never fail; what fails is what the syncer is told. `until` lets them act every half second until what
+The actors act at once and never fail; what fails is what the syncer hears. `until` lets them act every half second until what
 is awaited is there, and fails when it does not come; `settle` waits so until nothing differs any more, `check` asks the oracle.
 """
 
@@ -145,7 +145,7 @@ class World:
         self.clock.skew = 0.0
 
     def relist(self, *apis: Api) -> None:
-        """Make API servers, both unless named, forget history and watches: whoever was told nonsense has to list."""
+        """Make API servers, both unless named, forget history and watches: a client that saw wrong events has to list."""
         for api in apis or (self.host, self.plane):
             # Past the version that even the freshest watch has seen.
             api.store.version += 1
@@ -178,7 +178,7 @@ class World:
         if seen != self._acted:
             self.in_plane.step()
             self.on_host.step()
-            # What they did themselves is looked at once more.
+            # What they did themselves is acted on once more.
             self._acted = seen
 
     async def wait(self, seconds: float, *, act: bool = True) -> None:
@@ -216,7 +216,7 @@ class World:
         await self.until("the syncer is ready", lambda: self.session is not None and not self.session._unready())
 
     def summary(self) -> str:
-        """What stands where, for whoever reads of a failure."""
+        """What is on each side, for the message of a failure."""
         sides = {"plane": self.plane.store.all(PODS), "host": self.on_host.pods()}
         pods = [
             f"{side} pod {pod['metadata']['name']} ({pod['spec'].get('nodeName') or 'no node'}, {pod['status'].get('phase')}"
@@ -239,7 +239,7 @@ class World:
         before = len(self.trace)
         await self.wait(STILL_SECONDS)
         self.oracle.raise_violations()
-        # An event that repeats is told again, ever more rarely.
+        # An event that repeats is written again, ever more rarely.
         late = [call for call in self.trace[before:] if " GET " not in call and "/events" not in call]
         assert not late, f"I9: {len(late)} writes although all is quiet: {late[:5]}"
         assert not self.oracle.differences()
