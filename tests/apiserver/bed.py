@@ -128,7 +128,7 @@ class Bed:
             self._task = None
 
     async def quiet(self) -> None:
-        """Wait until the syncer has looked at everything once more and has nothing left to do."""
+        """Wait until the syncer has reconciled everything once more and has nothing left to do."""
 
         async def idle() -> bool:
             return self.session is not None and self.session.queue.idle and not self.session.queue.delayed
@@ -173,13 +173,14 @@ class Bed:
             each for each in (await self.plane.list(EVENTS, self.space)).items if each["involvedObject"].get("name") == name
         ]
 
-    async def event(self, name: str, *texts: str, seconds: float = SECONDS) -> Obj:
-        """Wait for an event of an object whose message has all texts."""
+    async def event(self, name: str, *texts: str, reason: str = "", seconds: float = SECONDS) -> Obj:
+        """Wait for an event of an object with a reason, where one is given, and a message that has all texts."""
 
         async def found() -> Obj | None:
-            return next((each for each in await self.events(name) if all(text in each["message"] for text in texts)), None)
+            events = [each for each in await self.events(name) if reason in {"", each["reason"]}]
+            return next((each for each in events if all(text in each["message"] for text in texts)), None)
 
-        event: Obj = await until(found, f"event of {name} with {texts}", seconds)
+        event: Obj = await until(found, f"event {reason} of {name} with {texts}", seconds)
         return event
 
     # -- the host
@@ -263,10 +264,10 @@ class Bed:
         await self.bind(host)
         await self.run(host)
 
-        async def up() -> bool:
+        async def runs() -> bool:
             return (((await self.virtual(name)) or {}).get("status") or {}).get("phase") == "Running"
 
-        await until(up, f"{name} running above")
+        await until(runs, f"{name} running in the plane")
         return host
 
     async def kubelet_ends(self, host: Obj) -> None:

@@ -93,7 +93,7 @@ async def says(bed: Bed, name: str, wanted: Obj) -> None:
     async def same() -> bool:
         return await status(bed, name) == wanted
 
-    await until(same, f"status {wanted} above")
+    await until(same, f"status {wanted} in the plane")
 
 
 async def blocked(bed: Bed, name: str, *texts: str, seconds: float = 20.0) -> Obj:

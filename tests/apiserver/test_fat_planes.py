@@ -87,7 +87,7 @@ async def test_thousands_of_fat_nodes_take_a_page_at_once_and_end_at_the_bound(a
 
 
 @pytest.mark.apiserver
-async def test_an_object_that_cannot_be_fetched_in_one_page_is_told_of(admin: Client) -> None:
+async def test_an_object_that_cannot_be_fetched_in_one_page_is_reported(admin: Client) -> None:
     await fill(admin, range(3000, 3060), 250_000, **{labels.PLATFORM: "true"})
     async with Budget().turn("a", 60) as turn:
         with pytest.raises(TooLarge, match=f"more than {PAGE_BYTES}|longer than {PAGE_BYTES}"):

@@ -26,7 +26,7 @@ RESULTS = Path("build/results")
 QUIET = 30.0  # seconds in which all must be caught up
 PODS_EACH = 5
 REVISIONS = 500
-# What one syncer may ask of a host that has just come back, until all is caught up: some dozen watches, a look before each, its
+# What one syncer may ask of a host that has just come back, until all is caught up: some dozen watches, a read before each, its
 # leases and quotas, and the writes of one pod. Ten times that would be a herd.
 REQUESTS_EACH = 150
 
@@ -72,7 +72,7 @@ async def test_a_plane_that_was_away_catches_up_and_nothing_was_deleted(own_serv
         assert set(await tenant.host_pods(1)) == {host["metadata"]["uid"]}
         tenant.plane.start_apiserver()
         await asyncio.to_thread(tenant.plane.wait)
-        await until(lambda: running_above(tenant, "web"), "what happened meanwhile to be told above", QUIET)
+        await until(lambda: runs_in_the_plane(tenant, "web"), "what happened meanwhile to be seen in the plane", QUIET)
         assert set(await tenant.host_pods(1)) == {host["metadata"]["uid"]}
         assert await tenant.metric("bulkhead_syncer_quarantined") == 0
 
@@ -100,7 +100,7 @@ async def test_a_plane_from_an_older_backup_deletes_nothing(own_server: ApiServe
         assert set(before) < set(after), "the pod that the backup does not know runs on"
 
 
-async def test_a_host_from_an_older_backup_keeps_what_it_knows_and_gets_the_rest_anew(
+async def test_a_host_from_an_older_backup_keeps_what_it_knows_and_gets_the_rest_again(
     own_server: ApiServer, tmp_path: Path
 ) -> None:
     async with tenancies(1, own_server, tmp_path) as (tenant,):
@@ -131,7 +131,7 @@ async def requests(server: ApiServer, metric: str = "apiserver_request_total") -
 
 
 async def move_on(client: Client, namespace: str) -> None:
-    """Let a server's revision run on by more than it writes by itself at a start: a younger backup cannot be told by that."""
+    """Let a server's revision run on by more than it writes by itself at a start: a younger backup cannot be known by that."""
     await client.create(CONFIG_MAPS, {"metadata": {"name": "counter"}}, namespace)
     for number in range(REVISIONS):
         await client.patch(CONFIG_MAPS, "counter", {"data": {"count": str(number)}}, namespace)
@@ -165,7 +165,7 @@ async def same_pods(tenant: Tenancy, wanted: set[str]) -> None:
     assert not [each["metadata"]["name"] for each in found if each["metadata"].get("deletionTimestamp")]
 
 
-async def running_above(tenant: Tenancy, name: str) -> bool:
+async def runs_in_the_plane(tenant: Tenancy, name: str) -> bool:
     pod = await tenant.bed.virtual(name)
     return ((pod or {}).get("status") or {}).get("phase") == "Running"
 

@@ -36,7 +36,7 @@ class Shared:
         await self.bed.host.delete(PODS, name, self.others, grace_seconds=0)
 
     async def sees(self, *gpus: int) -> None:
-        """The tenant sees so many on its nodes, by name, whatever it looks at."""
+        """The tenant sees so many on its nodes, by name, wherever it reads them."""
 
         async def so() -> bool:
             found = [each for each in (await self.bed.plane.list(NODES)).items if self.bed.tenant in each["metadata"]["name"]]

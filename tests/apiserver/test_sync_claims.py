@@ -56,11 +56,11 @@ async def bound(bed: Bed, name: str) -> Obj:
         found = await above(bed, name)
         return found if found["status"].get("phase") == "Bound" else None
 
-    found: Obj = await until(yet, f"{name} bound above")
+    found: Obj = await until(yet, f"{name} bound in the plane")
     return found
 
 
-async def test_item_35_a_claim_is_provisioned_below_and_bound_above(bed: Bed) -> None:
+async def test_item_35_a_claim_is_provisioned_on_the_host_and_bound_in_the_plane(bed: Bed) -> None:
     await claim(bed, "data", "1Gi", accessModes=["ReadWriteMany"])
     host = await provision(bed, "data", "2Gi")
     assert host["spec"]["storageClassName"] == "ordinary"
@@ -88,10 +88,7 @@ async def test_item_35_the_default_class_is_offered_without_its_parameters(bed: 
 async def test_item_35_a_class_that_is_not_offered_is_refused_with_a_reason(bed: Bed) -> None:
     await claim(bed, "greedy", storageClassName="fast")
 
-    async def told() -> Obj | None:
-        return next((each for each in await bed.events("greedy") if each["reason"] == "NotAllowed"), None)
-
-    event = await until(told, "event")
+    event = await bed.event("greedy", reason="NotAllowed")
     assert "offered: ordinary" in event["message"]
     assert await bed.copy(PERSISTENT_VOLUME_CLAIMS, "greedy") is None
 
@@ -103,10 +100,7 @@ async def test_item_35_47_a_claim_beyond_the_quota_says_so(bed: Bed) -> None:
     await bed.host.patch(RESOURCE_QUOTAS, "tenant-quota", {"status": status}, bed.work, subresource="status")
     await claim(bed, "one-more")
 
-    async def told() -> Obj | None:
-        return next((each for each in await bed.events("one-more") if each["reason"] == "QuotaExceeded"), None)
-
-    event = await until(told, "event")
+    event = await bed.event("one-more", reason="QuotaExceeded")
     assert "asked for 1 persistentvolumeclaims, 1 of 1 are in use" in event["message"]
     assert event["message"].endswith("The PersistentVolumeClaim is made when enough is free.")
     assert await bed.copy(PERSISTENT_VOLUME_CLAIMS, "one-more") is None
@@ -122,7 +116,7 @@ async def test_item_35_a_claim_grows_and_never_shrinks(bed: Bed) -> None:
     async def grown() -> bool:
         return ((await bed.copy(PERSISTENT_VOLUME_CLAIMS, "data")) or {})["spec"]["resources"]["requests"]["storage"] == "3Gi"
 
-    await until(grown, "request below")
+    await until(grown, "request on the host")
     status = {"capacity": {"storage": "3Gi"}}
     await bed.host.patch(
         PERSISTENT_VOLUME_CLAIMS,
@@ -132,12 +126,12 @@ async def test_item_35_a_claim_grows_and_never_shrinks(bed: Bed) -> None:
         subresource="status",
     )
 
-    async def told() -> bool:
+    async def reported() -> bool:
         virtual = await above(bed, "data")
         volume = await bed.plane.get(PERSISTENT_VOLUMES, virtual["spec"]["volumeName"])
         return bool(virtual["status"]["capacity"] == volume["spec"]["capacity"] == {"storage": "3Gi"})
 
-    await until(told, "capacity above")
+    await until(reported, "capacity in the plane")
     patch = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
     with pytest.raises(ApiError):
         await bed.plane.patch(PERSISTENT_VOLUME_CLAIMS, "data", patch, bed.space)
@@ -211,10 +205,7 @@ async def test_item_36_a_tenants_own_volume_is_never_used_nor_touched(bed: Bed) 
     made = await bed.plane.create(PERSISTENT_VOLUMES, {"metadata": {"name": name}, "spec": own})
     await claim(bed, "data", volumeName=name)
 
-    async def told() -> bool:
-        return any("volumeName" in each["message"] for each in await bed.events("data"))
-
-    await until(told, "refusal")
+    await bed.event("data", "volumeName")
     assert await bed.copy(PERSISTENT_VOLUME_CLAIMS, "data") is None
     assert (await bed.plane.get(PERSISTENT_VOLUMES, name))["metadata"]["uid"] == made["metadata"]["uid"]
 
@@ -239,10 +230,7 @@ async def test_a_claim_without_a_class_gets_none_that_is_not_offered(
     async with Bed.open(host_client, plane_client, allowedStorageClasses=offer) as other:
         await claim(other, "data")
 
-        async def told() -> bool:
-            return any("offered: fast, other" in each["message"] for each in await other.events("data"))
-
-        await until(told, "the reason")
+        await other.event("data", "offered: fast, other")
         assert await other.copy(PERSISTENT_VOLUME_CLAIMS, "data") is None
         await other.plane.patch(PERSISTENT_VOLUME_CLAIMS, "data", {"spec": {"storageClassName": "other"}}, other.space)
         assert (await other.copied(PERSISTENT_VOLUME_CLAIMS, "data"))["spec"]["storageClassName"] == "other"
@@ -258,7 +246,7 @@ async def test_the_only_class_of_a_tenant_is_its_default(host_client: Client, pl
             notes = {each["metadata"]["name"]: each["metadata"].get("annotations") or {} for each in found}
             return notes.get("fast", {}).get(DEFAULT_STORAGE_CLASS) == "true" and "ordinary" not in notes
 
-        await until(shown, "class above")
+        await until(shown, "class in the plane")
         await claim(other, "data")
         assert (await other.copied(PERSISTENT_VOLUME_CLAIMS, "data"))["spec"]["storageClassName"] == "fast"
 
@@ -275,11 +263,11 @@ async def test_a_claim_outlives_the_offer_that_it_was_made_of(host_client: Clien
     async def followed() -> bool:
         return ((await bed.copy(PERSISTENT_VOLUME_CLAIMS, "data")) or {})["metadata"]["labels"].get("of") == "db"
 
-    await until(followed, "label below")
+    await until(followed, "label on the host")
     assert not [each for each in await bed.events("data") if each["type"] == "Warning"]
 
 
-async def test_a_claim_keeps_its_size_under_a_tighter_class_and_larger_ones_are_told_so(bed: Bed) -> None:
+async def test_a_claim_keeps_its_size_under_a_tighter_class_and_larger_ones_say_why_they_wait(bed: Bed) -> None:
     await claim(bed, "data", "10Gi")
     await provision(bed, "data", "10Gi")
     await bound(bed, "data")
@@ -291,13 +279,10 @@ async def test_a_claim_keeps_its_size_under_a_tighter_class_and_larger_ones_are_
     async def followed() -> bool:
         return ((await bed.copy(PERSISTENT_VOLUME_CLAIMS, "data")) or {})["metadata"]["labels"].get("of") == "db"
 
-    await until(followed, "label below")
+    await until(followed, "label on the host")
     assert not [each for each in await bed.events("data") if each["type"] == "Warning"]
     await claim(bed, "greedy", "2Gi")
 
-    async def told() -> Obj | None:
-        return next((each for each in await bed.events("greedy") if each["reason"] == "TooLarge"), None)
-
-    event = await until(told, "event")
+    event = await bed.event("greedy", reason="TooLarge")
     assert "requests 2Gi of storage, and one claim may request at most 1Gi" in event["message"]
     assert await bed.copy(PERSISTENT_VOLUME_CLAIMS, "greedy") is None

@@ -83,7 +83,7 @@ async def test_item_58_a_tenants_cordon_outlives_the_hosts(bed: Bed) -> None:
     await shows(bed, cordoned=False)
 
 
-async def test_item_58_a_tenant_that_uncordons_below_a_hosts_cordon_is_taken_at_its_word(bed: Bed) -> None:
+async def test_item_58_a_tenant_that_uncordons_under_a_hosts_cordon_is_taken_at_its_word(bed: Bed) -> None:
     await cordon(bed.plane, bed.node, True)
     await cordon(bed.host, bed.node, True)
     await bed.quiet()
@@ -156,7 +156,7 @@ async def test_item_37_72_a_waiting_pod_that_the_host_holds_or_has_just_placed_i
     await mirrored(bed, "held", bed.node)
 
 
-async def test_item_47_a_pod_that_finds_no_node_for_the_tenants_cordons_is_told_so(bed: Bed) -> None:
+async def test_item_47_a_pod_that_finds_no_node_for_the_tenants_cordons_says_so(bed: Bed) -> None:
     await cordon(bed.plane, bed.node, True)
     await bed.quiet()
     await bed.create(bed.pod("web"))
@@ -166,7 +166,7 @@ async def test_item_47_a_pod_that_finds_no_node_for_the_tenants_cordons_is_told_
     status = {"phase": "Pending", "conditions": [condition | {"lastTransitionTime": "2026-01-01T00:00:00Z"}]}
     await bed.host.patch(PODS, host["metadata"]["name"], {"status": status}, bed.work, subresource="status")
 
-    async def told() -> bool:
+    async def reported() -> bool:
         return f"cordoned in this cluster: {bed.node}" in json.dumps(await bed.condition("web"))
 
-    await until(told, "the cordon as a reason")
+    await until(reported, "the cordon as a reason")

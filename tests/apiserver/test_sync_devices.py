@@ -29,7 +29,7 @@ async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
         yield opened
 
 
-async def test_item_52_53_54_a_claim_made_from_a_template_reaches_the_host_and_its_devices_come_up(bed: Bed) -> None:
+async def test_item_52_53_54_a_claim_made_from_a_template_reaches_the_host_and_its_devices_are_shown(bed: Bed) -> None:
     shown = await bed.plane.get(DEVICE_CLASSES, CLASS)
     assert shown["spec"] == {}
     await bed.create(bed.pod("web", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "template"}]))
@@ -56,7 +56,7 @@ async def test_item_52_53_54_a_claim_made_from_a_template_reaches_the_host_and_i
         results = (found.get("status") or {}).get("allocation", {}).get("devices", {}).get("results", [])
         return [each["device"] for each in results] == ["gpu-3"]
 
-    await until(allocated, "devices above")
+    await until(allocated, "devices in the plane")
     assert ((await bed.virtual("web")) or {})["status"]["resourceClaimStatuses"] == statuses
 
 
@@ -66,10 +66,7 @@ async def test_item_53_a_class_that_is_not_offered_is_refused_with_a_reason(bed:
         RESOURCE_CLAIMS, {"metadata": {"name": "grab"}, "spec": {"devices": {"requests": [request]}}}, bed.space
     )
 
-    async def told() -> bool:
-        return any(f"offered: {CLASS}" in each["message"] for each in await bed.events("grab"))
-
-    await until(told, "event")
+    await bed.event("grab", f"offered: {CLASS}")
     assert await bed.copy(RESOURCE_CLAIMS, "grab") is None
 
 
@@ -88,12 +85,12 @@ async def test_item_47_53_claims_and_pods_together_never_pass_the_quota_and_room
     await ask(bed, "second", 2)
     await bed.create(bed.gpu_pod("more"))
 
-    async def told() -> bool:
+    async def reported() -> bool:
         notes = [each["message"] for each in await bed.events("second")]
         reason = ((await bed.condition("more")) or {}).get("reason")
         return reason == "QuotaExceeded" and any("asked for 2 nvidia.com/gpu, 4 of 4 are in use" in note for note in notes)
 
-    await until(told, "both are told")
+    await until(reported, "both say why they wait")
     assert await bed.copy(RESOURCE_CLAIMS, "second") is None
     await bed.plane.delete(RESOURCE_CLAIMS, "first", bed.space)
     # Long before the next try that is made without a reason.
@@ -110,10 +107,7 @@ async def test_item_53_as_many_devices_as_a_claim_can_say_reach_nobody(bed: Bed)
         RESOURCE_CLAIMS, {"metadata": {"name": "grab"}, "spec": {"devices": {"requests": requests}}}, bed.space
     )
 
-    async def told() -> bool:
-        return any("a taint of the host keeps" in each["message"] for each in await bed.events("grab"))
-
-    await until(told, "event")
+    await bed.event("grab", "a taint of the host keeps")
     assert await bed.copy(RESOURCE_CLAIMS, "grab") is None
 
 

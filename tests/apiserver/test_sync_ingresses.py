@@ -52,7 +52,7 @@ async def secret(bed: Bed, name: str) -> None:
     await bed.plane.create(SECRETS, body, bed.space)
 
 
-async def test_item_84_an_ingress_is_published_and_its_address_comes_up(bed: Bed) -> None:
+async def test_item_84_an_ingress_is_published_and_its_address_is_shown(bed: Bed) -> None:
     shown = await bed.plane.get(INGRESS_CLASSES, CLASS)
     assert shown["spec"] == {"controller": "bulkhead.dev/host"}
     notes = {"nginx.ingress.kubernetes.io/configuration-snippet": "load_module x;"}
@@ -73,7 +73,7 @@ async def test_item_84_an_ingress_is_published_and_its_address_comes_up(bed: Bed
             found = await bed.plane.get(INGRESSES, "shop", bed.space)
             return found["status"]["loadBalancer"].get("ingress", []) == list(points)
 
-        await until(up, f"{len(points)} addresses above")
+        await until(up, f"{len(points)} addresses in the plane")
 
     await served({"ip": "203.0.113.7", "ports": [{"port": 443, "protocol": "TCP"}]}, {"hostname": "lb.example.org"})
     await served({"ip": "203.0.113.8"})
@@ -93,7 +93,7 @@ async def test_item_84_a_change_is_followed_and_what_is_refused_changes_nothing(
             1, own(bed, "shop."), "/v2", bed.host_name("Service", "api"),
         )  # fmt: skip
 
-    await until(followed, "the change below")
+    await until(followed, "the change on the host")
     before = (await bed.copy(INGRESSES, "shop") or {})["spec"]
     await change(bed, "shop", rules=[rule(f"other.{DOMAIN}")])
     event = await bed.event("shop", "spec.rules[0].host", f"other.{DOMAIN}", own(bed))
@@ -143,7 +143,7 @@ async def test_item_33_84_a_certificate_comes_with_the_first_ingress_and_goes_wi
     async def renewed() -> bool:
         return ((await bed.copy(SECRETS, "certificate")) or {})["data"]["tls.crt"] == "bmV3"
 
-    await until(renewed, "the new certificate below")
+    await until(renewed, "the new certificate on the host")
     await bed.plane.delete(INGRESSES, "one", bed.space)
     await bed.uncopied(INGRESSES, "one")
     # A restart knows of the reference too.
@@ -160,7 +160,7 @@ async def test_item_33_84_a_certificate_comes_with_the_first_ingress_and_goes_wi
     assert await bed.copy(SECRETS, "unused") is None
 
 
-async def test_item_84_deleted_above_it_is_gone_below_and_deleted_below_it_comes_again(bed: Bed) -> None:
+async def test_item_84_a_deleted_ingress_takes_its_copy_with_it_and_a_deleted_copy_is_recreated(bed: Bed) -> None:
     await publish(bed, "shop", rule(own(bed)))
     first = await bed.copied(INGRESSES, "shop")
     await bed.host.delete(INGRESSES, first["metadata"]["name"], bed.work)
@@ -170,7 +170,7 @@ async def test_item_84_deleted_above_it_is_gone_below_and_deleted_below_it_comes
         return found is not None and found["metadata"]["uid"] != first["metadata"]["uid"]
 
     await until(again, "host ingress made again")
-    # Deleted and made anew while nobody looked: the copy is the new one's.
+    # Deleted and recreated while the syncer was away: the copy is the new one's.
     await bed.stop()
     await bed.plane.delete(INGRESSES, "shop", bed.space)
     made = await publish(bed, "shop", rule(own(bed, "new.")))
@@ -267,5 +267,5 @@ async def test_item_84_without_the_classs_offer_nothing_is_published_and_what_wa
     async def all_seen() -> bool:
         return looked >= {"shop", "late"}
 
-    await until(all_seen, "both looked at after the restart")
+    await until(all_seen, "both reconciled after the restart")
     assert copies._value.get() == before

@@ -24,11 +24,11 @@ def local(name: str) -> Obj:
 
 
 async def refused(bed: Bed, name: str, field: str) -> None:
-    async def told() -> bool:
+    async def reported() -> bool:
         condition = await bed.condition(name)
         return condition is not None and condition.get("reason") == "NotAllowed" and field in condition["message"]
 
-    await until(told, f"{name} to be refused for {field}")
+    await until(reported, f"{name} to be refused for {field}")
     assert await bed.mirror(name) is None
 
 

@@ -60,7 +60,7 @@ async def test_item_10_no_pod_and_no_event_is_made_for_a_namespace_that_ends(bed
     await bed.create(bed.pod("bad", hostNetwork=True))
     await bed.plane.delete(NAMESPACES, bed.space)
     await bed.start()
-    await until(lambda: idle(bed), "everything looked at")
+    await until(lambda: idle(bed), "every key reconciled")
     assert await bed.mirror("late") is None
     assert [
         each for each in (await bed.plane.list(EVENTS, bed.space)).items if each["source"].get("component") == "bulkhead"
@@ -75,7 +75,7 @@ async def test_item_18_labels_that_a_pod_reads_follow_their_change(bed: Bed) -> 
     async def followed() -> bool:
         return 'app="new"' in ((await bed.mirror("web")) or {})["metadata"]["annotations"].get(downward.LABELS, "")
 
-    await until(followed, "annotation below")
+    await until(followed, "annotation on the host")
 
 
 async def test_item_57_nodes_outside_the_pool_are_not_shown(bed: Bed) -> None:
@@ -100,14 +100,14 @@ async def test_item_58_a_lost_node_is_seen_as_lost(bed: Bed) -> None:
     async def is_ready() -> bool:
         return await ready() == "True"
 
-    await until(is_ready, "node ready above")
+    await until(is_ready, "node ready in the plane")
     lost = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "", "lastTransitionTime": NOW}
     await bed.host.patch(NODES, bed.node, {"status": {"conditions": [lost]}}, subresource="status")
 
     async def is_lost() -> bool:
         return await ready() == "Unknown"
 
-    await until(is_lost, "loss above")
+    await until(is_lost, "loss in the plane")
 
 
 async def test_item_59_the_tenants_labels_on_a_node_stay_and_taints_of_the_host_come_and_go(bed: Bed) -> None:
@@ -146,23 +146,23 @@ async def test_item_66_conditions_of_the_tenants_controllers_survive_news_from_t
         found = ((await bed.virtual("worker")) or {})["status"]
         return found if found.get("podIP") == "10.244.0.6" else None
 
-    status = await until(news, "address above")
+    status = await until(news, "address in the plane")
     types = [each["type"] for each in status["conditions"]]
     assert types.count("SlurmNodeStateIdle") == 1
     assert {"Ready", "PodScheduled"} <= set(types)
 
 
-async def test_item_68_the_end_of_a_pod_is_told_while_it_is_being_deleted(bed: Bed) -> None:
+async def test_item_68_the_end_of_a_pod_is_reported_while_it_is_being_deleted(bed: Bed) -> None:
     pod = bed.pod("job")
     pod["metadata"]["finalizers"] = ["batch.kubernetes.io/job-tracking"]
     host = await bed.running("job", pod)
     await bed.plane.delete(PODS, "job", bed.space)
     await bed.run(host, phase="Succeeded")
 
-    async def told() -> bool:
+    async def reported() -> bool:
         return bool(((await bed.virtual("job")) or {})["status"]["phase"] == "Succeeded")
 
-    await until(told, "phase above")
+    await until(reported, "phase in the plane")
     assert ((await bed.virtual("job")) or {})["metadata"]["deletionTimestamp"]
     await bed.plane.patch(PODS, "job", {"metadata": {"finalizers": None}}, bed.space)
 
@@ -176,10 +176,10 @@ async def test_item_68_who_waits_for_the_end_of_a_pod_that_was_lost_hears_of_it(
     await bed.plane.delete(PODS, "job", bed.space)
     await bed.start()
 
-    async def told() -> bool:
+    async def reported() -> bool:
         return bool(((await bed.virtual("job")) or {})["status"]["phase"] == "Failed")
 
-    await until(told, "phase above")
+    await until(reported, "phase in the plane")
     await bed.plane.patch(PODS, "job", {"metadata": {"finalizers": None}}, bed.space)
     await until(lambda: absent(bed, "job"), "pod gone")
 
@@ -214,7 +214,7 @@ async def test_item_77_a_running_pod_takes_debug_containers_and_new_sizes(bed: B
     async def resizable() -> bool:
         return "resources" in ((await bed.virtual("web")) or {})["status"]["containerStatuses"][0]
 
-    await until(resizable, "resources above")
+    await until(resizable, "resources in the plane")
     for number in range(2):
         debug = {"name": f"debug-{number}", "image": "busybox:1.36", "targetContainerName": "main"}
         await bed.plane.patch(
@@ -226,7 +226,7 @@ async def test_item_77_a_running_pod_takes_debug_containers_and_new_sizes(bed: B
         found = ((await bed.mirror("web")) or {})["spec"].get("ephemeralContainers") or []
         return [each["targetContainerName"] for each in found] == ["main", "main"]
 
-    await until(debugged, "both debug containers below")
+    await until(debugged, "both debug containers on the host")
     bigger = {"name": "main", "resources": {"requests": {"cpu": "150m"}, "limits": {"cpu": "300m"}}}
     await bed.plane.patch(
         PODS, "web", {"spec": {"containers": [bigger]}}, bed.space, subresource="resize",
@@ -237,13 +237,13 @@ async def test_item_77_a_running_pod_takes_debug_containers_and_new_sizes(bed: B
         found = ((await bed.mirror("web")) or {})["spec"]["containers"][0]["resources"]
         return bool(found["limits"]["cpu"] == "300m" and found["requests"]["cpu"] == "150m")
 
-    await until(resized, "new size below")
+    await until(resized, "new size on the host")
 
 
 async def test_item_79_a_service_changes_its_type_both_ways(bed: Bed) -> None:
     spec: dict[str, Any] = {"type": "ExternalName", "externalName": "db.example.com"}
     await bed.plane.create(SERVICES, {"metadata": {"name": "db"}, "spec": spec}, bed.space)
-    await until(lambda: idle(bed), "looked at")
+    await until(lambda: idle(bed), "every key reconciled")
     assert await bed.copy(SERVICES, "db") is None
     inside = {"type": "NodePort", "externalName": None, "ports": [{"port": 80}], "selector": {"app": "db"}}
     await bed.plane.patch(SERVICES, "db", {"spec": inside}, bed.space)
@@ -253,10 +253,7 @@ async def test_item_79_a_service_changes_its_type_both_ways(bed: Bed) -> None:
     back = {"type": "ExternalName", "externalName": "db.example.com", "clusterIP": None, "clusterIPs": None, "ports": None}
     await bed.plane.patch(SERVICES, "db", {"spec": back | {"selector": None}}, bed.space)
 
-    async def gone() -> bool:
-        return await bed.copy(SERVICES, "db") is None
-
-    await until(gone, "host service gone")
+    await bed.uncopied(SERVICES, "db")
 
 
 async def test_item_80_endpoints_by_hand_reach_the_host_in_any_order(bed: Bed) -> None:
@@ -278,7 +275,7 @@ async def test_item_80_endpoints_by_hand_reach_the_host_in_any_order(bed: Bed) -
     assert not (service["spec"].get("selector"))
 
 
-async def test_item_83_events_about_services_and_claims_go_up_in_the_tenants_words(bed: Bed) -> None:
+async def test_item_83_events_about_services_and_claims_are_reported_in_the_tenants_words(bed: Bed) -> None:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     await bed.plane.create(PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": "data"}, "spec": claim}, bed.space)
     host = await bed.copied(PERSISTENT_VOLUME_CLAIMS, "data")
@@ -293,10 +290,7 @@ async def test_item_83_events_about_services_and_claims_go_up_in_the_tenants_wor
     }
     await bed.host.create(EVENTS, event, bed.work)
 
-    async def told() -> Obj | None:
-        return next((each for each in await bed.events("data") if each["reason"] == "ProvisioningFailed"), None)
-
-    found = await until(told, "event above")
+    found = await bed.event("data", reason="ProvisioningFailed")
     assert found["involvedObject"]["kind"] == "PersistentVolumeClaim"
     assert found["message"] == f"no room for {bed.space}/data"
 

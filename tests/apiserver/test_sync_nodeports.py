@@ -1,4 +1,4 @@
-"""Node ports between two real API servers: what stands beside the mirrored Service, how long, and what the tenant is told."""
+"""Node ports between two real API servers: what stands beside the mirrored Service, how long, and what the tenant reads."""
 
 import contextlib
 from typing import Any
@@ -40,7 +40,7 @@ async def idle(bed: Bed) -> None:
     async def done() -> bool:
         return bed.session is not None and bed.session.queue.idle
 
-    await until(done, "every key looked at")
+    await until(done, "every key reconciled")
 
 
 async def make(bed: Bed, name: str = "web", **spec: Any) -> Obj:
@@ -84,7 +84,7 @@ async def test_item_79_node_ports_follow_their_service_through_its_life(bed: Bed
         shown = spec["selector"]["app"], spec["sessionAffinity"], [each["targetPort"] for each in spec["ports"]]
         return shown == ("new", "ClientIP", [81])
 
-    await until(followed, "the change below")
+    await until(followed, "the change on the host")
     await change(bed, sessionAffinity="None", sessionAffinityConfig=None)
 
     async def plain() -> bool:
@@ -92,7 +92,7 @@ async def test_item_79_node_ports_follow_their_service_through_its_life(bed: Bed
         return all(each is not None and each["spec"]["sessionAffinity"] == "None" for each in pair)
 
     await until(plain, "no affinity on both any more")
-    assert uid_of(await served(bed)) == uid_of(first), "changed, not made anew"
+    assert uid_of(await served(bed)) == uid_of(first), "changed, not recreated"
 
     # A port that moves to another Service ends there.
     port = moved[0]["nodePort"]
@@ -185,7 +185,7 @@ async def test_item_79_a_hand_on_the_host_is_put_right(bed: Bed) -> None:
     await bed.host.patch(
         SERVICES, name, {"spec": {"type": "ExternalName", "externalName": "a.example.org", "clusterIP": None}}, bed.work
     )
-    await until(right, "made anew")
+    await until(right, "recreated")
     await bed.host.delete(SERVICES, name, bed.work)
     await until(right, "made again")
 
@@ -206,7 +206,7 @@ async def test_item_79_a_hand_on_the_host_is_put_right(bed: Bed) -> None:
     await until(right, "put right by the patrol")
 
 
-async def test_item_79_copied_marks_are_not_believed_and_a_taken_name_is_told(bed: Bed) -> None:
+async def test_item_79_copied_marks_are_not_believed_and_a_taken_name_is_reported(bed: Bed) -> None:
     await make(bed)
     host = await served(bed)
     marked = {key: host["metadata"][key] for key in ("labels", "annotations")}
@@ -217,10 +217,7 @@ async def test_item_79_copied_marks_are_not_believed_and_a_taken_name_is_told(be
     await make(bed, "late")
     await served(bed, "late", "Service")
 
-    async def told() -> bool:
-        return any(each["reason"] == "NameTaken" and "node ports" in each["message"] for each in await bed.events("late"))
-
-    await until(told, "event about the taken name")
+    await bed.event("late", "node ports", reason="NameTaken")
     assert (await served(bed, "late"))["spec"].get("externalIPs") is None
     await bed.plane.delete(SERVICES, "web", bed.space)
     await gone(bed)
@@ -281,13 +278,7 @@ async def test_item_79_a_host_that_forbids_external_addresses_costs_the_node_por
         await until(in_force, "policy in force")
         virtual = await make(bed)
 
-        async def told() -> bool:
-            return any(
-                "node ports are not served" in each["message"] and text in each["message"] for each in await bed.events("web")
-            )
-
-        await until(told, "event about the refusal")
-        event = next(each for each in await bed.events("web") if text in each["message"])
+        event = await bed.event("web", "node ports are not served", text)
         assert (event["type"], event["reason"]) == ("Warning", "HostRefused")
         assert bed.work not in event["message"]
         assert (await served(bed, kind="Service"))["spec"]["clusterIP"] == virtual["spec"]["clusterIP"]

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import json
 import secrets
-from typing import Any
 
 import pytest
 
@@ -32,13 +31,6 @@ def uses(bed: Bed, name: str, config_map: str) -> Obj:
     return bed.pod(name, containers=[{"name": "main", "image": "busybox:1.36", "envFrom": source}])
 
 
-async def host_copy(bed: Bed, r: Any, name: str) -> Obj | None:
-    try:
-        return await bed.host.get(r, bed.host_name(r.kind, name), bed.work)
-    except NotFound:
-        return None
-
-
 async def test_item_33_34_only_what_pods_refer_to_leaves_the_plane(bed: Bed) -> None:
     for name in ("wanted", "unwanted"):
         await bed.plane.create(CONFIG_MAPS, {"metadata": {"name": name}, "data": {"a": "1"}}, bed.space)
@@ -46,28 +38,25 @@ async def test_item_33_34_only_what_pods_refer_to_leaves_the_plane(bed: Bed) -> 
     await bed.create(uses(bed, "two", "wanted"))
     await bed.mirrored("one")
     await bed.mirrored("two")
-    assert (await host_copy(bed, CONFIG_MAPS, "wanted") or {})["data"] == {"a": "1"}
-    assert await host_copy(bed, CONFIG_MAPS, "unwanted") is None
+    assert (await bed.copy(CONFIG_MAPS, "wanted") or {})["data"] == {"a": "1"}
+    assert await bed.copy(CONFIG_MAPS, "unwanted") is None
 
     await bed.plane.patch(CONFIG_MAPS, "wanted", {"data": {"a": "2"}}, bed.space)
 
     async def updated() -> bool:
-        return (await host_copy(bed, CONFIG_MAPS, "wanted") or {})["data"] == {"a": "2"}
+        return (await bed.copy(CONFIG_MAPS, "wanted") or {})["data"] == {"a": "2"}
 
-    await until(updated, "update below")
+    await until(updated, "update on the host")
     await bed.plane.delete(PODS, "one", bed.space, grace_seconds=0)
 
     async def first_gone() -> bool:
         return await bed.mirror("one") is None
 
     await until(first_gone, "first pod gone")
-    assert await host_copy(bed, CONFIG_MAPS, "wanted") is not None
+    assert await bed.copy(CONFIG_MAPS, "wanted") is not None
     await bed.plane.delete(PODS, "two", bed.space, grace_seconds=0)
 
-    async def dropped() -> bool:
-        return await host_copy(bed, CONFIG_MAPS, "wanted") is None
-
-    await until(dropped, "copy goes with the last reference")
+    await bed.uncopied(CONFIG_MAPS, "wanted")
 
 
 async def test_item_33_34_a_secret_that_comes_after_its_pod_is_mirrored(bed: Bed) -> None:
@@ -78,7 +67,7 @@ async def test_item_33_34_a_secret_that_comes_after_its_pod_is_mirrored(bed: Bed
     await bed.plane.create(SECRETS, {"metadata": {"name": "late"}, "data": {"k": data}}, bed.space)
 
     async def there() -> bool:
-        return (await host_copy(bed, SECRETS, "late") or {}).get("data") == {"k": data}
+        return (await bed.copy(SECRETS, "late") or {}).get("data") == {"k": data}
 
     await until(there, "late secret")
 
@@ -87,22 +76,16 @@ async def test_item_79_a_service_keeps_its_address(bed: Bed) -> None:
     body = {"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}
     virtual = await bed.plane.create(SERVICES, body, bed.space)
 
-    async def there() -> Obj | None:
-        return await host_copy(bed, SERVICES, "web")
-
-    host = await until(there, "host service")
+    host = await bed.copied(SERVICES, "web")
     assert host["spec"]["clusterIP"] == virtual["spec"]["clusterIP"]
     assert host["spec"]["selector"]["app"] == "web"
     assert host["spec"]["selector"][marks.TENANT] == bed.tenant
     await bed.plane.delete(SERVICES, "web", bed.space)
 
-    async def gone() -> bool:
-        return await there() is None
-
-    await until(gone, "host service gone")
+    await bed.uncopied(SERVICES, "web")
 
 
-async def test_item_79_an_address_that_the_host_gave_away_is_told_and_tried_again(bed: Bed) -> None:
+async def test_item_79_an_address_that_the_host_gave_away_is_reported_and_tried_again(bed: Bed) -> None:
     ports = {"ports": [{"port": 80}]}
     address = f"10.112.2.{secrets.randbelow(250) + 1}"
     taken = {"metadata": {"name": f"other-{bed.tenant}"}, "spec": {"clusterIP": address} | ports}
@@ -116,11 +99,8 @@ async def test_item_79_an_address_that_the_host_gave_away_is_told_and_tried_agai
     await until(reserved, "address taken on the host")
     await bed.plane.create(SERVICES, {"metadata": {"name": "web"}, "spec": {"clusterIP": address} | ports}, bed.space)
 
-    async def told() -> bool:
-        return any(address in each["message"] for each in await bed.events("web"))
-
-    await until(told, "event about the address")
-    assert await host_copy(bed, SERVICES, "web") is None
+    await bed.event("web", address)
+    assert await bed.copy(SERVICES, "web") is None
 
 
 async def test_item_81_the_platforms_services_are_not_mirrored(bed: Bed) -> None:
@@ -130,10 +110,7 @@ async def test_item_81_the_platforms_services_are_not_mirrored(bed: Bed) -> None
     )
     await bed.plane.create(SERVICES, {"metadata": {"name": "own"}, "spec": {"ports": [{"port": 53}]}}, bed.space)
 
-    async def there() -> Obj | None:
-        return await host_copy(bed, SERVICES, "own")
-
-    await until(there, "the tenant's own service")
+    await bed.copied(SERVICES, "own")
     names = [each["metadata"]["annotations"][marks.VIRTUAL_NAME] for each in (await bed.host.list(SERVICES, bed.work)).items]
     assert "dns" not in names
     assert "kubernetes" not in names
@@ -180,7 +157,7 @@ async def test_item_61_62_a_node_that_leaves_the_pool_goes_and_a_foreign_one_sta
 
 
 @pytest.mark.parametrize("busy", [False, True])
-async def test_item_48_83_host_events_go_up_in_the_tenants_words(bed: Bed, busy: bool) -> None:
+async def test_item_48_83_host_events_are_reported_in_the_tenants_words(bed: Bed, busy: bool) -> None:
     assert bed.session is not None
     # Where pods wait all the time, events give way to them, but not for ever.
     bed.session.recorder.busy = lambda: busy
@@ -198,10 +175,7 @@ async def test_item_48_83_host_events_go_up_in_the_tenants_words(bed: Bed, busy:
     }
     await bed.host.create(EVENTS, event, bed.work)
 
-    async def told() -> Obj | None:
-        return next((each for each in await bed.events("web") if each["reason"] == "FailedScheduling"), None)
-
-    found = await until(told, "event above")
+    found = await bed.event("web", reason="FailedScheduling")
     assert bed.work not in json.dumps(found)
     assert meta["name"] not in json.dumps(found)
 
@@ -311,15 +285,15 @@ async def test_a_copy_keeps_what_others_on_the_host_have_noted(bed: Bed, r: Reso
         await bed.plane.patch(r, "kept", {"data": {"a": "Mg=="}, "metadata": {"labels": {"app": "new"}}}, bed.space)
 
         async def followed() -> Obj | None:
-            found = await host_copy(bed, r, "kept")
+            found = await bed.copy(r, "kept")
             return found if found is not None and found["data"] == {"a": "Mg=="} else None
 
-        after = (await until(followed, "update below"))["metadata"]
-        assert after["uid"] == before["metadata"]["uid"], "not made anew"
+        after = (await until(followed, "update on the host"))["metadata"]
+        assert after["uid"] == before["metadata"]["uid"], "not recreated"
         assert (after["labels"][key], after["annotations"][key], after["finalizers"]) == ("x", "x", ["example.org/hold"])
         assert after["labels"]["app"] == "new"
         await bed.quiet()
-        settled = await host_copy(bed, r, "kept")
+        settled = await bed.copy(r, "kept")
         assert settled is not None
         assert settled["metadata"]["resourceVersion"] == after["resourceVersion"], "nothing is written without a change"
     finally:

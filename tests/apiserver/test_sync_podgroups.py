@@ -42,19 +42,12 @@ async def grouped(bed: Bed, name: str, of: str = "gang", **spec: Any) -> None:
 
 
 async def waits(bed: Bed, name: str, reason: str, text: str) -> None:
-    async def told() -> bool:
+    async def reported() -> bool:
         found = await bed.condition(name) or {}
         return found.get("reason") == reason and text in found.get("message", "")
 
-    await until(told, f"{name} waits: {reason}, {text}")
+    await until(reported, f"{name} waits: {reason}, {text}")
     assert await bed.mirror(name) is None
-
-
-async def told(bed: Bed, name: str, reason: str, text: str) -> None:
-    async def found() -> bool:
-        return any(each["reason"] == reason and text in each["message"] for each in await bed.events(name))
-
-    await until(found, f"event {reason} of {name}")
 
 
 async def let_go(client: Client, name: str, namespace: str) -> None:
@@ -62,7 +55,7 @@ async def let_go(client: Client, name: str, namespace: str) -> None:
     await client.patch(POD_GROUPS, name, {"metadata": {"finalizers": None}}, namespace)
 
 
-async def test_item_91_a_group_goes_before_its_pods_and_its_status_comes_up(bed: Bed) -> None:
+async def test_item_91_a_group_goes_before_its_pods_and_its_status_is_shown(bed: Bed) -> None:
     await grouped(bed, "train-0")
     await waits(bed, "train-0", "ReferenceMissing", "waiting for the PodGroup 'gang'")
     await group(bed, "gang", schedulingConstraints={"topology": [{"key": "bulkhead.dev/rack"}]})
@@ -83,16 +76,16 @@ async def test_item_91_a_group_goes_before_its_pods_and_its_status_comes_up(bed:
             condition | {"message": f"no room for gang in {bed.space}"}
         ]
 
-    await until(up, "condition above")
+    await until(up, "condition in the plane")
 
 
 async def test_item_91_a_group_that_may_not_be_says_why_and_its_pods_wait(bed: Bed) -> None:
     await group(bed, "gang", schedulingConstraints={"topology": [{"key": "example.org/hidden"}]})
     await grouped(bed, "train-0")
-    await told(bed, "gang", "NotAllowed", "spec.schedulingConstraints.topology[0].key")
+    await bed.event("gang", "spec.schedulingConstraints.topology[0].key", reason="NotAllowed")
     await waits(bed, "train-0", "ReferenceMissing", "is not on the host yet")
     assert await bed.copy(POD_GROUPS, "gang") is None
-    # Made anew as it may be, it takes its pods with it.
+    # Recreated as it may be, it takes its pods with it.
     await bed.plane.delete(POD_GROUPS, "gang", bed.space)
     await let_go(bed.plane, "gang", bed.space)
     await group(bed, "gang")
@@ -105,7 +98,7 @@ async def test_item_91_the_hosts_quota_bounds_the_groups(bed: Bed) -> None:
     status = {"status": quota | {"used": {COUNT: "1"}}}
     await bed.host.patch(RESOURCE_QUOTAS, "tenant-quota", status, bed.work, subresource="status")
     await group(bed, "gang")
-    await told(bed, "gang", "QuotaExceeded", "1 of 1 are in use")
+    await bed.event("gang", "1 of 1 are in use", reason="QuotaExceeded")
     assert await bed.copy(POD_GROUPS, "gang") is None
 
 
@@ -135,7 +128,7 @@ async def test_item_91_a_groups_end_follows_and_neither_side_waits_for_the_other
     assert virtual_uid(await bed.copy(POD_GROUPS, "gang") or {}) == made["metadata"]["uid"]
 
 
-async def test_item_91_deleted_below_it_comes_again_and_absence_is_no_deletion(bed: Bed) -> None:
+async def test_item_91_a_deleted_copy_is_recreated_and_absence_is_no_deletion(bed: Bed) -> None:
     await group(bed, "gang")
     first = await bed.copied(POD_GROUPS, "gang")
     name = first["metadata"]["name"]
@@ -147,7 +140,7 @@ async def test_item_91_deleted_below_it_comes_again_and_absence_is_no_deletion(b
         return found is not None and found["metadata"]["uid"] != first["metadata"]["uid"]
 
     await until(again, "host group made again")
-    # Gone while nobody looked: told by no event, proven by the plane.
+    # Gone while the syncer was away: shown by no event, proven by the plane.
     await bed.stop()
     await bed.plane.delete(POD_GROUPS, "gang", bed.space)
     await let_go(bed.plane, "gang", bed.space)
@@ -196,7 +189,7 @@ async def test_item_91_a_host_that_has_no_groups_says_so_and_mirrors_everything_
         await group(bed, "gang")
         await grouped(bed, "train-0")
         await waits(bed, "train-0", "NotSupported", "the platform's host does not serve PodGroup")
-        await told(bed, "gang", "NotSupported", "the platform's host does not serve PodGroup")
+        await bed.event("gang", "the platform's host does not serve PodGroup", reason="NotSupported")
         await bed.running("plain")
         # A host that is given the gates is noticed without anybody's doing.
         restart(own_server, serving=True)
@@ -224,7 +217,7 @@ async def test_item_91_a_plane_that_serves_no_groups_for_a_while_takes_none_from
         async def looked() -> bool:
             return not session.patrol.pending
 
-        await until(looked, "everything looked at")
+        await until(looked, "every key reconciled")
         assert session.caches.virtual["PodGroup"].store.get(Key(bed.space, "gang")) is None
         restart(own_server, serving=True)
 
@@ -262,7 +255,7 @@ async def test_item_91_upstreams_protection_lets_both_go_after_the_last_pod(bed:
     async def ending() -> bool:
         return bool((await bed.mirror("train-1") or {})["metadata"].get("deletionTimestamp"))
 
-    await until(ending, "the pod that runs is told to end")
+    await until(ending, "the pod that runs is pending deletion")
     held = await bed.copy(POD_GROUPS, "gang")
     assert held is not None, "held while a pod of it runs"
     assert not held["metadata"].get("deletionTimestamp")
@@ -302,7 +295,7 @@ async def test_item_91_a_gang_runs_whole_or_not_at_all(bed: Bed) -> None:
         return await condition() == "False Unschedulable"
 
     # One node has room for two of the three.
-    await until(refused, "the gang is told that there is no room", 60)
+    await until(refused, "the gang reports that there is no room", 60)
     assert await nodes() == []
     assert not [pod for pod in await bed.host_pods() if pod["spec"].get("nodeName")]
     other = f"other-{bed.tenant}"
@@ -317,4 +310,4 @@ async def test_item_91_a_gang_runs_whole_or_not_at_all(bed: Bed) -> None:
     async def accepted() -> bool:
         return (await condition()).startswith("True")
 
-    await until(accepted, "the gang is told that it is placed")
+    await until(accepted, "the gang reports that it is placed")

@@ -22,7 +22,7 @@ async def test_item_01_03_11_55_56_a_pod_is_made_bound_and_reported(bed: Bed) ->
     async def bound() -> bool:
         return ((await bed.virtual("web")) or {})["spec"].get("nodeName") == bed.node
 
-    await until(bound, "binding above")
+    await until(bound, "binding in the plane")
     assert (await bed.plane.get(NODES, bed.node))["metadata"]["labels"][marks.PLATFORM] == "true"
     await bed.run(host)
 
@@ -32,10 +32,10 @@ async def test_item_01_03_11_55_56_a_pod_is_made_bound_and_reported(bed: Bed) ->
             status.get("phase") == "Running" and status.get("podIP") == "10.244.0.5" and status["containerStatuses"][0]["ready"]
         )
 
-    await until(running, "status above")
+    await until(running, "status in the plane")
 
 
-async def test_item_71_deletion_from_above_waits_for_the_kubelet(bed: Bed) -> None:
+async def test_item_71_deletion_by_the_tenant_waits_for_the_kubelet(bed: Bed) -> None:
     host = await bed.running("web")
     await bed.plane.delete(PODS, "web", bed.space, grace_seconds=7)
 
@@ -60,7 +60,7 @@ async def test_item_71_a_deletion_holds_what_the_pod_has_for_an_hour_at_most(bed
     await until(lambda: gone(bed, "web"), "virtual pod gone")
 
 
-async def test_item_71_force_deletion_from_above(bed: Bed) -> None:
+async def test_item_71_force_deletion_by_the_tenant(bed: Bed) -> None:
     await bed.running("web")
     await bed.plane.delete(PODS, "web", bed.space, grace_seconds=0)
 
@@ -82,7 +82,7 @@ async def test_item_71_an_unbound_pod_goes_at_once_on_both_sides(bed: Bed) -> No
     await until(host_gone, "host pod gone")
 
 
-async def test_item_72_eviction_on_the_host_goes_up(bed: Bed) -> None:
+async def test_item_72_eviction_on_the_host_is_reported(bed: Bed) -> None:
     host = await bed.running("web")
     await bed.host.delete(PODS, host["metadata"]["name"], bed.work, grace_seconds=9)
 
@@ -161,10 +161,7 @@ async def test_item_47_a_refused_pod_says_why(bed: Bed) -> None:
     assert condition is not None
     assert "spec.hostNetwork" in condition["message"]
 
-    async def told() -> bool:
-        return any(each["reason"] == "PodSecurityViolation" for each in await bed.events("bad"))
-
-    await until(told, "event")
+    await bed.event("bad", reason="PodSecurityViolation")
     assert await bed.host_pods() == []
 
 
@@ -177,5 +174,5 @@ async def test_item_90_labels_follow_and_a_storm_is_coalesced(bed: Bed) -> None:
     async def last() -> bool:
         return ((await bed.mirror("web")) or {})["metadata"]["labels"].get("flap") == "299"
 
-    await until(last, "last label below")
+    await until(last, "last label on the host")
     assert before > 0

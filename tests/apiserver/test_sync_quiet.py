@@ -6,7 +6,7 @@ from tests.apiserver.bed import Bed, until
 
 
 def writes() -> dict[str, float]:
-    """What the syncer wrote so far. Not events: the host's API server tells of a Service whenever its own loops meet it."""
+    """What the syncer wrote so far. Not events: the host's API server writes some by itself."""
     return {
         f"{sample.name} {sorted(sample.labels.items())}": sample.value
         for metric in (metrics.HOST_WRITES, metrics.VIRTUAL_WRITES, metrics.PATROL_REPAIRS)
@@ -77,15 +77,15 @@ async def test_item_48_70_a_restarted_syncer_tells_only_those_of_the_hosts_event
         }
         await bed.host.create(EVENTS, event | {"metadata": {"name": f"{meta['name']}.{reason.lower()}"}, "count": 1}, bed.work)
 
-    async def told(reason: str, count: int = 1) -> None:
+    async def reported(reason: str, count: int = 1) -> None:
         async def found() -> bool:
             return any(each["reason"] == reason and each["count"] == count for each in await bed.events("web"))
 
-        await until(found, f"event {reason}, {count} times, above")
+        await until(found, f"event {reason}, {count} times, in the plane")
 
     for reason in ("Pulled", "Started"):
         await happens(reason)
-        await told(reason)
+        await reported(reason)
 
     def written() -> float:
         return (
@@ -96,12 +96,12 @@ async def test_item_48_70_a_restarted_syncer_tells_only_those_of_the_hosts_event
     await bed.stop()
     await happens("Killing")
     await bed.start()
-    await told("Killing")
+    await reported("Killing")
     await settle(bed)
     assert written() == before + 1
-    # What the plane has already is told again as soon as it repeats.
+    # What the plane has already is written again as soon as it repeats.
     await bed.host.patch(EVENTS, f"{meta['name']}.pulled", {"count": 7}, bed.work)
-    await told("Pulled", 7)
+    await reported("Pulled", 7)
 
 
 async def test_item_88_the_patrol_repairs_what_a_hand_on_the_host_changed_and_counts_it(bed: Bed) -> None:

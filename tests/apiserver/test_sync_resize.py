@@ -1,4 +1,4 @@
-"""A resize is told as seen when the host's pod has it, and not before; two real API servers, the kubelet stood in for."""
+"""A resize is reported as seen when the host's pod has it, and not before; two real API servers, the kubelet stood in for."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ async def sized(bed: Bed, name: str, cpu: str) -> Obj:
     container = {"name": "main", "image": "busybox:1.36", "resources": {"requests": {"cpu": cpu}}}
     host = await bed.running(name, bed.pod(name, containers=[container]))
     await kubelet_says(bed, host, cpu)
-    await until(lambda: told(bed, name, cpu), "size above")
+    await until(lambda: reported(bed, name, cpu), "size in the plane")
     return host
 
 
@@ -35,8 +35,8 @@ async def kubelet_says(bed: Bed, host: Obj, cpu: str) -> None:
     await bed.host.patch(PODS, now["metadata"]["name"], {"status": status}, bed.work, subresource="status")
 
 
-async def told(bed: Bed, name: str, cpu: str) -> bool:
-    """Whether the tenant is told of this size, as what its newest generation asks for."""
+async def reported(bed: Bed, name: str, cpu: str) -> bool:
+    """Whether the plane shows this size, as what its newest generation asks for."""
     virtual = await bed.virtual(name)
     assert virtual is not None
     return size(virtual) == cpu and seen(virtual) == virtual["metadata"]["generation"]
@@ -71,7 +71,7 @@ async def test_item_77_a_refused_resize_is_explained_not_seen_and_done_when_ther
     async def labelled() -> bool:
         return ((await bed.mirror("web")) or {})["metadata"]["labels"].get("stage") == "live"
 
-    await until(labelled, "what was not refused below")
+    await until(labelled, "what was not refused on the host")
     await kubelet_says(bed, host, "100m")
     await bed.quiet()
     virtual = await bed.virtual("web")
@@ -83,6 +83,6 @@ async def test_item_77_a_refused_resize_is_explained_not_seen_and_done_when_ther
     async def resized() -> bool:
         return bool(((await bed.mirror("web")) or {})["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "500m")
 
-    await until(resized, "new size below")
+    await until(resized, "new size on the host")
     await kubelet_says(bed, host, "500m")
-    await until(lambda: told(bed, "web", "500m"), "new size above")
+    await until(lambda: reported(bed, "web", "500m"), "new size in the plane")

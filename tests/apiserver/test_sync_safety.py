@@ -48,7 +48,7 @@ async def test_a_plane_that_is_not_the_one_deletes_nothing(bed: Bed, key: str, v
     async def looked() -> bool:
         return session.queue.idle
 
-    await until(looked, "every key looked at")
+    await until(looked, "every key reconciled")
     assert "deletionTimestamp" not in (await bed.mirrored("web"))["metadata"]
 
     # New pods still run, and the quarantine outlives a restart.
@@ -93,7 +93,7 @@ async def test_the_mass_delete_breaker_stops(host_client: Client, plane_client: 
         assert len(left) == 5
 
 
-async def test_told_deletions_do_not_count_as_mass_deletion(host_client: Client, plane_client: Client) -> None:
+async def test_observed_deletions_do_not_count_as_mass_deletion(host_client: Client, plane_client: Client) -> None:
     async with Bed.open(host_client, plane_client, massDeleteLimit=3) as bed:
         for number in range(8):
             await bed.create(bed.pod(f"p{number}"))
@@ -132,7 +132,7 @@ async def test_a_webhook_that_fails_closed_hurts_only_its_own_plane(bed: Bed) ->
         async def refused() -> bool:
             return any(session.backoff.failures(item) > 1 for item in list(session.backoff._rows))
 
-        await until(refused, "writes refused above")
+        await until(refused, "writes refused in the plane")
         assert (await bed.mirrored("web"))["metadata"]["uid"] == host["metadata"]["uid"]
         assert not session._unready()
     finally:

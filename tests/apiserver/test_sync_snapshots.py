@@ -39,7 +39,7 @@ async def bed(snapshot_sides: tuple[Client, Client]) -> AsyncIterator[Bed]:
         yield opened
 
 
-async def test_item_35_a_snapshot_is_taken_below_and_told_above(bed: Bed) -> None:
+async def test_item_35_a_snapshot_is_taken_on_the_host_and_shown_in_the_plane(bed: Bed) -> None:
     shown = await bed.plane.get(VOLUME_SNAPSHOT_CLASSES, "daily")
     assert (shown["driver"], shown["metadata"]["labels"]) == ("disk.example.org", {marks.PLATFORM: "true"})
     assert "of-the-host" not in str(await bed.plane.list(VOLUME_SNAPSHOT_CLASSES))
@@ -70,7 +70,7 @@ async def test_item_35_a_snapshot_is_taken_below_and_told_above(bed: Bed) -> Non
     async def relabelled() -> bool:
         return bool(((await bed.copy(VOLUME_SNAPSHOTS, "nightly")) or {})["metadata"]["labels"]["app"] == "web")
 
-    await until(relabelled, "the label below")
+    await until(relabelled, "the label on the host")
     assert host["metadata"]["uid"] == (await bed.copied(VOLUME_SNAPSHOTS, "nightly"))["metadata"]["uid"]
 
 
@@ -91,7 +91,7 @@ async def test_item_35_what_is_the_hosts_is_refused_by_event_and_status(bed: Bed
     assert await bed.copy(VOLUME_SNAPSHOTS, "grab") is None
 
 
-async def test_item_35_a_claim_waits_for_its_snapshot_and_the_hosts_reason_is_told(bed: Bed) -> None:
+async def test_item_35_a_claim_waits_for_its_snapshot_and_the_hosts_reason_is_reported(bed: Bed) -> None:
     await restore(bed, "copy", "nightly", "1Gi")
     event = await bed.event("copy", "waits for its VolumeSnapshot")
     assert event["reason"] == "ReferenceMissing"
@@ -116,10 +116,10 @@ async def test_item_35_36_a_snapshots_end_is_followed_and_its_name_is_free_again
     await controller_says(bed, "nightly", READY)
     await says(bed, "nightly", READY)
     await bed.plane.delete(VOLUME_SNAPSHOTS, "nightly", bed.space)
-    # The tenant's own finalizer holds it above, and the copy below with it.
+    # The tenant's own finalizer holds it in the plane, and its copy on the host with it.
     assert (await bed.plane.get(VOLUME_SNAPSHOTS, "nightly", bed.space))["metadata"]["deletionTimestamp"]
     assert "deletionTimestamp" not in (await bed.copied(VOLUME_SNAPSHOTS, "nightly"))["metadata"]
-    # Deleted and made anew while nobody looked.
+    # Deleted and recreated while the syncer was away.
     await bed.stop()
     await bed.plane.patch(VOLUME_SNAPSHOTS, "nightly", {"metadata": {"finalizers": None}}, bed.space)
     made = await take(bed, "nightly")
@@ -136,7 +136,7 @@ async def test_item_35_36_a_snapshots_end_is_followed_and_its_name_is_free_again
     await bed.uncopied(VOLUME_SNAPSHOTS, "nightly")
 
 
-async def test_item_35_what_was_taken_and_is_gone_below_is_not_taken_again(bed: Bed) -> None:
+async def test_item_35_what_was_taken_and_is_gone_on_the_host_is_not_taken_again(bed: Bed) -> None:
     for name in ("early", "taken"):
         await take(bed, name)
         await bed.copied(VOLUME_SNAPSHOTS, name)

@@ -81,7 +81,7 @@ async def test_item_35_a_host_that_loses_the_api_says_so(bed: Bed) -> None:
 
 
 async def rewritten(plane: Client, change: Callable[[Obj], None]) -> None:
-    """Change the definition's spec, however often somebody else writes in between."""
+    """Change the definition's spec, however often others write in between."""
 
     async def written() -> bool:
         there = await plane.get(CUSTOM_RESOURCE_DEFINITIONS, NAME)
@@ -109,7 +109,7 @@ async def test_item_35_a_plane_that_hides_the_api_deletes_nothing(bed: Bed) -> N
         session = await bed.start()
         await bed.create(bed.pod("web"))
         await bed.mirrored("web")
-        # The copy is looked at, and nobody can say that its snapshot is gone: not the cache, and not the plane.
+        # The copy is reconciled, and nothing proves that its snapshot is gone: not the cache, and not the plane.
         item, copy = Item("VolumeSnapshot", Key(bed.space, "nightly")), await bed.copied(VOLUME_SNAPSHOTS, "nightly")
         assert item in session.patrol._host()
         assert not session.caches.serves("VolumeSnapshot")

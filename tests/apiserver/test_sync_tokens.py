@@ -26,7 +26,7 @@ def secret_of(host: Obj) -> str:
 
 
 async def looked_at_all(bed: Bed) -> None:
-    """The syncer has looked at everything once more; a renewal that is due some day may wait."""
+    """The syncer has reconciled everything once more; a renewal that is due some day may wait."""
 
     async def idle() -> bool:
         return bed.session is not None and bed.session.queue.idle

@@ -35,11 +35,11 @@ async def test_item_39_a_pod_tolerates_what_its_class_allows_and_reads_what_not(
     assert POOL in daemon["spec"]["tolerations"]
     assert set(keys(daemon)) == {"pool", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
 
-    async def told() -> bool:
+    async def reported() -> bool:
         return any("every taint, example.com/reserved-for" in each for each in await narrowed(bed, "daemon"))
 
-    await until(told, "an event that says what was narrowed")
-    # It is told in order: what plain had to say would stand there by now.
+    await until(reported, "an event that says what was narrowed")
+    # Events are written in order: those about plain would be there by now.
     assert POOL in plain["spec"]["tolerations"]
     assert await narrowed(bed, "plain") == []
 
