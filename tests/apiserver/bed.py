@@ -163,6 +163,12 @@ class Bed:
             return await self.plane.get(PODS, name, self.space)
         return None
 
+    async def virtual_node(self) -> Obj | None:
+        """The tenant's node as the plane shows it."""
+        with contextlib.suppress(NotFound):
+            return await self.plane.get(NODES, self.node)
+        return None
+
     async def condition(self, name: str) -> Obj | None:
         pod = await self.virtual(name)
         conditions = ((pod or {}).get("status") or {}).get("conditions") or ()

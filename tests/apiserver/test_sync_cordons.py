@@ -7,7 +7,6 @@ import pytest
 
 from bulkhead.api import labels as marks
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NODES, PODS
 from tests.apiserver.bed import Bed, until
@@ -26,9 +25,8 @@ async def cordon(client: Client, name: str, wish: bool) -> None:
 
 async def shows(bed: Bed, *, cordoned: bool, by_host: bool = False) -> None:
     async def there() -> bool:
-        try:
-            node = await bed.plane.get(NODES, bed.node)
-        except NotFound:
+        node = await bed.virtual_node()
+        if node is None:
             return False
         note = (node["metadata"].get("annotations") or {}).get(marks.CORDONED_BY)
         settled = node.get("status", {}).get("allocatable") and not node["spec"].get("taints")

@@ -1,26 +1,17 @@
 """Nodes that become another tenant's alone, between two real API servers."""
 
 from bulkhead.api import labels as marks
-from bulkhead.kube.errors import NotFound
-from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NODES
 from tests.apiserver.bed import Bed, until
 
 
-async def shown(bed: Bed) -> Obj | None:
-    try:
-        return await bed.plane.get(NODES, bed.node)
-    except NotFound:
-        return None
-
-
 async def test_item_58_a_node_looks_cordoned_while_it_empties_and_is_gone_when_it_is_anothers(bed: Bed) -> None:
     async def cordoned(wanted: bool) -> bool:
-        node = await shown(bed)
+        node = await bed.virtual_node()
         return node is not None and node["spec"].get("unschedulable", False) is wanted
 
     async def gone() -> bool:
-        return await shown(bed) is None
+        return await bed.virtual_node() is None
 
     await until(lambda: cordoned(False), "the open node")
     taint = {"key": marks.TENANT, "value": "another", "effect": "NoSchedule"}

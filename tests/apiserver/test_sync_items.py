@@ -91,10 +91,7 @@ async def test_item_57_nodes_outside_the_pool_are_not_shown(bed: Bed) -> None:
 
 async def test_item_58_a_lost_node_is_seen_as_lost(bed: Bed) -> None:
     async def ready() -> str | None:
-        try:
-            conditions = (await bed.plane.get(NODES, bed.node)).get("status", {}).get("conditions") or ()
-        except NotFound:
-            return None
+        conditions = (await bed.virtual_node() or {}).get("status", {}).get("conditions") or ()
         return next((str(each["status"]) for each in conditions if each["type"] == "Ready"), None)
 
     async def is_ready() -> bool:
@@ -111,25 +108,19 @@ async def test_item_58_a_lost_node_is_seen_as_lost(bed: Bed) -> None:
 
 
 async def test_item_59_the_tenants_labels_on_a_node_stay_and_taints_of_the_host_come_and_go(bed: Bed) -> None:
-    async def node() -> Obj | None:
-        try:
-            return await bed.plane.get(NODES, bed.node)
-        except NotFound:
-            return None
-
-    await until(node, "virtual node")
+    await until(bed.virtual_node, "virtual node")
     await bed.plane.patch(NODES, bed.node, {"metadata": {"labels": {"tenant.example/mine": "yes"}}})
     taint = {"key": "example.com/repair", "effect": "NoSchedule"}
 
     async def tainted(wanted: bool) -> bool:
-        found = (await node()) or {}
+        found = (await bed.virtual_node()) or {}
         keys = [each["key"] for each in found.get("spec", {}).get("taints") or ()]
         return ("example.com/repair" in keys) is wanted
 
     for wanted in (True, False):
         await bed.host.patch(NODES, bed.node, {"spec": {"taints": [taint] if wanted else None}})
         await until(lambda wanted=wanted: tainted(wanted), "taint follows")
-    assert ((await node()) or {})["metadata"]["labels"]["tenant.example/mine"] == "yes"
+    assert ((await bed.virtual_node()) or {})["metadata"]["labels"]["tenant.example/mine"] == "yes"
 
 
 async def test_item_66_conditions_of_the_tenants_controllers_survive_news_from_the_host(bed: Bed) -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from bulkhead.api import labels as marks
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NODES
 from tests.apiserver.bed import Bed, until
@@ -25,9 +24,8 @@ async def shows(bed: Bed, *taints: str) -> None:
     """Wait for the virtual node with exactly these taints."""
 
     async def there() -> bool:
-        try:
-            node = await bed.plane.get(NODES, bed.node)
-        except NotFound:
+        node = await bed.virtual_node()
+        if node is None:
             return False
         return bool(node.get("status", {}).get("allocatable")) and [
             each["key"] for each in node["spec"].get("taints") or ()

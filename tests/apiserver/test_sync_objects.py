@@ -8,7 +8,7 @@ import secrets
 import pytest
 
 from bulkhead.api import labels as marks
-from bulkhead.kube.errors import Forbidden, NotFound, Unprocessable
+from bulkhead.kube.errors import Forbidden, Unprocessable
 from bulkhead.kube.objects import Key, Obj, Resource
 from bulkhead.kube.resources import (
     CONFIG_MAPS,
@@ -118,10 +118,7 @@ async def test_item_81_the_platforms_services_are_not_mirrored(bed: Bed) -> None
 
 async def test_item_49_58_nodes_show_no_more_gpus_than_the_tenant_may_use(bed: Bed) -> None:
     async def shown() -> str | None:
-        try:
-            node = await bed.plane.get(NODES, bed.node)
-        except NotFound:
-            return None
+        node = await bed.virtual_node() or {}
         return (node.get("status", {}).get("allocatable") or {}).get("nvidia.com/gpu")
 
     assert await until(shown, "virtual node") == "4"

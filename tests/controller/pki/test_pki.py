@@ -67,83 +67,53 @@ def handshake(tmp_path, *, server: Pair, client: Pair, server_ca: Pair, client_c
     )
 
 
-@pytest.mark.parametrize(
-    "name", ["plane.bh-team-a.svc", "plane", "kubernetes.default.svc", "10.112.4.1", "127.0.0.1", "localhost"]
-)
-def test_the_api_server_is_accepted_under_every_name_it_has(tmp_path, keys, name) -> None:
+def call_the_api(tmp_path, keys, client: Pair, *, name: str = "plane") -> None:  # type: ignore[no-untyped-def]
+    """A client meets the tenant's API server under a name of it."""
     handshake(
         tmp_path,
         server=keys.leaves["pki-apiserver/server"],
-        client=keys.leaves["pki-syncer/client"],
+        client=client,
         server_ca=keys.authorities["serving"],
         client_ca=keys.authorities["client"],
         name=name,
     )
 
 
+@pytest.mark.parametrize(
+    "name", ["plane.bh-team-a.svc", "plane", "kubernetes.default.svc", "10.112.4.1", "127.0.0.1", "localhost"]
+)
+def test_the_api_server_is_accepted_under_every_name_it_has(tmp_path, keys, name) -> None:
+    call_the_api(tmp_path, keys, keys.leaves["pki-syncer/client"], name=name)
+
+
 def test_a_name_that_the_certificate_does_not_say_is_refused(tmp_path, keys) -> None:
     with pytest.raises(ssl.SSLError, match="mismatch"):
-        handshake(
-            tmp_path,
-            server=keys.leaves["pki-apiserver/server"],
-            client=keys.leaves["pki-syncer/client"],
-            server_ca=keys.authorities["serving"],
-            client_ca=keys.authorities["client"],
-            name="plane.bh-team-b.svc",
-        )
+        call_the_api(tmp_path, keys, keys.leaves["pki-syncer/client"], name="plane.bh-team-b.svc")
 
 
 def test_a_certificate_of_another_tenants_ca_is_refused(tmp_path, keys) -> None:
     other = assemble(plane_spec(tenant="team-b"), {}, NOW).keys
     with pytest.raises(ssl.SSLError):
-        handshake(
-            tmp_path,
-            server=keys.leaves["pki-apiserver/server"],
-            client=other.leaves["pki-syncer/client"],
-            server_ca=keys.authorities["serving"],
-            client_ca=keys.authorities["client"],
-            name="plane",
-        )
+        call_the_api(tmp_path, keys, other.leaves["pki-syncer/client"])
 
 
 @pytest.mark.parametrize("authority", ["etcd", "front-proxy", "kubelet", "serving"])
 def test_a_certificate_of_another_purposes_ca_is_no_client_of_the_api(tmp_path, keys, authority) -> None:
     forged = issue.issue(CertSpec(authority, "bulkhead:admin", Usage.CLIENT), keys.authorities[authority], NOW)
     with pytest.raises(ssl.SSLError):
-        handshake(
-            tmp_path,
-            server=keys.leaves["pki-apiserver/server"],
-            client=forged,
-            server_ca=keys.authorities["serving"],
-            client_ca=keys.authorities["client"],
-            name="plane",
-        )
+        call_the_api(tmp_path, keys, forged)
 
 
 def test_a_server_certificate_is_no_client(tmp_path, keys) -> None:
     wrong = issue.issue(CertSpec("client", "eve", Usage.SERVER), keys.authorities["client"], NOW)
     with pytest.raises(ssl.SSLError):
-        handshake(
-            tmp_path,
-            server=keys.leaves["pki-apiserver/server"],
-            client=wrong,
-            server_ca=keys.authorities["serving"],
-            client_ca=keys.authorities["client"],
-            name="plane",
-        )
+        call_the_api(tmp_path, keys, wrong)
 
 
 def test_an_expired_certificate_is_refused(tmp_path, keys) -> None:
     old = issue.issue(CertSpec("client", "eve", Usage.CLIENT), keys.authorities["client"], NOW - timedelta(days=91))
     with pytest.raises(ssl.SSLError):
-        handshake(
-            tmp_path,
-            server=keys.leaves["pki-apiserver/server"],
-            client=old,
-            server_ca=keys.authorities["serving"],
-            client_ca=keys.authorities["client"],
-            name="plane",
-        )
+        call_the_api(tmp_path, keys, old)
 
 
 def test_what_is_there_and_fresh_is_kept() -> None:
