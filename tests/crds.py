@@ -1,6 +1,5 @@
-"""Installs the generated CRDs on a test's API server and waits until it serves them."""
+"""Installs the generated CRDs on a test's API server, and waits until definitions are served, or are not any more."""
 
-import asyncio
 from pathlib import Path
 
 import yaml
@@ -8,21 +7,31 @@ import yaml
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound, Unavailable
+from bulkhead.kube.objects import Resource
+from tests.apiserver.bed import until
 
 FOLDER = Path(__file__).parent.parent / "crds"
+_SECONDS = 30.0
 
 
 async def install(client: Client) -> None:
     """Apply crds/*.yaml; returns when tenants and classes can be listed."""
     for path in sorted(FOLDER.glob("*.yaml")):
         await client.apply(kinds.CUSTOM_RESOURCE_DEFINITIONS, yaml.safe_load(path.read_text()))
-    deadline = asyncio.get_running_loop().time() + 30
-    for kind in (kinds.TENANTS, kinds.TENANT_CLASSES):
-        while True:
+    await served(client, kinds.TENANTS, kinds.TENANT_CLASSES)
+
+
+async def served(client: Client, *resources: Resource, there: bool = True) -> None:
+    """Wait until objects of these kinds can be listed, or cannot."""
+    for r in resources:
+
+        async def as_wished(r: Resource = r) -> bool:
             try:
-                await client.list(kind)
-                break
-            except (NotFound, Unavailable):
-                if asyncio.get_running_loop().time() > deadline:
-                    raise
-                await asyncio.sleep(0.1)
+                await client.list(r)
+            except NotFound:
+                return not there
+            except Unavailable:
+                return False
+            return there
+
+        await until(as_wished, f"{r.plural} served: {there}", _SECONDS)

@@ -4,13 +4,11 @@ Its controller and drivers are not here: a test writes what they would. The defi
 version, names and fields.
 """
 
-import asyncio
 import contextlib
-import time
 from typing import Any
 
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists, NotServed
+from bulkhead.kube.errors import AlreadyExists
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -20,8 +18,9 @@ from bulkhead.kube.resources import (
 )
 from controller.inside.objects import snapshots
 from tests.apiserver.bed import Bed, until
+from tests.crds import served
 
-SECONDS = 30.0
+SNAPSHOT_KINDS = (VOLUME_SNAPSHOTS, VOLUME_SNAPSHOT_CLASSES)
 OFFER: dict[str, Any] = {"allowedSnapshotClasses": ["daily"]}
 READY: Obj = {"readyToUse": True, "creationTime": "2026-01-02T03:04:05Z", "restoreSize": "2Gi"}
 NAME = "volumesnapshots.snapshot.storage.k8s.io"
@@ -35,31 +34,14 @@ async def serve_snapshots(*clients: Client) -> None:
             with contextlib.suppress(AlreadyExists):
                 await client.create(CUSTOM_RESOURCE_DEFINITIONS, wanted)
     for client in clients:
-        await served(client)
-
-
-async def served(client: Client, *, there: bool = True) -> None:
-    """Wait until the API is served, or is not."""
-    deadline = time.monotonic() + SECONDS
-    for r in (VOLUME_SNAPSHOTS, VOLUME_SNAPSHOT_CLASSES):
-        while True:
-            try:
-                await client.list(r)
-            except NotServed:
-                if not there:
-                    break
-            else:
-                if there:
-                    break
-            assert time.monotonic() < deadline, f"{r.plural} served: {there}, not in time"
-            await asyncio.sleep(0.05)
+        await served(client, *SNAPSHOT_KINDS)
 
 
 async def remove_snapshots(client: Client) -> None:
     """Take the API away, with all objects in it."""
     for definition in snapshots.definitions():
         await client.delete(CUSTOM_RESOURCE_DEFINITIONS, definition["metadata"]["name"])
-    await served(client, there=False)
+    await served(client, *SNAPSHOT_KINDS, there=False)
 
 
 def snapshot_class(name: str, **more: object) -> Obj:

@@ -17,6 +17,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Obj, Resource
+from tests.apiserver.bed import until
 from tests.crds import install
 from tests.kubeconfigs import to_yaml
 
@@ -200,25 +201,22 @@ async def test_kubectl_explains_the_spec(client: Client, tmp_path: Path) -> None
             break
         assert asyncio.get_running_loop().time() < deadline, err.decode()
         await asyncio.sleep(0.2)
-    told = " ".join(out.decode().split())
-    assert "How work is scheduled inside the tenant." in told
-    assert "Who schedules the tenant's work: Kubernetes, or a Slurm cluster inside the tenant." in told
-    assert "enum: Kubernetes, Slurm" in told
+    explained = " ".join(out.decode().split())
+    assert "How work is scheduled inside the tenant." in explained
+    assert "Who schedules the tenant's work: Kubernetes, or a Slurm cluster inside the tenant." in explained
+    assert "enum: Kubernetes, Slurm" in explained
 
 
 async def test_every_field_is_explained_where_kubectl_explain_looks(client: Client) -> None:
-    async def explained() -> dict[str, Any]:
-        document = json.loads(await client.get_raw("/openapi/v3/apis/bulkhead.dev/v1alpha1"))
-        return document["components"]["schemas"]["dev.bulkhead.v1alpha1.Tenant"]["properties"]["spec"]
-
-    deadline = asyncio.get_running_loop().time() + 30
-    while True:
+    async def explained() -> dict[str, Any] | None:
         try:
-            spec = await explained()
-            break
-        except (ApiError, KeyError):
-            assert asyncio.get_running_loop().time() < deadline, "the schema was never published"
-            await asyncio.sleep(0.1)
+            document = json.loads(await client.get_raw("/openapi/v3/apis/bulkhead.dev/v1alpha1"))
+        except ApiError:
+            return None
+        schemas = document["components"]["schemas"]
+        return schemas.get("dev.bulkhead.v1alpha1.Tenant", {}).get("properties", {}).get("spec")
+
+    spec = await until(explained, "the schema published", 30)
     assert spec["description"] == "What is asked for."
     assert all(item.get("description") for item in spec["properties"].values())
     assert "Who schedules" in spec["properties"]["scheduling"]["properties"]["mode"]["description"]

@@ -17,7 +17,8 @@ from controller.inside.calls import Plane
 from controller.inside.objects import snapshots
 from tests.apiserver.bed import until
 from tests.apiserver.servers import ApiServer
-from tests.apiserver.snapshotting import remove_snapshots, served
+from tests.apiserver.snapshotting import SNAPSHOT_KINDS, remove_snapshots
+from tests.crds import served
 
 SNAPSHOTS, CLASSES = snapshots.definitions()
 NAME = SNAPSHOTS["metadata"]["name"]
@@ -60,7 +61,7 @@ def snapshot(**source: str) -> Obj:
 
 async def test_item_35_the_definitions_are_made_and_kept(plane: Client) -> None:
     await kept(plane)
-    await served(plane)
+    await served(plane, *SNAPSHOT_KINDS)
     made = await there(plane)
     await kept(plane)
     assert (await there(plane))["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
@@ -96,13 +97,13 @@ async def test_item_35_the_definitions_are_made_and_kept(plane: Client) -> None:
     # It deletes it: with the next pass it is there again, without what was in it.
     await remove_snapshots(plane)
     await kept(plane)
-    await served(plane)
+    await served(plane, *SNAPSHOT_KINDS)
     assert (await plane.list(VOLUME_SNAPSHOTS)).items == []
 
 
 async def test_item_35_what_the_api_server_does_not_let_be_put_right_stops_nothing(plane: Client) -> None:
     await kept(plane)
-    await served(plane)
+    await served(plane, *SNAPSHOT_KINDS)
     bent = await there(plane)
     old = copy.deepcopy(bent["spec"]["versions"][0]) | {"name": "v1beta9", "storage": True}
     bent["spec"]["versions"][0]["storage"] = False

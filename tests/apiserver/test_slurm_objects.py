@@ -1,6 +1,5 @@
 """The objects of a Slurm cluster on a real API server: taken without an unknown field, admitted, and scaled within bounds."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 
@@ -8,11 +7,12 @@ import pytest
 
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import ApiError, NotFound
+from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Obj, Resource
 from controller.slurm.objects import render, workers
 from controller.slurm.spec import NAMESPACE
 from tests.controller.slurm.samples import CASES, KEYS, slurm_spec
+from tests.crds import served
 
 NODE_SETS = Resource("slurm.bulkhead.dev", "v1alpha1", "nodesets", "NodeSet", True)
 SPEC = slurm_spec(CASES["everything"])
@@ -36,24 +36,12 @@ async def apply(client: Client, obj: Obj) -> None:
 async def cluster(host_client: Client) -> AsyncIterator[Client]:
     for obj in render.render(SPEC, KEYS):
         if obj["kind"] == "NodeSet":
-            await served(host_client)
+            await served(host_client, NODE_SETS)
         await apply(host_client, obj)
     yield host_client
     for obj in reversed(render.render(SPEC, KEYS)):
         if obj["kind"] not in {"Namespace", "CustomResourceDefinition"}:
             await host_client.delete(resource(obj), obj["metadata"]["name"], obj["metadata"].get("namespace"))
-
-
-async def served(client: Client) -> None:
-    deadline = asyncio.get_running_loop().time() + 30
-    while True:
-        try:
-            await client.list(NODE_SETS, NAMESPACE)
-        except NotFound:
-            assert asyncio.get_running_loop().time() < deadline, "the CRD is never served"
-            await asyncio.sleep(0.1)
-        else:
-            return
 
 
 async def scale(client: Client, name: str, replicas: int) -> None:

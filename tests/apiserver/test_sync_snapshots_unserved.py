@@ -23,17 +23,18 @@ from tests.apiserver.snapshotting import (
     NAME,
     OFFER,
     READY,
+    SNAPSHOT_KINDS,
     blocked,
     controller_says,
     remove_snapshots,
     restore,
     says,
     serve_snapshots,
-    served,
     snapshot_class,
     status,
     take,
 )
+from tests.crds import served
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ async def test_item_35_a_plane_that_hides_the_api_deletes_nothing(bed: Bed) -> N
     await bed.stop()
     await definition(bed.plane, served=False)
     try:
-        await served_not(bed.plane)
+        await served(bed.plane, VOLUME_SNAPSHOTS, there=False)
         session = await bed.start()
         await bed.create(bed.pod("web"))
         await bed.mirrored("web")
@@ -119,7 +120,7 @@ async def test_item_35_a_plane_that_hides_the_api_deletes_nothing(bed: Bed) -> N
         assert (await bed.copied(VOLUME_SNAPSHOTS, "nightly"))["metadata"]["uid"] == first["metadata"]["uid"]
     finally:
         await definition(bed.plane, served=True)
-    await served(bed.plane)
+    await served(bed.plane, *SNAPSHOT_KINDS)
     await controller_says(bed, "nightly", READY)
 
     async def ready() -> bool:
@@ -127,17 +128,6 @@ async def test_item_35_a_plane_that_hides_the_api_deletes_nothing(bed: Bed) -> N
 
     await until(ready, "heard again", 90)
     assert (await bed.copied(VOLUME_SNAPSHOTS, "nightly"))["metadata"]["uid"] == first["metadata"]["uid"]
-
-
-async def served_not(plane: Client) -> None:
-    async def hidden() -> bool:
-        try:
-            await plane.list(VOLUME_SNAPSHOTS)
-        except NotServed:
-            return True
-        return False
-
-    await until(hidden, "API hidden")
 
 
 async def test_item_35_a_definition_that_answers_nothing_but_errors_stops_nothing_else(bed: Bed) -> None:

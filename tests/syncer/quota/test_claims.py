@@ -8,19 +8,10 @@ from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta
 from syncer.quota.claims import Claims
 from syncer.translate import Untranslatable
+from tests.fakeclock import FakeClock
 
 GPU = "nvidia.com/gpu"
 QUOTA = {"metadata": {"name": "tenant-quota"}, "spec": {"hard": {f"requests.{GPU}": "4", "count/pods": "100"}}}
-
-
-class Clock:
-    """A clock that stands until it is moved."""
-
-    def __init__(self) -> None:
-        self.time = 1000.0
-
-    def monotonic(self) -> float:
-        return self.time
 
 
 def pod(gpus: int, *, phase: str = "Pending", inits: tuple[int, ...] = ()) -> dict[str, Any]:
@@ -41,13 +32,13 @@ def change(name: str, kind: Any = "added") -> Change:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> FakeClock:
+    return FakeClock()
 
 
 @pytest.fixture
-def claims(clock: Clock) -> Claims:
-    return Claims([GPU], {GPU: 4}, clock, hard=lambda: QUOTA)  # type: ignore[arg-type]
+def claims(clock: FakeClock) -> Claims:
+    return Claims([GPU], {GPU: 4}, clock, hard=lambda: QUOTA)
 
 
 def test_creates_that_the_cache_does_not_show_yet_count(claims: Claims) -> None:
@@ -82,19 +73,19 @@ def test_a_failed_create_makes_room_and_a_repeated_one_counts_once(claims: Claim
     assert claims.used(GPU) == 0
 
 
-def test_a_create_that_never_shows_is_forgotten_in_the_end(claims: Claims, clock: Clock) -> None:
+def test_a_create_that_never_shows_is_forgotten_in_the_end(claims: Claims, clock: FakeClock) -> None:
     claims.claim(key("a"), pod(4))
-    clock.time += 61
+    clock.advance(61)
     assert claims.used(GPU) == 0
 
 
-def limited_to(clock: Clock, hard: dict[str, Any] | None, settings: dict[str, int]) -> Claims:
-    return Claims([GPU], settings, clock, hard=lambda: None if hard is None else {"spec": {"hard": hard}})  # type: ignore[arg-type]
+def limited_to(clock: FakeClock, hard: dict[str, Any] | None, settings: dict[str, int]) -> Claims:
+    return Claims([GPU], settings, clock, hard=lambda: None if hard is None else {"spec": {"hard": hard}})
 
 
 @pytest.mark.parametrize("hard", [None, {}, {"pods": "1k"}])
 def test_what_the_host_does_not_limit_the_settings_do_and_what_nobody_limits_is_nothing(
-    clock: Clock, hard: dict[str, Any] | None
+    clock: FakeClock, hard: dict[str, Any] | None
 ) -> None:
     claims = limited_to(clock, hard, {GPU: 2})
     claims.claim(key("a"), pod(2))
@@ -107,14 +98,14 @@ def test_what_the_host_does_not_limit_the_settings_do_and_what_nobody_limits_is_
 
 
 @pytest.mark.parametrize(("hard", "limit"), [("1k", 1000), ("1e3", 1000), ("1Ki", 1024), ("2", 2), ("0", 0), ("many", 0)])
-def test_a_limit_counts_however_the_host_spells_it(clock: Clock, hard: str, limit: int) -> None:
+def test_a_limit_counts_however_the_host_spells_it(clock: FakeClock, hard: str, limit: int) -> None:
     claims = limited_to(clock, {f"requests.{GPU}": hard}, {GPU: 5})
     claims.claim(key("a"), pod(limit))
     with pytest.raises(Untranslatable, match=f"{limit} of {limit} are in use"):
         claims.claim(key("b"), pod(1))
 
 
-def test_a_sidecar_and_the_init_container_beside_it_count_together(clock: Clock) -> None:
+def test_a_sidecar_and_the_init_container_beside_it_count_together(clock: FakeClock) -> None:
     made = pod(1, inits=(1, 3))
     made["spec"]["initContainers"][0]["restartPolicy"] = "Always"
     claims = limited_to(clock, None, {GPU: 5})
@@ -134,9 +125,9 @@ def exactly(count: int, name: str = GPU_CLASS) -> dict[str, Any]:
 
 
 @pytest.fixture
-def mixed(clock: Clock) -> Claims:
+def mixed(clock: FakeClock) -> Claims:
     limits = {GPU: 4, IMEX_CLASS: 2}
-    return Claims([GPU], limits, clock, hard=lambda: QUOTA, stands_for={GPU_CLASS: GPU})  # type: ignore[arg-type]
+    return Claims([GPU], limits, clock, hard=lambda: QUOTA, stands_for={GPU_CLASS: GPU})
 
 
 def test_pods_and_claims_share_what_a_device_class_stands_for(mixed: Claims) -> None:
