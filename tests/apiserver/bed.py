@@ -127,15 +127,28 @@ class Bed:
                 await self._task
             self._task = None
 
-    async def quiet(self) -> None:
-        """Wait until the syncer has reconciled everything once more and has nothing left to do."""
+    async def idle(self) -> None:
+        """Wait until no key is due; one may wait for its time."""
 
-        async def idle() -> bool:
-            return self.session is not None and self.session.queue.idle and not self.session.queue.delayed
+        async def done() -> bool:
+            return self.session is not None and self.session.queue.idle
 
+        await until(done, "every key reconciled")
+
+    async def patrolled(self) -> None:
+        """Wait until the syncer has reconciled everything once more; a key may wait for its time."""
         assert self.session is not None
         self.session.patrol.round()
-        await until(idle, "nothing to do")
+        await self.idle()
+
+    async def quiet(self) -> None:
+        """Wait until the syncer has reconciled everything once more and no key waits for its time."""
+
+        async def empty() -> bool:
+            return self.session is not None and self.session.queue.idle and not self.session.queue.delayed
+
+        await self.patrolled()
+        await until(empty, "nothing to do")
 
     async def clean(self) -> None:
         await empty(self.plane, self.space)

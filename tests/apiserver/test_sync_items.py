@@ -43,15 +43,9 @@ async def test_item_03_04_a_copy_of_our_marks_under_another_name_is_a_stranger(b
         return "deletionTimestamp" in ((await bed.mirror("web")) or {"metadata": {"deletionTimestamp": NOW}})["metadata"]
 
     await until(deleting, "the real mirror goes")
-    assert bed.session is not None
-    bed.session.patrol.round()
-    await until(lambda: idle(bed), "patrol done")
+    await bed.patrolled()
     assert (await bed.host.get(PODS, "forged", bed.work))["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
     assert (await bed.host.get(CONFIG_MAPS, "foreign", bed.work))["metadata"]["uid"] == foreign["metadata"]["uid"]
-
-
-async def idle(bed: Bed) -> bool:
-    return bed.session is not None and bed.session.queue.idle
 
 
 async def test_item_10_no_pod_and_no_event_is_made_for_a_namespace_that_ends(bed: Bed) -> None:
@@ -60,7 +54,7 @@ async def test_item_10_no_pod_and_no_event_is_made_for_a_namespace_that_ends(bed
     await bed.create(bed.pod("bad", hostNetwork=True))
     await bed.plane.delete(NAMESPACES, bed.space)
     await bed.start()
-    await until(lambda: idle(bed), "every key reconciled")
+    await bed.idle()
     assert await bed.mirror("late") is None
     assert [
         each for each in (await bed.plane.list(EVENTS, bed.space)).items if each["source"].get("component") == "bulkhead"
@@ -234,7 +228,7 @@ async def test_item_77_a_running_pod_takes_debug_containers_and_new_sizes(bed: B
 async def test_item_79_a_service_changes_its_type_both_ways(bed: Bed) -> None:
     spec: dict[str, Any] = {"type": "ExternalName", "externalName": "db.example.com"}
     await bed.plane.create(SERVICES, {"metadata": {"name": "db"}, "spec": spec}, bed.space)
-    await until(lambda: idle(bed), "every key reconciled")
+    await bed.idle()
     assert await bed.copy(SERVICES, "db") is None
     inside = {"type": "NodePort", "externalName": None, "ports": [{"port": 80}], "selector": {"app": "db"}}
     await bed.plane.patch(SERVICES, "db", {"spec": inside}, bed.space)

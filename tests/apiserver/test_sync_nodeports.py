@@ -36,13 +36,6 @@ async def gone(bed: Bed, name: str = "web", kind: str = nodeports.KIND) -> None:
     await until(absent, f"{kind} of {name} gone")
 
 
-async def idle(bed: Bed) -> None:
-    async def done() -> bool:
-        return bed.session is not None and bed.session.queue.idle
-
-    await until(done, "every key reconciled")
-
-
 async def make(bed: Bed, name: str = "web", **spec: Any) -> Obj:
     ports = [{"name": "tcp", "port": 80, "targetPort": "http"}, {"name": "udp", "port": 80, "protocol": "UDP"}]
     body = {"metadata": {"name": name}, "spec": {"type": "NodePort", "selector": {"app": name}, "ports": ports} | spec}
@@ -69,7 +62,7 @@ async def test_item_79_node_ports_are_served_at_the_address_of_the_tenants_nodes
     assert spec["selector"][marks.TENANT] == bed.tenant
     assert "externalIPs" not in mirror["spec"]
     # What the plane gave stays as it is.
-    await idle(bed)
+    await bed.idle()
     assert (await bed.plane.get(SERVICES, "web", bed.space))["spec"] == virtual["spec"]
 
 
@@ -113,7 +106,7 @@ async def test_item_79_only_node_ports_of_selected_pods_are_served(bed: Bed) -> 
     await make(bed, "balancer", type="LoadBalancer", allocateLoadBalancerNodePorts=False)
     for name in ("plain", "by-hand", "balancer"):
         await served(bed, name, "Service")
-    await idle(bed)
+    await bed.idle()
     for name in ("plain", "by-hand", "balancer"):
         assert await below(bed, name) is None
 
@@ -122,7 +115,7 @@ async def test_item_79_a_restart_finds_what_was_missed(bed: Bed) -> None:
     for name in ("kept", "deleted", "replaced", "changed"):
         await make(bed, name)
     before = {name: await served(bed, name) for name in ("kept", "deleted", "replaced", "changed")}
-    await idle(bed)
+    await bed.idle()
     await bed.stop()
     await bed.plane.delete(SERVICES, "deleted", bed.space)
     await bed.plane.delete(SERVICES, "replaced", bed.space)
@@ -140,16 +133,14 @@ async def test_item_79_a_restart_finds_what_was_missed(bed: Bed) -> None:
         return found is not None and found["metadata"]["labels"][marks.VIRTUAL_UID] == uid_of(new)
 
     await until(replaced, "node ports of the new one")
-    await idle(bed)
+    await bed.idle()
     kept = await served(bed, "kept")
     assert (uid_of(kept), kept["metadata"]["resourceVersion"]) == (
         uid_of(before["kept"]), before["kept"]["metadata"]["resourceVersion"],
     )  # fmt: skip
     # Nothing is left to do.
     count = writes._value.get()
-    assert bed.session is not None
-    bed.session.patrol.round()
-    await idle(bed)
+    await bed.patrolled()
     assert writes._value.get() == count
 
 
@@ -161,7 +152,7 @@ async def test_item_79_a_plane_that_is_not_the_one_ends_no_node_ports(bed: Bed) 
     await bed.plane.delete(SERVICES, "web", bed.space)
     session = await bed.start()
     assert session.identity.quarantine
-    await idle(bed)
+    await bed.idle()
     assert uid_of(await served(bed)) == uid_of(host)
 
 
@@ -192,7 +183,7 @@ async def test_item_79_a_hand_on_the_host_is_put_right(bed: Bed) -> None:
     # Found by the patrol alone: the key that the event made is thrown away.
     assert bed.session is not None
     queue, add = bed.session.queue, bed.session.queue.add
-    await idle(bed)
+    await bed.idle()
     queue.add = lambda *_: False  # type: ignore[method-assign]
     await bed.host.patch(SERVICES, name, {"spec": {"externalIPs": ["192.0.2.1"]}}, bed.work)
 
@@ -221,7 +212,7 @@ async def test_item_79_copied_marks_are_not_believed_and_a_taken_name_is_reporte
     assert (await served(bed, "late"))["spec"].get("externalIPs") is None
     await bed.plane.delete(SERVICES, "web", bed.space)
     await gone(bed)
-    await idle(bed)
+    await bed.idle()
     assert (await bed.host.get(SERVICES, "copy", bed.work))["spec"]["ports"][0]["port"] == 30001
 
 

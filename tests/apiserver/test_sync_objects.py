@@ -181,11 +181,11 @@ async def test_item_47_ten_at_once_never_pass_the_quota_and_the_rest_say_why(bed
     await bed.quota(hard=4)
     await asyncio.gather(*(bed.create(bed.gpu_pod(f"gpu-{number}")) for number in range(10)))
 
-    async def settled() -> bool:
+    async def all_refused() -> bool:
         reasons = [((await bed.condition(f"gpu-{number}")) or {}).get("reason") for number in range(10)]
         return reasons.count("QuotaExceeded") == 6
 
-    await until(settled, "six refused")
+    await until(all_refused, "six refused")
     assert len(await bed.host_pods()) == 4
     refused = [name for name in (f"gpu-{number}" for number in range(10)) if await bed.condition(name)]
     condition = await bed.condition(refused[0])
@@ -290,9 +290,9 @@ async def test_a_copy_keeps_what_others_on_the_host_have_noted(bed: Bed, r: Reso
         assert (after["labels"][key], after["annotations"][key], after["finalizers"]) == ("x", "x", ["example.org/hold"])
         assert after["labels"]["app"] == "new"
         await bed.quiet()
-        settled = await bed.copy(r, "kept")
-        assert settled is not None
-        assert settled["metadata"]["resourceVersion"] == after["resourceVersion"], "nothing is written without a change"
+        unchanged = await bed.copy(r, "kept")
+        assert unchanged is not None
+        assert unchanged["metadata"]["resourceVersion"] == after["resourceVersion"], "nothing is written without a change"
     finally:
         await bed.host.delete(VALIDATING_ADMISSION_POLICY_BINDINGS, name)
         await bed.host.delete(VALIDATING_ADMISSION_POLICIES, name)

@@ -214,10 +214,10 @@ async def test_item_91_a_plane_that_serves_no_groups_for_a_while_takes_none_from
         assert not session.caches.virtual["PodGroup"].served
         session.patrol.round()
 
-        async def looked() -> bool:
+        async def patrolled() -> bool:
             return not session.patrol.pending
 
-        await until(looked, "every key reconciled")
+        await until(patrolled, "every key reconciled")
         assert session.caches.virtual["PodGroup"].store.get(Key(bed.space, "gang")) is None
         restart(own_server, serving=True)
 

@@ -16,18 +16,18 @@ def writes() -> dict[str, float]:
     }
 
 
-async def settle(bed: Bed) -> None:
+async def rest(bed: Bed) -> None:
     """Wait until nothing waits, nothing is in work and nothing is due within the second."""
     assert bed.session is not None
     session = bed.session
     quiet = 0
 
-    async def settled() -> bool:
+    async def at_rest() -> bool:
         nonlocal quiet
         quiet = quiet + 1 if session.queue.idle else 0
         return quiet > 20
 
-    await until(settled, "queue at rest")
+    await until(at_rest, "queue at rest")
 
 
 async def test_item_67_70_88_what_agrees_is_left_alone(bed: Bed) -> None:
@@ -49,17 +49,17 @@ async def test_item_67_70_88_what_agrees_is_left_alone(bed: Bed) -> None:
     }
     volumes = [{"name": "token", "projected": projected}]
     await bed.running("web", bed.pod("web", containers=[container], volumes=volumes, serviceAccountName="default"))
-    await settle(bed)
+    await rest(bed)
     before = writes()
 
     assert bed.session is not None
     assert bed.session.patrol.round() >= 5
-    await settle(bed)
+    await rest(bed)
     assert writes() == before
 
     await bed.stop()
     await bed.start()
-    await settle(bed)
+    await rest(bed)
     assert writes() == before
 
 
@@ -97,7 +97,7 @@ async def test_item_48_70_a_restarted_syncer_tells_only_those_of_the_hosts_event
     await happens("Killing")
     await bed.start()
     await reported("Killing")
-    await settle(bed)
+    await rest(bed)
     assert written() == before + 1
     # What the plane has already is written again as soon as it repeats.
     await bed.host.patch(EVENTS, f"{meta['name']}.pulled", {"count": 7}, bed.work)
@@ -113,7 +113,7 @@ async def test_item_88_the_patrol_repairs_what_a_hand_on_the_host_changed_and_co
         return len((await bed.host.list(SERVICES, bed.work)).items) == 1
 
     await until(mirrored, "host service")
-    await settle(bed)
+    await rest(bed)
     name = bed.host_name("Service", "web")
     await bed.host.patch(SERVICES, name, {"spec": {"selector": {"app": "other"}}}, bed.work)
 

@@ -45,10 +45,7 @@ async def test_a_plane_that_is_not_the_one_deletes_nothing(bed: Bed, key: str, v
     events = (await bed.host.list(EVENTS, bed.settings.plane_namespace)).items
     assert [each["reason"] for each in events] == ["PlaneQuarantined"]
 
-    async def looked() -> bool:
-        return session.queue.idle
-
-    await until(looked, "every key reconciled")
+    await bed.idle()
     assert "deletionTimestamp" not in (await bed.mirrored("web"))["metadata"]
 
     # New pods still run, and the quarantine outlives a restart.

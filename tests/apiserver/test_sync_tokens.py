@@ -25,17 +25,6 @@ def secret_of(host: Obj) -> str:
     return str(volume["projected"]["sources"][0]["secret"]["name"])
 
 
-async def looked_at_all(bed: Bed) -> None:
-    """The syncer has reconciled everything once more; a renewal that is due some day may wait."""
-
-    async def idle() -> bool:
-        return bed.session is not None and bed.session.queue.idle
-
-    assert bed.session is not None
-    bed.session.patrol.round()
-    await until(idle, "nothing to do")
-
-
 async def there(bed: Bed, name: str) -> Any:
     return name in {each["metadata"]["name"] for each in (await bed.host.list(SECRETS, bed.work)).items}
 
@@ -136,13 +125,13 @@ async def test_item_14_the_tokens_of_a_pod_that_has_ended_go_and_those_of_others
         return not await there(bed, secret_of(done))
 
     await until(gone, "no tokens of a pod that has ended")
-    await looked_at_all(bed)
+    await bed.patrolled()
     assert await bed.mirror("done"), "the pod itself stays as long as the tenant keeps it"
     assert await there(bed, secret_of(runs))
     # Nor are they made again by a syncer that knows nothing of it.
     await bed.stop()
     await bed.start()
-    await looked_at_all(bed)
+    await bed.patrolled()
     assert not await there(bed, secret_of(done))
     assert await there(bed, secret_of(runs))
 
