@@ -128,7 +128,7 @@ def _ending(world: World, count: int) -> list[Obj]:
 STORIES: Final[Mapping[str, stories.Story]] = {
     "a copy goes although another pod lingers on the host": copy_of_a_lingering_pod,
     "a copy just taken away is there before the next pod": partial(copy_needed_again, lag=0.0),
-    "the same when the host's watches lag": partial(copy_needed_again, lag=5.0),
+    "the same when the host's watches of copies lag": partial(copy_needed_again, lag=5.0),
     "the same when nobody answers whether it was": copy_perhaps_taken_away,
     "a pod that was replaced keeps its copies to its end": copy_of_a_pod_that_was_replaced,
     "a host pod that nobody has seen yet keeps its copies": pod_gone_before_its_host_pod_is_seen,

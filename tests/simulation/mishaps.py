@@ -296,7 +296,7 @@ def _all_end(world: World, uids: set[str]) -> bool:
     return len(there) == len(uids) and all(pod["metadata"].get("deletionTimestamp") for pod in there)
 
 
-STORIES: Final[Mapping[str, stories.Story]] = {
+_OWN: Final[Mapping[str, stories.Story]] = {
     "a pod that ran is not shown as new again": host_pod_from_before_it_ran,
     "a namespace's new label reaches pods in the making": space_labelled_meanwhile,
     "a pod that waits for room is given no token": waiting_for_room,
@@ -317,10 +317,11 @@ STORIES: Final[Mapping[str, stories.Story]] = {
     "pods deleted while the syncer was away": deleted_while_away,
     "pods replaced while the host's watches lag": late_copy_of_the_host,
     "the host's events come again": host_events_again,
-    **copies.STORIES,
-    **resizes.STORIES,
-    **outages.STORIES,
 }
+_ALL: Final = (_OWN, copies.STORIES, resizes.STORIES, outages.STORIES)
+STORIES: Final[Mapping[str, stories.Story]] = {name: story for part in _ALL for name, story in part.items()}
+# Of two stories of one name only the last would be played.
+assert len(STORIES) == sum(map(len, _ALL)), "two stories have one name"
 
 
 def play(name: str, seed: int = 7) -> None:
