@@ -56,7 +56,7 @@ class Ordering:
         if secret is None or is_off(secret):
             await self._loops.forget(plane.tenant)
             return None
-        nothing = SlurmSpec(tenant=plane.tenant, uid=plane.uid, cluster_name=plane.tenant, version="", images=_NO_IMAGES)
+        nothing = SlurmSpec(tenant=plane.tenant, cluster_name=plane.tenant, version="", images=_NO_IMAGES)
         found = self._loops.order(plane.tenant, Order(nothing, self._keys.of(secret), on=False))
         if not self._loops.removed(plane.tenant):
             return Ordered(wanted=False, found=found)

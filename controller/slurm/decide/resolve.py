@@ -83,7 +83,6 @@ def resolve(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | N
     controller, login, rest_api = section_of(asked, "controller"), section_of(asked, "login"), section_of(asked, "restApi")
     made = SlurmSpec(
         tenant=str(tenant["metadata"]["name"]),
-        uid=str(tenant["metadata"]["uid"]),
         cluster_name=str(asked.get("clusterName") or tenant["metadata"]["name"]),
         version=version,
         images=SlurmImages(slurm=settings.image_slurm.replace("{version}", version), mariadb=settings.image_mariadb),

@@ -215,7 +215,6 @@ class SlurmSpec:
     """Everything that the builders need to know about one tenant's Slurm cluster."""
 
     tenant: str
-    uid: str
     cluster_name: str
     version: str
     images: SlurmImages

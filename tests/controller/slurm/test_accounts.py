@@ -12,7 +12,7 @@ from controller.slurm.spec import AccountingSpec, QosSpec, SlurmImages, SlurmSpe
 
 ALICE, BOB = UserSpec("alice", 10_000, admin=True), UserSpec("bob", 10_001)
 ACCOUNTING = AccountingSpec(qos=(QosSpec("high", preempts=("low",)), QosSpec("low")))
-SPEC = SlurmSpec("team-a", "uid", "red", "26.05.5", SlurmImages("s", "m"), users=(ALICE, BOB), accounting=ACCOUNTING)
+SPEC = SlurmSpec("team-a", "red", "26.05.5", SlurmImages("s", "m"), users=(ALICE, BOB), accounting=ACCOUNTING)
 WHOLE = Records(
     qos=frozenset({"normal", "high", "low"}),
     associations=frozenset({("red", "users", ""), ("red", "users", "alice"), ("red", "users", "bob")}),

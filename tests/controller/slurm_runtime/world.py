@@ -41,7 +41,7 @@ def node_set(name: str = "gpu", *, minimum: int = 0, maximum: int = 4, gpus: int
 
 
 def slurm_spec(*node_sets: NodeSetSpec) -> SlurmSpec:
-    return SlurmSpec("team-a", "uid", "team-a", "26.05.5", SlurmImages("slurm", "mariadb"), node_sets=node_sets, lease=LEASE)
+    return SlurmSpec("team-a", "team-a", "26.05.5", SlurmImages("slurm", "mariadb"), node_sets=node_sets, lease=LEASE)
 
 
 def pending(job_id: int, **more: object) -> SlurmJob:
