@@ -185,7 +185,7 @@ def remove_files(ctx: HostContext, *, data: bool) -> None:
             entry.unlink(missing_ok=True)
     for folder in _FIXED_FOLDERS:
         with contextlib.suppress(OSError):
-            folder.rmdir()  # only when nobody else has anything there
+            folder.rmdir()  # only when it is empty
     if data and is_ours(ctx.data_dir) and not mounts(ctx):
         _remove_tree(ctx.data_dir)
 

@@ -1,7 +1,7 @@
 """`python -m e2e.conformance`: the upstream suite on the host and inside a tenant -> build/results/conformance.json.
 
 Needs the embedded host. Without options all parallel `[Conformance]` specs run on both sides, half an hour each on two cores;
-`--focus` takes a slice, and results of slices add up over runs until `--anew` forgets them. Ends with status 1 when a whole
+`--focus` takes a slice, and results of slices add up over runs until `--fresh` discards them. Ends with status 1 when a whole
 run shows less than was wanted.
 
     programs, images (built here) -> tenant -> ginkgo on the host -> ginkgo in the tenant -> comparison
@@ -46,7 +46,7 @@ def run_side(side: str, kubeconfig: Path, programs: dict[str, Path], chosen: arg
     specs = suite.run(
         programs, kubeconfig, focus=focus, skip=skip, report=report, seconds=chosen.seconds, processes=chosen.processes
     )
-    everything = comparison.merged([] if chosen.anew else read(side), specs)
+    everything = comparison.merged([] if chosen.fresh else read(side), specs)
     kept(side).write_text(json.dumps([asdict(spec) for spec in everything], indent=1) + "\n")
     note(f"{side}: {len(comparison.passed(specs))} of {len(specs)} passed; {len(everything)} known in all")
     return everything
@@ -62,7 +62,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=7200, help="time for each side")
     parser.add_argument("--tenant", default="conformance", help="the tenant's name")
     parser.add_argument("--keep", action="store_true", help="leave the tenant for another slice")
-    parser.add_argument("--anew", action="store_true", help="forget the results of earlier slices")
+    parser.add_argument("--fresh", action="store_true", help="discard the results of earlier slices")
     parser.add_argument("--skip-install", action="store_true", help="use what is installed")
     chosen = parser.parse_args()
     begin = time.monotonic()

@@ -48,8 +48,8 @@ def main() -> int:
         print("no results of both sides in build/results; run `make conformance` first", file=sys.stderr)
         return 1
     reasons = comparison.load()
-    above, below = ([one for one in side if "[Serial]" not in one.name] for side in (tenant, host))
-    parallel = comparison.summary(below, above, reasons)["share"]
+    in_tenant, on_host = ([one for one in side if "[Serial]" not in one.name] for side in (tenant, host))
+    parallel = comparison.summary(on_host, in_tenant, reasons)["share"]
     DOCUMENT.write_text(as_markdown(comparison.summary(host, tenant, reasons), parallel, suite.VERSION))
     print(f"wrote {DOCUMENT}")
     return 0

@@ -18,13 +18,13 @@ def test_item_50_ten_concurrent_creates_never_exceed_the_limit(host: Api, fresh_
     with ThreadPoolExecutor(10) as pool:
         list(pool.map(lambda name: tenant.api.create(workloads.pod(name, spec)), wanted))
 
-    def settled() -> None:
+    def as_many() -> None:
         pods = tenant.api.list("Pod", "default")
         running = [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
         refused = [pod for pod in pods if (workloads.condition(pod, "PodScheduled") or {}).get("reason") == "QuotaExceeded"]
         workloads.expect(len(running) == LIMIT and len(refused) == 10 - LIMIT, f"{len(running)} run, {len(refused)} refused")
 
-    until("as many pods to run as the limit allows", settled, seconds=90)
+    until("as many pods to run as the limit allows", as_many, seconds=90)
     holds("the limit", lambda: within_limit(host, tenant, LIMIT), seconds=3)
 
     running = next(pod for pod in tenant.api.list("Pod", "default") if pod["status"].get("phase") == "Running")

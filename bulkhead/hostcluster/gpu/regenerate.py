@@ -20,7 +20,7 @@ def write(target: Path) -> None:
     well_known = resources.files("grpc_tools") / "_proto"
     options = [f"-I{PROJECT}", f"-I{well_known}", f"--python_out={target}", f"--pyi_out={target}"]
     if protoc.main(["protoc", *options, f"{FOLDER}/deviceplugin.proto"]) != 0:
-        sys.exit("deviceplugin.proto: protoc refused it, see above")
+        sys.exit("deviceplugin.proto: protoc refused it; its messages are in the output")
 
 
 def main() -> None:
