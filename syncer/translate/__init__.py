@@ -1,7 +1,7 @@
 """The pure half of the syncer: what a tenant's object looks like on the host, and the other way round.
 
 Per kind one module with `to_host(virtual, view)`; `registry.KINDS` lists them. Plain dicts go in and come out, the input is
-never changed, and the only error is `Untranslatable`, whatever a hostile plane sends. No clock, no network, no randomness:
+never changed, and the only error is `Untranslatable`, also for what a hostile plane sends. No clock, no network, no randomness:
 the same input gives the same output, so that the runtime can compare instead of remember.
 """
 

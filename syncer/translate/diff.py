@@ -73,9 +73,9 @@ def pod_patches(desired: Obj, actual: Obj, ephemeral: Sequence[Obj] = ()) -> tup
 
 def is_ahead(actual: Obj, virtual: Obj) -> bool:
     """Whether a host pod has what a newer generation of its virtual pod asks for than this copy of that one."""
-    noted = mapping(mapping(actual.get("metadata")).get("annotations")).get(GENERATION)
+    stamped = mapping(mapping(actual.get("metadata")).get("annotations")).get(GENERATION)
     generation = mapping(virtual.get("metadata")).get("generation")
-    return isinstance(noted, str) and noted.isdecimal() and isinstance(generation, int) and int(noted) > generation
+    return isinstance(stamped, str) and stamped.isdecimal() and isinstance(generation, int) and int(stamped) > generation
 
 
 def object_patch(desired: Obj, actual: Obj) -> Patch | None:
@@ -253,8 +253,8 @@ def _claim_spec(desired: Obj, actual: Obj) -> Obj | None:
 
 def _stamped_spec(desired: Obj, actual: Obj) -> Any:
     """A spec as a whole: written when the wish is another one, or when something that we set is no more."""
-    note = ("metadata", "annotations", WANTED)
-    if _at(desired, note) == _at(actual, note) and _within(desired.get("spec"), actual.get("spec")):
+    stamp = ("metadata", "annotations", WANTED)
+    if _at(desired, stamp) == _at(actual, stamp) and _within(desired.get("spec"), actual.get("spec")):
         return None
     return _content(desired.get("spec"), actual.get("spec"))
 

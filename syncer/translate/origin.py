@@ -17,10 +17,12 @@ def of_host(host: Obj, view: TenantView) -> Identity | None:
     meta = host.get("metadata")
     if not isinstance(meta, Mapping) or not marks.is_mirrored(host):
         return None
-    notes = meta.get("annotations")
-    if not isinstance(notes, Mapping) or notes.get(marks.TENANT_UID) != view.tenant_uid:
+    annotations = meta.get("annotations")
+    if not isinstance(annotations, Mapping) or annotations.get(marks.TENANT_UID) != view.tenant_uid:
         return None
-    parts = [notes.get(key) for key in (marks.VIRTUAL_KIND, marks.VIRTUAL_NAMESPACE, marks.VIRTUAL_NAME, marks.VIRTUAL_UID)]
+    parts = [
+        annotations.get(key) for key in (marks.VIRTUAL_KIND, marks.VIRTUAL_NAMESPACE, marks.VIRTUAL_NAME, marks.VIRTUAL_UID)
+    ]
     kind, namespace, name, uid = (text(part) for part in parts)
     if not (kind and name and uid) or meta.get("name") != view.host_name(kind, namespace, name):
         return None

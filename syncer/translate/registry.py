@@ -63,7 +63,7 @@ class Translation:
     blocked: Callable[[Obj, Reason, str, str], Obj] | None = None  # the status that says why it was refused
     on_reference: bool = False  # mirrored only while something mirrored refers to it
     counted: bool = False  # the devices that it asks for are counted against the tenant's limits before it is created
-    events: bool = False  # the tenant is told the host's events about its copies
+    events: bool = False  # the tenant gets the host's events about its copies
 
 
 _ALL: Final = (

@@ -41,8 +41,8 @@ def offered_storage(hosts: Iterable[Obj], allowed: frozenset[str]) -> list[Obj]:
     if len(found) != 1 or is_default(found[0]):
         return found
     meta = mapping(found[0].get("metadata"))
-    notes = {**mapping(meta.get("annotations")), DEFAULT_STORAGE_CLASS: "true"}
-    return [{**found[0], "metadata": {**meta, "annotations": notes}}]
+    annotations = {**mapping(meta.get("annotations")), DEFAULT_STORAGE_CLASS: "true"}
+    return [{**found[0], "metadata": {**meta, "annotations": annotations}}]
 
 
 def default_storage(wanted: Iterable[Obj]) -> str:
@@ -60,8 +60,8 @@ def offered(hosts: Iterable[Obj], allowed: frozenset[str]) -> list[Obj]:
 
 def is_default(storage_class: Obj) -> bool:
     """Whether claims without a class get this one."""
-    notes = mapping(mapping(storage_class.get("metadata")).get("annotations"))
-    return "true" in (notes.get(DEFAULT_STORAGE_CLASS), notes.get(BETA_DEFAULT_STORAGE_CLASS))
+    annotations = mapping(mapping(storage_class.get("metadata")).get("annotations"))
+    return "true" in (annotations.get(DEFAULT_STORAGE_CLASS), annotations.get(BETA_DEFAULT_STORAGE_CLASS))
 
 
 def storage_class(host: Obj) -> Obj:
@@ -192,9 +192,9 @@ def _difference(body: Obj, old: Obj) -> Obj:
     }
     want, have = mapping(body["metadata"].get("annotations")), mapping(mapping(old.get("metadata")).get("annotations"))
     defaults = (DEFAULT_STORAGE_CLASS, DEFAULT_SNAPSHOT_CLASS)
-    notes = {key: want.get(key) for key in defaults if want.get(key) != have.get(key)}
-    if notes:
-        change["metadata"] = {"annotations": notes}
+    annotations = {key: want.get(key) for key in defaults if want.get(key) != have.get(key)}
+    if annotations:
+        change["metadata"] = {"annotations": annotations}
     return change
 
 

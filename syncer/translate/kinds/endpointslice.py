@@ -2,7 +2,7 @@
 
 Anything else would make the host's kube-proxy, and every ingress controller, a way to addresses that the network policies keep
 from the tenant: other tenants' pods, nodes, metadata services, the loopback device. An address is a pod's from the moment its
-status tells it until the pod ends or is being deleted: from then on the host may give it to anybody.
+status has it until the pod ends or is being deleted: from then on the host may give it to any other pod.
 
 On the host every endpoint names the pod whose address it is, so that others can check it as well.
 """

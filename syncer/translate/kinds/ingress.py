@@ -1,11 +1,11 @@
 """A tenant's Ingress on the host, where a controller that all tenants share serves it.
 
-Hosts. A tenant named `t` owns `t.<domain>` for each domain of its class, and everything below. No domain lies below another,
-so no two tenants can ever claim one host and nobody has to remember who came first. There is no default backend, no empty
-host and no certificate without hosts: each of these stands for the hosts of everybody.
+Hosts. A tenant named `t` owns `t.<domain>` for each domain of its class, and every name below. No domain lies below another, so
+no two tenants can ever claim one host, and the order in which they claim it does not matter. There is no default backend, no
+empty host and no certificate without hosts: each of these would match the hosts of every tenant.
 
-Controllers write what they are given into configuration files, some of them as templates. So no annotation passes, and of
-paths only characters that mean nothing in any of these languages.
+Controllers write what they are given into configuration files, some of them as templates. So no annotation is copied, and paths
+consist only of characters that mean nothing in any of these languages.
 
 A refused Ingress keeps its last accepted form on the host only while the class still offers what that claims (`may_stay`).
 """
@@ -90,8 +90,8 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
 
 def remarks(virtual: Obj, _view: TenantView) -> list[str]:
     """What of an Ingress that is mirrored does not reach the host."""
-    notes = schema.mapping(schema.mapping(virtual.get("metadata"), "metadata").get("annotations"), "metadata.annotations")
-    lost = sorted(key[:64] for key in notes if isinstance(key, str) and key.partition("/")[0] not in _QUIET_PREFIXES)
+    annotations = schema.mapping(schema.mapping(virtual.get("metadata"), "metadata").get("annotations"), "metadata.annotations")
+    lost = sorted(key[:64] for key in annotations if isinstance(key, str) and key.partition("/")[0] not in _QUIET_PREFIXES)
     if not lost:
         return []
     more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""

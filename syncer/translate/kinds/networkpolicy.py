@@ -4,11 +4,11 @@ All of a tenant's pods share one host namespace, where the platform's own polici
 ever add up, so a tenant's policy isolates nothing as long as those hold. `isolation` therefore labels the pods that a policy
 of the tenant selects; the platform's policies leave labelled pods out, and what the tenant's policies allow is what remains.
 
-Peers are the tenant's own pods and nothing else: an empty peer list means "everyone" above and "every pod of this tenant"
-below, and address blocks are left out, because no rule of a tenant may open what the platform closed. Leaving out only ever
-narrows: a rule whose peers are all left out goes as a whole. The tenant is warned by an event (`remarks`).
+Peers are the tenant's own pods and nothing else: an empty peer list means "everyone" in the plane and "every pod of this
+tenant" on the host, and address blocks are left out, because no rule of a tenant may open what the platform closed. Leaving out
+only ever narrows: a rule whose peers are all left out is left out whole. The tenant is warned by an event (`remarks`).
 
-Whoever enforces policies works for all tenants, so what one of them writes is bounded: each policy, and all of them together.
+The enforcer of policies works for all tenants, so what one of them writes is bounded: each policy, and all of them together.
 What is beyond is refused, and the pods that it selects are isolated all the same: too much opens nothing.
 """
 

@@ -83,12 +83,12 @@ def to_virtual(host_node: Obj, view: TenantView, gpus: Mapping[str, int]) -> Obj
     taints = _taints(spec.get("taints"), view)
     virtual_spec: Obj = {"taints": taints}
     about: Obj = {"name": name, "labels": dict(sorted(labels.items()))}
-    notes = {marks.HOST_TAINTS: nodemarks.host_taints(taints)}
+    annotations = {marks.HOST_TAINTS: nodemarks.host_taints(taints)}
     if spec.get("unschedulable") is True or _is_anothers(spec.get("taints"), view):
         virtual_spec["unschedulable"] = True
-        notes[marks.CORDONED_BY] = nodemarks.BY_HOST
-    if any(notes.values()):
-        about["annotations"] = {key: value for key, value in notes.items() if value}
+        annotations[marks.CORDONED_BY] = nodemarks.BY_HOST
+    if any(annotations.values()):
+        about["annotations"] = {key: value for key, value in annotations.items() if value}
     return {
         "apiVersion": "v1",
         "kind": "Node",

@@ -3,14 +3,14 @@
 `spec.unschedulable` and each taint of a virtual node is the host's or the tenant's. The node itself says whose, so that nothing
 is forgotten in a crash: with the annotation `bulkhead.dev/cordoned-by: host` the cordon is the host's alone, and goes
 with it; without it the tenant wants it too, and it stays. `bulkhead.dev/host-taints` names the taints that are the host's.
-Whatever the tenant writes there, it can deceive only itself.
+With what it writes there a tenant can deceive only itself.
 
     host cordons, virtual node open   -> cordoned, annotated      tenant lifts the host's cordon         -> cordoned, annotated
     host cordons, tenant has cordoned -> nothing to write         host uncordons                         -> open, if annotated
     host taints                       -> tainted, annotated       host takes a taint away                -> gone, if annotated
     tenant taints                     -> stays                    tenant takes the host's taint away     -> it comes back
 
-What the tenant's own marks mean for its pods is the business of `placement`.
+`placement` decides what the tenant's own marks mean for its pods.
 """
 
 from collections.abc import Collection, Mapping

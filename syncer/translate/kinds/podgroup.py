@@ -2,7 +2,7 @@
 
 The host's scheduler places the pods of a group together or not at all, so a pod goes to the host only after its group, and
 only while what stands there is that very group. `scheduling.k8s.io/v1alpha2` is alpha: an API server without a gate drops the
-fields of that gate without a word, so what must not be lost is looked for on the host before a pod relies on it.
+fields of that gate silently, so what must not be lost is checked on the host before a pod relies on it.
 
 A group's spec cannot be changed on either side. Its Workload stays in the plane: the host refuses a group whose Workload it
 does not have, and nothing on the host reads one.

@@ -2,7 +2,7 @@
 
 Flow: `status_to_virtual` gives the whole desired status; the runtime writes it when `same` says that it differs from what the
 virtual pod has. Conditions of Kubernetes' own types come from the host, all others belong to the tenant and stay as they are;
-the tenant's readiness gates go down by `readiness_to_host`, so that the kubelet can count them.
+the tenant's readiness gates are copied to the host by `readiness_to_host`, so that the kubelet can count them.
 """
 
 import copy

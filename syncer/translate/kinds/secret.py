@@ -1,7 +1,7 @@
 """A tenant's Secret on the host: data only, and only of types that nothing on the host acts upon.
 
 A Secret of type service-account-token would be filled in by the host's controller manager with a token of the host, so it
-never passes. Types that the host does not know become Opaque: pods mount them just as well.
+is never copied. Types that the host does not know become Opaque: pods mount them just as well.
 """
 
 import base64

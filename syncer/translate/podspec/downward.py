@@ -66,18 +66,18 @@ def annotations(virtual: Mapping[str, Any]) -> dict[str, str]:
     meta = schema.mapping(virtual.get("metadata"), "metadata")
     spec = schema.mapping(virtual.get("spec"), "spec")
     labels = schema.text_map(meta.get("labels"), "metadata.labels")
-    notes = schema.text_map(meta.get("annotations"), "metadata.annotations")
+    annotations = schema.text_map(meta.get("annotations"), "metadata.annotations")
     found: dict[str, str] = {}
     for path in set(_paths(spec)) - _UNCHANGED:
         match = _SUBSCRIPT.fullmatch(path)
         if match:
-            source = labels if match[1] == "labels" else notes
+            source = labels if match[1] == "labels" else annotations
             if match[2] in source:
                 found[_annotation_of(path) or ""] = source[match[2]]
         elif path == "metadata.labels":
             found[LABELS] = _listing(labels)
         elif path == "metadata.annotations":
-            found[ANNOTATIONS] = _listing(notes)
+            found[ANNOTATIONS] = _listing(annotations)
         elif path == "spec.serviceAccountName":
             found[SERVICE_ACCOUNT] = schema.text(spec.get("serviceAccountName"), "spec.serviceAccountName", 253)
     return found

@@ -1,14 +1,14 @@
-"""Which taints of host nodes a pod tolerates: those that its tenant's class allows, whatever the pod asks for.
+"""Which taints of host nodes a pod tolerates: of those that it asks for, what its tenant's class allows.
 
-With a taint an admin keeps a node for some pods. So a toleration passes as far as it lies inside one that the class allows:
+A taint reserves a node for some pods. So a toleration is copied as far as it lies inside one that the class allows:
 
-    of one taint, allowed                -> passes as it is
+    of one taint, allowed                -> copied
     wider than what is allowed           -> becomes what is allowed: `operator: Exists` without a key, which DaemonSets set by
                                             habit, is one toleration for each taint that the tenant may tolerate
-    nothing of it allowed                -> stays behind
+    nothing of it allowed                -> dropped
 
-Tolerations of the tenant's own taints (`nodemarks`) need not reach the host, which does not know them. `narrowed` says in words
-what did not pass, for the pod's status.
+Tolerations of the tenant's own taints (`nodemarks`) need not reach the host, which does not know them. `narrowed` describes
+what was dropped, for the pod's status.
 """
 
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ def of_pod(spec: Mapping[str, Any], view: TenantView) -> list[Obj]:
 
 
 def narrowed(spec: Mapping[str, Any], view: TenantView) -> str:
-    """What of a pod's tolerations did not pass, in the tenant's words; empty where nothing is missing."""
+    """What of a pod's tolerations was dropped, in the tenant's words; empty where nothing is missing."""
     try:
         wanted = asked(spec)
     except Untranslatable:
