@@ -53,7 +53,7 @@ async def kept(config: KubeConfig, spellings: Iterable[str]) -> dict[str, str]:
 
 
 def judge(config: KubeConfig, spellings: list[str]) -> None:
-    """The server keeps some spellings and writes others anew, always as we do; and what we write it keeps."""
+    """The server keeps some spellings and rewrites others, always as we do; and what we write it keeps."""
     found = asyncio.run(kept(config, spellings))
     written = {each: quantity.canonical(each) for each in spellings}
     wrong = {each: (there, written[each]) for each, there in found.items() if there not in {each, written[each]}}

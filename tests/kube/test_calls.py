@@ -127,7 +127,7 @@ async def test_a_kept_connection_that_the_server_closed_is_not_used_again(server
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_kept_connection_that_is_closed_under_a_call_is_made_anew_for_a_get_alone(server: Server, method: str) -> None:
+async def test_a_kept_connection_that_is_closed_under_a_call_is_reopened_for_a_get_alone(server: Server, method: str) -> None:
     asked = 0
 
     async def first_alone(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
@@ -148,7 +148,7 @@ async def test_a_kept_connection_that_is_closed_under_a_call_is_made_anew_for_a_
     assert asked == (3 if method == "GET" else 2)
 
 
-async def test_a_kept_connection_that_is_just_closing_is_made_anew(server: Server) -> None:
+async def test_a_kept_connection_that_is_just_closing_is_reopened(server: Server) -> None:
     async with server.serving(echo) as made:
         await get(made)
         transport = made._idle[0]._transport

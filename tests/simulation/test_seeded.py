@@ -1,7 +1,7 @@
 """Seeded bugs, kept as patches: each is put into a copy of the code, and the simulation has to find it.
 
 The first line of a patch says what is wrong with the code that it makes. One that does not apply any more tells nothing about
-the simulation: make it anew for the code as it is.
+the simulation: remake it for the present code.
 """
 
 import os

@@ -130,7 +130,7 @@ def test_no_user_replaces_what_root_keeps(start: Start, daemon: str) -> None:
 
 
 def test_what_a_user_left_in_run_is_not_used_again(start: Start) -> None:
-    """The container starts anew, and its /run is the one that a former version left open."""
+    """The container restarts, and its /run is the one that an earlier version left open."""
     before = f"{AS_BOB} mkdir /run/keys; {AS_BOB} ln -s /etc/victim /run/keys/slurm.jwks.new; {AS_BOB} ln -s /etc /run/sshd"
     done = start("login", "stat -c '%n %u' /run/keys /run/sshd /etc/victim; cat /etc/victim; ls /run/keys", before)
     assert done.stdout == "/run/keys 0\n/run/sshd 0\n/etc/victim 0\nroot'sslurm.jwks\n", done.stderr

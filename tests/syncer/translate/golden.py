@@ -1,4 +1,4 @@
-"""The golden pairs as files, and `python -m tests.syncer.translate.golden` to write the host side anew for review."""
+"""The golden pairs as files, and `python -m tests.syncer.translate.golden` to rewrite the host side for review."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +35,7 @@ def outcome(path: Path) -> Any:
 
 
 def main() -> None:
-    """Write every host file anew."""
+    """Rewrite every host file."""
     for _name, path in cases():
         host_file(path).write_text(yaml.safe_dump(outcome(path), sort_keys=True, width=120))
 

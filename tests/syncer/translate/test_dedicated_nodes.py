@@ -34,7 +34,7 @@ DEDICATED = {"enforced_node_selector": {"pool": "a", marks.TENANT: "red"}}
 SHARED = {"enforced_node_selector": {"pool": "a"}}
 
 
-def test_a_pod_without_a_node_is_made_anew_when_its_pool_becomes_another() -> None:
+def test_a_pod_without_a_node_is_recreated_when_its_pool_becomes_another() -> None:
     own = samples.pod({"nodeSelector": {"mine": "1"}})
     alone, shared = (to_host(own, samples.view(each)) for each in (DEDICATED, SHARED))
     assert placement.in_another_pool(shared, alone)

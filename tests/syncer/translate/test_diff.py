@@ -184,7 +184,7 @@ def test_item_79_services_ignore_defaulting_and_follow_selectors() -> None:
     assert found.body["spec"] == {"selector": None}
 
 
-def test_what_cannot_change_is_made_anew() -> None:
+def test_what_cannot_change_is_recreated() -> None:
     actual = there(host("Service", spec={"clusterIP": "10.112.4.50"}))
     with pytest.raises(diff.Recreate):
         diff.object_patch(host("Service", spec={"clusterIP": "10.112.4.51"}), actual)

@@ -98,7 +98,7 @@ async def test_what_the_cache_does_not_show_yet_is_read_and_kept(seen: tuple[str
 
 
 @pytest.mark.parametrize("notes", [(), (NOTE,)])
-async def test_only_a_copy_that_cannot_be_changed_at_all_is_made_anew(notes: tuple[str, ...]) -> None:
+async def test_only_a_copy_that_cannot_be_changed_at_all_is_recreated(notes: tuple[str, ...]) -> None:
     host = Host(*notes)
     host.frozen = True
     assert host.held is not None
