@@ -17,10 +17,6 @@ async def rewrite(bed: Bed, **data: str) -> None:
     await bed.host.patch(CONFIG_MAPS, identity.NAME, {"data": data}, bed.settings.plane_namespace)
 
 
-async def quarantined(bed: Bed) -> bool:
-    return bool((await record(bed)).get(identity.QUARANTINE_KEY))
-
-
 async def test_the_plane_is_remembered_on_the_host(bed: Bed) -> None:
     remembered = await record(bed)
     assert remembered[identity.UID_KEY]

@@ -204,7 +204,6 @@ async def test_the_policies_let_through_what_it_writes(mighty: Client) -> None:
     assert {name: said for name, obj in ALLOWED.items() if (said := await refusal(mighty, obj))} == {}
 
 
-ENFORCE = "pod-security.kubernetes.io/enforce"
 CHANGES: dict[str, tuple[str, Obj, str]] = {
     "a level removed": ("bh-team-a-work", {"labels": {"pod-security.kubernetes.io/enforce": None}}, "Pod Security is enforced"),
     "a level loosened": ("bh-team-a-work", {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}, "baseline or"),
