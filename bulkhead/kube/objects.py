@@ -88,6 +88,8 @@ class Meta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     resource_version: str = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    # Read by name where metadata is used as a plain object: a write that replaces a copy whole keeps others' finalizers.
+    finalizers: list[str] | None = None
     deletion_timestamp: str | None = None
     owner_references: list[OwnerReference] | None = None
 
