@@ -58,20 +58,20 @@ async def tenancies(count: int, host: ApiServer, folder: Path) -> AsyncIterator[
         for plane in planes:
             plane.start()
         async with contextlib.AsyncExitStack() as stack:
-            below = await stack.enter_async_context(Client(host.admin, user_agent="tests", field_manager="tests"))
+            host_client = await stack.enter_async_context(Client(host.admin, user_agent="tests", field_manager="tests"))
             made = []
             for plane in planes:
                 await asyncio.to_thread(plane.wait, 300)
-                made.append(await _tenancy(stack, below, host, plane))
+                made.append(await _tenancy(stack, host_client, host, plane))
             yield made
     finally:
         for plane in planes:
             plane.stop()
 
 
-async def _tenancy(stack: contextlib.AsyncExitStack, below: Client, host: ApiServer, plane: ApiServer) -> Tenancy:
-    above = await stack.enter_async_context(Client(plane.admin, user_agent="tests", field_manager="tests"))
-    bed = Bed(below, above)
+async def _tenancy(stack: contextlib.AsyncExitStack, host_client: Client, host: ApiServer, plane: ApiServer) -> Tenancy:
+    plane_client = await stack.enter_async_context(Client(plane.admin, user_agent="tests", field_manager="tests"))
+    bed = Bed(host_client, plane_client)
     await bed.prepare()
     files, port = plane.folder / "syncer", free_port()
     files.mkdir()

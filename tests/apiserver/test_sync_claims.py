@@ -37,7 +37,7 @@ async def claim(bed: Bed, name: str, size: str = "1Gi", **spec: Any) -> Obj:
     return await bed.plane.create(PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": name}, "spec": wanted}, bed.space)
 
 
-async def above(bed: Bed, name: str) -> Obj:
+async def virtual_claim(bed: Bed, name: str) -> Obj:
     return await bed.plane.get(PERSISTENT_VOLUME_CLAIMS, name, bed.space)
 
 
@@ -53,7 +53,7 @@ async def provision(bed: Bed, name: str, size: str = "1Gi") -> Obj:
 
 async def bound(bed: Bed, name: str) -> Obj:
     async def yet() -> Obj | None:
-        found = await above(bed, name)
+        found = await virtual_claim(bed, name)
         return found if found["status"].get("phase") == "Bound" else None
 
     found: Obj = await until(yet, f"{name} bound in the plane")
@@ -127,7 +127,7 @@ async def test_item_35_a_claim_grows_and_never_shrinks(bed: Bed) -> None:
     )
 
     async def reported() -> bool:
-        virtual = await above(bed, "data")
+        virtual = await virtual_claim(bed, "data")
         volume = await bed.plane.get(PERSISTENT_VOLUMES, virtual["spec"]["volumeName"])
         return bool(virtual["status"]["capacity"] == volume["spec"]["capacity"] == {"storage": "3Gi"})
 
@@ -153,7 +153,7 @@ async def test_item_36_the_end_of_a_claim_ends_volume_and_host_claim(bed: Bed) -
     name = virtual["spec"]["volumeName"]
     await bed.plane.delete(PERSISTENT_VOLUME_CLAIMS, "data", bed.space)
     # Its protection stands as long as a controller has not seen that no pod uses it.
-    assert (await above(bed, "data"))["metadata"]["deletionTimestamp"]
+    assert (await virtual_claim(bed, "data"))["metadata"]["deletionTimestamp"]
     host = await bed.copy(PERSISTENT_VOLUME_CLAIMS, "data")
     assert host is not None
     assert "deletionTimestamp" not in host["metadata"]

@@ -127,10 +127,10 @@ async def test_item_37_a_pod_that_waits_follows_the_cordons_and_one_that_is_plac
     await cordon(bed.plane, bed.node, False)
     await bed.start()
     await mirrored(bed, "waiting")
-    above = await bed.virtual("waiting")
+    waiting = await bed.virtual("waiting")
     assert virtual is not None
-    assert above is not None
-    assert above["metadata"]["uid"] == virtual["metadata"]["uid"]
+    assert waiting is not None
+    assert waiting["metadata"]["uid"] == virtual["metadata"]["uid"]
 
 
 async def test_item_37_72_a_waiting_pod_that_the_host_holds_or_has_just_placed_is_left_alone(bed: Bed) -> None:

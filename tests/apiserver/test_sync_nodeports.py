@@ -17,7 +17,7 @@ POLICY = resource_of("admissionregistration.k8s.io/v1", "ValidatingAdmissionPoli
 BINDING = resource_of("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding")
 
 
-async def below(bed: Bed, name: str = "web", kind: str = nodeports.KIND) -> Obj | None:
+async def host_service(bed: Bed, name: str = "web", kind: str = nodeports.KIND) -> Obj | None:
     try:
         return await bed.host.get(SERVICES, bed.host_name(kind, name), bed.work)
     except NotFound:
@@ -25,13 +25,13 @@ async def below(bed: Bed, name: str = "web", kind: str = nodeports.KIND) -> Obj 
 
 
 async def served(bed: Bed, name: str = "web", kind: str = nodeports.KIND) -> Obj:
-    found: Obj = await until(lambda: below(bed, name, kind), f"{kind} of {name}")
+    found: Obj = await until(lambda: host_service(bed, name, kind), f"{kind} of {name}")
     return found
 
 
 async def gone(bed: Bed, name: str = "web", kind: str = nodeports.KIND) -> None:
     async def absent() -> bool:
-        return await below(bed, name, kind) is None
+        return await host_service(bed, name, kind) is None
 
     await until(absent, f"{kind} of {name} gone")
 
@@ -73,7 +73,7 @@ async def test_item_79_node_ports_follow_their_service_through_its_life(bed: Bed
     await change(bed, ports=moved, selector={"app": "new"}, sessionAffinity="ClientIP")
 
     async def followed() -> bool:
-        spec = (await below(bed) or first)["spec"]
+        spec = (await host_service(bed) or first)["spec"]
         shown = spec["selector"]["app"], spec["sessionAffinity"], [each["targetPort"] for each in spec["ports"]]
         return shown == ("new", "ClientIP", [81])
 
@@ -81,7 +81,7 @@ async def test_item_79_node_ports_follow_their_service_through_its_life(bed: Bed
     await change(bed, sessionAffinity="None", sessionAffinityConfig=None)
 
     async def plain() -> bool:
-        pair = (await below(bed), await below(bed, kind="Service"))
+        pair = (await host_service(bed), await host_service(bed, kind="Service"))
         return all(each is not None and each["spec"]["sessionAffinity"] == "None" for each in pair)
 
     await until(plain, "no affinity on both any more")
@@ -93,7 +93,7 @@ async def test_item_79_node_ports_follow_their_service_through_its_life(bed: Bed
     await make(bed, "other", type="LoadBalancer", ports=[{"port": 80, "nodePort": port}])
     assert [each["port"] for each in (await served(bed, "other"))["spec"]["ports"]] == [port]
     await gone(bed)
-    assert await below(bed, kind="Service") is not None
+    assert await host_service(bed, kind="Service") is not None
 
     await bed.plane.delete(SERVICES, "other", bed.space)
     await gone(bed, "other")
@@ -108,7 +108,7 @@ async def test_item_79_only_node_ports_of_selected_pods_are_served(bed: Bed) -> 
         await served(bed, name, "Service")
     await bed.idle()
     for name in ("plain", "by-hand", "balancer"):
-        assert await below(bed, name) is None
+        assert await host_service(bed, name) is None
 
 
 async def test_item_79_a_restart_finds_what_was_missed(bed: Bed) -> None:
@@ -129,7 +129,7 @@ async def test_item_79_a_restart_finds_what_was_missed(bed: Bed) -> None:
     await gone(bed, "changed")
 
     async def replaced() -> bool:
-        found = await below(bed, "replaced")
+        found = await host_service(bed, "replaced")
         return found is not None and found["metadata"]["labels"][marks.VIRTUAL_UID] == uid_of(new)
 
     await until(replaced, "node ports of the new one")
@@ -169,7 +169,7 @@ async def test_item_79_a_hand_on_the_host_is_put_right(bed: Bed) -> None:
     await bed.host.patch(SERVICES, name, {"spec": crooked}, bed.work)
 
     async def right() -> bool:
-        found = (await below(bed) or {"spec": {}})["spec"]
+        found = (await host_service(bed) or {"spec": {}})["spec"]
         return all(found.get(key) == wanted[key] for key in ("externalIPs", "externalTrafficPolicy", "ports", "selector"))
 
     await until(right, "put right")
@@ -223,7 +223,7 @@ async def test_item_79_an_address_goes_to_the_tenants_service_first(bed: Bed) ->
     assert (await served(bed, "db", "Service"))["spec"]["clusterIP"] == address
 
     async def moved() -> bool:
-        found = await below(bed)
+        found = await host_service(bed)
         return found is not None and found["spec"]["clusterIP"] != address
 
     await until(moved, "node ports at another address")
@@ -273,7 +273,7 @@ async def test_item_79_a_host_that_forbids_external_addresses_costs_the_node_por
         assert (event["type"], event["reason"]) == ("Warning", "HostRefused")
         assert bed.work not in event["message"]
         assert (await served(bed, kind="Service"))["spec"]["clusterIP"] == virtual["spec"]["clusterIP"]
-        assert await below(bed) is None
+        assert await host_service(bed) is None
         await change(bed, selector={"app": "new"})
 
         async def followed() -> bool:
@@ -287,6 +287,6 @@ async def test_item_79_a_host_that_forbids_external_addresses_costs_the_node_por
 
     async def lifted() -> bool:
         bed.session.patrol.round()  # type: ignore[union-attr]
-        return await below(bed) is not None
+        return await host_service(bed) is not None
 
     await until(lifted, "served once it is allowed")

@@ -31,7 +31,7 @@ async def group(bed: Bed, name: str, minimum: int = 3, **spec: Any) -> Obj:
     return await bed.plane.create(POD_GROUPS, body, bed.space)
 
 
-async def above(bed: Bed, name: str) -> Obj | None:
+async def virtual_group(bed: Bed, name: str) -> Obj | None:
     with contextlib.suppress(NotFound):
         return await bed.plane.get(POD_GROUPS, name, bed.space)
     return None
@@ -72,7 +72,7 @@ async def test_item_91_a_group_goes_before_its_pods_and_its_status_is_shown(bed:
     await bed.host.patch(POD_GROUPS, host["metadata"]["name"], {"status": status}, bed.work, subresource="status")
 
     async def up() -> bool:
-        return ((await above(bed, "gang")) or {}).get("status", {}).get("conditions") == [
+        return ((await virtual_group(bed, "gang")) or {}).get("status", {}).get("conditions") == [
             condition | {"message": f"no room for gang in {bed.space}"}
         ]
 
@@ -262,7 +262,7 @@ async def test_item_91_upstreams_protection_lets_both_go_after_the_last_pod(bed:
     await bed.kubelet_ends(pod)
 
     async def gone() -> bool:
-        return await above(bed, "gang") is None and await bed.copy(POD_GROUPS, "gang") is None
+        return await virtual_group(bed, "gang") is None and await bed.copy(POD_GROUPS, "gang") is None
 
     await until(gone, "the group gone on both sides", 60)
 
@@ -284,7 +284,7 @@ async def test_item_91_a_gang_runs_whole_or_not_at_all(bed: Bed) -> None:
         await grouped(bed, name, containers=containers, nodeSelector={"pool": bed.tenant})
 
     async def condition() -> str:
-        conditions = ((await above(bed, "gang")) or {}).get("status", {}).get("conditions", [])
+        conditions = ((await virtual_group(bed, "gang")) or {}).get("status", {}).get("conditions", [])
         return "".join(f"{each['status']} {each['reason']}" for each in conditions)
 
     async def nodes() -> list[str]:

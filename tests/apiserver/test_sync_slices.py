@@ -42,7 +42,7 @@ async def by_hand(bed: Bed, name: str, *addresses: str, **meta: Any) -> Obj:
     )
 
 
-async def below(bed: Bed, name: str) -> list[str] | None:
+async def host_addresses(bed: Bed, name: str) -> list[str] | None:
     try:
         found = await bed.host.get(ENDPOINT_SLICES, bed.host_name("EndpointSlice", name), bed.work)
     except NotFound:
@@ -52,7 +52,7 @@ async def below(bed: Bed, name: str) -> list[str] | None:
 
 async def shows(bed: Bed, name: str, *addresses: str, seconds: float = 20) -> None:
     async def found() -> bool:
-        return (await below(bed, name) or []) == list(addresses)
+        return (await host_addresses(bed, name) or []) == list(addresses)
 
     await until(found, f"{name} leads to {addresses}", seconds)
 
@@ -102,7 +102,7 @@ async def test_an_address_comes_with_its_pod_and_belongs_to_the_one_that_is_name
         return bool(await bed.events("early"))
 
     await until(refused, "the reason")
-    assert await below(bed, "early") is None
+    assert await host_addresses(bed, "early") is None
     web = await running_at(bed, "web", "10.244.9.1")
     await shows(bed, "early", "10.244.9.1")
     named = {"endpoints": [{"addresses": ["10.244.9.1"], "targetRef": {"kind": "Pod", "name": "web"}}]}
@@ -136,7 +136,7 @@ async def test_a_slice_that_is_refused_now_leaves_nothing_of_what_it_was(bed: Be
     await bed.plane.patch(ENDPOINT_SLICES, "one", {"endpoints": [{"addresses": ["10.244.9.7"]}]}, bed.space)
 
     async def gone() -> bool:
-        return await below(bed, "one") is None
+        return await host_addresses(bed, "one") is None
 
     await until(gone, "host slice gone")
 
