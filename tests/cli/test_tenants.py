@@ -51,7 +51,7 @@ async def test_create_takes_quantities_and_refuses_what_is_none(cli: Cli, host_c
         assert (done.code, wrong[1] in done.err) == (2, True)
 
 
-def test_what_nobody_limits_is_named() -> None:
+def test_a_resource_without_a_limit_is_named() -> None:
     assert unlimited(["pods", "requests.nvidia.com/gpu"]) == ["cpu", "memory", "ephemeral-storage", "requests.storage"]
     assert unlimited(["requests.cpu", "limits.memory", "ephemeral-storage", "requests.storage"]) == []
 
@@ -213,5 +213,5 @@ async def test_delete_asks_waits_and_is_done(cli: Cli, controller: Controller, h
     running = asyncio.create_task(cli("tenant", "delete", name, "--yes"))
     await host_client.patch(kinds.TENANTS, name, {"metadata": {"finalizers": None}})
     done = await running
-    assert done.code in {0, 3}  # gone before the command looked is fine too
+    assert done.code in {0, 3}  # deleted before the command read it is fine too
     assert (await cli("tenant", "delete", name, "--yes")).code == 3

@@ -1,4 +1,4 @@
-"""Warnings out of pods and events: each matter once, and nothing that is settled."""
+"""Warnings out of pods and events: each trouble once, and none that is over."""
 
 import io
 from datetime import UTC, datetime

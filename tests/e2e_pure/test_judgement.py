@@ -1,4 +1,4 @@
-"""Measured values are held against the reviewed limits, and what was not measured never passes."""
+"""Measured values are compared with the reviewed limits, and what was not measured fails."""
 
 from pathlib import Path
 

@@ -73,7 +73,7 @@ def start(tmp_path: Path) -> Start:
     return run
 
 
-def test_nobody_is_in_the_way_of_a_new_home(start: Start) -> None:
+def test_nothing_blocks_a_new_home(start: Start) -> None:
     done = start("login", "stat -c '%n %a %u' /home /home/alice /home/bob /etc/victim")
     assert done.stdout.splitlines() == [
         "/home 755 0",
@@ -145,7 +145,7 @@ def test_what_a_user_left_in_run_is_not_used_again(start: Start) -> None:
         (65534, "chown chmod", "/home is writable for everybody and its mode cannot be changed"),
     ],
 )
-def test_a_home_that_anybody_may_change_is_not_used(
+def test_a_home_that_every_user_may_change_is_refused(
     start: Start, daemon: str, owner: int, refused: str, says: str | None
 ) -> None:
     """A file server that gives root no rights is played by programs that fail there."""

@@ -17,7 +17,7 @@ NODE = "netpol-node"
 
 
 class Kernel:
-    """Keeps what was loaded; refuses as often as it is told to."""
+    """Keeps what was loaded; refuses a given number of times."""
 
     def __init__(self) -> None:
         self.loaded: list[str] = []

@@ -82,9 +82,7 @@ class Effort:
 
 
 @pytest.mark.parametrize("count", [1, 20, 400])
-def test_a_policy_is_compiled_and_written_once_whatever_number_of_pods_it_selects(
-    count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_policy_is_compiled_and_written_once_for_any_number_of_pods(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     effort = Effort(monkeypatch)
     seen = cluster(pods("red", count), [policy("red", rules(300))])
     text = render(compile_rules(seen, NODE))
@@ -128,7 +126,7 @@ def test_what_is_left_of_a_block_is_what_no_exception_has(whole: tuple[int, int]
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(worlds(), st.integers(0, 5)), min_size=1, max_size=5))
 def test_rules_that_are_kept_up_to_date_are_those_of_a_fresh_start(history: list[tuple[Any, int]]) -> None:
-    """Whatever came before, and however far the work on it had come."""
+    """After any earlier changes, and however far their compilation had come."""
     book = Rulebook(NODE)
     for world, steps in history:
         book.update(cluster_from(*world))
@@ -166,7 +164,7 @@ def test_only_what_a_change_touches_is_compiled_again(monkeypatch: pytest.Monkey
     assert after(more, changed, *names, "another") == set()
 
 
-def test_nobody_waits_for_who_has_the_most_to_compile() -> None:
+def test_no_namespace_waits_for_the_largest() -> None:
     heavy, light = pods("red", 50), pods("blue", 2, 50)
     book = Rulebook(NODE)
     book.update(cluster([*heavy, *light], [policy("red", rules(3000)), policy("blue", rules(2))]))
@@ -189,7 +187,7 @@ def test_while_a_namespace_is_worked_on_its_pods_keep_their_rules_and_those_that
     book.work(20)
     assert book.rules()[:2] == before[1:]
     assert str(book.rules()[2].address) == "10.244.50.2"
-    # Its address is somebody else's now.
+    # Its address is another pod's now.
     book.update(cluster([pod("blue", 7, "10.244.0.3"), gone[1]], [policy("red", rules(3000)), policy("blue", [])]))
     book.work(20)
     assert [str(each.address) for each in book.rules()] == ["10.244.0.3", "10.244.0.4"]

@@ -62,7 +62,7 @@ async def test_a_claim_is_served_once_it_has_a_node_and_cleaned_up_once_released
     await until(gone, "the volume and its folder to go")
 
 
-async def test_a_claim_of_the_immediate_class_waits_for_nobody(host_client: Client, namespace: str, folder: Path) -> None:
+async def test_a_claim_of_the_immediate_class_is_served_at_once(host_client: Client, namespace: str, folder: Path) -> None:
     served = await claim(host_client, namespace, "at-once", None, IMMEDIATE_CLASS)
     volume = await until(lambda: volume_of(host_client, served), "a volume for the claim")
     assert volume_node(volume) == NODE_NAME
@@ -92,7 +92,7 @@ async def test_a_forged_volume_costs_no_folder(host_client: Client, namespace: s
     }
     await host_client.create(PERSISTENT_VOLUMES, forged)
     await host_client.patch(PERSISTENT_VOLUMES, f"forged-{namespace}", {"status": {"phase": "Released"}}, subresource="status")
-    # A claim that is served afterwards shows that the forged volume was looked at.
+    # A claim that is served afterwards shows that the forged volume was reconciled.
     served = await claim(host_client, namespace, "after", NODE_NAME)
     await until(lambda: volume_of(host_client, served), "a volume for the claim")
     assert precious.exists()

@@ -58,7 +58,7 @@ def test_the_device_plugin_folder_is_a_link_that_goes_again(tmp_path: Path, sysc
     assert not machine_settings.DEVICE_PLUGINS.parent.exists()
 
 
-def test_a_living_kubelet_of_somebody_else_is_respected(tmp_path: Path, sysctls: Path) -> None:
+def test_a_running_kubelet_of_another_installation_is_left_alone(tmp_path: Path, sysctls: Path) -> None:
     machine_settings.DEVICE_PLUGINS.mkdir(parents=True)
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(machine_settings.DEVICE_PLUGINS / "kubelet.sock"))
