@@ -43,7 +43,7 @@ class Bounds:
 
     success: int
     other: int
-    # Told of each part of the body before it is kept; what it raises ends the answer.
+    # Called with each part of the body before it is kept; what it raises ends the answer.
     charge: Callable[[int], None] | None = None
 
     def of(self, status: int) -> int:
@@ -125,7 +125,7 @@ class _Reading:
         self.wake()
 
     def wake(self) -> None:
-        """Tell the reader of a stream that there is something."""
+        """Wake the reader of a stream: there is something."""
         if self.news is not None and not self.news.done():
             self.news.set_result(None)
 
@@ -240,7 +240,7 @@ class Connection(asyncio.Protocol):
         """The loop: bytes came."""
         reading = self._reading
         if reading is None or reading.done.done():
-            # Nobody asked: whatever comes next would be taken for the answer to another request.
+            # An answer without a request: what comes next would be taken for the answer to another request.
             self.abort()
             return
         try:

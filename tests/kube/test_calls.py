@@ -83,7 +83,7 @@ async def test_no_more_connections_than_allowed_and_everybody_gets_its_own_answe
     assert server.most == 4
 
 
-async def test_the_answer_to_a_call_that_was_given_up_reaches_nobody(server: Server) -> None:
+async def test_the_answer_to_a_call_that_was_given_up_is_dropped(server: Server) -> None:
     async def slow_first(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
         if b"/slow" in head:
             await asyncio.sleep(0.05)
@@ -100,7 +100,7 @@ async def test_the_answer_to_a_call_that_was_given_up_reaches_nobody(server: Ser
 
 @pytest.mark.parametrize("more", [http("200 OK", b"/poison"), b"x", b"HTTP/1.1 200 OK\r\n"])
 @pytest.mark.parametrize("pause", [0.0, 0.02])
-async def test_what_nobody_asked_for_is_no_answer_to_the_next_call(server: Server, more: bytes, pause: float) -> None:
+async def test_an_answer_without_a_request_is_none_to_the_next_call(server: Server, more: bytes, pause: float) -> None:
     async def twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
         await echo(reader, writer, head)
         await asyncio.sleep(pause)
@@ -347,12 +347,12 @@ async def test_a_connection_that_idles_is_closed_without_being_asked_for(monkeyp
     monkeypatch.setattr(calls, "_IDLE_SECONDS", 0.1)
     closed = asyncio.Event()
 
-    async def told(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+    async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
         await echo(reader, writer, head)
         await reader.read()
         closed.set()
 
-    async with Server().serving(told) as made:
+    async with Server().serving(answering) as made:
         await get(made)
         async with asyncio.timeout(10):
             await closed.wait()

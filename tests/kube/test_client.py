@@ -161,7 +161,7 @@ async def test_every_constant_is_served(host_client: Client) -> None:
     assert resource_of("apps/v1", "Deployment").plural == "deployments"
 
 
-async def test_nobody_there() -> None:
+async def test_a_server_that_is_not_there() -> None:
     config = KubeConfig(server="https://127.0.0.1:1", ca=None)
     async with Client(config, user_agent="tests", field_manager="tests") as client:
         with pytest.raises(Unavailable) as caught:

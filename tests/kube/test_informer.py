@@ -33,7 +33,7 @@ def config_map(name: str, **labels: str) -> Obj:
     return {"metadata": {"name": name, "labels": labels}, "data": {"x": "1"}}
 
 
-def told(changes: list[Change]) -> list[tuple[str, str, bool]]:
+def summary(changes: list[Change]) -> list[tuple[str, str, bool]]:
     return [(change.kind, change.key.name, change.relist) for change in changes]
 
 
@@ -42,12 +42,12 @@ async def test_the_store_follows_the_server(host_client: Client, namespace: str,
     made = await host_client.create(CONFIG_MAPS, config_map("a"), namespace)
     informer = Informer(host_client, CONFIG_MAPS, namespace=namespace, on_change=changes.append)
     async with running(informer):
-        assert told(changes) == [("added", "a", True)]
+        assert summary(changes) == [("added", "a", True)]
         await host_client.create(CONFIG_MAPS, config_map("b"), namespace)
         await host_client.patch(CONFIG_MAPS, "a", {"data": {"x": "2"}}, namespace)
         await host_client.delete(CONFIG_MAPS, "b", namespace)
         await eventually(lambda: len(changes) == 4)
-    assert told(changes[1:]) == [("added", "b", False), ("modified", "a", False), ("deleted", "b", False)]
+    assert summary(changes[1:]) == [("added", "b", False), ("modified", "a", False), ("deleted", "b", False)]
     stored = informer.store.get(Key(namespace, "a"))
     assert stored is not None
     assert (stored["kind"], stored["data"], uid_of(stored)) == ("ConfigMap", {"x": "2"}, uid_of(made))
@@ -125,7 +125,7 @@ async def test_compaction_leads_to_a_relist(own_server: ApiServer, eventually: E
         informer.resource_version = old
         async with background(informer.run()):
             await eventually(lambda: informer.relists > relists, seconds=60)
-    assert sorted(told(changes)) == [
+    assert sorted(summary(changes)) == [
         ("added", "is-replaced", True),
         ("deleted", "goes", True),
         ("deleted", "is-replaced", True),
@@ -181,13 +181,13 @@ async def test_a_deletion_around_an_outage_is_told_once(own_server: ApiServer, e
             await client.delete(CONFIG_MAPS, "goes", "default")
             await eventually(lambda: changes, seconds=60)
     # A server that wrote something of its own before its watch cache was filled answers our version with 410: then a list may
-    # tell of the deletion instead, as an absence; or the watch after it does, where the list came before the deletion.
+    # report the deletion instead, as an absence; or the watch after it does, where the list came before the deletion.
     assert [(change.kind, change.key.name) for change in changes] == [("deleted", "goes")]
     assert informer.relists > 1 or not changes[0].relist
     assert back == [1]
 
 
-async def test_a_pause_ends_when_somebody_else_has_heard_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pause_ends_when_another_call_has_reached_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FIRST_DELAY", 3600.0)
     monkeypatch.setattr(module, "_MAX_DELAY", 3600.0)
     monkeypatch.setattr(module, "_SPREAD", 0.0)
@@ -264,13 +264,13 @@ async def test_a_kind_that_is_not_served_counts_as_read_and_its_going_tells_of_n
             await eventually(lambda: informer.served)
             spec = {"schedulingPolicy": {"basic": {}}}
             await client.create(POD_GROUPS, {"metadata": {"name": "gang"}, "spec": spec}, "default")
-            await eventually(lambda: told(changes) == [("added", "gang", False)])
+            await eventually(lambda: summary(changes) == [("added", "gang", False)])
             await restart(plain)
             await eventually(lambda: not informer.served)
             assert informer.silence() < 60
             await restart(serving)
             await eventually(lambda: informer.served)
-            assert told(changes) == [("added", "gang", False)]
+            assert summary(changes) == [("added", "gang", False)]
             assert informer.store.keys() == [Key("default", "gang")]
 
 
@@ -285,11 +285,11 @@ async def test_what_is_shrunk_to_nothing_is_not_stored(host_client: Client, name
     await host_client.create(CONFIG_MAPS, config_map("b"), namespace)
     informer = Informer(host_client, CONFIG_MAPS, namespace=namespace, on_change=changes.append, shrink=shrink)
     async with running(informer):
-        assert told(changes) == [("added", "a", True)]
+        assert summary(changes) == [("added", "a", True)]
         await host_client.patch(CONFIG_MAPS, "b", {"metadata": {"labels": {"keep": "yes"}}}, namespace)
         await host_client.patch(CONFIG_MAPS, "a", {"metadata": {"labels": None}}, namespace)
         await host_client.delete(CONFIG_MAPS, "a", namespace)
         await eventually(lambda: len(changes) == 3)
-        assert told(changes[1:]) == [("added", "b", False), ("deleted", "a", False)]
+        assert summary(changes[1:]) == [("added", "b", False), ("deleted", "a", False)]
         assert informer.store.bodies() == [b"{}"]
         assert changes[1].meta.labels is None

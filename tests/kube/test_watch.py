@@ -27,10 +27,10 @@ async def test_events_in_order_with_lazy_bodies(host_client: Client, namespace: 
     await host_client.patch(CONFIG_MAPS, "m", {"data": {"x": "2"}}, namespace)
     await host_client.delete(CONFIG_MAPS, "m", namespace)
     events = await collect(host_client, namespace, version)
-    told = [event for event in events if event.type != "BOOKMARK"]
-    assert [event.type for event in told] == ["ADDED", "MODIFIED", "DELETED"]
-    assert [event.object()["data"]["x"] for event in told] == ["1", "2", "2"]
-    assert {(event.key, event.meta.label("l")) for event in told} == {((namespace, "m"), "1")}
+    changes = [event for event in events if event.type != "BOOKMARK"]
+    assert [event.type for event in changes] == ["ADDED", "MODIFIED", "DELETED"]
+    assert [event.object()["data"]["x"] for event in changes] == ["1", "2", "2"]
+    assert {(event.key, event.meta.label("l")) for event in changes} == {((namespace, "m"), "1")}
 
 
 async def test_metadata_only(host_client: Client, namespace: str) -> None:

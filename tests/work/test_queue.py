@@ -16,14 +16,14 @@ BOUND = 5
 
 
 class QueueLaws(RuleBasedStateMachine):
-    """Nothing is lost, nobody works on a key twice at once, an add during work comes again."""
+    """Nothing is lost, no two workers have one key at once, an add during work comes again."""
 
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.clock = FakeClock()
         self.queue: KeyedQueue[str] = KeyedQueue(max_keys=BOUND, clock=self.clock)
-        # The model: which keys somebody must still look at, when the delayed ones are due, which are in work.
+        # The model: which keys a worker must still take, when the delayed ones are due, which are in work.
         self.dirty: set[str] = set()
         self.due: dict[str, float] = {}
         self.working: set[str] = set()
