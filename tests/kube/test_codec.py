@@ -2,7 +2,7 @@
 
 import msgspec
 
-from bulkhead.kube.codec import compact, decode_obj
+from bulkhead.kube.codec import compact, decode_obj, plain_meta
 
 
 def pod(name: str) -> dict[str, object]:
@@ -34,3 +34,11 @@ def test_what_many_objects_have_in_common_is_kept_once() -> None:
 def test_no_labels_are_none() -> None:
     meta, _ = compact(b'{"metadata":{"name":"web","labels":{},"annotations":null}}')
     assert (meta.labels, meta.annotations) == ({}, None)
+
+
+def test_decoded_metadata_holds_what_others_write_into_it() -> None:
+    meta, _ = compact(
+        b'{"metadata":{"name":"web","labels":{"a":"b"},"annotations":{"c":"d"},"finalizers":["example.org/backup"]}}'
+    )
+    plain = {"name": "web", "labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": ["example.org/backup"]}
+    assert plain_meta(meta) == plain
