@@ -113,11 +113,18 @@ class PodCreation:
         try:
             with metrics.IN_CREATION.time():
                 made = await self._host.create(PODS, desired, view)
-        except (Stale, Again, Untranslatable):
+        except (Stale, Again):
             self._claims.drop(place)
+            raise
+        except Untranslatable:
+            self._claims.drop(place)
+            self._expectations.refused(key)
             raise
         except ApiError as error:
             self._claims.drop(place)
+            # Only a server that fails may have created it all the same.
+            if 400 <= error.status < 500:
+                self._expectations.refused(key)
             refused = refusals.explain(error, key.name)
             if refused is None:
                 raise
@@ -131,6 +138,6 @@ class PodCreation:
             self._starved.add(key)
         if await self._virtual.refusal(virtual, refused):
             metrics.REFUSED.labels(str(refused.reason)).inc()
-            _log.info("pod refused", extra=about("Pod", key, reason=refused.reason))
+            _log.info("pod refused", extra=about("Pod", key, reason=refused.reason, why=str(refused)))
         self._recorder.warn(virtual, str(refused.reason), str(refused))
         return _RETRY_QUOTA if refused.retriable else _RETRY_REFUSED

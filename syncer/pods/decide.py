@@ -52,6 +52,8 @@ class Memory:
 
     # The virtual UID of a host pod that there may be although the cache has not shown it.
     expected: str = ""
+    # Its host pod was created, or may have been, as no refusal came back; the cache has not shown it yet.
+    may_be_there: bool = False
     # Another host pod was created for the same virtual pod since the one that the cache shows.
     superseded: bool = False
     # The host pod that the cache shows was deleted to be recreated.
@@ -182,13 +184,17 @@ def _missing(virtual: Obj, memory: Memory, reads: Reads) -> PodAction:
 def _without_host(virtual: Obj, memory: Memory, reads: Reads) -> PodAction:
     if has_ended(virtual):
         return ReleaseReferences()
-    if not has_started(virtual):
+    started = has_started(virtual)
+    if not started and (memory.namespace_ending or not memory.may_be_there):
         return Wait(_NAMESPACE_SECONDS, "the namespace is about to be gone") if memory.namespace_ending else CreateHost(virtual)
+    # Also before a second create: the host charges it to the quota before it says that the name is taken, and takes that back
+    # only when it counts anew, minutes later.
     if reads.host is None:
         return ReadHost()
     if reads.host.host_pod_of(uid(virtual)) is not None:
         return Wait(_SOON, "the cache of the host is behind")
-    return DeleteVirtual(virtual, reads.host, lost=False, why="host pod is gone after it had been placed")
+    gone = DeleteVirtual(virtual, reads.host, lost=False, why="host pod is gone after it had been placed")
+    return gone if started else CreateHost(virtual)
 
 
 def _both(virtual: Obj, host: Obj, memory: Memory) -> PodAction:

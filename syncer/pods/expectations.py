@@ -17,6 +17,7 @@ class _Expected(NamedTuple):
 
     virtual: str
     own: str
+    refused: bool = False
 
 
 _NONE: Final = _Expected("", "")
@@ -58,6 +59,15 @@ class Expectations:
     def created(self, key: Key, host: Obj) -> None:
         """It was created, or found to be there."""
         self._expected[key] = _Expected(virtual_uid(host), uid_of(host))
+
+    def refused(self, key: Key) -> None:
+        """The host answered that it does not create the host pod that was expected last."""
+        self._expected[key] = self._expected.get(key, _NONE)._replace(refused=True)
+
+    def may_be_there(self, key: Key, virtual: str) -> bool:
+        """Whether the host has a host pod of this virtual UID, or may have, that the cache has not shown."""
+        expected = self._expected.get(key, _NONE)
+        return expected.virtual == virtual and not expected.refused
 
     def expected(self, key: Key) -> str:
         """The virtual UID of the host pod that there may be although the cache has not shown it; empty for none."""

@@ -161,6 +161,7 @@ class Pods:
         return Memory(
             expected=self._expectations.expected(key),
             superseded=host is not None and self._expectations.is_superseded(key, host),
+            may_be_there=virtual is not None and self._expectations.may_be_there(key, uid_of(virtual)),
             recreated=self._expectations.is_recreated(key),
             had_host=virtual is not None and self._expectations.had_host(key, uid_of(virtual)),
             deletion_observed=self._deletions.observed("Pod", key),

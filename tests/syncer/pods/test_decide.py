@@ -122,6 +122,7 @@ READS = st.builds(
 MEMORY = st.builds(
     Memory,
     expected=st.sampled_from(["", "a", "b"]),
+    may_be_there=st.booleans(),
     superseded=st.booleans(),
     recreated=st.booleans(),
     had_host=st.booleans(),
@@ -186,6 +187,8 @@ def test_none_is_created_while_one_may_be_there_nor_after_it_was_placed(
     assert not may_have_predecessor(virtual, host, memory, reads)
     # Of one that had a host pod before the plane itself says that it was not placed.
     assert not memory.had_host or (reads.virtual is not None and action.virtual is reads.virtual.pod)
+    # And of one whose host pod may be there before the host itself says that it is not.
+    assert not memory.may_be_there or (reads.host is not None and not of(reads.host, virtual))
 
 
 @given(**ANY)

@@ -1,11 +1,13 @@
 """What the reconciler does with what was decided: reads, writes and what it remembers, over caches and writers in memory."""
 
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from bulkhead.api import labels as marks
+from bulkhead.kube.errors import Unavailable, Unprocessable
 from bulkhead.kube.objects import Key, Obj
 from syncer.pods.reconcile import Pods
 from syncer.work import UNPLACED, Again, Item, Stale
@@ -44,6 +46,7 @@ class Bed:
         self.done: list[tuple[Any, ...]] = []
         self.trusted = self.breaker_closed = self.node_known = True
         self.in_the_way: Obj | None = None
+        self.failing: Exception | None = None
         view = samples.VIEW
         empty: Any = SimpleNamespace(store=SimpleNamespace(meta=lambda _key: None))
         caches: Any = SimpleNamespace(
@@ -55,7 +58,7 @@ class Bed:
         host: Any = SimpleNamespace(read=self._reads("host"), create=self._create, delete=self._delete, end=self._end)
         plane: Any = SimpleNamespace(
             read=self._reads("virtual"), status=self._status, behind=lambda _pod: False,
-            bind=self._does("bind", lambda _pod, node: node),
+            bind=self._does("bind", lambda _pod, node: node), refusal=self._does("refusal", lambda _pod, why: str(why)),
             delete_pod=self._does("delete virtual", lambda pod, *, grace, why: (pod["metadata"]["uid"], grace)),
         )  # fmt: skip
         quiet: Any = SimpleNamespace(
@@ -93,6 +96,8 @@ class Bed:
 
     async def _create(self, _r: Any, desired: Obj, _view: Any) -> Obj:
         self.done.append(("create",))
+        if self.failing is not None:
+            raise self.failing
         if self.in_the_way is not None:
             raise Stale(self.in_the_way)
         return samples.merged(desired, {"metadata": {"uid": "host-of-v1"}})
@@ -163,6 +168,34 @@ async def test_what_was_created_is_expected_until_the_cache_shows_it(bed: Bed) -
     assert bed.done == [("read host",), ("release",)]
     assert await bed.reconcile() is None
     assert bed.done == [("release",)], "and forgotten then"
+
+
+async def test_none_is_created_twice_while_the_cache_does_not_show_the_first(bed: Bed) -> None:
+    """The host would charge the second to the quota before it says that the name is taken."""
+    bed.cached["virtual"] = bed.live["virtual"] = virtual()
+    await bed.reconcile()
+    assert bed.done[-1] == ("create",)
+    bed.live["host"] = mirror()
+    assert await bed.reconcile() == 1.0
+    assert bed.done == [("read virtual",), ("read host",), ("refer",)]
+    bed.live["host"] = None
+    await bed.reconcile()
+    assert bed.done == [("read virtual",), ("read host",), ("refer",), ("create",)], "it went before the cache showed it"
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"),
+    [(Unprocessable(422, "Invalid", "no"), False), (Unavailable(503, "", "later"), True), (TimeoutError(), True)],
+)
+async def test_after_a_create_without_an_answer_the_host_is_asked(bed: Bed, error: Exception, asked: bool) -> None:
+    bed.cached["virtual"] = bed.live["virtual"] = virtual()
+    bed.failing = error
+    with contextlib.suppress(Unavailable, TimeoutError):
+        await bed.reconcile()
+    bed.failing = None
+    await bed.reconcile()
+    assert (("read host",) in bed.done) is asked
+    assert bed.done[-1] == ("create",)
 
 
 async def test_an_earlier_host_pod_is_trusted_once_the_host_itself_has_no_other(bed: Bed) -> None:
