@@ -82,7 +82,7 @@ class Actor:
             case DeleteNode(node):
                 await self._rest.delete_node(node)
             case DeleteNodeSet(name):
-                await self._plane.delete(NODE_SETS, name, NAMESPACE, uid=uid_of(node_sets[name]))
+                await self._delete_node_set(name, node_sets)
             case _:
                 assert_never(action)
 
@@ -93,6 +93,11 @@ class Actor:
             raise NotFound(404, "NotFound", f"NodeSet {name} is not there yet")
         pod = worker_pod(self._spec, node_set, ordinal, owner_uid=uid_of(owner))
         await self._plane.create(kinds.PODS, pod)
+
+    async def _delete_node_set(self, name: str, node_sets: Mapping[str, Obj]) -> None:
+        # The NodeSets are read again after new ones are applied: this one may be gone by then.
+        if name in node_sets:
+            await self._plane.delete(NODE_SETS, name, NAMESPACE, uid=uid_of(node_sets[name]))
 
     async def place(self, seen: Seen) -> None:
         """Write into Slurm where its workers run; without it jobs still run, but further apart."""

@@ -1,8 +1,12 @@
 """The workers of a cluster follow its jobs, and are given back by a lower bound, a retired NodeSet or another mode."""
 
+from typing import Any
+
 import pytest
 
+from bulkhead.kube.objects import Obj, Resource
 from controller.slurm.decide.status import verdict
+from controller.slurm.observe import NODE_SETS
 from tests.controller.slurm_runtime.bed import Bed
 from tests.controller.slurm_runtime.slurmrestd import job, number
 from tests.controller.slurm_runtime.world import node_set
@@ -91,6 +95,25 @@ async def test_a_node_set_is_retired_only_when_no_job_names_its_partition(bed: B
     assert list(bed.plane.of("NodeSet")) == ["gpu"]
     await bed.reconcile(both[0])
     assert "PartitionName=old" not in bed.plane.objects["ConfigMap", "slurm-config"]["data"]["slurm.conf"]
+
+
+async def test_a_retired_node_set_that_is_gone_meanwhile_stops_nothing_else(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    await bed.reconcile(node_set(), node_set("old"))
+    listed = 0
+    whole = bed.plane.list
+
+    async def list_(r: Resource, *names: Any, **more: Any) -> tuple[Obj, ...]:
+        nonlocal listed
+        listed += r is NODE_SETS
+        if listed == 2:
+            bed.plane.objects.pop(("NodeSet", "old"), None)
+        return await whole(r, *names, **more)
+
+    monkeypatch.setattr(bed.plane, "list", list_)
+    found = await bed.reconcile(node_set(), node_set("new"))
+    assert listed == 2
+    assert found.applied
+    assert sorted(bed.plane.of("NodeSet")) == ["gpu", "new"]
 
 
 async def test_switched_off_the_workers_go_with_grace_then_the_daemons_and_the_volumes_stay(bed: Bed) -> None:
