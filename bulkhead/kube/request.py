@@ -2,7 +2,8 @@
 
     https://host:6443/prefix ──> Server ──> request(method, path, headers) ──> bytes, or ProtocolError
 
-No part of a request can end its line: a path that is not plain ASCII, or a header that is not one printable line, is not sent.
+No part of a request can end its line: a method that is no word, a path that is not plain ASCII, or a header that is not one
+printable line, is not sent.
 """
 
 import re
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 
 from bulkhead.kube.errors import ProtocolError
 
+_METHOD: Final = re.compile(r"[A-Z]+")
 _PLAIN: Final = re.compile(r"[\x21-\x7e]+")
 _HEADER: Final = re.compile(r"[\t\x20-\x7e]*")
 
@@ -44,7 +46,8 @@ class Server:
         """A whole request on an already quoted path."""
         target = f"{self.prefix}{path}"
         lines = [f"{name}: {value}" for name, value in headers]
-        if not _PLAIN.fullmatch(target) or not all(_HEADER.fullmatch(line) for line in lines):
+        plain = _METHOD.fullmatch(method) and _PLAIN.fullmatch(target)
+        if not plain or not all(_HEADER.fullmatch(line) for line in lines):
             raise ProtocolError("a request that is no single line was not sent")
         if body is not None or method != "GET":
             lines.append(f"Content-Length: {len(body or b'')}")

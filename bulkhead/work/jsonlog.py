@@ -6,6 +6,7 @@ Times are UTC. What a call gives as `extra` becomes fields of their own, where i
 replaces a field of the line. Texts are bounded, because tenants choose what many of them quote.
 """
 
+import json
 import logging
 import sys
 import time
@@ -17,7 +18,7 @@ import msgspec
 _MESSAGE_LIMIT: Final = 4000
 _ERROR_LIMIT: Final = 8000
 _OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-_encode: Final = msgspec.json.Encoder().encode
+_encode: Final = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class JsonFormatter(logging.Formatter):
@@ -41,7 +42,11 @@ class JsonFormatter(logging.Formatter):
                 line.setdefault(name, value)
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)[:_ERROR_LIMIT]
-        return _encode(line).decode()
+        try:
+            return _encode(line).decode()
+        except UnicodeEncodeError:
+            # A surrogate without its other half: JSON can only escape it.
+            return json.dumps(line, default=str)
 
 
 def configure(level: str, **always: str) -> None:

@@ -47,3 +47,9 @@ def test_nothing_ends_its_line(method: str, path: str, headers: list[tuple[str, 
 @given(_ANY)
 def test_a_quoted_path_is_always_sent(text: str) -> None:
     assert SERVER.request("GET", f"/{quote(text, safe='')}", [("Accept", "a\tb")]).startswith(b"GET /prefix/")
+
+
+@pytest.mark.parametrize("method", ["", "GET\r\nX: y", "GET /other HTTP/1.1\r\n", "get", "G\u00c9T"])
+def test_a_method_is_a_word(method: str) -> None:
+    with pytest.raises(ProtocolError):
+        SERVER.request(method, "/pods", [])

@@ -3,8 +3,10 @@
 import json
 import logging
 import sys
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,6 +46,16 @@ def test_a_line_has_the_object_that_it_is_about() -> None:
 
 def test_an_exception_is_a_field() -> None:
     assert "KeyError: 'broken'" in _line({}, error=True)["error"]
+
+
+@pytest.mark.parametrize("text", ["\ud800", "half \udfff of a pair"])
+def test_text_that_is_not_unicode_loses_no_line(text: str) -> None:
+    found = _line({"object": text, "detail": {"why": text}}, tenant="acme")
+    assert (found["object"], found["detail"], found["message"]) == (text, {"why": text}, "hello you")
+
+
+def test_what_json_does_not_know_is_written_as_text() -> None:
+    assert _line({"detail": {"key": Path("a")}})["detail"] == {"key": "a"}
 
 
 _EXTRA = st.dictionaries(
