@@ -10,13 +10,13 @@ from controller.inside.calls import Plane
 from controller.slurm.cluster import Cluster, Order
 from controller.slurm.decide.status import Found
 from controller.slurm.spec import SlurmSpec
-from controller.slurm.spec.keys import AuthKey, SlurmKeys
+from tests.controller.slurm import samples
 from tests.controller.slurm_runtime.plane import FakePlane
 from tests.controller.slurm_runtime.slurmrestd import KEY, FakeSlurmrestd, job, node, number
 from tests.controller.slurm_runtime.world import START, node_set, slurm_spec
 from tests.fakeclock import FakeClock
 
-KEYS = SlurmKeys((AuthKey("one", b"a" * 32),), KEY, "secret", "private", "public")
+KEYS = replace(samples.KEYS, jwt=KEY)
 
 
 class Bed:
