@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 
 from bulkhead.api import labels, names
 from bulkhead.api.conditions import Reason
-from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes
+from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes, readable
 from bulkhead.api.untrusted import mapping
 from controller import allotment
 from controller.decide.bounds import within
@@ -130,10 +130,10 @@ class _Runs:
 
     @property
     def hard(self) -> dict[str, Amount]:
-        """What the host counts, and up to where."""
+        """What the host counts, and up to where; a limit that cannot be read, which is none of ours, is left out."""
         quotas = (self.existing.get(Slot("ResourceQuota", self.spec.work_namespace, name), {}) for name in _QUOTAS)
         counted = (section_of(section_of(each, "spec"), "hard") for each in quotas)
-        return {key: Amount.read(value) for hard in counted for key, value in hard.items()}
+        return {key: Amount.read(value) for hard in counted for key, value in hard.items() if readable(value) is not None}
 
     def serves_pod_groups(self, version: str) -> bool:
         """Whether the plane does, with the flags that it has; one that is not there yet, by its version."""

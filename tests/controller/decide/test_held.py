@@ -163,6 +163,19 @@ def test_a_resource_that_the_class_does_not_know_any_more_is_counted_on() -> Non
     assert spec.gpu_resources == ("nvidia.com/gpu",)
 
 
+def test_a_limit_on_the_host_that_cannot_be_read_stops_no_tenant_from_being_held() -> None:
+    asked = {"quota": {"objects": {"pods": 2000}, "resources": {"nvidia.com/gpu": {"nominal": 65}}}}
+    before = ran({"quota": {"objects": {"pods": 2000}}}, asked)
+    there = json.loads(json.dumps(list(everything(before).values())))
+    for obj in there:
+        if obj["kind"] == "ResourceQuota" and "pods" in obj["spec"]["hard"]:
+            obj["spec"]["hard"] |= {"requests.nvidia.com/gpu": "17E", "example.com/other": "many"}
+    offer = {"quota": {"objects": {"pods": 1000}, "resources": {"nvidia.com/gpu": {"maxNominal": 64}}}}
+    held_case = case(tenant(**asked), tenant_class(**offer), SETTINGS, existing=by_slot(there))
+    hard = quota_of(replace(hold(held_case, BEYOND).plane, service_slice=SLICE))
+    assert (hard["requests.nvidia.com/gpu"], hard["pods"]) == ("0", "2k")
+
+
 def test_the_syncer_and_dns_keep_the_size_that_is_refused() -> None:
     size = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}}
     asked = {"controlPlane": {"resources": {"syncer": size}}}
