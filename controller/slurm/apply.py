@@ -65,6 +65,8 @@ class Applier:
         for resource in (kinds.STATEFUL_SETS, kinds.DEPLOYMENTS, kinds.SERVICES):
             for obj in await _ours(plane, resource):
                 if (resource.kind, str(obj["metadata"]["name"])) not in wanted:
+                    # What is asked for again soon is not there any more, whatever was applied before.
+                    self._memory.clear()
                     await _delete(plane, resource, obj)
 
     async def remove(self, plane: Plane) -> bool:

@@ -81,6 +81,8 @@ async def test_login_nodes_that_are_no_longer_asked_for_go(bed: Bed) -> None:
     bed.clock.advance(61)
     await bed.reconcile(node_set(), login=None)
     assert "login" not in bed.plane.of("StatefulSet")
+    await bed.reconcile(node_set())
+    assert "login" in bed.plane.of("StatefulSet"), "asked for again a moment later"
     assert "slurmctld" in bed.plane.of("StatefulSet")
 
 
