@@ -1,8 +1,7 @@
-"""Notes on each host node how many accelerators the pods of the host hold there, whoever's they are; only while leading.
+"""Writes onto each host node how many accelerators the pods of the host hold there, of whichever tenant; only while leading.
 
-Syncers may not see pods of others, so they read this note and subtract. The whole truth is counted anew from what is watched
-whenever something changed, a second later at the soonest; only notes that say something else are written. So a controller
-that dies, a second one that still thinks it leads, and an outside hand leave nothing that the next count does not put right.
+Syncers may not see the pods of others, so they read this annotation and subtract. It is counted again whenever something
+changed, a second later at the soonest (`recount`), and written where it says something else.
 
     pods (bound, not ended) ──> node and requests, a record ─┐
     TenantClasses ──> union of their GPU resources ──────────┼──> sums ──> differences ──> annotation, a batch at a time
@@ -11,7 +10,6 @@ that dies, a second one that still thinks it leads, and an outside hand leave no
 Of a pod nothing is kept but its record, and nothing at all where it asks for no vendor's resource.
 """
 
-import asyncio
 import logging
 from typing import Any, Final
 
@@ -23,11 +21,12 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_meta, decode_with
 from bulkhead.kube.errors import KubeError, NotFound
-from bulkhead.kube.informer import Change, Informer
+from bulkhead.kube.informer import Informer
 from bulkhead.kube.objects import Meta
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock, SystemClock
 from controller import metrics
+from controller.host.recount import Recount
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +81,7 @@ def of_pod(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
 
 
 def of_node(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
-    """A node's name and note."""
+    """A node's name and annotation."""
     noted = (meta or decode_meta(raw)).annotation(accelerators.HELD)
     bare = _bare(raw, meta)
     return (bare if noted is None else msgspec.structs.replace(bare, annotations={accelerators.HELD: noted})), b"{}"
@@ -94,49 +93,36 @@ def _bare(raw: bytes | msgspec.Raw, meta: Meta | None) -> Meta:
 
 
 class Accelerators:
-    """Watches, counts and notes."""
+    """Watches, counts and annotates."""
 
     def __init__(self, client: Client, clock: Clock | None = None) -> None:
         self._client = client
         self._clock = clock or SystemClock()
         self._backoff = Backoff(1.0, 30.0)
-        self._news = asyncio.Event()
-        heard = self._heard
+        self._recount = Recount("accelerators", self._clock, pause=_PAUSE)
+        heard = self._recount.changed
         self._pods = Informer(client, kinds.PODS, field_selector=RUNNING, shrink=of_pod, on_change=heard, max_bytes=128 * _MIB)
         self._nodes = Informer(client, kinds.NODES, metadata_only=True, shrink=of_node, on_change=heard, max_bytes=32 * _MIB)
         self._classes = Informer(client, kinds.TENANT_CLASSES, on_change=heard, max_bytes=32 * _MIB)
 
     async def run(self) -> None:
-        """Keep the notes right until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for informer in (self._pods, self._nodes, self._classes):
-                group.create_task(informer.run(), name=f"accelerators: {informer.resource}")
-            group.create_task(self._note(), name="accelerators: notes")
+        """Keep the annotations right until cancelled."""
+        await self._recount.run((self._pods, self._nodes, self._classes), self._turn)
 
-    def _heard(self, change: Change) -> None:
-        del change
-        self._news.set()
-
-    async def _note(self) -> None:
-        # A count of a part would take notes away that are right.
-        for informer in (self._pods, self._nodes, self._classes):
-            await informer.synced()
-        while True:
-            self._news.clear()
-            wrong = self._wrong()
-            failed = 0
-            for name, text in wrong[:_BATCH]:
-                failed += not await self._write(name, text)
-            if failed:
-                await self._clock.sleep(self._backoff.next())
-                continue
-            self._backoff.reset()
-            if len(wrong) <= _BATCH:
-                await self._news.wait()
-            await self._clock.sleep(_PAUSE)
+    async def _turn(self) -> float | None:
+        wrong = self._wrong()
+        failed = 0
+        for name, text in wrong[:_BATCH]:
+            failed += not await self._write(name, text)
+        if failed:
+            # Pods change all the time: that alone is no reason to ask a host again that has just refused.
+            await self._clock.sleep(self._backoff.next())
+            return 0
+        self._backoff.reset()
+        return 0 if len(wrong) > _BATCH else None
 
     def _wrong(self) -> list[tuple[str, str | None]]:
-        """The nodes whose note says something else than the pods do, and what it should say."""
+        """The nodes whose annotation says something else than the pods do, and what it should say."""
         counted = self._resources()
         records = [_record.decode(entry) for entry in self._pods.store.bodies()]
         held = accelerators.by_node(

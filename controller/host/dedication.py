@@ -1,15 +1,13 @@
-"""Keeps the marks of dedicated nodes on the host right; only while leading. What they are to be is decided in `dedicated`.
+"""Keeps the marks of dedicated nodes on the host right; only while leading. Which they are to be is decided in `dedicated`.
 
     Tenants, TenantClasses ──> claims ─┐
     nodes ──> labels, taints, room ────┼──> allotment ──> pods of others on nodes that are to be emptied ──> marks, a batch
     the marks themselves ──────────────┘                                            └──> findings ──> tenants' statuses
 
-All of it is counted anew from what is watched whenever something changed. So a node whose tenant is gone, or asks no more, is
-given back whoever was leading when that happened, and what an outside hand wrote is put right.
+All of it is counted again whenever something changed (`recount`). So a node whose tenant is gone, or no longer asks for it, is
+given back whichever controller led when that happened, and what an outsider wrote is put right.
 """
 
-import asyncio
-import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -33,13 +31,14 @@ from controller.decide import dedicated
 from controller.decide.admit import admit
 from controller.decide.case import Case
 from controller.decide.dedicated import Claim, Finding, HostNode, Mark
+from controller.host.recount import Recount
 from controller.refusal import Refusal
 from controller.sections import section_of
 from controller.settings import Settings
 
 _log = logging.getLogger(__name__)
 
-# Between a taint and the look at what still runs there a scheduler that did not know of it has long bound its pod.
+# Longer than a scheduler that has not seen a new taint yet takes to bind its pod; only then is it asked what runs there.
 _PAUSE: Final = 1.0
 _LOOK_AGAIN: Final = 5.0
 # A pause of a tenant ends without an event.
@@ -109,7 +108,7 @@ class Dedication:
         self._on_tenant = on_tenant
         self._clock = clock or SystemClock()
         self._backoff = Backoff(1.0, 30.0)
-        self._news = asyncio.Event()
+        self._recount = Recount("dedication", self._clock, pause=_PAUSE)
         self._store: Store | None = None
         self._known: dict[str, Any] = {}
         self._found: Mapping[str, Finding] = {}
@@ -127,29 +126,12 @@ class Dedication:
     async def run(self) -> None:
         """Keep the marks right until cancelled."""
         self._found, self._looked = {}, {}
-        client, heard = self._client, self._heard
+        client, heard = self._client, self._recount.changed
         nodes = Informer(client, kinds.NODES, shrink=of_node, on_change=self._heard_node, max_bytes=64 * _MIB)
         self._store, self._known = nodes.store, {}
         tenants = Informer(client, kinds.TENANTS, on_change=heard)
         classes = Informer(client, kinds.TENANT_CLASSES, on_change=heard, max_bytes=32 * _MIB)
-        informers = (nodes, tenants, classes)
-        async with asyncio.TaskGroup() as group:
-            for informer in informers:
-                group.create_task(informer.run(), name=f"dedication: {informer.resource}")
-            # From a part of them nodes would be given back that are somebody's.
-            for informer in informers:
-                await informer.synced()
-            while True:
-                self._news.clear()
-                patience = await self._turn(nodes, tenants, classes)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(patience):
-                        await self._news.wait()
-                await self._clock.sleep(_PAUSE)
-
-    def _heard(self, change: Change) -> None:
-        del change
-        self._news.set()
+        await self._recount.run((nodes, tenants, classes), lambda: self._turn(nodes, tenants, classes))
 
     def _heard_node(self, change: Change) -> None:
         """A node says that it lives every few minutes; only what matters here is news."""
@@ -158,7 +140,7 @@ class Dedication:
         if body is not None:
             self._known[change.key.name] = (change.meta.labels, section_of(body, "allocatable"), body.get("taints"))
         if self._known.get(change.key.name) != before:
-            self._news.set()
+            self._recount.changed()
 
     async def _turn(self, nodes: Informer, tenants: Informer, classes: Informer) -> float:
         """One look and the writes that follow from it; returns after how long to look again, at the latest."""

@@ -7,7 +7,6 @@ Of the API server the last address counts until there is another: one that resta
 was rendered without it would cut the syncers off.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
@@ -18,6 +17,8 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_meta, decode_with
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Meta
+from bulkhead.work.clock import SystemClock
+from controller.host.recount import Recount
 from controller.plane.addresses import API, NODES, PODS, SERVICES, SLICES, Reserved, contains, network
 
 _PAUSE: Final = 1.0
@@ -67,14 +68,15 @@ def of_node(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
 
 
 class HostRanges:
-    """The informers, and who is told of a change."""
+    """The informers, and what is called after a change."""
 
     def __init__(self, client: Client, on_change: Callable[[], object] = lambda: None, known: Iterable[Reserved] = ()) -> None:
         self._on_change = on_change
         self._known = tuple(known)
-        self._news = asyncio.Event()
+        self._recount = Recount("host ranges", SystemClock(), pause=_PAUSE)
+        self._reported: object = None
         self._listening: frozenset[tuple[str, int]] = frozenset()
-        heard = self._heard
+        heard = self._recount.changed
         self._services = Informer(client, kinds.SERVICE_CIDRS, on_change=heard)
         self._nodes = Informer(client, kinds.NODES, shrink=of_node, on_change=heard, max_bytes=32 * 1024 * 1024)
         self._api = Informer(
@@ -88,10 +90,8 @@ class HostRanges:
 
     async def run(self) -> None:
         """Keep every informer running until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for informer in self._informers:
-                group.create_task(informer.run(), name=f"host ranges: {informer.resource}")
-            group.create_task(self._tell(), name="host ranges")
+        self._reported = None
+        await self._recount.run(self._informers, self._turn)
 
     async def synced(self) -> None:
         """Wait until every kind was listed once."""
@@ -124,23 +124,13 @@ class HostRanges:
             for endpoint in each.get("endpoints") or []:
                 found |= {(address, port) for address in endpoint.get("addresses") or [] for port in ports}
         self._listening = frozenset(found) or self._listening
-        self._heard(change)
+        self._recount.changed(change)
 
-    def _heard(self, change: Change) -> None:
-        del change
-        self._news.set()
-
-    async def _tell(self) -> None:
-        await self.synced()
-        told: object = None
-        while True:
-            self._news.clear()
-            now = (self.api(), self.reserved())
-            if told is not None and now != told:
-                self._on_change()
-            told = now
-            await self._news.wait()
-            await asyncio.sleep(_PAUSE)
+    async def _turn(self) -> None:
+        found = (self.api(), self.reserved())
+        before, self._reported = self._reported, found
+        if before is not None and before != found:
+            self._on_change()
 
 
 def _ranges(texts: Iterable[Any], what: str) -> Iterator[Reserved]:

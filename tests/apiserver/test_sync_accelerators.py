@@ -11,7 +11,7 @@ from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NAMESPACES, NODES, PODS, TENANT_CLASSES
 from controller.host.accelerators import Accelerators
 from tests.apiserver.bed import Bed, empty, until
-from tests.background import background
+from tests.controller.leading import leading
 from tests.controller.samples import tenant_class
 from tests.crds import install
 
@@ -66,7 +66,7 @@ async def shared(host_client: Client, plane_client: Client) -> AsyncIterator[Sha
 
 async def test_item_49_a_tenant_sees_what_others_leave_and_what_it_uses_itself(shared: Shared) -> None:
     bed = shared.bed
-    async with background(Accelerators(bed.host).run()):
+    async with leading(Accelerators(bed.host)):
         await shared.sees(4)
         await shared.take("a", 6)
         await shared.sees(2)
@@ -86,7 +86,7 @@ async def test_item_49_a_tenant_sees_what_others_leave_and_what_it_uses_itself(s
 
 async def test_item_49_a_restart_of_either_changes_nothing_and_a_late_note_is_put_right(shared: Shared) -> None:
     bed = shared.bed
-    async with background(Accelerators(bed.host).run()):
+    async with leading(Accelerators(bed.host)):
         await shared.take("a", 6)
         await shared.sees(2)
     await bed.stop()
@@ -94,7 +94,7 @@ async def test_item_49_a_restart_of_either_changes_nothing_and_a_late_note_is_pu
     await shared.sees(2)
     # Nobody counts any more, and the pod is gone.
     await shared.leave("a")
-    async with background(Accelerators(bed.host).run()):
+    async with leading(Accelerators(bed.host)):
         await shared.sees(4)
 
 
@@ -110,7 +110,7 @@ async def test_item_49_a_note_that_makes_no_sense_counts_for_nothing(shared: Sha
 
 async def test_item_49_a_tenant_cannot_touch_what_is_noted(shared: Shared) -> None:
     bed = shared.bed
-    async with background(Accelerators(bed.host).run()):
+    async with leading(Accelerators(bed.host)):
         await shared.take("a", 6)
         await shared.sees(2)
         forged = {"metadata": {"annotations": {HELD: '{"nvidia.com/gpu":0}'}, "labels": {marks.GPU_COUNT: "64"}}}

@@ -1,6 +1,5 @@
 """Notes of held accelerators on host nodes: what is counted, that nothing is kept of pods, and who may die on the way."""
 
-import contextlib
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -15,7 +14,7 @@ from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NAMESPACES, NODES, PODS, TENANT_CLASSES
 from controller.host.accelerators import Accelerators, of_node, of_pod
 from tests.apiserver.bed import until
-from tests.background import background
+from tests.controller.leading import leading
 from tests.controller.samples import tenant_class
 from tests.crds import install
 
@@ -97,17 +96,9 @@ async def host(host_client: Client) -> AsyncIterator[Host]:
         await host_client.delete(NODES, name)
 
 
-@contextlib.asynccontextmanager
-async def leading(client: Client) -> AsyncIterator[Accelerators]:
-    """A leader until it is killed."""
-    made = Accelerators(client)
-    async with background(made.run()):
-        yield made
-
-
 async def test_item_49_notes_follow_the_pods_of_everybody(host: Host) -> None:
     one, two = host.nodes
-    async with leading(host.client) as leader:
+    async with leading(Accelerators(host.client)) as leader:
         await host.run("a", one, nvidia_com__gpu=3, example_com__nic=1)
         await host.run("b", one, nvidia_com__gpu=2, amd_com__gpu=1)
         await host.run("c", two, example_com__nic=4)
@@ -126,12 +117,12 @@ async def test_item_49_notes_follow_the_pods_of_everybody(host: Host) -> None:
 
 async def test_item_49_what_a_dead_controller_left_and_what_an_outside_hand_writes_is_put_right(host: Host) -> None:
     one, two = host.nodes
-    async with leading(host.client):
+    async with leading(Accelerators(host.client)):
         await host.run("a", one, nvidia_com__gpu=3)
         await host.says('{"nvidia.com/gpu":3}', None)
     await host.delete("a")
     await host.run("b", two, nvidia_com__gpu=1)
-    async with leading(host.client), leading(host.client):
+    async with leading(Accelerators(host.client)), leading(Accelerators(host.client)):
         await host.says(None, '{"nvidia.com/gpu":1}')
         for wrong in ("garbage", '{"nvidia.com/gpu":64}'):
             await host.note(wrong)
@@ -151,7 +142,7 @@ class Faulty(Client):
 
 
 async def test_item_49_a_note_that_could_not_be_written_is_written_later(host: Host, host_config: Any) -> None:
-    async with Faulty(host_config, user_agent="tests", field_manager="tests") as client, leading(client):
+    async with Faulty(host_config, user_agent="tests", field_manager="tests") as client, leading(Accelerators(client)):
         await host.run("a", host.nodes[0], nvidia_com__gpu=3)
         await host.says('{"nvidia.com/gpu":3}', None)
         assert client.failures == 0
@@ -160,7 +151,7 @@ async def test_item_49_a_note_that_could_not_be_written_is_written_later(host: H
 async def test_item_49_a_node_that_goes_in_between_stops_nothing(
     host: Host, eventually: Callable[[Callable[[], object]], Awaitable[None]]
 ) -> None:
-    async with leading(host.client) as leader:
+    async with leading(Accelerators(host.client)) as leader:
         await eventually(lambda: leader._nodes.has_synced)
         assert await leader._write(f"{host.space}-never", "{}")
         await host.run("a", f"{host.space}-never", nvidia_com__gpu=3)

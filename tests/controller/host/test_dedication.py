@@ -1,6 +1,5 @@
 """Dedicated nodes on a real API server: taken, emptied, given back, whoever dies on the way."""
 
-import contextlib
 import secrets
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -15,7 +14,7 @@ from controller.host import dedication
 from controller.host.dedication import Dedication
 from controller.settings import Settings
 from tests.apiserver.bed import until
-from tests.background import background
+from tests.controller.leading import leading
 from tests.controller.samples import tenant_class
 from tests.crds import install
 
@@ -31,6 +30,9 @@ class Host:
         self.mark = f"d{secrets.token_hex(4)}"
         self.nodes = [f"{self.mark}-{number}" for number in range(2)]
         self.red, self.blue = f"{self.mark}-red", f"{self.mark}-blue"
+
+    def leader(self, on_tenant: Callable[[str], object] = lambda _: None) -> Dedication:
+        return Dedication(self.client, Settings(), on_tenant)
 
     async def ask(self, name: str, **selector: str) -> None:
         nodes = {"dedicated": True, "selector": {"pool": self.mark} | selector}
@@ -90,18 +92,10 @@ async def host(host_client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
     await host_client.delete(TENANT_CLASSES, made.mark)
 
 
-@contextlib.asynccontextmanager
-async def leading(client: Client, on_tenant: Callable[[str], object] = lambda _: None) -> AsyncIterator[Dedication]:
-    """A leader until it is killed."""
-    made = Dedication(client, Settings(), on_tenant)
-    async with background(made.run()):
-        yield made
-
-
 async def test_a_pool_becomes_one_tenants_when_the_others_have_left_and_goes_back(host: Host) -> None:
     await host.run("stays", host.blue)
     await host.run("own", host.red)
-    async with leading(host.client) as leader:
+    async with leading(host.leader()) as leader:
         await host.ask(host.red)
         await host.bears((host.red, None), (host.red, host.red))
         found = await host.told(leader, host.red, "1 nodes", f"{host.nodes[0]} (1 of tenant {host.blue})")
@@ -115,7 +109,7 @@ async def test_a_pool_becomes_one_tenants_when_the_others_have_left_and_goes_bac
 
 async def test_a_finding_that_is_as_before_is_told_again_after_an_edit(host: Host) -> None:
     heard: list[str] = []
-    async with leading(host.client, heard.append) as leader:
+    async with leading(host.leader(heard.append)) as leader:
         await host.ask(host.red)
         await host.bears((host.red, host.red), (host.red, host.red))
         before = await host.told(leader, host.red, "2 nodes")
@@ -130,12 +124,12 @@ async def test_a_finding_that_is_as_before_is_told_again_after_an_edit(host: Hos
 
 
 async def test_what_a_dead_controller_left_is_given_back_by_the_next(host: Host) -> None:
-    async with leading(host.client):
+    async with leading(host.leader()):
         await host.ask(host.red)
         await host.bears((host.red, host.red), (host.red, host.red))
     await host.client.delete(TENANTS, host.red)
     await host.ask(host.blue, number="1")
-    async with leading(host.client):
+    async with leading(host.leader()):
         await host.bears((None, None), (host.blue, host.blue))
         # By an outside hand.
         await host.client.patch(NODES, host.nodes[1], {"spec": {"taints": [GPU]}})
@@ -144,7 +138,7 @@ async def test_what_a_dead_controller_left_is_given_back_by_the_next(host: Host)
 
 
 async def test_the_second_on_a_pool_is_refused_until_the_first_has_left_it(host: Host) -> None:
-    async with leading(host.client) as leader:
+    async with leading(host.leader()) as leader:
         await host.ask(host.red, number="0")
         await host.bears((host.red, host.red), (None, None))
         await host.ask(host.blue)
@@ -156,7 +150,7 @@ async def test_the_second_on_a_pool_is_refused_until_the_first_has_left_it(host:
 
 
 async def test_a_claim_that_the_class_no_longer_allows_keeps_what_it_has(host: Host) -> None:
-    async with leading(host.client):
+    async with leading(host.leader()):
         await host.ask(host.red)
         await host.bears((host.red, host.red), (host.red, host.red))
         await host.client.patch(TENANT_CLASSES, host.mark, {"spec": {"nodes": {"maxDedicated": None}}})
