@@ -1,6 +1,6 @@
 """`python -m controller`: in a cluster by its ServiceAccount, outside of one by KUBECONFIG.
 
-    kopf + informers ──> queue ──> workers (only while the lease is held) ──> passes
+    kopf + informers ──> queue ──> workers (only while the lease is held) ──> reconciles
 
 Everyone watches, so that a standby is warm; only the holder of the lease works the queue.
 """
@@ -136,7 +136,7 @@ class Controller:
                 await self._enqueue_all()
                 work = asyncio.create_task(self._workers.run(), name="workers")
                 # Made for each reign: a standby keeps no records of all pods.
-                notes = asyncio.create_task(
+                accelerators = asyncio.create_task(
                     supervise("accelerators", lambda: Accelerators(self._client).run()), name="accelerators"
                 )
                 nodes = asyncio.create_task(supervise("dedication", self._dedication.run), name="dedication")
@@ -146,9 +146,9 @@ class Controller:
                     await asyncio.wait({work, lost}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     metrics.leading.set(0)
-                    for task in (work, lost, notes, nodes, secrets):
+                    for task in (work, lost, accelerators, nodes, secrets):
                         task.cancel()
-                    await asyncio.wait({work, lost, notes, nodes, secrets})
+                    await asyncio.wait({work, lost, accelerators, nodes, secrets})
                     # Only the leader acts, on Slurm as on the host.
                     await self._slurm.close()
 
@@ -175,7 +175,7 @@ class Controller:
 
     def _alive(self) -> str | None:
         stuck = self._queue.longest_running()
-        return f"a pass has been running for {stuck:.0f} s" if stuck > _STUCK_SECONDS else None
+        return f"a reconcile has been running for {stuck:.0f} s" if stuck > _STUCK_SECONDS else None
 
     def _ready(self) -> str | None:
         return None if self._synced else "the host's objects were not listed yet"

@@ -117,7 +117,7 @@ def refuse_class(bounds: Mapping[str, Any]) -> Refusal | None:
 
 
 def without_faults(bounds: Mapping[str, Any]) -> dict[str, Any]:
-    """A class without what no host could carry out, for tenants that run; what merely contradicts itself stays."""
+    """A class without what no host accepts, for tenants that run; what merely contradicts itself stays."""
     offered, given = _resources(bounds), section_of(bounds, "containerDefaults")
     limits, requests = ({n: v for n, v in section_of(given, part).items() if n in _REQUESTS} for part in ("limits", "requests"))
     requests |= {n: min(v, limits.get(n, v), key=_size) for n, v in requests.items()}

@@ -7,16 +7,16 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from bulkhead.api.conditions import ConditionType, is_true
 
-passes = Counter("bulkhead_controller_passes_total", "Passes over tenants, by result.", ["result"])
-pass_seconds = Histogram(
-    "bulkhead_controller_pass_seconds", "Duration of a pass.", buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15)
+reconciles = Counter("bulkhead_controller_passes_total", "Reconciles of tenants, by result.", ["result"])
+reconcile_seconds = Histogram(
+    "bulkhead_controller_pass_seconds", "Duration of a reconcile.", buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15)
 )
-queue_depth = Gauge("bulkhead_controller_queue_depth", "Tenants that wait for a pass.")
+queue_depth = Gauge("bulkhead_controller_queue_depth", "Tenants that wait to be reconciled.")
 leading = Gauge("bulkhead_controller_leading", "1 while this process holds the lease.")
 plane_bytes = Gauge("bulkhead_controller_plane_bytes", "Bytes of planes' answers that are held, of all planes together.")
 accelerator_pods = Gauge("bulkhead_controller_accelerator_pods", "Pods of the host that hold accelerators.")
 accelerator_notes = Counter(
-    "bulkhead_controller_accelerator_notes_total", "Host nodes on which what pods hold was noted, by result.", ["result"]
+    "bulkhead_controller_accelerator_notes_total", "Annotations of host nodes with what pods hold, by result.", ["result"]
 )
 certificates_issued = Counter("bulkhead_controller_certificates_issued_total", "CAs, keys and certificates issued.")
 tenant_ready = Gauge("bulkhead_tenant_ready", "1 while the tenant is Ready.", ["tenant"])

@@ -53,7 +53,7 @@ class Settings:
 
     @property
     def reserved(self) -> tuple[Reserved, ...]:
-        """The address ranges that are nobody's to open, as far as they are known without looking at the host."""
+        """The address ranges that no tenant may open, as far as they are known without looking at the host."""
         pods = (Reserved(cidr, PODS) for cidr in self.pod_networks)
         listed = (Reserved(cidr, LISTED) for cidr in self.reserved_cidrs)
         return (*ALWAYS, Reserved(self.service_range, SLICES), *pods, *listed)

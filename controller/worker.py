@@ -1,4 +1,4 @@
-"""Takes tenants' names from the queue and does passes, several at a time, with backoff per tenant; only while leading."""
+"""Takes tenants' names from the queue and reconciles them, several at a time, with backoff per tenant; only while leading."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from controller import metrics
 from controller.tenant.reconcile import ReconcileFailed, Reconciler
 
 _log = logging.getLogger(__name__)
-_PASS_DEADLINE = 90.0
+_DEADLINE = 90.0
 
 
 class Workers:
@@ -36,29 +36,29 @@ class Workers:
             metrics.queue_depth.set(len(self._queue))
             started = self._clock.monotonic()
             try:
-                await self._pass(tenant)
+                await self._reconcile(tenant)
             finally:
-                metrics.pass_seconds.observe(self._clock.monotonic() - started)
+                metrics.reconcile_seconds.observe(self._clock.monotonic() - started)
                 self._queue.done(tenant)
 
-    async def _pass(self, tenant: str) -> None:
+    async def _reconcile(self, tenant: str) -> None:
         try:
-            async with asyncio.timeout(_PASS_DEADLINE):
+            async with asyncio.timeout(_DEADLINE):
                 outcome = await self._reconciler.reconcile(tenant)
         except ReconcileFailed as error:
             self._retry(tenant, str(error))
-        except Exception as error:  # noqa: BLE001 - logged with its trace; one tenant's surprise must not stop the others
-            _log.exception("pass ended in an error", extra={"tenant": tenant})
+        except Exception as error:  # noqa: BLE001 - logged with its trace; one tenant's fault must not stop the others
+            _log.exception("reconcile ended in an error", extra={"tenant": tenant})
             self._retry(tenant, str(error))
         else:
-            metrics.passes.labels("ok").inc()
+            metrics.reconciles.labels("ok").inc()
             self._backoff.forget(tenant)
             if outcome.again is not None:
                 lane = Lane.FRESH if outcome.again < 10 else Lane.BACKFILL
                 self._queue.add_after(tenant, outcome.again * uniform(0.9, 1.1), lane)  # noqa: S311 - spreads load
 
     def _retry(self, tenant: str, why: str) -> None:
-        metrics.passes.labels("failed").inc()
+        metrics.reconciles.labels("failed").inc()
         delay = self._backoff.next(tenant)
         _log.warning("trying again: %s", why, extra={"tenant": tenant, "retry_in": round(delay, 2)})
         self._queue.add_after(tenant, delay)

@@ -1,4 +1,4 @@
-"""How many accelerators pods hold, and the annotation of host nodes in which the sum is told.
+"""How many accelerators pods hold, and the annotation of host nodes that holds the sum.
 
 The controller sums over all pods of the host and writes the annotation; each syncer reads it and takes its own pods' part off.
 Both count by the functions here. Pure; whatever others may have written into pods or nodes ends as a number or as nothing.
@@ -65,7 +65,7 @@ def text(held: Mapping[str, int]) -> str | None:
 
 
 def read(value: Any) -> dict[str, int] | None:
-    """What an annotation says, nothing where there is none; None for one that nobody of ours wrote."""
+    """What an annotation says, nothing where there is none; None for one that no controller wrote."""
     if value is None:
         return {}
     try:

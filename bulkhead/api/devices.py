@@ -107,7 +107,7 @@ PREFIXES: Final = ("DOCKER_RESOURCE_", "HABANA_VISIBLE_DEVICES")
 
 
 def vendor_of(resource: str) -> Vendor | None:
-    """The vendor whose device plugin gives a resource; None for those of nobody that is known."""
+    """The vendor whose device plugin gives a resource; None where no vendor is known."""
     domain = resource.partition("/")[0]
     return next((vendor for vendor in VENDORS if domain in vendor.domains), None)
 

@@ -146,7 +146,7 @@ OWN_POOL: Final[Rule] = {
 CIDRS: Final[Rule] = {"rule": "self.all(item, isCIDR(item))", "message": "every item must be a CIDR such as 203.0.113.0/24"}
 
 
-# Nothing else of a component is carried out, and a field that is taken and left out would be a promise broken in silence.
+# Nothing else of a component has an effect, and a field that is accepted must have one.
 CPU_AND_MEMORY: Final[Rule] = {"rule": "self.all(key, key in ['cpu', 'memory'])", "message": "only cpu and memory"}
 
 

@@ -1,7 +1,7 @@
 """Every name that Bulkhead gives to something on the host, in one place.
 
 Pure functions over strings. A name is part of the isolation between tenants: two different virtual objects must never meet
-under one host name, and no tenant may be named so that its namespaces meet somebody else's. Nothing here asks a cluster.
+under one host name, and no tenant may be named so that its namespaces meet another's. Nothing here asks a cluster.
 """
 
 import functools

@@ -1,7 +1,7 @@
 """What the host's admission policies know of one tenant: annotations on its work namespace, which the controller alone writes.
 
 A syncer decides by its settings; the policies decide again by these, and take no syncer's word for any of them. Each fact is
-always there, if only empty, so that one that is missing means that nobody has said it yet: the policies then read it in the
+always there, if only empty, so that a missing one means that it was not written yet: the policies then read it in the
 strictest way. Several values are sorted and joined by commas; none of what is listed here can contain one.
 """
 

@@ -75,7 +75,7 @@ def parse(value: Any) -> Decimal:
 
 
 def readable(value: Any) -> Decimal | None:
-    """The same of what nobody has checked; None where it is missing or no quantity."""
+    """The same of an unchecked value; None where it is missing or no quantity."""
     try:
         return None if value is None else parse(value)
     except InvalidQuantityError:

@@ -1,8 +1,8 @@
-"""Reading objects whose shape nobody has checked: what has the wrong type reads as empty. Pure.
+"""Reading objects whose shape was not checked: what has the wrong type reads as empty. Pure.
 
     mapping(obj.get("spec")).get("nodeName")        mappings(status.get("conditions"))        text(meta.get("name"))
 
-Nothing is converted and nothing is refused: who must tell a tenant what is wrong with its object checks it against a schema.
+Nothing is converted and nothing is refused: to report to a tenant what is wrong with its object takes a schema.
 """
 
 from collections.abc import Mapping

@@ -36,7 +36,7 @@ _OBJECTS: Final = {
     "services.loadbalancers": 0,
 }
 _DEDICATED: Final = ("nodes", "dedicated")
-# Pods that have ended stay until somebody deletes them, and the host's etcd holds them. A plane deletes the oldest of its own
+# Pods that have ended stay in the host's etcd until they are deleted. A plane deletes the oldest of its own
 # beyond 500 (`--terminated-pod-gc-threshold`), so this many more than run keep no tenant from running any.
 _ALL_PODS: Final = "count/pods"
 _ENDED: Final = 1000
@@ -89,7 +89,7 @@ def object_counts(offer: Section) -> dict[str, Amount]:
         built_in["count/volumesnapshots.snapshot.storage.k8s.io"] = 100
     known = {name: Amount.of(number) for name, number in built_in.items()}
     listed = section_of(section_of(offer, "quota"), "objects")
-    # A number that cannot be read is the class's fault, and told of (`allotment.refuse_class`).
+    # A number that cannot be read is a fault of the class, which `allotment.refuse_class` names.
     known |= {str(name): Amount.read(number) for name, number in listed.items() if readable(number) is not None}
     pods = known["pods"]
     return {_ALL_PODS: Amount(pods.number + _ENDED) if pods.is_whole else pods} | known

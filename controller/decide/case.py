@@ -30,7 +30,7 @@ class Case:
     runs: bool = False  # whether it was built once, and is its own
     existing: Existing = field(default_factory=dict)
     foreign_namespaces: tuple[str, ...] = ()
-    nodes: Finding | None = None  # what was found of nodes of its own; None while nobody has looked
+    nodes: Finding | None = None  # what was found of nodes of its own; None before they were looked at
     host_api: tuple[tuple[str, int], ...] = ()
     reserved: tuple[Reserved, ...] | None = None  # the installation's, unless more was observed of the host
     pod_addresses: tuple[str, ...] = ()

@@ -1,11 +1,11 @@
-"""Which nodes of the host are one tenant's alone: from nodes and claims to marks, and to what each tenant is told. Pure.
+"""Which nodes of the host are one tenant's alone: from nodes and claims to marks, and to what is reported to each tenant. Pure.
 
 A claim is a Tenant with `nodes.dedicated`; its pool is what its selector matches. A node that is its bears one key twice:
 
-    taint bulkhead.dev/tenant=<tenant>:NoSchedule   from the moment that it is allotted: nobody else's pods come any more
+    taint bulkhead.dev/tenant=<tenant>:NoSchedule   from the moment that it is allotted: no pods of others come any more
     label bulkhead.dev/tenant=<tenant>              once no pod of another tenant runs there: the tenant's own pods ask for it
 
-So what a tenant runs on is its alone from the first pod, and whoever was there before drains off. The marks on the nodes are
+So what a tenant runs on is its alone from the first pod, and pods that were there before drain off. The marks on the nodes are
 all that is remembered: whose a node is now, it stays while that tenant claims it, and goes back when it does not.
 """
 
@@ -101,7 +101,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a tenant with a claim is told."""
+    """What is reported to a tenant with a claim."""
 
     refusing: Refusal | None = None
     nodes: tuple[str, ...] = ()
@@ -129,7 +129,7 @@ Running: TypeAlias = Mapping[str, Mapping[str, int]]
 
 
 def allot(nodes: Sequence[HostNode], claims: Iterable[Claim]) -> Allotment:
-    """Whose each node is: who has it while it claims it, else the oldest claim. Who loses one node is given no new one."""
+    """Whose each node is: its holder's while that claims it, else the oldest claim's. Who loses one node gets no new one."""
     known = {each.tenant: each for each in sorted(claims, key=lambda each: (each.since, each.tenant))}
     owners: dict[str, str] = {}
     lost: dict[str, list[tuple[str, str]]] = {}
@@ -181,22 +181,22 @@ def marks(nodes: Iterable[HostNode], allotment: Allotment, running: Running) -> 
 def findings(
     nodes: Sequence[HostNode], claims: Iterable[Claim], allotment: Allotment, running: Running
 ) -> Mapping[str, Finding]:
-    """What each tenant with an active claim is told."""
-    told = {}
+    """What is reported to each tenant with an active claim."""
+    found = {}
     for claim in claims:
         if not claim.active or not claim.selector:
             continue
         allotted = [node for node in nodes if allotment.owners.get(node.name) == claim.tenant]
         own = [node for node in allotted if node.labelled_for == claim.tenant]
         waits = {node.name: running.get(node.name, {}) for node in allotted if node.labelled_for != claim.tenant}
-        told[claim.tenant] = Finding(
+        found[claim.tenant] = Finding(
             refusing=allotment.refused.get(claim.tenant),
             nodes=tuple(sorted(node.name for node in own)),
             gpus=sum(count(node.allocatable.get(resource)) for node in own for resource in claim.gpu_resources),
             waits=tuple((name, tuple(sorted(waits[name].items()))) for name in sorted(waits)),
             selector=_labels(claim),
         )
-    return told
+    return found
 
 
 def _taken(lost: Sequence[tuple[str, str]]) -> Refusal:

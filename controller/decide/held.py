@@ -31,8 +31,8 @@ from controller.refusal import Refusal
 from controller.sections import put, section_of, text_or_none
 
 NOTE: Final = (
-    "until Tenant and class agree again, the class's word holds for what is refused, and the plane, its version and amounts "
-    "that are refused stay as they run"
+    "until Tenant and class agree again, the class applies to what is refused, and the plane, its version and refused amounts "
+    "stay as they are"
 )
 _REASONS: Final = frozenset(
     {

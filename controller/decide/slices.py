@@ -1,4 +1,4 @@
-"""Which part of the service range a tenant gets: disjoint, stable, and free of addresses that somebody else already has.
+"""Which part of the service range a tenant gets: disjoint, stable, and free of addresses that another Service already has.
 
 Pure. A slice, once given, is kept by the tenant's ServiceCIDR object and read from there; this module is asked only when
 there is none yet.
@@ -14,7 +14,7 @@ def allocate(
     """The first free slice, or the wished one if it is free; None when the range is exhausted.
 
     `taken` are networks of which no address may be touched (other slices, the host's own service ranges inside the range);
-    `used` are single addresses that the host gave to somebody.
+    `used` are single addresses that the host has given to Services.
     """
     whole = IPv4Network(service_range)
     networks = [network for network in map(_network, taken) if network is not None and network.overlaps(whole)]
@@ -56,7 +56,7 @@ def _address(text: str) -> IPv4Address | None:
 
 
 def clash(service_slice: str, needed: Iterable[int], used: Iterable[str]) -> str | None:
-    """The first address that the plane needs (by its place in the slice) and somebody else has."""
+    """The first address that the plane needs (by its place in the slice) and another Service has."""
     first = int(IPv4Network(service_slice).network_address)
     wanted = {str(IPv4Address(first + place)) for place in needed}
     return next((address for address in sorted(used) if address in wanted), None)

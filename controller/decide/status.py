@@ -1,7 +1,7 @@
-"""What a Tenant's status says: from one pass's findings to the whole status. Pure; time is passed in.
+"""What a Tenant's status says: from one reconcile's findings to the whole status. Pure; time is passed in.
 
-Every condition is always there. `Ready` repeats the first condition that is not true, so that whoever reads one line reads the
-reason. A part that was ready before and is not now says so with another reason than one that never was.
+Every condition is always there. `Ready` repeats the first condition that is not true, so that one line is enough to
+read the reason. A part that was ready before and is not now says so with another reason than one that never was.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ _MOST_NODES = 64
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a pass found out, as far as it got."""
+    """What a reconcile found out, as far as it came."""
 
     namespaces: tuple[Obj, ...] = ()
     pki: bool = False
@@ -46,8 +46,8 @@ class Findings:
     quotas: Mapping[str, Obj] = field(default_factory=dict)  # by name
     tenant_class: Obj | None = None
     failure: Refusal | None = None
-    held: Refusal | None = None  # why the tenant is not carried out as asked, but kept as it may be
-    unseen: tuple[ConditionType, ...] = ()  # parts at which this pass did not look, and which stay as they were told
+    held: Refusal | None = None  # why the tenant is not built as it asks, but held to its class
+    unseen: tuple[ConditionType, ...] = ()  # parts that were not looked at, and stay as they were reported
     slurm: SlurmPart | None = None
     nodes: Finding | None = None  # of a tenant whose pool is its alone
 
@@ -64,7 +64,7 @@ def terminating(tenant: Obj, message: str, *, blocked: bool, now: datetime) -> O
 
 
 def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> Obj:
-    """The whole status after a pass."""
+    """The whole status after a reconcile."""
     before = list((tenant.get("status") or {}).get("conditions") or [])
     verdicts = {
         ConditionType.NAMESPACES_READY: _namespaces(findings),
@@ -120,8 +120,9 @@ def summary(spec: PlaneSpec, findings: Findings, applied_class: Mapping[str, Any
 
 def _held(refusal: Refusal, failure: Refusal | None) -> Verdict:
     # The list of what is refused may be long, and the end of a message is cut off.
-    told = f"{held.NOTE}: {refusal.message}" if len(refusal.message) > MESSAGE_LIMIT // 2 else f"{refusal.message}; {held.NOTE}"
-    return Verdict("False", refusal.reason, f"{failure.message}; {told}" if failure is not None else told)
+    long = len(refusal.message) > MESSAGE_LIMIT // 2
+    refused = f"{held.NOTE}: {refusal.message}" if long else f"{refusal.message}; {held.NOTE}"
+    return Verdict("False", refusal.reason, f"{failure.message}; {refused}" if failure is not None else refused)
 
 
 def _nodes(found: Finding) -> Verdict:
@@ -155,7 +156,7 @@ def changed(tenant: Obj, status: Obj) -> bool:
 def _namespaces(findings: Findings) -> Verdict:
     leaving = [str(each["metadata"]["name"]) for each in findings.namespaces if each["metadata"].get("deletionTimestamp")]
     if leaving:
-        return Verdict("False", Reason.RESTARTING, f"namespace {leaving[0]} is being deleted and is made again afterwards")
+        return Verdict("False", Reason.RESTARTING, f"namespace {leaving[0]} is being deleted and will be recreated")
     if len(findings.namespaces) < 2:
         return Verdict("False", Reason.PROVISIONING, "the namespaces are being made")
     return Verdict("True", Reason.READY, "both namespaces exist")
@@ -201,7 +202,7 @@ def _quota(spec: PlaneSpec, findings: Findings) -> Verdict:
     for name in sorted(wanted):
         there = findings.quotas[name]
         if (there.get("status") or {}).get("hard") != (there.get("spec") or {}).get("hard"):
-            return Verdict("False", Reason.PROVISIONING, f"the host has not taken ResourceQuota {name} over yet")
+            return Verdict("False", Reason.PROVISIONING, f"the host has not accepted ResourceQuota {name} yet")
     return Verdict("True", Reason.APPLIED, "the host enforces the quota")
 
 

@@ -3,8 +3,8 @@
 The order matters. The syncer goes first, or it would put back what is deleted. Pods go before the policies that confine them.
 The plane goes after its workloads, namespaces after their pods, the finalizer last; the host itself keeps the address slice
 until the Services in it are gone.
-Each pass looks at what exists and takes the first step that still has something to do, so it makes no difference where an
-earlier pass stopped, whether the plane still answers, or whether it was ever finished.
+Each reconcile looks at what exists and takes the first step that still has something to do, so it makes no difference where an
+earlier one stopped, whether the plane still answers, or whether it was ever finished.
 """
 
 from collections.abc import Iterable, Mapping
@@ -74,12 +74,12 @@ def next_step(left: Left) -> Next:
 def _actions(step: Step, targets: tuple[Obj, ...], left: Left) -> tuple[Action, ...]:
     if step is Step.VOLUMES:
         return tuple(Action("retain", obj) for obj in targets)
-    # Whoever makes pods goes before the pods, or it makes new ones.
+    # What makes pods goes before the pods, or it makes new ones.
     makers = tuple(obj for obj in targets if obj["kind"] in _MAKERS)
     actions = [Action("delete", obj) for obj in makers or targets if not is_pending_deletion(obj)]
     if step is Step.NAMESPACES:
-        # The host empties a namespace five seconds after it was told to; claims take a moment longer than all else to go, and
-        # one that is still there then costs another five.
+        # The host empties a namespace five seconds after its deletion was asked for; claims take a moment longer than all else
+        # to go, and one that is still there then costs another five.
         actions += [Action("delete", obj) for obj in left.claims if not is_pending_deletion(obj)]
     if step in {Step.PLANE, Step.NAMESPACES}:
         # The host holds a ServiceCIDR for ten seconds after its deletion was asked for, and until the last Service in it is

@@ -116,7 +116,7 @@ class Dedication:
         self._looked: Mapping[str, tuple[str, int]] = {}
 
     def finding(self, tenant: Obj) -> Finding | None:
-        """What was found for a tenant as it is now; None while nobody has looked."""
+        """What was found for a tenant as it is now; None before that was looked at."""
         meta = tenant["metadata"]
         uid, generation = self._looked.get(str(meta["name"]), ("", 0))
         if uid != meta.get("uid") or generation < int(meta.get("generation") or 0):
@@ -177,7 +177,7 @@ class Dedication:
     def _publish(self, found: Mapping[str, Finding], looked: Mapping[str, tuple[str, int]]) -> None:
         before, earlier, self._found, self._looked = self._found, self._looked, found, looked
         for tenant in found.keys() | before.keys():
-            # The same finding is news too to who edited the Tenant: a pass in between was told that nobody had looked.
+            # After an edit of the Tenant the same finding is news too: a reconcile in between found it outdated.
             if found.get(tenant) != before.get(tenant) or looked.get(tenant) != earlier.get(tenant):
                 self._on_tenant(tenant)
 

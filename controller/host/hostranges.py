@@ -1,7 +1,7 @@
 """What of the address space the host has for itself, kept up to date: ranges of Services, pods and nodes, and its API server.
 
-Everyone watches, as with the tenants' own objects. Of a node nothing is kept but its addresses. Nodes tell of themselves every
-few seconds; the tenants are looked at again only where a range came or went.
+Every replica watches, as with the tenants' own objects. Of a node nothing is kept but its addresses. Nodes change every few
+seconds; tenants are reconciled again only where a range came or went.
 
 Of the API server the last address counts until there is another: one that restarts takes itself out for a moment, and what
 was rendered without it would cut the syncers off.

@@ -1,14 +1,14 @@
-"""The informers over everything that the controller owns on the host, one per kind, and who is told of a change.
+"""The informers over everything that the controller owns on the host, one per kind, and which tenant a change is of.
 
 All but Secrets, to which it has no right across the host (`secretwatch`).
 
     label selector ──> informer per kind ──> change ──> tenant's name from the label ──> queue
 
 Objects lose their owner with their label, so a deleted label counts as a deletion of the object: the informer reports it,
-the tenant's pass applies the object again and with it the label.
+the tenant's reconcile applies the object again and with it the label.
 
-A quota changes with every pod that its tenant makes. Nobody is told of what it merely counts, and of the accelerators that it
-counts, which the tenant's status shows, a moment later, so that a burst of pods is one pass and not one pass each.
+A quota changes with every pod that its tenant makes. What it merely counts brings no reconcile; the accelerators that
+it counts, which the tenant's status shows, bring one a moment later, so that a burst of pods is one reconcile and not many.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class Owned:
         self, client: Client, on_tenant: Callable[[str], object], later: Callable[[str, float], object] | None = None
     ) -> None:
         self._on_tenant = on_tenant
-        # Tells of a tenant in so many seconds; of several times the earliest counts.
+        # Queues a tenant in so many seconds; of several times the earliest counts.
         self._later = later or (lambda tenant, _: on_tenant(tenant))
         # What was last seen of each quota: what it is, and what it counts of accelerators.
         self._quotas: dict[Key, tuple[Obj, Obj]] = {}

@@ -1,8 +1,8 @@
-"""Notices what becomes of the planes' Secrets between passes, without watching every Secret of the host.
+"""Notices what becomes of the planes' Secrets between reconciles, without watching every Secret of the host.
 
 A watch for each tenant would be a connection each, for objects that change every few weeks. So the metadata of one plane's
-Secrets after the other is listed, all of them within a period, and whoever's have changed is told of. Passes read the Secrets
-themselves, and come by themselves at every resync; this is only sooner. Nothing is written here; only while leading.
+Secrets after the other is listed, all of them within a period, and a tenant whose have changed is queued. Reconciles read the
+Secrets themselves, and come by themselves at every resync; this is only sooner. Nothing is written here; only while leading.
 
     tenants ──> one small list each, spread over the period ──> other names or versions than last time ──> tenant's name
 """
@@ -44,7 +44,7 @@ class SecretWatch:
         self._seen: dict[str, bytes] = {}
 
     async def run(self) -> None:
-        """Go round until cancelled."""
+        """List one after the other until cancelled."""
         while True:
             there = sorted(self._tenants())
             self._seen = {name: seen for name, seen in self._seen.items() if name in there}
@@ -54,11 +54,11 @@ class SecretWatch:
             await self._clock.sleep(_LEAST_SECONDS)
 
     async def look(self, tenant: str) -> None:
-        """Tell of one tenant whose Secrets are others than at the last look; the first look tells nothing."""
+        """Queue a tenant whose Secrets are others than when they were last listed; the first list queues nothing."""
         try:
             listed = await self._client.list_metadata(kinds.SECRETS, names.plane_namespace(tenant), label_selector=SELECTOR)
         except (KubeError, names.InvalidTenantNameError) as error:
-            # No right yet, or no namespace any more: the tenant's own pass says what is wrong.
+            # No right yet, or no namespace any more: the tenant's own reconcile says what is wrong.
             _log.debug("Secrets not listed: %s", error, extra={"tenant": tenant})
             return
         total = hashlib.blake2b(digest_size=16)

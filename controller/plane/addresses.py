@@ -29,7 +29,7 @@ _MAPPED: Final = IPv6Network("::ffff:0:0/96")
 _UNROUTED: Final = IPv6Network("::/64")
 _TRANSLATED: Final = IPv6Network("64:ff9b::/96")
 # Of one family. No API server bounds them, but network plugins may write a network less its exceptions as the networks that are
-# left, some twenty for each, and have room for some thousands. Beyond, nodes whose network nobody has named are closed with
+# left, some twenty for each, and have room for some thousands. Beyond, nodes whose network is not named are closed with
 # their neighbours.
 MOST_EXCEPTIONS: Final = 256
 

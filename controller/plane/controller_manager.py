@@ -45,7 +45,7 @@ CONTROLLERS: Final = (
 )
 
 
-# The API server puts a finalizer on every PodGroup; without this nobody would ever take it away.
+# The API server puts a finalizer on every PodGroup; without this nothing would ever take it away.
 POD_GROUP_CONTROLLERS: Final = ("podgroup-protection-controller",)
 
 

@@ -1,7 +1,7 @@
 """The tenant's DNS: one CoreDNS that sees the tenant's plane and nothing of the host.
 
 Names outside the cluster go to the upstream resolvers of the settings, by default those of the node, never to the host
-cluster's DNS, which knows the names of everybody's Services.
+cluster's DNS, which knows the names of all Services.
 """
 
 from controller.plane import parts
@@ -27,7 +27,7 @@ def corefile(spec: PlaneSpec) -> str:
         "    errors",
         f"    health :{DNS_HEALTH_PORT}",
         f"    ready :{DNS_READY_PORT}",
-        # Whoever checks a token asks its issuer for the keys, and that is the API server.
+        # A reader of a token asks its issuer for the keys, and that is the API server.
         f"    rewrite name exact {spec.issuer_name}.{domain} kubernetes.default.svc.{domain} answer auto",
         f"    kubernetes {domain} in-addr.arpa ip6.arpa {{",
         f"        kubeconfig {PKI_PATH}/kubeconfig",

@@ -1,7 +1,7 @@
 """The tenant's two host namespaces: the plane's, where no workload ever runs, and the workloads'.
 
-Both carry the tenant's UID, by which a namespace of a deleted tenant of the same name is told from this one's. The workloads'
-says what the host's admission policies hold the tenant's objects to, because they take no syncer's word for it.
+Both carry the tenant's UID, by which a namespace of a deleted tenant of the same name is distinguished from this one's. The
+workloads' carries what the host's admission policies hold the tenant's objects to, because they trust no syncer.
 """
 
 from bulkhead.api import labels
@@ -21,11 +21,11 @@ def namespaces(spec: PlaneSpec) -> list[Obj]:
     ]
 
 
-def _namespace(spec: PlaneSpec, name: str, level: str, role: str, notes: dict[str, str]) -> Obj:
+def _namespace(spec: PlaneSpec, name: str, level: str, role: str, facts: dict[str, str]) -> Obj:
     meta = metadata(
         spec,
         name,
-        annotations={labels.TENANT_UID: spec.uid} | notes,
+        annotations={labels.TENANT_UID: spec.uid} | facts,
         extra_labels={
             "bulkhead.dev/namespace": role,
             "pod-security.kubernetes.io/enforce": level,

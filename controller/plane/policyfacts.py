@@ -1,4 +1,4 @@
-"""What the host's admission policies are told of a tenant, on its work namespace (`bulkhead.api.policyfacts`)."""
+"""What the host's admission policies read of a tenant on its work namespace (`bulkhead.api.policyfacts`)."""
 
 from typing import Final
 

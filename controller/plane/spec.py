@@ -64,7 +64,7 @@ class Budget:
     cores: int | None = None
 
     def resources(self) -> Obj:
-        """The container's `resources`; CPU is limited only where the class says so: throttling an API server helps nobody."""
+        """The container's `resources`; CPU is limited only where the class says so: throttling an API server helps no one."""
         limits = {"memory": f"{self.memory_limit_mib}Mi"} | ({"cpu": self.cpu_limit} if self.cpu_limit else {})
         return {"requests": {"cpu": self.cpu, "memory": self.memory}, "limits": limits}
 
@@ -208,7 +208,7 @@ class PlaneSpec:
 
     @property
     def enforced_selector(self) -> tuple[tuple[str, str], ...]:
-        """What every pod's node selector says: the pool, and of a dedicated one the nodes that nobody else runs on."""
+        """What every pod's node selector says: the pool, and of a dedicated one the nodes that no other tenant runs on."""
         return (*self.node_selector, *(((labels.TENANT, self.tenant),) if self.dedicated else ()))
 
     @property

@@ -1,6 +1,6 @@
-"""Does one teardown step: reads what is left of a tenant, asks `teardown` what comes next, and calls for it.
+"""Takes one teardown step: lists what is left of a tenant, asks `teardown` what comes next, and calls for it.
 
-Only namespaces that carry this tenant's mark are touched. Reads are lists of its own two namespaces, made afresh each time.
+Only namespaces that carry this tenant's mark are touched. Its own two namespaces are listed afresh each time.
 """
 
 import asyncio
@@ -40,22 +40,22 @@ class Dismantler:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._slots = asyncio.Semaphore(_PARALLEL)
-        self._said: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
 
     async def step(self, tenant: Obj) -> Progress:
-        """One look and the calls that follow from it."""
+        """List what is left, and make the calls that follow from it."""
         left = await self._left(tenant)
         upcoming = teardown.next_step(left)
         if upcoming.step is Step.FINALIZER:
-            self._said.pop(str(tenant["metadata"]["name"]), None)
+            self._logged.pop(str(tenant["metadata"]["name"]), None)
             return Progress(True, "nothing is left", 0)
         await asyncio.gather(*(self._do(action) for action in upcoming.actions))
         some = ", ".join(upcoming.waiting_for[:_NAMED])
         more = len(upcoming.waiting_for) - _NAMED
         message = f"{upcoming.step}: {some}" + (f" and {more} more" if more > 0 else "")
         name = str(tenant["metadata"]["name"])
-        if self._said.get(name) != message:
-            self._said[name] = message
+        if self._logged.get(name) != message:
+            self._logged[name] = message
             _log.info(message, extra={"tenant": name})
         return Progress(False, message, _AGAIN if upcoming.actions or len(upcoming.waiting_for) < 20 else _AGAIN_SLOW)
 
@@ -124,12 +124,12 @@ class Dismantler:
                     propagation="Background",
                 )
             except (NotFound, Conflict):
-                # Gone, or another object of that name by now: the next look tells.
+                # Gone, or another object of that name by now: the next step finds out.
                 return
 
 
 def _grace(resource: Resource, meta: Obj) -> int | None:
-    """Workloads may say goodbye; a plane that is taken down has nothing left to save."""
+    """Workloads may end in order; a plane that is taken down has nothing left to save."""
     if resource is not kinds.PODS:
         return None
     return _PLANE_GRACE_SECONDS if labels.COMPONENT in (meta.get("labels") or {}) else _WORKLOAD_GRACE_SECONDS

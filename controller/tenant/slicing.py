@@ -1,7 +1,7 @@
 """Gives each tenant its slice of the service range, once, and finds it again from the host's own ServiceCIDR object.
 
 One allocation at a time: two tenants that arrive together must not be given the same slice, so choosing and claiming happen
-under one lock, on lists read afresh. A slice of which the host has meanwhile given a needed address to somebody else's Service
+under one lock, on lists read afresh. A slice of which the host has meanwhile given a needed address to another Service
 is given back for another, as long as no plane was built on it.
 """
 
@@ -75,7 +75,7 @@ class Slicer:
         return chosen
 
     async def _give_back(self, observed: Observed, own: Obj) -> None:
-        """Services keep their address for life and hold the slice, so they go with it; the next pass makes them anew."""
+        """Services keep their address for life and hold the slice, so they go with it; the next reconcile recreates them."""
         for service in observed.in_plane(kinds.SERVICES).values():
             meta = service["metadata"]
             await self._client.delete(kinds.SERVICES, meta["name"], meta["namespace"], uid=meta["uid"])
@@ -90,7 +90,7 @@ def _inhabited(observed: Observed) -> set[str]:
     """The tenant's namespaces that have Services of it.
 
     An address whose Service went together with the slice stays behind until the host's next repair, minutes later. It names the
-    namespace of a tenant of this name that is gone, and is as taken as anybody's.
+    namespace of a tenant of this name that is gone, and is as taken as any other.
     """
     return _namespaces(observed.name) if observed.in_plane(kinds.SERVICES) else set()
 

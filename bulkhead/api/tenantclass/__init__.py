@@ -1,7 +1,7 @@
 """The TenantClass: an admin's template for tenants and the bounds they stay inside. Types only.
 
 A section of a Tenant lies over the section of the same name here, and may only tighten it or choose from what is listed
-(`controller.decide.bounds`). Images are chosen by the installation and by nobody else.
+(`controller.decide.bounds`). Images are chosen by the installation alone.
 """
 
 from typing import Annotated, Final
