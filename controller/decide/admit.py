@@ -1,9 +1,9 @@
 """Whether a tenant is built, and what of it: one answer for each reconcile, computed once and handed on. Pure.
 
     Case ──> POLICIES, in their order; the first that refuses counts
-               │ none refuses                    ──> Admitted, as the tenant asks
-               │ refused, but runs, and held may be ──> Admitted, held to its class (`held`)
-               └ refused                         ──> Refusal: nothing of what exists is changed
+               ├─ none refuses ─────────────────────────> Admitted, as the tenant asks
+               ├─ refused, but runs and may be held ────> Admitted, held to its class (`held`)
+               └─ refused ──────────────────────────────> Refusal: nothing of what exists is changed
 
 A refusal has the condition's fixed reason and names the field. The API server has checked the shapes already (CRD schema and
 CEL); here stands what needs a second object or the settings.
@@ -71,7 +71,7 @@ def version(case: Case) -> Refusal | None:
         return None
     return Refusal(
         Reason.VERSION_UNAVAILABLE,
-        f"spec.kubernetesVersion: {case.version} cannot be had; available: {', '.join(case.versions) or 'none'}",
+        f"spec.kubernetesVersion: {case.version} is not available; available: {', '.join(case.versions) or 'none'}",
     )
 
 

@@ -20,7 +20,7 @@ from controller.tenant.observe import Observed
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class Reached:
     """How far a reconcile came."""
 
     observed: Observed
@@ -30,23 +30,23 @@ class Progress:
     failure: Refusal | None = None
 
 
-def findings(spec: PlaneSpec, admitted: Admitted, progress: Progress, after: Iterable[tuple[Resource, Obj]]) -> Findings:
+def findings(spec: PlaneSpec, admitted: Admitted, reached: Reached, after: Iterable[tuple[Resource, Obj]]) -> Findings:
     """For the status; `after` is what there is on the host at the end."""
-    health, nodes, tenant = progress.health, admitted.nodes, progress.observed.tenant
+    health, nodes, tenant = reached.health, admitted.nodes, reached.observed.tenant
     there = {(resource, str(obj["metadata"]["name"])): obj for resource, obj in after}
     found = Findings(
         namespaces=tuple(obj for (resource, _), obj in there.items() if resource is kinds.NAMESPACES),
-        pki=_pki(progress),
+        pki=_pki(reached),
         plane_ready=health.ready and health.bootstrapped,
         plane_message=health.message,
         plane_uid=health.cluster_uid,
         deployments={name: obj for (resource, name), obj in there.items() if resource is kinds.DEPLOYMENTS},
         pods=tuple(obj for (resource, _), obj in there.items() if resource is kinds.PODS),
         quotas={name: obj for (resource, name), obj in there.items() if resource is kinds.RESOURCE_QUOTAS},
-        tenant_class=progress.observed.tenant_class,
-        failure=progress.failure,
+        tenant_class=reached.observed.tenant_class,
+        failure=reached.failure,
         held=admitted.held,
-        slurm=_slurm(tenant, progress.slurm) if progress.slurm is not None else None,
+        slurm=_slurm(tenant, reached.slurm) if reached.slurm is not None else None,
         nodes=nodes if nodes is not None and nodes.refusing is None else None,
     )
     return replace(found, unseen=_unseen(spec, admitted, found)) if admitted.held is not None else found
@@ -63,10 +63,10 @@ def failure_of(error: KubeError | TimeoutError) -> Refusal:
     return Refusal(Reason.HOST_UNAVAILABLE, f"the host's API: {error}")
 
 
-def _pki(progress: Progress) -> bool:
+def _pki(reached: Reached) -> bool:
     """Whether the keys are there, written now or before; as reported before, where the reconcile did not come so far."""
-    observed, failure = progress.observed, progress.failure
-    if not progress.keys:
+    observed, failure = reached.observed, reached.failure
+    if not reached.keys:
         before = (observed.tenant.get("status") or {}).get("conditions") or []
         return failure is not None and is_true(before, ConditionType.PKI_READY)
     return failure is None or {SERVICE_ACCOUNT_SECRET, names.KUBECONFIG_SECRET} <= observed.in_plane(kinds.SECRETS).keys()

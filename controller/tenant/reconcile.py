@@ -39,7 +39,7 @@ from controller.slurm.ordering import Ordered, Ordering
 from controller.tenant import finalizer
 from controller.tenant.apply import Applier, Outdated
 from controller.tenant.dismantle import Dismantler
-from controller.tenant.findings import Progress, failure_of, findings
+from controller.tenant.findings import Reached, failure_of, findings
 from controller.tenant.interior import Interior
 from controller.tenant.observe import Observed, observe, read_tenant
 from controller.tenant.report import Reporter
@@ -137,7 +137,7 @@ class Reconciler:
         if isinstance(service_slice, Refusal):
             return await self._report(tenant, status.refused(tenant, service_slice, observed.now))
         spec = replace(admitted.plane, service_slice=service_slice)
-        at = Progress(observed)
+        at = Reached(observed)
         try:
             observed = await self._reconcile_ground(spec, observed)
             at = replace(at, observed=observed)

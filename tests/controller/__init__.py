@@ -1,1 +1,1 @@
-"""Tests of the controller: pure deciders, golden renderings, handshakes, passes on a real API server."""
+"""Tests of the controller: pure deciders, golden renderings, handshakes, reconciles on a real API server."""

@@ -77,7 +77,7 @@ async def test_what_a_quota_counts_of_pods_is_no_work_and_accelerators_are_some_
 
     for pods in range(1, 6):
         await told.status(used={"pods": str(pods), "count/ingresses.networking.k8s.io": str(pods)})
-    assert (told.at_once, told.later) == (2, []), "nothing that a pass reads is another"
+    assert (told.at_once, told.later) == (2, []), "nothing that a reconcile reads is another"
 
     await told.status(used={"pods": "6", "requests.nvidia.com/gpu": "4"})
     assert (told.at_once, told.later) == (2, [1.0]), "the tenant's status shows it, but not at once"

@@ -55,7 +55,7 @@ class World:
         await asyncio.wait(self._tasks)
 
     async def settle(self, name: str) -> Obj:
-        """Passes until two in a row write nothing new; the informers catch up in between."""
+        """Reconcile until two in a row write nothing new; the informers catch up in between."""
         before = ""
         async with asyncio.timeout(60):
             while True:

@@ -1,4 +1,4 @@
-"""Passes over tenants that run and are refused now, on a real API server: what reaches them and what stays."""
+"""Reconciles of tenants that run and are refused now, on a real API server: what reaches them and what stays."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Passes over tenants on a real API server: what is made, what is repaired, what happens when the controller dies on the way.
+"""Reconciles of tenants on a real API server: what is made, what is repaired, what happens when the controller dies on the way.
 
 There is no kubelet, so no plane ever answers; a small stand-in for the host's namespace controller finishes namespaces.
 """
@@ -71,7 +71,7 @@ class Mortal(Client):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with running("passes", tmp_path_factory.mktemp("passes")) as made:
+    with running("reconcile", tmp_path_factory.mktemp("reconcile")) as made:
         yield made
 
 
@@ -288,11 +288,11 @@ def left_behind(address: str, namespace: str) -> Obj:
     }
 
 
-async def live_and_die(server: ApiServer, name: str, dies_at: int, *, committed: bool, passes: int) -> bool:
+async def live_and_die(server: ApiServer, name: str, dies_at: int, *, committed: bool, reconciles: int) -> bool:
     """One life of a controller; True when it died in it."""
     mortal = Mortal(server.admin, user_agent="tests", field_manager="tests", dies_at=dies_at, committed=committed)
     async with mortal, World(mortal) as world:
-        for _ in range(passes):
+        for _ in range(reconciles):
             try:
                 await world.reconciler.reconcile(name)
             except (Died, BaseExceptionGroup):
@@ -314,7 +314,7 @@ async def test_a_controller_that_dies_anywhere_while_building_leaves_nothing_tha
         for dies_at in range(1, 50, 8):
             name = f"mortal-{dies_at}-{'after' if committed else 'before'}"
             await ask(client, name)
-            assert await live_and_die(server, name, dies_at, committed=committed, passes=3) or dies_at > 40
+            assert await live_and_die(server, name, dies_at, committed=committed, reconciles=3) or dies_at > 40
             if dies_at % 4 == 1:
                 await world.settle(name)
                 assert await nameless(client, name) == wanted
@@ -331,6 +331,6 @@ async def test_a_controller_that_dies_while_taking_down_is_followed_by_one_that_
     async with World(client) as world:
         await world.settle(name)
         await client.delete(kinds.TENANTS, name)
-        await live_and_die(server, name, dies_at, committed=True, passes=4)
+        await live_and_die(server, name, dies_at, committed=True, reconciles=4)
         await take_down(world, name)
         assert await kinds_of(client, name) == set()
