@@ -10,6 +10,7 @@ from bulkhead.api import labels as marks
 from bulkhead.kube.errors import Unavailable, Unprocessable
 from bulkhead.kube.objects import Key, Obj
 from syncer.pods.reconcile import Pods
+from syncer.translate.podspec import placement
 from syncer.work import UNPLACED, Again, Item, Stale
 from tests.syncer.translate import samples
 
@@ -47,6 +48,7 @@ class Bed:
         self.trusted = self.breaker_closed = self.node_known = True
         self.in_the_way: Obj | None = None
         self.failing: Exception | None = None
+        self.adopted: dict[str, str] = {}
         view = samples.VIEW
         empty: Any = SimpleNamespace(store=SimpleNamespace(meta=lambda _key: None))
         caches: Any = SimpleNamespace(
@@ -100,7 +102,7 @@ class Bed:
             raise self.failing
         if self.in_the_way is not None:
             raise Stale(self.in_the_way)
-        return samples.merged(desired, {"metadata": {"uid": "host-of-v1"}})
+        return samples.merged(desired, {"metadata": {"uid": "host-of-v1", "annotations": self.adopted}})
 
     async def _delete(self, _r: Any, key: Key, uid: str, *, grace: int | None, why: str) -> bool:
         assert key == HOST_KEY
@@ -196,6 +198,19 @@ async def test_after_a_create_without_an_answer_the_host_is_asked(bed: Bed, erro
     await bed.reconcile()
     assert (("read host",) in bed.done) is asked
     assert bed.done[-1] == ("create",)
+
+
+async def test_a_host_pod_that_an_earlier_create_made_for_other_marks_is_compared_again(bed: Bed) -> None:
+    """A create may arrive at the host after it was given up, and be met by the next."""
+    compared: list[str] = []
+    bed.pods._creation._unchanged.note_patched = lambda _virtual, host: compared.append(host["metadata"]["uid"])  # type: ignore[method-assign]
+    bed.cached["virtual"] = bed.live["virtual"] = virtual()
+    bed.adopted = {placement.MADE_FOR: "other marks"}
+    await bed.reconcile()
+    assert compared == []
+    bed.adopted = {}
+    await bed.reconcile()
+    assert compared == ["host-of-v1"]
 
 
 async def test_an_earlier_host_pod_is_trusted_once_the_host_itself_has_no_other(bed: Bed) -> None:
