@@ -193,8 +193,9 @@ def _without_host(virtual: Obj, memory: Memory, reads: Reads) -> PodAction:
         return ReadHost()
     if reads.host.host_pod_of(uid(virtual)) is not None:
         return Wait(_SOON, "the cache of the host is behind")
-    gone = DeleteVirtual(virtual, reads.host, lost=False, why="host pod is gone after it had been placed")
-    return gone if started else CreateHost(virtual)
+    if not started:
+        return CreateHost(virtual)
+    return DeleteVirtual(virtual, reads.host, lost=False, why="host pod is gone after it had been placed")
 
 
 def _both(virtual: Obj, host: Obj, memory: Memory) -> PodAction:
