@@ -44,6 +44,7 @@ class HostOptions:
     """The options of the embedded host."""
 
     data_dir: Path = DATA_DIR
+    nodes: int = 1  # real ones: the machine itself, and the others in namespaces of it
     simulated_nodes: int = 4
     gpus_per_node: int = 8
     nvlink_domain_size: int = 2  # simulated nodes per NVLink domain
@@ -73,6 +74,11 @@ class HostContext:
     def config_dir(self) -> Path:
         """Rendered configuration files and kubeconfigs of components."""
         return self.data_dir / "config"
+
+    @property
+    def registries_dir(self) -> Path:
+        """One folder for each registry, `<host>:<port>/hosts.toml`; containerd of every node reads it at each pull."""
+        return self.config_dir / "certs.d"
 
     @property
     def kubeconfig(self) -> Path:

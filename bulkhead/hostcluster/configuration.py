@@ -54,6 +54,9 @@ socket_dir = {text(ctx.run_dir / "containerd" / "s")}
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
 sandbox = {text(SANDBOX_IMAGE)}
 
+[plugins.'io.containerd.cri.v1.images'.registry]
+config_path = {text(ctx.registries_dir)}
+
 [{runtime}]
 # Without CAP_SYS_RESOURCE a score below our own cannot be set, and every sandbox would die in `runc create`.
 restrict_oom_score_adj = true

@@ -23,6 +23,12 @@ def test_containerd_keeps_all_its_state_below_our_folders(tmp_path: Path) -> Non
     assert document["plugins"]["io.containerd.cri.v1.images"]["pinned_images"]["sandbox"] == "registry.k8s.io/pause:3.10"
 
 
+def test_containerd_reads_registries_from_a_folder_of_ours(tmp_path: Path) -> None:
+    ctx = make_context(tmp_path)
+    images = tomllib.loads(configuration.containerd(ctx))["plugins"]["io.containerd.cri.v1.images"]
+    assert images["registry"] == {"config_path": str(ctx.data_dir / "config" / "certs.d")}
+
+
 def test_pods_are_routed_and_simulated_ones_have_other_addresses(tmp_path: Path) -> None:
     document = configuration.cni(make_context(tmp_path))
     assert [plugin["type"] for plugin in document["plugins"]] == ["ptp", "portmap"]
