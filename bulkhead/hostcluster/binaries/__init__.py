@@ -9,12 +9,12 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from bulkhead.hostcluster.binaries import download, gobuild
-from bulkhead.hostcluster.binaries.versions import COMPONENTS, Recipe, recipe
+from bulkhead.hostcluster.binaries.versions import COMPONENTS, ON_REQUEST, Recipe, recipe
 from bulkhead.hostcluster.component import Progress
 from bulkhead.hostcluster.progress import Silent
 
@@ -74,9 +74,10 @@ def ensure(component: str, report: Progress | None = None) -> dict[str, Path]:
     return found
 
 
-def ensure_all(report: Progress) -> Mapping[str, Path]:
-    """Every binary that the host needs, by file name."""
+def ensure_all(report: Progress, *, also: Collection[str] = ()) -> Mapping[str, Path]:
+    """Every binary that the host needs, by file name; of those that it may do without, `also`."""
     found: dict[str, Path] = {}
     for component in COMPONENTS:
-        found.update(ensure(component, report))
+        if component not in ON_REQUEST or component in also:
+            found.update(ensure(component, report))
     return found

@@ -110,6 +110,13 @@ def _metrics_server(_: str) -> Recipe:
     )
 
 
+def _dex(_: str) -> Recipe:
+    # Release v2.41.1: its module has no `/v2` in its path, so that the module proxy knows it by its commit alone.
+    version = "v0.0.0-20240807174518-43956db7fd75"
+    needs = ("gcc", "libc6-dev")
+    return Recipe("dex", version, ("dex",), (), ldflags="-X main.version=v2.41.1", cgo=True, needs=needs)
+
+
 _RECIPES = {
     "kubernetes": _kubernetes,
     "etcd": _etcd,
@@ -119,7 +126,9 @@ _RECIPES = {
     "kwok": _kwok,
     "helm": _helm,
     "metrics-server": _metrics_server,
+    "dex": _dex,
 }
+ON_REQUEST = ("dex",)  # what no host needs unless it was asked for
 COMPONENTS = tuple(_RECIPES)
 
 
