@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from bulkhead.hostcluster import cluster, state
+from bulkhead.hostcluster import cluster, registry, state
 from bulkhead.hostcluster.component import DATA_DIR, HostOptions
 from bulkhead.hostcluster.progress import Reporter
 
@@ -58,6 +58,10 @@ def _add_up(parsers: Any) -> None:
     up.add_argument("--nvlink-domain-size", type=_between(1, 1000), default=defaults.nvlink_domain_size, metavar="N",
                     help=f"simulated nodes per NVLink domain (default {defaults.nvlink_domain_size})")  # fmt: skip
     up.add_argument("--slurm", action="store_true", help="build the images of the Slurm mode too (once; takes minutes)")
+    up.add_argument("--registry", action="store_true",
+                    help="a registry beside the host, with TLS and a password; `bulkhead images push` fills it")  # fmt: skip
+    up.add_argument("--no-imports", action="store_true",
+                    help="import no images of Bulkhead: its pods pull them from a registry, or fail")  # fmt: skip
     up.add_argument("--data-dir", type=_folder, default=DATA_DIR, help=f"where the host keeps its data (default {DATA_DIR})")
     up.set_defaults(handler=_up)
 
@@ -86,7 +90,7 @@ def _failed(error: Exception) -> int:
 def _up(arguments: argparse.Namespace) -> int:
     options = HostOptions(
         data_dir=arguments.data_dir, simulated_nodes=arguments.simulated_nodes, gpus_per_node=arguments.gpus_per_node,
-        nvlink_domain_size=arguments.nvlink_domain_size,
+        nvlink_domain_size=arguments.nvlink_domain_size, registry=arguments.registry, imports=not arguments.no_imports,
     )  # fmt: skip
     try:
         with Reporter() as report:
@@ -94,6 +98,12 @@ def _up(arguments: argparse.Namespace) -> int:
     except (cluster.HostError, RuntimeError, OSError) as error:
         return _failed(error)
     print(f"The host is up. KUBECONFIG={handle.kubeconfig}")
+    if options.registry:
+        context = handle.context
+        print(f"Its registry is {registry.ADDRESS}, user {registry.USER}, password in {registry.password_file(context)},")
+        print(f"its authority {registry.ca_file(context)}. Fill it:")
+        print(f"  bulkhead images push {registry.ADDRESS}/bulkhead --username {registry.USER} --password-stdin \\")
+        print(f"    --ca-file {registry.ca_file(context)} < {registry.password_file(context)}")
     return 0
 
 

@@ -16,7 +16,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bulkhead.hostcluster import addons, binaries, cgroups, configuration, imports, machine_settings, pki, remains, state
+from bulkhead.hostcluster import (
+    addons,
+    binaries,
+    cgroups,
+    configuration,
+    imports,
+    machine_settings,
+    pki,
+    registry,
+    remains,
+    state,
+)
 from bulkhead.hostcluster.component import DATA_DIR, NODE_NAME, RUN_DIR, HostContext, HostOptions, Progress
 from bulkhead.hostcluster.debian import HOST_PACKAGES, ensure_packages
 from bulkhead.hostcluster.files import write_file
@@ -67,9 +78,9 @@ def _same_file(descriptor: int, path: Path) -> bool:
 
 
 def _context(options: HostOptions, report: Progress) -> HostContext:
-    return HostContext(
-        options=options, binaries=binaries.ensure_all(report), cache_dir=binaries.cache_dir(), python=sys.executable
-    )
+    also = ("registry",) if options.registry else ()
+    found = binaries.ensure_all(report, also=also)
+    return HostContext(options=options, binaries=found, cache_dir=binaries.cache_dir(), python=sys.executable)
 
 
 def _bare_context(options: HostOptions) -> HostContext:
@@ -174,6 +185,8 @@ def _await_node(ctx: HostContext, report: Progress) -> None:
 
 def _write_files(ctx: HostContext) -> None:
     pki.ensure_pki(ctx)
+    if ctx.options.registry:
+        registry.ensure(ctx)
     configuration.write_configuration(ctx)
 
 
@@ -227,7 +240,7 @@ def _stop_supervisor(report: Progress) -> None:
 
 def _bring_up(ctx: HostContext, report: Progress, *, slurm: bool) -> None:
     report.step("Making the images")
-    recipes = {**build.RECIPES, **build.SLURM_RECIPES} if slurm else build.RECIPES
+    recipes = build.chosen(slurm=slurm) if ctx.options.imports else build.HOST_RECIPES
     images = build.ensure_images(ctx.cache_dir, report, recipes=recipes)
     living = alive()
     if living is not None and living.phase in ("starting", "running"):

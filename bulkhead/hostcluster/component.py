@@ -48,6 +48,8 @@ class HostOptions:
     simulated_nodes: int = 4
     gpus_per_node: int = 8
     nvlink_domain_size: int = 2  # simulated nodes per NVLink domain
+    registry: bool = False  # whether a registry stands beside the host
+    imports: bool = True  # whether Bulkhead's images are imported; otherwise they are pulled
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,6 +177,12 @@ def _ensure_leaf(folder: Path, leaf: Leaf, ca: x509.Certificate, ca_key: Key) ->
     write_file(path, builder.sign(ca_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
 
+def ensure_apart(folder: Path, leaf: Leaf) -> None:
+    """A certificate by an authority of its own, which nothing of the host trusts, for what stands beside the host."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _ensure_leaf(folder, leaf, *_ensure_ca(folder, leaf.ca))
+
+
 def _ensure_service_account_key(folder: Path) -> None:
     if (folder / "sa.key").exists() and (folder / "sa.pub").exists():
         return

@@ -6,6 +6,7 @@ They start once the API server is healthy and know nothing of each other. This m
 from importlib import resources
 from pathlib import Path
 
+from bulkhead.hostcluster import registry
 from bulkhead.hostcluster.addons import metrics
 from bulkhead.hostcluster.component import (
     NODE_ADDRESS,
@@ -103,4 +104,6 @@ def components(ctx: HostContext) -> list[Component]:
         chosen.append(_gpu(ctx))
     if ctx.options.simulated_nodes > 0:
         chosen.append(_kwok(ctx))
+    if ctx.options.registry:
+        chosen.append(registry.component(ctx))
     return chosen

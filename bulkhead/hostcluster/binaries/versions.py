@@ -117,6 +117,12 @@ def _dex(_: str) -> Recipe:
     return Recipe("dex", version, ("dex",), (), ldflags="-X main.version=v2.41.1", cgo=True, needs=needs)
 
 
+def _registry(_: str) -> Recipe:
+    version = "v3.1.2"
+    stamp = "github.com/distribution/distribution/v3/version"
+    return Recipe("registry", version, ("registry",), (), ldflags=f"-X {stamp}.version={version}")
+
+
 _RECIPES = {
     "kubernetes": _kubernetes,
     "etcd": _etcd,
@@ -127,8 +133,9 @@ _RECIPES = {
     "helm": _helm,
     "metrics-server": _metrics_server,
     "dex": _dex,
+    "registry": _registry,
 }
-ON_REQUEST = ("dex",)  # what no host needs unless it was asked for
+ON_REQUEST = ("dex", "registry")  # what no host needs unless it was asked for
 COMPONENTS = tuple(_RECIPES)
 
 

@@ -185,6 +185,14 @@ RECIPES: Mapping[str, Recipe] = {
 # Built only on request (`--slurm`): they are large, and their packages are fetched from Debian.
 SLURM_RECIPES: Mapping[str, Recipe] = {SLURM: slurm, MARIADB: mariadb}
 
+# What the host's own pods run.
+HOST_RECIPES: Mapping[str, Recipe] = {PAUSE: pause, COREDNS: coredns}
+
+
+def chosen(*, slurm: bool) -> Mapping[str, Recipe]:
+    """The recipes of a host that imports images."""
+    return {**RECIPES, **SLURM_RECIPES} if slurm else RECIPES
+
 
 def image_file(shop: Workshop, spec: ImageSpec) -> Path:
     """The image's tar, written if the cache has none."""
