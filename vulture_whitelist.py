@@ -58,6 +58,10 @@ _.allowed_egress_cidrs
 _.allowed_app_armor_profiles
 _.controller_namespaces
 _.device_class_quota
+_.shared_secrets
+_.shared_config_maps
+_.image_pull_secret
+_.match_labels
 _.exposure
 # -- keys of a CRD's validation rules
 _.messageExpression

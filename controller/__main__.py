@@ -33,6 +33,9 @@ from controller.host.secretwatch import SecretWatch
 from controller.inside.access import PlaneAccess
 from controller.inside.budget import Budget
 from controller.settings import Settings, SettingsError, load
+from controller.shares.loop import ShareLoops
+from controller.shares.sources import Sources
+from controller.shares.spec import Item
 from controller.slurm.keystore import KeyStore
 from controller.slurm.loop import SlurmLoops
 from controller.slurm.ordering import Ordering
@@ -89,6 +92,8 @@ class Controller:
         self._planes = PlaneAccess(self._clock, self._queue.add, budget)
         self._slurm = SlurmLoops(self._clock, self._planes.plane, self._owned.gpus_free, self._queue.add, budget=budget)
         ordering = Ordering(KeyStore(client, self._clock), self._slurm)
+        self._sources = Sources(client, settings.shared_namespace, self._shared_changed)
+        self._shares = ShareLoops(self._clock, self._planes.plane, self._sources.of, self._queue.add, budget=budget)
         self._dedication = Dedication(client, settings, self._queue.add, self._clock)
         reconciler = Reconciler(
             client,
@@ -98,6 +103,7 @@ class Controller:
             self._clock,
             ranges=self._ranges,
             slurm=ordering,
+            shares=self._shares,
             dedication=self._dedication,
         )
         self._workers = Workers(self._queue, reconciler, self._clock, count=settings.workers)
@@ -110,10 +116,12 @@ class Controller:
             async with asyncio.TaskGroup() as group:
                 group.create_task(supervise("informers", self._owned.run))
                 group.create_task(supervise("host ranges", self._ranges.run))
+                group.create_task(supervise("shared objects", self._sources.run))
                 group.create_task(supervise("kopf", lambda: self._watch(stop)))
                 group.create_task(supervise("leader", self._lead))
         finally:
             await self._slurm.close()
+            await self._shares.close()
             await self._planes.close()
             await server.cleanup()
 
@@ -149,8 +157,12 @@ class Controller:
                     for task in (work, lost, accelerators, nodes, secrets):
                         task.cancel()
                     await asyncio.wait({work, lost, accelerators, nodes, secrets})
-                    # Only the leader acts, on Slurm as on the host.
+                    # Only the leader acts, in planes as on the host.
                     await self._slurm.close()
+                    await self._shares.close()
+
+    def _shared_changed(self, item: Item) -> None:
+        self._shares.changed(item)
 
     def _look_at_all(self) -> None:
         for name in self._owned.tenants():

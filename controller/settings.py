@@ -45,6 +45,7 @@ class Settings:
     pod_networks: tuple[str, ...] = ()
     reserved_cidrs: tuple[str, ...] = ()
     storage_class: str = ""
+    shared_namespace: str = ""
     workers: int = 8
     resync_seconds: int = 120
     http_port: int = 8080

@@ -38,6 +38,7 @@ class ConditionType(_Explained):
     SYNCER_READY = "SyncerReady", "The syncer and the tenant's DNS run and report themselves ready."
     QUOTA_APPLIED = "QuotaApplied", "The host enforces the quota that the spec asks for."
     EGRESS_APPLIED = "EgressApplied", "The tenant's pods reach every range of egressCIDRs, without what is the host's."
+    SHARES_APPLIED = "SharesApplied", "What the host shares with the tenant is in its plane; only where there is anything."
     NODES_DEDICATED = "NodesDedicated", "The nodes of the pool are this tenant's alone; only where the spec asks for it."
     SLURM_READY = "SlurmReady", "The tenant's Slurm cluster runs and answers; only where the spec asks for one."
 
@@ -76,6 +77,11 @@ class Reason(_Explained):
         "ReservedAddresses",
         "A range of egressCIDRs is the host's own and is not opened; everything else was done.",
     )
+    SHARE_UNAVAILABLE = (
+        "ShareUnavailable",
+        "An object that the class shares is missing on the host, too large or of a type that is not shared.",
+    )
+    SHARE_CONFLICT = "ShareConflict", "The tenant has an object of its own in the place of a shared one; it is left as it is."
     NODES_TAKEN = "NodesTaken", "Nodes of the dedicated pool are another tenant's; the message names both."
     NAMESPACE_TAKEN = "NamespaceTaken", "A namespace of the tenant's name exists and is not Bulkhead's."
     ADDRESSES_EXHAUSTED = "AddressesExhausted", "No free slice is left in the range that service addresses come from."

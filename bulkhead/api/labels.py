@@ -25,6 +25,11 @@ VIRTUAL_NAME: Final = "bulkhead.dev/virtual-name"
 # On objects that the controller makes inside a plane; the syncer never mirrors them.
 PLATFORM: Final = "bulkhead.dev/platform"
 
+# On copies of the host's shared Secrets and ConfigMaps inside a plane, which the syncer mirrors as any other; and on
+# ServiceAccounts, which of their imagePullSecrets the platform has put there.
+SHARED: Final = "bulkhead.dev/shared"
+SHARED_PULL_SECRETS: Final = "bulkhead.dev/shared-pull-secrets"
+
 # On virtual nodes: whose cordon it is, and which taints are the host's.
 CORDONED_BY: Final = "bulkhead.dev/cordoned-by"
 HOST_TAINTS: Final = "bulkhead.dev/host-taints"

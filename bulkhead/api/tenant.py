@@ -35,6 +35,7 @@ from bulkhead.api.fields import (
     text,
     whole_devices,
 )
+from bulkhead.api.shares import SHARED, ChosenShares
 from bulkhead.api.slurm import Slurm
 from bulkhead.api.tenantstatus import TenantStatus
 
@@ -257,6 +258,16 @@ class TenantSpec(ApiModel):
     nodes: Nodes | None = Field(None, description="Which of the host's nodes the tenant sees and uses.")
     isolation: Isolation | None = Field(None, description="How hard the tenant's pods are kept apart from everything else.")
     access: Access | None = Field(None, description="Who may use the tenant's API.")
+    shared_secrets: ChosenShares | None = Field(
+        None,
+        description="Secrets of the host that the class offers on request, or that are to be in other namespaces.",
+        json_schema_extra=SHARED,
+    )
+    shared_config_maps: ChosenShares | None = Field(
+        None,
+        description="ConfigMaps of the host that the class offers on request, or that are to be in other namespaces.",
+        json_schema_extra=SHARED,
+    )
     hibernation: Hibernation | None = Field(None, description="Sleep on request.")
     paused_until: Moment | None = Field(
         None, description="Until this moment the controller changes nothing of the tenant; for repairs by hand."

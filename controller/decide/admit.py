@@ -30,7 +30,8 @@ def admit(case: Case) -> Admitted | Refusal:
     refusal = refuse(case)
     if refusal is None:
         claims = case.wants_nodes
-        return Admitted(plane_of(case), case.slurm, claims_nodes=claims, nodes=case.nodes if claims else None)
+        nodes_found = case.nodes if claims else None
+        return Admitted(plane_of(case), case.slurm, claims_nodes=claims, nodes=nodes_found, shares=case.shares)
     if case.runs and held.holds(refusal, case.tenant_class):
         return held.hold(case, refusal)
     return refusal

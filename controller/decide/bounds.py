@@ -15,8 +15,10 @@ from typing import Any, Final, TypeAlias
 
 from bulkhead.api import deviceclaims
 from bulkhead.api.quantity import Amount, InvalidQuantityError, parse, readable
+from bulkhead.api.untrusted import mappings
 from controller.plane.spec import BUDGETS, COMPONENTS, STORAGE_SIZE, Budget
 from controller.sections import put, section_of, text_or_none
+from controller.shares.spec import FIELDS, offered
 
 Section: TypeAlias = Mapping[str, Any]
 
@@ -229,6 +231,18 @@ def modes(question: Question) -> Iterator[Excess]:
         yield Excess(("scheduling", "mode"), message)
 
 
+def shared(question: Question) -> Iterator[Excess]:
+    """Objects of the host that the class lists: a Tenant names none by itself."""
+    for field in FIELDS:
+        known = offered(question.offer, field)
+        chosen = mappings(question.asked.get(field))
+        foreign = [str(each.get("name")) for each in chosen if each.get("name") not in known]
+        if foreign:
+            bound = ", ".join(known) or "none"
+            message = f"spec.{field}: {', '.join(foreign)} is not what the class shares: {bound}"
+            yield Excess((field,), message, [each for each in chosen if each.get("name") in known])
+
+
 POLICIES: Final[tuple[Policy, ...]] = (
     pod_security,
     runtime_class,
@@ -242,6 +256,7 @@ POLICIES: Final[tuple[Policy, ...]] = (
     storage_class,
     components,
     modes,
+    shared,
 )
 
 

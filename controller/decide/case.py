@@ -15,6 +15,7 @@ from controller.plane.spec import Obj, PlaneSpec
 from controller.refusal import Refusal
 from controller.sections import over, section_of
 from controller.settings import Settings
+from controller.shares.spec import Share, shares_of
 from controller.slurm.decide.resolve import UnresolvableError, resolve
 from controller.slurm.spec import SlurmSpec
 
@@ -60,6 +61,11 @@ class Case:
         except InvalidQuantityError as error:
             return Refusal(Reason.INVALID_CONFIGURATION, f"spec.scheduling.slurm: {error}")
 
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        """What the host shares with the tenant."""
+        return shares_of(self.spec, self.bounds)
+
     @cached_property
     def versions(self) -> tuple[str, ...]:
         """The versions of Kubernetes that both the class and the installation offer."""
@@ -97,3 +103,4 @@ class Admitted:
     claims_nodes: bool = False
     nodes: Finding | None = None  # of one that claims nodes
     held: Refusal | None = None
+    shares: tuple[Share, ...] = ()

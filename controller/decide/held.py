@@ -82,7 +82,9 @@ def hold(case: Case, refusal: Refusal) -> Admitted:
     )
     if ("isolation", "runtimeClassName") in refused and spec.runtime_class is None:
         spec = replace(spec, runtime_class=runs.runtime_class)
-    return Admitted(_amounts(spec, refused, runs), case.slurm, claims_nodes=claims, nodes=nodes, held=refusal)
+    return Admitted(
+        _amounts(spec, refused, runs), case.slurm, claims_nodes=claims, nodes=nodes, held=refusal, shares=inside.shares
+    )
 
 
 def _inside(case: Case, amounts: Iterable[Path]) -> dict[str, Any]:

@@ -50,6 +50,7 @@ class Findings:
     unseen: tuple[ConditionType, ...] = ()  # parts that were not looked at, and stay as they were reported
     slurm: SlurmPart | None = None
     nodes: Finding | None = None  # of a tenant whose pool is its alone
+    shares: Verdict | None = None  # of a tenant with whom the host shares anything
 
 
 def refused(tenant: Obj, refusal: Refusal, now: datetime) -> Obj:
@@ -78,6 +79,8 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
     if findings.nodes is not None:
         # Its API can be used all the same, and pods may wait for nodes.
         verdicts[ConditionType.NODES_DEDICATED] = _nodes(findings.nodes)
+    if findings.shares is not None:
+        verdicts[ConditionType.SHARES_APPLIED] = findings.shares
     if findings.slurm is not None:
         verdicts[ConditionType.SLURM_READY] = findings.slurm.verdict
         if first is None and findings.slurm.essential and findings.slurm.verdict.status != "True":
@@ -91,6 +94,8 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
     if findings.held is not None:
         # What was applied in full was this class, and what the plane runs are these versions.
         made |= {key: value for key, value in (tenant.get("status") or {}).items() if key in {"class", "versions"}}
+    if findings.shares is None:
+        made["conditions"] = [each for each in made["conditions"] if each["type"] != ConditionType.SHARES_APPLIED]
     if ConditionType.NODES_DEDICATED not in findings.unseen:
         made |= _dedicated(findings.nodes, made["conditions"])
     if ConditionType.SLURM_READY not in findings.unseen:

@@ -137,13 +137,18 @@ class Plane:
         *,
         shape: "msgspec.json.Decoder[Page[Any]]",
         label_selector: str | None = None,
+        field_selector: str | None = None,
+        metadata_only: bool = False,
         most: int,
     ) -> tuple[Obj, ...]:
         """Read the named fields of a whole list, as plain objects; TooLarge when there are more than `most`."""
+        selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        params = {"limit": str(PAGE_ITEMS)} | {name: text for name, text in selectors.items() if text}
+        accept = METADATA_LIST_ONLY if metadata_only else JSON
         try:
-            return await self._collect(r, namespace, shape, label_selector, most)
+            return await self._collect(r, r.path(namespace), shape, params, accept=accept, most=most)
         except Gone:
-            return await self._collect(r, namespace, shape, label_selector, most)
+            return await self._collect(r, r.path(namespace), shape, params, accept=accept, most=most)
 
     async def first_page(self, r: Resource, namespace: str | None = None, *, label_selector: str) -> tuple[Obj, ...]:
         """The first objects with these labels, name and UID alone: enough for a caller that deletes them and asks again."""
@@ -153,13 +158,20 @@ class Plane:
         return tuple(self._kept(each) for each in page.items or ())
 
     async def _collect(
-        self, r: Resource, namespace: str | None, shape: "msgspec.json.Decoder[Page[Any]]", selector: str | None, most: int
+        self,
+        r: Resource,
+        path: str,
+        shape: "msgspec.json.Decoder[Page[Any]]",
+        params: dict[str, str],
+        *,
+        accept: str,
+        most: int,
     ) -> tuple[Obj, ...]:
-        params = {"limit": str(PAGE_ITEMS)} | ({"labelSelector": selector} if selector else {})
+        params = dict(params)
         found: list[Obj] = []
         before, deadline = self._turn.read, asyncio.get_running_loop().time() + LIST_SECONDS
         while True:
-            data = await self._request("GET", r.path(namespace), params=params, max_body=PAGE_BYTES)
+            data = await self._request("GET", path, params=params, accept=accept, max_body=PAGE_BYTES)
             try:
                 page = decode(shape, data, PAGE_ITEMS * PARTS)
             except ProtocolError as error:
@@ -212,10 +224,17 @@ class Plane:
         await self._write("PATCH", r.path(namespace, name, subresource), body, content_type=content_type)
 
     async def delete(
-        self, r: Resource, name: str, namespace: str | None = None, *, uid: str | None = None, propagation: str | None = None
+        self,
+        r: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        propagation: str | None = None,
     ) -> None:
         """Ask for deletion; an object that is already gone is no error."""
-        options = delete_options(uid=uid, propagation=propagation)
+        options = delete_options(uid=uid, resource_version=resource_version, propagation=propagation)
         try:
             await self._request("DELETE", r.path(namespace, name), body=options, accept=METADATA_ONLY)
         except NotServed:

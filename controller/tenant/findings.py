@@ -14,9 +14,17 @@ from controller.inside.access import PlaneHealth
 from controller.plane.secrets import SERVICE_ACCOUNT_SECRET
 from controller.plane.spec import PlaneSpec
 from controller.refusal import Refusal
+from controller.shares import status as shares_status
 from controller.slurm.decide import status as slurm_status
 from controller.slurm.ordering import Ordered
 from controller.tenant.observe import Observed
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What a Tenant's reconcile knows of what the host shares with it; nothing before the first look into its plane."""
+
+    found: shares_status.Found | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +35,7 @@ class Reached:
     keys: bool = False  # whether the keys were assembled
     health: PlaneHealth = field(default_factory=PlaneHealth)
     slurm: Ordered | None = None
+    shares: Shared | None = None
     failure: Refusal | None = None
 
 
@@ -47,6 +56,7 @@ def findings(spec: PlaneSpec, admitted: Admitted, reached: Reached, after: Itera
         failure=reached.failure,
         held=admitted.held,
         slurm=_slurm(tenant, reached.slurm) if reached.slurm is not None else None,
+        shares=shares_status.verdict(reached.shares.found) if reached.shares is not None else None,
         nodes=nodes if nodes is not None and nodes.refusing is None else None,
     )
     return replace(found, unseen=_unseen(spec, admitted, found)) if admitted.held is not None else found

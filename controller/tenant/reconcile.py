@@ -35,11 +35,12 @@ from controller.plane.secrets import KeyMaterial
 from controller.plane.spec import PlaneSpec
 from controller.refusal import Refusal
 from controller.settings import Settings
+from controller.shares.loop import ShareLoops
 from controller.slurm.ordering import Ordered, Ordering
 from controller.tenant import finalizer
 from controller.tenant.apply import Applier, Outdated
 from controller.tenant.dismantle import Dismantler
-from controller.tenant.findings import Reached, failure_of, findings
+from controller.tenant.findings import Reached, Shared, failure_of, findings
 from controller.tenant.interior import Interior
 from controller.tenant.observe import Observed, observe, read_tenant
 from controller.tenant.report import Reporter
@@ -77,10 +78,12 @@ class Reconciler:
         *,
         ranges: HostRanges,
         slurm: Ordering | None = None,
+        shares: ShareLoops | None = None,
         dedication: Dedication | None = None,
     ) -> None:
         self._client = client
         self._slurm = slurm
+        self._shares = shares
         self._dedication = dedication
         self._owned = owned
         self._ranges = ranges
@@ -104,7 +107,7 @@ class Reconciler:
         admission = admit(self._case(observed))
         if isinstance(admission, Refusal):
             if admission.reason is Reason.PAUSED:
-                await self._forget_slurm(name)
+                await self._leave_plane(name)
             return await self._report(tenant, status.refused(tenant, admission, observed.now))
         if self._awaits_nodes(admission):
             return Outcome(_LOOK_AGAIN)
@@ -155,6 +158,7 @@ class Reconciler:
         except (KubeError, TimeoutError) as error:
             at = replace(at, failure=failure_of(error))
             _log.warning("reconcile failed: %s", error, extra={"tenant": spec.tenant})
+        at = replace(at, shares=self._share(spec, admitted, at.health))
         found = findings(spec, admitted, at, self._owned.of_tenant(spec.tenant))
         outcome = await self._report(tenant, status.compute(tenant, spec, found, self._clock.now()))
         if at.failure is not None:
@@ -199,6 +203,14 @@ class Reconciler:
         followers = made.followers(plane_answers=health.ready, existing=observed.existing)
         await self._applier.stage(followers, observed.objects)
 
+    def _share(self, spec: PlaneSpec, admitted: Admitted, health: PlaneHealth) -> Shared | None:
+        """Hand what the host shares to its own task, once the plane has answered; what is to be reported, if anything is."""
+        if self._shares is None:
+            return None
+        if health.bootstrapped or self._shares.runs(spec.tenant):
+            self._shares.order(spec.tenant, admitted.shares)
+        return Shared(self._shares.found(spec.tenant)) if admitted.shares else None
+
     async def _reconcile_slurm(self, made: Plan, observed: Observed, admitted: Admitted, health: PlaneHealth) -> Ordered | None:
         """Hand the tenant's Slurm cluster to its own task, once the plane has answered; one that is refused stays as it is."""
         spec, wanted = made.spec, admitted.slurm
@@ -212,7 +224,7 @@ class Reconciler:
         if not finalizer.has(tenant):
             return Outcome(None)
         name = str(tenant["metadata"]["name"])
-        await self._forget_slurm(name)
+        await self._leave_plane(name)
         await self._interior.forget(name)
         progress = await self._dismantler.step(tenant)
         if progress.done:
@@ -228,12 +240,15 @@ class Reconciler:
         there = await self._reporter.report(tenant, wanted)
         return Outcome(float(self._settings.resync_seconds) if there else None)
 
-    async def _forget_slurm(self, name: str) -> None:
+    async def _leave_plane(self, name: str) -> None:
+        """End what goes on in a tenant's plane beside its reconciles."""
         if self._slurm is not None:
             await self._slurm.forget(name)
+        if self._shares is not None:
+            await self._shares.forget(name)
 
     async def _forget(self, name: str) -> None:
-        await self._forget_slurm(name)
+        await self._leave_plane(name)
         await self._interior.forget(name)
         self._applier.forget((f"bh-{name}", f"bh-{name}-work", f"bh-{name}-syncer-nodes"))
         metrics.forget(name)

@@ -33,12 +33,23 @@ def test_helm_lints_the_chart() -> None:
         "priorityClasses.workload.name=",
         "priorityClasses.workload=null",
         "ingressDomains={*.x.org}",
+        # Secrets of others lie there.
+        "shares.namespace=kube-system",
+        "shares.namespace=bh-team-a",
         "x=1",
     ],
 )
 def test_values_that_make_no_sense_are_refused(wrong: str) -> None:
     with pytest.raises(AssertionError, match="schema"):
         rendered("--set", wrong)
+
+
+def test_what_is_shared_outlives_the_chart_and_may_be_off() -> None:
+    kept = next(obj for obj in rendered() if obj["kind"] == "Namespace")
+    assert kept["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    for values, made in ((("shares.create=false",), {"Role", "RoleBinding"}), (("shares.namespace=",), set[str]())):
+        found = rendered(*(part for value in values for part in ("--set", value)))
+        assert {obj["kind"] for obj in found if "shares" in obj["metadata"]["name"] or obj["kind"] == "Namespace"} == made
 
 
 def test_domains_of_ingress_lie_apart() -> None:
@@ -65,12 +76,19 @@ def test_the_controller_cannot_do_what_it_hands_out() -> None:
             ]
 
 
-def test_the_controller_reads_no_secret_but_by_a_role_that_it_binds_in_planes_namespaces() -> None:
+def test_the_controller_reads_no_secret_but_in_planes_namespaces_and_in_that_of_what_is_shared() -> None:
     roles = {obj["metadata"]["name"]: obj for obj in rendered() if obj["kind"] in {"ClusterRole", "Role"}}
     holding = [name for name, role in roles.items() if any("secrets" in rule["resources"] for rule in role["rules"])]
-    assert sorted(holding) == [rights.SECRETS_ROLE, "bulkhead-syncer-work"]
-    bound = {obj["roleRef"]["name"] for obj in rendered() if obj["kind"] in {"ClusterRoleBinding", "RoleBinding"}}
-    assert bound == {"bulkhead-controller"}
+    assert sorted(holding) == [rights.SECRETS_ROLE, "bulkhead-controller-shares", "bulkhead-syncer-work"]
+    bound = {
+        (obj["roleRef"]["name"], obj["metadata"].get("namespace"))
+        for obj in rendered()
+        if obj["kind"] in {"ClusterRoleBinding", "RoleBinding"}
+    }
+    shares = {each for each in bound if each[0] == "bulkhead-controller-shares"}
+    assert shares == {("bulkhead-controller-shares", "bulkhead-shared")}
+    assert {role for role, _ in bound - shares} == {"bulkhead-controller"}
+    assert {verb for rule in roles["bulkhead-controller-shares"]["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
 
 
 def test_the_policies_know_the_roles_and_the_level_that_the_controller_writes() -> None:

@@ -13,12 +13,15 @@ import pytest
 
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import ApiError, Forbidden, KubeError
+from bulkhead.kube.errors import ApiError, Forbidden, KubeError, Unprocessable
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import resource_of
 from bulkhead.work.clock import SystemClock
 from controller.host.accelerators import Accelerators
 from controller.host.secretwatch import SecretWatch
+from controller.shares.content import Absent, Content
+from controller.shares.sources import Sources
+from controller.shares.spec import Item
 from tests.apiserver.bed import until
 from tests.apiserver.servers import ApiServer, running
 from tests.background import background
@@ -52,7 +55,7 @@ async def admin(server: ApiServer) -> AsyncIterator[Client]:
     async with Client(server.admin, user_agent="tests", field_manager="tests") as client:
         await install(client)
         await client.apply(kinds.TENANT_CLASSES, tenant_class() | {"metadata": {"name": "standard"}})
-        for name in ("bulkhead-system", "somebodys", "bh-somebodys"):
+        for name in ("bulkhead-system", "bulkhead-shared", "somebodys", "bh-somebodys"):
             await client.apply(kinds.NAMESPACES, {"metadata": {"name": name}})
         for tenant in ("team-a", "team-b"):
             await client.apply(kinds.NAMESPACES, space(f"bh-{tenant}", tenant, **TIGHT))
@@ -164,6 +167,7 @@ REFUSED: dict[str, Obj] = {
     "Secrets of the system": binding("bulkhead-controller-secrets", "kube-system", **OWN),
     "Secrets for a syncer": binding("bulkhead-controller-secrets", "bh-team-a"),
     "elsewhere": config_map("somebodys"),
+    "in the namespace of what is shared": config_map("bulkhead-shared"),
     "in a namespace that only looks like a tenant's": config_map("bh-somebodys"),
     "a namespace of somebody": space("somebody-else", **LEVEL),
     "a namespace named after another": space("bh-team-c", **TIGHT),
@@ -302,6 +306,26 @@ async def test_it_reads_no_secret_of_the_host(place: str | None, admin: Client, 
             await limited.get(kinds.SECRETS, "x", place)
         with pytest.raises(Forbidden):
             await limited.create(kinds.SECRETS, {"metadata": {"name": "x"}}, place)
+
+
+async def test_it_reads_what_is_shared_and_writes_nothing_there(admin: Client, limited: Client) -> None:
+    there = {"name": "registry", "namespace": "bulkhead-shared"}
+    for r in (kinds.SECRETS, kinds.CONFIG_MAPS):
+        await admin.apply(r, {"metadata": there, "data": {"a": "Yg=="}})
+    sources = Sources(limited, "bulkhead-shared", lambda _: None)
+
+    async def reads() -> bool:
+        found = await sources.of([Item("Secret", "registry"), Item("ConfigMap", "none")])
+        return [type(each) for each in found.values()] == [Content, Absent]
+
+    async with background(sources.run()):
+        await until(reads, "what is shared")
+    # Secrets by its rights, ConfigMaps by the policy.
+    for r, refusal in ((kinds.SECRETS, Forbidden), (kinds.CONFIG_MAPS, Unprocessable)):
+        with pytest.raises(refusal):
+            await limited.patch(r, "registry", {"data": {"a": "Yw=="}}, "bulkhead-shared")
+        with pytest.raises(refusal):
+            await limited.delete(r, "registry", "bulkhead-shared")
 
 
 async def test_its_standing_informers_need_no_more_than_its_rights(admin: Client, limited: Client) -> None:

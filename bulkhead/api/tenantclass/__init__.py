@@ -10,6 +10,7 @@ from pydantic import Field
 
 from bulkhead.api import labels
 from bulkhead.api.fields import DEVICE_NAMES, ApiModel, DnsName, KubernetesVersion, ResourceName, Rule, model_rules, rules, text
+from bulkhead.api.shares import SHARED, SHARED_CONFIG_MAPS, SharedConfigMaps, SharedSecrets
 from bulkhead.api.tenantclass.isolation import ClassIsolation
 from bulkhead.api.tenantclass.networking import ClassIngress
 from bulkhead.api.tenantclass.nodes import ClassNodes
@@ -127,6 +128,17 @@ class TenantClassSpec(ApiModel):
     )
     ingress: ClassIngress | None = Field(
         None, description="What tenants may publish with Ingresses; without it they stay in the plane."
+    )
+    shared_secrets: SharedSecrets | None = Field(
+        None,
+        description="Secrets of the host that are in tenants' planes too, read-only, and follow changes: credentials of "
+        "registries, certificates. Of types Opaque, kubernetes.io/tls and kubernetes.io/dockerconfigjson.",
+        json_schema_extra=SHARED,
+    )
+    shared_config_maps: SharedConfigMaps | None = Field(
+        None,
+        description="ConfigMaps of the host that are in tenants' planes too, read-only, and follow changes: bundles of CAs.",
+        json_schema_extra=SHARED_CONFIG_MAPS,
     )
     container_defaults: ContainerDefaults | None = Field(None, description="What a container gets that does not say.")
 

@@ -128,6 +128,16 @@ REFUSED: dict[str, tuple[Spec, Spec, tuple[str, ...]]] = {
         ("spec.scheduling.mode", "Kubernetes", "Slurm"),
     ),
     "the default mode under Slurm alone": ({"scheduling": {"modes": ["Slurm"]}}, {}, ("Kubernetes", "Slurm")),
+    "a Secret that is not shared": (
+        {"sharedSecrets": [{"name": "registry"}]},
+        {"sharedSecrets": [{"name": "registry"}, {"name": "root-of-all"}]},
+        ("spec.sharedSecrets: root-of-all", "registry"),
+    ),
+    "a Secret by the way of ConfigMaps": (
+        {"sharedSecrets": [{"name": "registry"}]},
+        {"sharedConfigMaps": [{"name": "registry"}]},
+        ("spec.sharedConfigMaps: registry", "none"),
+    ),
 }  # fmt: skip
 
 TAKEN: dict[str, tuple[Spec, Spec]] = {
@@ -160,6 +170,7 @@ TAKEN: dict[str, tuple[Spec, Spec]] = {
     "listed storage": (plane(storage={"allowedClassNames": ["fast"]}), plane(storage={"className": "fast"})),
     "the built in, in other words": ({}, component("apiServer", "limits", memory="1Gi")),
     "a limit where there is none": ({}, component("apiServer", "limits", cpu="64")),
+    "a Secret that is shared": ({"sharedSecrets": [{"name": "a", "onRequest": True}]}, {"sharedSecrets": [{"name": "a"}]}),
     "Slurm under Slurm alone": ({"scheduling": {"modes": ["Slurm"]}}, {"scheduling": {"mode": "Slurm"}}),
 }  # fmt: skip
 

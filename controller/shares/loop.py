@@ -1,0 +1,245 @@
+"""What the host shares with each tenant, in its plane: a task for each, so that a plane that is silent delays no other.
+
+    a Tenant's reconcile orders shares ──┐
+    a source has changed ────────────────┼─> a look: namespaces, copies, accounts ──> decide ──> steps ──┐
+    some seconds have passed ────────────┘        ^                                                      │
+                                                  └─ only namespaces, most of the time <── wait <────────┘
+
+Namespaces are asked for every few seconds, so that a new one has its copies soon; the rest when they have changed, when an
+order or a source has, and every quarter of a minute, which is when what a tenant changed is put back. The more tenants there
+are, the more rarely. What was found is reported by the Tenant's own reconcile.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from bulkhead.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    KubeError,
+    NotFound,
+    ProtocolError,
+    Throttled,
+    TooLarge,
+    Unavailable,
+    Unprocessable,
+)
+from bulkhead.work.backoff import Backoff
+from bulkhead.work.clock import Clock
+from controller.inside.budget import Budget, Turn
+from controller.inside.calls import Plane
+from controller.shares import plane as inside
+from controller.shares.content import Source
+from controller.shares.decide import Create, Decision, Left, Replace, Slot, Space, Step, decide
+from controller.shares.spec import Item, Share
+from controller.shares.status import Found, verdict
+
+_log = logging.getLogger(__name__)
+PERIOD_SECONDS = 3.0
+_WHOLE_SECONDS = 15.0
+_TURN_SECONDS = 30.0
+_CONFLICT_SECONDS = 60.0
+_MOST_SECONDS = 120.0
+# Steps of one look; the rest are for the next one. Looks that follow each other in haste do the most copies that there can be.
+MOST_STEPS = 200
+_HASTY_LOOKS = 12
+_MOST_REFUSED = 5
+# Of all planes together, in the long run.
+_LOOKS_A_SECOND = 50.0
+_BYTES_A_SECOND = 16 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One tenant's shares."""
+
+    shares: tuple[Share, ...]
+    task: asyncio.Task[None] | None = None
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    whole: bool = True  # whether the next look is at everything
+    at: float = 0.0  # when everything was looked at last
+    spaces: tuple[Space, ...] = ()
+    left: dict[Slot, Left] = field(default_factory=dict)
+    conflicts: dict[Slot, float] = field(default_factory=dict)
+    hasty: int = 0  # looks in a row that had something to do
+    read: int = 0  # bytes of the plane's answers in the last look
+    found: Found | None = None
+    done: bool = False  # nothing is shared, and nothing is left
+
+
+class ShareLoops:
+    """The tasks; close it at the end, and whenever the lease is lost."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        plane: Callable[[Turn], Plane | None],
+        sources: Callable[[Iterable[Item]], Awaitable[Mapping[Item, Source]]],
+        on_change: Callable[[str], object],
+        *,
+        budget: Budget | None = None,
+    ) -> None:
+        self._clock = clock
+        self._plane = plane
+        self._sources = sources
+        self._on_change = on_change
+        self._budget = budget or Budget()
+        self._entries: dict[str, _Entry] = {}
+
+    def order(self, tenant: str, shares: tuple[Share, ...]) -> None:
+        """Have a plane hold these."""
+        entry = self._entries.get(tenant)
+        if entry is None:
+            entry = self._entries[tenant] = _Entry(shares)
+        if entry.shares != shares:
+            entry.shares, entry.found, entry.done = shares, None, False
+            self._now(entry)
+        if not entry.done and (entry.task is None or entry.task.done()):
+            entry.task = asyncio.create_task(self._run(tenant, entry), name=f"shares of {tenant}")
+
+    def found(self, tenant: str) -> Found | None:
+        """What the last look found; None before the first."""
+        entry = self._entries.get(tenant)
+        return entry.found if entry is not None else None
+
+    def runs(self, tenant: str) -> bool:
+        """Whether a tenant has been ordered anything."""
+        return tenant in self._entries
+
+    def changed(self, item: Item) -> None:
+        """A source has changed: everybody who is given it looks at once."""
+        for entry in self._entries.values():
+            if any(share.item == item for share in entry.shares):
+                self._now(entry)
+
+    async def forget(self, tenant: str) -> None:
+        """End a tenant's task."""
+        entry = self._entries.pop(tenant, None)
+        if entry is not None and entry.task is not None:
+            entry.task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([entry.task])
+
+    async def close(self) -> None:
+        """End every task."""
+        await asyncio.gather(*(self.forget(tenant) for tenant in list(self._entries)))
+
+    def _now(self, entry: _Entry) -> None:
+        entry.whole = True
+        entry.wake.set()
+
+    async def _run(self, tenant: str, entry: _Entry) -> None:
+        backoff = Backoff(PERIOD_SECONDS, _MOST_SECONDS)
+        while not entry.done:
+            entry.wake.clear()
+            before = entry.found
+            found = await self._guarded(tenant, entry)
+            if found is not None:
+                entry.found = found
+                if entry.shares and (before is None or verdict(before) != verdict(found)):
+                    self._on_change(tenant)
+            if found is not None and found.unread:
+                entry.whole = True
+                await self._clock.sleep(backoff.next())
+                continue
+            backoff.reset()
+            await self._pause(entry)
+
+    async def _pause(self, entry: _Entry) -> None:
+        """Until the next look is due, or something has changed."""
+        planes = len(self._entries)
+        seconds = max(PERIOD_SECONDS, planes / _LOOKS_A_SECOND, planes * entry.read / _BYTES_A_SECOND)
+        pause = asyncio.create_task(self._clock.sleep(seconds))
+        wake = asyncio.create_task(entry.wake.wait())
+        try:
+            await asyncio.wait({pause, wake}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (pause, wake):
+                task.cancel()
+            await asyncio.gather(pause, wake, return_exceptions=True)
+
+    async def _guarded(self, tenant: str, entry: _Entry) -> Found | None:
+        """One look, with whatever is wrong with it put into words; None: all is as it was."""
+        turn = self._budget.turn(tenant, _TURN_SECONDS)
+        plane = self._plane(turn)
+        if plane is None:
+            return Found(unread="the plane's API server does not answer")
+        try:
+            async with turn:
+                return await self._look(tenant, entry, plane)
+        except (KubeError, TimeoutError) as error:
+            unread = isinstance(error, TooLarge | ProtocolError)
+            what = "the plane's answer cannot be read, and nothing is shared in it" if unread else "the plane did not answer"
+            return Found(unread=f"{what}: {error or 'it took too long'}"[:500], unreadable=unread)
+        except Exception:  # noqa: BLE001 - logged with its trace; the next look starts from what is there
+            _log.exception("a look at shared objects ended in an error", extra={"tenant": tenant})
+            return Found(unread="the controller failed to look into the plane: see its log", unreadable=True)
+        finally:
+            entry.read = turn.read
+
+    async def _look(self, tenant: str, entry: _Entry, plane: Plane) -> Found | None:
+        now = self._clock.monotonic()
+        spaces = await inside.spaces_of(plane)
+        if not entry.whole and spaces == entry.spaces and now - entry.at < _WHOLE_SECONDS:
+            return None
+        shares = entry.shares
+        # Before anything is read, so that what changes meanwhile is looked at again.
+        entry.whole, entry.spaces, entry.at = False, spaces, now
+        sources = await self._sources([share.item for share in shares])
+        there = await inside.interior_of(plane, spaces)
+        due = {slot: now - at >= _CONFLICT_SECONDS for slot, at in entry.conflicts.items()}
+        decision = decide(shares, sources, there, entry.left, due)
+        standing = {copy.slot for copy in there.copies}
+        entry.left = {slot: left for slot, left in entry.left.items() if slot in standing}
+        entry.conflicts = {slot: at for slot, at in entry.conflicts.items() if slot in decision.wanted - standing}
+        refused = await self._apply(tenant, entry, plane, decision)
+        # What was written is looked at once more; where a tenant, or a webhook of its own, is at odds with it, not for ever.
+        entry.hasty = entry.hasty + 1 if decision.steps or decision.waits else 0
+        entry.whole = entry.whole or (not refused and 0 < entry.hasty <= _HASTY_LOOKS)
+        entry.done = not shares and not decision.steps
+        return Found(
+            copies=len(decision.wanted) - len(entry.conflicts),
+            namespaces=len({slot.namespace for slot in decision.wanted - entry.conflicts.keys()}),
+            conflicts=tuple(str(slot) for slot in entry.conflicts),
+            troubles=decision.troubles,
+            refused=refused,
+        )
+
+    async def _apply(self, tenant: str, entry: _Entry, plane: Plane, decision: Decision) -> str:
+        """Do the steps; returns what the plane (a webhook of the tenant's, say) answered to the first that it refused."""
+        refused: list[str] = []
+        for step in decision.steps[:MOST_STEPS]:
+            try:
+                await self._step(entry, plane, step)
+            except (Conflict, NotFound):
+                # It has changed since it was read, or its namespace is going: the next look sees what there is.
+                continue
+            except (Throttled, Unavailable):
+                raise
+            except ApiError as error:
+                _log.info("the plane refuses a shared object: %s", error, extra={"tenant": tenant})
+                refused.append(str(error)[:300])
+                if len(refused) >= _MOST_REFUSED:
+                    break
+        return next(iter(refused), "")
+
+    async def _step(self, entry: _Entry, plane: Plane, step: Step) -> None:
+        try:
+            await inside.do(plane, step)
+        except AlreadyExists:
+            if isinstance(step, Create):
+                entry.conflicts[step.slot] = self._clock.monotonic()
+            return
+        except Unprocessable:
+            if not isinstance(step, Replace):
+                raise
+            await inside.remove(plane, step)
+            return
+        if isinstance(step, Create):
+            entry.conflicts.pop(step.slot, None)
+        if isinstance(step, Replace):
+            entry.left[step.slot] = Left(step.content.digest, step.uid, step.version)

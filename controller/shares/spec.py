@@ -1,0 +1,72 @@
+"""Which objects a tenant is given, and in which namespaces of its plane: the Tenant's choice over its class's offer. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from bulkhead.api.untrusted import mapping, mappings, sequence
+
+# The fields of class and Tenant, and the kind that each is of.
+FIELDS: Final = {"sharedSecrets": "Secret", "sharedConfigMaps": "ConfigMap"}
+_OWN_PREFIX: Final = "kube-"
+
+
+class Item(NamedTuple):
+    """An object of the host's namespace of shared objects."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Namespaces of a plane: by name, by labels, or all but the plane's own."""
+
+    names: tuple[str, ...] | None = None
+    labels: tuple[tuple[str, str], ...] | None = None
+
+    def covers(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether a namespace is one of them."""
+        if self.names is not None:
+            return name in self.names
+        if self.labels is not None:
+            return all(labels.get(key) == value for key, value in self.labels)
+        return not name.startswith(_OWN_PREFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One object, and where its copies are."""
+
+    item: Item
+    where: Where = Where()
+    pulls: bool = False  # whether default ServiceAccounts name it
+
+
+def shares_of(asked: Mapping[str, Any], offer: Mapping[str, Any]) -> tuple[Share, ...]:
+    """What a tenant is given: all that its class gives everybody, and what it chooses of the rest."""
+    return tuple(share for field, kind in FIELDS.items() for share in _of_kind(kind, asked.get(field), offer.get(field)))
+
+
+def offered(offer: Mapping[str, Any], field: str) -> tuple[str, ...]:
+    """The names that a class lists in one of the fields."""
+    return tuple(sorted(str(each.get("name")) for each in mappings(offer.get(field))))
+
+
+def _of_kind(kind: str, asked: Any, offer: Any) -> Iterator[Share]:
+    chosen = {str(each.get("name")): each for each in mappings(asked)}
+    for each in mappings(offer):
+        name = str(each.get("name"))
+        own = chosen.get(name)
+        if own is None and each.get("onRequest") is True:
+            continue
+        where = (own or {}).get("namespaces") or each.get("namespaces")
+        yield Share(Item(kind, name), _where(mapping(where)), each.get("imagePullSecret") is True)
+
+
+def _where(section: Mapping[str, Any]) -> Where:
+    if section.get("names") is not None:
+        return Where(names=tuple(sorted(map(str, sequence(section["names"])))))
+    if section.get("matchLabels") is not None:
+        return Where(labels=tuple(sorted((str(key), str(value)) for key, value in mapping(section["matchLabels"]).items())))
+    return Where()

@@ -1,0 +1,45 @@
+"""What a tenant's condition says of its shared objects. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from bulkhead.api.conditions import Reason
+from controller.verdict import Verdict
+
+_MOST_NAMED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the last look into a plane found."""
+
+    copies: int = 0
+    namespaces: int = 0
+    conflicts: tuple[str, ...] = ()
+    troubles: tuple[str, ...] = ()
+    refused: str = ""  # what the plane said to a write
+    unread: str = ""  # why nothing was done at all
+    unreadable: bool = False  # and whether the plane did answer
+
+
+def verdict(found: Found | None) -> Verdict:
+    """The condition; None: no look was taken yet."""
+    if found is None:
+        return Verdict("False", Reason.PROVISIONING, "what the class shares is being put into the plane")
+    if found.unread:
+        reason = Reason.PLANE_UNREADABLE if found.unreadable else Reason.PLANE_UNREACHABLE
+        return Verdict("False", reason, found.unread)
+    if found.troubles:
+        return Verdict("False", Reason.SHARE_UNAVAILABLE, _some(found.troubles))
+    if found.conflicts:
+        cure = "rename or delete it in the plane, and the shared one takes its place"
+        return Verdict("False", Reason.SHARE_CONFLICT, f"the tenant has its own: {_some(found.conflicts)}; {cure}")
+    if found.refused:
+        return Verdict("False", Reason.SHARE_CONFLICT, f"the plane refuses a copy: {found.refused}")
+    return Verdict("True", Reason.APPLIED, f"{found.copies} copies of shared objects are in {found.namespaces} namespaces")
+
+
+def _some(named: Iterable[str]) -> str:
+    each = sorted(set(named))
+    more = f" and {len(each) - _MOST_NAMED} more" if len(each) > _MOST_NAMED else ""
+    return "; ".join(each[:_MOST_NAMED]) + more
