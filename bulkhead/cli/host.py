@@ -1,4 +1,4 @@
-"""`bulkhead host up|down|status|kubeconfig`: the embedded host from the command line.
+"""`bulkhead host up|down|status|node|kubeconfig`: the embedded host from the command line.
 
 Only arguments, printing and exit codes live here; the work is in `bulkhead.hostcluster`.
 """
@@ -16,11 +16,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from bulkhead.hostcluster import cluster, registry, state
+from bulkhead.hostcluster import cluster, outage, registry, state
 from bulkhead.hostcluster.component import DATA_DIR, HostOptions
+from bulkhead.hostcluster.node import MOST_NODES
 from bulkhead.hostcluster.progress import Reporter
 
-_COLOURS = {"ready": "green", "failed": "red", "stopped": "red", "unhealthy": "yellow", "restarting": "yellow"}
+_COLOURS = {
+    "ready": "green",
+    "failed": "red",
+    "stopped": "red",
+    "unhealthy": "yellow",
+    "restarting": "yellow",
+    "lost": "magenta",
+}
 _INTERRUPTED = 130
 
 
@@ -51,6 +59,11 @@ def _folder(text: str) -> Path:
 def _add_up(parsers: Any) -> None:
     defaults = HostOptions()
     up = parsers.add_parser("up", help="start the host, or bring a running one up to date")
+    up.add_argument("--nodes", type=_between(1, MOST_NODES), default=None, metavar="N",
+                    help=f"real nodes, 1 to {MOST_NODES} (default: as many as the host has, 1 for a new one). The first is "
+                    "this machine; each further one is a kubelet, containerd and kube-proxy of its own in a network namespace, "
+                    "takes about 400 MiB of memory and a copy of every image on disk, and offers the whole machine's CPUs and "
+                    "memory again. A running host can be given more, not fewer")  # fmt: skip
     up.add_argument("--simulated-nodes", type=_between(0, 5000), default=defaults.simulated_nodes, metavar="N",
                     help=f"simulated GPU nodes (default {defaults.simulated_nodes})")  # fmt: skip
     up.add_argument("--gpus-per-node", type=_between(0, 64), default=defaults.gpus_per_node, metavar="N",
@@ -66,6 +79,20 @@ def _add_up(parsers: Any) -> None:
     up.set_defaults(handler=_up)
 
 
+def _add_node(parsers: Any) -> None:
+    node = parsers.add_parser("node", help="lose a real node of a running host, or bring a lost one back")
+    commands = node.add_subparsers(dest="node_command", required=True, metavar="COMMAND")
+    lose = commands.add_parser("lose", help="take a node away, as a fault would; the cluster finds out by itself")
+    lose.add_argument("name", help="a node other than the first, such as bulkhead-host-2")
+    lose.add_argument("--how", choices=tuple(outage.LOSE), default="killed",
+                      help="killed: its processes all end at once, as when its power fails (default); paused: they stand "
+                      "still; cut: its network cable is out")  # fmt: skip
+    lose.set_defaults(handler=_lose)
+    back = commands.add_parser("return", help="bring a lost node back, and wait until it is ready")
+    back.add_argument("name")
+    back.set_defaults(handler=_return)
+
+
 def add_parser(subparsers: Any) -> None:
     """Add `host` with its subcommands; each sets `handler`, which takes the parsed arguments and returns the exit code."""
     host = subparsers.add_parser("host", help="the embedded host: a whole cluster on this machine (needs root)")
@@ -75,6 +102,7 @@ def add_parser(subparsers: Any) -> None:
     down.add_argument("--keep-data", action="store_true", help="keep the data folder: the next `up` resumes the same cluster")
     down.add_argument("--data-dir", type=_folder, default=None, help="the data folder, when the host died and left no state")
     down.set_defaults(handler=_down)
+    _add_node(parsers)
     status = parsers.add_parser("status", help="show the state of each component; exit code 1 when one is not ready")
     status.add_argument("-o", "--output", choices=("table", "json"), default="table")
     status.set_defaults(handler=_status)
@@ -89,7 +117,8 @@ def _failed(error: Exception) -> int:
 
 def _up(arguments: argparse.Namespace) -> int:
     options = HostOptions(
-        data_dir=arguments.data_dir, simulated_nodes=arguments.simulated_nodes, gpus_per_node=arguments.gpus_per_node,
+        data_dir=arguments.data_dir, nodes=arguments.nodes or cluster.known_nodes(arguments.data_dir),
+        simulated_nodes=arguments.simulated_nodes, gpus_per_node=arguments.gpus_per_node,
         nvlink_domain_size=arguments.nvlink_domain_size, registry=arguments.registry, imports=not arguments.no_imports,
     )  # fmt: skip
     try:
@@ -118,6 +147,26 @@ def _down(arguments: argparse.Namespace) -> int:
         if not arguments.keep_data
         else "The host is down; its data is kept."
     )
+    return 0
+
+
+def _lose(arguments: argparse.Namespace) -> int:
+    try:
+        with Reporter() as report:
+            outage.lose(arguments.name, arguments.how, report)
+    except (cluster.HostError, RuntimeError, OSError) as error:
+        return _failed(error)
+    print(f"{arguments.name} is {arguments.how}. `bulkhead host node return {arguments.name}` brings it back.")
+    return 0
+
+
+def _return(arguments: argparse.Namespace) -> int:
+    try:
+        with Reporter() as report:
+            outage.bring_back(arguments.name, report)
+    except (cluster.HostError, RuntimeError, OSError) as error:
+        return _failed(error)
+    print(f"{arguments.name} is back and ready.")
     return 0
 
 

@@ -1,9 +1,11 @@
 """The host's own subtree in every cgroup hierarchy of the machine: v1, v2 and the mix of both.
 
-Everything that the host starts runs in `/bulkhead`: components in `/bulkhead/system`, pods in `/bulkhead/kubepods`. So every
-process of the host can be found and ended, even without the supervisor.
+Everything that the host starts runs in `/bulkhead`: components in `/bulkhead/system`, pods in `/bulkhead/kubepods`; those of
+further real nodes in the same two below `/bulkhead/nodes/<name>`. So every process of the host can be found and ended, even
+without the supervisor, and a whole node can be frozen.
 """
 
+import contextlib
 import os
 import signal
 import time
@@ -44,22 +46,29 @@ def _inherit_cpuset(folder: Path) -> None:
             own.write_text(parent.read_text())
 
 
-def create() -> None:
-    """Make the subtree in every hierarchy."""
+def _hand_down(folder: Path) -> None:
+    """Let groups below this one have controllers (v2)."""
+    if (folder / "cgroup.subtree_control").exists():
+        for controller in ("cpu", "memory", "pids", "cpuset", "io"):
+            _quiet_write(folder / "cgroup.subtree_control", f"+{controller}")
+
+
+def create(group: str = CGROUP) -> None:
+    """Make the host's or a node's group in every hierarchy, with its `system`."""
     for top in hierarchies():
-        if (top / "cgroup.subtree_control").exists():
-            for controller in ("cpu", "memory", "pids", "cpuset", "io"):
-                _quiet_write(top / "cgroup.subtree_control", f"+{controller}")
-        own = top / CGROUP
-        for folder in (own, own / "system"):
+        _hand_down(top)
+        folder = top
+        for name in group.split("/"):
+            folder /= name
             folder.mkdir(exist_ok=True)
             _inherit_cpuset(folder)
-        if (own / "cgroup.subtree_control").exists():
-            for controller in ("cpu", "memory", "pids", "cpuset", "io"):
-                _quiet_write(own / "cgroup.subtree_control", f"+{controller}")
+            _hand_down(folder)
+        system = folder / "system"
+        system.mkdir(exist_ok=True)
+        _inherit_cpuset(system)
         for name, weight in _SYSTEM_WEIGHT.items():
-            if (own / "system" / name).exists():
-                _quiet_write(own / "system" / name, weight)
+            if (system / name).exists():
+                _quiet_write(system / name, weight)
 
 
 def join() -> None:
@@ -77,10 +86,10 @@ def groups(part: str = "") -> Iterator[Path]:
                 yield Path(folder)
 
 
-def processes(part: str = "") -> set[int]:
-    """The processes in the subtree (or one part of it) without this one."""
+def processes(*parts: str) -> set[int]:
+    """The processes in the subtree (or some parts of it) without this one."""
     found: set[int] = set()
-    for group in groups(part):
+    for group in (group for part in parts or ("",) for group in groups(part)):
         try:
             found.update(int(line) for line in (group / "cgroup.procs").read_text().split())
         except (FileNotFoundError, OSError):
@@ -96,23 +105,46 @@ def _signal(pids: set[int], number: signal.Signals) -> None:
             continue
 
 
-def end(part: str = "", *, grace: float, deadline: float = 20.0) -> set[int]:
-    """Terminate the processes, then kill them. Returns those that survived both."""
+def freeze(part: str) -> None:
+    """Stop every process of a part where it is: by the v1 hierarchy for that where there is one, else by v2."""
+    tops = [top / CGROUP / part for top in hierarchies()]
+    for name, frozen in (("freezer.state", "FROZEN"), ("cgroup.freeze", "1")):
+        files = [top / name for top in tops if (top / name).exists()]
+        for file in files:
+            file.write_text(frozen)
+        if files:
+            return
+
+
+def thaw(*parts: str) -> None:
+    """Let the processes go on."""
+    for group in (group for part in parts or ("",) for group in groups(part)):
+        if (group / "freezer.state").exists():
+            _quiet_write(group / "freezer.state", "THAWED")
+        elif (group / "cgroup.freeze").exists():
+            _quiet_write(group / "cgroup.freeze", "0")
+
+
+def end(*parts: str, grace: float, deadline: float = 20.0) -> set[int]:
+    """Terminate the processes of these parts (or all), then kill them. Returns those that survived both."""
     if grace > 0:
-        _signal(processes(part), signal.SIGTERM)
+        _signal(processes(*parts), signal.SIGTERM)
         until = time.monotonic() + grace
-        while processes(part) and time.monotonic() < until:
+        while processes(*parts) and time.monotonic() < until:
             time.sleep(0.05)
     until = time.monotonic() + deadline
-    while (left := processes(part)) and time.monotonic() < until:
-        for group in groups(part):
-            if (group / "freezer.state").exists():  # a frozen group does not die before it thaws
-                _quiet_write(group / "freezer.state", "THAWED")
-            elif (group / "cgroup.freeze").exists():
-                _quiet_write(group / "cgroup.freeze", "0")
+    while (left := processes(*parts)) and time.monotonic() < until:
+        thaw(*parts)  # a frozen group does not die before it thaws
         _signal(left, signal.SIGKILL)
         time.sleep(0.05)
-    return processes(part)
+    return processes(*parts)
+
+
+def remove_part(part: str) -> None:
+    """Remove the groups of a part whose processes have ended."""
+    for group in groups(part):
+        with contextlib.suppress(OSError):
+            group.rmdir()
 
 
 def remove(deadline: float = 10.0) -> list[Path]:

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bulkhead.hostcluster import (
@@ -23,6 +23,7 @@ from bulkhead.hostcluster import (
     configuration,
     imports,
     machine_settings,
+    namespaces,
     pki,
     registry,
     remains,
@@ -32,6 +33,7 @@ from bulkhead.hostcluster.component import DATA_DIR, NODE_NAME, RUN_DIR, HostCon
 from bulkhead.hostcluster.debian import HOST_PACKAGES, ensure_packages
 from bulkhead.hostcluster.files import write_file
 from bulkhead.hostcluster.images import build
+from bulkhead.hostcluster.node import Node, present
 from bulkhead.hostcluster.supervisor import load_context
 
 _START_SECONDS = 240.0
@@ -53,7 +55,7 @@ class HostHandle:
 
 
 @contextmanager
-def _exclusive(report: Progress) -> Iterator[None]:
+def exclusive(report: Progress) -> Iterator[None]:
     """One `up` or `down` at a time."""
     if os.geteuid() != 0:
         raise HostError("not root: the embedded host runs containers, networks and mounts; run it as root")
@@ -115,6 +117,7 @@ def _write_context(ctx: HostContext) -> str:
         "options": state.options_to_json(ctx.options),
         "binaries": {name: str(path) for name, path in ctx.binaries.items()},
         "cache_dir": str(ctx.cache_dir),
+        "lost": dict(ctx.lost),
     }
     write_file(ctx.run_dir / "host.json", json.dumps(values, indent=1).encode())
     return load_context(ctx.run_dir)[1]
@@ -140,7 +143,9 @@ def _await_running(ctx: HostContext, pid: int, generation: str, report: Progress
     while time.monotonic() < until:
         found = state.read(ctx.run_dir)
         if found is not None and found.pid == pid and found.generation == generation:
-            waiting = [f"{item.name} {item.phase} {item.detail}".strip() for item in found.components if item.phase != "ready"]
+            waiting = [
+                f"{item.name} {item.phase} {item.detail}".strip() for item in found.components if not _settled(ctx, item)
+            ]
             if found.phase == "running" and not waiting:
                 return
             if found.phase == "failed":
@@ -153,6 +158,10 @@ def _await_running(ctx: HostContext, pid: int, generation: str, report: Progress
     raise HostError(f"start failed: not ready in {_START_SECONDS:.0f} s: {'; '.join(waiting)}; logs are in {ctx.log('')}")
 
 
+def _settled(ctx: HostContext, item: state.ComponentState) -> bool:
+    return item.phase == "ready" or (item.phase == "lost" and item.name.partition("/")[0] in ctx.lost)
+
+
 def _gone(pid: int) -> bool:
     """Whether the process ended; a child that ended is reaped."""
     try:
@@ -161,7 +170,9 @@ def _gone(pid: int) -> bool:
         return not state.is_supervisor(pid)
 
 
-def _await_node(ctx: HostContext, report: Progress) -> None:
+def await_node(node: Node, report: Progress) -> None:
+    """Wait until the cluster finds the node ready."""
+    ctx = node.ctx
     until = time.monotonic() + _NODE_SECONDS
     path = "{.status.conditions[?(@.type=='Ready')]['status','message']}"
     said = ""
@@ -172,7 +183,7 @@ def _await_node(ctx: HostContext, report: Progress) -> None:
             "--request-timeout=5s",
             "get",
             "node",
-            NODE_NAME,
+            node.name,
         ]
         done = subprocess.run([*argv, f"-o=jsonpath={path}"], capture_output=True, text=True, check=False, timeout=20)
         said = (done.stdout or done.stderr).strip()
@@ -180,7 +191,7 @@ def _await_node(ctx: HostContext, report: Progress) -> None:
             return
         report.detail(said)
         time.sleep(0.3)
-    raise HostError(f"node {NODE_NAME} is not ready in {_NODE_SECONDS:.0f} s: {said}; see {ctx.log('kubelet')}")
+    raise HostError(f"node {node.name} is not ready in {_NODE_SECONDS:.0f} s: {said}; see {ctx.log(node.component('kubelet'))}")
 
 
 def _write_files(ctx: HostContext) -> None:
@@ -198,6 +209,28 @@ def _own_data_dir(folder: Path) -> None:
     (folder / remains.MARKER).touch()
 
 
+def known_nodes(data_dir: Path) -> int:
+    """How many real nodes the host of this data folder has, running or not; 1 when there is none."""
+    folders = [folder.name for folder in (data_dir / "nodes").glob("*")]
+    return max([1, *(int(name.rpartition("-")[2]) for name in folders if name.rpartition("-")[2].isdecimal())])
+
+
+def _refuse_fewer_nodes(ctx: HostContext) -> None:
+    known = known_nodes(ctx.data_dir)
+    if ctx.options.nodes < known:
+        raise HostError(
+            f"this host has {known} real nodes, with pods, images and volumes on them, and can only grow: give --nodes {known} "
+            "or more, or run `bulkhead host down` (without --keep-data) and start a new one"
+        )
+
+
+def prepare_nodes(ctx: HostContext) -> None:
+    """Make the groups, namespaces and routes of nodes that are not lost; what is there stays."""
+    for node in present(ctx):
+        cgroups.create(node.cgroup)
+    namespaces.ensure(present(ctx))
+
+
 def _start(ctx: HostContext, report: Progress) -> None:
     if any(cgroups.groups()) or ctx.run_dir.exists():
         report.step("Clearing what an earlier host left")
@@ -205,8 +238,8 @@ def _start(ctx: HostContext, report: Progress) -> None:
     report.step("Preparing the machine")
     ctx.run_dir.mkdir(parents=True, exist_ok=True)
     _own_data_dir(ctx.data_dir)
-    cgroups.create()
     machine_settings.prepare(ctx)
+    prepare_nodes(ctx)
     _write_files(ctx)
     generation = _write_context(ctx)
     report.step("Starting the components")
@@ -220,7 +253,13 @@ def _renew(ctx: HostContext, living: state.HostState, report: Progress) -> None:
         raise HostError(
             f"a host with its data in {running.data_dir} is up; run `bulkhead host down` first to use {ctx.data_dir}"
         )
+    prepare_nodes(ctx)
     _write_files(ctx)
+    tell(ctx, living, report)
+
+
+def tell(ctx: HostContext, living: state.HostState, report: Progress) -> None:
+    """Give the supervisor this context and wait until it is as the context says."""
     generation = _write_context(ctx)
     if generation != living.generation:
         os.kill(living.pid, signal.SIGHUP)
@@ -245,25 +284,31 @@ def _bring_up(ctx: HostContext, report: Progress, *, slurm: bool) -> None:
     living = alive()
     if living is not None and living.phase in ("starting", "running"):
         report.step("Checking the components")
+        ctx = replace(ctx, lost=living.lost)
+        for name, how in ctx.lost.items():
+            report.warn(f"node {name} stays {how}: `bulkhead host node return {name}` brings it back")
         _renew(ctx, living, report)
     else:
         _stop_supervisor(report)
         _start(ctx, report)
         addons.grant(ctx)
     report.step("Importing the images")
-    imports.import_images(ctx, images, report)
-    report.step(f"Waiting for the node {NODE_NAME}")
-    _await_node(ctx, report)
+    for node in present(ctx):
+        imports.import_images(node, images, report)
+    report.step("Waiting for the nodes" if ctx.options.nodes > 1 else f"Waiting for the node {NODE_NAME}")
+    for node in present(ctx):
+        await_node(node, report)
     report.step("Applying the add-ons")
     addons.apply(ctx, report)
 
 
 def up(options: HostOptions, report: Progress, *, slurm: bool = False) -> HostHandle:
     """Bring the host up or up to date; with `slurm`, the images of the Slurm mode too."""
-    with _exclusive(report):
+    with exclusive(report):
         report.step("Getting what the host needs")
         ensure_packages(HOST_PACKAGES, report)
         ctx = _context(options, report)
+        _refuse_fewer_nodes(ctx)
         _bring_up(ctx, report, slurm=slurm)
         return HostHandle(ctx.kubeconfig, ctx)
 
@@ -277,7 +322,7 @@ def _options_of_remains(data_dir: Path | None) -> HostOptions:
 
 def down(report: Progress, *, data_dir: Path | None = None, keep_data: bool = False) -> None:
     """Take the host down and remove all of it; raises with a list when something is left."""
-    with _exclusive(report):
+    with exclusive(report):
         ctx = _bare_context(_options_of_remains(data_dir))
         report.step("Stopping the host")
         _stop_supervisor(report)

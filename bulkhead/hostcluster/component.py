@@ -60,6 +60,7 @@ class HostContext:
     binaries: Mapping[str, Path]  # by file name: "kubectl", "containerd", "coredns", "kwok", …
     cache_dir: Path  # $XDG_CACHE_HOME/bulkhead; survives `down`
     run_dir: Path = RUN_DIR
+    lost: Mapping[str, str] = field(default_factory=dict)  # nodes that are away on purpose, and how
     python: str = "python3"  # the interpreter that add-on processes run under: (ctx.python, "-m", "bulkhead.hostcluster.…")
 
     @property
@@ -149,6 +150,7 @@ class Component:
     argv: tuple[str, ...]
     health: Health
     env: Mapping[str, str] = field(default_factory=dict)  # added to a small clean environment (PATH, HOME)
+    node: str = NODE_NAME  # the node that it is lost with
     depends_on: tuple[str, ...] = ()  # started only when these are healthy
     start_deadline: float = 60.0  # healthy within this many seconds, or the start failed
     grace: float = 10.0  # seconds between SIGTERM and SIGKILL

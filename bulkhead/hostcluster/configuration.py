@@ -12,44 +12,42 @@ from typing import Any
 import yaml
 
 from bulkhead.hostcluster.component import (
-    CGROUP,
     CLUSTER_DNS,
     CLUSTER_DOMAIN,
-    NODE_ADDRESS,
-    NODE_NAME,
     POD_RANGE,
-    REAL_POD_RANGE,
     HostContext,
 )
 from bulkhead.hostcluster.files import write_file
+from bulkhead.hostcluster.node import Node, nodes_of
 
 SANDBOX_IMAGE = "registry.k8s.io/pause:3.10"
 CNI_PLUGINS = ("/usr/lib/cni", "/opt/cni/bin")  # Debian's package, then upstream's own archive
 
 
-def containerd(ctx: HostContext) -> str:
+def containerd(node: Node) -> str:
     """The configuration of containerd. Strings are JSON strings, which TOML reads alike."""
+    ctx = node.ctx
 
     def text(value: object) -> str:
         return json.dumps(str(value))
 
     runtime = "plugins.'io.containerd.cri.v1.runtime'"
     return f"""version = 3
-root = {text(ctx.data_dir / "containerd")}
-state = {text(ctx.run_dir / "containerd")}
+root = {text(node.data_dir / "containerd")}
+state = {text(node.run_dir / "containerd")}
 disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.tracing.processor.v1.otlp", "io.containerd.internal.v1.tracing",
   "io.containerd.snapshotter.v1.erofs", "io.containerd.snapshotter.v1.blockfile", "io.containerd.differ.v1.erofs",
   "io.containerd.mount-handler.v1.erofs"]
 imports = []
 
 [grpc]
-address = {text(ctx.containerd_socket)}
+address = {text(node.containerd_socket)}
 
 [plugins.'io.containerd.internal.v1.opt']
-path = {text(ctx.data_dir / "containerd" / "opt")}
+path = {text(node.data_dir / "containerd" / "opt")}
 
 [plugins.'io.containerd.shim.v1.manager']
-socket_dir = {text(ctx.run_dir / "containerd" / "s")}
+socket_dir = {text(node.run_dir / "containerd" / "s")}
 
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
 sandbox = {text(SANDBOX_IMAGE)}
@@ -65,7 +63,7 @@ netns_mounts_under_state_dir = true
 enable_unprivileged_ports = true
 enable_unprivileged_icmp = true
 # Devices of drivers on this host alone; `down` removes them.
-cdi_spec_dirs = [{text(ctx.run_dir / "cdi")}]
+cdi_spec_dirs = [{text(node.run_dir / "cdi")}]
 # By default containerd reads each container's usage every second, for a kubelet that takes its figures from the runtime. Ours
 # reads them itself, and the default was a fifth of the cost of ten idle planes.
 stats_collect_period = "1m"
@@ -79,17 +77,17 @@ runtime_path = {text(ctx.binaries["containerd-shim-runc-v2"])}
 
 [{runtime}.containerd.runtimes.runc.options]
 BinaryName = {text(ctx.binaries["runc"])}
-Root = {text(ctx.run_dir / "runc")}
+Root = {text(node.run_dir / "runc")}
 SystemdCgroup = false
 
 [{runtime}.cni]
 bin_dirs = [{", ".join(text(folder) for folder in CNI_PLUGINS)}]
-conf_dir = {text(ctx.config_dir / "cni")}
+conf_dir = {text(node.config_dir / "cni")}
 max_conf_num = 1
 """
 
 
-def cni(ctx: HostContext) -> dict[str, Any]:
+def cni(node: Node) -> dict[str, Any]:
     """Point-to-point devices: every packet of a pod is routed and so crosses the forward hook, where policy is enforced."""
     return {
         "cniVersion": "1.0.0",
@@ -100,10 +98,10 @@ def cni(ctx: HostContext) -> dict[str, Any]:
                 "ipMasq": False,
                 "ipam": {
                     "type": "host-local",
-                    "ranges": [[{"subnet": REAL_POD_RANGE}]],
+                    "ranges": [[{"subnet": node.pod_range}]],
                     "routes": [{"dst": "0.0.0.0/0"}],
                     # In the run folder: addresses of pods that died with their host are free again.
-                    "dataDir": str(ctx.run_dir / "cni"),
+                    "dataDir": str(node.run_dir / "cni"),
                 },
             },
             {"type": "portmap", "capabilities": {"portMappings": True}, "snat": True},
@@ -111,27 +109,29 @@ def cni(ctx: HostContext) -> dict[str, Any]:
     }
 
 
-def kubelet(ctx: HostContext) -> dict[str, Any]:
+def kubelet(node: Node) -> dict[str, Any]:
     """The kubelet's configuration."""
+    pki = node.ctx.pki_dir
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        "address": NODE_ADDRESS,
+        "address": node.address,
+        "healthzBindAddress": node.probe_address,
         "authentication": {
             "anonymous": {"enabled": False},
             "webhook": {"enabled": True},
-            "x509": {"clientCAFile": str(ctx.pki_dir / "ca.crt")},
+            "x509": {"clientCAFile": str(pki / "ca.crt")},
         },
         "authorization": {"mode": "Webhook"},
-        "tlsCertFile": str(ctx.pki_dir / "kubelet-server.crt"),
-        "tlsPrivateKeyFile": str(ctx.pki_dir / "kubelet-server.key"),
-        "containerRuntimeEndpoint": f"unix://{ctx.containerd_socket}",
+        "tlsCertFile": str(pki / f"{node.identity('kubelet-server')}.crt"),
+        "tlsPrivateKeyFile": str(pki / f"{node.identity('kubelet-server')}.key"),
+        "containerRuntimeEndpoint": f"unix://{node.containerd_socket}",
         "clusterDNS": [CLUSTER_DNS],
         "clusterDomain": CLUSTER_DOMAIN,
-        "resolvConf": str(ctx.config_dir / "resolv.conf"),
-        "podLogsDir": str(ctx.data_dir / "logs" / "pods"),
+        "resolvConf": str(node.ctx.config_dir / "resolv.conf"),
+        "podLogsDir": str(node.data_dir / "logs" / "pods"),
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": f"/{CGROUP}",  # one subtree of our own, which `down` removes whole
+        "cgroupRoot": f"/{node.cgroup}",  # one subtree of our own, which `down` removes whole
         "failCgroupV1": False,
         "failSwapOn": False,
         "oomScoreAdj": 0,  # lower ones need CAP_SYS_RESOURCE
@@ -163,7 +163,7 @@ def kubelet(ctx: HostContext) -> dict[str, Any]:
         "eventRecordQPS": 100,
         "eventBurst": 200,
         "shutdownGracePeriod": "0s",
-        "volumePluginDir": str(ctx.kubelet_dir / "volume-plugins"),
+        "volumePluginDir": str(node.kubelet_dir / "volume-plugins"),
         "logging": {"flushFrequency": "5s"},
     }
 
@@ -178,17 +178,17 @@ def scheduler(ctx: HostContext) -> dict[str, Any]:
     }
 
 
-def proxy(ctx: HostContext, mode: str) -> dict[str, Any]:
+def proxy(node: Node, mode: str) -> dict[str, Any]:
     """kube-proxy's configuration. Conntrack settings stay as the machine has them: some machines refuse the write."""
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
-        "clientConnection": {"kubeconfig": str(ctx.config_dir / "proxy.kubeconfig"), "qps": 100, "burst": 200},
+        "clientConnection": {"kubeconfig": str(node.ctx.config_dir / "proxy.kubeconfig"), "qps": 100, "burst": 200},
         "mode": mode,
         "clusterCIDR": POD_RANGE,
-        "hostnameOverride": NODE_NAME,
-        "bindAddress": NODE_ADDRESS,
-        "healthzBindAddress": "127.0.0.1:10256",
+        "hostnameOverride": node.name,
+        "bindAddress": node.address,
+        "healthzBindAddress": f"{node.probe_address}:10256",
         "metricsBindAddress": "127.0.0.1:10249",
         "nodePortAddresses": ["primary"],
         "oomScoreAdj": 0,
@@ -208,17 +208,22 @@ def proxy_mode() -> str:
     return "nftables" if shutil.which("nft") else "iptables"
 
 
+def _files_of(node: Node) -> dict[Path, str]:
+    documents: Mapping[str, dict[str, Any]] = {"kubelet.yaml": kubelet(node), "proxy.yaml": proxy(node, proxy_mode())}
+    files = {name: yaml.safe_dump(document, sort_keys=False) for name, document in documents.items()}
+    files["containerd.toml"] = containerd(node)
+    files["cni/10-bulkhead.conflist"] = json.dumps(cni(node), indent=2)
+    return {node.config_dir / name: content for name, content in files.items()}
+
+
 def write_configuration(ctx: HostContext) -> bool:
     """Render all files. Returns whether any of them changed."""
-    documents: Mapping[str, dict[str, Any]] = {
-        "kubelet.yaml": kubelet(ctx),
-        "scheduler.yaml": scheduler(ctx),
-        "proxy.yaml": proxy(ctx, proxy_mode()),
-    }
     machine = Path("/etc/resolv.conf")
-    files = {name: yaml.safe_dump(document, sort_keys=False) for name, document in documents.items()}
-    files["containerd.toml"] = containerd(ctx)
-    files["cni/10-bulkhead.conflist"] = json.dumps(cni(ctx), indent=2)
-    files["resolv.conf"] = resolv_conf(machine.read_text() if machine.exists() else "")
-    written = [write_file(ctx.config_dir / name, content.encode()) for name, content in files.items()]
+    files = {
+        ctx.config_dir / "scheduler.yaml": yaml.safe_dump(scheduler(ctx), sort_keys=False),
+        ctx.config_dir / "resolv.conf": resolv_conf(machine.read_text() if machine.exists() else ""),
+    }
+    for node in nodes_of(ctx):
+        files |= _files_of(node)
+    written = [write_file(path, content.encode()) for path, content in files.items()]
     return any(written)

@@ -1,4 +1,4 @@
-"""Imports image files into the host's containerd; files that were imported already are skipped.
+"""Imports image files into a node's containerd; files that were imported already are skipped.
 
 What was imported is recorded beside containerd's own data, by file name, which holds a digest of the content.
 """
@@ -8,8 +8,9 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from bulkhead.hostcluster.component import HostContext, Progress
+from bulkhead.hostcluster.component import Progress
 from bulkhead.hostcluster.files import write_file
+from bulkhead.hostcluster.node import Node
 
 _SECONDS = 300
 
@@ -19,17 +20,17 @@ def _key(path: Path) -> str:
     return f"{path.name} {about.st_size} {about.st_mtime_ns if '-' not in path.name else 0}"
 
 
-def import_images(ctx: HostContext, images: Iterable[Path], report: Progress) -> list[Path]:
+def import_images(node: Node, images: Iterable[Path], report: Progress) -> list[Path]:
     """Import what is new. Returns the files that were."""
-    record = ctx.data_dir / "containerd" / "imported.json"
+    record = node.data_dir / "containerd" / "imported.json"
     known: list[str] = json.loads(record.read_text()) if record.exists() else []
     done = []
     for path in images:
         key = _key(path)
         if key in known:
             continue
-        report.detail(f"importing {path.name}")
-        ctr = [str(ctx.binaries["ctr"]), "-a", str(ctx.containerd_socket), "-n", "k8s.io", "images", "import", str(path)]
+        report.detail(f"importing {path.name} on {node.name}")
+        ctr = [str(node.ctx.binaries["ctr"]), "-a", str(node.containerd_socket), "-n", "k8s.io", "images", "import", str(path)]
         result = subprocess.run(ctr, capture_output=True, text=True, check=False, timeout=_SECONDS)
         if result.returncode != 0:
             raise RuntimeError(f"image {path}: import failed: {result.stderr.strip()[-500:]}")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bulkhead.hostcluster.component import BRIDGE, NODE_ADDRESS, POD_RANGE, HostContext
 from bulkhead.hostcluster.files import write_file
+from bulkhead.hostcluster.node import NODE_RANGE
 
 # The kubelet expects device plugins here, with any root directory.
 DEVICE_PLUGINS = Path("/var/lib/kubelet/device-plugins")
@@ -33,7 +34,7 @@ delete table ip bulkhead
 table ip bulkhead {{
   chain postrouting {{
     type nat hook postrouting priority srcnat; policy accept;
-    ip saddr {POD_RANGE} ip daddr != {{ {POD_RANGE}, {NODE_ADDRESS} }} masquerade
+    ip saddr {POD_RANGE} ip daddr != {{ {POD_RANGE}, {NODE_RANGE} }} masquerade
   }}
 }}
 """

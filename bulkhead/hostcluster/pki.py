@@ -15,8 +15,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from bulkhead.api.kubeconfig import Credential, kubeconfig
-from bulkhead.hostcluster.component import CLUSTER_DOMAIN, NODE_ADDRESS, NODE_NAME, SERVICE_RANGE, HostContext
+from bulkhead.hostcluster.component import CLUSTER_DOMAIN, NODE_ADDRESS, SERVICE_RANGE, HostContext
 from bulkhead.hostcluster.files import write_file
+from bulkhead.hostcluster.node import Node, nodes_of
 
 _CA_DAYS = 3650
 _LEAF_DAYS = 365
@@ -58,16 +59,24 @@ LEAVES = (
     Leaf("apiserver", "ca", "kube-apiserver", server=True, client=False, hosts=_API_HOSTS),
     Leaf("apiserver-kubelet-client", "ca", "kube-apiserver-kubelet-client", _MASTERS),
     Leaf("front-proxy-client", "front-proxy-ca", "front-proxy-client"),
-    Leaf("kubelet-server", "ca", f"system:node:{NODE_NAME}", "system:nodes", server=True, hosts=(NODE_NAME, NODE_ADDRESS)),
     Leaf("admin", "ca", "bulkhead-host-admin", _MASTERS),
     Leaf("controller-manager", "ca", "system:kube-controller-manager"),
     Leaf("scheduler", "ca", "system:kube-scheduler"),
-    Leaf("kubelet", "ca", f"system:node:{NODE_NAME}", "system:nodes"),
     Leaf("proxy", "ca", "system:kube-proxy"),
     Leaf("metrics-server", "ca", "system:metrics-server"),
     Leaf("metrics-server-serving", "ca", "metrics-server", server=True, client=False, hosts=_METRICS_HOSTS),
 )
-KUBECONFIGS = ("controller-manager", "scheduler", "kubelet", "proxy", "metrics-server")
+KUBECONFIGS = ("controller-manager", "scheduler", "proxy", "metrics-server")
+
+
+def leaves_of(node: Node) -> tuple[Leaf, Leaf]:
+    """A kubelet's certificates: as a server, and as the node towards the API."""
+    subject = f"system:node:{node.name}"
+    hosts = (node.name, node.address)
+    return (
+        Leaf(node.identity("kubelet-server"), "ca", subject, "system:nodes", server=True, hosts=hosts),
+        Leaf(node.identity("kubelet"), "ca", subject, "system:nodes"),
+    )
 
 
 def _now() -> dt.datetime:
@@ -206,9 +215,10 @@ def ensure_pki(ctx: HostContext) -> None:
     folder = ctx.pki_dir
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     authorities = {name: _ensure_ca(folder, name) for name in ("ca", "etcd-ca", "front-proxy-ca")}
-    for leaf in LEAVES:
+    nodes = nodes_of(ctx)
+    for leaf in (*LEAVES, *(leaf for node in nodes for leaf in leaves_of(node))):
         _ensure_leaf(folder, leaf, *authorities[leaf.ca])
     _ensure_service_account_key(folder)
-    for identity in KUBECONFIGS:
+    for identity in (*KUBECONFIGS, *(node.identity("kubelet") for node in nodes)):
         write_file(ctx.config_dir / f"{identity}.kubeconfig", _kubeconfig(folder, identity, ctx.api_url), mode=0o600)
     write_file(ctx.kubeconfig, _kubeconfig(folder, "admin", ctx.api_url), mode=0o600)

@@ -14,11 +14,13 @@ import time
 from pathlib import Path
 
 from bulkhead.hostcluster import cgroups, machine_settings
+from bulkhead.hostcluster import mounts as mount_table
 from bulkhead.hostcluster.component import BRIDGE, REAL_POD_RANGE, HostContext, Progress
 
 MARKER = ".bulkhead-host"
 _MNT_DETACH = 2
 _GATEWAY = REAL_POD_RANGE.split("/")[0].rsplit(".", 1)[0] + ".1"  # every host end of a pod's device has it
+_CABLE = re.compile(r"bulkhead-n\d+")
 _CNI_CACHE = Path("/var/lib/cni")  # libcni's own cache, at a fixed place
 _FIXED_FOLDERS = (
     _CNI_CACHE / "results",
@@ -33,14 +35,8 @@ _OUR_RULE = re.compile(r"^-A (\S+) (.*-j (?:CNI|KUBE)-\S+.*)$", re.MULTILINE)
 
 
 def mounts(ctx: HostContext) -> list[str]:
-    """Mount points in the host's folders, deepest first. A folder that is a mount itself belongs to its owner, not to us."""
-    tops = (str(ctx.run_dir), str(ctx.data_dir))
-    found = []
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        where = line.split()[4].encode().decode("unicode_escape")
-        if any(where.startswith(f"{top}/") for top in tops):
-            found.append(where)
-    return sorted(found, key=len, reverse=True)
+    """Mount points in the host's folders, deepest first; those that hold namespaces of nodes are among them."""
+    return mount_table.below(mount_table.TABLE.read_text(), (ctx.run_dir, ctx.data_dir))
 
 
 def _unmount(ctx: HostContext) -> None:
@@ -54,12 +50,12 @@ def _unmount(ctx: HostContext) -> None:
 
 
 def devices() -> list[str]:
-    """Our bridge, and the host ends of pods' devices."""
+    """Our bridge, the cables of nodes, and the host ends of pods' devices."""
     found = []
     for link in json.loads(machine_settings.run("ip", "-j", "addr") or "[]"):
         addresses = {item.get("local") for item in link.get("addr_info", [])}
         name = link["ifname"]
-        if name == BRIDGE or (name.startswith("veth") and _GATEWAY in addresses):
+        if name == BRIDGE or _CABLE.fullmatch(name) or (name.startswith("veth") and _GATEWAY in addresses):
             found.append(name)
     return found
 
@@ -138,7 +134,8 @@ def leftovers(ctx: HostContext, *, data_kept: bool) -> list[str]:
 
 def _end_processes(ctx: HostContext, report: Progress) -> None:
     report.detail("ending the pods' processes")
-    cgroups.end("kubepods", grace=3)
+    cgroups.thaw()  # a node that was paused ends like the others
+    cgroups.end("kubepods", "nodes", grace=3)
     report.detail("ending the components' processes")
     cgroups.end(grace=2)
     for pid in processes(ctx):
@@ -149,7 +146,7 @@ def _end_processes(ctx: HostContext, report: Progress) -> None:
 def _remove_devices() -> None:
     # Devices of pods go with their namespaces; the kernel does that in its own time.
     until = time.monotonic() + 3
-    while [name for name in devices() if name != BRIDGE] and time.monotonic() < until:
+    while [name for name in devices() if name.startswith("veth")] and time.monotonic() < until:
         time.sleep(0.05)
     for name in devices():
         with contextlib.suppress(RuntimeError):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from bulkhead.hostcluster.component import RUN_DIR, HostOptions
 from bulkhead.hostcluster.files import write_file
 
-ComponentPhase = Literal["waiting", "starting", "ready", "unhealthy", "restarting", "stopped", "failed"]
+ComponentPhase = Literal["waiting", "starting", "ready", "unhealthy", "restarting", "lost", "stopped", "failed"]
 HostPhase = Literal["starting", "running", "failed", "stopping"]
 
 
@@ -37,6 +37,7 @@ class HostState:
     generation: str = ""  # of the context that the running plan was made from
     error: str = ""
     components: list[ComponentState] = field(default_factory=list)
+    lost: dict[str, str] = field(default_factory=dict)  # nodes that are away on purpose, and how
 
 
 def options_to_json(options: HostOptions) -> dict[str, Any]:

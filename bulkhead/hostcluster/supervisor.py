@@ -2,7 +2,8 @@
 
 It never changes the cluster's objects and never decides what to run: it gets a plan. The flow: read the context, join the
 cgroup, one task per component (wait for what it depends on → start → wait until healthy → watch →
-restart with backoff), write `state.json` on every change; on SIGTERM stop all in reverse order.
+restart with backoff), write `state.json` on every change; on SIGTERM stop all in reverse order. Components of a node that is
+lost on purpose are left as they are until the node returns.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from bulkhead.hostcluster import addons, cgroups, health, state, upstream
@@ -84,6 +86,7 @@ class Keeper:
         environment = {
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": os.environ.get("HOME", "/root"),
+            **({"PYTHONPATH": where} if (where := os.environ.get("PYTHONPATH")) else {}),  # the code that the supervisor runs
             **self.component.env,
         }
         log = _open_log(self._log)
@@ -99,6 +102,13 @@ class Keeper:
         self._set("starting")
         return process
 
+    def _lost(self) -> bool:
+        """Whether its node is away on purpose: it is then neither asked nor started again."""
+        how = self._board.lost.get(self.component.node)
+        if how is not None:
+            self._set("lost", f"node {how}")
+        return how is not None
+
     async def _until_healthy(self, process: asyncio.subprocess.Process) -> bool:
         """True when healthy; False when it ended first or took too long."""
         until = time.monotonic() + self.component.start_deadline
@@ -107,6 +117,10 @@ class Keeper:
             if process.returncode is not None:
                 self._set("restarting", f"ended with status {process.returncode} while starting")
                 return False
+            if self._lost():
+                until = time.monotonic() + self.component.start_deadline
+                await asyncio.sleep(_POLL_STARTING)
+                continue
             wrong = await health.ask(self.component, time.monotonic() - self._born)
             if not wrong:
                 return True
@@ -125,6 +139,9 @@ class Keeper:
                 if ended.done():
                     self._set("restarting", f"ended with status {process.returncode}")
                     return
+                if self._lost():
+                    failures = 0
+                    continue
                 wrong = await health.ask(self.component, time.monotonic() - self._born)
                 failures = failures + 1 if wrong else 0
                 _rotate(self._log)
@@ -154,6 +171,10 @@ class Keeper:
                 await self._life()
             except OSError as error:
                 raise StartFailed(f"{self.component.name} cannot be started: {error}") from error
+            if self._lost():
+                await self._board.until_present(self.component.node)
+                first, attempt, deaths = time.monotonic(), 0, 0
+                continue
             deaths += 1
             late = deaths >= _DEATHS_BEFORE_FAILED or time.monotonic() - first > self.component.start_deadline
             if late and not self.ever_ready and self._board.state.phase == "starting":
@@ -199,6 +220,17 @@ class Board:
         self._changed = asyncio.Event()
         self._changed.set()
         self._reload = False
+        self._returned = asyncio.Condition()
+
+    @property
+    def lost(self) -> Mapping[str, str]:
+        """The nodes that are away on purpose, and how."""
+        return self._ctx.lost
+
+    async def until_present(self, node: str) -> None:
+        """Wait until a node is not lost."""
+        async with self._returned:
+            await self._returned.wait_for(lambda: node not in self.lost)
 
     def state_of(self, name: str) -> state.ComponentState:
         """The published state of a component; created when there is none."""
@@ -210,7 +242,8 @@ class Board:
 
     def publish(self) -> None:
         """Write the state file, with the phase that follows from the components."""
-        if self.state.phase == "starting" and self.keepers and all(keeper.ready.is_set() for keeper in self.keepers.values()):
+        here = [keeper for keeper in self.keepers.values() if keeper.component.node not in self.lost]
+        if self.state.phase == "starting" and here and all(keeper.ready.is_set() for keeper in here):
             self.state.phase = "running"
         state.write(self.state, self._ctx.run_dir)
 
@@ -245,6 +278,9 @@ class Board:
             if self._reload:
                 self._ctx, generation = load_context(self._ctx.run_dir)
                 self.state.options, self.state.generation = state.options_to_json(self._ctx.options), generation
+                self.state.lost = dict(self._ctx.lost)
+                async with self._returned:
+                    self._returned.notify_all()
             await self._apply(plan_of(self._ctx), tasks)
             self.publish()
 
@@ -261,6 +297,7 @@ class Board:
             failed = self.state.phase == "failed"
             self.state.phase = "failed" if failed else "stopping"
             self.publish()
+            cgroups.thaw()  # a process that is frozen does not end
             await asyncio.gather(*(self._stop_after_dependents(name, failed) for name in self.keepers))
 
     async def _stop_after_dependents(self, name: str, failed: bool) -> None:
@@ -282,6 +319,7 @@ def load_context(run_dir: Path = RUN_DIR) -> tuple[HostContext, str]:
         binaries={name: Path(path) for name, path in values["binaries"].items()},
         cache_dir=Path(values["cache_dir"]),
         run_dir=run_dir,
+        lost=values.get("lost", {}),
         python=sys.executable,
     )
     return ctx, hashlib.sha256(text).hexdigest()[:16]

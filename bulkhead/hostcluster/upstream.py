@@ -2,11 +2,11 @@
 
 import hashlib
 import os
+from pathlib import Path
 
 from bulkhead.hostcluster.component import (
     API_PORT,
     NODE_ADDRESS,
-    NODE_NAME,
     POD_RANGE,
     SERVICE_RANGE,
     CommandHealth,
@@ -14,15 +14,15 @@ from bulkhead.hostcluster.component import (
     HostContext,
     HttpHealth,
 )
+from bulkhead.hostcluster.node import Node, nodes_of
 
 FEATURE_GATES = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
 RUNTIME_CONFIG = "scheduling.k8s.io/v1alpha2=true"
 _ETCD_URL = "https://127.0.0.1:2379"
 
 
-def _configured(ctx: HostContext, name: str) -> dict[str, str]:
+def _configured(path: Path) -> dict[str, str]:
     """The digest of a component's file, in its environment: a changed file makes a changed component, which is restarted."""
-    path = ctx.config_dir / name
     return {"BULKHEAD_CONFIG": hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.exists() else ""}
 
 
@@ -116,55 +116,64 @@ def _controller_manager(ctx: HostContext) -> Component:
 
 
 def _scheduler(ctx: HostContext) -> Component:
-    config = ctx.config_dir / "scheduler.kubeconfig"
+    config, own = ctx.config_dir / "scheduler.yaml", ctx.config_dir / "scheduler.kubeconfig"
     argv = (
         str(ctx.binaries["kube-scheduler"]),
         "--bind-address=127.0.0.1",
-        f"--config={ctx.config_dir / 'scheduler.yaml'}",
-        f"--authentication-kubeconfig={config}",
-        f"--authorization-kubeconfig={config}",
+        f"--config={config}",
+        f"--authentication-kubeconfig={own}",
+        f"--authorization-kubeconfig={own}",
         f"--feature-gates={FEATURE_GATES}",
     )
     health = HttpHealth("https://127.0.0.1:10259/healthz")
-    return Component("kube-scheduler", argv, health, env=_configured(ctx, "scheduler.yaml"), depends_on=("kube-apiserver",))
+    return Component("kube-scheduler", argv, health, env=_configured(config), depends_on=("kube-apiserver",))
 
 
-def _containerd(ctx: HostContext) -> Component:
-    argv = (str(ctx.binaries["containerd"]), f"--config={ctx.config_dir / 'containerd.toml'}", "--log-level=info")
-    health = CommandHealth((str(ctx.binaries["ctr"]), "-a", str(ctx.containerd_socket), "--timeout=5s", "version"))
+def _containerd(node: Node) -> Component:
+    binaries = node.ctx.binaries
+    argv = (str(binaries["containerd"]), f"--config={node.config_dir / 'containerd.toml'}", "--log-level=info")
+    health = CommandHealth((str(binaries["ctr"]), "-a", str(node.containerd_socket), "--timeout=5s", "version"))
     # The shim looks for `runc` on its path when it is asked about itself.
-    path = f"{ctx.binaries['runc'].parent}:{os.environ.get('PATH', os.defpath)}"
-    return Component("containerd", argv, health, env={"PATH": path, **_configured(ctx, "containerd.toml")})
+    path = f"{binaries['runc'].parent}:{os.environ.get('PATH', os.defpath)}"
+    env = {"PATH": path, **_configured(node.config_dir / "containerd.toml")}
+    return Component(node.component("containerd"), node.enter + argv, health, env=env, node=node.name)
 
 
-def _kubelet(ctx: HostContext) -> Component:
+def _kubelet(node: Node) -> Component:
+    ctx = node.ctx
     argv = (
         str(ctx.binaries["kubelet"]),
-        f"--config={ctx.config_dir / 'kubelet.yaml'}",
-        f"--kubeconfig={ctx.config_dir / 'kubelet.kubeconfig'}",
-        f"--root-dir={ctx.kubelet_dir}",
-        f"--hostname-override={NODE_NAME}",
-        f"--node-ip={NODE_ADDRESS}",
+        f"--config={node.config_dir / 'kubelet.yaml'}",
+        f"--kubeconfig={ctx.config_dir / node.identity('kubelet')}.kubeconfig",
+        f"--root-dir={node.kubelet_dir}",
+        f"--hostname-override={node.name}",
+        f"--node-ip={node.address}",
     )
-    needs = ("containerd", "kube-apiserver")
-    health = HttpHealth("http://127.0.0.1:10248/healthz")
-    return Component("kubelet", argv, health, env=_configured(ctx, "kubelet.yaml"), depends_on=needs)
+    needs = (node.component("containerd"), "kube-apiserver")
+    health = HttpHealth(f"http://{node.probe_address}:10248/healthz")
+    env = _configured(node.config_dir / "kubelet.yaml")
+    return Component(node.component("kubelet"), node.enter + argv, health, env=env, node=node.name, depends_on=needs)
 
 
-def _proxy(ctx: HostContext) -> Component:
-    argv = (str(ctx.binaries["kube-proxy"]), f"--config={ctx.config_dir / 'proxy.yaml'}")
-    health = HttpHealth("http://127.0.0.1:10256/livez")
-    return Component("kube-proxy", argv, health, env=_configured(ctx, "proxy.yaml"), depends_on=("kube-apiserver",))
+def _proxy(node: Node) -> Component:
+    argv = (str(node.ctx.binaries["kube-proxy"]), f"--config={node.config_dir / 'proxy.yaml'}")
+    health = HttpHealth(f"http://{node.probe_address}:10256/livez")
+    env = _configured(node.config_dir / "proxy.yaml")
+    return Component(
+        node.component("kube-proxy"), node.enter + argv, health, env=env, node=node.name, depends_on=("kube-apiserver",)
+    )
 
 
 def components(ctx: HostContext) -> tuple[Component, ...]:
     """All upstream components; a later one may depend on an earlier one, never the other way."""
+    machine, *further = nodes_of(ctx)
     return (
         _etcd(ctx),
-        _containerd(ctx),
+        _containerd(machine),
         _apiserver(ctx),
         _controller_manager(ctx),
         _scheduler(ctx),
-        _kubelet(ctx),
-        _proxy(ctx),
+        _kubelet(machine),
+        _proxy(machine),
+        *(make(node) for node in further for make in (_containerd, _kubelet, _proxy)),
     )

@@ -11,6 +11,7 @@ import pytest
 from bulkhead.cli import host
 from bulkhead.hostcluster import cluster, imports, state
 from bulkhead.hostcluster.component import HostOptions
+from bulkhead.hostcluster.node import Node
 from bulkhead.hostcluster.progress import Silent
 from tests.hostcluster.context import make_context
 
@@ -64,7 +65,7 @@ def test_the_lock_is_taken_again_when_a_down_removed_it(tmp_path: Path, monkeypa
     monkeypatch.setattr(cluster, "_LOCK", tmp_path / "lock")
     looks = iter([False, True])
     monkeypatch.setattr(cluster, "_same_file", lambda *_: next(looks))
-    with cluster._exclusive(Silent()):
+    with cluster.exclusive(Silent()):
         assert list(looks) == []
 
 
@@ -77,8 +78,8 @@ def test_images_are_imported_once(tmp_path: Path) -> None:
     object.__setattr__(ctx, "binaries", {"ctr": ctr})
     image = tmp_path / "busybox-0123.tar"
     image.write_bytes(b"tar")
-    assert imports.import_images(ctx, [image], Silent()) == [image]
-    assert imports.import_images(ctx, [image], Silent()) == []
+    assert imports.import_images(Node(ctx), [image], Silent()) == [image]
+    assert imports.import_images(Node(ctx), [image], Silent()) == []
     assert len(calls.read_text().splitlines()) == 1
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from bulkhead.hostcluster import configuration, upstream
+from bulkhead.hostcluster.node import Node
 from tests.hostcluster.context import make_context
 
 
 def test_containerd_keeps_all_its_state_below_our_folders(tmp_path: Path) -> None:
     ctx = make_context(tmp_path)
-    document = tomllib.loads(configuration.containerd(ctx))
+    document = tomllib.loads(configuration.containerd(Node(ctx)))
     runtime = document["plugins"]["io.containerd.cri.v1.runtime"]
     assert document["root"].startswith(str(ctx.data_dir))
     assert document["state"].startswith(str(ctx.run_dir))
@@ -25,18 +26,18 @@ def test_containerd_keeps_all_its_state_below_our_folders(tmp_path: Path) -> Non
 
 def test_containerd_reads_registries_from_a_folder_of_ours(tmp_path: Path) -> None:
     ctx = make_context(tmp_path)
-    images = tomllib.loads(configuration.containerd(ctx))["plugins"]["io.containerd.cri.v1.images"]
+    images = tomllib.loads(configuration.containerd(Node(ctx)))["plugins"]["io.containerd.cri.v1.images"]
     assert images["registry"] == {"config_path": str(ctx.data_dir / "config" / "certs.d")}
 
 
 def test_pods_are_routed_and_simulated_ones_have_other_addresses(tmp_path: Path) -> None:
-    document = configuration.cni(make_context(tmp_path))
+    document = configuration.cni(Node(make_context(tmp_path)))
     assert [plugin["type"] for plugin in document["plugins"]] == ["ptp", "portmap"]
-    assert document["plugins"][0]["ipam"]["ranges"] == [[{"subnet": "10.244.0.0/17"}]]
+    assert document["plugins"][0]["ipam"]["ranges"] == [[{"subnet": "10.244.0.0/20"}]]
 
 
 def test_the_kubelet_runs_on_cgroup_v1_in_a_subtree_of_ours(tmp_path: Path) -> None:
-    document = configuration.kubelet(make_context(tmp_path))
+    document = configuration.kubelet(Node(make_context(tmp_path)))
     assert document["failCgroupV1"] is False
     assert document["cgroupRoot"] == "/bulkhead"
     assert document["authentication"]["anonymous"] == {"enabled": False}
@@ -44,7 +45,7 @@ def test_the_kubelet_runs_on_cgroup_v1_in_a_subtree_of_ours(tmp_path: Path) -> N
 
 
 def test_the_kubelet_bounds_processes_and_filters_system_calls(tmp_path: Path) -> None:
-    document = configuration.kubelet(make_context(tmp_path))
+    document = configuration.kubelet(Node(make_context(tmp_path)))
     assert 0 < document["podPidsLimit"] <= 16384
     assert int(document["systemReserved"]["pid"]) > 0
     assert document["seccompDefault"] is True

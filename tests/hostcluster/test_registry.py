@@ -11,6 +11,7 @@ from cryptography import x509
 from bulkhead.hostcluster import configuration, pki, registry
 from bulkhead.hostcluster.addons import components
 from bulkhead.hostcluster.component import HostContext
+from bulkhead.hostcluster.node import Node
 from tests.hostcluster.context import make_context
 
 
@@ -48,7 +49,7 @@ def test_the_password_is_drawn_once_and_root_alone_reads_it(tmp_path: Path) -> N
 def test_containerd_learns_of_it_only_where_it_is(tmp_path: Path) -> None:
     ctx = _with_registry(tmp_path)
     registry.ensure(ctx)
-    document = tomllib.loads(configuration.containerd(ctx))
+    document = tomllib.loads(configuration.containerd(Node(ctx)))
     certs = Path(document["plugins"]["io.containerd.cri.v1.images"]["registry"]["config_path"])
     hosts = tomllib.loads((certs / registry.ADDRESS / "hosts.toml").read_text())
     assert hosts["server"] == f"https://{registry.ADDRESS}"

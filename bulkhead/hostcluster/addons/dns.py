@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bulkhead.hostcluster.component import CLUSTER_DNS, CLUSTER_DOMAIN
+from bulkhead.hostcluster.component import CLUSTER_DNS, CLUSTER_DOMAIN, NODE_NAME
 
 NAMESPACE = "kube-system"
 _LABELS = {"k8s-app": "kube-dns"}
@@ -80,6 +80,9 @@ def _pod(image: str, config_digest: str) -> dict[str, Any]:
         "serviceAccountName": "coredns",
         "priorityClassName": "system-cluster-critical",
         "dnsPolicy": "Default",
+        "nodeSelector": {
+            "kubernetes.io/hostname": NODE_NAME
+        },  # beside the control plane: a node that is lost takes no names with it
         "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
         "volumes": [{"name": "config", "configMap": {"name": "coredns"}}],

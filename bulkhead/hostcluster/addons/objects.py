@@ -1,7 +1,7 @@
 """Applies the objects of the embedded host: name service, storage classes, metrics API, GPU labels, simulated nodes.
 
 Level-triggered: server-side apply of everything each time, so it may run at any moment and any number of times. Waits for the
-real node, as its labels belong on the object that the kubelet creates.
+real nodes, as their labels belong on the objects that kubelets create.
 """
 
 import asyncio
@@ -15,9 +15,10 @@ from bulkhead.hostcluster import health
 from bulkhead.hostcluster.addons.dns import COREFILE, dns_objects
 from bulkhead.hostcluster.addons.metrics import metrics_access, metrics_api, metrics_endpoint
 from bulkhead.hostcluster.addons.processes import METRICS_ADDRESS
-from bulkhead.hostcluster.component import NODE_NAME, HostContext, HostOptions, HttpHealth, Progress
+from bulkhead.hostcluster.component import HostContext, HttpHealth, Progress
 from bulkhead.hostcluster.images.build import COREDNS
-from bulkhead.hostcluster.kwok.nodes import SIMULATED_LABEL, gpu_labels, node_name, node_status, simulated_node
+from bulkhead.hostcluster.kwok.nodes import SIMULATED_LABEL, node_name, node_status, real_node_labels, simulated_node
+from bulkhead.hostcluster.node import Node, nodes_of, present
 from bulkhead.hostcluster.storage.volumes import CLASS, IMMEDIATE_CLASS, PROVISIONER
 
 _NODE_DEADLINE = 60
@@ -63,9 +64,10 @@ def storage_classes() -> list[dict[str, Any]]:
     ]
 
 
-def _real_node(options: HostOptions) -> dict[str, Any]:
-    labels = gpu_labels(options.gpus_per_node, 0) if options.gpus_per_node else {}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE_NAME, "labels": labels}}
+def _real_node(node: Node) -> dict[str, Any]:
+    count = node.ctx.options.gpus_per_node
+    labels = real_node_labels(count, node.index) if count else {}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.name, "labels": labels}}
 
 
 def _drop_surplus_nodes(ctx: HostContext, wanted: set[str]) -> None:
@@ -104,14 +106,15 @@ def grant(ctx: HostContext) -> None:
 def apply(ctx: HostContext, report: Progress) -> None:
     """Apply the host's objects as the options want them."""
     options = ctx.options
-    report.detail(f"node {NODE_NAME}")
-    _kubectl(ctx, "wait", "--for=create", f"node/{NODE_NAME}", f"--timeout={_NODE_DEADLINE}s")
+    report.detail("nodes")
+    for node in present(ctx):
+        _kubectl(ctx, "wait", "--for=create", f"node/{node.name}", f"--timeout={_NODE_DEADLINE}s")
     digest = hashlib.sha256(COREFILE.encode()).hexdigest()[:16]
     indices = range(options.simulated_nodes)
     report.detail(f"name service, storage classes, {len(indices)} simulated nodes")
     nodes = [simulated_node(index, options.gpus_per_node, options.nvlink_domain_size) for index in indices]
     metrics = [*metrics_access(), *metrics_endpoint(), *_metrics_registration(ctx, report)]
-    _apply(ctx, [*storage_classes(), *dns_objects(COREDNS, digest), *metrics, _real_node(options), *nodes])
+    _apply(ctx, [*storage_classes(), *dns_objects(COREDNS, digest), *metrics, *map(_real_node, nodes_of(ctx)), *nodes])
     if nodes:
         _apply(ctx, [node_status(index, options.gpus_per_node) for index in indices], "--subresource=status")
     _drop_surplus_nodes(ctx, {node_name(index) for index in indices})

@@ -4,7 +4,6 @@ They start once the API server is healthy and know nothing of each other. This m
 """
 
 from importlib import resources
-from pathlib import Path
 
 from bulkhead.hostcluster import registry
 from bulkhead.hostcluster.addons import metrics
@@ -20,26 +19,21 @@ from bulkhead.hostcluster.component import (
 from bulkhead.hostcluster.gpu.plugin import PLUGIN_FOLDER
 from bulkhead.hostcluster.kwok.nodes import SIMULATED_LABEL, TAINT_KEY
 from bulkhead.hostcluster.netpol.render import TABLE
+from bulkhead.hostcluster.node import Node, nodes_of
 
 KWOK_ADDRESS = "127.0.0.1:10447"
 METRICS_ADDRESS = f"{NODE_ADDRESS}:{metrics.PORT}"
+MOST_GPUS = 64  # of a node: device numbers of the next node begin after them
 _LEASE_SECONDS = 40
 
 
-def gpu_folder(ctx: HostContext) -> Path:
-    """Where the device nodes lie."""
-    return ctx.data_dir / "gpu"
-
-
-def volume_folder(ctx: HostContext) -> Path:
-    """Where the folders of local volumes lie."""
-    return ctx.data_dir / "volumes"
-
-
-def _gpu(ctx: HostContext) -> Component:
-    argv = (ctx.python, "-m", "bulkhead.hostcluster.gpu.plugin", f"--count={ctx.options.gpus_per_node}")
-    folders = (f"--nodes={gpu_folder(ctx)}", f"--plugin-folder={PLUGIN_FOLDER}")
-    return Component("gpu", argv + folders, AliveHealth(), depends_on=("kubelet",))
+def _gpu(node: Node) -> Component:
+    argv = (node.ctx.python, "-m", "bulkhead.hostcluster.gpu.plugin", f"--count={node.ctx.options.gpus_per_node}")
+    more: tuple[str, ...] = (f"--nodes={node.data_dir / 'gpu'}", f"--plugin-folder={PLUGIN_FOLDER}")
+    if not node.is_machine:
+        more += (f"--first-minor={MOST_GPUS * (node.index - 1)}",)
+    needs = (node.component("kubelet"),)
+    return Component(node.component("gpu"), node.enter + argv + more, AliveHealth(), node=node.name, depends_on=needs)
 
 
 def _kwok(ctx: HostContext) -> Component:
@@ -57,16 +51,20 @@ def _kwok(ctx: HostContext) -> Component:
     return Component("kwok", argv, HttpHealth(f"http://{KWOK_ADDRESS}/healthz"), depends_on=("kube-apiserver",))
 
 
-def _netpol(ctx: HostContext) -> Component:
-    argv = (ctx.python, "-m", "bulkhead.hostcluster.netpol.enforcer", f"--kubeconfig={ctx.kubeconfig}")
+def _netpol(node: Node) -> Component:
+    ctx = node.ctx
+    argv = (ctx.python, "-m", "bulkhead.hostcluster.netpol.enforcer", f"--kubeconfig={ctx.kubeconfig}", f"--node={node.name}")
+    more = (f"--pod-range={node.pod_range}", *(("--alone",) if ctx.options.nodes == 1 else ()))
     # Healthy means that rules are in the kernel; should anything remove them, the restart brings them back.
-    health = CommandHealth(("nft", "list", "chain", *TABLE.split(), "forward"))
-    return Component("netpol", argv, health, depends_on=("kube-apiserver",))
+    health = CommandHealth((*node.enter, "nft", "list", "chain", *TABLE.split(), "forward"))
+    needs = ("kube-apiserver",)
+    return Component(node.component("netpol"), node.enter + argv + more, health, node=node.name, depends_on=needs)
 
 
 def _storage(ctx: HostContext) -> Component:
     argv = (ctx.python, "-m", "bulkhead.hostcluster.storage.provisioner", f"--kubeconfig={ctx.kubeconfig}")
-    return Component("storage", (*argv, f"--folder={volume_folder(ctx)}"), AliveHealth(), depends_on=("kube-apiserver",))
+    folders = tuple(f"--folder={node.name}={node.volume_dir}" for node in nodes_of(ctx))
+    return Component("storage", argv + folders, AliveHealth(), depends_on=("kube-apiserver",))
 
 
 def _metrics(ctx: HostContext) -> Component:
@@ -99,9 +97,10 @@ def _metrics(ctx: HostContext) -> Component:
 
 def components(ctx: HostContext) -> list[Component]:
     """Every add-on process."""
-    chosen = [_netpol(ctx), _storage(ctx), _metrics(ctx)]
+    nodes = nodes_of(ctx)
+    chosen = [*map(_netpol, nodes), _storage(ctx), _metrics(ctx)]
     if ctx.options.gpus_per_node > 0:
-        chosen.append(_gpu(ctx))
+        chosen += map(_gpu, nodes)
     if ctx.options.simulated_nodes > 0:
         chosen.append(_kwok(ctx))
     if ctx.options.registry:

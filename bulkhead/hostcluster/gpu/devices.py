@@ -18,13 +18,19 @@ RESOURCE = "nvidia.com/gpu"
 class Gpu:
     """One fake GPU."""
 
-    index: int
+    index: int  # on its node
     node: Path
+    first_minor: int = 0  # of the GPUs of its node: those of two nodes are different devices
+
+    @property
+    def minor(self) -> int:
+        """Its device number."""
+        return self.first_minor + self.index
 
     @property
     def identity(self) -> str:
-        """Its ID for the kubelet."""
-        return f"bulkhead-gpu-{self.index}"
+        """Its ID for the kubelet; no other node has one of this ID."""
+        return f"bulkhead-gpu-{self.minor}"
 
     @property
     def container_path(self) -> str:
@@ -37,7 +43,7 @@ class Gpu:
             facts = self.node.lstat()
         except OSError:
             return False
-        return stat.S_ISCHR(facts.st_mode) and facts.st_rdev == os.makedev(MAJOR, self.index)
+        return stat.S_ISCHR(facts.st_mode) and facts.st_rdev == os.makedev(MAJOR, self.minor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +54,14 @@ class Grant:
     gpus: tuple[Gpu, ...]
 
 
-def make_nodes(folder: Path, count: int) -> tuple[Gpu, ...]:
+def make_nodes(folder: Path, count: int, first_minor: int = 0) -> tuple[Gpu, ...]:
     """Create the device nodes; those left by a crash are reused."""
     folder.mkdir(parents=True, exist_ok=True)
-    gpus = tuple(Gpu(index, folder / f"nvidia{index}") for index in range(count))
+    gpus = tuple(Gpu(index, folder / f"nvidia{index}", first_minor) for index in range(count))
     for gpu in gpus:
         if not gpu.healthy():
             gpu.node.unlink(missing_ok=True)
-            os.mknod(gpu.node, stat.S_IFCHR | 0o666, os.makedev(MAJOR, gpu.index))
+            os.mknod(gpu.node, stat.S_IFCHR | 0o666, os.makedev(MAJOR, gpu.minor))
             gpu.node.chmod(0o666)  # mknod is subject to the umask
     return gpus
 

@@ -170,8 +170,8 @@ async def run(gpus: Sequence[Gpu], folder: Path) -> None:
         await asyncio.sleep(_POLL)
 
 
-async def _main(count: int, nodes: Path, folder: Path) -> None:
-    gpus = make_nodes(nodes, count)
+async def _main(count: int, first_minor: int, nodes: Path, folder: Path) -> None:
+    gpus = make_nodes(nodes, count, first_minor)
     task = asyncio.create_task(run(gpus, folder))
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
@@ -188,12 +188,13 @@ def main() -> None:
     """Read the options and run."""
     parser = argparse.ArgumentParser(description="Device plugin for fake GPUs")
     parser.add_argument("--count", type=int, default=8)
+    parser.add_argument("--first-minor", type=int, default=0, help="device number of the first GPU")
     parser.add_argument("--nodes", type=Path, required=True, help="folder for the device nodes")
     parser.add_argument("--plugin-folder", type=Path, default=PLUGIN_FOLDER)
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     options.plugin_folder.mkdir(parents=True, exist_ok=True)
-    asyncio.run(_main(options.count, options.nodes, options.plugin_folder))
+    asyncio.run(_main(options.count, options.first_minor, options.nodes, options.plugin_folder))
 
 
 if __name__ == "__main__":

@@ -27,13 +27,26 @@ def gpu_labels(count: int, domain: int) -> dict[str, str]:
     }
 
 
+def real_node_labels(count: int, number: int) -> dict[str, str]:
+    """The labels of the real node with this number, from 1 on: each is a rack and an NVLink domain, and zones take turns."""
+    if number == 1:
+        return gpu_labels(count, 0)
+    return {
+        **gpu_labels(count, 0),
+        "nvidia.com/gpu.clique": f"00000000-0000-4000-9000-{number:012d}.0",
+        "bulkhead.dev/nvlink-domain": f"nvlink-host-{number}",
+        "bulkhead.dev/rack": f"rack-host-{number}",
+        "topology.kubernetes.io/zone": _ZONES[(number - 1) % len(_ZONES)],
+    }
+
+
 def node_name(index: int) -> str:
     """The name of a simulated node: `gpu-sim-0` and so on."""
     return f"gpu-sim-{index}"
 
 
 def simulated_node(index: int, gpus: int, domain_size: int) -> dict[str, Any]:
-    """A simulated node without its status; domain 0 is the real node's."""
+    """A simulated node without its status; domain 0 is the first real node's."""
     name = node_name(index)
     labels = {
         "kubernetes.io/hostname": name,

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from pathlib import Path
 
-from bulkhead.hostcluster.component import NODE_NAME
+from bulkhead.hostcluster.component import NODE_NAME, REAL_POD_RANGE
 from bulkhead.hostcluster.netpol.attachments import Attachments
 from bulkhead.hostcluster.netpol.cluster import Cluster, cluster_from
 from bulkhead.hostcluster.netpol.render import TABLE, Chains, render
@@ -54,16 +54,19 @@ async def load(text: str) -> None:
 class Enforcer:
     """Watches, compiles, applies."""
 
-    def __init__(self, client: Client, node: str, attachments: Attachments) -> None:
-        self._node = node
+    def __init__(
+        self, client: Client, node: str, attachments: Attachments, *, pod_range: str = REAL_POD_RANGE, alone: bool = True
+    ) -> None:
+        self._pod_range = pod_range
         self._attachments = attachments
         self._dirty = asyncio.Event()
         self._applied = ""
         self._rulebook = Rulebook(node)
         self._chains = Chains()
         self._decoded: dict[Resource, dict[Key, tuple[str, Obj]]] = {PODS: {}, NAMESPACES: {}, NETWORK_POLICIES: {}}
-        # The other nodes are simulated: their pods neither send nor receive.
-        self._pods = Informer(client, PODS, field_selector=f"spec.nodeName={node}", on_change=self._notice)
+        # Pods of simulated nodes neither send nor receive: alone among these, the node's own are all that matter.
+        selector = f"spec.nodeName={node}" if alone else "spec.nodeName!="
+        self._pods = Informer(client, PODS, field_selector=selector, on_change=self._notice)
         self._namespaces = Informer(client, NAMESPACES, on_change=self._notice)
         self._policies = Informer(client, NETWORK_POLICIES, on_change=self._notice)
 
@@ -134,7 +137,7 @@ class Enforcer:
 
     async def _apply(self) -> None:
         rules = self._rulebook.rules()
-        text = render(rules, chains=self._chains)
+        text = render(rules, self._pod_range, self._chains)
         if text == self._applied:
             return
         await load(text)
@@ -142,10 +145,10 @@ class Enforcer:
         log.info("applied table=%r pods=%d", TABLE, len(rules))
 
 
-async def _main(kubeconfig: Path, node: str) -> None:
+async def _main(kubeconfig: Path, node: str, pod_range: str, *, alone: bool) -> None:
     config = KubeConfig.from_file(kubeconfig)
     async with Client(config, user_agent="bulkhead-netpol", field_manager="bulkhead-netpol") as client:
-        await Enforcer(client, node, Attachments()).run()
+        await Enforcer(client, node, Attachments(), pod_range=pod_range, alone=alone).run()
 
 
 def main() -> None:
@@ -153,9 +156,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Network policy enforcer of the embedded host")
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--node", default=NODE_NAME)
+    parser.add_argument("--pod-range", default=REAL_POD_RANGE, help="of this node: what has an unknown address in it is closed")
+    parser.add_argument("--alone", action="store_true", help="no other node has pods that send or receive")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    asyncio.run(_main(options.kubeconfig, options.node))
+    asyncio.run(_main(options.kubeconfig, options.node, options.pod_range, alone=options.alone))
 
 
 if __name__ == "__main__":

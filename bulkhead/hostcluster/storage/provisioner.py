@@ -10,11 +10,10 @@ import asyncio
 import contextlib
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bulkhead.hostcluster.component import NODE_NAME
 from bulkhead.hostcluster.storage.volumes import folder_to_remove, volume_for, volume_node, wants_volume
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError
@@ -39,9 +38,9 @@ class Work:
 class Provisioner:
     """Brings folders and volumes in line with the claims."""
 
-    def __init__(self, client: Client, folder: Path) -> None:
+    def __init__(self, client: Client, folders: Mapping[str, Path]) -> None:
         self._client = client
-        self._folder = folder
+        self._folders = folders
         self._queue: KeyedQueue[Work] = KeyedQueue(max_keys=10_000)
         self._backoff: PerKeyBackoff[Work] = PerKeyBackoff()
         self._claims = Informer(client, PERSISTENT_VOLUME_CLAIMS, on_change=self._notice("claim"))
@@ -79,10 +78,10 @@ class Provisioner:
         if claim is None or not wants_volume(claim):
             return
         storage_class = await self._client.get(STORAGE_CLASSES, claim["spec"]["storageClassName"])
-        volume = volume_for(claim, storage_class, self._folder, here=NODE_NAME)
+        volume = volume_for(claim, storage_class, self._folders)
         if volume is None:
             return
-        if volume_node(volume) == NODE_NAME:
+        if volume_node(volume) in self._folders:
             await asyncio.to_thread(_make_folder, Path(volume["spec"]["local"]["path"]))
         with contextlib.suppress(AlreadyExists):
             await self._client.create(PERSISTENT_VOLUMES, volume)
@@ -92,7 +91,7 @@ class Provisioner:
         volume = self._volumes.store.get(key)
         if volume is None:
             return
-        target = folder_to_remove(volume, self._folder)
+        target = folder_to_remove(volume, self._folders)
         if target is None:
             return
         await asyncio.to_thread(_remove_folder, target)
@@ -116,20 +115,24 @@ def _remove_folder(path: Path) -> None:
         shutil.rmtree(path)
 
 
-async def _main(kubeconfig: Path, folder: Path) -> None:
+async def _main(kubeconfig: Path, folders: Mapping[str, Path]) -> None:
     config = KubeConfig.from_file(kubeconfig)
     async with Client(config, user_agent="bulkhead-storage", field_manager="bulkhead-storage") as client:
-        await Provisioner(client, folder).run()
+        await Provisioner(client, folders).run()
 
 
 def main() -> None:
     """Read the options and run."""
     parser = argparse.ArgumentParser(description="Provisioner of local volumes")
     parser.add_argument("--kubeconfig", type=Path, required=True)
-    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument(
+        "--folder", action="append", required=True, metavar="NODE=PATH", help="of each real node, the first first"
+    )
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    asyncio.run(_main(options.kubeconfig, options.folder))
+    asyncio.run(
+        _main(options.kubeconfig, {name: Path(path) for name, _, path in (each.partition("=") for each in options.folder)})
+    )
 
 
 if __name__ == "__main__":

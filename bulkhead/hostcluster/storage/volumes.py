@@ -1,11 +1,12 @@
 """Decides what a claim or a volume needs. Pure: reads objects, touches neither disk nor API.
 
 A claim of class `local` is served once the scheduler has chosen a node (WaitForFirstConsumer), one of class `local-immediate`
-at once and on the node where this runs. A volume is removed only when it is Released, its policy is Delete, and its path is the
+at once and on the first node. A volume is removed only when it is Released, its policy is Delete, and its path is the
 one that this provisioner would have given it: an annotation alone, which anybody who may create volumes can write, never leads
 to the removal of a folder.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,12 @@ def wants_volume(claim: dict[str, Any]) -> bool:
     return not spec.get("selector") and spec.get("volumeMode", "Filesystem") == "Filesystem"
 
 
-def volume_for(claim: dict[str, Any], storage_class: dict[str, Any], folder: Path, *, here: str) -> dict[str, Any] | None:
-    """The volume to create for a claim of a class, or None while there is nothing to do; `here` is this node's name."""
+def volume_for(claim: dict[str, Any], storage_class: dict[str, Any], folders: Mapping[str, Path]) -> dict[str, Any] | None:
+    """The volume to create for a claim of a class, or None while there is nothing to do.
+
+    `folders` are those of the real nodes; a volume of a simulated node gets a path in the first one's, which nobody opens.
+    """
+    here = next(iter(folders))
     spec, metadata = claim["spec"], claim["metadata"]
     node = (metadata.get("annotations") or {}).get(_SELECTED_NODE)
     if storage_class.get("volumeBindingMode") == "Immediate":
@@ -54,7 +59,7 @@ def volume_for(claim: dict[str, Any], storage_class: dict[str, Any], folder: Pat
             "volumeMode": "Filesystem",
             "storageClassName": spec.get("storageClassName", ""),
             "persistentVolumeReclaimPolicy": storage_class.get("reclaimPolicy", "Delete"),
-            "local": {"path": str(folder / name)},
+            "local": {"path": str(folders.get(node, folders[here]) / name)},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}},
             "claimRef": {
                 "apiVersion": "v1",
@@ -73,14 +78,14 @@ def volume_node(volume: dict[str, Any]) -> str:
     return str(terms[0]["matchExpressions"][0]["values"][0])
 
 
-def folder_to_remove(volume: dict[str, Any], folder: Path) -> Path | None:
+def folder_to_remove(volume: dict[str, Any], folders: Mapping[str, Path]) -> Path | None:
     """The folder of a volume that is to be removed, or None."""
     spec, metadata = volume["spec"], volume["metadata"]
     if (metadata.get("annotations") or {}).get(_PROVISIONED_BY) != PROVISIONER:
         return None
     if spec.get("persistentVolumeReclaimPolicy") != "Delete" or (volume.get("status") or {}).get("phase") != "Released":
         return None
-    expected = folder / volume_name((spec.get("claimRef") or {}).get("uid", ""))
-    if expected.name != metadata["name"] or (spec.get("local") or {}).get("path") != str(expected):
+    name, path = volume_name((spec.get("claimRef") or {}).get("uid", "")), (spec.get("local") or {}).get("path")
+    if name != metadata["name"]:
         return None
-    return expected
+    return next((folder / name for folder in folders.values() if path == str(folder / name)), None)

@@ -21,7 +21,7 @@ from tests.background import background
 async def folder(host_client: Client, tmp_path: Path) -> AsyncIterator[Path]:
     for each in storage_classes():
         await host_client.apply(STORAGE_CLASSES, each)
-    async with background(Provisioner(host_client, tmp_path / "volumes").run()):
+    async with background(Provisioner(host_client, {NODE_NAME: tmp_path / "volumes"}).run()):
         yield tmp_path / "volumes"
 
 
