@@ -25,6 +25,7 @@ from bulkhead.work.clock import SystemClock
 from bulkhead.work.queue import KeyedQueue
 from bulkhead.work.supervise import supervise
 from controller import handlers, metrics, probes
+from controller.host import definitions
 from controller.host.accelerators import Accelerators
 from controller.host.dedication import Dedication
 from controller.host.hostranges import HostRanges
@@ -45,6 +46,8 @@ from controller.worker import Workers
 _log = logging.getLogger("controller")
 LEASE = "bulkhead-controller"
 _STUCK_SECONDS = 300.0
+# So long tenants wait for the definitions of this release; a host that refuses them does not leave tenants alone for that.
+_DEFINITIONS_SECONDS = 20.0
 
 
 def main() -> None:
@@ -108,12 +111,14 @@ class Controller:
         )
         self._workers = Workers(self._queue, reconciler, self._clock, count=settings.workers)
         self._synced = False
+        self._defined = asyncio.Event()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until cancelled."""
         server = await self._serve()
         try:
             async with asyncio.TaskGroup() as group:
+                group.create_task(supervise("definitions", self._define))
                 group.create_task(supervise("informers", self._owned.run))
                 group.create_task(supervise("host ranges", self._ranges.run))
                 group.create_task(supervise("shared objects", self._sources.run))
@@ -125,6 +130,10 @@ class Controller:
             await self._planes.close()
             await server.cleanup()
 
+    async def _define(self) -> None:
+        await definitions.bring_up(self._client)
+        self._defined.set()
+
     async def _watch(self, stop: asyncio.Event) -> None:
         await handlers.run(handlers.Events(self._queue.add), self._config, stop)
         if not stop.is_set():
@@ -132,6 +141,9 @@ class Controller:
 
     async def _lead(self) -> None:
         """Work while the lease is held; come back to wait for it when it is lost."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DEFINITIONS_SECONDS):
+                await self._defined.wait()
         await self._owned.synced()
         # A policy without an exception that is needed would open the host.
         await self._ranges.synced()

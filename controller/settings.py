@@ -8,13 +8,18 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from ipaddress import IPv4Network, ip_network
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 import bulkhead
 from bulkhead.api import names
 from controller.plane.addresses import ALWAYS, LISTED, PODS, SLICES, Reserved
+from controller.plane.network import peers
+from controller.plane.placement import ANYWHERE, Placement
+from controller.plane.placement import read as read_placement
 
 T = TypeVar("T")
+# How policies open the way to the host's API server: by addresses, by an entity of Cilium beside them, or by ports alone.
+HOST_API_BY: Final = ("Address", "CiliumEntity", "Port")
 
 
 class SettingsError(ValueError):
@@ -38,12 +43,15 @@ class Settings:
     image_mariadb: str = "docker.io/bulkhead/mariadb:11.8"
     image_pull_policy: str = "IfNotPresent"
     plane_priority_class: str = ""
+    plane_placement: Placement = ANYWHERE
     workload_priority_class: str = ""
     cluster_domain: str = "cluster.local"
     dns_upstreams: tuple[str, ...] = ("/etc/resolv.conf",)
     plane_client_cidrs: tuple[str, ...] = ()
     pod_networks: tuple[str, ...] = ()
     reserved_cidrs: tuple[str, ...] = ()
+    host_api_by: str = HOST_API_BY[0]
+    metrics_from: tuple[dict[str, Any], ...] = ()
     storage_class: str = ""
     shared_namespace: str = ""
     workers: int = 8
@@ -60,6 +68,10 @@ class Settings:
         return (*ALWAYS, Reserved(self.service_range, SLICES), *pods, *listed)
 
 
+# Settings that are JSON.
+_READERS: Final[Mapping[str, Callable[[str], object]]] = {"plane_placement": read_placement, "metrics_from": peers}
+
+
 def load(environment: Mapping[str, str] = os.environ) -> Settings:
     """Read the settings; unset variables keep their defaults."""
     chosen: dict[str, object] = {}
@@ -68,7 +80,9 @@ def load(environment: Mapping[str, str] = os.environ) -> Settings:
         text = environment.get(variable)
         if text is None:
             continue
-        if isinstance(field.default, int):
+        if field.name in _READERS:
+            chosen[field.name] = _parse(variable, text, _READERS[field.name])
+        elif isinstance(field.default, int):
             chosen[field.name] = _parse(variable, text, int)
         elif isinstance(field.default, tuple):
             chosen[field.name] = tuple(part for part in text.replace(",", " ").split() if part)
@@ -83,6 +97,8 @@ def load(environment: Mapping[str, str] = os.environ) -> Settings:
     for variable, listed in (("POD_NETWORKS", settings.pod_networks), ("RESERVED_CIDRS", settings.reserved_cidrs)):
         for cidr in listed:
             _parse(f"BULKHEAD_{variable}", cidr, ip_network)
+    if settings.host_api_by not in HOST_API_BY:
+        raise SettingsError(f"BULKHEAD_HOST_API_BY: {settings.host_api_by} is none of {', '.join(HOST_API_BY)}")
     if settings.workers < 1 or settings.resync_seconds < 1:
         raise SettingsError("BULKHEAD_WORKERS, BULKHEAD_RESYNC_SECONDS: must be at least 1")
     return settings
@@ -91,5 +107,5 @@ def load(environment: Mapping[str, str] = os.environ) -> Settings:
 def _parse(variable: str, text: str, kind: Callable[[str], T]) -> T:
     try:
         return kind(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SettingsError(f"{variable}: {error}") from error

@@ -18,7 +18,6 @@ from e2e.api import Api, Obj
 from e2e.poll import NotYetError, until
 
 CHART = Path("charts/bulkhead")
-CRDS = Path("crds")
 EXAMPLES = Path("examples")
 RELEASE = "bulkhead"
 # The one address of the host's API server: pods in the chart's namespace reach no other address but planes.
@@ -40,8 +39,6 @@ def ensure_installed(note: Note, **values: str) -> Api:
 
 def install_chart(note: Note, **values: str) -> None:
     note("helm upgrade --install")
-    # Helm installs a chart's CRDs once and never upgrades them.
-    commands.kubectl(machine.KUBECONFIG, "apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
     arguments = ["upgrade", "--install", RELEASE, str(CHART), "--namespace", names.SYSTEM_NAMESPACE, "--create-namespace"]
     # Planes run on the one real node, so their volumes need not wait for the scheduler's choice (docs/decisions/0006).
     for name, value in {"storageClass": IMMEDIATE_CLASS, "podNetworks": f"{{{POD_RANGE}}}", **HOST_API, **values}.items():

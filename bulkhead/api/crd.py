@@ -19,7 +19,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from bulkhead.api import names
+import bulkhead
+from bulkhead.api import labels, names
 from bulkhead.api.tenant import Tenant
 from bulkhead.api.tenantclass import TenantClass
 
@@ -127,7 +128,11 @@ def render(crd: Crd) -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{crd.plural}.{names.GROUP}", "labels": {"app.kubernetes.io/part-of": "bulkhead"}},
+        "metadata": {
+            "name": f"{crd.plural}.{names.GROUP}",
+            "labels": {"app.kubernetes.io/part-of": "bulkhead"},
+            "annotations": {labels.RELEASE: bulkhead.__version__},
+        },
         "spec": {
             "group": names.GROUP,
             "scope": "Cluster",

@@ -34,6 +34,9 @@ SHARED_PULL_SECRETS: Final = "bulkhead.dev/shared-pull-secrets"
 CORDONED_BY: Final = "bulkhead.dev/cordoned-by"
 HOST_TAINTS: Final = "bulkhead.dev/host-taints"
 
+# On the definitions of our kinds: the release that wrote them.
+RELEASE: Final = "bulkhead.dev/release"
+
 # On nodes.
 SIMULATED: Final = "bulkhead.dev/simulated"
 RACK: Final = "bulkhead.dev/rack"

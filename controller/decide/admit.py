@@ -109,6 +109,20 @@ def replicas(case: Case) -> Refusal | None:
     return Refusal(Reason.OUT_OF_BOUNDS, f"spec.controlPlane.replicas: {number}; 1 and 3 are possible")
 
 
+def placement(case: Case) -> Refusal | None:
+    """The class narrows where planes run, and does not contradict the installation."""
+    selector = section_of(section_of(case.bounds, "controlPlane"), "nodeSelector")
+    contradiction = case.settings.plane_placement.contradicted(selector)
+    if contradiction is None:
+        return None
+    key, ours, theirs = contradiction
+    return Refusal(
+        Reason.INVALID_CONFIGURATION,
+        f"class: spec.controlPlane.nodeSelector[{key}]: {theirs}, and all planes of this installation run on nodes with {ours} "
+        "(chart value planes.nodeSelector)",
+    )
+
+
 def pool(case: Case) -> Refusal | None:
     """Nodes of its own are a part of the host's."""
     if not case.merged("nodes").get("dedicated") or case.pool:
@@ -159,6 +173,7 @@ POLICIES: Final[tuple[Policy, ...]] = (
     class_amounts,
     amounts,
     replicas,
+    placement,
     pool,
     supported,
     slurm,

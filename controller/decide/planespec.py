@@ -36,6 +36,7 @@ def plane_of(case: Case) -> PlaneSpec:
             coredns=settings.image_coredns,
         ),
         image_pull_policy=settings.image_pull_policy,
+        placement=settings.plane_placement.narrowed(section_of(section_of(bounds, "controlPlane"), "nodeSelector")),
         replicas=int(control.get("replicas") or 1),
         storage_size=str(storage.get("size") or STORAGE_SIZE),
         storage_class=str(storage.get("className") or settings.storage_class) or None,
@@ -76,6 +77,8 @@ def plane_of(case: Case) -> PlaneSpec:
         dns_upstreams=settings.dns_upstreams,
         plane_client_cidrs=settings.plane_client_cidrs,
         host_api=case.host_api,
+        host_api_anywhere=settings.host_api_by == "Port",
+        metrics_from=settings.metrics_from,
         system_namespace=settings.system_namespace,
         admins=tuple(section_of(spec, "access").get("admins") or ()),
     )

@@ -5,7 +5,9 @@ API server would otherwise be a tool to send requests into the host's network. W
 server and their own DNS, and outside of the cluster what the class says; the host itself is never outside.
 """
 
+import json
 from collections.abc import Iterator
+from typing import Final
 
 from controller.plane.addresses import LINK, PODS, SERVICES, SLICES, Network, block, closed, contains, holder, network
 from controller.plane.parts import metadata
@@ -23,6 +25,24 @@ from controller.plane.spec import (
 )
 
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
+_MOST_PEERS: Final = 16
+_PEER: Final = frozenset({"namespaceSelector", "podSelector", "ipBlock"})
+
+
+def peers(text: str) -> tuple[Obj, ...]:
+    """The peers of a NetworkPolicy that a setting gives as a JSON list; raises ValueError for what can be none."""
+    found = json.loads(text or "[]")
+    if not isinstance(found, list) or len(found) > _MOST_PEERS:
+        raise ValueError(f"is no list of at most {_MOST_PEERS} peers")
+    for each in found:
+        if (
+            not isinstance(each, dict)
+            or not each
+            or not each.keys() <= _PEER
+            or not all(isinstance(part, dict) for part in each.values())
+        ):
+            raise ValueError(f"{json.dumps(each)[:100]} is no peer: {', '.join(sorted(_PEER))}")
+    return tuple(found)
 
 
 def policies(spec: PlaneSpec) -> list[Obj]:
@@ -57,11 +77,18 @@ def _plane(spec: PlaneSpec) -> Obj:
 def _syncer(spec: PlaneSpec) -> Obj:
     ingress = [
         {"from": [_pods(spec, PLANE)], "ports": [_tcp(SHIM_PORT)]},
-        {"from": [_namespace(spec.system_namespace)], "ports": [_tcp(SYNCER_HTTP_PORT)]},
+        {"from": [_namespace(spec.system_namespace), *spec.metrics_from], "ports": [_tcp(SYNCER_HTTP_PORT)]},
     ]
     egress: list[Obj] = [{"to": [_pods(spec, PLANE)], "ports": [_tcp(API_PORT)]}]
-    egress += [{"to": [{"ipBlock": {"cidr": str(network(address))}}], "ports": [_tcp(port)]} for address, port in spec.host_api]
+    egress += _host_api(spec)
     return _policy(spec, (spec.namespace, "allow-syncer"), _component(spec, SYNCER), ingress, egress)
+
+
+def _host_api(spec: PlaneSpec) -> list[Obj]:
+    """The way to the host's API server; by ports alone where the network plugin takes no addresses of nodes."""
+    if spec.host_api_anywhere:
+        return [{"ports": [_tcp(port)]} for port in sorted({port for _, port in spec.host_api})]
+    return [{"to": [{"ipBlock": {"cidr": str(network(address))}}], "ports": [_tcp(port)]} for address, port in spec.host_api]
 
 
 def _dns(spec: PlaneSpec) -> Obj:

@@ -59,7 +59,7 @@ def pod_spec(spec: PlaneSpec, containers: list[Obj], volumes: list[Obj], **more:
         pod["priorityClassName"] = spec.plane_priority_class
     if spec.image_pull_secrets:
         pod["imagePullSecrets"] = [{"name": name} for name in spec.image_pull_secrets]
-    return pod | more
+    return pod | spec.placement.of_pod() | more
 
 
 def deployment(spec: PlaneSpec, name: str, pod: Obj, *, leaf: str, config: str, strategy: Obj) -> Obj:

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 from bulkhead.api import labels, names
 from bulkhead.api.quantity import Amount, InvalidQuantityError, parse
 from controller.plane.addresses import ALWAYS, Reserved
+from controller.plane.placement import ANYWHERE, Placement
 
 Obj: TypeAlias = dict[str, Any]
 
@@ -131,6 +132,7 @@ class PlaneSpec:
     image_pull_policy: str = "IfNotPresent"
     image_pull_secrets: tuple[str, ...] = ()
     replicas: int = 1
+    placement: Placement = ANYWHERE  # of all its pods
     storage_size: str = STORAGE_SIZE
     storage_class: str | None = None
     etcd_quota_mib: int = 512
@@ -175,6 +177,8 @@ class PlaneSpec:
     dns_upstreams: tuple[str, ...] = ("/etc/resolv.conf",)
     plane_client_cidrs: tuple[str, ...] = ()
     host_api: tuple[tuple[str, int], ...] = ()
+    host_api_anywhere: bool = False  # whether those ports are open at every address
+    metrics_from: tuple[Obj, ...] = ()  # who reads the syncer's metrics, as peers of a NetworkPolicy
     system_namespace: str = names.SYSTEM_NAMESPACE
     patrol_seconds: int = 60
     mass_delete_limit: int = 50

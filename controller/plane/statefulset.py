@@ -69,14 +69,8 @@ def _selector(spec: PlaneSpec) -> Obj:
 def _pod(spec: PlaneSpec) -> Obj:
     more: Obj = {"terminationGracePeriodSeconds": 20}
     if spec.replicas > 1:
-        more["topologySpreadConstraints"] = [
-            {
-                "maxSkew": 1,
-                "topologyKey": "kubernetes.io/hostname",
-                "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": _selector(spec)},
-            }
-        ]
+        apart = spec.placement.apart(_selector(spec))
+        more |= {"topologySpreadConstraints": apart} if apart else {}
     return pod_spec(
         spec,
         [etcd.container(spec), apiserver.container(spec), controller_manager.container(spec)],

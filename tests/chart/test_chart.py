@@ -123,7 +123,7 @@ def test_the_namespace_of_the_chart_is_closed_but_for_the_controllers_ways() -> 
 def test_a_policy_narrows_every_write_that_the_controller_may_do() -> None:
     """Rights of the whole cluster are held to tenants' names by a policy; one that lists no such kind would let it through."""
     objects = {(obj["kind"], obj["metadata"]["name"]): obj for obj in rendered()}
-    policies = ("bulkhead-controller-scope", "bulkhead-controller-namespaces", "bulkhead-controller-nodes")
+    policies = tuple(f"bulkhead-controller-{which}" for which in ("scope", "namespaces", "nodes", "definitions"))
     matched = [
         rule
         for name in policies

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bulkhead.api.fields import ApiModel, Components, DnsName, StorageSize
+from bulkhead.api.fields import LABEL_KEYS, OWN_POOL, ApiModel, Components, DnsName, LabelKey, LabelValue, StorageSize, rules
 
 
 class ClassStorage(ApiModel):
@@ -34,6 +34,13 @@ class ClassControlPlane(ApiModel):
         "what is built in, unless given.",
     )
     storage: ClassStorage | None = Field(None, description="The volume under a plane's etcd.")
+    node_selector: dict[LabelKey, LabelValue] | None = Field(
+        None,
+        max_length=16,
+        description="Labels that a host node must carry to run planes of this class, besides those of the installation "
+        "(chart value planes.nodeSelector). A change restarts these planes.",
+        json_schema_extra=rules(LABEL_KEYS, OWN_POOL),
+    )
 
 
 class Exposure(ApiModel):

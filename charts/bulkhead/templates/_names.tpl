@@ -19,3 +19,12 @@ app.kubernetes.io/component: controller
 {{- $name := index $images (index . 1) -}}
 {{- if contains "/" $name }}{{ $name }}{{ else }}{{ $images.registry }}/{{ $name }}{{ end -}}
 {{- end }}
+{{/* The definitions of our kinds (bulkhead/api/crd.py; a test holds the two together). */}}
+{{- define "bulkhead.definitions" -}}
+- tenants.bulkhead.dev
+- tenantclasses.bulkhead.dev
+{{- end }}
+{{/* What tenants need that run stays when the chart is uninstalled without its hooks; the next installation takes it over. */}}
+{{- define "bulkhead.kept" -}}
+helm.sh/resource-policy: keep
+{{- end }}

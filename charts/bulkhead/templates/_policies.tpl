@@ -15,6 +15,8 @@ metadata:
   name: {{ index . 1 }}
   labels:
     {{- include "bulkhead.labels" (index . 0) | nindent 4 }}
+  annotations:
+    {{- include "bulkhead.kept" . | nindent 4 }}
 spec:
   policyName: {{ index . 1 }}
   validationActions: [Deny]

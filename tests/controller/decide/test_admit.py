@@ -9,6 +9,7 @@ from bulkhead.api.conditions import Reason
 from controller.decide import admit
 from controller.decide.case import Admitted, Case
 from controller.decide.dedicated import Finding
+from controller.plane.placement import Placement
 from controller.refusal import Refusal
 from controller.settings import Settings
 from tests.controller.samples import case, tenant, tenant_class
@@ -35,6 +36,14 @@ REFUSED: dict[str, tuple[Case, Reason]] = {
     ),
     "amounts": (case(tenant(quota={"resources": {"nvidia.com/gpu": {"nominal": 65}}}), tenant_class()), Reason.OUT_OF_BOUNDS),
     "replicas": (case(tenant(), tenant_class(controlPlane={"replicas": 2})), Reason.OUT_OF_BOUNDS),
+    "placement": (
+        case(
+            tenant(),
+            tenant_class(controlPlane={"nodeSelector": {"zone": "b"}}),
+            Settings(plane_placement=Placement((("zone", "a"),))),
+        ),
+        Reason.INVALID_CONFIGURATION,
+    ),
     "pool": (case(tenant(), tenant_class(nodes={"dedicated": True})), Reason.INVALID_CONFIGURATION),
     "supported": (case(tenant(quota={"cohort": "research"}), tenant_class()), Reason.NOT_SUPPORTED),
     "slurm": (

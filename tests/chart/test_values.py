@@ -1,0 +1,226 @@
+"""Values of the chart: which objects follow from them, and that misspelt ones are refused with a sentence that helps."""
+
+import json
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from bulkhead.api import crd
+from controller.plane import placement
+from controller.plane.network import peers
+from controller.plane.render import render
+from controller.settings import load
+from tests.chart.helmchart import CHART, helm, rendered
+from tests.controller.samples import material, plane_spec
+
+Obj = dict[str, Any]
+
+MISSPELT: Final = {
+    "image.repository=x": "images.registry",
+    "images.repository=x": "images.registry is the registry and path of all images",
+    "images.tag=x": "images.bulkhead=bulkhead:",
+    "imagePullSecrets[0].name=x": "images.pullSecrets",
+    "global.imageRegistry=x": "it is images.registry",
+    "replicaCount=2": "it is controller.replicas",
+    "nodeSelector.a=b": "planes.nodeSelector for tenants' planes",
+    "planes.topologySpreadConstraints[0].topologyKey=x": "it is planes.spread",
+    "planes.priorityClassName=x": "it is priorityClasses.plane.name",
+    "serviceMonitor.enabled=true": "it is monitoring.enabled",
+    "storageClassName=x": "it is storageClass",
+    # Whatever else: by the schema, with its name.
+    "storageclass=x": "'storageclass' not allowed",
+    "planes.nodeSelectors.a=b": "'nodeSelectors' not allowed",
+    "controller.replica=2": "'replica' not allowed",
+    "monitoring.interval=often": "monitoring/interval",
+    "monitoring.interval=0s": "monitoring/interval",
+    "networkPolicy.hostAPIBy=Magic": "networkPolicy/hostAPIBy",
+    "planes.tolerations[0].operator=Equal": "planes/tolerations",
+    "planes.tolerations[0].effect=NoSuch": "planes/tolerations",
+    "planes.spread[0].whenUnsatisfiable=Never": "planes/spread",
+    "planes.spread[0].maxSkew=2": "'maxSkew' not allowed",
+    "controller.affinity.nodeAffinities=x": "'nodeAffinities' not allowed",
+    "controller.nodeSelector.a b=c": "invalid propertyName 'a b'",
+}
+
+
+@pytest.mark.parametrize("value", MISSPELT)
+def test_a_misspelt_value_is_refused_and_told_how_it_is_spelt(value: str) -> None:
+    with pytest.raises(AssertionError) as refused:
+        rendered("--set", value)
+    assert MISSPELT[value] in str(refused.value)
+
+
+def test_what_the_template_of_misspelt_values_names_the_schema_lets_through_and_the_values_do_not_have() -> None:
+    """Else the schema would speak first, or a true value would be refused."""
+    said = (CHART / "templates" / "misspelt.yaml").read_text().partition('"bulkhead.misspelt" -}}')[2]
+    named = [line.partition(": ")[0] for line in said.splitlines() if ": " in line]
+    schema, values = json.loads((CHART / "values.schema.json").read_text()), yaml.safe_load((CHART / "values.yaml").read_text())
+    assert len(named) > 20
+    for path in named:
+        *parents, last = path.split(".")
+        at, there = schema, values
+        for key in parents:
+            at, there = at["properties"][key], there.get(key, {})
+        assert last not in there, path
+        assert "additionalProperties" not in at or at["properties"][last] is True, path
+
+
+def test_every_value_is_in_the_schema() -> None:
+    schema, values = json.loads((CHART / "values.schema.json").read_text()), yaml.safe_load((CHART / "values.yaml").read_text())
+
+    def unknown(values: Obj, schema: Obj, where: str) -> list[str]:
+        found: list[str] = []
+        for key, value in values.items():
+            at = schema.get("properties", {}).get(key)
+            if at is None and schema.get("additionalProperties") is False:
+                found.append(f"{where}{key}")
+            elif at is None and "properties" in schema:
+                found.append(f"{where}{key} is not checked")
+            elif isinstance(value, dict) and isinstance(at, dict) and "properties" in at:
+                found += unknown(value, at, f"{where}{key}.")
+        return found
+
+    assert unknown(values, schema, "") == []
+
+
+def of_kind(kind: str, *arguments: str) -> list[Obj]:
+    return [obj for obj in rendered(*arguments) if obj["kind"] == kind]
+
+
+def environment(*arguments: str) -> dict[str, str]:
+    (deployment,) = of_kind("Deployment", *arguments)
+    listed = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+    return {each["name"]: each["value"] for each in listed if "value" in each}
+
+
+def test_the_controller_reads_what_the_chart_tells_it() -> None:
+    settings = load(environment())
+    # Nothing chosen: the pods of planes are what they were before the chart could choose.
+    assert settings.plane_placement == placement.Placement()
+    assert settings.host_api_by == "Address"
+    assert list(settings.metrics_from) == yaml.safe_load((CHART / "values.yaml").read_text())["networkPolicy"]["metricsFrom"]
+
+
+def test_planes_are_placed_as_the_values_say() -> None:
+    chosen = {
+        "nodeSelector": {"pool": "planes"},
+        "tolerations": [{"key": "planes", "operator": "Exists", "effect": "NoSchedule"}],
+        "spread": [{"topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}],
+    }
+    told = load(environment("--set-json", f"planes={json.dumps(chosen)}")).plane_placement
+    assert told.of_pod() == {"nodeSelector": chosen["nodeSelector"], "tolerations": chosen["tolerations"]}
+    assert told.spread == (placement.Spread("topology.kubernetes.io/zone", hard=True),)
+
+
+def test_nobody_reads_metrics_where_the_values_say_so() -> None:
+    assert peers(environment("--set-json", "networkPolicy.metricsFrom=[]")["BULKHEAD_METRICS_FROM"]) == ()
+
+
+# -- the controller's own pods
+
+
+def test_controllers_lie_apart_and_a_drain_takes_one_at_a_time() -> None:
+    (deployment,) = of_kind("Deployment", "--set", "controller.replicas=2")
+    (budget,) = of_kind("PodDisruptionBudget", "--set", "controller.replicas=2")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert budget["spec"]["maxUnavailable"] == 1
+    assert budget["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    apart = deployment["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert [each["topologyKey"] for each in apart] == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+    assert all(each["labelSelector"]["matchLabels"].items() <= labels.items() for each in apart)
+
+
+def test_a_single_controller_has_no_budget_that_would_stop_a_drain() -> None:
+    assert of_kind("PodDisruptionBudget") == []
+    (deployment,) = of_kind("Deployment")
+    assert "topologySpreadConstraints" not in deployment["spec"]["template"]["spec"]
+
+
+def test_the_controller_passes_restricted_pod_security() -> None:
+    (deployment,) = of_kind("Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in pod["containers"]:
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+
+
+# -- monitoring
+
+
+def test_objects_of_the_prometheus_operator_are_made_on_request_alone() -> None:
+    assert not [obj for obj in rendered() if obj["apiVersion"].startswith("monitoring.coreos.com")]
+
+
+def test_monitors_select_what_is_there_by_ports_that_are_named_so() -> None:
+    on = ("--set", "monitoring.enabled=true", "--set", "monitoring.labels.release=prometheus")
+    (monitor,), (service,) = of_kind("ServiceMonitor", *on), of_kind("Service", *on)
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert {each["port"] for each in monitor["spec"]["endpoints"]} <= {each["name"] for each in service["spec"]["ports"]}
+    (pods,) = of_kind("PodMonitor", *on)
+    spec = plane_spec()
+    made = [obj for obj in render(spec, material(spec)).everything() if obj["kind"] in {"Deployment", "StatefulSet"}]
+    wanted = pods["spec"]["selector"]["matchLabels"].items()
+    selected = [obj["spec"]["template"] for obj in made if wanted <= obj["spec"]["template"]["metadata"]["labels"].items()]
+    assert len(selected) == 1
+    ports = {each["name"] for each in selected[0]["spec"]["containers"][0]["ports"]}
+    assert {each["port"] for each in pods["spec"]["podMetricsEndpoints"]} <= ports
+
+
+# -- the way to the host's API server
+
+
+def host_api(*arguments: str) -> list[Obj]:
+    (policy,) = [obj for obj in of_kind("NetworkPolicy", *arguments) if obj["metadata"]["name"] == "bulkhead-controller"]
+    found: list[Obj] = policy["spec"]["egress"][1:]
+    return found
+
+
+def test_the_way_to_the_hosts_api_is_opened_by_address_by_entity_or_by_port() -> None:
+    by_address = host_api()
+    assert all("ipBlock" in rule["to"][0] for rule in by_address)
+    assert not [obj for obj in rendered() if obj["apiVersion"].startswith("cilium.io")]
+    by_port = host_api("--set", "networkPolicy.hostAPIBy=Port")
+    assert [rule["ports"] for rule in by_port] == [rule["ports"] for rule in by_address]
+    assert not any("to" in rule for rule in by_port)
+    cilium = [obj for obj in rendered("--set", "networkPolicy.hostAPIBy=CiliumEntity") if obj["apiVersion"] == "cilium.io/v2"]
+    assert sorted(obj["kind"] for obj in cilium) == ["CiliumClusterwideNetworkPolicy", "CiliumNetworkPolicy"]
+    assert all(obj["spec"]["egress"] == [{"toEntities": ["kube-apiserver"]}] for obj in cilium)
+    assert host_api("--set", "networkPolicy.hostAPIBy=CiliumEntity") == by_address
+
+
+# -- what stays
+
+
+def test_what_tenants_run_on_stays_when_the_chart_goes_and_nothing_else() -> None:
+    kept = {
+        (obj["kind"], obj["metadata"]["name"])
+        for obj in rendered("--set", "networkPolicy.hostAPIBy=CiliumEntity")
+        if obj["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == "keep"
+    }
+    everything = {(obj["kind"], obj["metadata"]["name"]) for obj in rendered("--set", "networkPolicy.hostAPIBy=CiliumEntity")}
+    assert {each for each in everything if each[0].startswith("ValidatingAdmissionPolicy")} <= kept
+    assert {each for each in everything if each[0] == "PriorityClass"} <= kept
+    assert {each for each in everything if each[0] == "ClusterRole" and each[1].startswith("bulkhead-syncer")} <= kept
+    assert ("CiliumClusterwideNetworkPolicy", "bulkhead-syncers-host-api") in kept
+    gone = {"Deployment", "Service", "ServiceAccount", "ClusterRoleBinding", "Role", "RoleBinding", "NetworkPolicy"}
+    assert {each[0] for each in everything - kept} >= gone
+    assert not {each[0] for each in kept} & gone
+
+
+def test_the_chart_names_the_definitions_that_the_controller_keeps() -> None:
+    names = sorted(crd.render(each)["metadata"]["name"] for each in crd.CRDS)
+    (role,) = [obj for obj in of_kind("ClusterRole") if obj["metadata"]["name"] == "bulkhead-controller"]
+    rules = [rule for rule in role["rules"] if "customresourcedefinitions" in rule["resources"]]
+    assert [sorted(rule["resourceNames"]) for rule in rules if "resourceNames" in rule] == [names]
+    assert all("delete" not in rule["verbs"] for rule in rules)
+
+
+def test_the_notes_are_as_long_as_a_screen() -> None:
+    notes = helm("install", "bulkhead", str(CHART), "--dry-run=client", "--namespace=bulkhead-system").partition("NOTES:")[2]
+    assert "rollout status deployment/bulkhead-controller" in notes
+    assert "kubectl get endpointslices kubernetes" in notes
+    assert len(notes.splitlines()) < 40

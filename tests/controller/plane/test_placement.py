@@ -1,0 +1,121 @@
+"""Where the pods of planes may run: what is read is what a pod can have, and nothing chosen leaves pods as they were."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.decide.planespec import plane_of
+from controller.plane.placement import HOSTNAME, InvalidPlacementError, Placement, Spread, read
+from controller.plane.render import render
+from controller.settings import Settings, SettingsError, load
+from tests.controller.samples import case, material, plane_spec, tenant, tenant_class
+
+Obj = dict[str, Any]
+SOMEWHERE = Placement(
+    (("pool", "planes"),),
+    ({"key": "planes", "operator": "Exists"},),
+    (Spread("topology.kubernetes.io/zone"), Spread(HOSTNAME, hard=True)),
+)
+
+
+def pods(**changes: Any) -> list[Obj]:
+    spec = plane_spec(**changes)
+    made = render(spec, material(spec)).everything()
+    return [obj["spec"]["template"]["spec"] for obj in made if obj["kind"] in {"StatefulSet", "Deployment"}]
+
+
+def test_every_pod_of_a_plane_is_placed() -> None:
+    placed = pods(placement=SOMEWHERE)
+    assert len(placed) == 3
+    for pod in placed:
+        assert pod["nodeSelector"] == {"pool": "planes"}
+        assert pod["tolerations"] == [{"key": "planes", "operator": "Exists"}]
+
+
+DEFAULTS = json.dumps({"nodeSelector": {}, "tolerations": [], "spread": [{"topologyKey": HOSTNAME}]})
+
+
+@pytest.mark.parametrize("text", ["", "{}", DEFAULTS])
+def test_nothing_chosen_leaves_every_pod_as_it_was(text: str) -> None:
+    for replicas in (1, 3):
+        assert pods(replicas=replicas, placement=read(text)) == pods(replicas=replicas)
+    assert not any({"nodeSelector", "tolerations"} & pod.keys() for pod in pods(placement=read(text)))
+
+
+def test_members_of_a_plane_lie_apart_and_a_single_one_has_nothing_to_lie_apart_from() -> None:
+    plane = pods(placement=SOMEWHERE, replicas=3)[0]
+    said = [(each["topologyKey"], each["whenUnsatisfiable"]) for each in plane["topologySpreadConstraints"]]
+    assert said == [("topology.kubernetes.io/zone", "ScheduleAnyway"), (HOSTNAME, "DoNotSchedule")]
+    assert not any("topologySpreadConstraints" in pod for pod in pods(placement=SOMEWHERE))
+    assert "topologySpreadConstraints" not in pods(placement=Placement(spread=()), replicas=3)[0]
+
+
+def test_a_class_narrows_and_never_widens() -> None:
+    settings = Settings(plane_placement=Placement((("pool", "planes"),)))
+    narrowed = plane_of(case(tenant(), tenant_class(controlPlane={"nodeSelector": {"disk": "fast"}}), settings))
+    assert narrowed.placement.node_selector == (("disk", "fast"), ("pool", "planes"))
+    # Such a class is refused to new tenants; one that runs stays where the installation says.
+    wider = plane_of(case(tenant(), tenant_class(controlPlane={"nodeSelector": {"pool": "gpu"}}), settings))
+    assert wider.placement.node_selector == (("pool", "planes"),)
+    # A Tenant has no such field; one that reaches the controller all the same has no effect.
+    own = plane_of(case(tenant(controlPlane={"nodeSelector": {"disk": "slow"}}), tenant_class(), settings))
+    assert own.placement.node_selector == (("pool", "planes"),)
+
+
+WRONG = {
+    "no JSON": "{",
+    "no object": "[]",
+    "a number": "1",
+    "of too much text": json.dumps({"nodeSelector": {"a": "b" * 20_000}}),
+    "too deep": "[" * 10_000,
+    "knows no": '{"affinity": {}}',
+    "nodeSelector: is no object": '{"nodeSelector": [1]}',
+    "nodeSelector: has more": json.dumps({"nodeSelector": {f"k{n}": "v" for n in range(40)}}),
+    "nodeSelector.a b: is no label": '{"nodeSelector": {"a b": "c"}}',
+    "nodeSelector.a: has a value": '{"nodeSelector": {"a": true}}',
+    "tolerations: is no list": '{"tolerations": {"key": "x"}}',
+    "tolerations: has more": json.dumps({"tolerations": [{"operator": "Exists"}] * 33}),
+    "tolerations[0]: is no object": '{"tolerations": ["x"]}',
+    "tolerations[0]: has no key": '{"tolerations": [{}]}',
+    "tolerations[0].operator": '{"tolerations": [{"key": "x", "operator": "In"}]}',
+    "tolerations[0].value: is not for": '{"tolerations": [{"key": "x", "operator": "Exists", "value": "y"}]}',
+    "tolerations[0].effect": '{"tolerations": [{"key": "x", "effect": ["NoSchedule"]}]}',
+    "tolerations[0].tolerationSeconds: is for": '{"tolerations": [{"key": "x", "tolerationSeconds": 3}]}',
+    "tolerations[0].tolerationSeconds: is no": json.dumps(
+        {"tolerations": [{"key": "x", "effect": "NoExecute", "tolerationSeconds": True}]}
+    ),
+    "spread[0]: knows no": '{"spread": [{"topologyKey": "x", "maxSkew": 1}]}',
+    "spread[0].topologyKey": '{"spread": [{}]}',
+    "spread[0].whenUnsatisfiable": '{"spread": [{"topologyKey": "x", "whenUnsatisfiable": "Never"}]}',
+}
+
+
+@pytest.mark.parametrize("said", WRONG)
+def test_a_placement_that_no_pod_can_have_stops_the_controller_and_is_named(said: str) -> None:
+    with pytest.raises(SettingsError, match="BULKHEAD_PLANE_PLACEMENT") as refused:
+        load({"BULKHEAD_PLANE_PLACEMENT": WRONG[said]})
+    if ":" in said or "." in said:
+        assert said in str(refused.value)
+
+
+_anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["key", "operator", "value", "effect", "topologyKey", "a"]), inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["nodeSelector", "tolerations", "spread"]), _anything))
+def test_anything_is_a_placement_or_refused(asked: Obj) -> None:
+    try:
+        made = read(json.dumps(asked))
+    except InvalidPlacementError:
+        return
+    assert all(isinstance(value, str) for pair in made.node_selector for value in pair)
+    assert json.dumps(made.of_pod())
