@@ -11,6 +11,9 @@ _.__doc__
 _.print_kubeconfig
 _.describe_tenant
 _.print_token
+_.list_images
+_.build_images
+_.push_images
 _.list_tenants
 _.delete_tenant
 _.create_tenant

@@ -5,6 +5,7 @@ the variable's name; it never runs on a guess.
 """
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from ipaddress import IPv4Network, ip_network
@@ -20,6 +21,7 @@ from controller.plane.placement import read as read_placement
 T = TypeVar("T")
 # How policies open the way to the host's API server: by addresses, by an entity of Cilium beside them, or by ports alone.
 HOST_API_BY: Final = ("Address", "CiliumEntity", "Port")
+_DIGEST = re.compile(r"[^=\s]+=sha256:[0-9a-f]{64}")
 
 
 class SettingsError(ValueError):
@@ -41,6 +43,7 @@ class Settings:
     slurm_versions: tuple[str, ...] = ("26.05.5",)
     image_slurm: str = "docker.io/bulkhead/slurm:{version}"
     image_mariadb: str = "docker.io/bulkhead/mariadb:11.8"
+    image_digests: tuple[str, ...] = ()  # IMAGE=sha256:…, of images whose tag is a version
     image_pull_policy: str = "IfNotPresent"
     plane_priority_class: str = ""
     plane_placement: Placement = ANYWHERE
@@ -59,6 +62,12 @@ class Settings:
     http_port: int = 8080
     log_level: str = "INFO"
     identity: str = ""
+
+    def image(self, template: str, version: str) -> str:
+        """The image of one version, by digest where one is known."""
+        name = template.replace("{version}", version)
+        digest = dict(entry.rpartition("=")[::2] for entry in self.image_digests).get(name)
+        return f"{name}@{digest}" if digest else name
 
     @property
     def reserved(self) -> tuple[Reserved, ...]:
@@ -99,9 +108,15 @@ def load(environment: Mapping[str, str] = os.environ) -> Settings:
             _parse(f"BULKHEAD_{variable}", cidr, ip_network)
     if settings.host_api_by not in HOST_API_BY:
         raise SettingsError(f"BULKHEAD_HOST_API_BY: {settings.host_api_by} is none of {', '.join(HOST_API_BY)}")
+    _check_digests(settings.image_digests)
     if settings.workers < 1 or settings.resync_seconds < 1:
         raise SettingsError("BULKHEAD_WORKERS, BULKHEAD_RESYNC_SECONDS: must be at least 1")
     return settings
+
+
+def _check_digests(entries: tuple[str, ...]) -> None:
+    if wrong := [entry for entry in entries if not _DIGEST.fullmatch(entry)]:
+        raise SettingsError(f"BULKHEAD_IMAGE_DIGESTS: {wrong[0][:100]!r} is not IMAGE=sha256:DIGEST")
 
 
 def _parse(variable: str, text: str, kind: Callable[[str], T]) -> T:

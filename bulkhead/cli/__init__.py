@@ -8,6 +8,7 @@
     trouble     warnings of pods that do not start (pure)
     access      kubeconfig, connect
     slurm       slurm TENANT, slurm token
+    images      images list | build | push
     output      tables and progress, safe for a terminal
     failures    expected errors with their exit codes
     host        the embedded host

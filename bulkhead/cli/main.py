@@ -22,6 +22,7 @@ examples:
   bulkhead connect red                                a shell inside the tenant
   bulkhead kubeconfig red -o red.yaml                 the kubeconfig to hand out
   bulkhead slurm red -- sinfo                         one command in the tenant's Slurm cluster
+  bulkhead images push registry.example.org/bulkhead  every image into a registry, and a values file for the chart
   bulkhead tenant delete red                          the tenant and everything in it
 
 The host cluster is found through --kubeconfig, $KUBECONFIG, ~/.kube/config, or the embedded host, in this order.
@@ -54,6 +55,7 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parsers.add_kubeconfig(commands, shared)
     parsers.add_connect(commands, shared)
     parsers.add_slurm(commands, shared, argv)
+    parsers.add_images(commands)
     parsers.add_version(commands, shared)
     return parser
 

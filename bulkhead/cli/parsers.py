@@ -210,6 +210,87 @@ def _add_user(parser: argparse.ArgumentParser, text: str, *, required: bool) -> 
     parser.add_argument("-u", "--user", metavar="NAME", default=None, required=required, help=text)
 
 
+def add_images(commands: Commands) -> None:
+    """`images list | build | push`."""
+    images = commands.add_parser(
+        "images",
+        help="build Bulkhead's images and push them into a registry",
+        description="The images of Bulkhead, for clusters that pull from a registry of yours.",
+    )
+    actions = images.add_subparsers(metavar="ACTION", required=True)
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument(
+        "--folder", metavar="DIR", help="where the archives and their SBOMs lie (default ~/.cache/bulkhead/archives)"
+    )
+    listing = actions.add_parser(
+        "list", aliases=["ls"], parents=[shared], help="list the images", description="List the images."
+    )
+    listing.add_argument("-o", "--output", choices=["table", "json"], default="table", help="form of the list")
+    listing.set_defaults(handler=_later("images", "list_images"))
+
+    build = actions.add_parser(
+        "build",
+        parents=[shared],
+        help="build archives of the images, each with an SBOM",
+        description="Build the images as OCI archives, each with an SBOM (SPDX) beside it. What is there and the same stays.",
+    )
+    _add_choice(build)
+    build.set_defaults(handler=_later("images", "build_images"))
+    _add_push(actions, shared)
+
+
+def _add_choice(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("images", metavar="IMAGE", nargs="*", help="which ones, as `images list` names them (default: all)")
+    parser.add_argument(
+        "--architecture",
+        metavar="ARCH",
+        choices=["amd64", "arm64"],
+        action="append",
+        default=[],
+        help="amd64 or arm64; may be repeated (default: this machine's). Programs of another one are cross-compiled, which "
+        "takes a Go toolchain and, for Kubernetes, many minutes",
+    )
+
+
+def _add_push(actions: Commands, shared: argparse.ArgumentParser) -> None:
+    push = actions.add_parser(
+        "push",
+        parents=[shared],
+        help="push the images into a registry, and write a values file for the chart",
+        description="Push the images into a registry, built first where they are not, and write a values file with their "
+        "digests. What is there is not sent again; an interrupted push goes on where it was.",
+        epilog="examples:\n"
+        "  bulkhead images push registry.example.org/bulkhead\n"
+        "  bulkhead images push registry.example.org/bulkhead --username ci --password-stdin < password\n"
+        "  bulkhead images push 10.0.0.1:5000/bulkhead --ca-file ca.crt --pull-secret registry --values images.yaml\n"
+        "  helm install bulkhead charts/bulkhead -n bulkhead-system -f images.yaml\n",
+        formatter_class=_RAW,
+    )
+    push.add_argument("registry", metavar="REGISTRY", help="HOST[:PORT][/PATH]; every image becomes a repository below it")
+    _add_choice(push)
+    push.add_argument(
+        "--no-build",
+        action="store_true",
+        help="push the archives that lie in the folder; build nothing",
+    )
+    push.add_argument("-u", "--username", metavar="NAME", help="the user who pushes (default: what docker's config.json has)")
+    push.add_argument("--password-stdin", action="store_true", help="read the user's password from stdin")
+    push.add_argument("--auth-file", metavar="FILE", help="a config.json to read credentials from, instead of docker's own")
+    push.add_argument("--ca-file", metavar="FILE", help="the authority of the registry's certificate (default: the system's)")
+    push.add_argument("--plain-http", action="store_true", help="without TLS: whoever sees the network sees the password")
+    push.add_argument(
+        "--values", metavar="FILE", default="bulkhead-images.yaml", help="the values file (default bulkhead-images.yaml)"
+    )
+    push.add_argument(
+        "--pull-secret",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a Secret in the chart's namespace with which clusters pull; written into the values file; may be repeated",
+    )
+    push.set_defaults(handler=_later("images", "push_images"))
+
+
 def add_version(commands: Commands, shared: argparse.ArgumentParser) -> None:
     """`version`."""
     parser = commands.add_parser(

@@ -68,7 +68,7 @@ def hold(case: Case, refusal: Refusal) -> Admitted:
     spec = plane_of(inside)
     runs = _Runs(spec, case.existing)
     version = str(section_of(section_of(case.tenant, "status"), "versions").get("kubernetes") or spec.version)
-    images = replace(spec.images, kubernetes=case.settings.image_kubernetes.replace("{version}", version))
+    images = replace(spec.images, kubernetes=case.settings.image(case.settings.image_kubernetes, version))
     permitted = _DEDICATED not in refused or spec.dedicated
     spec = replace(
         spec,

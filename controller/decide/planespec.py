@@ -31,7 +31,7 @@ def plane_of(case: Case) -> PlaneSpec:
         service_slice="",
         images=Images(
             bulkhead=settings.image_bulkhead,
-            kubernetes=settings.image_kubernetes.replace("{version}", case.version),
+            kubernetes=settings.image(settings.image_kubernetes, case.version),
             etcd=settings.image_etcd,
             coredns=settings.image_coredns,
         ),

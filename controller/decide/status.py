@@ -114,8 +114,8 @@ def summary(spec: PlaneSpec, findings: Findings, applied_class: Mapping[str, Any
         "kubeconfigSecret": names.KUBECONFIG_SECRET,
         "versions": {
             "kubernetes": spec.version,
-            "etcd": spec.images.etcd.rpartition(":")[2][:32],
-            "bulkhead": spec.images.bulkhead.rpartition(":")[2][:32],
+            "etcd": _tag(spec.images.etcd),
+            "bulkhead": _tag(spec.images.bulkhead),
         },
         "class": dict(applied_class),
         "serviceSlice": spec.service_slice,
@@ -252,3 +252,8 @@ def _with(tenant: Obj, verdicts: Mapping[ConditionType, Verdict], now: datetime)
             conditions, type_, verdict.status, verdict.reason, verdict.message, now=now, observed_generation=generation
         )
     return {"conditions": conditions, "observedGeneration": generation}
+
+
+def _tag(image: str) -> str:
+    """What an image is called after its name, without a digest."""
+    return image.partition("@")[0].rpartition(":")[2][:32]

@@ -51,11 +51,11 @@ def _place(made: Path, folder: Path) -> None:
     made.rename(folder)
 
 
-def ensure(component: str, report: Progress | None = None) -> dict[str, Path]:
-    """The component's binaries by file name; downloaded or built when the cache lacks them."""
-    wanted = recipe(component)
+def ensure(component: str, report: Progress | None = None, machine: str | None = None) -> dict[str, Path]:
+    """The component's binaries by file name, of this or another architecture; got or built when the cache lacks them."""
+    wanted = recipe(component, machine) if machine else recipe(component)
     to = report or Silent()
-    parent = cache_dir() / "binaries" / component
+    parent = cache_dir() / "binaries" / (f"{component}.{wanted.foreign}" if wanted.foreign else component)
     folder = parent / wanted.version
     found = {name: folder / name for name in wanted.files}
     if _complete(folder, wanted):

@@ -37,9 +37,12 @@ def build(wanted: Recipe, into: Path, report: Progress) -> None:
             "install Go 1.26 or newer (or one that fetches its toolchain)"
             f"{', or allow access to the release downloads' if wanted.downloads else ''}"
         )
+    if wanted.foreign and wanted.cgo:
+        raise RuntimeError(f"binaries of {wanted.component}: it has parts in C, which are not built for {wanted.foreign} here")
     ensure_packages(wanted.needs, report)
     log = into.parent / "build.log"
     environment = {**os.environ, "CGO_ENABLED": "1" if wanted.cgo else "0", "GOFLAGS": "", "GOWORK": "off"}
+    environment |= {"GOOS": "linux", "GOARCH": wanted.foreign} if wanted.foreign else {}
     started = time.monotonic()
     with log.open("w") as stream:
         process = subprocess.Popen(

@@ -4,7 +4,7 @@ The versions here and in the `go.mod` beside this file are the same; a test hold
 """
 
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -43,6 +43,7 @@ class Recipe:
     tags: str = ""
     cgo: bool = False
     needs: tuple[str, ...] = ()  # Debian packages that the build needs
+    foreign: str = ""  # the architecture, where it is not this machine's
 
 
 def _kubernetes(arch: str) -> Recipe:
@@ -139,8 +140,10 @@ ON_REQUEST = ("dex", "registry")  # what no host needs unless it was asked for
 COMPONENTS = tuple(_RECIPES)
 
 
-def recipe(component: str) -> Recipe:
-    """How to get a component on this machine."""
+def recipe(component: str, machine: str | None = None) -> Recipe:
+    """How to get a component, for this machine or another architecture."""
     if component not in _RECIPES:
         raise ValueError(f"unknown component: {component}; there are {', '.join(_RECIPES)}")
-    return _RECIPES[component](architecture())
+    if machine in (None, architecture()):
+        return _RECIPES[component](architecture())
+    return replace(_RECIPES[component](str(machine)), foreign=str(machine))

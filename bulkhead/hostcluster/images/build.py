@@ -7,7 +7,7 @@ when the host starts and when the code changed. It imports nothing into containe
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import bulkhead
@@ -15,7 +15,7 @@ from bulkhead.hostcluster import binaries
 from bulkhead.hostcluster.component import Progress
 from bulkhead.hostcluster.images import python_root, slack, slurm_root
 from bulkhead.hostcluster.images.layercache import cached_layer, drop_older, drop_unused_blobs, file_key, key_of
-from bulkhead.hostcluster.images.oci import Entry, ImageSpec, Layer, image_key, write_image
+from bulkhead.hostcluster.images.oci import Entry, ImageSpec, Layer, architecture, image_key, write_image
 from bulkhead.hostcluster.images.pause import pause_entries
 from bulkhead.hostcluster.images.python_root import ImageError
 
@@ -40,6 +40,11 @@ class Workshop:
     cache: Path
     binaries: FindBinaries
     project: Path
+    architecture: str = field(default_factory=architecture)
+
+    def layer(self, name: str) -> str:
+        """The name of a layer; other architectures than the machine's have names of their own."""
+        return name if self.architecture == architecture() else f"{name}.{self.architecture}"
 
 
 def _skeleton() -> list[Entry]:
@@ -61,10 +66,10 @@ def _skeleton() -> list[Entry]:
 
 def _program_layer(shop: Workshop, component: str, names: Iterable[str]) -> Layer:
     files = shop.binaries(component)
-    programs = [entry for name in names for entry in slack.entries(name, files[name])]
+    programs = [entry for name in names for entry in slack.entries(name, files[name], shop.architecture)]
     contents = (entry.content for entry in programs)
     key = key_of([file_key(each) if isinstance(each, Path) else each for each in contents])
-    return cached_layer(shop.cache, component, key, lambda: [*_skeleton(), *programs])
+    return cached_layer(shop.cache, shop.layer(component), key, lambda: [*_skeleton(), *programs])
 
 
 def _busybox() -> Path:
@@ -125,12 +130,13 @@ _PATH = {"PATH": "/usr/local/bin"}
 
 def bulkhead_image(shop: Workshop) -> ImageSpec:
     """Controller and syncer; the pod's command says which."""
-    root = python_root.debian_root(shop.cache)
-    site = python_root.site_packages(shop.cache, shop.project / "requirements.lock", root)
-    own = python_root.own_tree(shop.cache, shop.project, root)
+    compiler = python_root.debian_root(shop.cache)
+    root = python_root.debian_root(shop.cache, shop.architecture)
+    site = python_root.site_packages(shop.cache, shop.project / "requirements.lock", compiler, shop.architecture)
+    own = python_root.own_tree(shop.cache, shop.project, compiler)
     layers = (
-        cached_layer(shop.cache, "debian", root.name, lambda: [*_skeleton(), *python_root.root_entries(root)]),
-        cached_layer(shop.cache, "site", site.name, lambda: python_root.site_entries(site)),
+        cached_layer(shop.cache, shop.layer("debian"), root.name, lambda: [*_skeleton(), *python_root.root_entries(root)]),
+        cached_layer(shop.cache, shop.layer("site"), site.name, lambda: python_root.site_entries(site)),
         cached_layer(shop.cache, "own", own.name, lambda: python_root.tree_entries(own, f"{python_root.APP}/")),
     )
     environment = {
@@ -145,11 +151,11 @@ def bulkhead_image(shop: Workshop) -> ImageSpec:
 
 def _debian_image(shop: Workshop, name: str, wanted: slurm_root.DebianTree, *, entrypoint: str) -> ImageSpec:
     """Debian's packages in one layer, our own files in another; containers start as root and step down by themselves."""
-    tree = slurm_root.debian_tree(shop.cache, wanted)
+    tree = slurm_root.debian_tree(shop.cache, wanted, shop.architecture)
     own = slurm_root.own_files(shop.project, wanted.name)
     layers = (
         cached_layer(
-            shop.cache, f"{wanted.name}-debian", key_of((tree.name, wanted.unneeded.pattern)),
+            shop.cache, shop.layer(f"{wanted.name}-debian"), key_of((tree.name, wanted.unneeded.pattern)),
             lambda: [*_skeleton(), *slurm_root.tree_layer(tree, wanted)],
         ),
         cached_layer(

@@ -26,6 +26,12 @@ _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar"
 
 
+def architecture() -> str:
+    """The machine's architecture as OCI and Go spell it."""
+    machine = platform.machine()
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One path of a layer; `content` is bytes, a file to copy, or the target of a link."""
@@ -55,12 +61,7 @@ class ImageSpec:
     user: str = "65532:65532"
     environment: Mapping[str, str] = field(default_factory=dict)
     working_dir: str = "/"
-
-
-def architecture() -> str:
-    """The machine's architecture as OCI and Go spell it."""
-    machine = platform.machine()
-    return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
+    architecture: str = field(default_factory=architecture)
 
 
 @contextmanager
@@ -169,7 +170,7 @@ def _described(media_type: str, content: bytes) -> dict[str, Any]:
 def _config(spec: ImageSpec) -> bytes:
     return _json(
         {
-            "architecture": architecture(),
+            "architecture": spec.architecture,
             "os": "linux",
             "created": "1970-01-01T00:00:00Z",
             "config": {
@@ -205,12 +206,17 @@ def write_image(cache: Path, spec: ImageSpec, out: Path) -> None:
     described = {
         **_described(_MANIFEST, manifest),
         "annotations": annotations,
-        "platform": {"architecture": architecture(), "os": "linux"},
+        "platform": {"architecture": spec.architecture, "os": "linux"},
     }
     index = _json({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": [described]})
     blobs: dict[str, bytes | Path] = {layer.digest: blob_path(cache, layer.digest) for layer in spec.layers}
     blobs |= {hashlib.sha256(content).hexdigest(): content for content in (config, manifest)}
     entries = [Entry(f"blobs/sha256/{digest}", "file", content) for digest, content in blobs.items()]
     entries += [Entry("index.json", "file", index), Entry("oci-layout", "file", b'{"imageLayoutVersion":"1.0.0"}')]
+    write_archive(entries, out)
+
+
+def write_archive(entries: Iterable[Entry], out: Path) -> None:
+    """A tar of these entries, which is there only when it is whole."""
     with replacing(out) as stream:
         _write_tar(entries, stream)

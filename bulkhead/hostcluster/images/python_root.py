@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bulkhead.hostcluster.images.layercache import key_of, tree_key
-from bulkhead.hostcluster.images.oci import Entry
+from bulkhead.hostcluster.images.oci import Entry, architecture
 
 SUITE = "bookworm"
 PACKAGES = ("python3-minimal", "libpython3-stdlib", "netbase")
@@ -28,14 +28,17 @@ APP = "app"
 # Only the command line and the host use these, and neither runs in a pod.
 _NOT_IN_PODS = frozenset({"rich"})
 _OWN_PACKAGES = ("bulkhead", "controller", "syncer")
-_OWN_EXCLUDED = ("bulkhead/cli/", "bulkhead/hostcluster/")
+_OWN_EXCLUDED = ("bulkhead/cli/", "bulkhead/hostcluster/", "bulkhead/images/")
 _UNNEEDED = re.compile(
     r"^(usr/share/(?!zoneinfo|ca-certificates)|var/|dev/|proc/|sys/|run/|boot/|usr/lib/[^/]+/gconv/|lib/systemd/|sbin/|bin/|usr/sbin/"
     r"|usr/lib/(locale|tmpfiles\.d|valgrind|apt|dpkg)/|etc/(apt|cron|dpkg|logrotate|alternatives|resolv\.conf|hostname|fstab|rmt|gss)"
-    r"|usr/bin/(?!python3)|usr/lib/python3\.\d+/(test|unittest|idlelib|lib2to3|tkinter|turtledemo|pydoc_data|ensurepip|distutils)/"
+    r"|packages\.txt$|usr/bin/(?!python3)|usr/lib/python3\.\d+/(test|unittest|idlelib|lib2to3|tkinter|turtledemo|pydoc_data|ensurepip|distutils)/"
     r"|.*lib(db-5|curses|form|menu|panel|ncurses|readline|history|mvec)[^/]*$|.*/__pycache__/)"
 )
 _TIMEOUT = 900
+_WHEELS = {"amd64": "x86_64", "arm64": "aarch64"}
+_WHEEL_PLATFORMS = ("manylinux2014", "manylinux_2_17", "manylinux_2_28", "manylinux_2_34")
+PACKAGE_LIST = "usr/share/bulkhead/packages"
 
 
 class ImageError(Exception):
@@ -71,16 +74,38 @@ def make_tree(target: Path, fill: Callable[[Path], None]) -> Path:
     return target
 
 
-def debian_root(cache: Path) -> Path:
-    """The extracted Debian root; kept until the package list changes."""
+def debian_root(cache: Path, machine: str | None = None) -> Path:
+    """The extracted Debian root of one architecture; kept until the package list changes."""
     packages = ",".join(PACKAGES)
+    # Bytecode is the same on every architecture, so this machine's own interpreter compiles it for all.
+    compiler = None if is_native(machine) else debian_root(cache)
 
     def fill(tree: Path) -> None:
-        command = ["mmdebstrap", "--variant=extract", "--mode=root", f"--include={packages}", SUITE, str(tree)]
-        run("Debian root file system", command)
-        _compile(tree, tree / "usr/lib/python3.11", "/usr/lib/python3.11")
+        command = ["mmdebstrap", "--variant=extract", "--mode=root", *foreign(machine), *list_packages()]
+        run("Debian root file system", [*command, f"--include={packages}", SUITE, str(tree)])
+        _compile(compiler or tree, tree / "usr/lib/python3.11", "/usr/lib/python3.11")
 
-    return make_tree(cache / "trees" / f"debian-{root_key()}", fill)
+    return make_tree(cache / "trees" / f"{named('root', machine)}-{root_key()}", fill)
+
+
+def is_native(machine: str | None) -> bool:
+    """Whether an architecture is this machine's; None is."""
+    return machine in (None, architecture())
+
+
+def named(name: str, machine: str | None) -> str:
+    """The name of a tree; other architectures than the machine's have names of their own."""
+    return name if is_native(machine) else f"{name}.{machine}"
+
+
+def foreign(machine: str | None) -> list[str]:
+    """Arguments of mmdebstrap for another architecture: nothing of it is run, so the machine need not be able to."""
+    return [] if is_native(machine) else [f"--architectures={machine}", "--skip=check/qemu"]
+
+
+def list_packages() -> list[str]:
+    """Arguments of mmdebstrap that leave the names of the packages in `packages.txt`."""
+    return ["""--extract-hook=cd "$1"/var/cache/apt/archives && ls *.deb > "$1"/packages.txt"""]
 
 
 def root_key() -> str:
@@ -126,7 +151,7 @@ def runtime_requirements(lock: Path) -> str:
     return "".join(locked[name] for name in sorted(chosen))
 
 
-def site_packages(cache: Path, lock: Path, root: Path) -> Path:
+def site_packages(cache: Path, lock: Path, root: Path, machine: str | None = None) -> Path:
     """The installed and compiled dependencies; kept until the lock changes."""
     requirements = runtime_requirements(lock)
 
@@ -136,10 +161,11 @@ def site_packages(cache: Path, lock: Path, root: Path) -> Path:
         wanted.write_text(requirements)
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--no-deps", "--no-compile"]
         command += ["--require-hashes", "--only-binary=:all:", "--python-version=3.11", "--implementation=cp"]
+        command += [] if is_native(machine) else [f"--platform={each}_{_WHEELS[str(machine)]}" for each in _WHEEL_PLATFORMS]
         run("Python packages", [*command, f"--target={tree}", "-r", str(wanted)], environment=dict(os.environ))
         _compile(root, tree, f"/{SITE}")
 
-    return make_tree(cache / "trees" / f"site-{key_of((requirements, root_key()))}", fill)
+    return make_tree(cache / "trees" / f"{named('site', machine)}-{key_of((requirements, root_key()))}", fill)
 
 
 def own_sources(project: Path) -> list[Path]:
@@ -186,6 +212,7 @@ def tree_entries(tree: Path, prefix: str = "", *, drop: re.Pattern[str] | None =
 def root_entries(root: Path) -> Iterator[Entry]:
     """What of the Debian root goes into the image."""
     yield from tree_entries(root, drop=_UNNEEDED)
+    yield Entry(PACKAGE_LIST, "file", root / "packages.txt")
     for folder, _, files in os.walk(root / "usr/lib/python3.11"):
         inside = Path(folder).relative_to(root).as_posix()
         if inside.endswith("__pycache__") and not _UNNEEDED.match(inside.removesuffix("__pycache__")):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from bulkhead.hostcluster.images import elf
-from bulkhead.hostcluster.images.oci import Entry, architecture
+from bulkhead.hostcluster.images.oci import Entry
 
 SLACK_NS: Final = 5_000_000
 _BIN, _LIBEXEC = "usr/local/bin", "usr/local/libexec"
@@ -41,9 +41,9 @@ def elf_x86_64(program: str, slack_ns: int = SLACK_NS) -> bytes:
     return elf.x86_64(prctl + name + become + fail + program.encode() + b"\0")
 
 
-def entries(name: str, program: Path) -> Iterator[Entry]:
+def entries(name: str, program: Path, machine: str) -> Iterator[Entry]:
     """The files that make `/usr/local/bin/<name>` run with coarse timers; on other architectures the program itself."""
-    if architecture() != "amd64":
+    if machine != "amd64":
         yield Entry(f"{_BIN}/{name}", "file", program, 0o755)
         return
     yield Entry(f"{_BIN}/{name}", "file", elf_x86_64(f"/{_LIBEXEC}/{name}"), 0o755)

@@ -13,13 +13,21 @@ from pathlib import Path
 
 from bulkhead.hostcluster.images.layercache import key_of, tree_key
 from bulkhead.hostcluster.images.oci import Entry
-from bulkhead.hostcluster.images.python_root import ImageError, make_tree, run, tree_entries
+from bulkhead.hostcluster.images.python_root import (
+    PACKAGE_LIST,
+    ImageError,
+    foreign,
+    list_packages,
+    make_tree,
+    named,
+    run,
+    tree_entries,
+)
 
 SLURM_VERSION = "26.05.5"
 MARIADB_VERSION = "11.8"
 SUITE = "sid"  # the only suite with this Slurm
 MIRROR_VARIABLE = "BULKHEAD_DEBIAN_MIRROR"  # a snapshot of Debian, for the very same bytes on another day
-PACKAGE_LIST = "usr/share/bulkhead/packages"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +88,18 @@ MARIADB_TREE = DebianTree(
 )  # fmt: skip
 
 
-def debian_tree(cache: Path, wanted: DebianTree) -> Path:
+def debian_tree(cache: Path, wanted: DebianTree, machine: str | None = None) -> Path:
     """The extracted packages; kept until the list or the mirror changes."""
 
     def fill(tree: Path) -> None:
-        list_packages = 'cd "$1"/var/cache/apt/archives && ls *.deb > "$1"/packages.txt'
         # The suite's index may be past its date; what it lists is checked by signature and digest all the same.
         options = ['--aptopt=Acquire::Check-Valid-Until "false"', '--aptopt=Acquire::Languages "none"']
-        command = ["mmdebstrap", "--variant=extract", "--mode=root", *options, f"--extract-hook={list_packages}"]
+        command = ["mmdebstrap", "--variant=extract", "--mode=root", *options, *foreign(machine), *list_packages()]
         command += [f"--include={','.join(wanted.packages)}", SUITE, str(tree), *_mirror()]
         run(f"Debian packages of the {wanted.name} image", command)
         check_version(wanted, (tree / "packages.txt").read_text())
 
-    return make_tree(cache / "trees" / f"{wanted.name}-{tree_name(wanted)}", fill)
+    return make_tree(cache / "trees" / f"{named(wanted.name, machine)}-{tree_name(wanted)}", fill)
 
 
 def tree_name(wanted: DebianTree) -> str:

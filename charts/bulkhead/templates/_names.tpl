@@ -17,7 +17,23 @@ app.kubernetes.io/component: controller
 {{- define "bulkhead.image" -}}
 {{- $images := (index . 0).Values.images -}}
 {{- $name := index $images (index . 1) -}}
-{{- if contains "/" $name }}{{ $name }}{{ else }}{{ $images.registry }}/{{ $name }}{{ end -}}
+{{- if contains "/" $name }}{{ $name }}{{ else }}{{ $images.registry }}/{{ $name }}
+{{- with get ($images.digests | default dict) $name }}@{{ . }}{{ end }}{{ end -}}
+{{- end }}
+{{- /* The digests of images whose tag is a tenant's version, by full name: kubernetes and slurm, one for each version. */ -}}
+{{- define "bulkhead.digests" -}}
+{{- $images := .Values.images -}}
+{{- $found := list -}}
+{{- range $name, $versions := dict "kubernetes" .Values.kubernetesVersions "slurm" .Values.slurmVersions -}}
+{{- $template := index $images $name -}}
+{{- range $versions -}}
+{{- $title := replace "{version}" . $template -}}
+{{- with get ($images.digests | default dict) $title -}}
+{{- if not (contains "/" $title) }}{{ $found = append $found (printf "%s/%s=%s" $images.registry $title .) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- join "," ($found | sortAlpha) -}}
 {{- end }}
 {{/* The definitions of our kinds (bulkhead/api/crd.py; a test holds the two together). */}}
 {{- define "bulkhead.definitions" -}}

@@ -85,7 +85,7 @@ def resolve(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | N
         tenant=str(tenant["metadata"]["name"]),
         cluster_name=str(asked.get("clusterName") or tenant["metadata"]["name"]),
         version=version,
-        images=SlurmImages(slurm=settings.image_slurm.replace("{version}", version), mariadb=settings.image_mariadb),
+        images=SlurmImages(slurm=settings.image(settings.image_slurm, version), mariadb=settings.image_mariadb),
         image_pull_policy=settings.image_pull_policy,
         node_sets=node_sets,
         controller=sizes.allotment(controller, SLURMCTLD),

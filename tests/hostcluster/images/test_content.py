@@ -77,7 +77,7 @@ def test_a_program_that_is_not_there_is_no_success(tmp_path: Path) -> None:
 
 
 def test_each_program_of_an_image_stands_behind_its_launcher(tmp_path: Path) -> None:
-    found = {entry.path: entry for entry in slack.entries("etcd", tmp_path / "etcd")}
+    found = {entry.path: entry for entry in slack.entries("etcd", tmp_path / "etcd", "amd64")}
     assert found["usr/local/bin/etcd"].mode == 0o755
     if platform.machine() == "x86_64":
         assert b"/usr/local/libexec/etcd\0" in found["usr/local/bin/etcd"].content

@@ -1,0 +1,181 @@
+"""One bounded exchange with a registry: every answer has an end, in bytes and in time.
+
+A registry may be anything that answers: what it sends is read up to a limit, and an exchange that takes too long is cut by
+closing its socket. It follows no redirect by itself and knows no credentials; `registry` decides on both.
+"""
+
+import contextlib
+import http.client
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+from urllib.parse import urlsplit
+
+MOST_DOCUMENT: Final = 4 << 20
+_MOST_ERROR: Final = 64 << 10
+_CONNECT_SECONDS: Final = 15.0
+_SECONDS: Final = 90.0
+_LEAST_RATE: Final = 20_000  # bytes a second, below which a transfer is no transfer
+_CHUNK: Final = 64 << 10
+
+
+class RegistryError(Exception):
+    """A registry did not do what it was asked; the text names it and says why."""
+
+
+class BrokenError(RegistryError):
+    """The exchange broke: no connection, no end, or no HTTP. It may be tried again."""
+
+
+class TrustError(RegistryError):
+    """A certificate does not hold, the registry's or the given authority's. Nothing was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def trust(ca_file: Path | None) -> ssl.SSLContext:
+    """Whom to trust: an authority of one's own, or the system's."""
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise TrustError(f"{ca_file}: not a certificate authority in PEM: {error}") from error
+
+
+def origin(url: str) -> tuple[str, str, int]:
+    """Scheme, host and port of a URL; an error for one that is no HTTP."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError as error:
+        raise RegistryError(f"not a URL: {url[:200]!r}") from error
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username is not None:
+        raise RegistryError(f"not a URL of a registry: {url[:200]!r}")
+    return parts.scheme, parts.hostname, port
+
+
+class Transport:
+    """Keeps one connection for each origin; a context manager that closes them."""
+
+    def __init__(self, context: ssl.SSLContext, *, seconds: float = _SECONDS) -> None:
+        self._context = context
+        self._seconds = seconds
+        self._open: dict[tuple[str, str, int], http.client.HTTPConnection] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
+
+    def exchange(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"", *, most: int = MOST_DOCUMENT
+    ) -> Answer:
+        """Send one request and read its whole answer."""
+        where = origin(url)
+        parts = urlsplit(url)
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        if not target.isascii() or any(char <= " " for char in target):
+            raise RegistryError(f"not a URL of a registry: {url[:200]!r}")
+        request = _Request(method, target, _sent(method, headers, body), body)
+        try:
+            connection, known = self._connection(where)
+            try:
+                return self._once(connection, request, most)
+            except (http.client.RemoteDisconnected, ConnectionError):
+                if not known or method == "PATCH":
+                    raise
+            # A connection that was kept may have been closed meanwhile; only a chunk must not arrive twice.
+            self._drop(where)
+            return self._once(self._connection(where)[0], request, most)
+        except ssl.SSLCertVerificationError as error:
+            self._drop(where)
+            raise TrustError(f"{where[1]}:{where[2]}: its certificate does not hold: {error.verify_message}") from error
+        except (OSError, http.client.HTTPException, BrokenError) as error:
+            self._drop(where)
+            raise BrokenError(f"{where[1]}:{where[2]}: {error or type(error).__name__}") from error
+
+    def _connection(self, where: tuple[str, str, int]) -> tuple[http.client.HTTPConnection, bool]:
+        if found := self._open.get(where):
+            return found, True
+        scheme, host, port = where
+        if scheme == "https":
+            made: http.client.HTTPConnection = http.client.HTTPSConnection(
+                host, port, timeout=_CONNECT_SECONDS, context=self._context
+            )
+        else:
+            made = http.client.HTTPConnection(host, port, timeout=_CONNECT_SECONDS)
+        made.connect()
+        made.sock.settimeout(self._seconds)
+        self._open[where] = made
+        return made, False
+
+    def _drop(self, where: tuple[str, str, int]) -> None:
+        if connection := self._open.pop(where, None):
+            connection.close()
+
+    def _once(self, connection: http.client.HTTPConnection, request: _Request, most: int) -> Answer:
+        limit = self._seconds + (len(request.body) + most) / _LEAST_RATE
+        with _cut_after(connection.sock, limit):
+            connection.request(request.method, request.target, body=request.body or None, headers=request.headers)
+            response = connection.getresponse()
+            bound = most if response.status < 400 else _MOST_ERROR
+            content = _read(response, bound, time.monotonic() + limit)
+        return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, content)
+
+
+def _sent(method: str, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
+    length = {"Content-Length": str(len(body))} if body or method in {"POST", "PUT", "PATCH"} else {}
+    return {"User-Agent": "bulkhead", **length, **headers}
+
+
+@contextlib.contextmanager
+def _cut_after(sock: socket.socket, seconds: float) -> Iterator[None]:
+    """Close the socket when the time is over: an answer that comes byte by byte has no other end."""
+
+    def cut() -> None:
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _read(response: http.client.HTTPResponse, most: int, until: float) -> bytes:
+    found = bytearray()
+    while chunk := response.read1(_CHUNK):
+        found += chunk
+        if len(found) > most:
+            raise BrokenError(f"an answer of more than {most} bytes")
+        if time.monotonic() > until:
+            raise BrokenError("an answer that does not end")
+    if response.length:
+        raise BrokenError("an answer that broke off")
+    response.close()  # read1 leaves an answer open that it has read to its end, and the connection would take no other request
+    return bytes(found)

@@ -1,0 +1,33 @@
+"""The values with which the chart takes images by digest: `helm install -f`. Pure but for reading what stands there."""
+
+import contextlib
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+_MOST: Final = 1 << 20
+_TITLE: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+_HEAD: Final = "# Images by digest, written by `bulkhead images push`. helm install bulkhead … -f THIS_FILE\n"
+
+
+def digests_in(path: Path, registry: str) -> dict[str, str]:
+    """The digests that a values file has for this registry, so that a push of some images keeps those of the others."""
+    with contextlib.suppress(OSError, ValueError, yaml.YAMLError, AttributeError, TypeError):
+        if path.stat().st_size <= _MOST:
+            images = yaml.safe_load(path.read_text()).get("images")
+            if images.get("registry") == registry:
+                found = dict(images.get("digests"))
+                return {key: value for key, value in found.items() if _TITLE.fullmatch(key) and _DIGEST.fullmatch(value)}
+    return {}
+
+
+def values(registry: str, digests: Mapping[str, str], pull_secrets: Iterable[str]) -> str:
+    """The file's text."""
+    images: dict[str, Any] = {"registry": registry, "digests": dict(sorted(digests.items()))}
+    if named := list(pull_secrets):
+        images["pullSecrets"] = named
+    return _HEAD + yaml.safe_dump({"images": images}, sort_keys=False)

@@ -1,0 +1,1 @@
+"""The images that are published: archives, SBOMs, pushes."""
