@@ -31,13 +31,10 @@ _.cohort
 _.hibernation  # refused until planes hibernate
 _.paused_until
 _.deletion_policy
-_.oidc  # refused until planes take other identity providers, as are its fields
-_.issuer_url
-_.client_id
-_.username_claim
-_.username_prefix
-_.groups_claim
-_.groups_prefix
+_.oidc
+_.required_groups
+_.revoked
+_.before
 _.grp_tres
 _.max_tres_per_user
 _.root_ssh_authorized_keys
@@ -56,6 +53,13 @@ _.max_size
 _.max_replicas
 _.max_resources
 _.max_nodes
+_.discovery_url
+_.audiences
+_.certificate_authority
+_.required_claims
+_.email_domains
+_.max_token_age
+_.every_tenant
 _.allowed_class_names
 _.allowed_egress_cidrs
 _.allowed_app_armor_profiles

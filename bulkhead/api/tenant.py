@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from bulkhead.api import names
+from bulkhead.api.access import Access
 from bulkhead.api.fields import (
     CIDRS,
     LABEL_KEYS,
@@ -29,10 +30,8 @@ from bulkhead.api.fields import (
     Moment,
     ResourceName,
     StorageSize,
-    Subject,
     model_rules,
     rules,
-    text,
     whole_devices,
 )
 from bulkhead.api.shares import SHARED, ChosenShares
@@ -179,45 +178,6 @@ class Isolation(ApiModel):
     user_namespaces: bool | None = Field(None, description="Whether every pod runs in a user namespace of its own.")
     runtime_class_name: DnsName | None = Field(None, description="RuntimeClass that every pod of the tenant runs with.")
     network: Network | None = Field(None, description="What the tenant's pods may reach beyond their own tenant.")
-
-
-class Admin(ApiModel):
-    """A user or group with full rights inside the tenant, and none on the host."""
-
-    kind: Literal["User", "Group"] = Field("User", description="Whether the name is a user's or a group's.")
-    name: Subject = Field(
-        description="Name of the user or group as the tenant's API server sees it; system: names are refused.",
-        json_schema_extra=rules(
-            {
-                "rule": "!self.startsWith('system:') && !self.startsWith('bulkhead:')",
-                "message": "names that begin with system: or bulkhead: belong to the platform",
-            }
-        ),
-    )
-
-
-class Oidc(ApiModel):
-    """The identity provider that the tenant's API server trusts."""
-
-    issuer_url: Annotated[str, text(512, r"^https://[^\s?#]+$")] = Field(
-        alias="issuerURL", description="Address of the provider; it must begin with https."
-    )
-    client_id: Annotated[str, text(253)] = Field(alias="clientID", description="Audience that its tokens must name.")
-    username_claim: Annotated[str, text(63)] = Field("sub", description="Claim that holds the user's name.")
-    username_prefix: Annotated[str, text(63)] | None = Field(None, description="Put before every user name.")
-    groups_claim: Annotated[str, text(63)] | None = Field(None, description="Claim that holds the user's groups.")
-    groups_prefix: Annotated[str, text(63)] | None = Field(None, description="Put before every group name.")
-
-
-class Access(ApiModel):
-    """Who may use the tenant's API."""
-
-    admins: Annotated[list[Admin], Field(max_length=64)] | None = Field(
-        None,
-        description="Users and groups with full rights inside the tenant.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["kind", "name"]},
-    )
-    oidc: Oidc | None = Field(None, description="The identity provider that the tenant's API server trusts.")
 
 
 class Hibernation(ApiModel):

@@ -11,6 +11,7 @@ from pydantic import Field
 from bulkhead.api import labels
 from bulkhead.api.fields import DEVICE_NAMES, ApiModel, DnsName, KubernetesVersion, ResourceName, Rule, model_rules, rules, text
 from bulkhead.api.shares import SHARED, SHARED_CONFIG_MAPS, SharedConfigMaps, SharedSecrets
+from bulkhead.api.tenantclass.access import ClassAccess
 from bulkhead.api.tenantclass.isolation import ClassIsolation
 from bulkhead.api.tenantclass.networking import ClassIngress
 from bulkhead.api.tenantclass.nodes import ClassNodes
@@ -96,6 +97,7 @@ class TenantClassSpec(ApiModel):
         "hugepages-2Mi. A tenant has none of one unless its quota, or the class's, names it.",
         json_schema_extra={"x-kubernetes-list-type": "set", **rules(_NO_DEVICES, DEVICE_NAMES)},
     )
+    access: ClassAccess | None = Field(None, description="Who may use the tenants' APIs.")
     exposure: Exposure | None = Field(None, description="How a tenant's API server is reached.")
     nodes: ClassNodes | None = Field(None, description="The pool of nodes that tenants use.")
     isolation: ClassIsolation | None = Field(None, description="How hard tenants are kept apart.")
