@@ -29,6 +29,7 @@ from controller.host import definitions
 from controller.host.accelerators import Accelerators
 from controller.host.dedication import Dedication
 from controller.host.hostranges import HostRanges
+from controller.host.issuers import Issuers
 from controller.host.owned import Owned
 from controller.host.secretwatch import SecretWatch
 from controller.inside.access import PlaneAccess
@@ -98,6 +99,7 @@ class Controller:
         self._sources = Sources(client, settings.shared_namespace, self._shared_changed)
         self._shares = ShareLoops(self._clock, self._planes.plane, self._sources.of, self._queue.add, budget=budget)
         self._dedication = Dedication(client, settings, self._queue.add, self._clock)
+        self._issuers = Issuers(self._clock, self._queue.add)
         reconciler = Reconciler(
             client,
             self._owned,
@@ -108,6 +110,7 @@ class Controller:
             slurm=ordering,
             shares=self._shares,
             dedication=self._dedication,
+            issuers=self._issuers,
         )
         self._workers = Workers(self._queue, reconciler, self._clock, count=settings.workers)
         self._synced = False
@@ -161,14 +164,15 @@ class Controller:
                 )
                 nodes = asyncio.create_task(supervise("dedication", self._dedication.run), name="dedication")
                 secrets = asyncio.create_task(supervise("secrets", self._secrets.run), name="secrets")
+                issuers = asyncio.create_task(supervise("issuers", self._issuers.run), name="issuers")
                 lost = asyncio.create_task(lease.lost.wait(), name="lease lost")
                 try:
                     await asyncio.wait({work, lost}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     metrics.leading.set(0)
-                    for task in (work, lost, accelerators, nodes, secrets):
+                    for task in (work, lost, accelerators, nodes, secrets, issuers):
                         task.cancel()
-                    await asyncio.wait({work, lost, accelerators, nodes, secrets})
+                    await asyncio.wait({work, lost, accelerators, nodes, secrets, issuers})
                     # Only the leader acts, in planes as on the host.
                     await self._slurm.close()
                     await self._shares.close()

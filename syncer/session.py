@@ -25,7 +25,9 @@ from bulkhead.work.backoff import PerKeyBackoff
 from bulkhead.work.clock import Clock, SystemClock
 from bulkhead.work.queue import KeyedQueue
 from bulkhead.work.supervise import supervise
+from syncer import issuers
 from syncer.events import Recorder
+from syncer.issuers import Issuers
 from syncer.kubelet.metrics import PodMetrics
 from syncer.kubelet.server import Kubelet, tls_context
 from syncer.kubelet.targets import Targets
@@ -104,6 +106,7 @@ class Session:
             host_name=targets.host_name,
         )  # fmt: skip
         self.kubelet = Kubelet(host, targets.find, measured.answer)
+        self.issuers = Issuers(host, settings.plane_namespace, self._clock)
         self.patrol = Patrol(self.caches, self.queue, self.references, self._clock, settings.patrol_seconds)
         self.shares = NodeShares(self.caches, self.queue)
         self.nodes = Nodes(self.caches, plane, self.shares)
@@ -258,6 +261,9 @@ class Session:
             group.create_task(self.probes.serve(places.probe_host, places.probe_port))
             if places.pki is not None:
                 group.create_task(self.kubelet.serve(places.kubelet_host, self.settings.kubelet_port, tls_context(places.pki)))
+                if self.settings.issuers_port:
+                    port = self.settings.issuers_port
+                    group.create_task(self.issuers.serve(places.kubelet_host, port, issuers.tls_context(places.pki)))
             group.create_task(self.run())
 
     async def drain(self) -> None:

@@ -73,6 +73,8 @@ class Settings(
     device_environment: Annotated[str, msgspec.Meta(pattern=_CONFIG_MAP)] = ""
     kubelet_address: _Address = ""
     kubelet_port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = 10250
+    # Where the plane's API server finds the keys of identity providers; 0: nowhere.
+    issuers_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
     service_slice: Annotated[str, msgspec.Meta(max_length=64)] = ""
     nodes: NodeSettings = NodeSettings()
     gpu_resources: tuple[_Text, ...] = ("nvidia.com/gpu",)

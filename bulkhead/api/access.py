@@ -68,6 +68,6 @@ class Access(ApiModel):
     )
     revoked: Annotated[list[Revocation], Field(max_length=128)] | None = Field(
         None,
-        description="Users and groups whose tokens are refused from about a minute after they stand here.",
+        description="Users and groups whose tokens are refused, from at most three minutes after they stand here.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["kind", "name"]},
     )

@@ -39,6 +39,7 @@ class ConditionType(_Explained):
     QUOTA_APPLIED = "QuotaApplied", "The host enforces the quota that the spec asks for."
     EGRESS_APPLIED = "EgressApplied", "The tenant's pods reach every range of egressCIDRs, without what is the host's."
     SHARES_APPLIED = "SharesApplied", "What the host shares with the tenant is in its plane; only where there is anything."
+    ISSUERS_READY = "IssuersReady", "Every identity provider of the tenant's users answers; only where it has one."
     NODES_DEDICATED = "NodesDedicated", "The nodes of the pool are this tenant's alone; only where the spec asks for it."
     SLURM_READY = "SlurmReady", "The tenant's Slurm cluster runs and answers; only where the spec asks for one."
 
@@ -95,6 +96,10 @@ class Reason(_Explained):
     PLANE_UNREADABLE = (
         "PlaneUnreadable",
         "The plane answers with more than is read, or not with what was asked for; the platform does nothing in it meanwhile.",
+    )
+    ISSUER_SILENT = (
+        "IssuerSilent",
+        "An identity provider does not answer, or not as it should; the message says what is wrong and what to do.",
     )
     SLURM_UNREACHABLE = "SlurmUnreachable", "The tenant's Slurm was ready and does not answer now; its jobs may run on."
     SLURM_REFUSED = "SlurmRefused", "The tenant's plane refused an object of its Slurm cluster."

@@ -137,8 +137,6 @@ def supported(case: Case) -> Refusal | None:
     """Nothing is asked for that this version does not have: a field that is taken must not be without effect."""
     asked = {
         "spec.quota.cohort": section_of(case.spec, "quota").get("cohort"),
-        "spec.access.oidc": section_of(case.spec, "access").get("oidc"),
-        "spec.access.revoked": section_of(case.spec, "access").get("revoked"),
         "spec.hibernation.enabled": section_of(case.spec, "hibernation").get("enabled"),
     }
     missing = next((field for field, value in asked.items() if value), None)

@@ -1,14 +1,17 @@
 """What an admission looks at, and what comes out of one. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Any
 
 from bulkhead.api.conditions import Reason
+from bulkhead.api.providers import Provider, Source, providers
 from bulkhead.api.quantity import InvalidQuantityError
 from controller.decide.bounds import Excess, Question, beyond
 from controller.decide.dedicated import Finding
+from controller.decide.keysets import Answer
 from controller.existing import Existing
 from controller.plane.addresses import Reserved
 from controller.plane.spec import Obj, PlaneSpec
@@ -35,6 +38,7 @@ class Case:
     host_api: tuple[tuple[str, int], ...] = ()
     reserved: tuple[Reserved, ...] | None = None  # the installation's, unless more was observed of the host
     pod_addresses: tuple[str, ...] = ()
+    issuers: Mapping[Source, Answer] = field(default_factory=dict)  # what is known of identity providers
 
     @cached_property
     def spec(self) -> dict[str, Any]:
@@ -45,6 +49,12 @@ class Case:
     def bounds(self) -> dict[str, Any]:
         """What the class says; nothing where there is none."""
         return section_of(self.tenant_class or {}, "spec")
+
+    @cached_property
+    def providers(self) -> tuple[Provider, ...]:
+        """The identity providers whose users may sign in."""
+        asked, offered = (section_of(each, "access") for each in (self.spec, self.bounds))
+        return providers(str(self.tenant["metadata"]["name"]), asked, offered)
 
     @cached_property
     def excess(self) -> tuple[Excess, ...]:

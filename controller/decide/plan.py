@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from bulkhead.api import labels
 from controller.existing import Existing, Slot, slot_of
 from controller.inside.objects import bootstrap
-from controller.plane import statefulset
+from controller.plane import authentication, statefulset
 from controller.plane.render import Rendered, render
 from controller.plane.secrets import KeyMaterial
 from controller.plane.spec import PLANE, TRUST_ANNOTATION, Obj, PlaneSpec
@@ -52,15 +52,21 @@ def plan(spec: PlaneSpec, keys: KeyMaterial, existing: Existing, *, held: bool =
     if held:
         rendered = as_it_runs(rendered, spec, keys, existing)
     wanted = {slot_of(obj) for obj in rendered.everything()}
-    orphans = (slot for slot, obj in existing.items() if slot.kind in PRUNED and slot not in wanted and _prunable(obj, spec))
+    orphans = (slot for slot, obj in existing.items() if _pruned(slot, spec) and slot not in wanted and _prunable(obj, spec))
     deletions = tuple(Deletion(slot, str(existing[slot]["metadata"].get("uid") or "")) for slot in sorted(orphans))
     return Plan(spec, rendered, deletions, bootstrap.objects(spec, keys.authorities["kubelet"].certificate))
+
+
+def _pruned(slot: Slot, spec: PlaneSpec) -> bool:
+    """Whether an object of ours is to go that the plan does not name; a provider that comes again comes with fresh keys."""
+    return slot.kind in PRUNED or slot == Slot("ConfigMap", spec.namespace, authentication.ISSUERS)
 
 
 def as_it_runs(rendered: Rendered, spec: PlaneSpec, keys: KeyMaterial, existing: Existing) -> Rendered:
     """A plane that is held keeps its StatefulSet and the files that belong to it; only new CAs reach it, and its scale.
 
-    Leaf certificates lie in Secrets, which its processes read again by themselves.
+    Leaf certificates lie in Secrets, which its processes read again by themselves, as its API server reads whom to believe: of
+    that its class has the last word at once.
     """
     running = existing.get(Slot("StatefulSet", spec.namespace, PLANE))
     if running is None:
@@ -73,13 +79,22 @@ def as_it_runs(rendered: Rendered, spec: PlaneSpec, keys: KeyMaterial, existing:
         "template": template | {"metadata": meta | {"annotations": annotations}},
     }
     config = Slot("ConfigMap", spec.namespace, statefulset.CONFIG_MAP)
-    parts = tuple(obj for obj in rendered.parts if slot_of(obj) != config or config not in existing)
+    told = [_believing(obj, existing.get(config)) for obj in rendered.parts if slot_of(obj) == config]
+    parts = (*(each for each in told if each is not None), *(obj for obj in rendered.parts if slot_of(obj) != config))
     workloads = tuple(
         obj | {"spec": wanted} if obj["kind"] == "StatefulSet" else obj
         for obj in rendered.workloads
         if obj["kind"] != "StatefulSet" or wanted != running["spec"]
     )
     return replace(rendered, parts=parts, workloads=workloads)
+
+
+def _believing(config: Obj, running: Obj | None) -> Obj | None:
+    """The files as they run, but for whom the API server believes; None where that is as it runs too."""
+    if running is None:
+        return config
+    data = {**(running.get("data") or {}), authentication.FILE: config["data"][authentication.FILE]}
+    return None if data == running.get("data") else config | {"data": data}
 
 
 def _prunable(obj: Obj, spec: PlaneSpec) -> bool:

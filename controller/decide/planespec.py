@@ -1,16 +1,20 @@
 """From a Tenant and its class to the plane that is to be built. Pure: defaults are merged in here, and nothing is refused."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final
 
+from bulkhead.api import names
 from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes
 from controller import allotment
 from controller.decide.bounds import object_counts
 from controller.decide.case import Case
 from controller.existing import Existing, Slot
 from controller.plane import etcd
-from controller.plane.spec import BUDGETS, COMPONENTS, PLANE, STORAGE_SIZE, Budget, Images, PlaneSpec
+from controller.plane.authentication import ISSUERS, kept_keys
+from controller.plane.spec import BUDGETS, COMPONENTS, PLANE, STORAGE_SIZE, Budget, Images, PlaneSpec, Revoked, Trusted
 from controller.sections import section_of, text_or_none
 
 # The only minor version with scheduling.k8s.io/v1alpha2: with its flags another API server would not even start.
@@ -81,6 +85,8 @@ def plane_of(case: Case) -> PlaneSpec:
         metrics_from=settings.metrics_from,
         system_namespace=settings.system_namespace,
         admins=tuple(section_of(spec, "access").get("admins") or ()),
+        issuers=_issuers(case),
+        revoked=tuple(map(_revoked, section_of(spec, "access").get("revoked") or ())),
     )
     return as_it_began(made, case.existing)
 
@@ -96,6 +102,23 @@ def as_it_began(spec: PlaneSpec, existing: Existing) -> PlaneSpec:
     claims = running["spec"].get("volumeClaimTemplates") or [{}]
     storage_class = (claims[0].get("spec") or {}).get("storageClassName")
     return replace(spec, storage_class=storage_class, replicas=etcd.members_of(running) or spec.replicas)
+
+
+def _issuers(case: Case) -> tuple[Trusted, ...]:
+    """The identity providers, each with the keys that it has now or, where it does not say, had at last."""
+    kept = case.existing.get(Slot("ConfigMap", names.plane_namespace(str(case.tenant["metadata"]["name"])), ISSUERS))
+    found = []
+    for provider in case.providers:
+        answer = case.issuers.get(provider.source)
+        keys, trouble = (answer.keys, answer.trouble) if answer is not None else ("", "")
+        found.append(Trusted(provider, keys or kept_keys(kept, provider), trouble, asked=answer is not None))
+    return tuple(found)
+
+
+def _revoked(entry: Mapping[str, Any]) -> Revoked:
+    before = entry.get("before")
+    moment = math.ceil(datetime.fromisoformat(str(before)).timestamp()) if before else None
+    return Revoked(str(entry.get("kind") or "User"), str(entry.get("name")), moment)
 
 
 def offers_pod_groups(bounds: Mapping[str, Any]) -> bool:

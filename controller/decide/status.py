@@ -81,6 +81,9 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
         verdicts[ConditionType.NODES_DEDICATED] = _nodes(findings.nodes)
     if findings.shares is not None:
         verdicts[ConditionType.SHARES_APPLIED] = findings.shares
+    if spec.issuers:
+        # Who has a certificate needs none of them.
+        verdicts[ConditionType.ISSUERS_READY] = _issuers(spec)
     if findings.slurm is not None:
         verdicts[ConditionType.SLURM_READY] = findings.slurm.verdict
         if first is None and findings.slurm.essential and findings.slurm.verdict.status != "True":
@@ -96,6 +99,8 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
         made |= {key: value for key, value in (tenant.get("status") or {}).items() if key in {"class", "versions"}}
     if findings.shares is None:
         made["conditions"] = [each for each in made["conditions"] if each["type"] != ConditionType.SHARES_APPLIED]
+    if not spec.issuers:
+        made |= {"conditions": [each for each in made["conditions"] if each["type"] != ConditionType.ISSUERS_READY]}
     if ConditionType.NODES_DEDICATED not in findings.unseen:
         made |= _dedicated(findings.nodes, made["conditions"])
     if ConditionType.SLURM_READY not in findings.unseen:
@@ -217,6 +222,20 @@ def _egress(spec: PlaneSpec) -> Verdict:
         remedy = "take it out, or list in the class's isolation.network.reachReserved what is to be reached all the same"
         return Verdict("False", Reason.RESERVED_ADDRESSES, f"{message}; {remedy}")
     return Verdict("True", Reason.APPLIED, "the tenant's pods reach what egressCIDRs lists, and nothing of the host")
+
+
+def _issuers(spec: PlaneSpec) -> Verdict:
+    troubles = [
+        f"{each.provider.name} ({each.provider.source.url}): {each.trouble}; "
+        + ("tokens signed with its last known keys still count" if each.keys else "until it answers nobody signs in by it")
+        for each in spec.issuers
+        if each.trouble
+    ]
+    if troubles:
+        return Verdict("False", Reason.ISSUER_SILENT, ". ".join(troubles))
+    if unknown := [each.provider.name for each in spec.issuers if not each.keys]:
+        return Verdict("False", Reason.PROVISIONING, f"being asked for its keys: {', '.join(unknown)}")
+    return Verdict("True", Reason.READY, f"users of {', '.join(each.provider.name for each in spec.issuers)} may sign in")
 
 
 def _applied(tenant_class: Obj | None) -> dict[str, Any]:

@@ -6,13 +6,14 @@ an own service account issuer. It reaches etcd over loopback and kubelets throug
 """
 
 import json
+from collections.abc import Mapping
 from typing import Final
 
+from controller.plane import authentication
 from controller.plane.parts import CONTAINER_SECURITY, mount, probe
 from controller.plane.spec import API_PORT, CONFIG_PATH, PKI_PATH, Obj, PlaneSpec
 
 AUDIT_PATH: Final = "/var/log/audit"
-HEALTH_PATHS: Final = ("/livez", "/readyz", "/healthz")
 # An API server whose etcd stands still is not mended by a restart: it would only be away for longer once etcd answers again.
 LIVENESS_PATH: Final = "/livez?exclude=etcd"
 POD_GROUP_API: Final = "scheduling.k8s.io/v1alpha2"
@@ -48,16 +49,10 @@ def container(spec: PlaneSpec) -> Obj:
     }
 
 
-def config_files() -> dict[str, str]:
-    """The files of ConfigMap `plane-config`; the same for every tenant, and none of them is secret."""
+def config_files(spec: PlaneSpec, shim_ca: str) -> dict[str, str]:
+    """The files of ConfigMap `plane-config`, none of them secret; only whom it believes differs between tenants."""
     return {
-        "authentication.json": _text(
-            {
-                "apiVersion": "apiserver.config.k8s.io/v1",
-                "kind": "AuthenticationConfiguration",
-                "anonymous": {"enabled": True, "conditions": [{"path": path} for path in HEALTH_PATHS]},
-            }
-        ),
+        authentication.FILE: _text(authentication.configuration(spec, shim_ca)),
         "audit-policy.json": _text(
             {
                 "apiVersion": "audit.k8s.io/v1",
@@ -74,6 +69,11 @@ def config_files() -> dict[str, str]:
             }
         ),
     }
+
+
+def read_once(files: Mapping[str, str]) -> dict[str, str]:
+    """The files as far as only a restart takes them over: whom it believes, an API server reads again by itself."""
+    return {**files, authentication.FILE: _text(authentication.untouched())}
 
 
 def encryption_config(key_base64: str) -> str:
@@ -117,7 +117,7 @@ def _serving() -> list[str]:
 def _identity(spec: PlaneSpec) -> list[str]:
     return [
         "--authorization-mode=Node,RBAC",
-        f"--authentication-config={CONFIG_PATH}/authentication.json",
+        f"--authentication-config={CONFIG_PATH}/{authentication.FILE}",
         f"--client-ca-file={PKI_PATH}/client-ca.crt",
         f"--requestheader-client-ca-file={PKI_PATH}/front-proxy-ca.crt",
         "--requestheader-allowed-names=bulkhead:front-proxy",

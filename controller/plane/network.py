@@ -16,6 +16,7 @@ from controller.plane.spec import (
     DNS,
     DNS_PORT,
     ETCD_PEER_PORT,
+    ISSUERS_PORT,
     PLANE,
     SHIM_PORT,
     SYNCER,
@@ -66,7 +67,8 @@ def _plane(spec: PlaneSpec) -> Obj:
         *(_clients(spec, cidr) for cidr in spec.plane_client_cidrs),
     ]
     ingress: list[Obj] = [{"from": callers, "ports": [_tcp(API_PORT)]}]
-    egress: list[Obj] = [{"to": [_pods(spec, SYNCER)], "ports": [_tcp(SHIM_PORT)]}, {"to": [_namespace(spec.work_namespace)]}]
+    served = [_tcp(port) for port in _served(spec)]
+    egress: list[Obj] = [{"to": [_pods(spec, SYNCER)], "ports": served}, {"to": [_namespace(spec.work_namespace)]}]
     if spec.replicas > 1:
         ingress.append({"from": [_pods(spec, PLANE)], "ports": [_tcp(ETCD_PEER_PORT)]})
         egress.append({"to": [_pods(spec, PLANE)], "ports": [_tcp(ETCD_PEER_PORT), _tcp(API_PORT)]})
@@ -76,7 +78,7 @@ def _plane(spec: PlaneSpec) -> Obj:
 
 def _syncer(spec: PlaneSpec) -> Obj:
     ingress = [
-        {"from": [_pods(spec, PLANE)], "ports": [_tcp(SHIM_PORT)]},
+        {"from": [_pods(spec, PLANE)], "ports": [_tcp(port) for port in _served(spec)]},
         {"from": [_namespace(spec.system_namespace), *spec.metrics_from], "ports": [_tcp(SYNCER_HTTP_PORT)]},
     ]
     egress: list[Obj] = [{"to": [_pods(spec, PLANE)], "ports": [_tcp(API_PORT)]}]
@@ -89,6 +91,11 @@ def _host_api(spec: PlaneSpec) -> list[Obj]:
     if spec.host_api_anywhere:
         return [{"ports": [_tcp(port)]} for port in sorted({port for _, port in spec.host_api})]
     return [{"to": [{"ipBlock": {"cidr": str(network(address))}}], "ports": [_tcp(port)]} for address, port in spec.host_api]
+
+
+def _served(spec: PlaneSpec) -> tuple[int, ...]:
+    """Where the syncer serves the API server."""
+    return (SHIM_PORT, ISSUERS_PORT) if spec.issuers else (SHIM_PORT,)
 
 
 def _dns(spec: PlaneSpec) -> Obj:

@@ -6,9 +6,23 @@ the last: started before the API server is ready, it would retry at growing inte
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from controller.plane import dns, environment, namespaces, network, quota, rights, secrets, services, statefulset, syncer
+from controller.plane import (
+    apiserver,
+    authentication,
+    dns,
+    environment,
+    namespaces,
+    network,
+    quota,
+    rights,
+    secrets,
+    services,
+    statefulset,
+    syncer,
+)
 from controller.plane.secrets import KeyMaterial, digest
 from controller.plane.spec import Obj, PlaneSpec
 
@@ -36,7 +50,8 @@ def ground(spec: PlaneSpec) -> tuple[tuple[Obj, ...], tuple[Obj, ...]]:
 
 def render(spec: PlaneSpec, keys: KeyMaterial) -> Rendered:
     """The whole plane."""
-    plane_config, dns_config, syncer_config = statefulset.config_map(spec), dns.config_map(spec), syncer.config_map(spec)
+    plane_config = statefulset.config_map(spec, keys.authorities["kubelet"].certificate.decode())
+    dns_config, syncer_config = dns.config_map(spec), syncer.config_map(spec)
     first, second = ground(spec)
     return Rendered(
         namespaces=first,
@@ -45,6 +60,7 @@ def render(spec: PlaneSpec, keys: KeyMaterial) -> Rendered:
         parts=(
             *secrets.leaf_secrets(spec, keys),
             plane_config,
+            *authentication.config_maps(spec),
             dns_config,
             syncer_config,
             *services.services(spec),
@@ -57,12 +73,12 @@ def render(spec: PlaneSpec, keys: KeyMaterial) -> Rendered:
             statefulset.disruption_budget(spec),
         ),
         workloads=(
-            statefulset.stateful_set(spec, trust=keys.trust, config=_digest(plane_config)),
-            syncer.deployment(spec, leaf=keys.leaf("pki-syncer/client"), config=_digest(syncer_config)),
+            statefulset.stateful_set(spec, trust=keys.trust, config=_digest(apiserver.read_once(plane_config["data"]))),
+            syncer.deployment(spec, leaf=keys.leaf("pki-syncer/client"), config=_digest(syncer_config["data"])),
         ),
-        followers=(dns.deployment(spec, leaf=keys.leaf("pki-dns/client"), config=_digest(dns_config)),),
+        followers=(dns.deployment(spec, leaf=keys.leaf("pki-dns/client"), config=_digest(dns_config["data"])),),
     )
 
 
-def _digest(config_map: Obj) -> str:
-    return digest(json.dumps(config_map["data"], sort_keys=True).encode())
+def _digest(files: Mapping[str, str]) -> str:
+    return digest(json.dumps(files, sort_keys=True).encode())

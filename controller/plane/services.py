@@ -10,6 +10,7 @@ from controller.plane.spec import (
     DNS,
     DNS_PORT,
     ETCD_PEER_PORT,
+    ISSUERS_PORT,
     PEERS,
     PLANE,
     SHIM,
@@ -41,7 +42,7 @@ def services(spec: PlaneSpec) -> list[Obj]:
             spec.dns_address,
             [_port("dns", "UDP", 53, DNS_PORT), _port("dns-tcp", "TCP", 53, DNS_PORT)],
         ),
-        _service(spec, SHIM, SYNCER, spec.shim_address, [_port("https", "TCP", SHIM_PORT, SHIM_PORT)]),
+        _service(spec, SHIM, SYNCER, spec.shim_address, [_port("https", "TCP", SHIM_PORT, SHIM_PORT), *_issuers(spec)]),
         _service(
             spec,
             PEERS,
@@ -51,6 +52,10 @@ def services(spec: PlaneSpec) -> list[Obj]:
             publishNotReadyAddresses=True,
         ),
     ]
+
+
+def _issuers(spec: PlaneSpec) -> list[Obj]:
+    return [_port("issuers", "TCP", ISSUERS_PORT, ISSUERS_PORT)] if spec.issuers else []
 
 
 def _service(spec: PlaneSpec, name: str, component: str, address: str, ports: list[Obj], **more: bool) -> Obj:

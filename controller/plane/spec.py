@@ -11,6 +11,7 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import Any, Final, TypeAlias
 
 from bulkhead.api import labels, names
+from bulkhead.api.providers import Provider
 from bulkhead.api.quantity import Amount, InvalidQuantityError, parse
 from controller.plane.addresses import ALWAYS, Reserved
 from controller.plane.placement import ANYWHERE, Placement
@@ -33,6 +34,7 @@ DNS_HEALTH_PORT: Final = 8081
 DNS_READY_PORT: Final = 8181
 SHIM_PORT: Final = 10250
 SYNCER_HTTP_PORT: Final = 8080
+ISSUERS_PORT: Final = 10251
 
 _MOST_THREADS: Final = 256
 USER: Final = 65532
@@ -121,6 +123,25 @@ class PodBound:
 
 
 @dataclass(frozen=True, slots=True)
+class Trusted:
+    """An identity provider of the tenant, and what is known of it."""
+
+    provider: Provider
+    keys: str = ""  # its public keys, a JSON Web Key Set; empty: never seen
+    trouble: str = ""  # why it does not answer, and what to do
+    asked: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """A user or group whose tokens do not count, or none that were issued before a moment (seconds since 1970)."""
+
+    kind: str
+    name: str
+    before: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PlaneSpec:
     """Everything that the builders need to know about one tenant."""
 
@@ -184,6 +205,8 @@ class PlaneSpec:
     mass_delete_limit: int = 50
     token_seconds: int = 3600
     admins: tuple[Obj, ...] = field(default=())
+    issuers: tuple[Trusted, ...] = ()
+    revoked: tuple[Revoked, ...] = ()
 
     @property
     def namespace(self) -> str:

@@ -42,13 +42,13 @@ def stateful_set(spec: PlaneSpec, *, trust: str, config: str) -> Obj:
     }
 
 
-def config_map(spec: PlaneSpec) -> Obj:
+def config_map(spec: PlaneSpec, shim_ca: str) -> Obj:
     """The API server's configuration files."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata(spec, CONFIG_MAP, namespace=spec.namespace, component=PLANE),
-        "data": apiserver.config_files(),
+        "data": apiserver.config_files(spec, shim_ca),
     }
 
 

@@ -11,6 +11,7 @@ from bulkhead.api.names import API_ENVIRONMENT
 from controller.plane import parts
 from controller.plane.parts import CONTAINER_SECURITY, metadata, mount, pod_spec, probe, secret_volume
 from controller.plane.spec import (
+    ISSUERS_PORT,
     PKI_PATH,
     SHIM_PORT,
     SYNCER,
@@ -45,6 +46,7 @@ def settings(spec: PlaneSpec) -> Obj:
         "deviceEnvironment": devices.ENVIRONMENT,
         "shimAddress": spec.shim_address,
         "shimPort": SHIM_PORT,
+        **({"issuersPort": ISSUERS_PORT} if spec.issuers else {}),
         "serviceSlice": spec.service_slice,
         "nodes": {"selector": dict(spec.node_selector)},
         "gpuResources": list(spec.gpu_resources),

@@ -27,6 +27,7 @@ from controller.decide.case import Admitted, Case
 from controller.decide.plan import Plan, plan
 from controller.host.dedication import Dedication
 from controller.host.hostranges import HostRanges
+from controller.host.issuers import Issuers
 from controller.host.owned import SELECTOR, Owned
 from controller.inside.access import PlaneAccess, PlaneHealth
 from controller.pki.material import assemble
@@ -80,11 +81,13 @@ class Reconciler:
         slurm: Ordering | None = None,
         shares: ShareLoops | None = None,
         dedication: Dedication | None = None,
+        issuers: Issuers | None = None,
     ) -> None:
         self._client = client
         self._slurm = slurm
         self._shares = shares
         self._dedication = dedication
+        self._issuers = issuers
         self._owned = owned
         self._ranges = ranges
         self._settings = settings
@@ -115,7 +118,7 @@ class Reconciler:
         return await self._build(replace(observed, tenant=tenant), admission)
 
     def _case(self, observed: Observed) -> Case:
-        return Case(
+        case = Case(
             observed.tenant,
             observed.tenant_class,
             self._settings,
@@ -128,6 +131,9 @@ class Reconciler:
             reserved=observed.reserved,
             pod_addresses=observed.pod_addresses,
         )
+        if self._issuers is None:
+            return case
+        return replace(case, issuers=self._issuers.look(observed.name, (each.source for each in case.providers)))
 
     def _awaits_nodes(self, admitted: Admitted) -> bool:
         """Whether the tenant's nodes have not been looked at yet; one that is held goes on with those that it has."""
@@ -250,5 +256,7 @@ class Reconciler:
     async def _forget(self, name: str) -> None:
         await self._leave_plane(name)
         await self._interior.forget(name)
+        if self._issuers is not None:
+            self._issuers.forget(name)
         self._applier.forget((f"bh-{name}", f"bh-{name}-work", f"bh-{name}-syncer-nodes"))
         metrics.forget(name)

@@ -120,6 +120,19 @@ def test_the_namespace_of_the_chart_is_closed_but_for_the_controllers_ways() -> 
     assert not [obj for obj in rendered("--set", "networkPolicy.enabled=false") if obj["kind"] == "NetworkPolicy"]
 
 
+def test_the_controller_reaches_identity_providers_and_dns_only_where_an_admin_says_so() -> None:
+    def egress(*options: str) -> list[tuple[str, int]]:
+        policies = [obj for obj in rendered(*options) if obj["kind"] == "NetworkPolicy"]
+        rules = next(obj for obj in policies if obj["metadata"]["name"] == "bulkhead-controller")["spec"]["egress"]
+        return [
+            (rule["to"][0].get("ipBlock", {}).get("cidr", "pods"), port["port"]) for rule in rules for port in rule["ports"]
+        ]
+
+    given = '[{"cidr":"2001:db8::1/128","port":8443}]'
+    more = [each for each in egress("--set-json", f"networkPolicy.issuers={given}") if each not in egress()]
+    assert more == [("2001:db8::1/128", 8443), ("pods", 53), ("pods", 53)]
+
+
 def test_a_policy_narrows_every_write_that_the_controller_may_do() -> None:
     """Rights of the whole cluster are held to tenants' names by a policy; one that lists no such kind would let it through."""
     objects = {(obj["kind"], obj["metadata"]["name"]): obj for obj in rendered()}

@@ -98,7 +98,7 @@ class Issuer(ApiModel):
     )
     audiences: Annotated[list[Value], Field(min_length=1, max_length=8)] = Field(
         description="Client IDs that tokens may be for; `{tenant}` stands for the tenant's name, so that no tenant takes "
-        "the tokens of another's users.",
+        "the tokens of another's users. `bulkhead login` signs in with the first.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     claims: Claims | None = Field(None, description="The claims that name its users; sub, and no groups, unless given.")
@@ -122,10 +122,10 @@ class Issuer(ApiModel):
         description="Domains of which a token's email must be, verified by the issuer.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
-    max_token_age: Annotated[str, text(6, r"^[1-9][0-9]{0,3}(s|m|h)$")] | None = Field(
-        None,
-        description="Longest life of a token, from when it was issued until it expires; longer ones are refused. With "
-        "15m, whoever is out at the issuer is out here in 15 minutes.",
+    max_token_age: Annotated[str, text(6, r"^[1-9][0-9]{0,3}(s|m|h)$")] = Field(
+        "15m",
+        description="Longest life of a token, from when it was issued until it expires; longer ones are refused. So whoever "
+        "is out at the issuer is out here as soon.",
     )
     every_tenant: bool = Field(False, description="Whether its users may sign in to every tenant of the class.")
 

@@ -37,6 +37,13 @@ def objects(**counts: Any) -> Spec:
 
 
 # What the class says, what the Tenant asks for, and the two values that the refusal names beside the field.
+ISSUERS: Spec = {"access": {"issuers": [{"name": "plain"}, {"name": "corp", "claims": {"groups": "groups"}}]}}
+
+
+def access(**issuer: Any) -> Spec:
+    return {"access": {"oidc": [issuer]}}
+
+
 REFUSED: dict[str, tuple[Spec, Spec, tuple[str, ...]]] = {
     "a looser level": (
         {"isolation": {"podSecurity": "restricted"}},
@@ -127,6 +134,9 @@ REFUSED: dict[str, tuple[Spec, Spec, tuple[str, ...]]] = {
         {"scheduling": {"mode": "Kubernetes"}},
         ("spec.scheduling.mode", "Kubernetes", "Slurm"),
     ),
+    "a provider that the class has not": (ISSUERS, access(issuer="other"), ("spec.access.oidc[other]", "corp, plain")),
+    "a provider where there are none": ({}, access(issuer="corp"), ("spec.access.oidc[corp]", "it has none")),
+    "groups of a provider without any": (ISSUERS, access(issuer="plain", requiredGroups=["g"]), ("[plain].requiredGroups",)),
     "the default mode under Slurm alone": ({"scheduling": {"modes": ["Slurm"]}}, {}, ("Kubernetes", "Slurm")),
     "a Secret that is not shared": (
         {"sharedSecrets": [{"name": "registry"}]},
@@ -171,6 +181,7 @@ TAKEN: dict[str, tuple[Spec, Spec]] = {
     "the built in, in other words": ({}, component("apiServer", "limits", memory="1Gi")),
     "a limit where there is none": ({}, component("apiServer", "limits", cpu="64")),
     "a Secret that is shared": ({"sharedSecrets": [{"name": "a", "onRequest": True}]}, {"sharedSecrets": [{"name": "a"}]}),
+    "a provider of the class": (ISSUERS, access(issuer="corp", requiredGroups=["g"])),
     "Slurm under Slurm alone": ({"scheduling": {"modes": ["Slurm"]}}, {"scheduling": {"mode": "Slurm"}}),
 }  # fmt: skip
 

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.providers import Provider, Source
 from controller.inside.objects import bootstrap
 from controller.plane.addresses import ALWAYS, PODS, SERVICES, SLICES, Reserved
 from controller.plane.render import render
+from controller.plane.spec import Revoked, Trusted
 from controller.plane.syncer import settings
 from syncer.settings import parse
 from tests import goldens
@@ -41,6 +43,31 @@ CASES: dict[str, dict[str, Any]] = {
         "ingress_controllers": ("ingress-nginx",),
     },
     "pod-groups": {"pod_groups": True},
+    "issuers": {
+        "issuers": (
+            Trusted(
+                Provider(
+                    name="corp",
+                    source=Source("https://login.example.org/realms/x", certificate_authority="of the provider"),
+                    audiences=("bulkhead", "bulkhead-team-a"),
+                    prefix="example.org:",
+                    username_claim="email",
+                    groups_claim="groups",
+                    required_claims=(("hd", "example.org"),),
+                    required_groups=(("gpu-team-a",), ("eu", "us")),
+                    email_domains=("example.org",),
+                ),
+                keys='{"keys": []}',
+            ),
+            Trusted(Provider("silent", Source("https://silent.example.org"), ("x",), "silent:"), trouble="it is silent"),
+        ),
+        "revoked": (
+            Revoked("User", "example.org:eve"),
+            Revoked("Group", "example.org:left"),
+            Revoked("User", "example.org:ada", 1770000000),
+            Revoked("User", "silent:ada", 1770000000),
+        ),
+    },
     "devices": {
         "gpu_resources": ("nvidia.com/gpu", "amd.com/gpu"),
         "extended_resources": ("rdma/hca", "hugepages-2Mi"),

@@ -1,0 +1,140 @@
+"""Asks the identity providers of all classes for their keys, so that no plane has to reach one.
+
+    reconcile of a tenant ── look(sources) ──> what is known now
+    every half minute: each source that a tenant looks at ──> discovery ──> keys ── another answer ──> its tenants again
+
+Only a class says whom to ask. One provider is asked once for all its tenants, whatever tokens they are sent; answers are
+bounded in size and time, no redirect is followed, and of an answer nothing but public keys is kept
+(`controller.decide.keysets`). A provider that does not answer keeps the keys that it had.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final
+
+import aiohttp
+
+from bulkhead.api.providers import Source
+from bulkhead.work.clock import Clock
+from controller import metrics
+from controller.decide.keysets import MOST_BYTES, Answer, Fault, keys_address, read_keys
+
+_log = logging.getLogger(__name__)
+
+_SECONDS: Final = 10.0
+_EVERY: Final = 30.0
+_AT_ONCE: Final = 8
+
+Fetch = Callable[[str, str], Awaitable[bytes]]
+
+
+class Issuers:
+    """What is known of each source, for whom."""
+
+    def __init__(self, clock: Clock, on_change: Callable[[str], object], fetch: Fetch | None = None) -> None:
+        self._clock = clock
+        self._on_change = on_change
+        self._fetch = fetch or over_https
+        self._looked: dict[str, frozenset[Source]] = {}
+        self._known: dict[Source, Answer] = {}
+        self._wanted = asyncio.Event()
+
+    def look(self, tenant: str, sources: Iterable[Source]) -> Mapping[Source, Answer]:
+        """What is known of a tenant's sources; it is reconciled again when that changes."""
+        wanted = frozenset(sources)
+        if not wanted:
+            self._looked.pop(tenant, None)
+            return {}
+        self._looked[tenant] = wanted
+        if not wanted <= self._known.keys():
+            self._wanted.set()
+        return {source: self._known[source] for source in wanted if source in self._known}
+
+    def forget(self, tenant: str) -> None:
+        """A tenant that is gone."""
+        self._looked.pop(tenant, None)
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        while True:
+            self._wanted.clear()
+            sources = {source for each in self._looked.values() for source in each}
+            self._known = {source: answer for source, answer in self._known.items() if source in sources}
+            room = asyncio.Semaphore(_AT_ONCE)
+            await asyncio.gather(*(self._ask(source, room) for source in sources))
+            metrics.issuers_silent.set(sum(bool(answer.trouble) for answer in self._known.values()))
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Half a minute, or until there is a source that was never asked."""
+        pausing = asyncio.create_task(self._clock.sleep(_EVERY))
+        waking = asyncio.create_task(self._wanted.wait())
+        try:
+            await asyncio.wait({pausing, waking}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            pausing.cancel()
+            waking.cancel()
+
+    async def _ask(self, source: Source, room: asyncio.Semaphore) -> None:
+        before = self._known.get(source)
+        async with room:
+            try:
+                address = keys_address(await self._fetch(source.discovery, source.certificate_authority), source)
+                answer = Answer(read_keys(await self._fetch(address, source.certificate_authority)))
+            except Fault as error:
+                answer = Answer(before.keys if before is not None else "", str(error))
+        self._known[source] = answer
+        if answer == before:
+            return
+        _log.info("identity provider answers otherwise", extra={"issuer": source.url, "trouble": answer.trouble})
+        for tenant, looked in list(self._looked.items()):
+            if source in looked:
+                self._on_change(tenant)
+
+
+async def over_https(address: str, authorities: str) -> bytes:
+    """A document of a provider; whatever keeps it from coming is a `Fault` with its cure."""
+    timeout = aiohttp.ClientTimeout(total=_SECONDS)
+    try:
+        verified = _tls(authorities)
+        # From the environment comes a proxy, where the installation has one.
+        async with (
+            aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
+            session.get(address, ssl=verified, allow_redirects=False) as answer,
+        ):
+            if answer.status != 200:
+                raise Fault(f"{address} answers {answer.status}; check the issuer's url and discoveryURL in the class")
+            return await _body(answer)
+    except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError) as error:
+        raise Fault(f"its certificate is not trusted ({_why(error)}); set certificateAuthority of the issuer") from error
+    except aiohttp.ClientConnectorDNSError as error:
+        raise Fault(f"the name of {address} is not known here; check it, and that the controller may ask DNS") from error
+    except TimeoutError as error:
+        hint = "start it, or let the controller reach it (networkPolicy.issuers of the chart)"
+        raise Fault(f"{address} does not answer within {_SECONDS:.0f} s; {hint}") from error
+    except (aiohttp.ClientError, ValueError) as error:
+        raise Fault(f"{address} cannot be reached ({_why(error)}); start it, or correct the class") from error
+
+
+async def _body(answer: aiohttp.ClientResponse) -> bytes:
+    body = b""
+    async for chunk in answer.content.iter_chunked(64 * 1024):
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise Fault(f"{answer.url} answers with more than {MOST_BYTES // 1024} KiB; it is no identity provider")
+    return body
+
+
+def _tls(authorities: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cadata=authorities or None)
+    except (ssl.SSLError, ValueError) as error:
+        raise Fault("certificateAuthority of the issuer holds no certificate that can be read; correct it") from error
+
+
+def _why(error: BaseException) -> str:
+    cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
+    message = getattr(cause, "verify_message", None) or getattr(cause, "strerror", None) or str(cause)
+    return str(message)[:200]

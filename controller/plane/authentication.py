@@ -1,0 +1,160 @@
+"""Whom a plane's API server believes: its AuthenticationConfiguration, and the keys of identity providers that it reads. Pure.
+
+The API server asks no identity provider: what it may reach its tenant reaches too, and a provider that does not answer would
+keep it from taking over any change, a revocation for one. The controller has asked (`controller.host.issuers`); the keys lie in
+ConfigMap `issuers`, and the syncer serves them (`syncer/issuers.py`), at an address that only the plane's pod reaches.
+
+    provider's keys ──> ConfigMap issuers ──> syncer ──TLS──> API server, which verifies tokens by them
+                        authentication.json ────file, read again when it changes────^
+
+A provider whose keys are not known is left out, so what is rendered is always one that an API server starts with.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Final
+
+from bulkhead.api.providers import Provider
+from controller.plane.parts import metadata
+from controller.plane.spec import ISSUERS_PORT, PLANE, Obj, PlaneSpec
+
+ISSUERS: Final = "issuers"
+FILE: Final = "authentication.json"
+HEALTH_PATHS: Final = ("/livez", "/readyz", "/healthz")
+_DISCOVERY: Final = ".well-known/openid-configuration"
+
+
+def configuration(spec: PlaneSpec, shim_ca: str) -> Obj:
+    """The AuthenticationConfiguration; `shim_ca`: by what the syncer's server is verified, PEM."""
+    trusted = [_authenticator(spec, provider, keys, shim_ca) for provider, keys in _known(spec)]
+    return untouched() | ({"jwt": trusted} if trusted else {})
+
+
+def untouched() -> Obj:
+    """What an API server that believes no provider is told."""
+    return {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AuthenticationConfiguration",
+        "anonymous": {"enabled": True, "conditions": [{"path": path} for path in HEALTH_PATHS]},
+    }
+
+
+def config_maps(spec: PlaneSpec) -> list[Obj]:
+    """ConfigMap `issuers`: what the syncer answers, and from which source each provider's keys are."""
+    if not spec.issuers:
+        return []
+    data: dict[str, str] = {}
+    for provider, keys in _known(spec):
+        data |= {
+            f"{provider.name}.source": provider.source.digest,
+            f"{provider.name}.keys": keys,
+            f"{provider.name}.discovery": json.dumps(_document(spec, provider, keys), sort_keys=True),
+        }
+    meta = metadata(spec, ISSUERS, namespace=spec.namespace, component=PLANE)
+    return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}]
+
+
+def kept_keys(config_map: Obj | None, provider: Provider) -> str:
+    """The keys that a provider had when it was last asked; empty where it had none, or was another one."""
+    data = (config_map or {}).get("data") or {}
+    same = data.get(f"{provider.name}.source") == provider.source.digest
+    return str(data.get(f"{provider.name}.keys") or "") if same else ""
+
+
+def _known(spec: PlaneSpec) -> Iterator[tuple[Provider, str]]:
+    return ((each.provider, each.keys) for each in spec.issuers if each.keys)
+
+
+def _place(spec: PlaneSpec, provider: Provider, keys: str) -> str:
+    # Another address for other keys: the API server reads its configuration again then, and forgets keys that are gone.
+    version = hashlib.sha256(keys.encode()).hexdigest()[:16]
+    return f"https://{spec.shim_address}:{ISSUERS_PORT}/{provider.name}/{version}"
+
+
+def _document(spec: PlaneSpec, provider: Provider, keys: str) -> Obj:
+    """What OpenID Connect Discovery wants of a provider, as far as a verifier reads it."""
+    return {
+        "issuer": provider.source.url,
+        "jwks_uri": f"{_place(spec, provider, keys)}/keys",
+        "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["RS256", "ES256"],
+    }
+
+
+def _authenticator(spec: PlaneSpec, provider: Provider, keys: str, shim_ca: str) -> Obj:
+    mappings: Obj = {"username": {"claim": provider.username_claim, "prefix": provider.prefix}}
+    if provider.groups_claim:
+        mappings["groups"] = {"claim": provider.groups_claim, "prefix": provider.prefix}
+    made: Obj = {
+        "issuer": {
+            "url": provider.source.url,
+            "discoveryURL": f"{_place(spec, provider, keys)}/{_DISCOVERY}",
+            "certificateAuthority": shim_ca,
+            "audiences": list(provider.audiences),
+            "audienceMatchPolicy": "MatchAny",
+        },
+        "claimMappings": mappings,
+        "claimValidationRules": [*_claims(provider), *_revoked_before(spec, provider)],
+    }
+    rules = list(_revoked(spec))
+    return made | ({"userValidationRules": rules} if rules else {})
+
+
+def _claims(provider: Provider) -> Iterator[Obj]:
+    """What a token must say, whoever it is of."""
+    yield _rule(
+        f"claims[?'iat'].hasValue() && int(claims.exp) - int(claims.iat) <= {provider.max_age}",
+        f"the token lives longer than the {provider.max_age} s that the class allows (maxTokenAge)",
+    )
+    yield from ({"claim": name, "requiredValue": value} for name, value in provider.required_claims)
+    if provider.email_domains or provider.username_claim == "email":
+        yield _rule("claims.?email_verified.orValue(false) == true", "the email address is not verified by the issuer")
+    if provider.email_domains:
+        ends = _text([f"@{domain}" for domain in provider.email_domains])
+        yield _rule(
+            f"{ends}.exists(domain, claims[?'email'].orValue('').lowerAscii().endsWith(domain))",
+            "the email address is in none of the domains of the class (emailDomains)",
+        )
+    # An API server does not start with the same rule twice.
+    for groups in dict.fromkeys(tuple(sorted(set(each))) for each in provider.required_groups):
+        yield _rule(f"{_groups(provider)}.exists(group, group in {_text(groups)})", "the user is in no group that may sign in")
+
+
+def _revoked(spec: PlaneSpec) -> Iterator[Obj]:
+    gone = "access of this user is revoked"
+    for kind, expression in (("User", "!(user.username in {})"), ("Group", "!user.groups.exists(group, group in {})")):
+        if names := sorted({each.name for each in spec.revoked if each.kind == kind and each.before is None}):
+            yield {"expression": expression.format(_text(names)), "message": gone}
+
+
+def _revoked_before(spec: PlaneSpec, provider: Provider) -> Iterator[Obj]:
+    """What was issued too early, by the names as the provider has them."""
+    for kind in ("User", "Group"):
+        before = {
+            each.name.removeprefix(provider.prefix): each.before
+            for each in spec.revoked
+            if each.kind == kind and each.before is not None and each.name.startswith(provider.prefix)
+        }
+        if before and not (kind == "Group" and not provider.groups_claim):
+            names = f"[claims[{_text(provider.username_claim)}]]" if kind == "User" else _groups(provider)
+            early = f"name in {_text(before)} && int(claims.iat) < {_text(before)}[name]"
+            yield _rule(f"!{names}.exists(name, {early})", "tokens of this user that were issued so early are revoked")
+
+
+def _groups(provider: Provider) -> str:
+    """An expression for the user's groups as a list, whether the token has a text, a list or nothing."""
+    if not provider.groups_claim:
+        return "[]"
+    found = f"claims[?{_text(provider.groups_claim)}].orValue([])"
+    return f"(type({found}) == string ? [{found}] : {found})"
+
+
+def _rule(expression: str, message: str) -> Obj:
+    return {"expression": expression, "message": message}
+
+
+def _text(value: object) -> str:
+    """A value as a literal of CEL, which reads JSON's."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)

@@ -1,0 +1,98 @@
+"""Serves the plane's API server the keys of identity providers, so that it need not reach one.
+
+The controller has asked for them and writes them into ConfigMap `issuers` (`controller/plane/authentication.py`); here they are
+answered over TLS, and nothing else is. They are public: callers show no certificate, and the network policy lets in the plane.
+
+    GET /<provider>/<version>/.well-known/openid-configuration | keys ──> ConfigMap of the host, at most once a second ──> text
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import KubeError
+from bulkhead.kube.resources import CONFIG_MAPS
+from bulkhead.work.clock import Clock
+from syncer import http1
+
+_log = logging.getLogger(__name__)
+
+CONFIG_MAP: Final = "issuers"
+_CONNECTIONS: Final = 32
+_FRESH_SECONDS: Final = 1.0
+_DOCUMENTS: Final = {".well-known/openid-configuration": "discovery", "keys": "keys"}
+
+
+def tls_context(folder: Path) -> ssl.SSLContext:
+    """TLS with the kubelet's certificate, which the API server knows; callers need none."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(folder / "shim.crt", folder / "shim.key")
+    return context
+
+
+class Issuers:
+    """The server."""
+
+    def __init__(self, host: Client, namespace: str, clock: Clock, *, fresh_seconds: float = _FRESH_SECONDS) -> None:
+        self._host = host
+        self._namespace = namespace
+        self._clock = clock
+        self._fresh = fresh_seconds
+        self._documents: Mapping[str, str] = {}
+        self._read_at: float | None = None
+        self._open = 0
+
+    async def serve(self, address: str, port: int, tls: ssl.SSLContext) -> None:
+        """Serve until cancelled."""
+        server = await asyncio.start_server(
+            self._answer, address, port, ssl=tls, limit=http1.HEAD_LIMIT, ssl_handshake_timeout=10.0
+        )
+        async with server:
+            await server.serve_forever()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._open >= _CONNECTIONS:
+            writer.transport.abort()
+            return
+        self._open += 1
+        try:
+            request = await http1.read_request(reader)
+            if request is not None:
+                writer.write(await self.respond(request.method, request.path))
+                await writer.drain()
+        except http1.BadRequestError as error:
+            writer.write(http1.response(error.status, str(error).encode()))
+        except OSError:
+            return
+        finally:
+            self._open -= 1
+            await http1.close(writer)
+
+    async def respond(self, method: str, path: str) -> bytes:
+        """The answer to one request."""
+        if method != "GET":
+            return http1.response(405, b"only GET\n")
+        # The version is in the address for the caller's sake alone: what is answered is what there is now.
+        provider, _, rest = path.removeprefix("/").partition("/")
+        kind = _DOCUMENTS.get(rest.partition("/")[2])
+        found = (await self._current()).get(f"{provider}.{kind}") if kind else None
+        if found is None:
+            return http1.response(404, b"not found\n")
+        return http1.response(200, found.encode(), "application/json")
+
+    async def _current(self) -> Mapping[str, str]:
+        """The documents; as they were, while the host does not answer."""
+        now = self._clock.monotonic()
+        if self._read_at is None or now - self._read_at >= self._fresh:
+            try:
+                found = await self._host.get(CONFIG_MAPS, CONFIG_MAP, self._namespace)
+                self._documents = {str(key): str(text) for key, text in (found.get("data") or {}).items()}
+                self._read_at = now
+            except (KubeError, TimeoutError) as error:
+                _log.warning("keys of identity providers not read: %s", error)
+        return self._documents

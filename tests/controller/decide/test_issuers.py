@@ -1,0 +1,152 @@
+"""Identity providers of a tenant: what of them reaches its plane, what the status says, and that no plane restarts for them."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bulkhead.api.conditions import ConditionType, find_condition
+from bulkhead.api.providers import Source
+from controller.decide import status
+from controller.decide.admit import admit
+from controller.decide.case import Admitted
+from controller.decide.keysets import Answer
+from controller.decide.plan import Plan, plan
+from controller.existing import Existing, by_slot
+from controller.plane.spec import PlaneSpec, Revoked
+from tests.controller.decide.test_status import ready_findings
+from tests.controller.samples import NOW, SLICE, case, material, plane_for, tenant, tenant_class
+
+CORP = {"name": "corp", "url": "https://corp.example.org", "audiences": ["bulkhead-{tenant}"], "claims": {"groups": "groups"}}
+OTHER = {"name": "other", "url": "https://other.example.org", "audiences": ["x"]}
+ASKED: dict[str, Any] = {"access": {"oidc": [{"issuer": "corp"}]}}
+KEYS, NEWER = '{"keys": [1]}', '{"keys": [2]}'
+SOURCE = Source("https://corp.example.org")
+
+
+def offer(*issuers: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return tenant_class(access={"issuers": list(issuers)}, **more)
+
+
+def built(answer: Answer | None = None, existing: Existing | None = None, **asked: Any) -> PlaneSpec:
+    known = {SOURCE: answer} if answer is not None else {}
+    return plane_for(tenant(**(ASKED | asked)), offer(CORP, OTHER), issuers=known, existing=existing or {})
+
+
+def planned(spec: PlaneSpec, existing: Existing | None = None, *, held: bool = False) -> Plan:
+    return plan(spec, material(spec), existing or {}, held=held)
+
+
+def running(spec: PlaneSpec) -> Existing:
+    return by_slot(planned(spec).rendered.everything())
+
+
+def named(made: Plan, kind: str, name: str) -> dict[str, Any]:
+    return next(obj for obj in made.rendered.everything() if (obj["kind"], obj["metadata"]["name"]) == (kind, name))
+
+
+def believed(made: Plan) -> list[str]:
+    told = json.loads(named(made, "ConfigMap", "plane-config")["data"]["authentication.json"])
+    return [each["issuer"]["url"] for each in told.get("jwt", [])]
+
+
+def condition(spec: PlaneSpec, before: dict[str, Any] | None = None) -> tuple[str, str, str] | None:
+    made = status.compute(tenant(status=before), spec, ready_findings(), NOW)
+    ready = find_condition(made["conditions"], ConditionType.READY)
+    assert ready is not None
+    assert ready["status"] == "True"
+    found = find_condition(made["conditions"], ConditionType.ISSUERS_READY)
+    return (found["status"], found["reason"], found["message"]) if found is not None else None
+
+
+def test_a_provider_is_believed_once_its_keys_are_known() -> None:
+    assert believed(planned(built())) == []
+    assert believed(planned(built(Answer(trouble="it is silent")))) == []
+    assert believed(planned(built(Answer(KEYS)))) == ["https://corp.example.org"]
+
+
+def test_nothing_that_is_said_of_providers_restarts_a_plane() -> None:
+    """Whom it believes, an API server reads again by itself."""
+    without = plane_for(tenant(), offer(CORP, OTHER))
+    plain = named(planned(without), "StatefulSet", "plane")
+    revoked = [{"kind": "User", "name": "corp:ada"}]
+    for spec in (built(), built(Answer(KEYS)), built(Answer(NEWER), access=ASKED["access"] | {"revoked": revoked})):
+        assert named(planned(spec), "StatefulSet", "plane") == plain
+    # The positive control: of the other files it reads none again.
+    assert named(planned(replace(without, uid="other")), "StatefulSet", "plane") != plain
+
+
+def test_keys_that_were_known_stay_while_nobody_knows_better() -> None:
+    there = running(built(Answer(KEYS)))
+    for answer in (None, Answer(trouble="it is silent")):
+        spec = built(answer, there)
+        assert named(planned(spec), "ConfigMap", "issuers")["data"]["corp.keys"] == KEYS
+    assert named(planned(built(Answer(NEWER), there)), "ConfigMap", "issuers")["data"]["corp.keys"] == NEWER
+    # Another authority, or another place, is another provider.
+    moved = plane_for(tenant(**ASKED), offer(CORP | {"certificateAuthority": "pem"}), existing=there)
+    assert believed(planned(moved)) == []
+
+
+def test_other_keys_are_at_another_address_so_that_those_that_are_gone_are_forgotten() -> None:
+    told = [named(planned(built(Answer(keys))), "ConfigMap", "plane-config")["data"] for keys in (KEYS, NEWER)]
+    assert told[0] != told[1]
+
+
+def test_what_no_provider_needs_any_more_goes() -> None:
+    there = running(built(Answer(KEYS)))
+    there = {slot: obj | {"metadata": obj["metadata"] | {"uid": "1"}} for slot, obj in there.items()}
+    gone = planned(plane_for(tenant(), offer(CORP), existing=there), there).deletions
+    assert [(each.slot.kind, each.slot.name) for each in gone] == [("ConfigMap", "issuers")]
+    assert planned(built(Answer(KEYS), there), there).deletions == ()
+
+
+def test_a_class_takes_a_provider_from_a_tenant_that_it_holds_at_once() -> None:
+    there = running(built(Answer(KEYS)))
+    status_of = {"class": {"name": "standard"}}
+    asked = tenant(status=status_of, **ASKED)
+    made = admit(case(asked, offer(OTHER), runs=True, existing=there))
+    assert isinstance(made, Admitted)
+    assert made.held is not None
+    assert "spec.access.oidc[corp]: not one that the class has" in made.held.message
+    assert believed(planned(replace(made.plane, service_slice=SLICE), there, held=True)) == []
+    # And what a tenant that is held for something else revokes counts at once.
+    beyond = tenant(
+        status=status_of, controlPlane={"replicas": 3}, access=ASKED["access"] | {"revoked": [{"name": "corp:eve"}]}
+    )
+    made = admit(case(beyond, offer(CORP), runs=True, existing=there))
+    assert isinstance(made, Admitted)
+    assert made.held is not None
+    config = named(planned(replace(made.plane, service_slice=SLICE), there, held=True), "ConfigMap", "plane-config")
+    assert "corp:eve" in config["data"]["authentication.json"]
+
+
+@pytest.mark.parametrize(
+    ("before", "seconds"), [("2026-05-01T00:00:00Z", 1777593600), ("2026-05-01T00:00:00.5+00:00", 1777593601)]
+)
+def test_what_is_revoked_before_a_moment_reaches_the_plane_in_whole_seconds(before: str, seconds: int) -> None:
+    revoked = [{"kind": "Group", "name": "corp:left", "before": before}, {"name": "corp:eve"}]
+    spec = built(access=ASKED["access"] | {"revoked": revoked})
+    assert spec.revoked == (Revoked("Group", "corp:left", seconds), Revoked("User", "corp:eve"))
+
+
+def test_the_status_says_which_provider_is_silent_and_what_that_means_and_the_tenant_is_ready_all_the_same() -> None:
+    assert condition(built(Answer(KEYS))) == ("True", "Ready", "users of corp may sign in")
+    assert condition(built()) == ("False", "Provisioning", "being asked for its keys: corp")
+    silent = "corp (https://corp.example.org): it is silent; "
+    assert condition(built(Answer(trouble="it is silent"))) == (
+        "False", "IssuerSilent", f"{silent}until it answers nobody signs in by it",
+    )  # fmt: skip
+    assert condition(built(Answer(KEYS, "it is silent"))) == (
+        "False", "IssuerSilent", f"{silent}tokens signed with its last known keys still count",
+    )  # fmt: skip
+
+
+def test_a_tenant_without_providers_has_no_such_condition_any_more() -> None:
+    before = status.compute(tenant(), built(Answer(KEYS)), ready_findings(), NOW)
+    assert condition(plane_for(tenant(), offer(CORP)), before) is None
+
+
+def test_a_tenant_of_before_with_a_provider_of_its_own_believes_none() -> None:
+    spec = built(access={"oidc": {"issuerURL": "https://corp.example.org", "clientID": "x"}})
+    assert spec.issuers == ()

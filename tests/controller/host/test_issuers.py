@@ -1,0 +1,99 @@
+"""Identity providers are asked once for all tenants, now and then, and what they answered last stays."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bulkhead.api.providers import Source
+from controller.decide.keysets import Fault
+from controller.host.issuers import Issuers
+from tests.controller.decide.test_keysets import EC
+from tests.fakeclock import FakeClock
+
+CORP, OTHER = Source("https://corp.example.org"), Source("https://other.example.org")
+
+
+class World:
+    """Providers that answer as a test wants."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.changed: list[str] = []
+        self.asked: list[str] = []
+        self.kid = "1"
+        self.silent: set[str] = set()
+        self.issuers = Issuers(self.clock, self.changed.append, self.fetch)
+
+    async def fetch(self, address: str, authorities: str) -> bytes:
+        del authorities
+        self.asked.append(address)
+        if any(address.startswith(url) for url in self.silent):
+            raise Fault("it is silent")
+        if address.endswith("/keys"):
+            return json.dumps({"keys": [EC | {"kid": self.kid}]}).encode()
+        url = address.removesuffix("/.well-known/openid-configuration")
+        return json.dumps({"issuer": url, "jwks_uri": f"{url}/keys"}).encode()
+
+    async def round(self, *, wait: bool = True) -> None:
+        """Let it come to its pause; with `wait` let half a minute pass before."""
+        if wait:
+            self.clock.advance(30)
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    running = asyncio.create_task(made.issuers.run())
+    await made.round(wait=False)
+    yield made
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+async def test_a_new_source_is_asked_at_once_and_once_for_all_tenants(world: World) -> None:
+    assert world.issuers.look("a", [CORP]) == {}
+    assert world.issuers.look("b", [CORP, OTHER]) == {}
+    await world.round(wait=False)
+    assert len(world.asked) == 4
+    assert sorted(set(world.changed)) == ["a", "b"]
+    known = world.issuers.look("a", [CORP])[CORP]
+    assert '"kid": "1"' in known.keys
+    assert known.trouble == ""
+
+
+async def test_other_keys_and_trouble_bring_its_tenants_back_and_nobody_elses(world: World) -> None:
+    world.issuers.look("a", [CORP])
+    world.issuers.look("b", [OTHER])
+    await world.round(wait=False)
+    world.changed.clear()
+    await world.round()
+    assert world.changed == []
+    world.silent.add(CORP.url)
+    await world.round()
+    assert world.changed == ["a"]
+    known = world.issuers.look("a", [CORP])[CORP]
+    assert (known.trouble, '"kid": "1"' in known.keys) == ("it is silent", True)
+    world.silent.clear()
+    world.kid = "2"
+    await world.round()
+    assert sorted(world.changed) == ["a", "a", "b"]
+    assert '"kid": "2"' in world.issuers.look("a", [CORP])[CORP].keys
+
+
+async def test_what_nobody_looks_at_is_not_asked(world: World) -> None:
+    world.issuers.look("a", [CORP])
+    world.issuers.look("b", [OTHER])
+    await world.round(wait=False)
+    world.issuers.forget("a")
+    world.issuers.look("b", [])
+    world.asked.clear()
+    await world.round()
+    assert world.asked == []
+    # And is asked afresh when it is looked at again: keys that went meanwhile are not believed.
+    assert world.issuers.look("a", [CORP]) == {}

@@ -1,0 +1,54 @@
+"""The syncer answers with the documents of the ConfigMap, and with nothing else."""
+
+from typing import Any
+
+from bulkhead.kube.errors import Timeout
+from syncer.issuers import Issuers
+from tests.fakeclock import FakeClock
+
+
+class Host:
+    """A host with one ConfigMap, or without an answer."""
+
+    def __init__(self) -> None:
+        self.data: dict[str, str] | None = {
+            "corp.discovery": '{"issuer": "x"}',
+            "corp.keys": '{"keys": []}',
+            "corp.source": "s",
+        }
+        self.asked = 0
+
+    async def get(self, *_: Any) -> dict[str, Any]:
+        self.asked += 1
+        if self.data is None:
+            raise Timeout("away")
+        return {"data": self.data}
+
+
+def server() -> tuple[Issuers, Host, FakeClock]:
+    host, clock = Host(), FakeClock()
+    return Issuers(host, "bh-team-a", clock), host, clock  # type: ignore[arg-type]
+
+
+async def test_documents_of_any_version_are_answered_and_nothing_else() -> None:
+    issuers, _, _ = server()
+    for path, word in {"/corp/7/.well-known/openid-configuration": b"issuer", "/corp/other/keys": b"keys"}.items():
+        answer = await issuers.respond("GET", path)
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert word in answer
+    for path in ("/", "/corp", "/corp/keys", "/corp/7/source", "/corp/7/keys/x", "/other/7/keys", "/corp/7/", "//7/keys"):
+        assert (await issuers.respond("GET", path)).startswith(b"HTTP/1.1 404"), path
+    assert (await issuers.respond("POST", "/corp/7/keys")).startswith(b"HTTP/1.1 405")
+
+
+async def test_the_host_is_asked_at_most_once_a_second_and_its_last_answer_stays() -> None:
+    issuers, host, clock = server()
+    for _ in range(10):
+        await issuers.respond("GET", "/corp/7/keys")
+    assert host.asked == 1
+    host.data = None
+    clock.advance(1)
+    assert (await issuers.respond("GET", "/corp/7/keys")).startswith(b"HTTP/1.1 200")
+    host.data = {"corp.keys": "other"}
+    assert (await issuers.respond("GET", "/corp/7/keys")).endswith(b"other")
+    assert host.asked == 3
