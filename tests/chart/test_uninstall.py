@@ -21,6 +21,7 @@ from tests.kubeconfigs import to_yaml
 
 pytestmark = pytest.mark.apiserver
 HERE = ("--namespace", "bulkhead-system")
+PROBE: Obj = {"metadata": {"name": "bulkhead-uninstall", "namespace": "bulkhead-system", "labels": {"status": "uninstalling"}}}
 TENANT = tenant("team-a") | {"metadata": {"name": "team-a"}}
 
 
@@ -51,7 +52,7 @@ class Installation:
         """Return when the API server knows the policy and the Tenant: it learns of both by watches."""
 
         async def bites() -> bool:
-            probe: Obj = {"metadata": {"name": "bulkhead-uninstall", "namespace": "bulkhead-system"}}
+            probe: Obj = copy.deepcopy(PROBE)
             try:
                 await self.client.create(kinds.CONFIG_MAPS, probe)
             except ApiError as error:
@@ -65,7 +66,7 @@ class Installation:
         """Return when the API server has forgotten the last Tenant."""
 
         async def passes() -> bool:
-            probe: Obj = {"metadata": {"name": "bulkhead-uninstall", "namespace": "bulkhead-system"}}
+            probe: Obj = copy.deepcopy(PROBE)
             try:
                 await self.client.create(kinds.CONFIG_MAPS, probe)
             except ApiError:
@@ -105,7 +106,7 @@ async def test_an_uninstallation_under_tenants_is_refused_with_a_sentence_and_ch
     # Helm goes on as if nobody had asked.
     assert "deployed" in host.helm("status", "bulkhead")
     host.helm("upgrade", "bulkhead", str(CHART), "--set", "controller.replicas=2")
-    with pytest.raises(ApiError, match=r"it would be deleted with tenants\.bulkhead\.dev"):
+    with pytest.raises(ApiError, match=r"it needs tenants\.bulkhead\.dev"):
         await host.client.delete(kinds.CUSTOM_RESOURCE_DEFINITIONS, "tenants.bulkhead.dev")
     await gone(host)
 
@@ -156,3 +157,28 @@ async def test_definitions_without_objects_may_be_deleted_and_others_always(host
     await host.client.apply(kinds.CONFIG_MAPS, probe)
     await host.client.delete(kinds.CONFIG_MAPS, "x", "bulkhead-system")
     await gone(host)
+
+
+async def test_what_stays_hinders_nobody_once_the_definitions_are_gone(host: Installation) -> None:
+    await host.forgotten()
+    host.helm("uninstall", "bulkhead")
+    for name in ("tenantclasses.bulkhead.dev", "tenants.bulkhead.dev"):
+        await host.client.delete(kinds.CUSTOM_RESOURCE_DEFINITIONS, name)
+    await served(host.client, kinds.TENANTS, there=False)
+    other = {"metadata": {"name": "gadgets.example.org"}, "spec": gadgets()}
+    await host.client.apply(kinds.CUSTOM_RESOURCE_DEFINITIONS, other)
+    await host.client.delete(kinds.CUSTOM_RESOURCE_DEFINITIONS, "gadgets.example.org")
+    # Another chart of that namespace goes.
+    for status in ("deployed", "uninstalling"):
+        meta = {"name": "sh.helm.release.v1.x.v1", "namespace": "bulkhead-system", "labels": {"status": status}}
+        await host.client.apply(kinds.SECRETS, {"metadata": meta})
+
+
+def gadgets() -> Obj:
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    return {
+        "group": "example.org",
+        "scope": "Cluster",
+        "names": {"plural": "gadgets", "kind": "Gadget"},
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+    }
