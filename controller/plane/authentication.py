@@ -12,7 +12,7 @@ A provider whose keys are not known is left out, so what is rendered is always o
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bulkhead.api.providers import Provider
@@ -22,6 +22,7 @@ from controller.plane.spec import ISSUERS_PORT, PLANE, Obj, PlaneSpec
 ISSUERS: Final = "issuers"
 FILE: Final = "authentication.json"
 HEALTH_PATHS: Final = ("/livez", "/readyz", "/healthz")
+_AT_ONCE: Final = 16
 _DISCOVERY: Final = ".well-known/openid-configuration"
 
 
@@ -125,8 +126,9 @@ def _claims(provider: Provider) -> Iterator[Obj]:
 def _revoked(spec: PlaneSpec) -> Iterator[Obj]:
     gone = "access of this user is revoked"
     for kind, expression in (("User", "!(user.username in {})"), ("Group", "!user.groups.exists(group, group in {})")):
-        if names := sorted({each.name for each in spec.revoked if each.kind == kind and each.before is None}):
-            yield {"expression": expression.format(_text(names)), "message": gone}
+        names = sorted({each.name for each in spec.revoked if each.kind == kind and each.before is None})
+        for some in _parts(names):
+            yield _rule(expression.format(_text(some)), gone)
 
 
 def _revoked_before(spec: PlaneSpec, provider: Provider) -> Iterator[Obj]:
@@ -137,9 +139,10 @@ def _revoked_before(spec: PlaneSpec, provider: Provider) -> Iterator[Obj]:
             for each in spec.revoked
             if each.kind == kind and each.before is not None and each.name.startswith(provider.prefix)
         }
-        if before and not (kind == "Group" and not provider.groups_claim):
+        for some in _parts(sorted(before)) if kind == "User" or provider.groups_claim else ():
             names = f"[claims[{_text(provider.username_claim)}]]" if kind == "User" else _groups(provider)
-            early = f"name in {_text(before)} && int(claims.iat) < {_text(before)}[name]"
+            moments = _text({name: before[name] for name in some})
+            early = f"name in {moments} && int(claims.iat) < {moments}[name]"
             yield _rule(f"!{names}.exists(name, {early})", "tokens of this user that were issued so early are revoked")
 
 
@@ -147,8 +150,14 @@ def _groups(provider: Provider) -> str:
     """An expression for the user's groups as a list, whether the token has a text, a list or nothing."""
     if not provider.groups_claim:
         return "[]"
-    found = f"claims[?{_text(provider.groups_claim)}].orValue([])"
+    # Of what is in claims a comprehension is only taken as `dyn`.
+    found = f"dyn(claims[?{_text(provider.groups_claim)}].orValue([]))"
     return f"(type({found}) == string ? [{found}] : {found})"
+
+
+def _parts(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    """A few names at a time: an API server does not start with an expression of more than 100,000 characters."""
+    return (names[start : start + _AT_ONCE] for start in range(0, len(names), _AT_ONCE))
 
 
 def _rule(expression: str, message: str) -> Obj:

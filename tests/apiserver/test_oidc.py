@@ -143,7 +143,11 @@ async def test_what_is_revoked_is_refused_and_only_that(plane: Believer, dex: De
     leaver, stays = (dex.browser("linus", groups, OURS) for groups in (["left", "gpu"], ["gpu"]))
     linus = "corp:linus"
     nasty = [Revoked(kind, name, before) for kind in ("User", "Group") for name in NASTY for before in (None, 1)]
-    await plane.believe((corp, keys), revoked=[Revoked("User", ADA), group("corp:left"), *nasty])
+    # As many and as long as they may be, of what takes the most room when it is escaped.
+    most = [
+        Revoked(kind, f"corp:{sign * 240}{number}", 1) for kind in ("User", "Group") for sign in '"\a' for number in range(128)
+    ]
+    await plane.believe((corp, keys), revoked=[Revoked("User", ADA), group("corp:left"), *nasty, *most])
     await plane.becomes(ada, None)
     assert await plane.who(leaver) is None
     assert ((await plane.who(grace)) or {})["username"] == "corp:grace@example.org"
