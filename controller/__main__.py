@@ -31,6 +31,7 @@ from controller.host.dedication import Dedication
 from controller.host.hostranges import HostRanges
 from controller.host.issuers import Issuers
 from controller.host.owned import Owned
+from controller.host.pullsecrets import PullSecrets
 from controller.host.secretwatch import SecretWatch
 from controller.inside.access import PlaneAccess
 from controller.inside.budget import Budget
@@ -98,6 +99,7 @@ class Controller:
         ordering = Ordering(KeyStore(client, self._clock), self._slurm)
         self._sources = Sources(client, settings.shared_namespace, self._shared_changed)
         self._shares = ShareLoops(self._clock, self._planes.plane, self._sources.of, self._queue.add, budget=budget)
+        self._pulls = PullSecrets(client, settings.pull_secrets, settings.system_namespace, self._look_at_all, self._clock)
         self._dedication = Dedication(client, settings, self._queue.add, self._clock)
         self._issuers = Issuers(self._clock, self._queue.add)
         reconciler = Reconciler(
@@ -111,6 +113,7 @@ class Controller:
             shares=self._shares,
             dedication=self._dedication,
             issuers=self._issuers,
+            pulls=self._pulls,
         )
         self._workers = Workers(self._queue, reconciler, self._clock, count=settings.workers)
         self._synced = False
@@ -156,6 +159,8 @@ class Controller:
             lease = LeaderLease(self._client, self._settings.system_namespace, LEASE, identity)
             async with lease.leading():
                 metrics.leading.set(1)
+                if self._settings.pull_secrets:
+                    await self._pulls.look()
                 await self._enqueue_all()
                 work = asyncio.create_task(self._workers.run(), name="workers")
                 # Made for each reign: a standby keeps no records of all pods.
@@ -165,14 +170,15 @@ class Controller:
                 nodes = asyncio.create_task(supervise("dedication", self._dedication.run), name="dedication")
                 secrets = asyncio.create_task(supervise("secrets", self._secrets.run), name="secrets")
                 issuers = asyncio.create_task(supervise("issuers", self._issuers.run), name="issuers")
+                pulls = asyncio.create_task(supervise("pull secrets", self._pulls.run), name="pull secrets")
                 lost = asyncio.create_task(lease.lost.wait(), name="lease lost")
                 try:
                     await asyncio.wait({work, lost}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     metrics.leading.set(0)
-                    for task in (work, lost, accelerators, nodes, secrets, issuers):
+                    for task in (work, lost, accelerators, nodes, secrets, issuers, pulls):
                         task.cancel()
-                    await asyncio.wait({work, lost, accelerators, nodes, secrets, issuers})
+                    await asyncio.wait({work, lost, accelerators, nodes, secrets, issuers, pulls})
                     # Only the leader acts, in planes as on the host.
                     await self._slurm.close()
                     await self._shares.close()

@@ -45,6 +45,7 @@ class Settings:
     image_mariadb: str = "docker.io/bulkhead/mariadb:11.8"
     image_digests: tuple[str, ...] = ()  # IMAGE=sha256:…, of images whose tag is a version
     image_pull_policy: str = "IfNotPresent"
+    pull_secrets: tuple[str, ...] = ()  # Secrets of the system's namespace
     plane_priority_class: str = ""
     plane_placement: Placement = ANYWHERE
     workload_priority_class: str = ""
@@ -68,6 +69,11 @@ class Settings:
         name = template.replace("{version}", version)
         digest = dict(entry.rpartition("=")[::2] for entry in self.image_digests).get(name)
         return f"{name}@{digest}" if digest else name
+
+    @property
+    def slurm_images(self) -> tuple[str, ...]:
+        """The images that the platform runs among tenants' own pods."""
+        return (*(self.image(self.image_slurm, version) for version in self.slurm_versions), self.image_mariadb)
 
     @property
     def reserved(self) -> tuple[Reserved, ...]:

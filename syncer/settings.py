@@ -104,6 +104,9 @@ class Settings(
     ingress_domains: tuple[_Text, ...] = ()
     pod_groups: bool = False
     allowed_snapshot_classes: tuple[_Text, ...] = ()  # empty: no snapshots of claims, and no API for them
+    # The Secret of the work namespace with which the platform's own images are pulled, and those images.
+    pull_secret: _Text = ""
+    own_images: tuple[Annotated[str, msgspec.Meta(max_length=512)], ...] = ()
     patrol_seconds: Annotated[float, msgspec.Meta(ge=1, le=86_400)] = 300.0
     mass_delete_limit: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 100
     token_seconds: Annotated[int, msgspec.Meta(ge=600, le=86_400)] = 3600

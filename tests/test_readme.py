@@ -16,6 +16,7 @@ import yaml
 from bulkhead.cli.main import _split, build_parser
 from bulkhead.hostcluster import binaries
 from bulkhead.hostcluster.images.build import KUBERNETES
+from bulkhead.images import catalogue, valuesfile
 from tests.apiserver.servers import ApiServer
 from tests.kubeconfigs import to_yaml
 
@@ -23,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
 PAGES = {str(path.relative_to(ROOT)): path.read_text() for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}
 PLACE = "registry.example.org:5000"  # REGISTRY of the README
+DIGEST = "sha256:" + "a" * 64
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"\bbulkhead (?:host|tenant|kubeconfig|connect|slurm|images|version)\b[^\n#|&<>()…]*")
@@ -42,7 +44,7 @@ def code(text: str) -> str:
 
 
 LINES = [line for block in blocks("sh") for line in block.splitlines() if line.strip()]
-INSTALL = next(block for block in blocks("sh") if block.startswith("helm "))
+INSTALL = next(block for block in blocks("sh") if "helm install" in block)
 OLDEST = int(re.search(r"Kubernetes 1\.(\d+) or newer", README)[1])  # type: ignore[index]
 NEWEST = int(KUBERNETES.rpartition(":v1.")[2].split(".")[0])
 
@@ -80,38 +82,51 @@ def test_every_target_of_make_is_there(line: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def helm_template(*arguments: str) -> subprocess.CompletedProcess[str]:
-    words = [word.replace("REGISTRY", PLACE) for word in shlex.split(INSTALL.splitlines()[0])]
+def pushed(folder: Path) -> Path:
+    """The values file of a push that has been; `tests/images` push into registries."""
+    (push,) = (shlex.split(line) for line in INSTALL.splitlines() if " images push " in line)
+    options = build_parser(push[1:]).parse_args(push[1:])
+    digests = {image.title: DIGEST for image in catalogue.published()}
+    path = folder / options.values
+    path.write_text(valuesfile.values(options.registry.replace("REGISTRY", PLACE), digests, options.pull_secret))
+    return path
+
+
+def helm_template(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    pushed(folder)
+    words = shlex.split(next(line for line in INSTALL.splitlines() if line.startswith("helm ")))
     assert words[:2] == ["helm", "install"]
+    words = [word.replace("charts/", f"{ROOT}/charts/") for word in words]
     words = [str(binaries.ensure("helm")["helm"]), "template", *words[2:], *arguments]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.mark.parametrize("minor", range(OLDEST, NEWEST + 1))
-def test_the_chart_is_installed_on_every_version_that_is_promised(minor: int) -> None:
-    done = helm_template("--kube-version", f"v1.{minor}.0")
+def test_the_chart_is_installed_on_every_version_that_is_promised(minor: int, tmp_path: Path) -> None:
+    done = helm_template(tmp_path, "--kube-version", f"v1.{minor}.0")
     assert done.returncode == 0, done.stderr
     controller = next(obj for obj in yaml.safe_load_all(done.stdout) if obj and obj["kind"] == "Deployment")
     (container,) = controller["spec"]["template"]["spec"]["containers"]
     variables = [each["value"] for each in container["env"] if each["name"].startswith("BULKHEAD_IMAGE_")]
-    images = [container["image"], *(value for value in variables if "/" in value)]
+    images = [container["image"], *(value for value in variables if "/" in value and "=" not in value)]
     assert len(images) == 7
     assert {image.rpartition("/")[0] for image in images} == {f"{PLACE}/bulkhead"}
+    assert {image.partition("@")[2] for image in images if "{version}" not in image} == {DIGEST}
 
 
-def test_an_older_version_is_refused() -> None:
-    assert "incompatible with Kubernetes" in helm_template("--kube-version", f"v1.{OLDEST - 1}.9").stderr
+def test_an_older_version_is_refused(tmp_path: Path) -> None:
+    assert "incompatible with Kubernetes" in helm_template(tmp_path, "--kube-version", f"v1.{OLDEST - 1}.9").stderr
 
 
-def test_an_image_with_a_place_of_its_own_is_left_there() -> None:
-    done = helm_template("--set", "images.etcd=quay.io/coreos/etcd:v3.6.16")
+def test_an_image_with_a_place_of_its_own_is_left_there(tmp_path: Path) -> None:
+    done = helm_template(tmp_path, "--set", "images.etcd=quay.io/coreos/etcd:v3.6.16")
     assert "quay.io/coreos/etcd:v3.6.16" in done.stdout
     assert f"{PLACE}/bulkhead/quay.io" not in done.stdout
 
 
 @pytest.mark.parametrize("wrong", ["https://registry.example.org", "registry.example.org/", "", "a b"])
-def test_a_registry_that_can_be_none_is_refused(wrong: str) -> None:
-    done = helm_template("--set", f"images.registry={wrong}")
+def test_a_registry_that_can_be_none_is_refused(wrong: str, tmp_path: Path) -> None:
+    done = helm_template(tmp_path, "--set", f"images.registry={wrong}")
     assert "/images/registry" in done.stderr
 
 
@@ -138,8 +153,12 @@ def test_what_installs_it_and_makes_a_tenant_does_so(own_server: ApiServer, tmp_
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    run(INSTALL.replace("REGISTRY", PLACE))
+    (tmp_path / ".docker").mkdir()
+    (tmp_path / ".docker" / "config.json").write_text('{"auths":{"registry.example.org:5000":{"auth":"YTpi"}}}')
+    script = "\n".join(line for line in INSTALL.splitlines() if " images push " not in line)
+    run(script.replace("images.yaml", str(pushed(tmp_path))))
     (tenant,) = blocks("yaml")
     assert "team-a" in run("kubectl apply --dry-run=server -f -", tenant)
     assert f"{PLACE}/bulkhead/bulkhead:" in run("kubectl get deployments -n bulkhead-system -o yaml")
+    assert "name: registry" in run("kubectl get deployments -n bulkhead-system -o yaml").partition("imagePullSecrets:")[2]
     assert set(run("kubectl get tenants -o name").split()) >= {"tenant.bulkhead.dev/team-a", "tenant.bulkhead.dev/team-b"}

@@ -36,6 +36,8 @@ SECRET_QUOTA: Final = "tenant-secrets"  # noqa: S105 - the name of a quota
 OBJECT_QUOTA: Final = "tenant-objects"
 # ConfigMap of a work namespace with the variables by which pods find the tenant's API.
 API_ENVIRONMENT: Final = "kubernetes-environment"
+# Secret with which the platform's own images are pulled, in tenants' namespaces of the host.
+PULL_SECRET: Final = "bulkhead-pull"  # noqa: S105 - the name of a Secret
 WORK_SUFFIX: Final = "-work"
 
 _READABLE_LIMIT: Final = 30

@@ -40,6 +40,8 @@ def plane_of(case: Case) -> PlaneSpec:
             coredns=settings.image_coredns,
         ),
         image_pull_policy=settings.image_pull_policy,
+        image_pull_secrets=(names.PULL_SECRET,) if settings.pull_secrets else (),
+        own_images=settings.slurm_images if settings.pull_secrets and case.slurm is not None else (),
         placement=settings.plane_placement.narrowed(section_of(section_of(bounds, "controlPlane"), "nodeSelector")),
         replicas=int(control.get("replicas") or 1),
         storage_size=str(storage.get("size") or STORAGE_SIZE),

@@ -46,6 +46,7 @@ class Findings:
     quotas: Mapping[str, Obj] = field(default_factory=dict)  # by name
     tenant_class: Obj | None = None
     failure: Refusal | None = None
+    pull_trouble: str = ""  # what is wrong with the host's own pull secrets
     held: Refusal | None = None  # why the tenant is not built as it asks, but held to its class
     unseen: tuple[ConditionType, ...] = ()  # parts that were not looked at, and stay as they were reported
     slurm: SlurmPart | None = None
@@ -184,7 +185,7 @@ def _plane(findings: Findings, *, was: bool) -> Verdict:
         return Verdict("True", Reason.READY, "the API server answers and every container of the plane is ready")
     trouble = pod_trouble(pod) if pod is not None else None
     if trouble is not None:
-        return Verdict("False", *trouble)
+        return _not_starting(*trouble, findings)
     if was:
         return Verdict("False", Reason.PLANE_UNREACHABLE, findings.plane_message or "the plane's pod is not ready")
     if pod is None:
@@ -201,8 +202,14 @@ def _syncer(findings: Findings, *, was: bool) -> Verdict:
     for pod in findings.pods:
         trouble = pod_trouble(pod) if any(_is(pod, name) for name in waiting) else None
         if trouble is not None:
-            return Verdict("False", *trouble)
+            return _not_starting(*trouble, findings)
     return Verdict("False", Reason.RESTARTING if was else Reason.WAITING_FOR_SYNCER, f"not ready: {', '.join(waiting)}")
+
+
+def _not_starting(reason: Reason, message: str, findings: Findings) -> Verdict:
+    """Why a pod does not start; where its image cannot be pulled, the pull secrets may be why."""
+    why = f"; {findings.pull_trouble}" if findings.pull_trouble and "Pull" in message else ""
+    return Verdict("False", reason, message + why)
 
 
 def _quota(spec: PlaneSpec, findings: Findings) -> Verdict:

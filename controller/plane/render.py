@@ -16,6 +16,7 @@ from controller.plane import (
     environment,
     namespaces,
     network,
+    pullsecret,
     quota,
     rights,
     secrets,
@@ -45,7 +46,7 @@ class Rendered:
 
 def ground(spec: PlaneSpec) -> tuple[tuple[Obj, ...], tuple[Obj, ...]]:
     """The first two stages, which need no keys: without them the controller has no right to read any."""
-    return (services.service_cidr(spec), *namespaces.namespaces(spec)), (rights.binding(spec),)
+    return (services.service_cidr(spec), *namespaces.namespaces(spec)), (rights.binding(spec), *pullsecret.binding(spec))
 
 
 def render(spec: PlaneSpec, keys: KeyMaterial) -> Rendered:

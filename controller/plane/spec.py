@@ -152,6 +152,7 @@ class PlaneSpec:
     images: Images
     image_pull_policy: str = "IfNotPresent"
     image_pull_secrets: tuple[str, ...] = ()
+    own_images: tuple[str, ...] = ()  # of the platform among the tenant's pods, pulled with the same Secrets
     replicas: int = 1
     placement: Placement = ANYWHERE  # of all its pods
     storage_size: str = STORAGE_SIZE

@@ -7,7 +7,7 @@ read nodes through the kubelet proxy, and in the plane's namespace it sees its o
 import json
 
 from bulkhead.api import devices
-from bulkhead.api.names import API_ENVIRONMENT
+from bulkhead.api.names import API_ENVIRONMENT, PULL_SECRET
 from controller.plane import parts
 from controller.plane.parts import CONTAINER_SECURITY, metadata, mount, pod_spec, probe, secret_volume
 from controller.plane.spec import (
@@ -72,6 +72,7 @@ def settings(spec: PlaneSpec) -> Obj:
         "ingressDomains": list(spec.ingress_domains),
         **({"podGroups": True} if spec.pod_groups else {}),
         **({"allowedSnapshotClasses": list(spec.allowed_snapshot_classes)} if spec.allowed_snapshot_classes else {}),
+        **({"pullSecret": PULL_SECRET, "ownImages": list(spec.own_images)} if spec.own_images else {}),
         "patrolSeconds": spec.patrol_seconds,
         "massDeleteLimit": spec.mass_delete_limit,
         "tokenSeconds": spec.token_seconds,

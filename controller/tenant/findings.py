@@ -37,6 +37,7 @@ class Reached:
     slurm: Ordered | None = None
     shares: Shared | None = None
     failure: Refusal | None = None
+    pull_trouble: str = ""  # what is wrong with the host's own pull secrets
 
 
 def findings(spec: PlaneSpec, admitted: Admitted, reached: Reached, after: Iterable[tuple[Resource, Obj]]) -> Findings:
@@ -54,6 +55,7 @@ def findings(spec: PlaneSpec, admitted: Admitted, reached: Reached, after: Itera
         quotas={name: obj for (resource, name), obj in there.items() if resource is kinds.RESOURCE_QUOTAS},
         tenant_class=reached.observed.tenant_class,
         failure=reached.failure,
+        pull_trouble=reached.pull_trouble,
         held=admitted.held,
         slurm=_slurm(tenant, reached.slurm) if reached.slurm is not None else None,
         shares=shares_status.verdict(reached.shares.found) if reached.shares is not None else None,

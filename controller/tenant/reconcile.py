@@ -9,15 +9,18 @@ A reconcile never waits for something that takes long; what observes that it has
 brings the tenant's name back into the queue. The status is written once, at the end.
 """
 
+import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import TypeVar
 
+from bulkhead.api import names
 from bulkhead.api.conditions import Reason
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import Forbidden, KubeError
+from bulkhead.kube.errors import Forbidden, KubeError, NotFound
 from bulkhead.kube.objects import Key, Obj, Resource, key_of
 from bulkhead.work.clock import Clock
 from controller import metrics
@@ -29,8 +32,10 @@ from controller.host.dedication import Dedication
 from controller.host.hostranges import HostRanges
 from controller.host.issuers import Issuers
 from controller.host.owned import SELECTOR, Owned
+from controller.host.pullsecrets import PullSecrets
 from controller.inside.access import PlaneAccess, PlaneHealth
 from controller.pki.material import assemble
+from controller.plane import pullsecret
 from controller.plane.render import ground
 from controller.plane.secrets import KeyMaterial
 from controller.plane.spec import PlaneSpec
@@ -47,6 +52,7 @@ from controller.tenant.observe import Observed, observe, read_tenant
 from controller.tenant.report import Reporter
 from controller.tenant.slicing import Slicer
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _PATIENCE = timedelta(minutes=5)
 _LOOK_AGAIN = 0.5
@@ -82,12 +88,14 @@ class Reconciler:
         shares: ShareLoops | None = None,
         dedication: Dedication | None = None,
         issuers: Issuers | None = None,
+        pulls: PullSecrets | None = None,
     ) -> None:
         self._client = client
         self._slurm = slurm
         self._shares = shares
         self._dedication = dedication
         self._issuers = issuers
+        self._pulls = pulls
         self._owned = owned
         self._ranges = ranges
         self._settings = settings
@@ -150,6 +158,7 @@ class Reconciler:
         try:
             observed = await self._reconcile_ground(spec, observed)
             at = replace(at, observed=observed)
+            at = replace(at, pull_trouble=await self._reconcile_pulls(spec, observed))
             keys = self._reconcile_keys(spec, observed)
             at = replace(at, keys=True)
             made = plan(spec, keys, observed.existing, held=admitted.held is not None)
@@ -175,17 +184,36 @@ class Reconciler:
         """What keys lie in and the right to read them, then the keys: read afresh, because keys must never be made twice."""
         for stage in ground(spec):
             await self._applier.stage(stage, observed.objects)
-        for left in range(_RIGHT_TRIES, 0, -1):
-            try:
-                listed = await self._client.list(kinds.SECRETS, spec.namespace, label_selector=SELECTOR)
-                break
-            except Forbidden:
-                # The host takes a moment to learn of a new RoleBinding.
-                if left == 1:
-                    raise
-            await self._clock.sleep(_RIGHT_PAUSE)
+        listed = await self._with_new_right(lambda: self._client.list(kinds.SECRETS, spec.namespace, label_selector=SELECTOR))
         secrets = {(kinds.SECRETS, key_of(obj)): obj for obj in listed.items}
         return replace(observed, objects={**observed.objects, **secrets})
+
+    async def _reconcile_pulls(self, spec: PlaneSpec, observed: Observed) -> str:
+        """The Secret with which images are pulled, where it is to be and nowhere else; returns what went wrong."""
+        bound = observed.get(kinds.ROLE_BINDINGS, pullsecret.BINDING, spec.work_namespace) is not None
+        there = {spec.namespace: observed.get(kinds.SECRETS, names.PULL_SECRET, spec.namespace) is not None}
+        try:
+            for namespace, may_be in (there | {spec.work_namespace: bound}).items():
+                if may_be and namespace not in pullsecret.wanted_in(spec):
+                    with contextlib.suppress(NotFound):
+                        await self._client.delete(kinds.SECRETS, names.PULL_SECRET, namespace)
+            if self._pulls is None or not self._pulls.content:
+                return self._pulls.trouble if self._pulls is not None else ""
+            copies = pullsecret.copies(spec, self._pulls.content)
+            tries = 1 if bound else _RIGHT_TRIES
+            await self._with_new_right(lambda: self._applier.stage(copies, observed.objects), tries)
+        except KubeError as error:
+            _log.warning("pull secret: %s", error, extra={"tenant": spec.tenant})
+            return f"the pull secret of the platform was not copied: {error}"
+        return self._pulls.trouble
+
+    async def _with_new_right(self, call: Callable[[], Awaitable[T]], tries: int = _RIGHT_TRIES) -> T:
+        """A call for which a RoleBinding may just have been made, of which the host takes a moment to learn."""
+        for _ in range(tries - 1):
+            with contextlib.suppress(Forbidden):
+                return await call()
+            await self._clock.sleep(_RIGHT_PAUSE)
+        return await call()
 
     def _reconcile_keys(self, spec: PlaneSpec, observed: Observed) -> KeyMaterial:
         """Keys and certificates: those that serve are kept, others issued."""

@@ -94,6 +94,8 @@ class TenantView:
     user_namespaces: bool = False  # True: every host pod runs with hostUsers: false
     seccomp_profiles: frozenset[str] = frozenset()  # of the nodes, by their names below the kubelet's folder
     apparmor_profiles: frozenset[str] = frozenset()  # of the nodes
+    pull_secret: str = ""  # of the work namespace, for pods of the platform's own images and no others; empty: there is none
+    own_images: frozenset[str] = frozenset()
     max_grace_seconds: int = 3600
     max_pod_bytes: int = 256 * 1024  # of a host pod: every change of its status or labels writes all of it again
     max_token_seconds: int = 86400

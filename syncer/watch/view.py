@@ -130,6 +130,8 @@ def static_view(settings: Settings) -> TenantView:
         most_per_claim=settings.most_per_claim,
         default_requests=settings.container_defaults.requests,
         default_limits=settings.container_defaults.limits,
+        pull_secret=settings.pull_secret,
+        own_images=frozenset(settings.own_images),
         max_token_seconds=settings.token_seconds,
     )
 

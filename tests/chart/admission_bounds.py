@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tests.chart import admission_pulls as pulls
 from tests.chart.admission_objects import Change, claim, debugger, ingress, mirrored, pod, service, snapshot
 
 QUEUE = {"kueue.x-k8s.io/queue-name": "of-team-b"}
@@ -174,6 +175,7 @@ CHANGES: dict[str, Change] = {
     ),
 }
 CHANGES_ALLOWED: dict[str, Change] = {
+    **pulls.CHANGES_ALLOWED,
     "a readiness gate": Change(pod(readinessGates=[{"conditionType": "example.org/warm"}]), ready(), "status"),
     "a label": Change(pod(), {"metadata": {"labels": {"app": "db"}}}),
     "a label beside a queue": Change(marked(pod(), labels=QUEUE), {"metadata": {"labels": {"app": "db"}}}, by_others=True),

@@ -1,7 +1,10 @@
 """With which words the policies refuse the samples: where a rule is missing, others are said, or none."""
 
+from tests.chart import admission_pulls as pulls
+
 # Of `admission_samples.REFUSED`.
 REASONS: dict[str, tuple[str, ...]] = {
+    **pulls.REASONS,
     "pod: requests more than its tenant's class allows one pod": (
         "too much memory",
         "too much memory in two containers",
@@ -275,6 +278,7 @@ REASONS: dict[str, tuple[str, ...]] = {
 }
 # Of `admission_samples.CHANGES`.
 REASONS_OF_CHANGES: dict[str, tuple[str, ...]] = {
+    **pulls.REASONS_OF_CHANGES,
     "syncer: the record of whose object this is cannot change": (
         "another record",
         "another record of a secret",

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tests.chart import admission_pulls as pulls
 from tests.chart.admission_objects import (
     ANNOTATIONS,
     CLOSED,
@@ -70,6 +71,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "two profiles in one name": pod({"securityContext": of_node("audit.json,tools/trace.json")}),
     "an AppArmor profile that is not offered": pod({"securityContext": {"appArmorProfile": in_armour("audit.json")}}),
     "no AppArmor": pod({"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}),
+    **pulls.REFUSED,
     "host path": pod(volumes=[{"name": "v", "hostPath": {"path": "/"}}]),
     "inline CSI": pod(volumes=[{"name": "v", "csi": {"driver": "d"}}]),
     "NFS": pod(volumes=[{"name": "v", "nfs": {"server": "s", "path": "/"}}]),
@@ -268,6 +270,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a budget of pods of every namespace": budget(selector={"matchLabels": {"bulkhead.dev/tenant": "team-a"}}),
 }
 ALLOWED: dict[str, dict[str, Any]] = {
+    **pulls.ALLOWED,
     "endpoints": endpoints("10.244.0.5", "10.244.128.9"),
     "endpoints of six": endpoints("fd00:10:244::5", addressType="IPv6", ports=[]),
     "no endpoints": endpoints() | {"endpoints": None, "ports": None},
@@ -334,6 +337,7 @@ ALLOWED: dict[str, dict[str, Any]] = {
     | {"metadata": {"name": "plane-identity", "namespace": "bh-team-a"}},
 }
 CHANGES: dict[str, Change] = {
+    **pulls.CHANGES,
     "another record": Change(pod(), {"metadata": {"annotations": {"bulkhead.dev/virtual-name": "other"}}}),
     "another record of a secret": Change(
         mirrored("Secret"), {"metadata": {"annotations": {"bulkhead.dev/virtual-name": "other"}}}

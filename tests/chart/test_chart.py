@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from bulkhead.api import devices
+from bulkhead.api import devices, names
 from bulkhead.api import labels as marks
-from controller.plane import namespaces, rights, syncer
+from controller.plane import namespaces, pullsecret, rights, syncer
 from syncer.translate import metadata
 from tests.chart.helmchart import CHART, ROOT, helm, rendered
 
@@ -27,6 +27,7 @@ def test_helm_lints_the_chart() -> None:
         "kubernetesVersions={latest}",
         "slurmVersions={latest}",
         "images.slurm=",
+        "images.pullSecrets={A b}",
         "controller.replicas=0",
         "priorityClasses.plane.name=system-x",
         # Without a name the host's own default would be filled in, which is nothing that a class allows.
@@ -73,13 +74,15 @@ def test_the_controller_cannot_do_what_it_hands_out() -> None:
                 "bulkhead-syncer-plane",
                 "bulkhead-syncer-nodes",
                 "bulkhead-controller-secrets",
+                "bulkhead-controller-pulls",
             ]
 
 
 def test_the_controller_reads_no_secret_but_in_planes_namespaces_and_in_that_of_what_is_shared() -> None:
     roles = {obj["metadata"]["name"]: obj for obj in rendered() if obj["kind"] in {"ClusterRole", "Role"}}
     holding = [name for name, role in roles.items() if any("secrets" in rule["resources"] for rule in role["rules"])]
-    assert sorted(holding) == [rights.SECRETS_ROLE, "bulkhead-controller-shares", "bulkhead-syncer-work"]
+    assert sorted(holding) == [pullsecret.PULLS_ROLE, rights.SECRETS_ROLE, "bulkhead-controller-shares", "bulkhead-syncer-work"]
+    assert [rule["resourceNames"] for rule in roles[pullsecret.PULLS_ROLE]["rules"]] == [[names.PULL_SECRET]]
     bound = {
         (obj["roleRef"]["name"], obj["metadata"].get("namespace"))
         for obj in rendered()
@@ -91,11 +94,20 @@ def test_the_controller_reads_no_secret_but_in_planes_namespaces_and_in_that_of_
     assert {verb for rule in roles["bulkhead-controller-shares"]["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
 
 
+def test_of_its_own_namespace_the_controller_reads_the_pull_secrets_alone() -> None:
+    made = rendered("--set", "images.pullSecrets={one,two}")
+    (role,) = (obj for obj in made if obj["kind"] == "Role" and obj["metadata"]["name"] == "bulkhead-controller")
+    (rule,) = (each for each in role["rules"] if "secrets" in each["resources"])
+    assert (rule["verbs"], rule["resourceNames"]) == (["get"], ["one", "two"])
+
+
 def test_the_policies_know_the_roles_and_the_level_that_the_controller_writes() -> None:
     policies = {obj["metadata"]["name"]: str(obj["spec"]) for obj in rendered() if obj["kind"] == "ValidatingAdmissionPolicy"}
     work = (syncer.WORK_ROLE, syncer.INGRESS_ROLE, syncer.POD_GROUP_ROLE, syncer.SNAPSHOT_ROLE)
     said = policies["bulkhead-controller-rights"]
-    assert all(role in said for role in (*work, syncer.PLANE_ROLE, syncer.NODE_READER, rights.SECRETS_ROLE))
+    assert all(
+        role in said for role in (*work, syncer.PLANE_ROLE, syncer.NODE_READER, rights.SECRETS_ROLE, pullsecret.PULLS_ROLE)
+    )
     assert namespaces.POD_SECURITY_VERSION in policies["bulkhead-controller-namespaces"]
 
 

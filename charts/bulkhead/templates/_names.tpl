@@ -20,6 +20,17 @@ app.kubernetes.io/component: controller
 {{- if contains "/" $name }}{{ $name }}{{ else }}{{ $images.registry }}/{{ $name }}
 {{- with get ($images.digests | default dict) $name }}@{{ . }}{{ end }}{{ end -}}
 {{- end }}
+{{- /* The images that run among tenants' own pods: one of Slurm for each version, and its database. */ -}}
+{{- define "bulkhead.ownImages" -}}
+{{- $images := .Values.images -}}
+{{- $found := list (include "bulkhead.image" (list . "mariadb")) -}}
+{{- range .Values.slurmVersions -}}
+{{- $title := replace "{version}" . $images.slurm -}}
+{{- $named := dict "Values" (dict "images" (merge (dict "slurm" $title) $images)) -}}
+{{- $found = append $found (include "bulkhead.image" (list $named "slurm")) -}}
+{{- end -}}
+{{- include "bulkhead.quoted" ($found | sortAlpha) -}}
+{{- end }}
 {{- /* The digests of images whose tag is a tenant's version, by full name: kubernetes and slurm, one for each version. */ -}}
 {{- define "bulkhead.digests" -}}
 {{- $images := .Values.images -}}

@@ -21,6 +21,7 @@ from syncer.translate.podspec import (
     placement,
     podsecurity,
     podsize,
+    pulls,
     scheduling,
     tolerations,
     volumes,
@@ -112,7 +113,7 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
     optional = {
         "volumes": volumes.volumes(virtual, who, view),
         "securityContext": security_contexts.of_pod(own),
-        "imagePullSecrets": _pull_secrets(own, who, view),
+        "imagePullSecrets": _pull_secrets(own, who, view) + pulls.of_platform(built, own, view),
         "resourceClaims": deviceclaim.of_pod(virtual, who, view),
         "hostAliases": dns.host_aliases(own, view),
         "nodeSelector": scheduling.node_selector(own, view),
@@ -187,6 +188,7 @@ def ephemeral_containers(virtual: Obj, view: TenantView, there: Collection[str] 
     podsecurity.check(added, view.pod_security)
     security_contexts.check_profiles({"ephemeralContainers": found}, view)
     old = [entry for _at, entry in listed if entry.get("name") in there]
+    pulls.check_added(found, own, view)
     _check_size([*old, *found], "spec.ephemeralContainers", view)
     return found
 

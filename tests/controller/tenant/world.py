@@ -12,6 +12,7 @@ from bulkhead.work.clock import Clock, SystemClock
 from controller.host.dedication import Dedication
 from controller.host.hostranges import HostRanges
 from controller.host.owned import OWNED, SELECTOR, Owned
+from controller.host.pullsecrets import PullSecrets
 from controller.inside.access import PlaneAccess
 from controller.settings import Settings
 from controller.slurm.ordering import Ordering
@@ -27,6 +28,9 @@ class World:
         dedication: Dedication | None = None,
         clock: Clock | None = None,
         slurm: Ordering | None = None,
+        *,
+        settings: Settings | None = None,
+        pulls: PullSecrets | None = None,
     ) -> None:
         self.client = client
         self.owned = Owned(client, lambda _: None)
@@ -36,11 +40,12 @@ class World:
             client,
             self.owned,
             PlaneAccess(clock, lambda _: None),
-            Settings(),
+            settings or Settings(),
             clock,
             ranges=self.ranges,
             dedication=dedication,
             slurm=slurm,
+            pulls=pulls,
         )
 
     async def __aenter__(self) -> Self:
