@@ -1,0 +1,27 @@
+"""A changed pod template restarts that pod of every tenant at the next upgrade, which nobody may do unnoticed.
+
+Syncers are replaced by every upgrade anyway. When this fails: find a way without, such as a file that is read again; else name
+the restart in docs/upgrading.md, and then set UPDATE_GOLDEN=1.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+
+from controller.plane.render import render
+from tests import goldens
+from tests.controller.samples import material, plane_spec
+
+GOLDEN = Path(__file__).parent / "golden" / "pods.txt"
+
+
+def test_pods_of_planes_are_those_of_the_release_before() -> None:
+    lines = []
+    for replicas in (1, 3):
+        spec = plane_spec(replicas=replicas)
+        for obj in render(spec, material(spec)).everything():
+            name = obj["metadata"]["name"]
+            if obj["kind"] in {"StatefulSet", "Deployment"} and name != "syncer":
+                template = json.dumps(obj["spec"]["template"], sort_keys=True).encode()
+                lines.append(f"{name} of {replicas}: {hashlib.sha256(template).hexdigest()[:32]}\n")
+    goldens.check(GOLDEN, "".join(lines))

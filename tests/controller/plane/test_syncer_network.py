@@ -1,0 +1,78 @@
+"""How the syncer reaches the host's API server and who reads its metrics, as the chart's values say."""
+
+import json
+from typing import Any
+
+import pytest
+
+from controller.decide.planespec import plane_of
+from controller.plane.network import peers, policies
+from controller.settings import Settings, SettingsError, load
+from tests.controller.samples import case, plane_spec, tenant, tenant_class
+
+Obj = dict[str, Any]
+API = (("192.0.2.10", 6443), ("192.0.2.11", 6443), ("2001:db8::10", 443))
+SCRAPERS = ({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}},)
+
+
+def syncer(**changes: Any) -> Obj:
+    (found,) = [each for each in policies(plane_spec(**changes)) if each["metadata"]["name"] == "allow-syncer"]
+    spec: Obj = found["spec"]
+    return spec
+
+
+def test_the_hosts_api_is_reached_by_its_addresses() -> None:
+    rules = syncer(host_api=API)["egress"][1:]
+    assert [(rule["to"][0]["ipBlock"]["cidr"], rule["ports"][0]["port"]) for rule in rules] == [
+        ("192.0.2.10/32", 6443),
+        ("192.0.2.11/32", 6443),
+        ("2001:db8::10/128", 443),
+    ]
+
+
+def test_by_ports_alone_it_is_reached_wherever_it_is_and_nothing_else_is_opened() -> None:
+    rules = syncer(host_api=API, host_api_anywhere=True)["egress"][1:]
+    assert rules == [{"ports": [{"protocol": "TCP", "port": port}]} for port in (443, 6443)]
+    # With no address known, no port is either: a rule without both would open everything.
+    assert syncer(host_api=(), host_api_anywhere=True)["egress"][1:] == []
+
+
+def test_the_setting_reaches_the_plane() -> None:
+    for way, expected in (("Address", False), ("CiliumEntity", False), ("Port", True)):
+        assert plane_of(case(tenant(), tenant_class(), Settings(host_api_by=way))).host_api_anywhere is expected
+
+
+def test_metrics_are_read_by_whom_the_values_name_and_the_shim_by_nobody_more() -> None:
+    shim, metrics = syncer(metrics_from=SCRAPERS)["ingress"][:2]
+    assert metrics["from"][1:] == list(SCRAPERS)
+    assert [each["port"] for each in metrics["ports"]] == [8080]
+    assert shim == syncer()["ingress"][0]
+    assert len(syncer()["ingress"][1]["from"]) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "{",
+        "{}",
+        "1",
+        '["x"]',
+        "[{}]",
+        '[{"x": {}}]',
+        '[{"podSelector": "all"}]',
+        json.dumps([{"podSelector": {}}] * 17),
+        "[" * 9000,
+    ],
+)
+def test_what_is_no_peer_stops_the_controller_and_is_named(wrong: str) -> None:
+    with pytest.raises(SettingsError, match="BULKHEAD_METRICS_FROM"):
+        load({"BULKHEAD_METRICS_FROM": wrong})
+
+
+def test_no_peers_are_none_and_not_everybody() -> None:
+    assert peers("") == peers("[]") == ()
+
+
+def test_a_way_that_there_is_not_stops_the_controller() -> None:
+    with pytest.raises(SettingsError, match="BULKHEAD_HOST_API_BY"):
+        load({"BULKHEAD_HOST_API_BY": "Magic"})
