@@ -61,6 +61,9 @@ _.email_domains
 _.max_token_age
 _.every_tenant
 _.allowed_class_names
+_.allowed_types
+_.hostname_domains
+_.section_name
 _.allowed_egress_cidrs
 _.allowed_app_armor_profiles
 _.controller_namespaces

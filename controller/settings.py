@@ -4,6 +4,7 @@ Nothing else in the controller looks at the environment. A value that makes no s
 the variable's name; it never runs on a guess.
 """
 
+import json
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -58,6 +59,15 @@ class Settings:
     metrics_from: tuple[dict[str, Any], ...] = ()
     storage_class: str = ""
     shared_namespace: str = ""
+    exposure_domains: tuple[str, ...] = ()
+    exposure_proxy: int = 0
+    exposure_proxy_address: str = ""
+    exposure_proxy_port: int = 443
+    exposure_load_balancer_annotations: str = "{}"
+    exposure_load_balancer_class: str = ""
+    exposure_load_balancer_sources: tuple[str, ...] = ()
+    exposure_gateway: str = ""
+    exposure_gateway_port: int = 443
     workers: int = 8
     resync_seconds: int = 120
     http_port: int = 8080
@@ -81,6 +91,11 @@ class Settings:
         pods = (Reserved(cidr, PODS) for cidr in self.pod_networks)
         listed = (Reserved(cidr, LISTED) for cidr in self.reserved_cidrs)
         return (*ALWAYS, Reserved(self.service_range, SLICES), *pods, *listed)
+
+    @property
+    def load_balancer_annotations(self) -> dict[str, str]:
+        """What the Services of tenants' load balancers are annotated with."""
+        return {str(key): str(value) for key, value in json.loads(self.exposure_load_balancer_annotations).items()}
 
 
 # Settings that are JSON.
@@ -115,6 +130,7 @@ def load(environment: Mapping[str, str] = os.environ) -> Settings:
     if settings.host_api_by not in HOST_API_BY:
         raise SettingsError(f"BULKHEAD_HOST_API_BY: {settings.host_api_by} is none of {', '.join(HOST_API_BY)}")
     _check_digests(settings.image_digests)
+    _check_exposure(settings)
     if settings.workers < 1 or settings.resync_seconds < 1:
         raise SettingsError("BULKHEAD_WORKERS, BULKHEAD_RESYNC_SECONDS: must be at least 1")
     return settings
@@ -123,6 +139,19 @@ def load(environment: Mapping[str, str] = os.environ) -> Settings:
 def _check_digests(entries: tuple[str, ...]) -> None:
     if wrong := [entry for entry in entries if not _DIGEST.fullmatch(entry)]:
         raise SettingsError(f"BULKHEAD_IMAGE_DIGESTS: {wrong[0][:100]!r} is not IMAGE=sha256:DIGEST")
+
+
+def _check_exposure(settings: Settings) -> None:
+    domains = settings.exposure_domains
+    below = next((one for one in domains for other in domains if one.endswith(f".{other}")), None)
+    if below is not None:
+        raise SettingsError(f"BULKHEAD_EXPOSURE_DOMAINS: {below} lies below another, as tenants' names would")
+    for cidr in settings.exposure_load_balancer_sources:
+        _parse("BULKHEAD_EXPOSURE_LOAD_BALANCER_SOURCES", cidr, IPv4Network)
+    try:
+        _ = settings.load_balancer_annotations
+    except (ValueError, AttributeError) as error:
+        raise SettingsError(f"BULKHEAD_EXPOSURE_LOAD_BALANCER_ANNOTATIONS: no JSON object: {error}") from error
 
 
 def _parse(variable: str, text: str, kind: Callable[[str], T]) -> T:

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted({ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")})
-TOPS = "bulkhead|charts|controller|crds|docs|e2e|examples|images|syncer|tests"
+TOPS = "bulkhead|charts|controller|crds|docs|e2e|examples|frontdoor|images|syncer|tests"
 SPAN = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(rf"(?:{TOPS})/[\w./-]*")
 BRACES = re.compile(r"\{([^{}]*)\}")

@@ -40,6 +40,7 @@ class ConditionType(_Explained):
     EGRESS_APPLIED = "EgressApplied", "The tenant's pods reach every range of egressCIDRs, without what is the host's."
     SHARES_APPLIED = "SharesApplied", "What the host shares with the tenant is in its plane; only where there is anything."
     ISSUERS_READY = "IssuersReady", "Every identity provider of the tenant's users answers; only where it has one."
+    EXPOSED = "Exposed", "The API server is reached from outside of the host; only where it is to be."
     NODES_DEDICATED = "NodesDedicated", "The nodes of the pool are this tenant's alone; only where the spec asks for it."
     SLURM_READY = "SlurmReady", "The tenant's Slurm cluster runs and answers; only where the spec asks for one."
 
@@ -57,6 +58,7 @@ class Reason(_Explained):
     WAITING_FOR_SYNCER = "WaitingForSyncer", "The syncer or the tenant's DNS is not ready yet."
     WAITING_FOR_SLURM = "WaitingForSlurm", "The daemons of the tenant's Slurm cluster are starting."
     WAITING_FOR_NODES = "WaitingForNodes", "Nodes that are to be the tenant's alone are missing, or run pods of others."
+    WAITING_FOR_ADDRESS = "WaitingForAddress", "The host has given the tenant's load balancer no address yet."
     RESTARTING = "Restarting", "A part that was ready is starting again, by itself or after a repair."
     TERMINATING = "Terminating", "The tenant is being deleted."
 
@@ -83,6 +85,8 @@ class Reason(_Explained):
         "An object that the class shares is missing on the host, too large or of a type that is not shared.",
     )
     SHARE_CONFLICT = "ShareConflict", "The tenant has an object of its own in the place of a shared one; it is left as it is."
+    DOMAIN_MISSING = "DomainMissing", "The exposure needs a domain that class and installation do not give; it is not exposed."
+    ROUTE_REFUSED = "RouteRefused", "The Gateway does not take the tenant's route, or has not said yet; the message says why."
     NODES_TAKEN = "NodesTaken", "Nodes of the dedicated pool are another tenant's; the message names both."
     NAMESPACE_TAKEN = "NamespaceTaken", "A namespace of the tenant's name exists and is not Bulkhead's."
     ADDRESSES_EXHAUSTED = "AddressesExhausted", "No free slice is left in the range that service addresses come from."

@@ -14,9 +14,13 @@ class Credential:
     key: bytes | str
 
 
-def kubeconfig(*, name: str, server: str, ca: bytes | str, user: str, credential: Credential) -> str:
-    """One cluster, one user, one context."""
+def kubeconfig(
+    *, name: str, server: str, ca: bytes | str, user: str, credential: Credential, tls_server_name: str | None = None
+) -> str:
+    """One cluster, one user, one context; `tls_server_name` where the certificate names the server by another name."""
     cluster: dict[str, Any] = {"server": server, **_entry("certificate-authority", ca)}
+    if tls_server_name:
+        cluster["tls-server-name"] = tls_server_name
     client: dict[str, Any] = {**_entry("client-certificate", credential.certificate), **_entry("client-key", credential.key)}
     document = {
         "apiVersion": "v1",

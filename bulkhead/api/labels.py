@@ -37,6 +37,12 @@ HOST_TAINTS: Final = "bulkhead.dev/host-taints"
 # On the definitions of our kinds: the release that wrote them.
 RELEASE: Final = "bulkhead.dev/release"
 
+# On the Service by which the proxy finds a plane: that it is one, the plane's names, and its address.
+EXPOSED_BY: Final = "bulkhead.dev/exposed-by"
+EXPOSED_BY_PROXY: Final = "proxy"
+PROXY_HOSTS: Final = "bulkhead.dev/proxy-hosts"
+PROXY_TARGET: Final = "bulkhead.dev/proxy-target"
+
 # On nodes.
 SIMULATED: Final = "bulkhead.dev/simulated"
 RACK: Final = "bulkhead.dev/rack"

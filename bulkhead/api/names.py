@@ -17,6 +17,7 @@ SYSTEM_NAMESPACE: Final = "bulkhead-system"
 TEARDOWN_FINALIZER: Final = "bulkhead.dev/teardown"
 ADMIN_GROUP: Final = "bulkhead:tenant-admins"
 KUBECONFIG_SECRET: Final = "kubeconfig"  # noqa: S105 - the name of a Secret
+PROXY_ROUTE: Final = "plane-proxy"  # the Service by which the proxy finds a plane
 KUBECONFIG_KEY: Final = "value"
 
 # Inside the plane of a tenant with Slurm.

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field
 
 from bulkhead.api import names
 from bulkhead.api.access import Access
+from bulkhead.api.exposure import Exposure
 from bulkhead.api.fields import (
     CIDRS,
     LABEL_KEYS,
@@ -228,6 +229,7 @@ class TenantSpec(ApiModel):
         description="ConfigMaps of the host that the class offers on request, or that are to be in other namespaces.",
         json_schema_extra=SHARED,
     )
+    exposure: Exposure | None = Field(None, description="How the tenant's API server is reached from outside of the host.")
     hibernation: Hibernation | None = Field(None, description="Sleep on request.")
     paused_until: Moment | None = Field(
         None, description="Until this moment the controller changes nothing of the tenant; for repairs by hand."

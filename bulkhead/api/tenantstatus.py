@@ -78,6 +78,14 @@ class TenantStatus(ApiModel):
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     endpoint: Annotated[str, text(512)] | None = Field(None, description="Address of the tenant's API server.")
+    tls_server_name: DnsName | None = Field(
+        None, description="Name that a client asks the endpoint for and finds in its certificate, where that is not its host."
+    )
+    hostnames: Annotated[list[DnsName], Field(max_length=32)] | None = Field(
+        None,
+        description="Names of the API server outside of the host; all stand in its certificate.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
     kubeconfig_secret: DnsName | None = Field(
         None, description="Secret with the admin kubeconfig, in the plane's namespace; `bulkhead kubeconfig` reads it."
     )

@@ -50,6 +50,7 @@ ABOUT: Final[Mapping[str, About]] = {
     "etcd": About("Store of a tenant's plane", "https://github.com/etcd-io/etcd", "Apache-2.0"),
     "coredns": About("Name service of a tenant", "https://github.com/coredns/coredns", "Apache-2.0"),
     "slurm": About("Slurm's daemons and what its users find", "https://github.com/SchedMD/slurm", "GPL-2.0-or-later"),
+    "proxy": About("HAProxy in front of tenants' API servers", "https://github.com/haproxy/haproxy", "GPL-2.0-or-later"),
     "mariadb": About("Database behind Slurm's accounting", "https://github.com/MariaDB/server", "GPL-2.0-only"),
 }
 

@@ -36,6 +36,11 @@ IP_ADDRESSES = Resource("networking.k8s.io", "v1", "ipaddresses", "IPAddress", F
 NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", True)
 SERVICE_CIDRS = Resource("networking.k8s.io", "v1", "servicecidrs", "ServiceCIDR", False)
 
+# the Gateway API, in the versions in which hosts serve this kind, the newest first
+TLS_ROUTES = Resource("gateway.networking.k8s.io", "v1", "tlsroutes", "TLSRoute", True)
+TLS_ROUTES_V1ALPHA3 = Resource("gateway.networking.k8s.io", "v1alpha3", "tlsroutes", "TLSRoute", True)
+TLS_ROUTES_V1ALPHA2 = Resource("gateway.networking.k8s.io", "v1alpha2", "tlsroutes", "TLSRoute", True)
+
 # storage
 STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", False)
 VOLUME_SNAPSHOTS = Resource("snapshot.storage.k8s.io", "v1", "volumesnapshots", "VolumeSnapshot", True)

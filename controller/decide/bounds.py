@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 from bulkhead.api import deviceclaims
 from bulkhead.api.quantity import Amount, InvalidQuantityError, parse, readable
 from bulkhead.api.untrusted import mappings
+from controller.decide import exposure
 from controller.plane.spec import BUDGETS, COMPONENTS, STORAGE_SIZE, Budget
 from controller.sections import put, section_of, text_or_none
 from controller.shares.spec import FIELDS, offered
@@ -51,6 +52,9 @@ class Question:
     asked: Section
     offer: Section
     storage_class: str = ""  # the installation's, where the class names none
+    tenant: str = ""
+    domains: tuple[str, ...] = ()  # of the installation, in which tenants have names
+    has_proxy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +271,25 @@ def _issuer_fault(asked: Section, offered: Section | None, known: Iterable[str])
     return None
 
 
+def exposed(question: Question) -> Iterator[Excess]:
+    """A type that the class offers, and names that are the tenant's."""
+    asked, offer = (section_of(each, "exposure") for each in (question.asked, question.offer))
+    own = exposure.default_type(offer, question.domains, has_proxy=question.has_proxy)
+    allowed = dict.fromkeys([own, *(offer.get("allowedTypes") or ()), "None"])
+    wanted = text_or_none(asked, "type")
+    if wanted and wanted not in allowed:
+        message = f"spec.exposure.type: {wanted} is not one that the class allows: {', '.join(allowed)}"
+        yield Excess(("exposure", "type"), message)
+    stems = [f"{question.tenant}.{each}" for each in offer.get("hostnameDomains") or () if each in question.domains]
+    names = list(asked.get("hostnames") or ())
+    own_names = [name for name in names if any(name == stem or name.endswith(f".{stem}") for stem in stems)]
+    for name in names:
+        if name not in own_names:
+            bound = ", ".join(f"{stem} and below" for stem in stems) or "none"
+            message = f"spec.exposure.hostnames: {name} is not one of this tenant's names: {bound}"
+            yield Excess(("exposure", "hostnames"), message, own_names)
+
+
 POLICIES: Final[tuple[Policy, ...]] = (
     pod_security,
     runtime_class,
@@ -282,6 +305,7 @@ POLICIES: Final[tuple[Policy, ...]] = (
     modes,
     shared,
     issuers,
+    exposed,
 )
 
 

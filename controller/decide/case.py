@@ -39,6 +39,7 @@ class Case:
     reserved: tuple[Reserved, ...] | None = None  # the installation's, unless more was observed of the host
     pod_addresses: tuple[str, ...] = ()
     issuers: Mapping[Source, Answer] = field(default_factory=dict)  # what is known of identity providers
+    route_version: str = ""  # in which the host serves TLSRoutes
 
     @cached_property
     def spec(self) -> dict[str, Any]:
@@ -59,7 +60,17 @@ class Case:
     @cached_property
     def excess(self) -> tuple[Excess, ...]:
         """What the Tenant asks for beyond its class, but for amounts of resources."""
-        return beyond(Question(self.spec, self.bounds, self.settings.storage_class))
+        settings = self.settings
+        return beyond(
+            Question(
+                self.spec,
+                self.bounds,
+                settings.storage_class,
+                tenant=str(self.tenant["metadata"]["name"]),
+                domains=settings.exposure_domains,
+                has_proxy=bool(settings.exposure_proxy),
+            )
+        )
 
     @cached_property
     def slurm(self) -> SlurmSpec | Refusal | None:

@@ -15,7 +15,7 @@ from controller.plane.spec import PLANE, TRUST_ANNOTATION, Obj, PlaneSpec
 
 # Kinds of which nothing may stay that the plan does not name: what an older version made would widen rights or open ports.
 # Other kinds hold data, or may belong to a user who only copied our label.
-PRUNED = ("NetworkPolicy", "RoleBinding", "ClusterRoleBinding", "Service", "Deployment", "PodDisruptionBudget")
+PRUNED = ("NetworkPolicy", "RoleBinding", "ClusterRoleBinding", "Service", "Deployment", "PodDisruptionBudget", "TLSRoute")
 
 
 @dataclass(frozen=True, slots=True)

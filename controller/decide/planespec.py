@@ -11,6 +11,7 @@ from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes
 from controller import allotment
 from controller.decide.bounds import object_counts
 from controller.decide.case import Case
+from controller.decide.exposure import exposure_of
 from controller.existing import Existing, Slot
 from controller.plane import etcd
 from controller.plane.authentication import ISSUERS, kept_keys
@@ -90,6 +91,8 @@ def plane_of(case: Case) -> PlaneSpec:
         issuers=_issuers(case),
         revoked=tuple(map(_revoked, section_of(spec, "access").get("revoked") or ())),
     )
+    exposure = exposure_of(case.tenant, bounds, settings, case.existing, made.namespace)
+    made = replace(made, exposure=replace(exposure, route_version=case.route_version))
     return as_it_began(made, case.existing)
 
 

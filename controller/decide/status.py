@@ -13,7 +13,7 @@ from bulkhead.api import names
 from bulkhead.api.accelerators import count
 from bulkhead.api.conditions import MESSAGE_LIMIT, ConditionType, Reason, is_true, set_condition
 from bulkhead.api.podphase import serves
-from controller.decide import held
+from controller.decide import exposure, held
 from controller.decide.dedicated import Finding
 from controller.plane import network, quota
 from controller.plane.spec import DNS, PLANE, SYNCER, Obj, PlaneSpec
@@ -30,6 +30,10 @@ PARTS = (
     ConditionType.EGRESS_APPLIED,
 )
 _MOST_NODES = 64
+
+
+# Reported only of tenants that they are about.
+_ASIDE = frozenset({ConditionType.EXPOSED, ConditionType.SHARES_APPLIED, ConditionType.ISSUERS_READY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,7 @@ class Findings:
     slurm: SlurmPart | None = None
     nodes: Finding | None = None  # of a tenant whose pool is its alone
     shares: Verdict | None = None  # of a tenant with whom the host shares anything
+    route: Obj | None = None  # the TLSRoute, of a tenant that a Gateway exposes
 
 
 def refused(tenant: Obj, refusal: Refusal, now: datetime) -> Obj:
@@ -77,14 +82,10 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
         ConditionType.EGRESS_APPLIED: _egress(spec),
     }
     first = next((verdicts[part] for part in PARTS if verdicts[part].status != "True"), None)
+    verdicts |= (aside := _aside(spec, findings))
     if findings.nodes is not None:
         # Its API can be used all the same, and pods may wait for nodes.
         verdicts[ConditionType.NODES_DEDICATED] = _nodes(findings.nodes)
-    if findings.shares is not None:
-        verdicts[ConditionType.SHARES_APPLIED] = findings.shares
-    if spec.issuers:
-        # Who has a certificate needs none of them.
-        verdicts[ConditionType.ISSUERS_READY] = _issuers(spec)
     if findings.slurm is not None:
         verdicts[ConditionType.SLURM_READY] = findings.slurm.verdict
         if first is None and findings.slurm.essential and findings.slurm.verdict.status != "True":
@@ -98,15 +99,23 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
     if findings.held is not None:
         # What was applied in full was this class, and what the plane runs are these versions.
         made |= {key: value for key, value in (tenant.get("status") or {}).items() if key in {"class", "versions"}}
-    if findings.shares is None:
-        made["conditions"] = [each for each in made["conditions"] if each["type"] != ConditionType.SHARES_APPLIED]
-    if not spec.issuers:
-        made |= {"conditions": [each for each in made["conditions"] if each["type"] != ConditionType.ISSUERS_READY]}
+    made["conditions"] = [each for each in made["conditions"] if each["type"] not in _ASIDE or each["type"] in aside]
     if ConditionType.NODES_DEDICATED not in findings.unseen:
         made |= _dedicated(findings.nodes, made["conditions"])
     if ConditionType.SLURM_READY not in findings.unseen:
         made |= _slurm(tenant, findings.slurm, made["conditions"])
     return made
+
+
+def _aside(spec: PlaneSpec, findings: Findings) -> dict[ConditionType, Verdict]:
+    """Conditions that only some tenants have, and that do not count for Ready: the API can be used all the same."""
+    exposed = exposure.verdict(spec, findings.route)
+    said = {
+        ConditionType.EXPOSED: exposed,  # else from the host
+        ConditionType.SHARES_APPLIED: findings.shares,
+        ConditionType.ISSUERS_READY: _issuers(spec) if spec.issuers else None,  # else by a certificate
+    }
+    return {condition: verdict for condition, verdict in said.items() if verdict is not None}
 
 
 def summary(spec: PlaneSpec, findings: Findings, applied_class: Mapping[str, Any]) -> Obj:
@@ -116,7 +125,9 @@ def summary(spec: PlaneSpec, findings: Findings, applied_class: Mapping[str, Any
     limit = sum(spec.allotted[name].count for name in spec.gpu_resources)
     identity = {"planeClusterUID": findings.plane_uid} if findings.plane_uid else {}
     return identity | {
-        "endpoint": f"https://{spec.api_address}:443",
+        "endpoint": spec.endpoint,
+        "tlsServerName": spec.tls_server_name,
+        "hostnames": list(spec.exposure.names) or None,
         "kubeconfigSecret": names.KUBECONFIG_SECRET,
         "versions": {
             "kubernetes": spec.version,

@@ -41,6 +41,8 @@ OWNED = (
     kinds.PERSISTENT_VOLUME_CLAIMS,
     kinds.PODS,
 )
+# Of which a host serves none, or some versions.
+ROUTES = (kinds.TLS_ROUTES, kinds.TLS_ROUTES_V1ALPHA3, kinds.TLS_ROUTES_V1ALPHA2)
 # Mirrored objects carry the tenant's label too; they are the syncer's and would fill the memory.
 SELECTOR = f"{labels.MANAGED_BY}={labels.MANAGED_BY_BULKHEAD},{labels.TENANT},!{labels.SYNCED}"
 _COUNT_SECONDS = 1.0
@@ -64,8 +66,9 @@ class Owned:
                 label_selector=SELECTOR,
                 on_change=partial(self._changed, resource),
                 indexers={"tenant": _tenant},
+                optional=resource in ROUTES,
             )
-            for resource in OWNED
+            for resource in (*OWNED, *ROUTES)
         }
 
     async def run(self) -> None:
@@ -87,9 +90,17 @@ class Owned:
                 if obj is not None:
                     yield resource, obj
 
+    def pods_of(self, tenant: str) -> list[Obj]:
+        """The pods of a tenant's plane, as last seen."""
+        return [obj for resource, obj in self.of_tenant(tenant) if resource is kinds.PODS]
+
     def get(self, resource: Resource, key: Key) -> Obj | None:
         """One object, as last seen."""
         return self._informers[resource].store.get(key)
+
+    def route_version(self) -> str:
+        """The version in which the host serves TLSRoutes; empty where it does not."""
+        return next((resource.version for resource in ROUTES if self._informers[resource].served), "")
 
     def gpus_free(self, tenant: str) -> int | None:
         """GPUs of a tenant's quota that no pod of its holds, as the host counts them; None when the host counts none."""

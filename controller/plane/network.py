@@ -46,6 +46,9 @@ def peers(text: str) -> tuple[Obj, ...]:
     return tuple(found)
 
 
+COMPONENT_LABEL = "app.kubernetes.io/component"  # of the chart's own pods
+
+
 def policies(spec: PlaneSpec) -> list[Obj]:
     """Every NetworkPolicy of a tenant, plane namespace first."""
     return [
@@ -63,8 +66,9 @@ def _plane(spec: PlaneSpec) -> Obj:
         _pods(spec, SYNCER),
         _pods(spec, DNS),
         _namespace(spec.work_namespace),
-        _namespace(spec.system_namespace),
+        _namespace(spec.system_namespace) | {"podSelector": {"matchLabels": {COMPONENT_LABEL: "controller"}}},
         *(_clients(spec, cidr) for cidr in spec.plane_client_cidrs),
+        *_ways_in(spec),
     ]
     ingress: list[Obj] = [{"from": callers, "ports": [_tcp(API_PORT)]}]
     served = [_tcp(port) for port in _served(spec)]
@@ -74,6 +78,17 @@ def _plane(spec: PlaneSpec) -> Obj:
         egress.append({"to": [_pods(spec, PLANE)], "ports": [_tcp(ETCD_PEER_PORT), _tcp(API_PORT)]})
         egress.append({"to": [_cluster_dns()], "ports": [_udp(53), _tcp(53)]})
     return _policy(spec, (spec.namespace, "allow-plane"), _component(spec, PLANE), ingress, egress)
+
+
+def _ways_in(spec: PlaneSpec) -> Iterator[Obj]:
+    """Who forwards from outside, where the plane is exposed: the proxy, a load balancer's clients, a Gateway's pods."""
+    exposure = spec.exposure
+    if exposure.type == "Proxy" and exposure.hostnames:
+        yield _namespace(spec.system_namespace) | {"podSelector": {"matchLabels": {COMPONENT_LABEL: "proxy"}}}
+    if exposure.type == "LoadBalancer" and exposure.balancer is not None:
+        yield from (_clients(spec, cidr) for cidr in exposure.balancer.source_ranges or ("0.0.0.0/0",))
+    if exposure.type == "Gateway" and exposure.gateway is not None:
+        yield _namespace(exposure.gateway.namespace)
 
 
 def _syncer(spec: PlaneSpec) -> Obj:

@@ -91,7 +91,11 @@ def leaves(spec: PlaneSpec) -> dict[str, CertSpec]:
     return {
         "pki-etcd/server": CertSpec("etcd", "bulkhead:etcd", Usage.BOTH, dns=("localhost", *members), addresses=local),
         "pki-apiserver/server": CertSpec(
-            "serving", "bulkhead:apiserver", Usage.SERVER, dns=api_names, addresses=(*local, spec.api_address)
+            "serving",
+            "bulkhead:apiserver",
+            Usage.SERVER,
+            dns=(*api_names, *spec.exposure.names),
+            addresses=(*local, spec.api_address, *spec.exposure.certified_addresses),
         ),
         "pki-apiserver/etcd-client": CertSpec("etcd", "bulkhead:apiserver", Usage.CLIENT),
         "pki-apiserver/kubelet-client": CertSpec("kubelet", "bulkhead:apiserver", Usage.CLIENT),

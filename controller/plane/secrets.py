@@ -127,15 +127,17 @@ def _dns(spec: PlaneSpec, keys: KeyMaterial) -> Obj:
 
 
 def _admin(spec: PlaneSpec, keys: KeyMaterial) -> Obj:
-    config = _client_config(spec, keys, f"{names.KUBECONFIG_SECRET}/client", ADMIN_USER)
+    config = _client_config(spec, keys, f"{names.KUBECONFIG_SECRET}/client", ADMIN_USER, outside=True)
     return _secret(spec, names.KUBECONFIG_SECRET, PLANE, {names.KUBECONFIG_KEY: config})
 
 
-def _client_config(spec: PlaneSpec, keys: KeyMaterial, leaf: str, user: str) -> bytes:
+def _client_config(spec: PlaneSpec, keys: KeyMaterial, leaf: str, user: str, *, outside: bool = False) -> bytes:
+    """A kubeconfig: of the platform's own clients by the service address, of people by the way that is exposed."""
     pair = keys.leaves[leaf]
     return kubeconfig(
         name=spec.tenant,
-        server=f"https://{spec.api_address}:443",
+        server=spec.endpoint if outside else f"https://{spec.api_address}:443",
+        tls_server_name=spec.tls_server_name if outside else None,
         ca=keys.authorities["serving"].certificate,
         user=user,
         credential=Credential(pair.certificate, pair.key),

@@ -7,7 +7,7 @@ Frozen data and the few addresses and names that follow from it. What a field ma
 import contextlib
 import math
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, ip_address
 from typing import Any, Final, TypeAlias
 
 from bulkhead.api import labels, names
@@ -24,6 +24,8 @@ SYNCER: Final = "syncer"
 SHIM: Final = "kubelet-shim"
 METRICS: Final = "metrics-server"
 PEERS: Final = "plane-peers"
+PROXY_ROUTE: Final = names.PROXY_ROUTE
+PUBLIC: Final = "plane-public"
 
 API_PORT: Final = 6443
 ETCD_METRICS_PORT: Final = 2381
@@ -142,6 +144,65 @@ class Revoked:
 
 
 @dataclass(frozen=True, slots=True)
+class Balancer:
+    """What the Service of a load balancer says, besides its port."""
+
+    annotations: tuple[tuple[str, str], ...] = ()
+    class_name: str = ""
+    source_ranges: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """A Gateway of the host, and which of its listeners."""
+
+    namespace: str
+    name: str
+    section: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """How the API server is reached from outside of the host."""
+
+    type: str = "None"
+    hostnames: tuple[str, ...] = ()  # the first is where it is, unless the server is given
+    server: str = ""  # where the names lead, for clients that cannot look them up
+    port: int = 443
+    addresses: tuple[str, ...] = ()  # of the load balancer: addresses or names
+    balancer: Balancer | None = None
+    gateway: Gateway | None = None
+    route_version: str = ""  # in which the host serves TLSRoutes; empty where it does not
+    unmet: str = ""  # why it is not exposed, where something is missing
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What stands in the certificate as names."""
+        return (*self.hostnames, *(each for each in self.addresses if not _is_address(each)))
+
+    @property
+    def certified_addresses(self) -> tuple[str, ...]:
+        """What stands there as addresses, as certificates write them."""
+        given = (*self.addresses, self.server)
+        return tuple(dict.fromkeys(str(ip_address(each)) for each in given if _is_address(each)))
+
+    @property
+    def host(self) -> str:
+        """Where clients go; empty while there is no place."""
+        if self.type == "LoadBalancer":
+            return next(iter(self.addresses), "")
+        return self.server or next(iter(self.hostnames), "")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
 class PlaneSpec:
     """Everything that the builders need to know about one tenant."""
 
@@ -208,6 +269,7 @@ class PlaneSpec:
     admins: tuple[Obj, ...] = field(default=())
     issuers: tuple[Trusted, ...] = ()
     revoked: tuple[Revoked, ...] = ()
+    exposure: Exposure = field(default_factory=Exposure)
 
     @property
     def namespace(self) -> str:
@@ -268,6 +330,25 @@ class PlaneSpec:
     def shim_address(self) -> str:
         """The ClusterIP of the kubelet shim."""
         return self.address(11)
+
+    @property
+    def public_address(self) -> str:
+        """The ClusterIP of the load balancer's Service, where there is one."""
+        return self.address(12)
+
+    @property
+    def endpoint(self) -> str:
+        """Where clients find the API server: outside of the host if it is exposed, else by its service address."""
+        host = self.exposure.host
+        if not host:
+            return f"https://{self.api_address}:443"
+        return f"https://{f'[{host}]' if ':' in host else host}:{self.exposure.port}"
+
+    @property
+    def tls_server_name(self) -> str | None:
+        """What a client has to ask the endpoint for, where that is another name than the endpoint's: the proxy goes by it."""
+        exposure = self.exposure
+        return exposure.hostnames[0] if exposure.server and exposure.hostnames else None
 
     @property
     def issuer(self) -> str:

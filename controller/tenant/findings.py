@@ -12,7 +12,7 @@ from controller.decide.case import Admitted
 from controller.decide.status import Findings
 from controller.inside.access import PlaneHealth
 from controller.plane.secrets import SERVICE_ACCOUNT_SECRET
-from controller.plane.spec import PlaneSpec
+from controller.plane.spec import PLANE, PlaneSpec
 from controller.refusal import Refusal
 from controller.shares import status as shares_status
 from controller.slurm.decide import status as slurm_status
@@ -60,6 +60,7 @@ def findings(spec: PlaneSpec, admitted: Admitted, reached: Reached, after: Itera
         slurm=_slurm(tenant, reached.slurm) if reached.slurm is not None else None,
         shares=shares_status.verdict(reached.shares.found) if reached.shares is not None else None,
         nodes=nodes if nodes is not None and nodes.refusing is None else None,
+        route=next((obj for (resource, name), obj in there.items() if resource.kind == "TLSRoute" and name == PLANE), None),
     )
     return replace(found, unseen=_unseen(spec, admitted, found)) if admitted.held is not None else found
 

@@ -49,6 +49,7 @@ from controller.tenant.dismantle import Dismantler
 from controller.tenant.findings import Reached, Shared, failure_of, findings
 from controller.tenant.interior import Interior
 from controller.tenant.observe import Observed, observe, read_tenant
+from controller.tenant.presenting import present
 from controller.tenant.report import Reporter
 from controller.tenant.slicing import Slicer
 
@@ -138,6 +139,7 @@ class Reconciler:
             host_api=observed.host_api,
             reserved=observed.reserved,
             pod_addresses=observed.pod_addresses,
+            route_version=self._owned.route_version(),
         )
         if self._issuers is None:
             return case
@@ -163,6 +165,7 @@ class Reconciler:
             at = replace(at, keys=True)
             made = plan(spec, keys, observed.existing, held=admitted.held is not None)
             await self._reconcile_host(made, observed)
+            await present(self._client, spec, keys, self._owned.pods_of(spec.tenant))
             at = replace(at, health=await self._interior.health(made, keys))
             await self._reconcile_followers(made, observed, at.health)
             at = replace(at, health=await self._interior.bootstrap(made, at.health))

@@ -9,13 +9,14 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from bulkhead.api import labels
+from bulkhead.api.exposure import ClassExposure
 from bulkhead.api.fields import DEVICE_NAMES, ApiModel, DnsName, KubernetesVersion, ResourceName, Rule, model_rules, rules, text
 from bulkhead.api.shares import SHARED, SHARED_CONFIG_MAPS, SharedConfigMaps, SharedSecrets
 from bulkhead.api.tenantclass.access import ClassAccess
 from bulkhead.api.tenantclass.isolation import ClassIsolation
 from bulkhead.api.tenantclass.networking import ClassIngress
 from bulkhead.api.tenantclass.nodes import ClassNodes
-from bulkhead.api.tenantclass.plane import ClassControlPlane, Exposure
+from bulkhead.api.tenantclass.plane import ClassControlPlane
 from bulkhead.api.tenantclass.quota import ClassQuota, ContainerDefaults, DeviceClassQuota
 from bulkhead.api.tenantclass.scheduling import ClassScheduling
 
@@ -98,7 +99,7 @@ class TenantClassSpec(ApiModel):
         json_schema_extra={"x-kubernetes-list-type": "set", **rules(_NO_DEVICES, DEVICE_NAMES)},
     )
     access: ClassAccess | None = Field(None, description="Who may use the tenants' APIs.")
-    exposure: Exposure | None = Field(None, description="How a tenant's API server is reached.")
+    exposure: ClassExposure | None = Field(None, description="How a tenant's API server is reached from outside.")
     nodes: ClassNodes | None = Field(None, description="The pool of nodes that tenants use.")
     isolation: ClassIsolation | None = Field(None, description="How hard tenants are kept apart.")
     priority_class_name: DnsName | None = Field(None, description="PriorityClass of the host that every pod gets.")

@@ -1,4 +1,4 @@
-"""How large planes are, and how a tenant's API server is reached. Types only."""
+"""How large planes are. Types only."""
 
 from typing import Annotated, Literal
 
@@ -40,12 +40,4 @@ class ClassControlPlane(ApiModel):
         description="Labels that a host node must carry to run planes of this class, besides those of the installation "
         "(chart value planes.nodeSelector). A change restarts these planes.",
         json_schema_extra=rules(LABEL_KEYS, OWN_POOL),
-    )
-
-
-class Exposure(ApiModel):
-    """How a tenant's API server is reached."""
-
-    type: Literal["ClusterIP"] = Field(
-        "ClusterIP", description="Kind of Service in front of it. ClusterIP: by its service address."
     )

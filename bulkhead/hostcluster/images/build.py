@@ -13,7 +13,7 @@ from pathlib import Path
 import bulkhead
 from bulkhead.hostcluster import binaries
 from bulkhead.hostcluster.component import Progress
-from bulkhead.hostcluster.images import python_root, slack, slurm_root
+from bulkhead.hostcluster.images import proxy_root, python_root, slack, slurm_root
 from bulkhead.hostcluster.images.layercache import cached_layer, drop_older, drop_unused_blobs, file_key, key_of
 from bulkhead.hostcluster.images.oci import Entry, ImageSpec, Layer, architecture, image_key, write_image
 from bulkhead.hostcluster.images.pause import pause_entries
@@ -26,6 +26,7 @@ COREDNS = "docker.io/bulkhead/coredns:v1.15.0"
 PAUSE = "registry.k8s.io/pause:3.10"
 BUSYBOX = "docker.io/library/busybox:1.36"
 SLURM = f"docker.io/bulkhead/slurm:{slurm_root.SLURM_VERSION}"
+PROXY = f"docker.io/bulkhead/proxy:{proxy_root.PROXY_VERSION}"
 MARIADB = f"docker.io/bulkhead/mariadb:{slurm_root.MARIADB_VERSION}"
 
 PROJECT = Path(bulkhead.__file__).resolve().parent.parent
@@ -149,6 +150,17 @@ def bulkhead_image(shop: Workshop) -> ImageSpec:
     return ImageSpec(BULKHEAD, layers, command=("python3",), environment=environment, working_dir=f"/{python_root.APP}")
 
 
+def proxy(shop: Workshop) -> ImageSpec:
+    """HAProxy in front of tenants' planes. SIGUSR1 ends it softly: it takes no new connections, and keeps the others."""
+    tree = slurm_root.debian_tree(shop.cache, proxy_root.PROXY_TREE, shop.architecture)
+    layer = cached_layer(
+        shop.cache, shop.layer("proxy-debian"), key_of((tree.name, proxy_root.PROXY_TREE.unneeded.pattern)),
+        lambda: [*_skeleton(), *slurm_root.tree_layer(tree, proxy_root.PROXY_TREE)],
+    )  # fmt: skip
+    command = ("haproxy", "-db", "-f", "/run/proxy/haproxy.cfg")
+    return ImageSpec(PROXY, (layer,), command=command, environment={"PATH": "/usr/sbin"}, stop_signal="SIGUSR1")
+
+
 def _debian_image(shop: Workshop, name: str, wanted: slurm_root.DebianTree, *, entrypoint: str) -> ImageSpec:
     """Debian's packages in one layer, our own files in another; containers start as root and step down by themselves."""
     tree = slurm_root.debian_tree(shop.cache, wanted, shop.architecture)
@@ -186,6 +198,7 @@ RECIPES: Mapping[str, Recipe] = {
     KUBERNETES: kubernetes,
     COREDNS: coredns,
     BULKHEAD: bulkhead_image,
+    PROXY: proxy,
 }
 
 # Built only on request (`--slurm`): they are large, and their packages are fetched from Debian.

@@ -62,6 +62,7 @@ class ImageSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     working_dir: str = "/"
     architecture: str = field(default_factory=architecture)
+    stop_signal: str = ""
 
 
 @contextmanager
@@ -179,6 +180,7 @@ def _config(spec: ImageSpec) -> bytes:
                 "Entrypoint": list(spec.entrypoint),
                 "Cmd": list(spec.command),
                 "WorkingDir": spec.working_dir,
+                **({"StopSignal": spec.stop_signal} if spec.stop_signal else {}),
             },
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer.digest}" for layer in spec.layers]},
             "history": [{"created": "1970-01-01T00:00:00Z", "created_by": "bulkhead"} for _ in spec.layers],

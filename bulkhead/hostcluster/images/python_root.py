@@ -27,7 +27,7 @@ APP = "app"
 
 # Only the command line and the host use these, and neither runs in a pod.
 _NOT_IN_PODS = frozenset({"rich"})
-_OWN_PACKAGES = ("bulkhead", "controller", "syncer")
+_OWN_PACKAGES = ("bulkhead", "controller", "frontdoor", "syncer")
 _OWN_EXCLUDED = ("bulkhead/cli/", "bulkhead/hostcluster/", "bulkhead/images/")
 _UNNEEDED = re.compile(
     r"^(usr/share/(?!zoneinfo|ca-certificates)|var/|dev/|proc/|sys/|run/|boot/|usr/lib/[^/]+/gconv/|lib/systemd/|sbin/|bin/|usr/sbin/"

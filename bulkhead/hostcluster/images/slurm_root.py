@@ -39,9 +39,10 @@ class DebianTree:
     version_of: str
     version: str
     unneeded: re.Pattern[str]
+    suite: str = SUITE
 
 
-_NEVER = (
+NEVER = (
     r"var/|dev/|proc/|sys/|run/|boot/|tmp/|packages\.txt$|usr/lib(32|x32)/|usr/include/|.*/__pycache__/|.*\.(a|la|mod)$"
     r"|usr/lib/(locale|tmpfiles\.d|sysusers\.d|systemd|udev|apt|dpkg|llvm[^/]*|clang|kernel|modprobe\.d|binfmt\.d|environment\.d"
     r"|pcrlock\.d|sysctl\.d|initcpio|valgrind|mime)/"
@@ -65,7 +66,7 @@ SLURM_TREE = DebianTree(
     version=SLURM_VERSION,
     # Open MPI and UCX drag in AMD's whole compiler for a plugin that nothing here can use; perl serves compiler wrappers alone.
     unneeded=re.compile(
-        rf"^({_NEVER}|usr/share/(?!zoneinfo|terminfo|pmix|openmpi|prrte|ucx|mpich|hwloc|libfabric|nano)"
+        rf"^({NEVER}|usr/share/(?!zoneinfo|terminfo|pmix|openmpi|prrte|ucx|mpich|hwloc|libfabric|nano)"
         r"|usr/lib/[^/]+/(dri|rocm|hwloc|fortran)/|usr/lib/python3\.\d+/(test|idlelib|tkinter|turtledemo|pydoc_data|ensurepip)/"
         r"|usr/bin/(machinectl|bootctl|networkctl|resolvectl|homectl|localectl|hostnamectl|timedatectl|coredumpctl|portablectl"
         r"|userdbctl|varlinkctl|importctl|oomctl|kernel-install|systemctl|mpi(cc|CC|c\+\+|cxx|fort|f77|f90|java))"
@@ -84,7 +85,7 @@ MARIADB_TREE = DebianTree(
     ),
     version_of="mariadb-server-core",
     version=MARIADB_VERSION,
-    unneeded=re.compile(rf"^({_NEVER}|usr/share/(?!zoneinfo|mariadb|mysql)|usr/share/(mariadb|mysql)/(?!english|[^/]*\.sql|charsets))"),
+    unneeded=re.compile(rf"^({NEVER}|usr/share/(?!zoneinfo|mariadb|mysql)|usr/share/(mariadb|mysql)/(?!english|[^/]*\.sql|charsets))"),
 )  # fmt: skip
 
 
@@ -95,7 +96,7 @@ def debian_tree(cache: Path, wanted: DebianTree, machine: str | None = None) -> 
         # The suite's index may be past its date; what it lists is checked by signature and digest all the same.
         options = ['--aptopt=Acquire::Check-Valid-Until "false"', '--aptopt=Acquire::Languages "none"']
         command = ["mmdebstrap", "--variant=extract", "--mode=root", *options, *foreign(machine), *list_packages()]
-        command += [f"--include={','.join(wanted.packages)}", SUITE, str(tree), *_mirror()]
+        command += [f"--include={','.join(wanted.packages)}", wanted.suite, str(tree), *_mirror()]
         run(f"Debian packages of the {wanted.name} image", command)
         check_version(wanted, (tree / "packages.txt").read_text())
 
@@ -104,7 +105,7 @@ def debian_tree(cache: Path, wanted: DebianTree, machine: str | None = None) -> 
 
 def tree_name(wanted: DebianTree) -> str:
     """A key for a tree's inputs."""
-    return key_of((SUITE, *_mirror(), wanted.version, *wanted.packages))
+    return key_of((wanted.suite, *_mirror(), wanted.version, *wanted.packages))
 
 
 def _mirror() -> list[str]:
@@ -121,7 +122,7 @@ def check_version(wanted: DebianTree, package_files: str) -> None:
     if version.startswith((f"{wanted.version}-", f"{wanted.version}.", f"{wanted.version}+")):
         return
     raise ImageError(
-        f"{wanted.name} image: Debian {SUITE} now has {wanted.version_of} {version}, and {wanted.version} is what was tried; "
+        f"{wanted.name} image: Debian {wanted.suite} now has {wanted.version_of} {version}; {wanted.version} was tried; "
         f"name a snapshot of Debian in {MIRROR_VARIABLE}"
     )
 

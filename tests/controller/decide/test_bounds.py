@@ -45,6 +45,16 @@ def access(**issuer: Any) -> Spec:
 
 
 REFUSED: dict[str, tuple[Spec, Spec, tuple[str, ...]]] = {
+    "an exposure that is not offered": (
+        {"exposure": {"type": "None", "allowedTypes": ["Gateway"]}},
+        {"exposure": {"type": "LoadBalancer"}},
+        ("spec.exposure.type", "LoadBalancer", "None, Gateway"),
+    ),
+    "another's name": (
+        {},
+        {"exposure": {"hostnames": ["team-b.example.org"]}},
+        ("spec.exposure.hostnames", "team-b.example.org", "none"),
+    ),
     "a looser level": (
         {"isolation": {"podSecurity": "restricted"}},
         {"isolation": {"podSecurity": "baseline"}},

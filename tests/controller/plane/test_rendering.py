@@ -10,7 +10,7 @@ from bulkhead.api.providers import Provider, Source
 from controller.inside.objects import bootstrap
 from controller.plane.addresses import ALWAYS, PODS, SERVICES, SLICES, Reserved
 from controller.plane.render import render
-from controller.plane.spec import Revoked, Trusted
+from controller.plane.spec import Balancer, Exposure, Gateway, Revoked, Trusted
 from controller.plane.syncer import settings
 from syncer.settings import parse
 from tests import goldens
@@ -67,6 +67,11 @@ CASES: dict[str, dict[str, Any]] = {
             Revoked("User", "example.org:ada", 1770000000),
             Revoked("User", "silent:ada", 1770000000),
         ),
+    },
+    "proxied": {"exposure": Exposure("Proxy", ("team-a.example.org",), server="192.0.2.7", port=30443)},
+    "balanced": {"exposure": Exposure("LoadBalancer", addresses=("198.51.100.4",), balancer=Balancer())},
+    "routed": {
+        "exposure": Exposure("Gateway", ("team-a.example.org",), gateway=Gateway("infra", "public"), route_version="v1"),
     },
     "devices": {
         "gpu_resources": ("nvidia.com/gpu", "amd.com/gpu"),

@@ -9,6 +9,7 @@ import pytest
 from bulkhead.hostcluster.images import build, slurm_root
 from bulkhead.hostcluster.images.build import PROJECT, Workshop
 from bulkhead.hostcluster.images.oci import blob_path
+from bulkhead.hostcluster.images.proxy_root import PROXY_TREE
 from bulkhead.hostcluster.images.python_root import ImageError
 from bulkhead.hostcluster.images.slurm_root import MARIADB_TREE, SLURM_TREE, DebianTree
 from tests.hostcluster.images.test_oci import members
@@ -73,7 +74,7 @@ def test_what_no_cluster_needs_goes(path: str) -> None:
     assert SLURM_TREE.unneeded.match(path)
 
 
-@pytest.mark.parametrize("wanted", [SLURM_TREE, MARIADB_TREE], ids=lambda tree: tree.name)
+@pytest.mark.parametrize("wanted", [SLURM_TREE, MARIADB_TREE, PROXY_TREE], ids=lambda tree: tree.name)
 def test_the_recipe_for_a_registry_names_the_same_packages(wanted: DebianTree) -> None:
     text = (PROJECT / "images" / wanted.name / "Dockerfile").read_text().replace("\\\n", " ")
     named = re.search(r"--no-install-recommends\s+([a-z0-9 .+-]+);", text)

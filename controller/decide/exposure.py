@@ -1,0 +1,134 @@
+"""By what names a plane is reached from outside of the host: from Tenant, class and installation to its `Exposure`. Pure.
+
+Names are `<tenant>.<domain>` and what lies below, in domains of the installation of which none lies below another. So whose
+a name is follows from the name alone, and no two tenants need to be compared.
+"""
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+from typing import Any, Final
+
+from bulkhead.api.conditions import Reason, condition_of
+from bulkhead.api.exposure import MOST_HOSTNAMES
+from bulkhead.api.untrusted import mapping, mappings
+from controller.existing import Existing, Slot
+from controller.plane.spec import PUBLIC, Balancer, Exposure, Gateway, Obj, PlaneSpec
+from controller.sections import section_of, text_or_none
+from controller.settings import Settings
+from controller.verdict import Verdict
+
+_MOST_ADDRESSES: Final = 8
+_FORMER_NONE: Final = "ClusterIP"
+
+
+def default_type(offer: Mapping[str, Any], domains: tuple[str, ...], *, has_proxy: bool) -> str:
+    """How tenants of a class are exposed that do not say it."""
+    given = text_or_none(offer, "type")
+    if given:
+        return "None" if given == _FORMER_NONE else given
+    return "Proxy" if has_proxy and domain_of(offer, domains) else "None"
+
+
+def domain_of(offer: Mapping[str, Any], domains: tuple[str, ...]) -> str:
+    """The domain of a class; empty where there is none, or one that is not the installation's."""
+    wanted = text_or_none(offer, "domain")
+    if wanted is None:
+        return domains[0] if domains else ""
+    return wanted if wanted in domains else ""
+
+
+def exposure_of(tenant: Obj, offer: Mapping[str, Any], settings: Settings, existing: Existing, namespace: str) -> Exposure:
+    """How a Tenant in which nothing is to be refused is exposed."""
+    asked, own = section_of(section_of(tenant, "spec"), "exposure"), section_of(offer, "exposure")
+    domains = settings.exposure_domains
+    kind = text_or_none(asked, "type") or default_type(own, domains, has_proxy=bool(settings.exposure_proxy))
+    if kind == "None":
+        return Exposure()
+    domain = domain_of(own, domains)
+    first = [f"{tenant['metadata']['name']}.{domain}"] if domain else []
+    hostnames = tuple(dict.fromkeys([*first, *(asked.get("hostnames") or ())]))[: MOST_HOSTNAMES + 1]
+    if kind == "LoadBalancer":
+        found = existing.get(Slot("Service", namespace, PUBLIC), {})
+        return Exposure(kind, hostnames, addresses=addresses_of(found), balancer=_balancer(settings))
+    if not domain:
+        return Exposure(kind, unmet=_no_domain(own, domains))
+    return _proxied(hostnames, settings) if kind == "Proxy" else _routed(hostnames, own, settings)
+
+
+def _balancer(settings: Settings) -> Balancer:
+    return Balancer(
+        tuple(settings.load_balancer_annotations.items()),
+        settings.exposure_load_balancer_class,
+        settings.exposure_load_balancer_sources,
+    )
+
+
+def _proxied(hostnames: tuple[str, ...], settings: Settings) -> Exposure:
+    if not settings.exposure_proxy:
+        return Exposure("Proxy", unmet="there is no proxy: exposure.proxy.enabled is false in the chart's values")
+    return Exposure("Proxy", hostnames, server=settings.exposure_proxy_address, port=settings.exposure_proxy_port)
+
+
+def _routed(hostnames: tuple[str, ...], own: Mapping[str, Any], settings: Settings) -> Exposure:
+    gateway = _gateway(section_of(own, "gateway"), settings)
+    if gateway is None:
+        return Exposure("Gateway", unmet="neither the class nor the chart's values (exposure.gateway) name a Gateway")
+    return Exposure("Gateway", hostnames, port=settings.exposure_gateway_port, gateway=gateway)
+
+
+def addresses_of(service: Obj) -> tuple[str, ...]:
+    """What the host's load balancer reports: addresses, or names where it has only those."""
+    listed = mappings(section_of(section_of(service, "status"), "loadBalancer").get("ingress"))
+    found = [str(each.get("ip") or each.get("hostname") or "") for each in listed]
+    return tuple(each for each in dict.fromkeys(found) if _usable(each))[:_MOST_ADDRESSES]
+
+
+def verdict(spec: PlaneSpec, route: Obj | None) -> Verdict | None:
+    """The condition Exposed; None where the API server is not to be exposed. `route` is the TLSRoute as it was last seen."""
+    exposure = spec.exposure
+    if exposure.type == "None":
+        return None
+    if exposure.unmet:
+        return Verdict("False", Reason.DOMAIN_MISSING, f"exposure {exposure.type}: {exposure.unmet}")
+    if exposure.type == "LoadBalancer" and not exposure.addresses:
+        message = f"Service {spec.namespace}/{PUBLIC} has no address yet; is there a load balancer controller on the host?"
+        return Verdict("False", Reason.WAITING_FOR_ADDRESS, message)
+    if exposure.type == "Gateway" and not exposure.route_version:
+        return Verdict("False", Reason.NOT_SUPPORTED, "the host does not serve TLSRoutes (gateway.networking.k8s.io)")
+    if exposure.type == "Gateway" and (said := _not_accepted(route)):
+        return Verdict("False", Reason.ROUTE_REFUSED, said)
+    return Verdict("True", Reason.APPLIED, f"the API server is reached at {spec.endpoint}")
+
+
+def _not_accepted(route: Obj | None) -> str:
+    parents = mappings(section_of(route or {}, "status").get("parents"))
+    if not parents:
+        return "the Gateway has not said yet whether it takes the route"
+    said = [condition_of({"status": parent}, "Accepted") for parent in parents]
+    if any(each.get("status") == "True" for each in said):
+        return ""
+    first = mapping(said[0])
+    return f"the Gateway does not take the route: {first.get('reason')}: {first.get('message') or ''}"[:512]
+
+
+def _gateway(own: Mapping[str, Any], settings: Settings) -> Gateway | None:
+    if own:
+        return Gateway(str(own.get("namespace")), str(own.get("name")), text_or_none(own, "sectionName") or "")
+    parts = settings.exposure_gateway.split("/")
+    return Gateway(parts[0], parts[1], parts[2] if len(parts) > 2 else "") if len(parts) > 1 else None
+
+
+def _no_domain(own: Mapping[str, Any], domains: tuple[str, ...]) -> str:
+    wanted = text_or_none(own, "domain")
+    if wanted is None:
+        return "there is no domain: set exposure.domains in the chart's values"
+    return f"the class's domain {wanted} is not one of exposure.domains in the chart's values: {', '.join(domains) or 'none'}"
+
+
+def _usable(address: str) -> bool:
+    """An address, or a name that may stand in a certificate."""
+    try:
+        ip_address(address)
+    except ValueError:
+        return bool(address) and len(address) <= 253 and all(part.replace("-", "").isalnum() for part in address.split("."))
+    return True

@@ -1,0 +1,37 @@
+"""Has running planes present a changed serving certificate at once: a touch on the pod makes its kubelet look at its volumes.
+
+    Secret pki-apiserver ──> annotation on pod plane-N ──> kubelet syncs the pod ──> files ──> kube-apiserver reads them again
+
+Without it a kubelet looks when it would anyway, which takes a minute or more. It restarts nothing: the template of the
+StatefulSet does not know the annotation.
+"""
+
+import logging
+from collections.abc import Iterable
+
+from bulkhead.api import labels
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import Conflict, KubeError, NotFound
+from bulkhead.kube.objects import Obj
+from controller.plane.secrets import KeyMaterial
+from controller.plane.spec import LEAF_ANNOTATION, PLANE, PlaneSpec
+
+_log = logging.getLogger(__name__)
+
+
+async def present(client: Client, spec: PlaneSpec, keys: KeyMaterial, pods: Iterable[Obj]) -> None:
+    """Touch each pod of a plane that was last touched for another certificate."""
+    wanted = keys.leaf("pki-apiserver/server")
+    for pod in pods:
+        meta = pod["metadata"]
+        own, said = meta.get("labels") or {}, (meta.get("annotations") or {}).get(LEAF_ANNOTATION)
+        if own.get(labels.COMPONENT) != PLANE or meta.get("deletionTimestamp") or said == wanted:
+            continue
+        body = {"metadata": {"uid": meta["uid"], "annotations": {LEAF_ANNOTATION: wanted}}}
+        try:
+            await client.patch(kinds.PODS, str(meta["name"]), body, spec.namespace)
+        except (NotFound, Conflict):
+            continue  # gone, or another of its name by now: its informer brings the tenant again
+        except KubeError as error:
+            _log.warning("not touched: %s: %s", meta["name"], error, extra={"tenant": spec.tenant})

@@ -1,0 +1,41 @@
+"""What the proxy's other half counts, for Prometheus; connections and bytes of tenants are HAProxy's own (`:8404/metrics`)."""
+
+from collections.abc import Iterable, Mapping
+
+from prometheus_client import Counter, Gauge
+from prometheus_client.core import REGISTRY, CounterMetricFamily
+from prometheus_client.registry import Collector
+
+routes = Gauge("bulkhead_proxy_routes", "Tenants that the proxy leads to.")
+left_out = Gauge("bulkhead_proxy_left_out", "Services, or names of them, that are malformed or another tenant's.")
+refused_now = Gauge("bulkhead_proxy_commands_pending", "Commands that HAProxy refused when it was last compared.")
+commands_refused = Counter("bulkhead_proxy_commands_refused_total", "Commands that HAProxy has refused.")
+
+
+class _Refused(Collector):
+    """Counted by HAProxy, and reported as it counts: a start of it begins at 0 again, as counters may."""
+
+    def __init__(self) -> None:
+        self.tenants: Mapping[str, int] = {}
+        self.nobody: Mapping[str, int] = {}
+
+    def collect(self) -> Iterable[CounterMetricFamily]:
+        """The registry: what was counted last."""
+        mine = CounterMetricFamily(
+            "bulkhead_proxy_refused", "Connections refused: of a tenant beyond its limits, of nobody by reason.",
+            labels=["tenant", "reason"],
+        )  # fmt: skip
+        for tenant, number in self.tenants.items():
+            mine.add_metric([tenant, "limit"], number)
+        for reason, number in self.nobody.items():
+            mine.add_metric(["", reason], number)
+        yield mine
+
+
+_refused = _Refused()
+REGISTRY.register(_refused)
+
+
+def take(tenants: Mapping[str, int], nobody: Mapping[str, int]) -> None:
+    """What HAProxy has counted."""
+    _refused.tenants, _refused.nobody = tenants, nobody
