@@ -4,7 +4,7 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -195,7 +195,7 @@ async def test_two_providers_stand_beside_each_other(
         assert await plane.who(tokens[0]) is not None
 
 
-WRONG = {
+WRONG: dict[str, tuple[Callable[[Dex], dict[str, Any]], str]] = {
     "another name": (
         lambda dex: {"url": f"{dex.url}/", "discoveryURL": f"{dex.url}/.well-known/openid-configuration"}, "calls itself"
     ),

@@ -11,6 +11,7 @@ from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import Clock, SystemClock
 from controller.host.dedication import Dedication
 from controller.host.hostranges import HostRanges
+from controller.host.issuers import Issuers
 from controller.host.owned import OWNED, SELECTOR, Owned
 from controller.host.pullsecrets import PullSecrets
 from controller.inside.access import PlaneAccess
@@ -31,6 +32,7 @@ class World:
         *,
         settings: Settings | None = None,
         pulls: PullSecrets | None = None,
+        issuers: Issuers | None = None,
     ) -> None:
         self.client = client
         self.owned = Owned(client, lambda _: None)
@@ -46,6 +48,7 @@ class World:
             dedication=dedication,
             slurm=slurm,
             pulls=pulls,
+            issuers=issuers,
         )
 
     async def __aenter__(self) -> Self:
