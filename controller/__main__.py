@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+from functools import partial
 
 from aiohttp import web
 
@@ -29,7 +30,7 @@ from controller.host import definitions
 from controller.host.accelerators import Accelerators
 from controller.host.dedication import Dedication
 from controller.host.hostranges import HostRanges
-from controller.host.issuers import Issuers
+from controller.host.issuers import Issuers, over_https
 from controller.host.owned import Owned
 from controller.host.pullsecrets import PullSecrets
 from controller.host.secretwatch import SecretWatch
@@ -101,7 +102,7 @@ class Controller:
         self._shares = ShareLoops(self._clock, self._planes.plane, self._sources.of, self._queue.add, budget=budget)
         self._pulls = PullSecrets(client, settings.pull_secrets, settings.system_namespace, self._look_at_all, self._clock)
         self._dedication = Dedication(client, settings, self._queue.add, self._clock)
-        self._issuers = Issuers(self._clock, self._queue.add)
+        self._issuers = Issuers(self._clock, self._queue.add, partial(over_https, proxy=settings.issuer_proxy))
         reconciler = Reconciler(
             client,
             self._owned,

@@ -22,6 +22,7 @@ from controller.plane.placement import read as read_placement
 T = TypeVar("T")
 # How policies open the way to the host's API server: by addresses, by an entity of Cilium beside them, or by ports alone.
 HOST_API_BY: Final = ("Address", "CiliumEntity", "Port")
+_PROXY = re.compile(r"(https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?/?)?")
 _DIGEST = re.compile(r"[^=\s]+=sha256:[0-9a-f]{64}")
 
 
@@ -68,6 +69,7 @@ class Settings:
     exposure_load_balancer_sources: tuple[str, ...] = ()
     exposure_gateway: str = ""
     exposure_gateway_port: int = 443
+    issuer_proxy: str = ""  # through which identity providers are asked
     workers: int = 8
     resync_seconds: int = 120
     http_port: int = 8080
@@ -98,8 +100,18 @@ class Settings:
         return {str(key): str(value) for key, value in json.loads(self.exposure_load_balancer_annotations).items()}
 
 
-# Settings that are JSON.
-_READERS: Final[Mapping[str, Callable[[str], object]]] = {"plane_placement": read_placement, "metrics_from": peers}
+def _proxy(text: str) -> str:
+    if not _PROXY.fullmatch(text):
+        raise ValueError("no http://HOST:PORT")
+    return text
+
+
+# Settings that are more than a word.
+_READERS: Final[Mapping[str, Callable[[str], object]]] = {
+    "plane_placement": read_placement,
+    "metrics_from": peers,
+    "issuer_proxy": _proxy,
+}
 
 
 def load(environment: Mapping[str, str] = os.environ) -> Settings:

@@ -33,10 +33,10 @@ Fetch = Callable[[str, str], Awaitable[bytes]]
 class Issuers:
     """What is known of each source, for whom."""
 
-    def __init__(self, clock: Clock, on_change: Callable[[str], object], fetch: Fetch | None = None) -> None:
+    def __init__(self, clock: Clock, on_change: Callable[[str], object], fetch: Fetch) -> None:
         self._clock = clock
         self._on_change = on_change
-        self._fetch = fetch or over_https
+        self._fetch = fetch
         self._looked: dict[str, frozenset[Source]] = {}
         self._known: dict[Source, Answer] = {}
         self._wanted = asyncio.Event()
@@ -94,15 +94,14 @@ class Issuers:
                 self._on_change(tenant)
 
 
-async def over_https(address: str, authorities: str) -> bytes:
+async def over_https(address: str, authorities: str, *, proxy: str = "") -> bytes:
     """A document of a provider; whatever keeps it from coming is a `Fault` with its cure."""
     timeout = aiohttp.ClientTimeout(total=_SECONDS)
     try:
         verified = _tls(authorities)
-        # From the environment comes a proxy, where the installation has one.
         async with (
-            aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
-            session.get(address, ssl=verified, allow_redirects=False) as answer,
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.get(address, ssl=verified, allow_redirects=False, proxy=proxy or None) as answer,
         ):
             if answer.status != 200:
                 raise Fault(f"{address} answers {answer.status}; check the issuer's url and discoveryURL in the class")

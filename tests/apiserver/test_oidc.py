@@ -13,7 +13,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from bulkhead.api.providers import Provider
+from bulkhead.kube.proxy import splice
 from controller.decide.keysets import Fault
+from controller.host.issuers import over_https
 from controller.plane.spec import Revoked
 from tests.apiserver.believing import Believer, issuer_of, keys_of, resolved
 from tests.apiserver.pki import Authority
@@ -215,6 +217,24 @@ async def test_a_provider_that_is_none_is_told_with_its_cause(dex: Dex, name: st
     assert await keys_of(provider(dex))
     with pytest.raises(Fault, match=word):
         await keys_of(provider(dex, **wrong(dex)))
+
+
+async def test_a_provider_is_asked_through_the_proxy_of_the_installation(dex: Dex) -> None:
+    asked: list[bytes] = []
+
+    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append((await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0])
+        far = await asyncio.open_connection("127.0.0.1", dex.port)
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        await splice((reader, writer), far)
+
+    server = await asyncio.start_server(connect, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        assert await over_https(f"{dex.url}/keys", dex.ca, proxy=f"http://127.0.0.1:{port}")
+    assert asked == [b"CONNECT 127.0.0.1:%d HTTP/1.1" % dex.port]
+    with pytest.raises(Fault, match="cannot be reached"):
+        await over_https(f"{dex.url}/keys", dex.ca, proxy="http://127.0.0.1:9")
 
 
 async def _dead_keys() -> str:

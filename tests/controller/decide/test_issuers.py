@@ -15,6 +15,7 @@ from controller.decide.keysets import Answer
 from controller.decide.plan import Plan, plan
 from controller.existing import Existing, by_slot
 from controller.plane.spec import PlaneSpec, Revoked
+from controller.settings import SettingsError, load
 from tests.controller.decide.test_status import ready_findings
 from tests.controller.samples import NOW, SLICE, case, material, plane_for, tenant, tenant_class
 
@@ -150,3 +151,14 @@ def test_a_tenant_without_providers_has_no_such_condition_any_more() -> None:
 def test_a_tenant_of_before_with_a_provider_of_its_own_believes_none() -> None:
     spec = built(access={"oidc": {"issuerURL": "https://corp.example.org", "clientID": "x"}})
     assert spec.issuers == ()
+
+
+@pytest.mark.parametrize("proxy", ["", "http://proxy.example.org:3128", "http://[2001:db8::1]:3128/"])
+def test_a_proxy_is_an_address(proxy: str) -> None:
+    assert load({"BULKHEAD_ISSUER_PROXY": proxy}).issuer_proxy == proxy
+
+
+@pytest.mark.parametrize("proxy", ["proxy:3128", "http://u:p@proxy", "file:///etc", "http://a b", "http://proxy/path"])
+def test_what_is_no_proxy_stops_the_controller(proxy: str) -> None:
+    with pytest.raises(SettingsError, match="BULKHEAD_ISSUER_PROXY"):
+        load({"BULKHEAD_ISSUER_PROXY": proxy})
