@@ -253,7 +253,12 @@ def _issuers(spec: PlaneSpec) -> Verdict:
         return Verdict("False", Reason.ISSUER_SILENT, ". ".join(troubles))
     if unknown := [each.provider.name for each in spec.issuers if not each.keys]:
         return Verdict("False", Reason.PROVISIONING, f"being asked for its keys: {', '.join(unknown)}")
-    return Verdict("True", Reason.READY, f"users of {', '.join(each.provider.name for each in spec.issuers)} may sign in")
+    named = {str(each.get("name")) for each in spec.admins} | {each.name for each in spec.revoked}
+    prefixes = tuple(each.provider.prefix for each in spec.issuers)
+    strange = sorted(name for name in named if not name.startswith(prefixes))
+    hint = f"; none of theirs is named {', '.join(strange)}: names begin with {', '.join(prefixes)}" if strange else ""
+    users = ", ".join(each.provider.name for each in spec.issuers)
+    return Verdict("True", Reason.READY, f"users of {users} may sign in{hint}")
 
 
 def _applied(tenant_class: Obj | None) -> dict[str, Any]:

@@ -91,7 +91,7 @@ class Issuer(ApiModel):
         description="Where its discovery document is fetched, if not at url/.well-known/openid-configuration: for an "
         "issuer that has another address inside.",
     )
-    certificate_authority: Annotated[str, Field(min_length=1, max_length=65536)] | None = Field(
+    certificate_authority: Annotated[str, Field(min_length=1, max_length=16384)] | None = Field(
         None,
         description="Certificates in PEM by which its server is verified; those of the image unless given.",
         json_schema_extra=rules(_PEM),

@@ -143,6 +143,12 @@ def test_the_status_says_which_provider_is_silent_and_what_that_means_and_the_te
     )  # fmt: skip
 
 
+def test_the_status_tells_of_names_that_no_provider_gives() -> None:
+    access = ASKED["access"] | {"admins": [{"name": "ada"}, {"name": "corp:grace"}], "revoked": [{"name": "eve"}]}
+    found = condition(built(Answer(KEYS), access=access))
+    assert found == ("True", "Ready", "users of corp may sign in; none of theirs is named ada, eve: names begin with corp:")
+
+
 def test_a_tenant_without_providers_has_no_such_condition_any_more() -> None:
     before = status.compute(tenant(), built(Answer(KEYS)), ready_findings(), NOW)
     assert condition(plane_for(tenant(), offer(CORP)), before) is None
