@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-from bulkhead.cli import connection
+from bulkhead.cli import connection, tunnel
 from bulkhead.cli.failures import CliError, Exit
 
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP)
@@ -42,6 +42,7 @@ def connect(options: argparse.Namespace) -> int:
         command = command[1:]
     data = asyncio.run(_fetch(options))
     with tempfile.TemporaryDirectory(prefix="bulkhead-") as folder, contextlib.ExitStack() as stack:
+        data = stack.enter_context(tunnel.reachable(options, data))
         path = Path(folder) / f"{options.tenant}.kubeconfig"
         write_private(path, data)
         environment = environment_of(options.tenant, path)

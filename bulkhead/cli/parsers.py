@@ -150,9 +150,16 @@ def add_connect(commands: Commands, shared: argparse.ArgumentParser) -> None:
         parents=[shared],
         help="a shell or one command inside a tenant",
         usage="%(prog)s [options] TENANT [-- COMMAND ...]",
-        description="Run a command, or your shell, with KUBECONFIG pointing at a tenant. The kubeconfig is removed at the end.",
+        description="Run a command, or your shell, with KUBECONFIG pointing at a tenant. The kubeconfig is removed at the end. "
+        "Where the tenant's API server is not reached from here, connections go through the host's API (port-forward).",
         epilog="examples:\n  bulkhead connect red -- kubectl get pods -A\n  bulkhead connect red\n",
         formatter_class=_RAW,
+    )
+    parser.add_argument(
+        "--tunnel",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="go through the host's API: where there is no other way (auto, the default), always or never",
     )
     parser.add_argument("tenant", metavar="TENANT", help="the tenant")
     command = parser.add_argument(
