@@ -68,6 +68,10 @@ _.allowed_egress_cidrs
 _.allowed_app_armor_profiles
 _.controller_namespaces
 _.device_class_quota
+_.nfs
+_.persistent_volume_name
+_.sub_path
+_.mount_options
 _.shared_secrets
 _.shared_config_maps
 _.image_pull_secret
@@ -94,7 +98,7 @@ _.clique
 _.zone
 _.product
 
-# Set for a library that reads them: tarfile, io, kopf, asyncio.
+# Set for a library that reads them: tarfile, io, kopf, asyncio, http.server.
 _.mtime
 _.linkname
 _.writable
@@ -103,6 +107,9 @@ _.client_timeout
 _.request_timeout
 _.disabled
 _.max_size
+_.protocol_version
+_.do_HEAD
+_.log_message
 
 # What is decided of each field of a status, beside the code; tests hold it against the fields of the Kubernetes API.
 _.TRANSLATED

@@ -40,6 +40,7 @@ from controller.settings import Settings, SettingsError, load
 from controller.shares.loop import ShareLoops
 from controller.shares.sources import Sources
 from controller.shares.spec import Item
+from controller.shares.volumes.host import HostVolumes
 from controller.slurm.keystore import KeyStore
 from controller.slurm.loop import SlurmLoops
 from controller.slurm.ordering import Ordering
@@ -99,7 +100,10 @@ class Controller:
         self._slurm = SlurmLoops(self._clock, self._planes.plane, self._owned.gpus_free, self._queue.add, budget=budget)
         ordering = Ordering(KeyStore(client, self._clock), self._slurm)
         self._sources = Sources(client, settings.shared_namespace, self._shared_changed)
-        self._shares = ShareLoops(self._clock, self._planes.plane, self._sources.of, self._queue.add, budget=budget)
+        self._volumes = HostVolumes(client, self._clock, settings.shared_volume_types, self._shared_volumes_changed)
+        self._shares = ShareLoops(
+            self._clock, self._planes.plane, self._sources.of, self._queue.add, budget=budget, volumes=self._volumes
+        )
         self._pulls = PullSecrets(client, settings.pull_secrets, settings.system_namespace, self._look_at_all, self._clock)
         self._dedication = Dedication(client, settings, self._queue.add, self._clock)
         self._issuers = Issuers(self._clock, self._queue.add, partial(over_https, proxy=settings.issuer_proxy))
@@ -129,6 +133,7 @@ class Controller:
                 group.create_task(supervise("informers", self._owned.run))
                 group.create_task(supervise("host ranges", self._ranges.run))
                 group.create_task(supervise("shared objects", self._sources.run))
+                group.create_task(supervise("shared volumes", self._volumes.run))
                 group.create_task(supervise("kopf", lambda: self._watch(stop)))
                 group.create_task(supervise("leader", self._lead))
         finally:
@@ -186,6 +191,9 @@ class Controller:
 
     def _shared_changed(self, item: Item) -> None:
         self._shares.changed(item)
+
+    def _shared_volumes_changed(self) -> None:
+        self._shares.volumes_changed()
 
     def _look_at_all(self) -> None:
         for name in self._owned.tenants():

@@ -60,6 +60,7 @@ class Settings:
     metrics_from: tuple[dict[str, Any], ...] = ()
     storage_class: str = ""
     shared_namespace: str = ""
+    shared_volume_types: tuple[str, ...] = ()
     exposure_domains: tuple[str, ...] = ()
     exposure_proxy: int = 0
     exposure_proxy_address: str = ""

@@ -41,7 +41,9 @@ def install_chart(note: Note, **values: str) -> None:
     note("helm upgrade --install")
     arguments = ["upgrade", "--install", RELEASE, str(CHART), "--namespace", names.SYSTEM_NAMESPACE, "--create-namespace"]
     # Planes run on the one real node, so their volumes need not wait for the scheduler's choice (docs/decisions/0006).
-    for name, value in {"storageClass": IMMEDIATE_CLASS, "podNetworks": f"{{{POD_RANGE}}}", **HOST_API, **values}.items():
+    # Its nodes have no NFS client, so what is shared between tenants is a directory of a node.
+    own = {"storageClass": IMMEDIATE_CLASS, "podNetworks": f"{{{POD_RANGE}}}", "shares.volumeTypes": "{nfs,csi,local}"}
+    for name, value in {**own, **HOST_API, **values}.items():
         arguments += ["--set", f"{name}={value}"]
     commands.helm(machine.KUBECONFIG, *arguments, "--wait", "--timeout", "150s", seconds=180)
 

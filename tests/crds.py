@@ -15,10 +15,10 @@ _SECONDS = 30.0
 
 
 async def install(client: Client) -> None:
-    """Apply crds/*.yaml; returns when tenants and classes can be listed."""
+    """Apply crds/*.yaml; returns when objects of their kinds can be listed."""
     for path in sorted(FOLDER.glob("*.yaml")):
         await client.apply(kinds.CUSTOM_RESOURCE_DEFINITIONS, yaml.safe_load(path.read_text()))
-    await served(client, kinds.TENANTS, kinds.TENANT_CLASSES)
+    await served(client, kinds.TENANTS, kinds.TENANT_CLASSES, kinds.SHARED_VOLUMES)
 
 
 async def served(client: Client, *resources: Resource, there: bool = True) -> None:

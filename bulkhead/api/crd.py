@@ -21,6 +21,7 @@ from pydantic_core import core_schema
 
 import bulkhead
 from bulkhead.api import labels, names
+from bulkhead.api.sharedvolume import SharedVolume
 from bulkhead.api.tenant import Tenant
 from bulkhead.api.tenantclass import TenantClass
 
@@ -108,6 +109,21 @@ CRDS = (
             Column("GPU-Resources", ".spec.gpuResources", description="Resources that count as GPUs"),
             AGE,
             Column("Description", ".spec.description", priority=1),
+        ),
+    ),
+    Crd(
+        SharedVolume,
+        "sharedvolumes",
+        "sv",
+        (
+            Column("Read-Only", ".spec.readOnly", "boolean", "Whether tenants can only read it"),
+            Column("Server", ".spec.nfs.server", description="The NFS server"),
+            Column("Path", ".spec.nfs.path", description="What it exports"),
+            Column("Volume", ".spec.persistentVolumeName", description="The PersistentVolume of the host"),
+            Column("Sub-Path", ".spec.subPath", description="The directory of a tenant below it"),
+            AGE,
+            Column("Tenants", ".spec.tenants", description="Tenants that are given it", priority=1),
+            Column("Classes", ".spec.classes", description="Classes whose tenants are given it", priority=1),
         ),
     ),
 )

@@ -29,6 +29,10 @@ PLATFORM: Final = "bulkhead.dev/platform"
 # ServiceAccounts, which of their imagePullSecrets the platform has put there.
 SHARED: Final = "bulkhead.dev/shared"
 SHARED_PULL_SECRETS: Final = "bulkhead.dev/shared-pull-secrets"
+# On volumes and claims that are made for a SharedVolume, on the host and in planes: its name; and of what such a volume of the
+# host was made, as a digest.
+SHARED_VOLUME: Final = "bulkhead.dev/shared-volume"
+SHARED_DIGEST: Final = "bulkhead.dev/shared-digest"
 
 # On virtual nodes: whose cordon it is, and which taints are the host's.
 CORDONED_BY: Final = "bulkhead.dev/cordoned-by"

@@ -40,6 +40,9 @@ API_ENVIRONMENT: Final = "kubernetes-environment"
 # Secret with which the platform's own images are pulled, in tenants' namespaces of the host.
 PULL_SECRET: Final = "bulkhead-pull"  # noqa: S105 - the name of a Secret
 WORK_SUFFIX: Final = "-work"
+# Claims of shared volumes, called the same in planes and in work namespaces. With its dots none is what `host_name` gives.
+READ_ONLY_CLAIM: Final = "shared.ro."
+WRITABLE_CLAIM: Final = "shared.rw."
 
 _READABLE_LIMIT: Final = 30
 _DIGEST_HEX: Final = 32  # 128 bits
@@ -74,6 +77,11 @@ def plane_namespace(tenant: str) -> str:
 def work_namespace(tenant: str) -> str:
     """The host namespace of the tenant's mirrored objects."""
     return f"bh-{check_tenant_name(tenant)}{WORK_SUFFIX}"
+
+
+def is_shared_claim(name: str) -> bool:
+    """Whether a claim of this name is one of a shared volume, and nobody else's to make."""
+    return name.startswith((READ_ONLY_CLAIM, WRITABLE_CLAIM))
 
 
 @functools.lru_cache(maxsize=2048)

@@ -75,6 +75,7 @@ VALIDATING_ADMISSION_POLICY_BINDINGS = Resource(
 
 # our own
 TENANTS = Resource("bulkhead.dev", "v1alpha1", "tenants", "Tenant", False)
+SHARED_VOLUMES = Resource("bulkhead.dev", "v1alpha1", "sharedvolumes", "SharedVolume", False)
 TENANT_CLASSES = Resource("bulkhead.dev", "v1alpha1", "tenantclasses", "TenantClass", False)
 
 _ALL: tuple[Resource, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Resource))

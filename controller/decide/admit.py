@@ -30,8 +30,14 @@ def admit(case: Case) -> Admitted | Refusal:
     refusal = refuse(case)
     if refusal is None:
         claims = case.wants_nodes
-        nodes_found = case.nodes if claims else None
-        return Admitted(plane_of(case), case.slurm, claims_nodes=claims, nodes=nodes_found, shares=case.shares)
+        return Admitted(
+            plane_of(case),
+            case.slurm,
+            claims_nodes=claims,
+            nodes=case.nodes if claims else None,
+            shares=case.shares,
+            class_name=case.class_name,
+        )
     if case.runs and held.holds(refusal, case.tenant_class):
         return held.hold(case, refusal)
     return refusal

@@ -83,6 +83,11 @@ class Case:
             return Refusal(Reason.INVALID_CONFIGURATION, f"spec.scheduling.slurm: {error}")
 
     @property
+    def class_name(self) -> str:
+        """The class that was found."""
+        return str(section_of(self.tenant_class or {}, "metadata").get("name", ""))
+
+    @property
     def shares(self) -> tuple[Share, ...]:
         """What the host shares with the tenant."""
         return shares_of(self.spec, self.bounds)
@@ -125,3 +130,4 @@ class Admitted:
     nodes: Finding | None = None  # of one that claims nodes
     held: Refusal | None = None
     shares: tuple[Share, ...] = ()
+    class_name: str = ""

@@ -83,7 +83,13 @@ def hold(case: Case, refusal: Refusal) -> Admitted:
     if ("isolation", "runtimeClassName") in refused and spec.runtime_class is None:
         spec = replace(spec, runtime_class=runs.runtime_class)
     return Admitted(
-        _amounts(spec, refused, runs), case.slurm, claims_nodes=claims, nodes=nodes, held=refusal, shares=inside.shares
+        _amounts(spec, refused, runs),
+        case.slurm,
+        claims_nodes=claims,
+        nodes=nodes,
+        held=refusal,
+        shares=inside.shares,
+        class_name=case.class_name,
     )
 
 

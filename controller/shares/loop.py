@@ -37,6 +37,8 @@ from controller.shares.content import Source
 from controller.shares.decide import Create, Decision, Left, Replace, Slot, Space, Step, decide
 from controller.shares.spec import Item, Share
 from controller.shares.status import Found, verdict
+from controller.shares.volumes.host import HostVolumes
+from controller.shares.volumes.look import VolumesFound, look
 
 _log = logging.getLogger(__name__)
 PERIOD_SECONDS = 3.0
@@ -58,6 +60,7 @@ class _Entry:
     """One tenant's shares."""
 
     shares: tuple[Share, ...]
+    class_name: str
     task: asyncio.Task[None] | None = None
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     whole: bool = True  # whether the next look is at everything
@@ -68,6 +71,7 @@ class _Entry:
     hasty: int = 0  # looks in a row that had something to do
     read: int = 0  # bytes of the plane's answers in the last look
     found: Found | None = None
+    no_volumes: bool = False  # whether the last look found none, and none given
     done: bool = False  # nothing is shared, and nothing is left
 
 
@@ -82,21 +86,23 @@ class ShareLoops:
         on_change: Callable[[str], object],
         *,
         budget: Budget | None = None,
+        volumes: HostVolumes | None = None,
     ) -> None:
         self._clock = clock
         self._plane = plane
         self._sources = sources
         self._on_change = on_change
         self._budget = budget or Budget()
+        self._volumes = volumes
         self._entries: dict[str, _Entry] = {}
 
-    def order(self, tenant: str, shares: tuple[Share, ...]) -> None:
-        """Have a plane hold these."""
+    def order(self, tenant: str, shares: tuple[Share, ...], class_name: str = "") -> None:
+        """Have a plane hold these, and the volumes that the tenant or its class is given."""
         entry = self._entries.get(tenant)
         if entry is None:
-            entry = self._entries[tenant] = _Entry(shares)
-        if entry.shares != shares:
-            entry.shares, entry.found, entry.done = shares, None, False
+            entry = self._entries[tenant] = _Entry(shares, class_name)
+        if (entry.shares, entry.class_name) != (shares, class_name):
+            entry.shares, entry.class_name, entry.found, entry.done = shares, class_name, None, False
             self._now(entry)
         if not entry.done and (entry.task is None or entry.task.done()):
             entry.task = asyncio.create_task(self._run(tenant, entry), name=f"shares of {tenant}")
@@ -105,6 +111,11 @@ class ShareLoops:
         """What the last look found; None before the first."""
         entry = self._entries.get(tenant)
         return entry.found if entry is not None else None
+
+    def gives(self, tenant: str) -> bool:
+        """Whether anything is shared with a tenant."""
+        entry = self._entries.get(tenant)
+        return entry is not None and bool(entry.shares or self._given(tenant, entry))
 
     def runs(self, tenant: str) -> bool:
         """Whether a tenant has been ordered anything."""
@@ -115,6 +126,14 @@ class ShareLoops:
         for entry in self._entries.values():
             if any(share.item == item for share in entry.shares):
                 self._now(entry)
+
+    def volumes_changed(self) -> None:
+        """A SharedVolume has come, changed or gone: everybody who has one, or is given one now, looks at once."""
+        for tenant, entry in self._entries.items():
+            if not entry.no_volumes or self._given(tenant, entry):
+                entry.done = False
+                self._now(entry)
+                self.order(tenant, entry.shares, entry.class_name)
 
     async def forget(self, tenant: str) -> None:
         """End a tenant's task."""
@@ -128,6 +147,9 @@ class ShareLoops:
         """End every task."""
         await asyncio.gather(*(self.forget(tenant) for tenant in list(self._entries)))
 
+    def _given(self, tenant: str, entry: _Entry) -> bool:
+        return self._volumes is not None and bool(self._volumes.given(tenant, entry.class_name))
+
     def _now(self, entry: _Entry) -> None:
         entry.whole = True
         entry.wake.set()
@@ -140,7 +162,7 @@ class ShareLoops:
             found = await self._guarded(tenant, entry)
             if found is not None:
                 entry.found = found
-                if entry.shares and (before is None or verdict(before) != verdict(found)):
+                if (self.gives(tenant) or before is not None) and (before is None or verdict(before) != verdict(found)):
                     self._on_change(tenant)
             if found is not None and found.unread:
                 entry.whole = True
@@ -197,16 +219,22 @@ class ShareLoops:
         entry.left = {slot: left for slot, left in entry.left.items() if slot in standing}
         entry.conflicts = {slot: at for slot, at in entry.conflicts.items() if slot in decision.wanted - standing}
         refused = await self._apply(tenant, entry, plane, decision)
+        volumes = VolumesFound(idle=True)
+        if self._volumes is not None:
+            volumes = await look(self._volumes, tenant, entry.class_name, plane, spaces, was_idle=entry.no_volumes)
+        entry.no_volumes = volumes.idle
         # What was written is looked at once more; where a tenant, or a webhook of its own, is at odds with it, not for ever.
-        entry.hasty = entry.hasty + 1 if decision.steps or decision.waits else 0
-        entry.whole = entry.whole or (not refused and 0 < entry.hasty <= _HASTY_LOOKS)
-        entry.done = not shares and not decision.steps
+        entry.hasty = entry.hasty + 1 if decision.steps or decision.waits or volumes.moves else 0
+        entry.whole = entry.whole or (not (refused or volumes.refused) and 0 < entry.hasty <= _HASTY_LOOKS)
+        # What was ordered or has changed meanwhile asked for another look.
+        entry.done = not entry.whole and not shares and not decision.steps and volumes.idle
         return Found(
             copies=len(decision.wanted) - len(entry.conflicts),
             namespaces=len({slot.namespace for slot in decision.wanted - entry.conflicts.keys()}),
-            conflicts=tuple(str(slot) for slot in entry.conflicts),
-            troubles=decision.troubles,
-            refused=refused,
+            claims=volumes.claims,
+            conflicts=(*(str(slot) for slot in entry.conflicts), *volumes.conflicts),
+            troubles=(*decision.troubles, *volumes.troubles),
+            refused=refused or volumes.refused,
         )
 
     async def _apply(self, tenant: str, entry: _Entry, plane: Plane, decision: Decision) -> str:

@@ -61,10 +61,11 @@ def _of_kind(kind: str, asked: Any, offer: Any) -> Iterator[Share]:
         if own is None and each.get("onRequest") is True:
             continue
         where = (own or {}).get("namespaces") or each.get("namespaces")
-        yield Share(Item(kind, name), _where(mapping(where)), each.get("imagePullSecret") is True)
+        yield Share(Item(kind, name), where_of(mapping(where)), each.get("imagePullSecret") is True)
 
 
-def _where(section: Mapping[str, Any]) -> Where:
+def where_of(section: Mapping[str, Any]) -> Where:
+    """The namespaces that a section says."""
     if section.get("names") is not None:
         return Where(names=tuple(sorted(map(str, sequence(section["names"])))))
     if section.get("matchLabels") is not None:

@@ -15,6 +15,7 @@ class Found:
 
     copies: int = 0
     namespaces: int = 0
+    claims: int = 0
     conflicts: tuple[str, ...] = ()
     troubles: tuple[str, ...] = ()
     refused: str = ""  # what the plane said to a write
@@ -36,7 +37,9 @@ def verdict(found: Found | None) -> Verdict:
         return Verdict("False", Reason.SHARE_CONFLICT, f"the tenant has its own: {_some(found.conflicts)}; {cure}")
     if found.refused:
         return Verdict("False", Reason.SHARE_CONFLICT, f"the plane refuses a copy: {found.refused}")
-    return Verdict("True", Reason.APPLIED, f"{found.copies} copies of shared objects are in {found.namespaces} namespaces")
+    claims = f", and {found.claims} claims of shared volumes" if found.claims else ""
+    objects = f"{found.copies} copies of shared objects are in {found.namespaces} namespaces{claims}"
+    return Verdict("True", Reason.APPLIED, objects)
 
 
 def _some(named: Iterable[str]) -> str:

@@ -82,6 +82,7 @@ class Dismantler:
             cluster_scoped=(
                 *await self._own(kinds.CLUSTER_ROLE_BINDINGS, name),
                 *await self._own(kinds.SERVICE_CIDRS, name),
+                *await self._own(kinds.PERSISTENT_VOLUMES, name),
             ),
             keep_volumes=_keeps(tenant),
         )

@@ -245,8 +245,9 @@ class Reconciler:
         if self._shares is None:
             return None
         if health.bootstrapped or self._shares.runs(spec.tenant):
-            self._shares.order(spec.tenant, admitted.shares)
-        return Shared(self._shares.found(spec.tenant)) if admitted.shares else None
+            self._shares.order(spec.tenant, admitted.shares, admitted.class_name)
+        gives = admitted.shares or self._shares.gives(spec.tenant)
+        return Shared(self._shares.found(spec.tenant)) if gives else None
 
     async def _reconcile_slurm(self, made: Plan, observed: Observed, admitted: Admitted, health: PlaneHealth) -> Ordered | None:
         """Hand the tenant's Slurm cluster to its own task, once the plane has answered; one that is refused stays as it is."""

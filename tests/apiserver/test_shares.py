@@ -236,7 +236,11 @@ async def test_what_is_withdrawn_goes_and_takes_nothing_else(sharing: Sharing) -
     await sharing.holds("red", None)
     await until(lambda: _there(sharing.plane, kinds.CONFIG_MAPS, "ca-bundle", "blue"), "the bundle in blue")
     await until(lambda: _gone(sharing.plane, kinds.CONFIG_MAPS, "ca-bundle", "red"), "no bundle in red")
-    assert await sharing.pulls("red") == []
+
+    async def unnamed() -> bool:
+        return await sharing.pulls("red") == []
+
+    await until(unnamed, "an account that pulls with nothing")
     # Withdrawn on the host.
     await sharing.host.delete(kinds.CONFIG_MAPS, "ca-bundle", SHARED)
     await until(lambda: _gone(sharing.plane, kinds.CONFIG_MAPS, "ca-bundle", "blue"), "no bundle in blue")

@@ -203,6 +203,8 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a snapshot of a class that others are offered",
     ),
     "claim: the host chooses the volume": ("a volume of somebody",),
+    "claim: those of shared volumes are the controller's": ("a shared volume's claim",),
+    "pod: what is shared read-only is mounted read-only": ("what is shared read-only",),
     "claim: of a StorageClass that is offered to its tenant": (
         "a claim of a class that is not offered",
         "a claim of the host's default class",

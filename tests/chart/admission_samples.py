@@ -200,6 +200,8 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a snapshot of the host's default class": snapshot() | {"spec": {"source": {"persistentVolumeClaimName": "data"}}},
     "a snapshot without a marker": snapshot() | {"metadata": {"name": "x", "namespace": "bh-team-a-work"}},
     "a volume of somebody": claim(volumeName="of-somebody"),
+    "a shared volume's claim": claim() | {"metadata": claim()["metadata"] | {"name": "shared.rw.x"}},
+    "what is shared read-only": pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "shared.ro.x"}}]),
     "a claim of a class that is not offered": claim(storageClassName="of-the-host"),
     "a claim of the host's default class": claim(storageClassName=None),
     "a claim of a volume made by hand": claim(storageClassName=""),
@@ -325,6 +327,9 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "a pod of a group": pod(schedulingGroup={"podGroupName": "x"}),
     "a snapshot of a claim": snapshot(),
     "a claim": claim(),
+    "a pod with what is shared": pod(
+        volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "shared.ro.x", "readOnly": True}}]
+    ),
     "as large a claim as may be": of_size("102400Mi"),
     "a claim of another class": claim(storageClassName="fast"),
     "a claim with data from a snapshot": claim(

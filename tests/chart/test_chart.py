@@ -37,6 +37,7 @@ def test_helm_lints_the_chart() -> None:
         # Secrets of others lie there.
         "shares.namespace=kube-system",
         "shares.namespace=bh-team-a",
+        "shares.volumeTypes={hostPath}",
         "x=1",
     ],
 )
@@ -51,6 +52,17 @@ def test_what_is_shared_outlives_the_chart_and_may_be_off() -> None:
     for values, made in ((("shares.create=false",), {"Role", "RoleBinding"}), (("shares.namespace=",), set[str]())):
         found = rendered(*(part for value in values for part in ("--set", value)))
         assert {obj["kind"] for obj in found if "shares" in obj["metadata"]["name"] or obj["kind"] == "Namespace"} == made
+
+
+def test_without_types_the_controller_makes_no_volumes() -> None:
+    def verbs(*values: str) -> set[str]:
+        roles = [
+            obj for obj in rendered(*values) if obj["kind"] == "ClusterRole" and "controller-volumes" in str(obj["metadata"])
+        ]
+        rules = [rule for role in roles for rule in role["rules"] if set(rule["resources"]) & {"persistentvolumes"}]
+        return {verb for rule in rules for verb in rule["verbs"]}
+
+    assert verbs() - verbs("--set", "shares.volumeTypes=null") == {"create"}
 
 
 def test_domains_of_ingress_lie_apart() -> None:
@@ -90,7 +102,7 @@ def test_the_controller_reads_no_secret_but_in_planes_namespaces_and_in_that_of_
     }
     shares = {each for each in bound if each[0] == "bulkhead-controller-shares"}
     assert shares == {("bulkhead-controller-shares", "bulkhead-shared")}
-    assert {role for role, _ in bound - shares} == {"bulkhead-controller"}
+    assert {role for role, _ in bound - shares} == {"bulkhead-controller", "bulkhead-controller-volumes"}
     assert {verb for rule in roles["bulkhead-controller-shares"]["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
 
 

@@ -22,9 +22,11 @@ from controller.host.secretwatch import SecretWatch
 from controller.shares.content import Absent, Content
 from controller.shares.sources import Sources
 from controller.shares.spec import Item
+from controller.shares.volumes.objects import host_claim, host_volume
 from tests.apiserver.bed import until
 from tests.apiserver.servers import ApiServer, running
 from tests.background import background
+from tests.chart import volume_samples
 from tests.chart.helmchart import rendered
 from tests.controller.samples import tenant_class
 from tests.controller.tenant.world import World, ask, kinds_of, ready, take_down
@@ -195,6 +197,7 @@ REFUSED: dict[str, Obj] = {
     "a namespace with a label that others act on": space("bh-team-d-work", "team-d", **LEVEL, **{"istio-injection": "enabled"}),
     "a range that is nobody's": service_cidr("bh-x", {}),
     "a range of another's name": service_cidr("bh-team-b", MARKS),
+    **volume_samples.REFUSED,
 }
 
 ALLOWED: dict[str, Obj] = {
@@ -210,6 +213,7 @@ ALLOWED: dict[str, Obj] = {
     "a work namespace": space("bh-team-d-work", "team-d", **LEVEL),
     "a work namespace at the tighter level": space("bh-team-d-work", "team-d", **TIGHT),
     "a range": service_cidr("bh-team-d", MARKS | {"bulkhead.dev/tenant": "team-d"}),
+    **volume_samples.ALLOWED,
 }
 
 
@@ -339,6 +343,19 @@ async def test_it_reads_what_is_shared_and_writes_nothing_there(admin: Client, l
             await limited.patch(r, "registry", {"data": {"a": "Yw=="}}, "bulkhead-shared")
         with pytest.raises(refusal):
             await limited.delete(r, "registry", "bulkhead-shared")
+
+
+async def test_it_makes_shared_volumes_by_its_rights_and_no_others(admin: Client, limited: Client) -> None:
+    given = volume_samples.grant()
+    await limited.create(kinds.PERSISTENT_VOLUMES, host_volume(given))
+    await limited.create(kinds.PERSISTENT_VOLUME_CLAIMS, host_claim(given))
+    await admin.apply(kinds.PERSISTENT_VOLUMES, volume_samples.volume(name="of-the-host", marks={}))
+    with pytest.raises(Forbidden):
+        await limited.patch(kinds.PERSISTENT_VOLUMES, given.volume, {"spec": {"mountOptions": []}})
+    with pytest.raises(Unprocessable, match="marked as a tenant's"):
+        await limited.delete(kinds.PERSISTENT_VOLUMES, "of-the-host")
+    await limited.delete(kinds.PERSISTENT_VOLUME_CLAIMS, given.claim, "bh-team-a-work")
+    await limited.delete(kinds.PERSISTENT_VOLUMES, given.volume)
 
 
 async def test_its_standing_informers_need_no_more_than_its_rights(admin: Client, limited: Client) -> None:

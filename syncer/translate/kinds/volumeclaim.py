@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from bulkhead.api import labels as marks
+from bulkhead.api import names
 from bulkhead.api.quantity import InvalidQuantityError, canonical, parse
 from bulkhead.api.untrusted import mapping
 from syncer.translate import metadata, sanitise, schema
@@ -62,6 +63,8 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
     """The host claim for `virtual`."""
     who = metadata.identity(CLAIM, virtual)
     schema.struct(virtual, _CLAIM_FIELDS, "")
+    if names.is_shared_claim(who.name):
+        raise Untranslatable(Reason.NOT_ALLOWED, "claims of this name are those of shared volumes", "metadata.name")
     own = schema.mapping(virtual.get("spec"), "spec")
     spec = schema.struct(own, CLAIM_SPEC, "spec")
     _check_volume(own, who)

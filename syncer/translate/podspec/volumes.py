@@ -7,6 +7,7 @@ one claim and not two. Token sources become secret sources, see `tokens.py`.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from bulkhead.api import names
 from syncer.translate import metadata, schema, tokens
 from syncer.translate.metadata import Identity
 from syncer.translate.podspec import downward
@@ -104,6 +105,10 @@ def _secret(value: Any, path: str, _volume: str, who: Identity, view: TenantView
 def _claim(value: Any, path: str, _volume: str, who: Identity, view: TenantView) -> Obj:
     source = schema.struct(value, _CLAIM, path)
     name = metadata.object_name(source.get("claimName"), f"{path}.claimName")
+    if names.is_shared_claim(name):
+        # The controller's, and called so on the host; it says by its name whether it can be written to.
+        read_only = {"readOnly": True} if name.startswith(names.READ_ONLY_CLAIM) else {}
+        return {"persistentVolumeClaim": source | {"claimName": name} | read_only}
     return {"persistentVolumeClaim": source | {"claimName": view.host_name(CLAIM, who.namespace, name)}}
 
 

@@ -1,0 +1,211 @@
+"""SharedVolumes as they may be given: the source each stands for, and what keeps one from being given. Pure.
+
+SharedVolume ── nfs ──────────────────────────> Origin ─┐
+└──────── PersistentVolume of the host ──> Origin ─┴─> path below it ──> Offer ──> Grant of one tenant
+"""
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from bulkhead.api import labels, names
+from bulkhead.api.sharedvolume import NAME_LIMIT
+from bulkhead.api.untrusted import mapping, sequence, text
+from controller.shares.content import Absent, Unusable
+from controller.shares.spec import Where, where_of
+from controller.shares.volumes import subpath
+from controller.shares.volumes.subpath import Parts
+
+Obj: TypeAlias = dict[str, Any]
+
+NFS: Final = "nfs"
+CSI: Final = "csi"
+LOCAL: Final = "local"
+# Of every other type a volume cannot be made read-only by itself, or reaches files of nodes at will.
+TYPES: Final = (NFS, CSI, LOCAL)
+MOST: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One SharedVolume that can be given, and the source that a PersistentVolume for it has; `path` holds its template."""
+
+    name: str
+    type: str
+    source: Mapping[str, Any]
+    place: str  # which server, of type nfs; two offers of one place may meet
+    path: Parts
+    read_only: bool
+    capacity: str
+    options: tuple[str, ...]
+    affinity: Mapping[str, Any]
+    where: Where
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What one tenant is given of one SharedVolume."""
+
+    name: str
+    tenant: str
+    type: str
+    source: Mapping[str, Any]
+    read_only: bool
+    capacity: str
+    options: tuple[str, ...]
+    affinity: Mapping[str, Any]
+    where: Where
+
+    @property
+    def claim(self) -> str:
+        """The name of the claim, on the host as in the plane."""
+        return claim_name(self.name, read_only=self.read_only)
+
+    @property
+    def volume(self) -> str:
+        """The name of the host's volume."""
+        digest = hashlib.sha256(self.claim.encode()).hexdigest()[:8]
+        return f"{names.plane_namespace(self.tenant)}-shared-{self.name}-{digest}"
+
+    @property
+    def digest(self) -> str:
+        """Of all that a volume cannot change once it is there."""
+        parts = (self.source, self.read_only, self.capacity, self.options, self.affinity)
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def claim_name(name: str, *, read_only: bool) -> str:
+    """The name of the claim of a SharedVolume."""
+    return f"{names.READ_ONLY_CLAIM if read_only else names.WRITABLE_CLAIM}{name}"
+
+
+def is_for(shared: Mapping[str, Any], tenant: str, class_name: str) -> bool:
+    """Whether a tenant is given a SharedVolume."""
+    spec = mapping(shared.get("spec"))
+    return tenant in sequence(spec.get("tenants")) or (bool(class_name) and class_name in sequence(spec.get("classes")))
+
+
+def volume_named(shared: Mapping[str, Any]) -> str:
+    """The PersistentVolume of the host that a SharedVolume names; empty where it names none."""
+    return text(mapping(shared.get("spec")).get("persistentVolumeName"))
+
+
+def offer_of(
+    shared: Mapping[str, Any], volume: Mapping[str, Any] | Absent | Unusable | None, types: Collection[str]
+) -> Offer | Unusable:
+    """What a SharedVolume offers; `volume` is what the host says of the PersistentVolume that it names."""
+    if isinstance(volume, Unusable):
+        return volume
+    if isinstance(volume, Absent):
+        return Unusable(f"the host has no PersistentVolume {volume_named(shared)}")
+    try:
+        return _offer(shared, volume, types)
+    except ValueError as error:
+        return Unusable(str(error))
+
+
+def _offer(shared: Mapping[str, Any], volume: Mapping[str, Any] | None, types: Collection[str]) -> Offer:
+    spec, own = mapping(shared.get("spec")), mapping(mapping(volume).get("spec"))
+    name = text(mapping(shared.get("metadata")).get("name"))
+    if not 0 < len(name) <= NAME_LIMIT or "." in name:
+        raise ValueError(f"its name is not a DNS label of at most {NAME_LIMIT} characters")
+    type_, source = _of_volume(volume) if volume is not None else (NFS, mapping(spec.get(NFS)))
+    if type_ not in types:
+        raise ValueError(f"volumes of type {type_} are not shared by this installation (chart value shares.volumeTypes)")
+    below = subpath.parse(text(spec.get("subPath")))
+    if type_ == CSI and below:
+        raise ValueError("a volume of type csi is shared whole: it has no subPath")
+    options = spec.get("mountOptions") if spec.get("mountOptions") is not None else own.get("mountOptions")
+    return Offer(
+        name=name,
+        type=type_,
+        source=source,
+        place=text(source.get("server")).lower(),
+        path=() if type_ == CSI else (*subpath.plain(text(source.get("path"))), *below),
+        read_only=spec.get("readOnly") is not False,
+        capacity=text(spec.get("capacity")) or "1Gi",
+        options=tuple(map(str, sequence(options))),
+        affinity=mapping(own.get("nodeAffinity")),
+        where=where_of(mapping(spec.get("namespaces"))),
+    )
+
+
+def _of_volume(volume: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    meta, spec = mapping(volume.get("metadata")), mapping(volume.get("spec"))
+    name = text(meta.get("name"))
+    if labels.SHARED_VOLUME in mapping(meta.get("labels")):
+        raise ValueError(f"PersistentVolume {name} is a tenant's part of a shared volume itself")
+    if text(mapping(spec.get("claimRef")).get("namespace")).startswith("bh-"):
+        raise ValueError(f"PersistentVolume {name} belongs to a claim of a tenant")
+    if spec.get("volumeMode") == "Block":
+        raise ValueError(f"PersistentVolume {name} is a block device, and only file systems are shared")
+    for type_ in TYPES:
+        if spec.get(type_) is not None:
+            return type_, mapping(spec.get(type_))
+    raise ValueError(f"PersistentVolume {name} is of none of the types {', '.join(TYPES)}")
+
+
+def trap(offer: Offer, others: Iterable[Offer]) -> str:
+    """Why what lies below a directory that tenants may write to is not given; empty when there is no such directory."""
+    for other in others:
+        met = (other.type, other.place) == (offer.type, offer.place) and offer.type != CSI
+        if met and not other.read_only and subpath.lies_below(offer.path, other.path):
+            return (
+                f"it lies below {subpath.joined(other.path)}, which SharedVolume {other.name} lets tenants write to: "
+                "a link that one of them puts there would lead anywhere"
+            )
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What one tenant has of the SharedVolumes that it is given."""
+
+    grants: tuple[Grant, ...] = ()
+    held: Mapping[str, str] = field(default_factory=dict)  # of which is not known what they are, and why: what there is stays
+    refused: Mapping[str, str] = field(default_factory=dict)  # which would be a trap, and how: what there is goes
+
+
+def granted(offers: Mapping[str, Offer | Unusable], tenant: str, given: Iterable[str]) -> Granted:
+    """Sort what a tenant is given into what it has and what it has not."""
+    sound = [offer for offer in offers.values() if isinstance(offer, Offer)]
+    grants: list[Grant] = []
+    held: dict[str, str] = {}
+    refused: dict[str, str] = {}
+    for name in sorted(given):
+        offer = offers.get(name, Unusable("it has changed just now"))
+        if isinstance(offer, Unusable):
+            held[name] = offer.why
+        elif why := trap(offer, sound):
+            refused[name] = why
+        elif len(grants) < MOST:
+            grants.append(_grant(offer, tenant))
+        else:
+            held[name] = f"a tenant has at most {MOST} shared volumes"
+    return Granted(tuple(grants), held, refused)
+
+
+def _grant(offer: Offer, tenant: str) -> Grant:
+    return Grant(
+        name=offer.name,
+        tenant=tenant,
+        type=offer.type,
+        source=_pointed(offer, tenant),
+        read_only=offer.read_only,
+        capacity=offer.capacity,
+        options=offer.options,
+        affinity=offer.affinity,
+        where=offer.where,
+    )
+
+
+def _pointed(offer: Offer, tenant: str) -> Mapping[str, Any]:
+    """The source of a tenant's own volume."""
+    if offer.type == CSI:
+        return {**offer.source, "readOnly": offer.read_only}
+    path = subpath.joined(subpath.filled(offer.path, tenant))
+    if offer.type == NFS:
+        return {"server": text(offer.source.get("server")), "path": path, "readOnly": offer.read_only}
+    return {**offer.source, "path": path}

@@ -1,0 +1,77 @@
+"""The directory below a shared source that a tenant is given, from a template such as `teams/{tenant}/data`. Pure.
+
+Only downwards, and only through directories that no tenant can write to: who can write to a directory can put a link into it,
+and whoever mounts what lies below follows the link with the node's rights.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+from bulkhead.api.names import check_tenant_name
+from bulkhead.api.sharedvolume import SUBPATH_LIMIT
+
+Parts: TypeAlias = tuple[str, ...]
+
+PLACEHOLDER: Final = "{tenant}"
+_PART: Final = re.compile(r"[-A-Za-z0-9_.]+")
+_PART_LIMIT: Final = 200  # what a file system takes, with room for a tenant's name
+
+
+class InvalidSubPathError(ValueError):
+    """A template is not one; the text says why."""
+
+
+def parse(template: str) -> Parts:
+    """The parts of a template; none of an empty one."""
+    if not template:
+        return ()
+    if len(template) > SUBPATH_LIMIT:
+        raise InvalidSubPathError(f"subPath has {len(template)} characters, at most {SUBPATH_LIMIT} are taken")
+    if template.startswith("/"):
+        raise InvalidSubPathError("subPath is absolute: it must be relative to what is shared")
+    parts = tuple(template.split("/"))
+    for part in parts:
+        plain = part.replace(PLACEHOLDER, "x")
+        if plain in ("", ".", "..") or part.replace(PLACEHOLDER, "") == "..":
+            raise InvalidSubPathError(f"subPath {template!r}: {part!r} is no directory below")
+        if not _PART.fullmatch(plain) or len(part) > _PART_LIMIT:
+            raise InvalidSubPathError(
+                f"subPath {template!r}: {part[:40]!r} is not of letters, digits, '-', '_', '.' and {PLACEHOLDER}"
+            )
+    return parts
+
+
+def filled(parts: Parts, tenant: str) -> Parts:
+    """The directory of one tenant."""
+    name = check_tenant_name(tenant)
+    return tuple(part.replace(PLACEHOLDER, name) for part in parts)
+
+
+def plain(path: str) -> Parts:
+    """The parts of an absolute path of an admin's, as a file system reads it."""
+    parts = tuple(part for part in path.split("/") if part not in ("", "."))
+    if not path.startswith("/") or ".." in parts or any(ord(each) < ord(" ") for each in path):
+        raise InvalidSubPathError(f"{path[:100]!r} is not an absolute path without '..'")
+    return parts
+
+
+def joined(parts: Iterable[str]) -> str:
+    """The absolute path of these parts."""
+    return "/" + "/".join(parts)
+
+
+def lies_below(parts: Parts, other: Parts) -> bool:
+    """Whether a directory may lie below another one; {tenant} may be anything."""
+    return len(parts) > len(other) and all(_may_be_one(mine, its) for mine, its in zip(parts, other, strict=False))
+
+
+def _may_be_one(mine: str, its: str) -> bool:
+    if PLACEHOLDER in mine and PLACEHOLDER in its:
+        return True
+    if PLACEHOLDER in mine:
+        mine, its = its, mine
+    pieces = its.split(PLACEHOLDER)
+    return mine == its or (
+        len(pieces) > 1 and re.fullmatch("[-a-z0-9]+".join(re.escape(piece) for piece in pieces), mine) is not None
+    )
