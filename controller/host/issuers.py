@@ -26,6 +26,7 @@ _log = logging.getLogger(__name__)
 _SECONDS: Final = 10.0
 _EVERY: Final = 30.0
 _AT_ONCE: Final = 8
+_PLAIN: Final = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "bulkhead-controller"}
 
 Fetch = Callable[[str, str], Awaitable[bytes]]
 
@@ -94,13 +95,14 @@ class Issuers:
                 self._on_change(tenant)
 
 
-async def over_https(address: str, authorities: str, *, proxy: str = "") -> bytes:
+async def over_https(address: str, authorities: str, *, proxy: str = "", seconds: float = _SECONDS) -> bytes:
     """A document of a provider; whatever keeps it from coming is a `Fault` with its cure."""
-    timeout = aiohttp.ClientTimeout(total=_SECONDS)
+    timeout = aiohttp.ClientTimeout(total=seconds)
     try:
         verified = _tls(authorities)
         async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
+            # What comes compressed could be any length once it is not.
+            aiohttp.ClientSession(timeout=timeout, headers=_PLAIN, auto_decompress=False) as session,
             session.get(address, ssl=verified, allow_redirects=False, proxy=proxy or None) as answer,
         ):
             if answer.status != 200:
@@ -112,8 +114,8 @@ async def over_https(address: str, authorities: str, *, proxy: str = "") -> byte
         raise Fault(f"the name of {address} is not known here; check it, and that the controller may ask DNS") from error
     except TimeoutError as error:
         hint = "start it, or let the controller reach it (networkPolicy.issuers of the chart)"
-        raise Fault(f"{address} does not answer within {_SECONDS:.0f} s; {hint}") from error
-    except (aiohttp.ClientError, ValueError) as error:
+        raise Fault(f"{address} does not answer within {seconds:.0f} s; {hint}") from error
+    except (aiohttp.ClientError, OSError, ValueError) as error:
         raise Fault(f"{address} cannot be reached ({_why(error)}); start it, or correct the class") from error
 
 
