@@ -25,7 +25,7 @@ DEBIAN_PACKAGES := busybox-static ca-certificates conntrack containernetworking-
 VENV_STAMP := $(VENV)/.bulkhead-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-16)
 PACKAGES_STAMP := $(STAMPS)/packages-$(shell echo '$(DEBIAN_PACKAGES)' | sha256sum | cut -c1-16)
 
-.PHONY: help setup packages venv demo down test binaries-for-tests host-up e2e scenarios simulation hunt outages chaos slurm devices bench-slurm bench-provision bench-sync bench-client conformance conformance-serial netpol-conformance check fmt crds docs clean
+.PHONY: help setup packages venv demo down test binaries-for-tests host-up e2e scenarios simulation hunt outages chaos slurm devices bench-slurm bench-provision bench-sync bench-client conformance conformance-serial netpol-conformance check fmt crds docs dist clean
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-19s %s\n", $$1, $$2}' Makefile
@@ -147,6 +147,9 @@ docs: crds ## all generated pages: the API reference and the behaviours of the s
 fmt: venv ## format and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+dist: venv ## a release in build/dist: wheel, chart, images with SBOMs, changelog, sums; WITHOUT="slurm mariadb" or all leaves images out
+	@$(PY) -u -m bulkhead.images.dist $(foreach image,$(WITHOUT),--without $(image)) $(foreach each,$(ARCHITECTURES),--architecture $(each))
 
 clean: ## remove results and stamps (binaries and the host's data stay)
 	rm -rf build

@@ -91,8 +91,10 @@ def scan(layers: Iterable[Path]) -> tuple[Component, ...]:
     return tuple(sorted(found))
 
 
-def spdx(name: str, tag: str, image_digest: str, components: Iterable[Component], created: str) -> bytes:
-    """The SPDX document of one architecture's image."""
+def spdx(
+    name: str, tag: str, image_digest: str, components: Iterable[Component], created: str, *, purpose: str = "CONTAINER"
+) -> bytes:
+    """The SPDX document of one architecture's image, or of what else has a digest."""
     packages = [
         {
             "SPDXID": f"SPDXRef-{hashlib.sha256(each.purl.encode()).hexdigest()[:16]}",
@@ -110,7 +112,7 @@ def spdx(name: str, tag: str, image_digest: str, components: Iterable[Component]
         "name": name,
         "versionInfo": tag,
         "downloadLocation": "NOASSERTION",
-        "primaryPackagePurpose": "CONTAINER",
+        "primaryPackagePurpose": purpose,
         "checksums": [{"algorithm": "SHA256", "checksumValue": image_digest.removeprefix("sha256:")}],
     }
     relations = [("SPDXRef-DOCUMENT", "DESCRIBES", "SPDXRef-image")]

@@ -1,0 +1,69 @@
+"""A release: one version everywhere, every file summed, and a changelog of the history's own words."""
+
+import json
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+import bulkhead
+from bulkhead.hostcluster.images.build import PROJECT
+from bulkhead.images import dist, sbom
+
+
+def test_there_is_one_version() -> None:
+    chart = PROJECT / "charts" / "bulkhead"
+    about = yaml.safe_load((chart / "Chart.yaml").read_text())
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "bulkhead.__version__"}
+    assert {about["version"], about["appVersion"]} == {bulkhead.__version__}
+    images = yaml.safe_load((chart / "values.yaml").read_text())["images"]
+    assert images["bulkhead"] == f"bulkhead:{bulkhead.__version__}"
+
+
+def test_a_changelog_says_by_day_what_the_history_says() -> None:
+    text = dist.changelog("1.2.3", [("2026-02-02", "Second"), ("2026-02-02", "First"), ("2026-01-01", "Begin")])
+    assert text == "# Bulkhead 1.2.3\n\n## 2026-02-02\n\n- Second\n- First\n\n## 2026-01-01\n\n- Begin\n"
+
+
+def test_the_wheels_sbom_has_what_the_lock_pins() -> None:
+    found = dist.wheel_components("aiohttp==3.14.1 \\\n    --hash=sha256:00\nPyYAML==6.0 ; python_version > '3'\n# x==1\n")
+    assert found == {sbom.Component("pypi", "aiohttp", "3.14.1"), sbom.Component("pypi", "pyyaml", "6.0")}
+
+
+@pytest.mark.timeout(300)
+def test_a_release_is_whole_and_takes_nothing_of_others_away(tmp_path: Path) -> None:
+    folder = tmp_path / "dist"
+    folder.mkdir()
+    (folder / "mine.txt").write_text("of somebody")
+    (folder / "bulkhead-0.0.1.tgz").write_text("of a former release")
+    (folder / dist.SUMS).write_text("00  bulkhead-0.0.1.tgz\n00  ../outside\n")
+    (tmp_path / "outside").write_text("of somebody")
+    command = [sys.executable, "-m", "bulkhead.images.dist", "--without", "all", "--folder", str(folder)]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr
+    summed = {line.partition("  ")[2] for line in (folder / dist.SUMS).read_text().splitlines()}
+    assert {path.name for path in folder.iterdir()} == summed | {"mine.txt", dist.SUMS}
+    assert (tmp_path / "outside").exists()
+    subprocess.run(["sha256sum", "--check", "--quiet", dist.SUMS], cwd=folder, check=True, timeout=60)
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as content:
+        (metadata,) = (name for name in content.namelist() if name.endswith("METADATA"))
+        assert f"\nVersion: {bulkhead.__version__}\n" in content.read(metadata).decode()
+        assert "bulkhead/hostcluster/binaries/etcd/go.mod" in content.namelist()
+    listed = json.loads((folder / f"{wheel.name}.spdx.json").read_text())
+    assert {each["name"] for each in listed["packages"]} >= {"bulkhead", "aiohttp", "kopf"}
+    assert "(unknown" not in done.stderr
+
+
+def test_an_image_that_there_is_not_is_named(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bulkhead.images.dist", "--without", "nothing", "--folder", str(tmp_path)]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "no image is called nothing" in done.stderr
+    assert not list(tmp_path.iterdir())
