@@ -1,10 +1,11 @@
 """Volumes that the host shares: the same bytes for two tenants, read-only where it says so, and nothing but what was shared.
 
-The embedded host's nodes have no NFS client, so the source is a directory of the node behind a volume of type local; with NFS
-nothing differs but the section of the host's volume that says where the bytes are.
+The source is a directory of the node behind a volume of type local, for a kernel need not have an NFS client. Where the node's
+has one, BULKHEAD_E2E_NFS=<server> makes it the export `/` of an NFS server that serves that same directory.
 """
 
 import contextlib
+import os
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from e2e.tenants import Tenant
 
 ROOT = machine.DATA / "e2e-shared"
 SOURCE = "e2e-shared-source"
+NFS_SERVER = os.environ.get("BULKHEAD_E2E_NFS", "")
 SECRET = "nobody was given this"
 
 
@@ -35,7 +37,8 @@ class Volumes:
 
 def shared(name: str, **spec: object) -> Obj:
     """A SharedVolume of that directory."""
-    body = {"persistentVolumeName": SOURCE, "namespaces": {"names": ["default"]}, **spec}
+    source = {"nfs": {"server": NFS_SERVER, "path": "/"}} if NFS_SERVER else {"persistentVolumeName": SOURCE}
+    body = {**source, "namespaces": {"names": ["default"]}, **spec}
     return {"apiVersion": "bulkhead.dev/v1alpha1", "kind": "SharedVolume", "metadata": {"name": name}, "spec": body}
 
 

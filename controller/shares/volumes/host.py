@@ -35,10 +35,13 @@ class HostVolumes:
         self._types = tuple(types)
 
         def heard(_: Change) -> None:
+            self._decoded = None
             on_change()
 
         # Before the definitions of an upgrade have come there is no such kind.
         self._shared = Informer(client, kinds.SHARED_VOLUMES, on_change=heard, max_bytes=_MOST_BYTES, optional=True)
+        # Every tenant asks for all of them, at each of its reconciles too.
+        self._decoded: list[Obj] | None = None
         self._volumes: dict[str, tuple[float, _Found]] = {}
 
     async def run(self) -> None:
@@ -87,7 +90,9 @@ class HostVolumes:
             return
 
     def _all(self) -> list[Obj]:
-        return list(self._shared.store.objects())
+        if self._decoded is None:
+            self._decoded = list(self._shared.store.objects())
+        return self._decoded
 
     async def _offer(self, shared: Obj) -> Offer | Unusable:
         named = volume_named(shared)
