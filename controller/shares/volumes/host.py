@@ -33,6 +33,8 @@ class HostVolumes:
         self._client = client
         self._clock = clock
         self._types = tuple(types)
+        # Every tenant asks for all of them, at each of its reconciles too.
+        self._decoded: list[Obj] | None = None
 
         def heard(_: Change) -> None:
             self._decoded = None
@@ -40,8 +42,6 @@ class HostVolumes:
 
         # Before the definitions of an upgrade have come there is no such kind.
         self._shared = Informer(client, kinds.SHARED_VOLUMES, on_change=heard, max_bytes=_MOST_BYTES, optional=True)
-        # Every tenant asks for all of them, at each of its reconciles too.
-        self._decoded: list[Obj] | None = None
         self._volumes: dict[str, tuple[float, _Found]] = {}
 
     async def run(self) -> None:

@@ -67,6 +67,13 @@ def test_no_two_tenants_and_shares_have_one_volume() -> None:
     assert one.volume != other.volume
 
 
+def test_a_hundred_tenants_have_the_same_bytes_by_a_volume_of_their_own() -> None:
+    made = [host_volume(grant(f"team-{number}")) for number in range(100)]
+    assert len({each["metadata"]["name"] for each in made}) == 100
+    assert len({each["spec"]["claimRef"]["namespace"] for each in made}) == 100
+    assert {str(each["spec"]["nfs"]) for each in made} == {str(NFS | {"readOnly": True})}
+
+
 @pytest.mark.parametrize(
     ("source", "kept"),
     [
