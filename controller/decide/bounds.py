@@ -248,27 +248,15 @@ def shared(question: Question) -> Iterator[Excess]:
 
 
 def issuers(question: Question) -> Iterator[Excess]:
-    """Identity providers of the class only, and groups only of those that have any."""
+    """Identity providers of the class only."""
     asked, offered = (section_of(each, "access") for each in (question.asked, question.offer))
-    known = {str(each.get("name")): each for each in mappings(offered.get("issuers"))}
+    known = {str(each.get("name")) for each in mappings(offered.get("issuers"))}
     # A Tenant of before may have another shape there, which names none.
     wanted = mappings(asked.get("oidc"))
-    faults = {
-        str(each.get("issuer")): fault
-        for each in wanted
-        if (fault := _issuer_fault(each, known.get(str(each.get("issuer"))), known)) is not None
-    }
-    kept = [each for each in wanted if str(each.get("issuer")) not in faults]
-    for name, fault in faults.items():
-        yield Excess(("access", "oidc"), f"spec.access.oidc[{name}]{fault}", kept)
-
-
-def _issuer_fault(asked: Section, offered: Section | None, known: Iterable[str]) -> str | None:
-    if offered is None:
-        return f": not one that the class has (access.issuers): {', '.join(sorted(known)) or 'it has none'}"
-    if asked.get("requiredGroups") and not section_of(offered, "claims").get("groups"):
-        return ".requiredGroups: the class says no claim with groups for it (claims.groups)"
-    return None
+    kept = [each for each in wanted if str(each.get("issuer")) in known]
+    for name in (str(each.get("issuer")) for each in wanted if each not in kept):
+        message = f"not one that the class has (access.issuers): {', '.join(sorted(known)) or 'it has none'}"
+        yield Excess(("access", "oidc"), f"spec.access.oidc[{name}]: {message}", kept)
 
 
 def exposed(question: Question) -> Iterator[Excess]:

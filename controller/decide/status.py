@@ -251,6 +251,13 @@ def _issuers(spec: PlaneSpec) -> Verdict:
     ]
     if troubles:
         return Verdict("False", Reason.ISSUER_SILENT, ". ".join(troubles))
+    if shut := [
+        each.provider.name for each in spec.issuers if each.provider.required_groups and not each.provider.groups_claim
+    ]:
+        missing = "groups are asked for (requiredGroups), and the class says no claim that has them (claims.groups)"
+        return Verdict(
+            "False", Reason.INVALID_CONFIGURATION, f"{', '.join(shut)}: {missing}; until it does nobody signs in by it"
+        )
     if unknown := [each.provider.name for each in spec.issuers if not each.keys]:
         return Verdict("False", Reason.PROVISIONING, f"being asked for its keys: {', '.join(unknown)}")
     named = {str(each.get("name")) for each in spec.admins} | {each.name for each in spec.revoked}

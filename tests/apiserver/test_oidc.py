@@ -175,6 +175,10 @@ async def test_groups_domains_and_claims_are_asked_for(plane: Believer, dex: Dex
     assert await plane.who(inside) is not None
     assert await plane.who(outside) is None
     assert await plane.who(ada) is None
+    # Without a claim that has groups nobody is in one, and a few rules of each kind stand beside each other.
+    (bare,) = resolved("team-a", issuer_of(dex, claims={"username": "email"}), requiredGroups=["eu"])
+    await plane.believe((bare, keys), revoked=[Revoked("Group", "corp:left", 1), Revoked("User", "corp:eve", 1)])
+    await plane.becomes(inside, None)
     await plane.believe((provider(dex, emailDomains=["example.com"]), keys))
     await plane.becomes(ada, None)
     await plane.believe((provider(dex, emailDomains=["Example.ORG", "example.com"], requiredClaims={"name": "ada"}), keys))

@@ -146,7 +146,6 @@ REFUSED: dict[str, tuple[Spec, Spec, tuple[str, ...]]] = {
     ),
     "a provider that the class has not": (ISSUERS, access(issuer="other"), ("spec.access.oidc[other]", "corp, plain")),
     "a provider where there are none": ({}, access(issuer="corp"), ("spec.access.oidc[corp]", "it has none")),
-    "groups of a provider without any": (ISSUERS, access(issuer="plain", requiredGroups=["g"]), ("[plain].requiredGroups",)),
     "the default mode under Slurm alone": ({"scheduling": {"modes": ["Slurm"]}}, {}, ("Kubernetes", "Slurm")),
     "a Secret that is not shared": (
         {"sharedSecrets": [{"name": "registry"}]},
@@ -192,6 +191,7 @@ TAKEN: dict[str, tuple[Spec, Spec]] = {
     "a limit where there is none": ({}, component("apiServer", "limits", cpu="64")),
     "a Secret that is shared": ({"sharedSecrets": [{"name": "a", "onRequest": True}]}, {"sharedSecrets": [{"name": "a"}]}),
     "a provider of the class": (ISSUERS, access(issuer="corp", requiredGroups=["g"])),
+    "groups of a provider without any, which let nobody in": (ISSUERS, access(issuer="plain", requiredGroups=["g"])),
     "Slurm under Slurm alone": ({"scheduling": {"modes": ["Slurm"]}}, {"scheduling": {"mode": "Slurm"}}),
 }  # fmt: skip
 

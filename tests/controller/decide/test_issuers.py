@@ -143,6 +143,19 @@ def test_the_status_says_which_provider_is_silent_and_what_that_means_and_the_te
     )  # fmt: skip
 
 
+def test_groups_that_no_claim_has_let_nobody_in_and_the_status_says_so() -> None:
+    """Were they left out, as what is beyond a class, a tenant that is held would be open to all of them."""
+    asked = {"access": {"oidc": [{"issuer": "corp", "requiredGroups": ["g"]}]}}
+    bare = {key: value for key, value in CORP.items() if key != "claims"} | {"everyTenant": True}
+    spec = plane_for(tenant(**asked), offer(bare), issuers={SOURCE: Answer(KEYS)})
+    told = named(planned(spec), "ConfigMap", "plane-config")["data"]["authentication.json"]
+    assert '"[].exists(group, group in [\\"g\\"])"' in told
+    found = condition(spec)
+    assert found is not None
+    assert found[:2] == ("False", "InvalidConfiguration")
+    assert "nobody signs in by it" in found[2]
+
+
 def test_the_status_tells_of_names_that_no_provider_gives() -> None:
     access = ASKED["access"] | {"admins": [{"name": "ada"}, {"name": "corp:grace"}], "revoked": [{"name": "eve"}]}
     found = condition(built(Answer(KEYS), access=access))
