@@ -68,6 +68,14 @@ def helm(kubeconfig: Path, *arguments: str, seconds: float = 180.0, check: bool 
     return run([tool("helm", "helm"), f"--kubeconfig={kubeconfig}", *arguments], seconds=seconds, check=check)
 
 
-def bulkhead(*arguments: str, seconds: float = 120.0, check: bool = True, kubeconfig: Path | None = None) -> Outcome:
+def bulkhead(
+    *arguments: str, seconds: float = 120.0, check: bool = True, kubeconfig: Path | None = None, given: str | None = None
+) -> Outcome:
     environment = {"KUBECONFIG": str(kubeconfig)} if kubeconfig else None
-    return run([sys.executable, "-m", "bulkhead.cli.main", *arguments], seconds=seconds, check=check, environment=environment)
+    return run(
+        [sys.executable, "-m", "bulkhead.cli.main", *arguments],
+        seconds=seconds,
+        check=check,
+        given=given,
+        environment=environment,
+    )
