@@ -270,6 +270,7 @@ def _add_push(actions: Commands, shared: argparse.ArgumentParser) -> None:
         "  bulkhead images push registry.example.org/bulkhead\n"
         "  bulkhead images push registry.example.org/bulkhead --username ci --password-stdin < password\n"
         "  bulkhead images push 10.0.0.1:5000/bulkhead --ca-file ca.crt --pull-secret registry --values images.yaml\n"
+        "  bulkhead images push registry.example.org/bulkhead --architecture amd64 --architecture arm64\n"
         "  helm install bulkhead charts/bulkhead -n bulkhead-system -f images.yaml\n",
         formatter_class=_RAW,
     )

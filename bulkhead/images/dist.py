@@ -33,7 +33,16 @@ from bulkhead.images import building, catalogue, sbom
 SUMS: Final = "SHA256SUMS"
 CHANGELOG: Final = "CHANGELOG.md"
 _SECONDS: Final = 600
-_SOURCES: Final = ("bulkhead", "controller", "syncer", "charts", "pyproject.toml", "README.md", "requirements.lock")
+_SOURCES: Final = (
+    "bulkhead",
+    "controller",
+    "frontdoor",
+    "syncer",
+    "charts",
+    "pyproject.toml",
+    "README.md",
+    "requirements.lock",
+)
 _PIN: Final = re.compile(r"^([A-Za-z0-9._-]+)==([^ \\;]+)", re.MULTILINE)
 
 
