@@ -64,6 +64,8 @@ def configuration(ctx: HostContext) -> str:
         "storage": {"filesystem": {"rootdirectory": str(own / "store")}, "delete": {"enabled": True}},
         "http": {
             "addr": ADDRESS,
+            # Uploads go on after the registry was started again.
+            "secret": hashlib.sha256(b"uploads" + password_file(ctx).read_bytes()).hexdigest(),
             "tls": {"certificate": str(ctx.pki_dir / f"{_LEAF.name}.crt"), "key": str(ctx.pki_dir / f"{_LEAF.name}.key")},
         },
         "auth": {"htpasswd": {"realm": "bulkhead", "path": str(own / "htpasswd")}},

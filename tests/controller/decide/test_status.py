@@ -1,5 +1,6 @@
 """What a Tenant's status says of what was found."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -112,3 +113,25 @@ def test_a_pod_that_cannot_start_is_told_from_one_that_takes_its_time(waiting: s
     container = {"name": "etcd", "restartCount": restarts, "state": {"waiting": {"reason": waiting, "message": "m"}}}
     found = pod_trouble({"metadata": {"name": "plane-0"}, "status": {"containerStatuses": [container]}})
     assert (found[0] if found else None) == reason
+
+
+@pytest.mark.parametrize(("waiting", "said"), [("ImagePullBackOff", True), ("CreateContainerConfigError", False)])
+def test_where_an_image_is_not_pulled_the_hosts_pull_secrets_are_named(waiting: str, said: bool) -> None:
+    pod = {
+        "metadata": {"name": "plane-0", "labels": {"bulkhead.dev/component": "plane"}},
+        "status": {"containerStatuses": [{"name": "etcd", "state": {"waiting": {"reason": waiting, "message": "no"}}}]},
+    }
+    found = ready_findings(plane_ready=False, pods=(pod,), pull_trouble="Secret registry is missing")
+    made = find_condition(status.compute(tenant(), plane_spec(), found, NOW)["conditions"], "PlaneReady")
+    assert made is not None
+    assert ("; Secret registry is missing" in made["message"]) == said
+    well = status.compute(tenant(), plane_spec(), ready_findings(pull_trouble="Secret registry is missing"), NOW)
+    assert ready_condition(well) == ("True", "Ready")
+
+
+def test_versions_are_tags_whatever_the_digest() -> None:
+    digest = "sha256:" + "a" * 64
+    spec = plane_spec()
+    images = replace(spec.images, etcd=f"r:5000/etcd:v3.6.16@{digest}", bulkhead=f"r:5000/bulkhead:0.1.0@{digest}")
+    versions = status.summary(replace(spec, images=images), Findings(), {})["versions"]
+    assert (versions["etcd"], versions["bulkhead"]) == ("v3.6.16", "0.1.0")
