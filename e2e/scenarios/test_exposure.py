@@ -104,7 +104,7 @@ def certified(host: Api, name: str, asked: str) -> None:
         raise NotYetError(f"{asked}: {error}") from error
 
 
-def dial(context: ssl.SSLContext, asked: str) -> ssl.SSLSocket:
+def dial(context: ssl.SSLContext, asked: str | None) -> ssl.SSLSocket:
     raw = socket.create_connection((NODE_ADDRESS, PORT), 5.0)
     try:
         return context.wrap_socket(raw, server_hostname=asked)
@@ -197,7 +197,7 @@ def test_a_forged_name_meets_another_certificate_and_another_authority(host: Api
 @pytest.mark.usefixtures("exposed")
 def test_names_of_nobody_are_refused_and_counted(host: Api) -> None:
     before = refused(host)
-    for asked, data in ((f"nobody.{DOMAIN}", None), ("", None), ("", b"GET / HTTP/1.0\r\n\r\n")):
+    for asked, data in ((f"nobody.{DOMAIN}", None), (None, None), (None, b"GET / HTTP/1.0\r\n\r\n")):
         if data is None:
             with pytest.raises(OSError):  # noqa: PT011 -- reset or closed, as the kernel has it
                 dial(blind(), asked)
@@ -209,7 +209,7 @@ def test_names_of_nobody_are_refused_and_counted(host: Api) -> None:
     def counted() -> None:
         now = refused(host)
         grown = {reason for (tenant, reason), number in now.items() if number > before.get((tenant, reason), 0.0)}
-        if grown < {"unknown-name", "no-name", "no-hello"}:
+        if not grown >= {"unknown-name", "no-name", "no-hello"}:
             raise NotYetError(json.dumps(sorted(grown)))
 
     until("the refusals to be counted", counted, seconds=30)
@@ -268,3 +268,19 @@ def test_a_proxy_that_is_gone_leaves_the_other(host: Api, bob: Tenant) -> None:
     api = tenants.open_tenant(bob.name).api
     assert tenants.who(api) == "bulkhead:admin"
     assert machine.is_up()
+
+
+@pytest.mark.usefixtures("exposed")
+def test_without_a_route_connect_goes_through_the_hosts_api_and_finds_a_plane_again(host: Api, alice: Tenant) -> None:
+    for times in range(2):
+        said = commands.bulkhead(
+            "connect", "--tunnel", "always", alice.name, "--", "kubectl", "get", "namespaces", "-o", "name",
+            kubeconfig=machine.KUBECONFIG,
+        )  # fmt: skip
+        assert "namespace/default" in said.out
+        assert "through the host's API" in said.err
+        if times == 0:
+            # The second time by another pod of the plane, which is not ready yet.
+            host.delete("Pod", "plane-0", alice.plane)
+            tenants.wait_condition(host, alice.name, "PlaneReady", status="False", seconds=30)
+            until("the plane to be back", lambda: tenants.wait_ready(host, [alice.name]), seconds=90)
