@@ -7,7 +7,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -80,8 +80,11 @@ def _add_up(parsers: Any) -> None:
 
 
 def _add_node(parsers: Any) -> None:
-    node = parsers.add_parser("node", help="lose a real node of a running host, or bring a lost one back")
+    node = parsers.add_parser("node", help="list the real nodes of a running host, lose one, or bring a lost one back")
     commands = node.add_subparsers(dest="node_command", required=True, metavar="COMMAND")
+    nodes = commands.add_parser("list", help="show the real nodes; exit code 1 when one is lost or not ready")
+    nodes.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    nodes.set_defaults(handler=_list_nodes)
     lose = commands.add_parser("lose", help="take a node away, as a fault would; the cluster finds out by itself")
     lose.add_argument("name", help="a node other than the first, such as bulkhead-host-2")
     lose.add_argument("--how", choices=tuple(outage.LOSE), default="killed",
@@ -168,6 +171,31 @@ def _return(arguments: argparse.Namespace) -> int:
         return _failed(error)
     print(f"{arguments.name} is back and ready.")
     return 0
+
+
+def _list_nodes(arguments: argparse.Namespace) -> int:
+    found = cluster.status()
+    if found is None:
+        return _failed(cluster.HostError("the host is down; start it with `bulkhead host up`"))
+    nodes = outage.overview(found)
+    if arguments.output == "json":
+        print(json.dumps([asdict(node) for node in nodes], indent=2))
+    else:
+        _print_nodes(nodes)
+    return 0 if all(node.state == "ready" for node in nodes) else 1
+
+
+def _print_nodes(nodes: Sequence[outage.NodeState]) -> None:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("NODE", "STATE", "ADDRESS", "PODS", "DETAIL"):
+        table.add_column(column, no_wrap=True)
+    for node in nodes:
+        state_of = Text(node.state, style="green" if node.state == "ready" else "magenta")
+        table.add_row(node.name, state_of, node.address, node.pods, node.detail)
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 200
+    console.print(table)
 
 
 def _ago(moment: float) -> str:

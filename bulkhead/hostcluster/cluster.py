@@ -85,7 +85,7 @@ def _context(options: HostOptions, report: Progress) -> HostContext:
     return HostContext(options=options, binaries=found, cache_dir=binaries.cache_dir(), python=sys.executable)
 
 
-def _bare_context(options: HostOptions) -> HostContext:
+def bare_context(options: HostOptions) -> HostContext:
     """Enough of a context to remove a host: needs no binaries."""
     return HostContext(options=options, binaries={}, cache_dir=binaries.cache_dir(), python=sys.executable)
 
@@ -106,7 +106,7 @@ def status(run_dir: Path = RUN_DIR) -> state.HostState | None:
         if component.phase != "failed":
             component.phase = "stopped"
     found.phase = "failed"
-    log = _bare_context(state.options_from_json(found.options)).log("supervisor")
+    log = bare_context(state.options_from_json(found.options)).log("supervisor")
     found.error = found.error or f"supervisor {found.pid} is gone; see {log}; `bulkhead host up` starts the host again"
     return found
 
@@ -323,7 +323,7 @@ def _options_of_remains(data_dir: Path | None) -> HostOptions:
 def down(report: Progress, *, data_dir: Path | None = None, keep_data: bool = False) -> None:
     """Take the host down and remove all of it; raises with a list when something is left."""
     with exclusive(report):
-        ctx = _bare_context(_options_of_remains(data_dir))
+        ctx = bare_context(_options_of_remains(data_dir))
         report.step("Stopping the host")
         _stop_supervisor(report)
         report.step("Removing what it used")

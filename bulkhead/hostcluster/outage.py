@@ -1,4 +1,4 @@
-"""Takes one real node of a running host away and brings it back, as a fault of the machine room would.
+"""Takes one real node of a running host away and brings it back, as a fault of the machine room would; and says how all are.
 
     killed  every process of it is killed at once and its network and mounts go, as when its power fails; its disk stays
     paused  every process of it stands still, as when the machine hangs; its network goes on answering pings
@@ -9,7 +9,7 @@ The first node cannot be lost, as it is the machine that carries the control pla
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bulkhead.hostcluster import cgroups, cluster, namespaces, state
@@ -36,6 +36,30 @@ _RETURN: Mapping[str, Callable[[Node], None]] = {
     "paused": lambda node: cgroups.thaw(node.part),
     "cut": lambda node: namespaces.plug(node, connected=True),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """One line of `bulkhead host node list`."""
+
+    name: str
+    state: str  # "ready", "not ready", or how it was lost
+    address: str
+    pods: str
+    detail: str  # which of its components are not ready
+
+
+def overview(found: state.HostState) -> tuple[NodeState, ...]:
+    """How the real nodes are, as far as the supervisor knows: each by its own components."""
+    ctx = cluster.bare_context(state.options_from_json(found.options))
+    return tuple(_state_of(found, node) for node in nodes_of(ctx))
+
+
+def _state_of(found: state.HostState, node: Node) -> NodeState:
+    words = [(item, item.name.rpartition("/")[2]) for item in found.components if item.phase != "ready"]
+    ill = ", ".join(f"{word} {item.phase}" for item, word in words if item.name == node.component(word))
+    lost = found.lost.get(node.name)
+    return NodeState(node.name, lost or ("not ready" if ill else "ready"), node.address, node.pod_range, "" if lost else ill)
 
 
 def _running(run_dir: Path) -> tuple[HostContext, state.HostState]:

@@ -102,8 +102,8 @@ class Keeper:
         self._set("starting")
         return process
 
-    def _lost(self) -> bool:
-        """Whether its node is away on purpose: it is then neither asked nor started again."""
+    def lost(self) -> bool:
+        """Whether its node is away on purpose, and says so: it is then neither asked nor started again."""
         how = self._board.lost.get(self.component.node)
         if how is not None:
             self._set("lost", f"node {how}")
@@ -117,7 +117,7 @@ class Keeper:
             if process.returncode is not None:
                 self._set("restarting", f"ended with status {process.returncode} while starting")
                 return False
-            if self._lost():
+            if self.lost():
                 until = time.monotonic() + self.component.start_deadline
                 await asyncio.sleep(_POLL_STARTING)
                 continue
@@ -139,7 +139,7 @@ class Keeper:
                 if ended.done():
                     self._set("restarting", f"ended with status {process.returncode}")
                     return
-                if self._lost():
+                if self.lost():
                     failures = 0
                     continue
                 wrong = await health.ask(self.component, time.monotonic() - self._born)
@@ -161,18 +161,23 @@ class Keeper:
             self.ready.clear()
         await self.stop(keep_phase=True)
 
-    async def run(self) -> None:
-        """Keep it running until cancelled; raises `StartFailed` when it never became healthy."""
+    async def _until_wanted(self) -> None:
+        """Returns when its node is there and what it depends on is healthy."""
+        await self._board.until_present(self.component.node)
         for other in self.component.depends_on:
             await self._board.keepers[other].ready.wait()
+
+    async def run(self) -> None:
+        """Keep it running until cancelled; raises `StartFailed` when it never became healthy."""
+        await self._until_wanted()
         first, attempt, deaths = time.monotonic(), 0, 0
         while True:
             try:
                 await self._life()
             except OSError as error:
                 raise StartFailed(f"{self.component.name} cannot be started: {error}") from error
-            if self._lost():
-                await self._board.until_present(self.component.node)
+            if self.lost():
+                await self._until_wanted()
                 first, attempt, deaths = time.monotonic(), 0, 0
                 continue
             deaths += 1
@@ -279,10 +284,12 @@ class Board:
                 self._ctx, generation = load_context(self._ctx.run_dir)
                 self.state.options, self.state.generation = state.options_to_json(self._ctx.options), generation
                 self.state.lost = dict(self._ctx.lost)
-                async with self._returned:
-                    self._returned.notify_all()
             await self._apply(plan_of(self._ctx), tasks)
+            for keeper in self.keepers.values():
+                keeper.lost()
             self.publish()
+            async with self._returned:
+                self._returned.notify_all()
 
     async def run(self) -> None:
         """Run everything until cancelled or a start failed."""
