@@ -25,7 +25,7 @@ DEBIAN_PACKAGES := busybox-static ca-certificates conntrack containernetworking-
 VENV_STAMP := $(VENV)/.bulkhead-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-16)
 PACKAGES_STAMP := $(STAMPS)/packages-$(shell echo '$(DEBIAN_PACKAGES)' | sha256sum | cut -c1-16)
 
-.PHONY: help setup packages venv demo down test binaries-for-tests host-up e2e scenarios simulation hunt outages chaos slurm devices registry bench-slurm bench-provision bench-sync bench-client conformance conformance-serial netpol-conformance check fmt crds docs dist clean
+.PHONY: help setup packages venv demo down test binaries-for-tests host-up e2e scenarios simulation hunt outages chaos slurm devices registry bench-slurm bench-provision bench-sync bench-frontdoor bench-client conformance conformance-serial netpol-conformance check fmt crds docs dist clean
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-19s %s\n", $$1, $$2}' Makefile
@@ -118,6 +118,9 @@ bench-provision: setup ## time to Ready and idle cost of planes -> build/results
 
 bench-sync: setup ## throughput, latency and cost of the mirror beside the host's own -> build/results/sync.json
 	@$(PY) -u -m e2e.performance.sync --tenants $(SYNC_TENANTS)
+
+bench-frontdoor: setup binaries-for-tests ## what the way in costs: the proxy, 10,000 watches, a new name -> build/results/frontdoor.json
+	@$(PY) -u -m e2e.performance.frontdoor
 
 bench-client: venv ## what codecs, loops and kinds of writes cost -> build/results/client-stack.json
 	@$(PY) -u -m e2e.performance.client_stack

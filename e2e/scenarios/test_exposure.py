@@ -4,7 +4,6 @@ The chart is upgraded to have a domain, for this file alone. No name resolves he
 beside it, the name to ask for.
 """
 
-import base64
 import json
 import re
 import socket
@@ -20,25 +19,12 @@ import yaml
 from bulkhead.api import names
 from bulkhead.hostcluster.component import NODE_ADDRESS
 from e2e import commands, install, machine, tenants
-from e2e.api import Api, ApiError, Obj
+from e2e.api import Api, ApiError
+from e2e.exposed import DOMAIN, MOST, PORT, VALUES, at_the_proxy, authority, certified, dial
 from e2e.poll import NotYetError, until
 from e2e.tenants import Tenant
 
-DOMAIN = "k8s.test"
-PORT = 30443
-MOST = 40  # connections of a tenant to one proxy pod
 ADDRESS_SECONDS = 30.0
-VALUES = {
-    "exposure.domains": f"{{{DOMAIN}}}",
-    "exposure.proxy.address": NODE_ADDRESS,
-    "exposure.proxy.port": str(PORT),
-    "exposure.proxy.service.type": "NodePort",
-    "exposure.proxy.service.nodePort": str(PORT),
-    "exposure.proxy.limits.tenantConnections": str(MOST),
-    # All clients here have one address.
-    "exposure.proxy.limits.sourceConnections": "0",
-    "exposure.proxy.limits.sourceRate": "0",
-}
 
 
 @dataclass(frozen=True)
@@ -63,14 +49,6 @@ def exposed(host: Api, alice: Tenant, bob: Tenant) -> Iterator[Exposed]:
         until(f"{tenant.name} not to be exposed", partial(inside, host, tenant.name), seconds=60)
 
 
-def at_the_proxy(host: Api, name: str) -> Obj:
-    status: Obj = host.get("Tenant", name)["status"]
-    if status.get("endpoint") != f"https://{NODE_ADDRESS}:{PORT}" or status.get("tlsServerName") != f"{name}.{DOMAIN}":
-        raise NotYetError(f"{status.get('endpoint')} {status.get('tlsServerName')}")
-    certified(host, name, f"{name}.{DOMAIN}")
-    return status
-
-
 def inside(host: Api, name: str) -> None:
     status = host.get("Tenant", name)["status"]
     if status.get("tlsServerName") or "Exposed" in tenants.conditions({"status": status}):
@@ -86,31 +64,6 @@ def pods_of(host: Api, tenant: Tenant) -> dict[str, tuple[str, list[int]]]:
         )
         for pod in host.list("Pod", tenant.plane)
     }
-
-
-def authority(host: Api, name: str) -> ssl.SSLContext:
-    """Trusts one tenant's plane alone."""
-    secret = host.get("Secret", names.KUBECONFIG_SECRET, names.plane_namespace(name))
-    config = yaml.safe_load(base64.b64decode(secret["data"][names.KUBECONFIG_KEY]))
-    data = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]).decode()
-    return ssl.create_default_context(cadata=data)
-
-
-def certified(host: Api, name: str, asked: str) -> None:
-    """The proxy leads to the tenant's plane under a name, which its certificate has."""
-    try:
-        dial(authority(host, name), asked).close()
-    except OSError as error:
-        raise NotYetError(f"{asked}: {error}") from error
-
-
-def dial(context: ssl.SSLContext, asked: str | None) -> ssl.SSLSocket:
-    raw = socket.create_connection((NODE_ADDRESS, PORT), 5.0)
-    try:
-        return context.wrap_socket(raw, server_hostname=asked)
-    except BaseException:
-        raw.close()
-        raise
 
 
 def blind() -> ssl.SSLContext:

@@ -1,0 +1,63 @@
+"""Tenants behind the installation's proxy on the embedded host: the chart's values for it, and TLS as its clients speak it.
+
+No name resolves here, so kubeconfigs name the proxy's address and, beside it, the name to ask for.
+"""
+
+import base64
+import socket
+import ssl
+
+import yaml
+
+from bulkhead.api import names
+from bulkhead.hostcluster.component import NODE_ADDRESS
+from e2e.api import Api, Obj
+from e2e.poll import NotYetError
+
+DOMAIN = "k8s.test"
+PORT = 30443
+MOST = 40  # connections of a tenant to one proxy pod
+VALUES = {
+    "exposure.domains": f"{{{DOMAIN}}}",
+    "exposure.proxy.address": NODE_ADDRESS,
+    "exposure.proxy.port": str(PORT),
+    "exposure.proxy.service.type": "NodePort",
+    "exposure.proxy.service.nodePort": str(PORT),
+    "exposure.proxy.limits.tenantConnections": str(MOST),
+    # All clients here have one address.
+    "exposure.proxy.limits.sourceConnections": "0",
+    "exposure.proxy.limits.sourceRate": "0",
+}
+
+
+def at_the_proxy(host: Api, name: str) -> Obj:
+    status: Obj = host.get("Tenant", name)["status"]
+    if status.get("endpoint") != f"https://{NODE_ADDRESS}:{PORT}" or status.get("tlsServerName") != f"{name}.{DOMAIN}":
+        raise NotYetError(f"{status.get('endpoint')} {status.get('tlsServerName')}")
+    certified(host, name, f"{name}.{DOMAIN}")
+    return status
+
+
+def authority(host: Api, name: str) -> ssl.SSLContext:
+    """Trusts one tenant's plane alone."""
+    secret = host.get("Secret", names.KUBECONFIG_SECRET, names.plane_namespace(name))
+    config = yaml.safe_load(base64.b64decode(secret["data"][names.KUBECONFIG_KEY]))
+    data = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]).decode()
+    return ssl.create_default_context(cadata=data)
+
+
+def certified(host: Api, name: str, asked: str) -> None:
+    """The proxy leads to the tenant's plane under a name, which its certificate has."""
+    try:
+        dial(authority(host, name), asked).close()
+    except OSError as error:
+        raise NotYetError(f"{asked}: {error}") from error
+
+
+def dial(context: ssl.SSLContext, asked: str | None) -> ssl.SSLSocket:
+    raw = socket.create_connection((NODE_ADDRESS, PORT), 5.0)
+    try:
+        return context.wrap_socket(raw, server_hostname=asked)
+    except BaseException:
+        raw.close()
+        raise
