@@ -1,7 +1,7 @@
 """A changed pod template restarts that pod of every tenant at the next upgrade, which nobody may do unnoticed.
 
 Syncers are replaced by every upgrade anyway. When this fails: find a way without, such as a file that is read again; else name
-the restart in docs/upgrading.md, and then set UPDATE_GOLDEN=1.
+the restart in docs/upgrading.md, and in `RESTARTED` of e2e/scenarios_upgrade/test_upgrade.py, and then set UPDATE_GOLDEN=1.
 """
 
 import hashlib

@@ -1,0 +1,95 @@
+"""An older Bulkhead: its tree out of the history, its image under a name of its own, its chart as an admin installed it then.
+
+    git archive COMMIT ──> build/upgrade/ ─┬─ its image recipes ──> bulkhead:former ──> the node
+                                           └─ its chart and crds/ ──> helm install
+
+Whatever of any Bulkhead is on the host before is removed, as docs/decisions/0032 says. Writes to build/ and the host alone.
+"""
+
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+from bulkhead.api import names
+from bulkhead.hostcluster.component import POD_RANGE, RUN_DIR
+from bulkhead.hostcluster.storage.volumes import IMMEDIATE_CLASS
+from e2e import commands, install, machine
+from e2e.api import Api
+from e2e.poll import Note
+
+# The last one before planes could be placed, reached from outside, and their definitions upgraded.
+COMMIT = "a4dbc2f82d7a584c14bc43d6ae268d02b771d4d7"
+TREE = Path("build/upgrade").absolute() / COMMIT[:12]
+IMAGE = "bulkhead:former"
+# The tree's own recipes, under another name: both trees have the same version.
+_BUILD = f"""
+import sys
+from dataclasses import replace
+from pathlib import Path
+from bulkhead.hostcluster import binaries
+from bulkhead.hostcluster.images import build
+shop = build.Workshop(Path(sys.argv[1]) / "images", binaries.ensure, build.PROJECT)
+print(build.image_file(shop, replace(build.bulkhead_image(shop), name="docker.io/bulkhead/{IMAGE}")))
+"""
+_KEPT = "validatingadmissionpolicies,validatingadmissionpolicybindings,clusterroles,priorityclasses"
+
+
+def checked_out() -> Path:
+    """The older tree; taken out of the history once."""
+    if not (TREE / "charts").is_dir():
+        done = subprocess.run(["git", "archive", COMMIT], capture_output=True, check=False, timeout=60)
+        if done.returncode != 0:
+            reason = done.stderr.decode(errors="replace").strip()[-300:]
+            raise AssertionError(f"the older tree {COMMIT[:12]} is not in the history here ({reason}); clone without --depth")
+        unfinished = TREE.with_suffix(".unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+            archive.extractall(unfinished, filter="data")
+        unfinished.rename(TREE)
+    return TREE
+
+
+def run(*arguments: str, seconds: float = 120.0) -> str:
+    """A Python program of the older tree; -P, or the modules of this folder would come first."""
+    environment = {"PYTHONPATH": str(TREE), "KUBECONFIG": str(machine.KUBECONFIG)}
+    return commands.run([sys.executable, "-P", *arguments], seconds=seconds, environment=environment).out
+
+
+def import_image(note: Note) -> None:
+    """Make the older image, or take it from the cache, and import it on the node."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bulkhead"
+    path = run("-c", _BUILD, str(cache), seconds=240).split()[-1]
+    note(f"importing {Path(path).name}")
+    ctr, socket = commands.tool("containerd", "ctr"), str(RUN_DIR / "containerd" / "containerd.sock")
+    commands.run([ctr, "-a", socket, "-n", "k8s.io", "images", "import", path], seconds=120)
+
+
+def wipe(host: Api, note: Note) -> None:
+    """Remove whatever Bulkhead is there; refused with a sentence where somebody's Tenants are."""
+    helm = ("--namespace", names.SYSTEM_NAMESPACE)
+    if install.RELEASE in commands.helm(machine.KUBECONFIG, "list", "--short", *helm).out.split():
+        note("removing the Bulkhead that is there")
+        commands.helm(machine.KUBECONFIG, "uninstall", install.RELEASE, *helm, "--wait")
+    kubectl("delete", _KEPT, "-l", "app.kubernetes.io/name=bulkhead")
+    kubectl("delete", "-f", "crds", "--ignore-not-found")
+    host.delete("Lease", "bulkhead-controller", names.SYSTEM_NAMESPACE)
+
+
+def kubectl(*arguments: str) -> str:
+    return commands.kubectl(machine.KUBECONFIG, *arguments).out
+
+
+def installed(note: Note) -> None:
+    """The older chart with the older image, the values that an admin gave it then, and its class of tenants."""
+    import_image(note)
+    note("helm install of the older chart")
+    values = {"storageClass": IMMEDIATE_CLASS, "podNetworks": f"{{{POD_RANGE}}}", **install.HOST_API, "images.bulkhead": IMAGE}
+    given = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
+    chart = str(checked_out() / "charts" / "bulkhead")
+    place = ("--namespace", names.SYSTEM_NAMESPACE, "--create-namespace")
+    commands.helm(machine.KUBECONFIG, "install", install.RELEASE, chart, *place, *given, "--wait", "--timeout", "150s")
+    kubectl("apply", "-f", str(TREE / "examples" / "tenantclass.yaml"))
