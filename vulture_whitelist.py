@@ -8,6 +8,7 @@ _._value_
 _.__doc__
 
 # Called by argparse as `cli.MODULE.FUNCTION` out of a text (bulkhead/cli/parsers.py).
+_.preflight
 _.print_kubeconfig
 _.describe_tenant
 _.print_token

@@ -15,6 +15,7 @@ _DESCRIPTION = "A Kubernetes control plane for each tenant of a shared GPU clust
 _EPILOG = """\
 examples:
   bulkhead host up                                    a whole cluster on this machine, with simulated GPU nodes
+  bulkhead preflight --values values.yaml             whether a cluster can carry Bulkhead, before it is installed
   bulkhead tenant create red --gpus 8                 a tenant with its own API server and 8 GPUs, ready when it returns
   bulkhead tenant list                                all tenants with their readiness and GPUs
   bulkhead tenant describe red                        what it waits for, what was refused and why
@@ -51,6 +52,7 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     _add_connection(shared, default=argparse.SUPPRESS)
     from bulkhead.cli import parsers  # noqa: PLC0415
 
+    parsers.add_preflight(commands, shared)
     parsers.add_tenant(commands, shared)
     parsers.add_kubeconfig(commands, shared)
     parsers.add_connect(commands, shared)

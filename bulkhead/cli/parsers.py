@@ -299,6 +299,38 @@ def _add_push(actions: Commands, shared: argparse.ArgumentParser) -> None:
     push.set_defaults(handler=_later("images", "push_images"))
 
 
+def add_preflight(commands: Commands, shared: argparse.ArgumentParser) -> None:
+    """`preflight`."""
+    parser = commands.add_parser(
+        "preflight",
+        parents=[shared],
+        help="check, before installing, whether this cluster can carry Bulkhead",
+        description="Check a cluster before Bulkhead is installed: versions and APIs, overlapping address ranges, whether\n"
+        "NetworkPolicies are really enforced, storage, nodes, GPUs, images with their pull secrets, rights, remains.\n"
+        "It makes pods in a namespace of its own, removes them, and takes a minute at most.",
+        epilog="examples:\n"
+        "  bulkhead preflight --values values.yaml\n"
+        "  bulkhead preflight --values values.yaml --range 10.96.0.0/11 --range 192.168.0.0/16\n"
+        "  bulkhead preflight --json | jq '.checks[] | select(.state == \"failed\")'\n\n"
+        "exit codes: 0 nothing failed (there may be warnings), 1 something failed\n",
+        formatter_class=_RAW,
+    )
+    for option, metavar, what in (
+        ("--values", "FILE", "values as `helm install -f` gets them"),
+        ("--range", "CIDR", "a network in use that services.range must keep out of"),
+        ("--rwx-class", "CLASS", "StorageClass to try ReadWriteMany with"),
+    ):
+        parser.add_argument(option, metavar=metavar, action="append", default=[], help=f"{what}; may be repeated")
+    parser.add_argument("--image", metavar="IMAGE", help="image with python3 for the probes (default: the bulkhead image)")
+    parser.add_argument("--registry-config", metavar="FILE", help="a config.json of `docker login`, tried as a pull secret")
+    parser.add_argument("-n", "--namespace", metavar="NAME", default="bulkhead-system", help="where the pull secrets are read")
+    parser.add_argument(
+        "--timeout", metavar="TIME", type=_seconds, default=60.0, help="for all of it, 60s at most and by default"
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.set_defaults(handler=_later("preflight", "preflight"))
+
+
 def add_version(commands: Commands, shared: argparse.ArgumentParser) -> None:
     """`version`."""
     parser = commands.add_parser(

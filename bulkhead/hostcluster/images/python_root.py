@@ -6,6 +6,7 @@ their digests checked; all bytecode is compiled here by the image's own interpre
 It never runs anything from the trees but that interpreter.
 """
 
+import errno
 import importlib.metadata
 import os
 import re
@@ -67,7 +68,11 @@ def make_tree(target: Path, fill: Callable[[Path], None]) -> Path:
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as temporary:
         tree = Path(temporary) / "tree"
         fill(tree)
-        tree.rename(target)
+        try:
+            tree.rename(target)
+        except OSError as error:
+            if error.errno not in {errno.EEXIST, errno.ENOTEMPTY}:
+                raise  # else another process has made the same meanwhile
     for other in target.parent.glob(f"{target.name.rpartition('-')[0]}-*"):
         if other != target:
             shutil.rmtree(other, ignore_errors=True)

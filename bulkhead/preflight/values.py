@@ -1,0 +1,148 @@
+"""The values that the admin would give to the chart, as far as preflight looks at them. Pure.
+
+    the chart's own defaults <── merged with ── --values FILE …, the last one counts ──> Values
+
+The defaults stand here again because the command is installed without the chart; a test holds both equal. Whether values are
+well-formed is for the chart's schema to say: what has the wrong type here reads as the default.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import bulkhead
+from bulkhead.api.untrusted import mapping, mappings, sequence, text
+
+_MOST_IMAGES: Final = 24
+_MOST: Final = 256
+
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "images": {
+        "registry": "docker.io/bulkhead",
+        "bulkhead": f"bulkhead:{bulkhead.__version__}",
+        "kubernetes": "kubernetes:{version}",
+        "etcd": "etcd:v3.6.16",
+        "coredns": "coredns:v1.15.0",
+        "slurm": "slurm:{version}",
+        "mariadb": "mariadb:11.8",
+        "proxy": "proxy:3.0",
+        "digests": {},
+        "pullPolicy": "IfNotPresent",
+        "pullSecrets": [],
+    },
+    "kubernetesVersions": ["v1.36.3"],
+    "slurmVersions": ["26.05.5"],
+    "services": {"range": "10.112.0.0/12", "slicePrefix": 22},
+    "podNetworks": [],
+    "reservedCIDRs": [],
+    "planeClientCIDRs": [],
+    "storageClass": "",
+    "gpuResources": ["nvidia.com/gpu"],
+    "deviceClasses": [],
+    "snapshotClasses": [],
+    "networkPolicy": {
+        "enabled": True,
+        "hostAPI": [{"cidr": "0.0.0.0/0", "port": 443}, {"cidr": "0.0.0.0/0", "port": 6443}],
+        "hostAPIBy": "Address",
+    },
+    "exposure": {"domains": []},
+    "controller": {"nodeSelector": {}, "tolerations": []},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What would be installed."""
+
+    service_range: str
+    slice_prefix: int
+    images: Mapping[str, str]  # what it is for ──> reference
+    pull_policy: str
+    pull_secrets: tuple[str, ...]
+    storage_class: str
+    pod_networks: tuple[str, ...]
+    reserved: tuple[str, ...]
+    clients: tuple[str, ...]
+    gpu_resources: tuple[str, ...]
+    device_classes: tuple[str, ...]
+    snapshot_classes: tuple[str, ...]
+    host_api: tuple[tuple[str, int], ...]  # network and port
+    host_api_by: str  # Address, CiliumEntity or Port
+    node_selector: Mapping[str, str]
+    tolerations: tuple[Mapping[str, Any], ...]
+    with_slurm: bool
+
+
+def merged(documents: Iterable[Any]) -> Mapping[str, Any]:
+    """The defaults with each document over what came before it; lists are replaced, as Helm does."""
+    found = dict(DEFAULTS)
+    for document in documents:
+        found = _over(found, mapping(document))
+    return found
+
+
+def parse(tree: Mapping[str, Any], *, reserved: Iterable[str] = ()) -> Values:
+    """The values of a merged tree; `reserved` are networks that the admin named on top."""
+    services, images, policy = (mapping(tree.get(each)) for each in ("services", "images", "networkPolicy"))
+    controller = mapping(tree.get("controller"))
+    prefix = services.get("slicePrefix")
+    domains = _texts(mapping(tree.get("exposure")), "domains")
+    found = _images(images, _texts(tree, "kubernetesVersions"), _texts(tree, "slurmVersions"), proxy=bool(domains))
+    return Values(
+        service_range=text(services.get("range")),
+        slice_prefix=prefix if isinstance(prefix, int) else 22,
+        images=dict(list(found)[:_MOST_IMAGES]),
+        pull_policy=text(images.get("pullPolicy")) or "IfNotPresent",
+        pull_secrets=tuple(_texts(images, "pullSecrets")[:16]),
+        storage_class=text(tree.get("storageClass")),
+        pod_networks=tuple(_texts(tree, "podNetworks")),
+        reserved=(*_texts(tree, "reservedCIDRs"), *reserved),
+        clients=tuple(_texts(tree, "planeClientCIDRs")),
+        gpu_resources=tuple(_texts(tree, "gpuResources")),
+        device_classes=tuple(_texts(tree, "deviceClasses")),
+        snapshot_classes=tuple(_texts(tree, "snapshotClasses")),
+        host_api=tuple(
+            (text(each.get("cidr")), each["port"])
+            for each in mappings(policy.get("hostAPI"), 32)
+            if isinstance(each.get("port"), int)
+        ),
+        host_api_by=text(policy.get("hostAPIBy")) or "Address",
+        node_selector={str(key): str(value) for key, value in mapping(controller.get("nodeSelector")).items()},
+        tolerations=tuple(mappings(controller.get("tolerations"), 32)),
+        with_slurm=bool(_texts(tree, "slurmVersions")),
+    )
+
+
+def _images(images: Mapping[str, Any], kubernetes: list[str], slurm: list[str], *, proxy: bool) -> Iterable[tuple[str, str]]:
+    """Every reference that a pod would name, by the same rule as the chart's: a name with a slash is used unchanged."""
+    for name, versions in (
+        ("bulkhead", []), ("etcd", []), ("coredns", []), ("kubernetes", kubernetes), ("slurm", slurm), ("mariadb", []),
+        ("proxy", []),
+    ):  # fmt: skip
+        if (name in {"slurm", "mariadb"} and not slurm) or (name == "proxy" and not proxy):
+            continue
+        given = text(images.get(name))
+        if "{version}" not in given:
+            yield name, _reference(images, given)
+            continue
+        yield from ((f"{name} {version}", _reference(images, given.replace("{version}", version))) for version in versions)
+
+
+def _reference(images: Mapping[str, Any], given: str) -> str:
+    """A name in the registry, by its digest where one is known; a name with a slash as it stands."""
+    if "/" in given:
+        return given
+    digest = text(mapping(images.get("digests")).get(given))
+    return f"{text(images.get('registry'))}/{given}" + (f"@{digest}" if digest else "")
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(below)
+    for key, value in above.items():
+        under = result.get(key)
+        result[key] = _over(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
+    return result
+
+
+def _texts(tree: Mapping[str, Any], key: str) -> list[str]:
+    return [each for each in sequence(tree.get(key))[:_MOST] if isinstance(each, str)]

@@ -1,0 +1,162 @@
+"""Preflight against a real API server, on which no pod ever runs: what it judges all the same, and that it leaves nothing."""
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.preflight import run
+from bulkhead.preflight.findings import Report, State
+from bulkhead.preflight.probes import objects, space
+from bulkhead.preflight.values import Values, merged, parse
+from tests.apiserver.bed import until
+from tests.apiserver.servers import Pair
+from tests.cli.conftest import finish, start
+from tests.kubeconfigs import to_yaml
+
+_SHORT = run.Order(seconds=6.0)
+
+
+def _values(**tree: Any) -> Values:
+    return parse(merged([tree]))
+
+
+def _states(report: Report) -> dict[str, State]:
+    return {each.check: each.finding.state for each in report.checks}
+
+
+def _text(report: Report, check: str) -> str:
+    return next(" ".join((each.finding.cause, *each.finding.details)) for each in report.checks if each.check == check)
+
+
+async def _spaces(client: Client) -> dict[str, bool]:
+    """The namespaces of runs, with whether their deletion was asked for (no controller finishes it here)."""
+    found = await client.list(kinds.NAMESPACES, label_selector=f"{objects.LABEL}=true")
+    return {each["metadata"]["name"]: "deletionTimestamp" in each["metadata"] for each in found.items}
+
+
+async def test_what_an_api_server_alone_shows(host_client: Client) -> None:
+    said: list[str] = []
+    report = await run.run(host_client, _values(), _SHORT, said.append)
+    states = _states(report)
+    assert {
+        states[f"server.{name}"] for name in ("version", "servicecidrs", "admission", "podsecurity", "rights", "clock")
+    } == {State.OK}
+    assert states["ranges.overlap"] is State.OK
+    assert (states["network.pods"], "no scheduler has looked at it" in _text(report, "network.pods")) == (State.FAILED, True)
+    assert states["network.ingress"] is State.SKIPPED
+    assert states["storage.class"] is State.FAILED
+    assert said[0] == "asking for the version"
+    spaces = await _spaces(host_client)
+    assert spaces
+    assert all(spaces.values())
+
+
+async def test_a_pull_secret_is_looked_for_and_its_form_judged(host_client: Client, namespace: str) -> None:
+    secret = {"metadata": {"name": "opaque"}, "type": "Opaque", "stringData": {".dockerconfigjson": "{}"}}
+    await host_client.create(kinds.SECRETS, secret, namespace)
+    values = _values(images={"pullSecrets": ["opaque", "absent"]})
+    report = await run.run(host_client, values, run.Order(namespace=namespace, seconds=6.0), lambda _: None)
+    text = _text(report, "images.secrets")
+    assert ("opaque: is of type Opaque" in text, f"absent: does not exist in {namespace}" in text) == (True, True)
+
+
+async def test_who_may_do_nothing_is_told_so_in_every_check(apiservers: Pair, host_client: Client) -> None:
+    before = await _spaces(host_client)
+    config = apiservers.host.config_for("nobody-in-particular", "nothing")
+    async with Client(config, user_agent="tests", field_manager="tests") as client:
+        report = await run.run(client, _values(), _SHORT, lambda _: None)
+    states = _states(report)
+    assert (states["server.rights"], states["network.pods"]) == (State.FAILED, State.FAILED)
+    assert "no namespace for probes could be made" in _text(report, "network.pods")
+    assert "create clusterroles.rbac.authorization.k8s.io" in _text(report, "server.rights")
+    assert states["storage.class"] is State.SKIPPED
+    assert await _spaces(host_client) == before
+
+
+async def test_what_a_killed_run_left_goes_with_the_next(host_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = objects.namespace("bulkhead-preflight-killed")
+    await host_client.create(kinds.NAMESPACES, left)
+    other = objects.namespace("somebody-elses")
+    await host_client.create(kinds.NAMESPACES, other)
+    monkeypatch.setattr(space, "_OLD", -space._OLD)
+    report = await run.run(host_client, _values(), _SHORT, lambda _: None)
+    spaces = await _spaces(host_client)
+    assert "bulkhead-preflight-killed" in report.swept
+    assert (spaces["bulkhead-preflight-killed"], spaces["somebody-elses"]) == (True, False)
+    await host_client.delete(kinds.NAMESPACES, "somebody-elses")
+
+
+@pytest.fixture
+def host_file(host_config: KubeConfig, tmp_path: Path) -> Path:
+    path = tmp_path / "host.kubeconfig"
+    path.write_bytes(to_yaml(host_config))
+    return path
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_an_interrupted_run_removes_its_probes(number: signal.Signals, host_client: Client, host_file: Path) -> None:
+    before = set(await _spaces(host_client))
+    process = await start("preflight", "--kubeconfig", str(host_file))
+
+    async def begun() -> str | None:
+        for name in set(await _spaces(host_client)) - before:
+            if (await host_client.list(kinds.PODS, name)).items:
+                return name
+        return None
+
+    name = await until(begun, "probes")
+    process.send_signal(number)
+    done = await finish(process)
+    assert (done.code, done.out) == (130, "")
+    assert (await _spaces(host_client))[str(name)] is True
+    assert (await host_client.list(kinds.PODS, str(name))).items == []
+
+
+async def test_the_command_refuses_an_overlap_that_the_admin_names(host_file: Path) -> None:
+    done = await finish(
+        await start("preflight", "--kubeconfig", str(host_file), "--range=10.112.0.0/16", "--timeout=6s", "--json")
+    )
+    report = json.loads(done.out)
+    found = {each["check"]: each for each in report["checks"]}
+    assert (done.code, report["state"]) == (1, "failed")
+    assert (found["ranges.overlap"]["state"], found["ranges.overlap"]["details"]) == ("failed", ["reserved (10.112.0.0/16)"])
+    assert "choose another services.range" in found["ranges.overlap"]["cure"]
+
+
+async def test_a_server_that_is_not_there_is_one_error(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_bytes(to_yaml(KubeConfig(server="https://127.0.0.1:1", token="x")))
+    async with asyncio.timeout(60):
+        done = await finish(await start("preflight", "--kubeconfig", str(path)))
+    assert (done.code, "the host's API cannot be reached" in done.err, done.out) == (1, True, "")
+
+
+@pytest.mark.parametrize(
+    ("option", "content", "told"),
+    [
+        ("--timeout", "1h", "between"),
+        ("--range", "everywhere", "--range everywhere"),
+        ("--values", "[1, 2]", "holds no mapping"),
+        ("--values", "a: [", "--values"),
+        ("--values", "x: " + "y" * (1 << 20), "larger than 1 MiB"),
+        ("--registry-config", "not json", "is no JSON"),
+        ("--registry-config", '{"credsStore": "desktop"}', "names no registries"),
+        ("--registry-config", None, "No such file"),
+    ],
+)
+async def test_options_that_are_none_are_refused_before_anything(
+    option: str, content: str | None, told: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "file"
+    if content is not None:
+        path.write_text(content)
+    given = str(content) if option in {"--timeout", "--range"} else str(path)
+    done = await finish(await start("preflight", "--kubeconfig", "/nonexistent", option, given))
+    assert (done.code, told in done.err) == (2, True), done.err

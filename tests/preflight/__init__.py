@@ -1,0 +1,1 @@
+"""Tests of preflight that need no cluster."""
