@@ -102,12 +102,17 @@ async def test_a_plane_that_has_moved_is_followed(tmp_path: Path) -> None:
 
 
 async def test_a_name_without_its_server_is_refused(tmp_path: Path) -> None:
-    """By balancing it would be led to another tenant."""
+    """By balancing it would be led to another tenant, whose certificate this client would take."""
     async with plane(A, tmp_path) as a, plane(B, tmp_path) as b, proxy(tmp_path, [b.route]) as made:
         await made.runtime.say(f"add map {tmp_path}/hosts.map {a.host} {A}")
         with pytest.raises(OSError):  # noqa: PT011
-            await made.open(a, name=a.host)
-        assert b.connections == 0
+            await made.open(b, name=a.host)
+        # Nor to one that has come while HAProxy ran.
+        others = Route("team-c", "127.0.0.1", ("c.example.org",), b.port)
+        assert await say(made, [others, Route(A, "127.0.0.1", (a.host,), a.port)]) == []
+        await made.runtime.say(f"disable server {haproxy.BACKEND}/{A}")
+        with pytest.raises(OSError):  # noqa: PT011
+            await made.open(b, name=a.host)
 
 
 async def flooded(made: Proxy, by: Plane, other: Plane, *, number: int) -> tuple[int, bool]:
