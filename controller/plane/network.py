@@ -76,7 +76,8 @@ def _plane(spec: PlaneSpec) -> Obj:
     if spec.replicas > 1:
         ingress.append({"from": [_pods(spec, PLANE)], "ports": [_tcp(ETCD_PEER_PORT)]})
         egress.append({"to": [_pods(spec, PLANE)], "ports": [_tcp(ETCD_PEER_PORT), _tcp(API_PORT)]})
-        egress.append({"to": [_cluster_dns()], "ports": [_udp(53), _tcp(53)]})
+        # At whatever port it listens: a policy sees that of the pod, and behind its Service it need not be 53.
+        egress.append({"to": [_cluster_dns()]})
     return _policy(spec, (spec.namespace, "allow-plane"), _component(spec, PLANE), ingress, egress)
 
 
