@@ -42,7 +42,9 @@ _.root_ssh_authorized_keys
 _.home_storage
 _.mixed
 _.last_transition_time
-_.kubeconfig_secret
+_.certificate_authority
+_.certificates_revoked
+_.revoked_users
 _.plane_cluster_uid
 # -- TenantClass
 _.max_nominal

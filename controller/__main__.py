@@ -31,6 +31,7 @@ from controller.host.accelerators import Accelerators
 from controller.host.dedication import Dedication
 from controller.host.hostranges import HostRanges
 from controller.host.issuers import Issuers, over_https
+from controller.host.logins import Logins
 from controller.host.owned import Owned
 from controller.host.pullsecrets import PullSecrets
 from controller.host.secretwatch import SecretWatch
@@ -177,14 +178,17 @@ class Controller:
                 secrets = asyncio.create_task(supervise("secrets", self._secrets.run), name="secrets")
                 issuers = asyncio.create_task(supervise("issuers", self._issuers.run), name="issuers")
                 pulls = asyncio.create_task(supervise("pull secrets", self._pulls.run), name="pull secrets")
+                logins = asyncio.create_task(
+                    supervise("logins", lambda: Logins(self._client, self._clock).run()), name="logins"
+                )
                 lost = asyncio.create_task(lease.lost.wait(), name="lease lost")
                 try:
                     await asyncio.wait({work, lost}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     metrics.leading.set(0)
-                    for task in (work, lost, accelerators, nodes, secrets, issuers, pulls):
+                    for task in (work, lost, accelerators, nodes, secrets, issuers, pulls, logins):
                         task.cancel()
-                    await asyncio.wait({work, lost, accelerators, nodes, secrets, issuers, pulls})
+                    await asyncio.wait({work, lost, accelerators, nodes, secrets, issuers, pulls, logins})
                     # Only the leader acts, in planes as on the host.
                     await self._slurm.close()
                     await self._shares.close()

@@ -20,6 +20,7 @@ accelerator_notes = Counter(
     "bulkhead_controller_accelerator_notes_total", "Annotations of host nodes with what pods hold, by result.", ["result"]
 )
 certificates_issued = Counter("bulkhead_controller_certificates_issued_total", "CAs, keys and certificates issued.")
+logins = Counter("bulkhead_controller_logins_total", "Requests for people's certificates, by result.", ["result"])
 tenant_ready = Gauge("bulkhead_tenant_ready", "1 while the tenant is Ready.", ["tenant"])
 dedicated_nodes = Counter("bulkhead_controller_dedicated_nodes_total", "Marks of dedicated nodes written.", ["outcome"])
 tenant_gpus = Gauge("bulkhead_tenant_gpus", "GPUs of a tenant: used and limit.", ["tenant", "what"])

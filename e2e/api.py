@@ -15,7 +15,7 @@ import ssl
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
@@ -26,6 +26,9 @@ Obj = dict[str, Any]
 
 # The errors of a connection that the server closed while it was idle, at its next use.
 _CLOSED = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+
+# A tenant's certificate lives an hour.
+_GOOD_SECONDS = 40 * 60.0
 
 # kind -> (path prefix, plural, namespaced); whatever the end-to-end tests touch.
 KINDS: Final[Mapping[str, tuple[str, str, bool]]] = {
@@ -86,7 +89,7 @@ class ApiError(Exception):
     @property
     def is_startup_refusal(self) -> bool:
         """A plane that just started may refuse an admin for a moment, until it has loaded its RBAC objects."""
-        return self.status == 403 and ("RBAC" in self.message or 'User "bulkhead:admin" cannot' in self.message)
+        return self.status == 403 and ("RBAC" in self.message or 'User "bulkhead:host:' in self.message)
 
 
 class UnreachableError(Exception):
@@ -121,8 +124,12 @@ class _Connection(http.client.HTTPSConnection):
 class Api:
     """One API server, reached with the first context of a kubeconfig."""
 
-    def __init__(self, kubeconfig: Path, *, timeout: float = 15.0) -> None:
-        self.kubeconfig = kubeconfig
+    def __init__(self, kubeconfig: Path, *, timeout: float = 15.0, renew: Callable[[], None] | None = None) -> None:
+        """`renew` writes the file anew, with a certificate that lives an hour from then."""
+        self._file = kubeconfig
+        self._renew = renew
+        self._loaded = time.monotonic()
+        self._renewing = threading.Lock()
         self.timeout = timeout
         config = yaml.safe_load(kubeconfig.read_text())
         cluster = config["clusters"][0]["cluster"]
@@ -135,6 +142,12 @@ class Api:
         self._name = cluster.get("tls-server-name") or self.host
         self._context = _tls_context(cluster, self._user)
         self._local = threading.local()
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The file, with a certificate that is good for a while."""
+        self._keep_good()
+        return self._file
 
     def get(self, kind: str, name: str, namespace: str | None = None) -> Obj:
         return self._object(self.request("GET", path_of(kind, namespace, name)))
@@ -241,7 +254,7 @@ class Api:
         query |= {"timeoutSeconds": str(max(1, int(seconds)))}
         if labels:
             query["labelSelector"] = labels
-        connection = self._open(timeout=seconds + 5.0)
+        connection = self.connect(timeout=seconds + 5.0)
         deadline = time.monotonic() + seconds
         try:
             connection.request("GET", f"{path_of(kind, namespace)}?{urlencode(query)}", headers=self._headers())
@@ -260,11 +273,22 @@ class Api:
 
     def connect(self, *, timeout: float) -> http.client.HTTPSConnection:
         """A connection of its own, with the client certificate, for protocols that this class does not speak."""
+        self._keep_good()
         return self._open(timeout=timeout)
 
     def collection_version(self, kind: str, namespace: str | None = None) -> str:
         page = self._object(self.request("GET", path_of(kind, namespace), query={"limit": "1"}))
         return str(page["metadata"]["resourceVersion"])
+
+    def _keep_good(self) -> None:
+        with self._renewing:
+            if self._renew is None or time.monotonic() < self._loaded + _GOOD_SECONDS:
+                return
+            self._renew()
+            config = yaml.safe_load(self._file.read_text())
+            self._context = _tls_context(config["clusters"][0]["cluster"], config["users"][0]["user"])
+            self._local = threading.local()
+            self._loaded = time.monotonic()
 
     def _headers(self) -> dict[str, str]:
         headers = {"Accept": "application/json", "User-Agent": "bulkhead-e2e"}
@@ -276,6 +300,7 @@ class Api:
         return _Connection(self.host, self.port, context=self._context, name=self._name, timeout=timeout)
 
     def _connection(self, *, fresh: bool, timeout: float) -> tuple[_Connection, bool]:
+        self._keep_good()
         held: _Connection | None = getattr(self._local, "connection", None)
         if held is None or fresh:
             self._drop()

@@ -3,13 +3,9 @@
 No name resolves here, so kubeconfigs name the proxy's address and, beside it, the name to ask for.
 """
 
-import base64
 import socket
 import ssl
 
-import yaml
-
-from bulkhead.api import names
 from bulkhead.hostcluster.component import NODE_ADDRESS
 from e2e.api import Api, Obj
 from e2e.poll import NotYetError
@@ -40,10 +36,7 @@ def at_the_proxy(host: Api, name: str) -> Obj:
 
 def authority(host: Api, name: str) -> ssl.SSLContext:
     """Trusts one tenant's plane alone."""
-    secret = host.get("Secret", names.KUBECONFIG_SECRET, names.plane_namespace(name))
-    config = yaml.safe_load(base64.b64decode(secret["data"][names.KUBECONFIG_KEY]))
-    data = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]).decode()
-    return ssl.create_default_context(cadata=data)
+    return ssl.create_default_context(cadata=host.get("Tenant", name)["status"]["certificateAuthority"])
 
 
 def certified(host: Api, name: str, asked: str) -> None:

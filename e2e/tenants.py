@@ -112,12 +112,24 @@ def open_tenant(name: str, *, timeout: float = 15.0) -> Tenant:
     """Fetch the kubeconfig by the command line and open the tenant's API."""
     KUBECONFIGS.mkdir(parents=True, exist_ok=True)
     path = KUBECONFIGS / f"{name}.yaml"
-    outcome = commands.bulkhead("kubeconfig", name, kubeconfig=machine.KUBECONFIG)
-    path.touch(mode=0o600)
-    path.write_text(outcome.out)
-    tenant = Tenant(name, Api(path, timeout=timeout))
+
+    def fetch() -> None:
+        outcome = commands.bulkhead("kubeconfig", name, "--static", kubeconfig=machine.KUBECONFIG)
+        path.touch(mode=0o600)
+        path.write_text(outcome.out)
+
+    fetch()
+    tenant = Tenant(name, Api(path, timeout=timeout, renew=fetch))
     until(f"the API of tenant {name}", lambda: _answers(tenant.api), seconds=30)
     return tenant
+
+
+def renewing_kubeconfig(name: str) -> Path:
+    """A kubeconfig for programs that run longer than the hour of a certificate: they fetch the next one through its plugin."""
+    KUBECONFIGS.mkdir(parents=True, exist_ok=True)
+    path = KUBECONFIGS / f"{name}.renewing.yaml"
+    commands.bulkhead("kubeconfig", name, "-o", str(path), kubeconfig=machine.KUBECONFIG)
+    return path
 
 
 def create(host: Api, name: str, *, gpus: int = 8, seconds: float = 120.0, **spec: Any) -> Tenant:

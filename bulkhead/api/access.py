@@ -71,3 +71,12 @@ class Access(ApiModel):
         description="Users and groups whose tokens are refused, from at most three minutes after they stand here.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["kind", "name"]},
     )
+    revoked_users: Annotated[list[Annotated[str, text(253)]], Field(max_length=256)] | None = Field(
+        None,
+        description="Users of the host, by the names that its API server gives them, who get no more certificates.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+    certificates_revoked: Annotated[str, text(63, r"^[!-~]+$")] | None = Field(
+        None,
+        description="Any other text than before, such as the time, revokes every certificate that was issued to a person.",
+    )

@@ -1,4 +1,4 @@
-"""Kubeconfig files as text (JSON, which is YAML): who connects where, with which certificate."""
+"""Kubeconfig files as text (JSON, which is YAML): who connects where, with which certificate or by which credential plugin."""
 
 import json
 from base64 import b64encode
@@ -14,23 +14,45 @@ class Credential:
     key: bytes | str
 
 
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """A command that prints an ExecCredential when it is asked; it may talk to the person at the terminal."""
+
+    command: str
+    arguments: tuple[str, ...]
+    hint: str  # for who does not have the command
+
+
 def kubeconfig(
-    *, name: str, server: str, ca: bytes | str, user: str, credential: Credential, tls_server_name: str | None = None
+    *, name: str, server: str, ca: bytes | str, user: str, credential: Credential | Plugin, tls_server_name: str | None = None
 ) -> str:
     """One cluster, one user, one context; `tls_server_name` where the certificate names the server by another name."""
     cluster: dict[str, Any] = {"server": server, **_entry("certificate-authority", ca)}
     if tls_server_name:
         cluster["tls-server-name"] = tls_server_name
-    client: dict[str, Any] = {**_entry("client-certificate", credential.certificate), **_entry("client-key", credential.key)}
     document = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": name, "cluster": cluster}],
-        "users": [{"name": user, "user": client}],
+        "users": [{"name": user, "user": _user(credential)}],
         "contexts": [{"name": name, "context": {"cluster": name, "user": user, "namespace": "default"}}],
         "current-context": name,
     }
     return json.dumps(document, indent=1) + "\n"
+
+
+def _user(credential: Credential | Plugin) -> dict[str, Any]:
+    if isinstance(credential, Credential):
+        return {**_entry("client-certificate", credential.certificate), **_entry("client-key", credential.key)}
+    plugin = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": credential.command,
+        "args": list(credential.arguments),
+        "interactiveMode": "IfAvailable",
+        "provideClusterInfo": False,
+        "installHint": credential.hint,
+    }
+    return {"exec": plugin}
 
 
 def _entry(field: str, value: bytes | str) -> dict[str, str]:

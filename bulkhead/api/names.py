@@ -15,10 +15,14 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 
 SYSTEM_NAMESPACE: Final = "bulkhead-system"
 TEARDOWN_FINALIZER: Final = "bulkhead.dev/teardown"
-ADMIN_GROUP: Final = "bulkhead:tenant-admins"
-KUBECONFIG_SECRET: Final = "kubeconfig"  # noqa: S105 - the name of a Secret
 PROXY_ROUTE: Final = "plane-proxy"  # the Service by which the proxy finds a plane
-KUBECONFIG_KEY: Final = "value"
+# In a plane, who holds a person's certificate is in this group, named after whom the host's API server takes them for.
+ADMIN_GROUP: Final = "bulkhead:host-admins"
+HOST_USER_PREFIX: Final = "bulkhead:host:"
+# By this signer a CertificateSigningRequest on the host asks for such a certificate; the label names the tenant.
+LOGIN_SIGNER: Final = "bulkhead.dev/tenant-admin"
+# Whoever may do this to a Tenant gets one.
+LOGIN_VERB: Final = "login"
 
 # Inside the plane of a tenant with Slurm.
 SLURM_NAMESPACE: Final = "slurm"

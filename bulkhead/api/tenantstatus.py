@@ -86,8 +86,8 @@ class TenantStatus(ApiModel):
         description="Names of the API server outside of the host; all stand in its certificate.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
-    kubeconfig_secret: DnsName | None = Field(
-        None, description="Secret with the admin kubeconfig, in the plane's namespace; `bulkhead kubeconfig` reads it."
+    certificate_authority: Annotated[str, text(8192)] | None = Field(
+        None, description="What the certificate of the tenant's API server is verified with, PEM."
     )
     versions: Versions | None = Field(None, description="What runs.")
     class_: AppliedClass | None = Field(None, alias="class", description="The class as it was last applied.")

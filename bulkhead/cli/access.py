@@ -1,6 +1,8 @@
 """The way into a tenant: its kubeconfig, and a command or shell that uses it.
 
-The kubeconfig of `connect` lies in a folder that only its owner can enter and is removed however the command ends.
+A kubeconfig holds no secret: it names a command that fetches one (`bulkhead.cli.credentials`). The exception is asked for with
+`--static`, and ends after an hour. The kubeconfig of `connect` lies in a folder that only its owner can enter and is removed
+however the command ends.
 """
 
 import argparse
@@ -17,14 +19,17 @@ from pathlib import Path
 from types import FrameType
 
 from bulkhead.cli import connection, tunnel
+from bulkhead.cli.credentials import certificate, document
 from bulkhead.cli.failures import CliError, Exit
+from bulkhead.kube.client import Client
+from bulkhead.kube.objects import Obj
 
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 
 
 def print_kubeconfig(options: argparse.Namespace) -> int:
-    """`bulkhead kubeconfig TENANT [-o FILE|-]`."""
-    data = asyncio.run(_fetch(options))
+    """`bulkhead kubeconfig TENANT [--static] [-o FILE|-]`."""
+    data = asyncio.run(_fetch(options, static=options.static))
     if options.output == "-":
         sys.stdout.write(data.decode())
         sys.stdout.flush()
@@ -40,7 +45,7 @@ def connect(options: argparse.Namespace) -> int:
     command = list(options.command)
     if command[:1] == ["--"]:
         command = command[1:]
-    data = asyncio.run(_fetch(options))
+    data = asyncio.run(_fetch(options, static=False))
     with tempfile.TemporaryDirectory(prefix="bulkhead-") as folder, contextlib.ExitStack() as stack:
         data = stack.enter_context(tunnel.reachable(options, data))
         path = Path(folder) / f"{options.tenant}.kubeconfig"
@@ -54,10 +59,19 @@ def connect(options: argparse.Namespace) -> int:
         return run_program(command, environment, stack)
 
 
-async def _fetch(options: argparse.Namespace) -> bytes:
+async def _fetch(options: argparse.Namespace, *, static: bool) -> bytes:
     async with connection.host_client(options) as client:
         tenant = await connection.get_tenant(client, options.tenant)
-        return await connection.tenant_kubeconfig(client, tenant)
+        if not static:
+            return document.with_certificates(options, tenant)
+        document.place_of(tenant)
+        return document.with_certificate(tenant, await certificate.obtain(client, options.tenant))
+
+
+async def one_hour(client: Client, options: argparse.Namespace, tenant: Obj) -> bytes:
+    """A kubeconfig that holds the certificate that is kept, for a command that ends soon."""
+    document.place_of(tenant)
+    return document.with_certificate(tenant, await certificate.current(client, options, document.name_of(tenant)))
 
 
 def write_private(path: Path, data: bytes) -> None:

@@ -81,26 +81,3 @@ def not_installed() -> CliError:
         "this cluster has no Tenants: Bulkhead is not installed in it",
         next_step="install the chart: helm install bulkhead charts/bulkhead -n bulkhead-system --create-namespace",
     )
-
-
-async def tenant_kubeconfig(client: Client, tenant: Obj) -> bytes:
-    """The tenant's admin kubeconfig, from its Secret in the plane's namespace."""
-    import base64  # noqa: PLC0415
-    import binascii  # noqa: PLC0415
-
-    name = str(tenant["metadata"]["name"])
-    secret = str((tenant.get("status") or {}).get("kubeconfigSecret") or names.KUBECONFIG_SECRET)
-    try:
-        found = await client.get(kinds.SECRETS, secret, names.plane_namespace(name))
-        return base64.b64decode(found["data"][names.KUBECONFIG_KEY], validate=True)
-    except NotFound as error:
-        raise CliError(
-            f"tenant {name}: its kubeconfig does not exist yet",
-            next_step=f"see its progress: bulkhead tenant describe {name}",
-            code=Exit.NOT_FOUND,
-        ) from error
-    except (KeyError, TypeError, binascii.Error) as error:
-        raise CliError(
-            f"tenant {name}: Secret {secret} holds no kubeconfig",
-            next_step=f"delete the Secret {secret} in {names.plane_namespace(name)}; the controller recreates it",
-        ) from error

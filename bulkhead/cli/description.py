@@ -13,6 +13,7 @@ from typing import Any
 from bulkhead.api import accelerators, labels, names, podresources
 from bulkhead.api.podphase import placed_on
 from bulkhead.cli import connection, waiting
+from bulkhead.cli.credentials import certificate, document
 from bulkhead.cli.failures import CliError, Exit
 from bulkhead.cli.output import age, heading, plain, table
 from bulkhead.cli.tenants import gpus_of
@@ -51,7 +52,7 @@ async def _describe(options: argparse.Namespace) -> int:
         _quota(quota)
         own = await _readable(client, kinds.EVENTS, None, field_selector="involvedObject.kind=Tenant")
         _events([*(item for item in own if (item.get("involvedObject") or {}).get("name") == name), *events])
-        await _refused(client, tenant)
+        await _refused(client, tenant, options)
     return Exit.DONE
 
 
@@ -173,11 +174,12 @@ def _when(event: Obj) -> str:
     return str(next((moment for moment in moments if moment), event["metadata"].get("creationTimestamp") or ""))
 
 
-async def _refused(client: Client, tenant: Obj) -> None:
+async def _refused(client: Client, tenant: Obj, options: argparse.Namespace) -> None:
     """The tenant's own pods that do not run, with the messages that the tenant sees."""
     heading("The tenant's pods that may not run")
     try:
-        config = KubeConfig.from_bytes(await connection.tenant_kubeconfig(client, tenant), hostile=True)
+        found = await certificate.current(client, options, document.name_of(tenant), patience=_PLANE_SECONDS)
+        config = KubeConfig.from_bytes(document.with_certificate(tenant, found), hostile=True)
         plane = Client(
             config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_PLANE_SECONDS, max_body=_PLANE_BODY
         )
@@ -186,12 +188,12 @@ async def _refused(client: Client, tenant: Obj) -> None:
     except (CliError, KubeError) as error:
         print(f"  unknown: {plain(error)}")
         return
-    found = unscheduled(pending)
-    if found:
-        table(["POD", "GPUS", "REASON", "MESSAGE"], [_refusal(pod, condition) for pod, condition in found], indent=2)
+    refused = unscheduled(pending)
+    if refused:
+        table(["POD", "GPUS", "REASON", "MESSAGE"], [_refusal(pod, condition) for pod, condition in refused], indent=2)
     else:
         print("  none")
-    listed = {str(pod["metadata"]["name"]) for pod, _ in found}
+    listed = {str(pod["metadata"]["name"]) for pod, _ in refused}
     for item in troubles((pod for pod in pending if str(pod["metadata"]["name"]) not in listed), ()):
         print(f"  warning: {plain(item)}")
 

@@ -21,7 +21,9 @@ examples:
   bulkhead tenant describe red                        what it waits for, what was refused and why
   bulkhead connect red -- kubectl get nodes           one command inside the tenant
   bulkhead connect red                                a shell inside the tenant
-  bulkhead kubeconfig red -o red.yaml                 the kubeconfig to hand out
+  bulkhead login red                                  a kubeconfig of your own whose credential renews itself
+  bulkhead revoke red alice                           alice's certificates end now, and she gets no new ones
+  bulkhead kubeconfig red -o red.yaml                 a kubeconfig without secrets
   bulkhead slurm red -- sinfo                         one command in the tenant's Slurm cluster
   bulkhead images push registry.example.org/bulkhead  every image into a registry, and a values file for the chart
   bulkhead tenant delete red                          the tenant and everything in it
@@ -50,14 +52,16 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         commands.add_parser("host", help="start, stop and inspect a cluster on this machine")
     shared = argparse.ArgumentParser(add_help=False)
     _add_connection(shared, default=argparse.SUPPRESS)
-    from bulkhead.cli import parsers  # noqa: PLC0415
+    from bulkhead.cli import loginparsers, parsers  # noqa: PLC0415
 
     parsers.add_preflight(commands, shared)
     parsers.add_tenant(commands, shared)
+    loginparsers.add_logins(commands, shared)
     parsers.add_kubeconfig(commands, shared)
     parsers.add_connect(commands, shared)
     parsers.add_slurm(commands, shared, argv)
     parsers.add_images(commands)
+    loginparsers.add_credential(commands, shared)
     parsers.add_version(commands, shared)
     return parser
 

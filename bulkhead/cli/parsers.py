@@ -9,10 +9,10 @@ from typing import TypeAlias
 from bulkhead.api.quantity import InvalidQuantityError, parse, whole
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - argparse has no public name for it
-_RAW = argparse.RawDescriptionHelpFormatter
+RAW = argparse.RawDescriptionHelpFormatter
 
 
-def _later(module: str, function: str) -> Callable[[argparse.Namespace], int]:
+def later(module: str, function: str) -> Callable[[argparse.Namespace], int]:
     """A function whose module is imported when it is called."""
 
     def run(options: argparse.Namespace) -> int:
@@ -63,7 +63,7 @@ def add_tenant(commands: Commands, shared: argparse.ArgumentParser) -> None:
 
     listing = actions.add_parser("list", aliases=["ls"], parents=[shared], help="list tenants", description="List tenants.")
     listing.add_argument("-o", "--output", choices=["table", "wide", "json", "yaml"], default="table", help="form of the list")
-    listing.set_defaults(handler=_later("tenants", "list_tenants"))
+    listing.set_defaults(handler=later("tenants", "list_tenants"))
 
     describe = actions.add_parser(
         "describe",
@@ -73,7 +73,7 @@ def add_tenant(commands: Commands, shared: argparse.ArgumentParser) -> None:
         "and which of its own pods may not run and why.",
     )
     describe.add_argument("name", metavar="NAME", help="the tenant")
-    describe.set_defaults(handler=_later("description", "describe_tenant"))
+    describe.set_defaults(handler=later("description", "describe_tenant"))
 
     delete = actions.add_parser(
         "delete",
@@ -83,8 +83,8 @@ def add_tenant(commands: Commands, shared: argparse.ArgumentParser) -> None:
     )
     delete.add_argument("name", metavar="NAME", help="the tenant")
     delete.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    _add_wait(delete, "until it is gone")
-    delete.set_defaults(handler=_later("tenants", "delete_tenant"))
+    add_wait(delete, "until it is gone")
+    delete.set_defaults(handler=later("tenants", "delete_tenant"))
 
 
 def _add_create(actions: Commands, shared: argparse.ArgumentParser) -> None:
@@ -97,7 +97,7 @@ def _add_create(actions: Commands, shared: argparse.ArgumentParser) -> None:
         "  bulkhead tenant create red --gpus 8\n"
         "  bulkhead tenant create blue --class large --admin alice@example.org --admin group:ml-team\n"
         "  bulkhead tenant create -f green.yaml --no-wait\n",
-        formatter_class=_RAW,
+        formatter_class=RAW,
     )
     create.add_argument("name", metavar="NAME", nargs="?", help="name of the tenant; may be left out with -f")
     create.add_argument("-f", "--file", metavar="FILE", help="a Tenant as YAML or JSON, - for stdin; options override it")
@@ -121,11 +121,12 @@ def _add_create(actions: Commands, shared: argparse.ArgumentParser) -> None:
         default=[],
         help="a user, or group:NAME, with full rights inside; may be repeated",
     )
-    _add_wait(create, "until it is ready")
-    create.set_defaults(handler=_later("tenants", "create_tenant"))
+    add_wait(create, "until it is ready")
+    create.set_defaults(handler=later("tenants", "create_tenant"))
 
 
-def _add_wait(parser: argparse.ArgumentParser, what: str) -> None:
+def add_wait(parser: argparse.ArgumentParser, what: str) -> None:
+    """`--wait` and `--timeout`."""
     parser.add_argument("--wait", action=argparse.BooleanOptionalAction, default=True, help=f"wait {what} (default: yes)")
     parser.add_argument("--timeout", metavar="TIME", type=_seconds, default=300.0, help="for the wait: 90s, 5m; default 5m")
 
@@ -135,12 +136,14 @@ def add_kubeconfig(commands: Commands, shared: argparse.ArgumentParser) -> None:
     parser = commands.add_parser(
         "kubeconfig",
         parents=[shared],
-        help="print or write a tenant's admin kubeconfig",
-        description="Print a tenant's admin kubeconfig, or write it to a file that only you can read.",
+        help="print or write a kubeconfig of a tenant, without secrets",
+        description="Print a kubeconfig of a tenant, or write it to a file that only you can read. It holds no secret: kubectl "
+        "calls this command for a certificate of an hour, with your kubeconfig of the host, and again when that ends.",
     )
+    parser.add_argument("--static", action="store_true", help="put a certificate of an hour into it, for automation")
     parser.add_argument("tenant", metavar="TENANT", help="the tenant")
     parser.add_argument("-o", "--output", metavar="FILE", default="-", help="where to write it; - is stdout, the default")
-    parser.set_defaults(handler=_later("access", "print_kubeconfig"))
+    parser.set_defaults(handler=later("access", "print_kubeconfig"))
 
 
 def add_connect(commands: Commands, shared: argparse.ArgumentParser) -> None:
@@ -153,7 +156,7 @@ def add_connect(commands: Commands, shared: argparse.ArgumentParser) -> None:
         description="Run a command, or your shell, with KUBECONFIG pointing at a tenant. The kubeconfig is removed at the end. "
         "Where the tenant's API server is not reached from here, connections go through the host's API (port-forward).",
         epilog="examples:\n  bulkhead connect red -- kubectl get pods -A\n  bulkhead connect red\n",
-        formatter_class=_RAW,
+        formatter_class=RAW,
     )
     parser.add_argument(
         "--tunnel",
@@ -166,7 +169,7 @@ def add_connect(commands: Commands, shared: argparse.ArgumentParser) -> None:
         "command", metavar="COMMAND", nargs=argparse.REMAINDER, help="what to run (default: your shell)"
     )
     command.required = False  # else an error about a missing TENANT would ask for a COMMAND too
-    parser.set_defaults(handler=_later("access", "connect"))
+    parser.set_defaults(handler=later("access", "connect"))
 
 
 def add_slurm(commands: Commands, shared: argparse.ArgumentParser, argv: Sequence[str]) -> None:
@@ -188,11 +191,11 @@ def add_slurm(commands: Commands, shared: argparse.ArgumentParser, argv: Sequenc
         "  bulkhead slurm red --user alice -- srun --gres=gpu:2 --pty bash\n"
         "  bulkhead slurm red\n"
         "  bulkhead slurm token red --user alice --lifetime 1h      a token for the REST API\n",
-        formatter_class=_RAW,
+        formatter_class=RAW,
     )
     parser.add_argument("tenant", metavar="TENANT", help="the tenant")
     _add_user(parser, "the tenant's user who runs it (default: its first administrator)", required=False)
-    parser.set_defaults(handler=_later("slurm", "run"), command=())
+    parser.set_defaults(handler=later("slurm", "run"), command=())
 
 
 def _add_slurm_token(commands: Commands, shared: argparse.ArgumentParser) -> None:
@@ -205,12 +208,12 @@ def _add_slurm_token(commands: Commands, shared: argparse.ArgumentParser) -> Non
         description="Print a token for slurmrestd, as `scontrol token` does.\n"
         "Revoke all tokens of a tenant:\n  kubectl annotate tenant NAME bulkhead.dev/revoke-tokens=$(date +%s) --overwrite",
         epilog="examples:\n  export $(bulkhead slurm token red --user alice --lifetime 1h)\n",
-        formatter_class=_RAW,
+        formatter_class=RAW,
     )
     parser.add_argument("tenant", metavar="TENANT", help="the tenant")
     _add_user(parser, "the user whom the token authenticates", required=True)
     parser.add_argument("--lifetime", metavar="TIME", type=_seconds, default=1800.0, help="90s, 30m, 1h; default 30m")
-    parser.set_defaults(handler=_later("slurm", "print_token"))
+    parser.set_defaults(handler=later("slurm", "print_token"))
 
 
 def _add_user(parser: argparse.ArgumentParser, text: str, *, required: bool) -> None:
@@ -233,7 +236,7 @@ def add_images(commands: Commands) -> None:
         "list", aliases=["ls"], parents=[shared], help="list the images", description="List the images."
     )
     listing.add_argument("-o", "--output", choices=["table", "json"], default="table", help="form of the list")
-    listing.set_defaults(handler=_later("images", "list_images"))
+    listing.set_defaults(handler=later("images", "list_images"))
 
     build = actions.add_parser(
         "build",
@@ -242,7 +245,7 @@ def add_images(commands: Commands) -> None:
         description="Build the images as OCI archives, each with an SBOM (SPDX) beside it. What is there and the same stays.",
     )
     _add_choice(build)
-    build.set_defaults(handler=_later("images", "build_images"))
+    build.set_defaults(handler=later("images", "build_images"))
     _add_push(actions, shared)
 
 
@@ -272,7 +275,7 @@ def _add_push(actions: Commands, shared: argparse.ArgumentParser) -> None:
         "  bulkhead images push 10.0.0.1:5000/bulkhead --ca-file ca.crt --pull-secret registry --values images.yaml\n"
         "  bulkhead images push registry.example.org/bulkhead --architecture amd64 --architecture arm64\n"
         "  helm install bulkhead charts/bulkhead -n bulkhead-system -f images.yaml\n",
-        formatter_class=_RAW,
+        formatter_class=RAW,
     )
     push.add_argument("registry", metavar="REGISTRY", help="HOST[:PORT][/PATH]; every image becomes a repository below it")
     _add_choice(push)
@@ -296,7 +299,7 @@ def _add_push(actions: Commands, shared: argparse.ArgumentParser) -> None:
         default=[],
         help="a Secret in the chart's namespace with which clusters pull; written into the values file; may be repeated",
     )
-    push.set_defaults(handler=_later("images", "push_images"))
+    push.set_defaults(handler=later("images", "push_images"))
 
 
 def add_preflight(commands: Commands, shared: argparse.ArgumentParser) -> None:
@@ -313,7 +316,7 @@ def add_preflight(commands: Commands, shared: argparse.ArgumentParser) -> None:
         "  bulkhead preflight --values values.yaml --range 10.96.0.0/11 --range 192.168.0.0/16\n"
         "  bulkhead preflight --json | jq '.checks[] | select(.state == \"failed\")'\n\n"
         "exit codes: 0 nothing failed (there may be warnings), 1 something failed\n",
-        formatter_class=_RAW,
+        formatter_class=RAW,
     )
     for option, metavar, what in (
         ("--values", "FILE", "values as `helm install -f` gets them"),
@@ -328,7 +331,7 @@ def add_preflight(commands: Commands, shared: argparse.ArgumentParser) -> None:
         "--timeout", metavar="TIME", type=_seconds, default=60.0, help="for all of it, 60s at most and by default"
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.set_defaults(handler=_later("preflight", "preflight"))
+    parser.set_defaults(handler=later("preflight", "preflight"))
 
 
 def add_version(commands: Commands, shared: argparse.ArgumentParser) -> None:

@@ -147,7 +147,7 @@ async def _prepare(options: argparse.Namespace) -> tuple[str, str, bytes, list[s
                 next_step="set spec.scheduling.slurm.login.enabled to true",
             )
         user = choose_user(spec, options.user)
-        data = await connection.tenant_kubeconfig(client, tenant)
+        data = await access.one_hour(client, options, tenant)
     pods = await _pods(options.tenant, data)
     login = pick_login(pods)
     if login is None:
@@ -171,7 +171,7 @@ async def _signing_key(options: argparse.Namespace) -> bytes:
     async with connection.host_client(options) as client:
         tenant = await connection.get_tenant(client, options.tenant)
         slurm_spec(tenant)
-        data = await connection.tenant_kubeconfig(client, tenant)
+        data = await access.one_hour(client, options, tenant)
     try:
         async with _plane(data) as plane:
             secret = await plane.get(kinds.SECRETS, SLURM_KEYS, SLURM_NAMESPACE)

@@ -16,6 +16,8 @@ from controller.plane.spec import PLANE, TRUST_ANNOTATION, Obj, PlaneSpec
 # Kinds of which nothing may stay that the plan does not name: what an older version made would widen rights or open ports.
 # Other kinds hold data, or may belong to a user who only copied our label.
 PRUNED = ("NetworkPolicy", "RoleBinding", "ClusterRoleBinding", "Service", "Deployment", "PodDisruptionBudget", "TLSRoute")
+# What an older version made and nothing uses any more: a kubeconfig whose certificate lived for 90 days.
+RETIRED = (("Secret", "kubeconfig"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,11 @@ def plan(spec: PlaneSpec, keys: KeyMaterial, existing: Existing, *, held: bool =
 
 def _pruned(slot: Slot, spec: PlaneSpec) -> bool:
     """Whether an object of ours is to go that the plan does not name; a provider that comes again comes with fresh keys."""
-    return slot.kind in PRUNED or slot == Slot("ConfigMap", spec.namespace, authentication.ISSUERS)
+    return (
+        slot.kind in PRUNED
+        or (slot.kind, slot.name) in RETIRED
+        or slot == Slot("ConfigMap", spec.namespace, authentication.ISSUERS)
+    )
 
 
 def as_it_runs(rendered: Rendered, spec: PlaneSpec, keys: KeyMaterial, existing: Existing) -> Rendered:

@@ -90,6 +90,7 @@ def plane_of(case: Case) -> PlaneSpec:
         admins=tuple(section_of(spec, "access").get("admins") or ()),
         issuers=_issuers(case),
         revoked=tuple(map(_revoked, section_of(spec, "access").get("revoked") or ())),
+        certificates_revoked=str(section_of(spec, "access").get("certificatesRevoked") or ""),
     )
     exposure = exposure_of(case.tenant, bounds, settings, case.existing, made.namespace)
     made = replace(made, exposure=replace(exposure, route_version=case.route_version))

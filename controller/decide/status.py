@@ -57,6 +57,7 @@ class Findings:
     nodes: Finding | None = None  # of a tenant whose pool is its alone
     shares: Verdict | None = None  # of a tenant with whom the host shares anything
     route: Obj | None = None  # the TLSRoute, of a tenant that a Gateway exposes
+    certificate_authority: str = ""  # PEM, of the plane's API server
 
 
 def refused(tenant: Obj, refusal: Refusal, now: datetime) -> Obj:
@@ -124,20 +125,24 @@ def summary(spec: PlaneSpec, findings: Findings, applied_class: Mapping[str, Any
     total = sum(count(used.get(f"requests.{name}")) for name in spec.gpu_resources)
     limit = sum(spec.allotted[name].count for name in spec.gpu_resources)
     identity = {"planeClusterUID": findings.plane_uid} if findings.plane_uid else {}
-    return identity | {
-        "endpoint": spec.endpoint,
-        "tlsServerName": spec.tls_server_name,
-        "hostnames": list(spec.exposure.names) or None,
-        "kubeconfigSecret": names.KUBECONFIG_SECRET,
-        "versions": {
-            "kubernetes": spec.version,
-            "etcd": _tag(spec.images.etcd),
-            "bulkhead": _tag(spec.images.bulkhead),
-        },
-        "class": dict(applied_class),
-        "serviceSlice": spec.service_slice,
-        "gpus": {"used": total, "limit": limit, "summary": f"{total}/{limit}"},
-    }
+    authority = {"certificateAuthority": findings.certificate_authority} if findings.certificate_authority else {}
+    return (
+        identity
+        | authority
+        | {
+            "endpoint": spec.endpoint,
+            "tlsServerName": spec.tls_server_name,
+            "hostnames": list(spec.exposure.names) or None,
+            "versions": {
+                "kubernetes": spec.version,
+                "etcd": _tag(spec.images.etcd),
+                "bulkhead": _tag(spec.images.bulkhead),
+            },
+            "class": dict(applied_class),
+            "serviceSlice": spec.service_slice,
+            "gpus": {"used": total, "limit": limit, "summary": f"{total}/{limit}"},
+        }
+    )
 
 
 def _held(refusal: Refusal, failure: Refusal | None) -> Verdict:

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from bulkhead.api import names
 from controller.pki import issue
 from controller.plane import pki
 from controller.plane.pki import Pair
-from controller.plane.secrets import SERVICE_ACCOUNT_SECRET, KeyMaterial
+from controller.plane.secrets import REVOKED_FILE, SERVICE_ACCOUNT_SECRET, KeyMaterial
 from controller.plane.spec import Obj, PlaneSpec
 
 
@@ -31,7 +30,13 @@ class Assembled:
 def assemble(spec: PlaneSpec, secrets: Mapping[str, Obj], now: datetime) -> Assembled:
     """Complete the key material of a plane."""
     issued: list[tuple[str, str]] = []
+    revoked = _files(secrets.get(pki.authority_secret(pki.USERS))).get(REVOKED_FILE, b"").decode("ascii", "replace")
     authorities = {name: _authority(spec, secrets, name, now, issued) for name in pki.AUTHORITIES}
+    if spec.certificates_revoked not in {"", revoked}:
+        # The key and the request that it was drawn for are one write: a crash before it repeats it, one after it does not.
+        revoked = spec.certificates_revoked
+        authorities[pki.USERS] = issue.new_authority(f"bulkhead:{spec.tenant}:{pki.USERS}", now)
+        issued.append((pki.authority_secret(pki.USERS), "all certificates are revoked"))
     account, encryption = _plane_keys(secrets, issued)
     leaves: dict[str, Pair] = {}
     for name, wanted in pki.leaves(spec).items():
@@ -43,7 +48,7 @@ def assemble(spec: PlaneSpec, secrets: Mapping[str, Obj], now: datetime) -> Asse
             pair = issue.issue(wanted, authority, now)
             issued.append((name, why or "missing"))
         leaves[name] = pair
-    return Assembled(KeyMaterial(authorities, leaves, account, encryption), tuple(issued))
+    return Assembled(KeyMaterial(authorities, leaves, account, encryption, revoked), tuple(issued))
 
 
 def _authority(spec: PlaneSpec, secrets: Mapping[str, Obj], name: str, now: datetime, issued: list[tuple[str, str]]) -> Pair:
@@ -83,7 +88,7 @@ def _stored_leaf(secrets: Mapping[str, Obj], name: str) -> Pair | None:
     files = _files(secrets.get(secret))
     if f"{stem}.crt" in files and f"{stem}.key" in files:
         return Pair(files[f"{stem}.crt"], files[f"{stem}.key"])
-    document = _json(files.get("kubeconfig") or files.get(names.KUBECONFIG_KEY) or b"")
+    document = _json(files.get("kubeconfig") or b"")
     try:
         user = document["users"][0]["user"]
         return Pair(base64.b64decode(user["client-certificate-data"]), base64.b64decode(user["client-key-data"]))

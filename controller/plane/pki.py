@@ -11,17 +11,19 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from bulkhead.api import names
 from controller.plane.spec import METRICS, PEERS, PLANE, SHIM, PlaneSpec
 
 AUTHORITY_LIFE: Final = timedelta(days=5 * 365)
 LEAF_LIFE: Final = timedelta(days=90)
 BACKDATE: Final = timedelta(minutes=5)
-AUTHORITIES: Final = ("etcd", "client", "serving", "front-proxy", "kubelet")
+# People have a CA of their own, so that all their certificates can be revoked at once and no component's with them.
+USERS: Final = "users"
+AUTHORITIES: Final = ("etcd", "client", "serving", "front-proxy", "kubelet", USERS)
+# The longest that a person's certificate lives.
+PERSON_LIFE: Final = timedelta(hours=1)
 CONTROLLER_USER: Final = "bulkhead:controller"
 SYNCER_USER: Final = "bulkhead:syncer"
 DNS_USER: Final = "bulkhead:dns"
-ADMIN_USER: Final = "bulkhead:admin"
 # Only the API server's own rules grant anything before the first ClusterRoleBinding exists; see decision 0010.
 BOOTSTRAP_GROUP: Final = "system:masters"
 
@@ -114,7 +116,6 @@ def leaves(spec: PlaneSpec) -> dict[str, CertSpec]:
             addresses=(spec.shim_address,),
         ),
         "pki-dns/client": CertSpec("client", DNS_USER, Usage.CLIENT),
-        f"{names.KUBECONFIG_SECRET}/client": CertSpec("client", ADMIN_USER, Usage.CLIENT, groups=(names.ADMIN_GROUP,)),
     }
 
 

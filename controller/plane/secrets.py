@@ -9,14 +9,15 @@ from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bulkhead.api import names
 from bulkhead.api.kubeconfig import Credential, kubeconfig
 from controller.plane import apiserver
 from controller.plane.parts import metadata
-from controller.plane.pki import ADMIN_USER, DNS_USER, SYNCER_USER, Pair, authority_secret
+from controller.plane.pki import DNS_USER, SYNCER_USER, USERS, Pair, authority_secret
 from controller.plane.spec import API_PORT, DNS, PKI_PATH, PLANE, SYNCER, Obj, PlaneSpec
 
 SERVICE_ACCOUNT_SECRET = "pki-service-account"  # noqa: S105 - the name of a Secret
+# In the Secret of the CA of people: the request to revoke that it was drawn for, written together with its key.
+REVOKED_FILE = "revoked"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -27,11 +28,13 @@ class KeyMaterial:
     leaves: Mapping[str, Pair]
     service_account: Pair
     encryption_key: str
+    # By what request the CA of people was last replaced; empty while it is the first one.
+    revoked: str = ""
 
     @property
     def trust(self) -> str:
-        """A digest of what running processes take over only by a restart."""
-        parts = [self.authorities[name].certificate for name in sorted(self.authorities)]
+        """A digest of what running processes take over only by a restart; the API server reads the CA of people again."""
+        parts = [self.authorities[name].certificate for name in sorted(self.authorities) if name != USERS]
         return digest(*parts, self.service_account.certificate, self.encryption_key.encode())
 
     def leaf(self, name: str) -> str:
@@ -51,7 +54,13 @@ def digest(*parts: bytes) -> str:
 def authority_secrets(spec: PlaneSpec, keys: KeyMaterial) -> list[Obj]:
     """The Secrets with the keys from which everything else can be made again."""
     made = [
-        _secret(spec, authority_secret(name), PLANE, {"tls.crt": pair.certificate, "tls.key": pair.key})
+        _secret(
+            spec,
+            authority_secret(name),
+            PLANE,
+            {"tls.crt": pair.certificate, "tls.key": pair.key}
+            | ({REVOKED_FILE: keys.revoked.encode()} if name == USERS and keys.revoked else {}),
+        )
         for name, pair in sorted(keys.authorities.items())
     ]
     account = {
@@ -63,14 +72,13 @@ def authority_secrets(spec: PlaneSpec, keys: KeyMaterial) -> list[Obj]:
 
 
 def leaf_secrets(spec: PlaneSpec, keys: KeyMaterial) -> list[Obj]:
-    """The Secrets that containers mount, and the admin's kubeconfig."""
+    """The Secrets that containers mount."""
     return [
         _etcd(spec, keys),
         _apiserver(spec, keys),
         _controller_manager(spec, keys),
         _syncer(spec, keys),
         _dns(spec, keys),
-        _admin(spec, keys),
     ]
 
 
@@ -80,7 +88,8 @@ def _etcd(spec: PlaneSpec, keys: KeyMaterial) -> Obj:
 
 def _apiserver(spec: PlaneSpec, keys: KeyMaterial) -> Obj:
     files = {
-        **_ca(keys, "client", "client-ca.crt"),
+        # Two CAs, for components and for people. The API server reads this file again when it changes.
+        "client-ca.crt": keys.authorities["client"].certificate + keys.authorities[USERS].certificate,
         **_ca(keys, "etcd", "etcd-ca.crt"),
         **_ca(keys, "front-proxy", "front-proxy-ca.crt"),
         **_ca(keys, "kubelet", "kubelet-ca.crt"),
@@ -126,18 +135,11 @@ def _dns(spec: PlaneSpec, keys: KeyMaterial) -> Obj:
     return _secret(spec, "pki-dns", DNS, {"kubeconfig": _client_config(spec, keys, "pki-dns/client", DNS_USER)})
 
 
-def _admin(spec: PlaneSpec, keys: KeyMaterial) -> Obj:
-    config = _client_config(spec, keys, f"{names.KUBECONFIG_SECRET}/client", ADMIN_USER, outside=True)
-    return _secret(spec, names.KUBECONFIG_SECRET, PLANE, {names.KUBECONFIG_KEY: config})
-
-
-def _client_config(spec: PlaneSpec, keys: KeyMaterial, leaf: str, user: str, *, outside: bool = False) -> bytes:
-    """A kubeconfig: of the platform's own clients by the service address, of people by the way that is exposed."""
+def _client_config(spec: PlaneSpec, keys: KeyMaterial, leaf: str, user: str) -> bytes:
     pair = keys.leaves[leaf]
     return kubeconfig(
         name=spec.tenant,
-        server=spec.endpoint if outside else f"https://{spec.api_address}:443",
-        tls_server_name=spec.tls_server_name if outside else None,
+        server=f"https://{spec.api_address}:443",
         ca=keys.authorities["serving"].certificate,
         user=user,
         credential=Credential(pair.certificate, pair.key),

@@ -270,6 +270,7 @@ class PlaneSpec:
     issuers: tuple[Trusted, ...] = ()
     revoked: tuple[Revoked, ...] = ()
     exposure: Exposure = field(default_factory=Exposure)
+    certificates_revoked: str = ""  # the last request to revoke what people hold
 
     @property
     def namespace(self) -> str:

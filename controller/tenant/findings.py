@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from bulkhead.api import names
 from bulkhead.api.conditions import ConditionType, Reason, is_true
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import ApiError, Conflict, Forbidden, KubeError, Unavailable, Unprocessable
@@ -11,7 +10,8 @@ from bulkhead.kube.objects import Obj, Resource
 from controller.decide.case import Admitted
 from controller.decide.status import Findings
 from controller.inside.access import PlaneHealth
-from controller.plane.secrets import SERVICE_ACCOUNT_SECRET
+from controller.plane.pki import USERS, authority_secret
+from controller.plane.secrets import SERVICE_ACCOUNT_SECRET, KeyMaterial
 from controller.plane.spec import PLANE, PlaneSpec
 from controller.refusal import Refusal
 from controller.shares import status as shares_status
@@ -32,7 +32,7 @@ class Reached:
     """How far a reconcile came."""
 
     observed: Observed
-    keys: bool = False  # whether the keys were assembled
+    keys: KeyMaterial | None = None  # once they were assembled
     health: PlaneHealth = field(default_factory=PlaneHealth)
     slurm: Ordered | None = None
     shares: Shared | None = None
@@ -57,6 +57,7 @@ def findings(spec: PlaneSpec, admitted: Admitted, reached: Reached, after: Itera
         failure=reached.failure,
         pull_trouble=reached.pull_trouble,
         held=admitted.held,
+        certificate_authority=reached.keys.authorities["serving"].certificate.decode() if reached.keys else "",
         slurm=_slurm(tenant, reached.slurm) if reached.slurm is not None else None,
         shares=shares_status.verdict(reached.shares.found) if reached.shares is not None else None,
         nodes=nodes if nodes is not None and nodes.refusing is None else None,
@@ -79,10 +80,10 @@ def failure_of(error: KubeError | TimeoutError) -> Refusal:
 def _pki(reached: Reached) -> bool:
     """Whether the keys are there, written now or before; as reported before, where the reconcile did not come so far."""
     observed, failure = reached.observed, reached.failure
-    if not reached.keys:
+    if reached.keys is None:
         before = (observed.tenant.get("status") or {}).get("conditions") or []
         return failure is not None and is_true(before, ConditionType.PKI_READY)
-    return failure is None or {SERVICE_ACCOUNT_SECRET, names.KUBECONFIG_SECRET} <= observed.in_plane(kinds.SECRETS).keys()
+    return failure is None or {SERVICE_ACCOUNT_SECRET, authority_secret(USERS)} <= observed.in_plane(kinds.SECRETS).keys()
 
 
 def _unseen(spec: PlaneSpec, admitted: Admitted, found: Findings) -> tuple[ConditionType, ...]:

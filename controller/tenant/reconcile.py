@@ -162,7 +162,7 @@ class Reconciler:
             at = replace(at, observed=observed)
             at = replace(at, pull_trouble=await self._reconcile_pulls(spec, observed))
             keys = self._reconcile_keys(spec, observed)
-            at = replace(at, keys=True)
+            at = replace(at, keys=keys)
             made = plan(spec, keys, observed.existing, held=admitted.held is not None)
             await self._reconcile_host(made, observed)
             await present(self._client, spec, keys, self._owned.pods_of(spec.tenant))

@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bulkhead.hostcluster import binaries
-from e2e import install, machine
+from e2e import install, machine, tenants
 from e2e.conformance import comparison, environment, images, suite
 from e2e.conformance.suite import Spec
 
@@ -80,7 +80,7 @@ def main() -> int:
         run_side("host", machine.KUBECONFIG, programs, chosen, note)
     if chosen.side != "host":
         with environment.prepared(host, chosen.tenant, keep=chosen.keep) as tenant:
-            run_side("tenant", tenant.kubeconfig, programs, chosen, note)
+            run_side("tenant", tenants.renewing_kubeconfig(tenant.name), programs, chosen, note)
     return _report(stood_in, whole=chosen.focus == CONFORMANCE and chosen.side == "both")
 
 

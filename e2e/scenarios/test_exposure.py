@@ -24,6 +24,7 @@ from e2e.exposed import DOMAIN, MOST, PORT, VALUES, at_the_proxy, authority, cer
 from e2e.poll import NotYetError, until
 from e2e.tenants import Tenant
 
+ADMIN = "bulkhead:host:bulkhead-host-admin"  # the embedded host's own, as planes know it
 ADDRESS_SECONDS = 30.0
 
 
@@ -92,7 +93,7 @@ def test_a_plane_that_runs_gets_an_address_without_a_restart(host: Api, alice: T
     assert tenants.conditions(host.get("Tenant", alice.name))["Exposed"]["status"] == "True"
     outside = tenants.open_tenant(alice.name)
     assert (outside.api.host, outside.api.port) == (NODE_ADDRESS, PORT)
-    assert tenants.who(outside.api) == "bulkhead:admin"
+    assert tenants.who(outside.api) == ADMIN
     # The real kubectl goes by the same file.
     assert "default" in commands.kubectl(outside.kubeconfig, "get", "namespaces").out
 
@@ -182,7 +183,7 @@ def test_a_flood_of_one_tenant_costs_the_other_nothing(host: Api, alice: Tenant,
         # The control: the flood is one, it does reach its limit in both pods.
         assert turned_away > 0
         assert len(held) <= 2 * MOST
-        assert tenants.who(tenants.open_tenant(bob.name).api) == "bulkhead:admin"
+        assert tenants.who(tenants.open_tenant(bob.name).api) == ADMIN
     finally:
         for each in held:
             each.close()
@@ -219,7 +220,7 @@ def test_a_proxy_that_is_gone_leaves_the_other(host: Api, bob: Tenant) -> None:
     assert len(pods) == 2
     host.delete("Pod", pods[0]["metadata"]["name"], names.SYSTEM_NAMESPACE, grace=0)
     api = tenants.open_tenant(bob.name).api
-    assert tenants.who(api) == "bulkhead:admin"
+    assert tenants.who(api) == ADMIN
     assert machine.is_up()
 
 

@@ -21,7 +21,7 @@ def test_tenants_are_ready_with_all_conditions_true(host: Api, alice: Tenant, bo
 
 def test_the_kubeconfig_is_a_tenant_admin_and_never_a_system_master(alice: Tenant) -> None:
     groups = kubectl(alice.kubeconfig, "auth", "whoami", "-o", "jsonpath={.status.userInfo.groups}").out
-    assert "bulkhead:tenant-admins" in groups
+    assert "bulkhead:host-admins" in groups
     assert "system:masters" not in groups
     assert kubectl(alice.kubeconfig, "auth", "can-i", "*", "*", check=False).out.strip() == "yes"
 

@@ -51,8 +51,11 @@ class Probe:
         api = Api(self.kubeconfig)
         while not stop.wait(0.3):
             try:
-                api.list("ConfigMap", "default")
-                self.answers += 1
+                # What anybody may ask who is known: the older certificate is believed on, and has no rights any more.
+                if tenants.who(api):
+                    self.answers += 1
+                else:
+                    self.failures.append("nobody is known by the older certificate")
             except (ApiError, UnreachableError) as error:
                 self.failures.append(str(error)[:300])
 
@@ -106,7 +109,9 @@ def upgraded() -> Iterator[Upgraded]:
     stop.set()
     for thread in threads:
         thread.join(30)
-    yield Upgraded(host, made, before, seen.running(host, made), definitions, probes)
+    after = seen.running(host, made)
+    made = {name: tenants.open_tenant(name) for name in made}
+    yield Upgraded(host, made, before, after, definitions, probes)
     for name in made:
         host.delete("Tenant", name)
 

@@ -24,6 +24,11 @@ class Authority:
         """The authority's certificate."""
         return self._cert.public_bytes(serialization.Encoding.PEM)
 
+    @property
+    def key(self) -> bytes:
+        """Its private key, for tests whose controller signs with it."""
+        return private_pem(self._key)
+
     def issue(self, name: str, *, groups: tuple[str, ...] = (), addresses: tuple[str, ...] = ()) -> tuple[bytes, bytes]:
         """Issue a certificate for a user with groups, or for a server with addresses; return (certificate, key)."""
         key = ec.generate_private_key(ec.SECP256R1())

@@ -130,7 +130,7 @@ async def test_status_is_a_subresource_and_keeps_every_field_we_write(client: Cl
             }
         ],
         "endpoint": "https://10.112.0.1:443",
-        "kubeconfigSecret": "kubeconfig",
+        "certificateAuthority": "x",
         "versions": {"kubernetes": "v1.36.3", "etcd": "v3.6.16", "bulkhead": "0.1.0"},
         "class": {"name": "a", "generation": 3, "uid": "x", "spec": {"anything": {"at": ["all"]}}},
         "gpus": {"used": 3, "limit": 8, "summary": "3/8"},

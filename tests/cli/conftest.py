@@ -4,7 +4,7 @@ import asyncio
 import os
 import secrets
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,11 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Obj
+from bulkhead.work.clock import SystemClock
+from controller.host.logins import Logins
+from tests.apiserver.pki import Authority
+from tests.apiserver.servers import Pair
+from tests.background import background
 from tests.crds import install
 from tests.kubeconfigs import to_yaml
 
@@ -74,9 +79,10 @@ async def cli(host_client: Client, host_file: Path) -> Cli:
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """Stands in for the controller: makes the plane's namespace, the kubeconfig Secret, and status."""
+    """Stands in for the controller: makes a plane's namespace, the CA of its people, and status; requests it really answers."""
 
     client: Client
+    people: Authority
 
     async def tenant(self, name: str, **spec: Any) -> Obj:
         body = {
@@ -87,12 +93,15 @@ class Controller:
         }
         return await self.client.create(kinds.TENANTS, body)
 
-    async def plane(self, name: str, kubeconfig: bytes | None = None) -> None:
+    async def plane(self, name: str, config: KubeConfig | None = None) -> None:
         namespace = names.plane_namespace(name)
         await self.client.create(kinds.NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-        if kubeconfig is not None:
-            secret = {"metadata": {"name": "kubeconfig", "namespace": namespace}, "stringData": {"value": kubeconfig.decode()}}
+        if config is not None and config.ca is not None:
+            files = {"tls.crt": self.people.pem.decode(), "tls.key": self.people.key.decode()}
+            secret = {"metadata": {"name": "pki-ca-users", "namespace": namespace}, "stringData": files}
             await self.client.create(kinds.SECRETS, {"apiVersion": "v1", "kind": "Secret"} | secret)
+            status = {"endpoint": config.server, "certificateAuthority": config.ca.decode()}
+            await self.client.patch(kinds.TENANTS, name, {"status": status}, subresource="status")
 
     async def say(
         self,
@@ -125,8 +134,23 @@ class Controller:
 
 
 @pytest.fixture
-async def controller(host_client: Client) -> Controller:
-    return Controller(host_client)
+async def controller(apiservers: Pair, host_client: Client, plane_client: Client) -> AsyncIterator[Controller]:
+    binding = {
+        "metadata": {"name": "bulkhead:tenant-admins"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": names.ADMIN_GROUP}],
+    }
+    await plane_client.apply(kinds.CLUSTER_ROLE_BINDINGS, binding)
+    async with background(Logins(host_client, SystemClock()).run()):
+        yield Controller(host_client, apiservers.plane.authority)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Credentials of a test are that test's alone."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    return folder
 
 
 @pytest.fixture

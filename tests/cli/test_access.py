@@ -16,7 +16,6 @@ import pytest
 from bulkhead.cli import access
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.cli.conftest import Cli, Controller, finish, start
-from tests.kubeconfigs import to_yaml
 
 SHOW = "import os, json; p = os.environ['KUBECONFIG']; print(json.dumps([p, os.stat(p).st_mode & 0o777, open(p).read()]))"
 
@@ -29,13 +28,16 @@ async def test_the_kubeconfig_is_printed_or_written_for_its_owner_only(
     cli: Cli, controller: Controller, plane_config: KubeConfig, name: str, tmp_path: Path
 ) -> None:
     await controller.tenant(name)
-    await controller.plane(name, to_yaml(plane_config))
+    await controller.plane(name, plane_config)
     printed = await cli("kubeconfig", name)
-    assert (printed.code, printed.out.encode(), printed.err) == (0, to_yaml(plane_config), "")
+    assert (printed.code, printed.err) == (0, "")
+    found = json.loads(printed.out)
+    assert "-data" not in json.dumps(found["users"])
+    assert found["clusters"][0]["cluster"]["server"] == plane_config.server
     target = tmp_path / "red.yaml"
     written = await cli("kubeconfig", name, "-o", str(target))
     assert (written.code, written.out) == (0, "")
-    assert target.read_bytes() == to_yaml(plane_config)
+    assert json.loads(target.read_text()) == found
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
 
 
@@ -51,10 +53,10 @@ async def test_connect_runs_a_command_and_passes_on_its_code(
     cli: Cli, controller: Controller, plane_config: KubeConfig, name: str
 ) -> None:
     await controller.tenant(name)
-    await controller.plane(name, to_yaml(plane_config))
+    await controller.plane(name, plane_config)
     shown = await cli("connect", name, "--", sys.executable, "-c", SHOW)
     path, mode, content = json.loads(shown.out)
-    assert (mode, content) == (0o600, to_yaml(plane_config).decode())
+    assert (mode, json.loads(content)) == (0o600, json.loads((await cli("kubeconfig", name)).out))
     assert not there(Path(path).parent)
     assert (await cli("connect", name, "--", "sh", "-c", "exit 7")).code == 7
     assert (await cli("connect", name, "sh", "-c", "exit 8")).code == 8
@@ -67,7 +69,7 @@ async def test_connect_without_a_command_opens_the_shell(
     cli: Cli, controller: Controller, plane_config: KubeConfig, name: str, tmp_path: Path
 ) -> None:
     await controller.tenant(name)
-    await controller.plane(name, to_yaml(plane_config))
+    await controller.plane(name, plane_config)
     shell = tmp_path / "shell"
     shell.write_text('#!/bin/sh\necho "$BULKHEAD_TENANT"\n')
     shell.chmod(0o755)
@@ -80,7 +82,7 @@ async def test_a_terminated_connect_leaves_no_kubeconfig(
     cli: Cli, controller: Controller, host_file: Path, plane_config: KubeConfig, name: str
 ) -> None:
     await controller.tenant(name)
-    await controller.plane(name, to_yaml(plane_config))
+    await controller.plane(name, plane_config)
     process = await start(
         "connect", name, "--", "sh", "-c", 'echo "$KUBECONFIG"; exec sleep 60', environment={"KUBECONFIG": str(host_file)}
     )

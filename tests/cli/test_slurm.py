@@ -28,7 +28,6 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.cli.conftest import Cli, Controller, start
-from tests.kubeconfigs import to_yaml
 
 READY = {"type": "Ready", "status": "True"}
 KUBECTL = """#!/bin/sh
@@ -84,7 +83,7 @@ async def tenant(controller: Controller, plane: Plane, plane_config: KubeConfig,
     """A tenant with Slurm, whose plane answers."""
     assert plane
     await controller.tenant(name, scheduling={"mode": "Slurm"})
-    await controller.plane(name, to_yaml(plane_config))
+    await controller.plane(name, plane_config)
     return name
 
 
@@ -129,7 +128,7 @@ async def test_a_tenant_without_slurm_says_how_to_get_it(
     cli: Cli, controller: Controller, plane_config: KubeConfig, name: str
 ) -> None:
     await controller.tenant(name)
-    await controller.plane(name, to_yaml(plane_config))
+    await controller.plane(name, plane_config)
     for words in (["slurm", name, "--", "sinfo"], ["slurm", "token", name, "--user", "alice"]):
         done = await cli(*words)
         assert (done.code, f"tenant {name} does not use Slurm" in done.err, "mode to Slurm" in done.err) == (1, True, True)
@@ -137,7 +136,7 @@ async def test_a_tenant_without_slurm_says_how_to_get_it(
 
 async def test_a_plane_that_is_silent_is_named(cli: Cli, controller: Controller, plane_config: KubeConfig, name: str) -> None:
     await controller.tenant(name, scheduling={"mode": "Slurm"})
-    await controller.plane(name, to_yaml(replace(plane_config, server="https://127.0.0.1:1")))
+    await controller.plane(name, replace(plane_config, server="https://127.0.0.1:1"))
     done = await cli("slurm", name, "--", "sinfo")
     assert (done.code, f"tenant {name}: its API gave no answer" in done.err) == (1, True)
 

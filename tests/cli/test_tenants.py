@@ -16,7 +16,6 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.cli.conftest import Cli, Controller, finish, start
-from tests.kubeconfigs import to_yaml
 
 GPU = "nvidia.com/gpu"
 
@@ -179,7 +178,7 @@ async def test_describe_tells_conditions_and_the_pods_that_were_refused(
     cli: Cli, controller: Controller, plane_client: Client, namespace: str, name: str
 ) -> None:
     await controller.tenant(name)
-    await controller.plane(name, to_yaml(plane_client.config))
+    await controller.plane(name, plane_client.config)
     await controller.say(name, "True", Reason.READY, "fine \x1b[31mred")
     limits = {"limits": {GPU: "16"}, "requests": {GPU: "16"}}
     spec = {"containers": [{"name": "a", "image": "x", "resources": limits}]}
@@ -198,7 +197,7 @@ async def test_describe_says_that_the_plane_is_silent(
     cli: Cli, controller: Controller, plane_config: KubeConfig, name: str
 ) -> None:
     await controller.tenant(name)
-    await controller.plane(name, to_yaml(replace(plane_config, server="https://127.0.0.1:1")))
+    await controller.plane(name, replace(plane_config, server="https://127.0.0.1:1"))
     done = await cli("tenant", "describe", name)
     assert done.code == 0
     assert "unknown:" in done.out.split("may not run")[1]

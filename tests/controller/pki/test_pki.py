@@ -1,5 +1,6 @@
 """Certificates: what a handshake accepts and refuses, when they are renewed, and that no key is lost that data depends on."""
 
+import base64
 import ssl
 from datetime import UTC, datetime, timedelta
 
@@ -7,8 +8,8 @@ import pytest
 
 from bulkhead.kube.kubeconfig import KubeConfig
 from controller.pki import issue
-from controller.pki.material import assemble
-from controller.plane import pki
+from controller.pki.material import Assembled, assemble
+from controller.plane import pki, secrets
 from controller.plane.pki import CertSpec, Pair, Usage
 from controller.plane.render import render
 from controller.plane.spec import Obj
@@ -151,10 +152,10 @@ def test_the_keys_that_data_depends_on_survive_the_loss_of_either_copy(lost: str
 @pytest.mark.parametrize("garbage", ["", "AAAA", "not base64!"])
 def test_garbage_in_a_secret_is_replaced_and_stops_nothing(garbage: str) -> None:
     spec, secrets = plane_spec(), stored()
-    for secret in ("pki-ca-client", "pki-syncer", "kubeconfig"):
+    for secret in ("pki-ca-client", "pki-syncer", "pki-ca-users"):
         secrets[secret]["data"] = dict.fromkeys(secrets[secret]["data"], garbage)
     issued = {name for name, _ in assemble(spec, secrets, NOW).issued}
-    assert {"pki-ca-client", "pki-syncer/client", "kubeconfig/client"} <= issued
+    assert {"pki-ca-client", "pki-syncer/client", "pki-ca-users"} <= issued
 
 
 def test_a_changed_address_reissues_what_carries_it() -> None:
@@ -162,13 +163,66 @@ def test_a_changed_address_reissues_what_carries_it() -> None:
     assert {name for name, _ in moved.issued} == {"pki-apiserver/server", "pki-syncer/shim"}
 
 
-def test_the_admins_kubeconfig_names_the_tenants_group_and_never_the_masters() -> None:
-    admin = pki.leaves(plane_spec())["kubeconfig/client"]
-    assert admin.groups == ("bulkhead:tenant-admins",)
-    assert all("system:masters" not in each.groups for each in pki.leaves(plane_spec()).values())
-    text = __import__("base64").b64decode(stored()["kubeconfig"]["data"]["value"])
-    config = KubeConfig.from_bytes(text, hostile=True)
+def test_no_certificate_that_is_kept_is_a_persons_or_a_masters() -> None:
+    assert all(not each.groups for each in pki.leaves(plane_spec()).values())
+    config = KubeConfig.from_bytes(base64.b64decode(stored()["pki-syncer"]["data"]["kubeconfig"]), hostile=True)
     assert config.server == "https://10.112.4.1:443"
+
+
+def test_the_api_server_trusts_two_cas_and_no_component_waits_for_that_of_people() -> None:
+    keys = assemble(plane_spec(), {}, NOW).keys
+    files = {obj["metadata"]["name"]: obj["data"] for obj in secrets.leaf_secrets(plane_spec(), keys)}
+    bundle = base64.b64decode(files["pki-apiserver"]["client-ca.crt"])
+    assert bundle == keys.authorities["client"].certificate + keys.authorities["users"].certificate
+    people = keys.authorities["users"].certificate
+    holders = [name for name, data in files.items() for value in data.values() if people in base64.b64decode(value)]
+    assert holders == ["pki-apiserver"]
+    assert {each.authority for each in pki.leaves(plane_spec()).values()} == {
+        "client",
+        "etcd",
+        "kubelet",
+        "front-proxy",
+        "serving",
+    }
+
+
+def test_a_plane_of_an_older_version_gets_a_ca_of_people_without_a_restart() -> None:
+    before, older = stored(), stored()
+    before = assemble(plane_spec(), older, NOW).keys
+    del older["pki-ca-users"]
+    after = assemble(plane_spec(), older, NOW)
+    assert [name for name, _ in after.issued] == ["pki-ca-users"]
+    assert after.keys.trust == before.trust
+    assert after.keys.authorities["users"] != before.authorities["users"]
+
+
+def revoked(objects: dict[str, Obj], mark: str) -> Assembled:
+    return assemble(plane_spec(certificates_revoked=mark), objects, NOW)
+
+
+def kept(found: Assembled) -> dict[str, Obj]:
+    return {obj["metadata"]["name"]: obj for obj in render(plane_spec(), found.keys).everything() if obj["kind"] == "Secret"}
+
+
+def test_a_request_to_revoke_replaces_the_ca_of_people_once_and_no_other() -> None:
+    first = stored()
+    once = revoked(first, "2026-11-23T10:00:00Z")
+    assert [name for name, _ in once.issued] == ["pki-ca-users"]
+    assert once.keys.trust == assemble(plane_spec(), first, NOW).keys.trust
+    again = revoked(kept(once), "2026-11-23T10:00:00Z")
+    assert (again.issued, again.keys) == ((), once.keys)
+    assert revoked(kept(once), "").issued == ()
+    assert [name for name, _ in revoked(kept(once), "2026-11-23T11:00:00Z").issued] == ["pki-ca-users"]
+
+
+def test_a_revocation_that_was_cut_short_is_done_again() -> None:
+    # The Secret of the CA was written, that of the API server was not: the bundle follows the CA.
+    once = revoked(stored(), "now")
+    halfway = stored() | {"pki-ca-users": kept(once)["pki-ca-users"]}
+    found = revoked(halfway, "now")
+    assert found.issued == ()
+    bundle = base64.b64decode(kept(found)["pki-apiserver"]["data"]["client-ca.crt"])
+    assert bundle.endswith(once.keys.authorities["users"].certificate)
 
 
 def test_key_material_has_no_text_form(keys) -> None:

@@ -1,0 +1,146 @@
+"""`bulkhead login`, `logout` and `revoke`: people's own way in, and out.
+
+login    a credential now, kept for this user; a kubeconfig that names the command which renews it, without secrets
+logout   what is kept of a tenant is removed from this machine
+revoke   the tenant's API server stops believing certificates that it believes now: everybody's, or one person's for good
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from bulkhead.api import names
+from bulkhead.api.untrusted import mapping
+from bulkhead.cli import access, connection
+from bulkhead.cli.credentials import cache, certificate, document
+from bulkhead.cli.failures import CliError, Exit
+from bulkhead.cli.output import Progress
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import Conflict, KubeError, Unauthorized, Unprocessable
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.objects import Obj
+
+_TRIES: Final = 5
+_POLL: Final = 1.0
+_ASK_SECONDS: Final = 4.0
+_SILENCE_SECONDS: Final = 20.0
+_BODY: Final = 1 << 20
+
+
+def login(options: argparse.Namespace) -> int:
+    """`bulkhead login TENANT [-o FILE]`."""
+    tenant, ends = asyncio.run(_log_in(options))
+    path = Path(options.output).expanduser() if options.output else default_file(options.tenant)
+    if not options.output:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    access.write_private(path, document.with_certificates(options, tenant))
+    moment = datetime.fromtimestamp(ends).astimezone().strftime("%H:%M")
+    print(f"logged in to tenant {options.tenant} until {moment}; kubectl renews it by itself")
+    sys.stderr.write(f"next:  export KUBECONFIG={path}\n")
+    return Exit.DONE
+
+
+def default_file(tenant: str) -> Path:
+    """Where the kubeconfig of a tenant goes unless somebody says where."""
+    return Path.home() / ".kube" / "bulkhead" / f"{tenant}.yaml"
+
+
+async def _log_in(options: argparse.Namespace) -> tuple[Obj, float]:
+    async with connection.host_client(options) as client:
+        tenant = await connection.get_tenant(client, options.tenant)
+        document.place_of(tenant)
+        found = await certificate.current(client, options, options.tenant)
+    return tenant, found.ends
+
+
+def logout(options: argparse.Namespace) -> int:
+    """`bulkhead logout TENANT | --all`."""
+    if not options.all and options.tenant is None:
+        raise CliError("nothing to log out of", next_step="name a tenant, or give --all", code=Exit.USAGE)
+    removed = cache.forget(None if options.all else options.tenant)
+    what = "every tenant" if options.all else f"tenant {options.tenant}"
+    print(f"logged out of {what}: {removed} credentials removed" if removed else f"nothing was kept of {what}")
+    return Exit.DONE
+
+
+def revoke(options: argparse.Namespace) -> int:
+    """`bulkhead revoke TENANT (USER... | --all | --lift USER)`."""
+    if sum(map(bool, (options.users, options.all, options.lift))) != 1:
+        raise CliError("give one of USER, --all and --lift", next_step="bulkhead revoke --help", code=Exit.USAGE)
+    return asyncio.run(_revoke(options))
+
+
+async def _revoke(options: argparse.Namespace) -> int:
+    name, lift = options.tenant, bool(options.lift)
+    users = [each.removeprefix(names.HOST_USER_PREFIX) for each in options.lift or options.users]
+    async with connection.host_client(options) as client:
+        tenant = await connection.get_tenant(client, name)
+        before = await _own(client, options, tenant) if options.wait and not lift else None
+        await _write(client, tenant, users, lift=lift)
+    if lift:
+        print(f"tenant {name}: {', '.join(users)} may log in again")
+        return Exit.DONE
+    certificate.entry_of(options, name).clear()
+    if before is None or not await _refused(tenant, before, options.timeout):
+        print(f"tenant {name}: all its certificates are revoked; its API server refuses them within two minutes")
+    else:
+        print(f"tenant {name}: all certificates from before are refused")
+    if users:
+        sys.stderr.write(f"{', '.join(users)} get no new ones; the others' kubectl is refused once, and then has new ones\n")
+        sys.stderr.write("what they made inside stays: look for ServiceAccount tokens and RoleBindings of theirs\n")
+    return Exit.DONE
+
+
+async def _own(client: Client, options: argparse.Namespace, tenant: Obj) -> certificate.Certificate | None:
+    """A certificate from before, by which to see that it is refused; None for who may revoke and not log in."""
+    try:
+        document.place_of(tenant)
+        return await certificate.current(client, options, options.tenant)
+    except (CliError, KubeError):
+        return None
+
+
+async def _write(client: Client, tenant: Obj, users: list[str], *, lift: bool) -> None:
+    name = document.name_of(tenant)
+    for _ in range(_TRIES):
+        revoked = [str(each) for each in mapping(mapping(tenant["spec"]).get("access")).get("revokedUsers") or ()]
+        # One write: who is revoked asks for the next certificate after it.
+        change: dict[str, Any] = {} if lift else {"certificatesRevoked": datetime.now(UTC).isoformat()}
+        if users:
+            left = [each for each in revoked if each.removeprefix(names.HOST_USER_PREFIX) not in users]
+            change["revokedUsers"] = left if lift else [*left, *users]
+        body = {"metadata": {"resourceVersion": tenant["metadata"]["resourceVersion"]}, "spec": {"access": change}}
+        try:
+            await client.patch(kinds.TENANTS, name, body)
+        except Conflict:
+            tenant = await connection.get_tenant(client, name)
+        except Unprocessable as error:
+            raise CliError(f"tenant {name}: not revoked: {error}") from error
+        else:
+            return
+    raise CliError(f"tenant {name}: it is changed all the time; nobody was revoked", next_step="try again")
+
+
+async def _refused(tenant: Obj, found: certificate.Certificate, seconds: float) -> bool:
+    """Whether the tenant's API server was seen to refuse a certificate that it believed before."""
+    config = KubeConfig.from_bytes(document.with_certificate(tenant, found), hostile=True)
+    begin = answered = time.monotonic()
+    plane = Client(config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_ASK_SECONDS, max_body=_BODY)
+    with Progress() as progress:
+        async with plane:
+            while time.monotonic() < min(begin + seconds, answered + _SILENCE_SECONDS):
+                try:
+                    await plane.get(kinds.NAMESPACES, "default")
+                    answered = time.monotonic()
+                except Unauthorized:
+                    return True
+                except (KubeError, TimeoutError):
+                    pass
+                progress.show("waiting until its API server refuses certificates from before")
+                await asyncio.sleep(_POLL)
+    return False

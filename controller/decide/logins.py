@@ -1,0 +1,145 @@
+"""What becomes of a request for a person's certificate. Pure: facts in, one answer out.
+
+The host's API server writes into a CertificateSigningRequest who made it, and nobody can change that: this identity, and never
+what the request asks to be called, is what the certificate says. Whether it may log in, the host's own authorizer is asked.
+
+    request + its Tenant + the authorizer's word ──> judge() ──┬─ Sign     as `bulkhead:host:<requester>`, for an hour at most
+                                                               ├─ Deny     with a reason for people
+                                                               ├─ Later    the tenant cannot sign yet
+                                                               └─ Done     answered before; it goes after a while
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+from bulkhead.api import labels, names
+from bulkhead.api.untrusted import mapping
+from controller.plane.pki import PERSON_LIFE
+
+# A request that was answered is read within seconds; one that cannot be answered is given up.
+KEPT: Final = timedelta(minutes=10)
+PATIENCE: Final = timedelta(minutes=2)
+# Of one tenant. A person needs one an hour; scripts that throw theirs away stay below this.
+MOST_PER_MINUTE: Final = 30
+_LEAST_LIFE: Final = timedelta(minutes=10)
+_COMMON_NAME: Final = 64
+_DIGEST: Final = 16
+_USAGES: Final = frozenset({"client auth", "digital signature", "key encipherment"})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is read of a CertificateSigningRequest."""
+
+    name: str
+    tenant: str
+    requester: str
+    created: datetime
+    usages: frozenset[str]
+    life: timedelta
+    denied: bool
+    approved: bool
+    answered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """Issue for this user of the plane."""
+
+    user: str
+    life: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """Never; the text is for the requester."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Not yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Answered; to be deleted after this time."""
+
+    left: timedelta
+
+
+Answer: TypeAlias = Sign | Deny | Later | Done
+
+
+def request_of(obj: Mapping[str, Any]) -> Request:
+    """The facts of a request, whatever shape it has."""
+    meta, spec, status = mapping(obj.get("metadata")), mapping(obj.get("spec")), mapping(obj.get("status"))
+    conditions = {str(mapping(each).get("type")) for each in status.get("conditions") or ()}
+    seconds = spec.get("expirationSeconds")
+    asked = timedelta(seconds=seconds) if isinstance(seconds, int) else PERSON_LIFE
+    return Request(
+        name=str(meta.get("name")),
+        tenant=str(mapping(meta.get("labels")).get(labels.TENANT) or ""),
+        requester=str(spec.get("username") or ""),
+        created=datetime.fromisoformat(str(meta["creationTimestamp"])),
+        usages=frozenset(str(each) for each in spec.get("usages") or ()),
+        life=min(max(asked, _LEAST_LIFE), PERSON_LIFE),
+        denied=bool(conditions & {"Denied", "Failed"}),
+        approved="Approved" in conditions,
+        answered=bool(status.get("certificate")),
+    )
+
+
+def judge(request: Request, tenant: Mapping[str, Any] | None, *, allowed: bool, recent: int, now: datetime) -> Answer:
+    """The answer; `recent`: how many certificates of this tenant the requester got within the last minute."""
+    if request.denied or request.answered:
+        return Done(request.created + KEPT - now)
+    if tenant is None or mapping(tenant.get("metadata")).get("deletionTimestamp"):
+        return Deny(f"there is no tenant {request.tenant!r}" if request.tenant else f"no label {labels.TENANT} names a tenant")
+    if why := _objection(request, tenant, allowed=allowed, recent=recent):
+        return Deny(why)
+    return Sign(user_of(request.requester), request.life)
+
+
+def _objection(request: Request, tenant: Mapping[str, Any], *, allowed: bool, recent: int) -> str | None:
+    revoked = {str(each) for each in mapping(mapping(tenant.get("spec")).get("access")).get("revokedUsers") or ()}
+    if not request.requester or not allowed:
+        return f"{request.requester!r} may not {names.LOGIN_VERB} to tenant {request.tenant}"
+    if {request.requester, names.HOST_USER_PREFIX + request.requester} & revoked:
+        return f"{request.requester!r} is in access.revokedUsers of tenant {request.tenant}"
+    if "client auth" not in request.usages or not request.usages <= _USAGES:
+        return f"the usages must be client auth, and besides at most {', '.join(sorted(_USAGES - {'client auth'}))}"
+    if recent >= MOST_PER_MINUTE:
+        return f"{request.requester!r} got {recent} certificates within a minute; wait for one"
+    return None
+
+
+def waits(request: Request, now: datetime) -> Later | Deny:
+    """What becomes of one that the tenant cannot sign: its CA is not there yet, or is being replaced."""
+    return Later() if now < request.created + PATIENCE else Deny(f"tenant {request.tenant} has no CA for people yet")
+
+
+def user_of(requester: str) -> str:
+    """The user's name inside the plane; one that a certificate has no room for ends in a digest of the whole."""
+    name = names.HOST_USER_PREFIX + requester
+    if len(name) <= _COMMON_NAME:
+        return name
+    digest = hashlib.sha256(requester.encode()).hexdigest()[:_DIGEST]
+    return f"{name[: _COMMON_NAME - _DIGEST - 1]}~{digest}"
+
+
+def may_log_in(obj: Mapping[str, Any], request: Request) -> dict[str, Any]:
+    """The question to the host's authorizer: all that its API server vouches for in the request."""
+    spec = mapping(obj.get("spec"))
+    asked = {"group": names.GROUP, "resource": "tenants", "verb": names.LOGIN_VERB, "name": request.tenant}
+    said = {"user": request.requester, "groups": list(spec.get("groups") or ()), "extra": dict(mapping(spec.get("extra")))}
+    return {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "metadata": {},
+        "spec": said | {"uid": str(spec.get("uid") or ""), "resourceAttributes": asked},
+    }

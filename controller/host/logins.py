@@ -1,0 +1,181 @@
+"""Answers requests for people's certificates: CertificateSigningRequests of our signer on the host; only while leading.
+
+    informer (our signer alone) ──> the request ──┬─ Tenant, the requester's right ──> decide.logins.judge
+                                                  └─ Sign ──> approved ──> the CA of people, read afresh ──> certificate
+
+Each step looks at what is there, so a process that dies between two goes on with the next. A CA that is to be replaced, because
+all certificates were revoked, signs nothing more. The key of a CA is read for each signature and kept nowhere.
+"""
+
+import asyncio
+import base64
+import binascii
+import logging
+from collections import defaultdict, deque
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from bulkhead.api import names
+from bulkhead.api.untrusted import mapping
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import ApiError, Conflict, KubeError, NotFound
+from bulkhead.kube.informer import Change, Informer
+from bulkhead.kube.objects import Key, Obj
+from bulkhead.work.backoff import PerKeyBackoff
+from bulkhead.work.clock import Clock
+from bulkhead.work.queue import KeyedQueue
+from bulkhead.work.supervise import supervise
+from controller import metrics
+from controller.decide import logins
+from controller.decide.logins import Answer, Deny, Done, Later, Request, Sign
+from controller.pki import people
+from controller.plane.pki import USERS, Pair, authority_secret
+from controller.plane.secrets import REVOKED_FILE
+
+_log = logging.getLogger(__name__)
+_MOST_WAITING: Final = 2000
+_MIB: Final = 1024 * 1024
+_AGAIN: Final = 1.0
+
+
+class Logins:
+    """See the module."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._queue: KeyedQueue[str] = KeyedQueue(max_keys=_MOST_WAITING, clock=clock)
+        self._backoff: PerKeyBackoff[str] = PerKeyBackoff(0.2, 30.0, jitter=0.5)
+        self._recent: defaultdict[tuple[str, str], deque[datetime]] = defaultdict(deque)
+        self._requests = Informer(
+            client,
+            kinds.CERTIFICATE_SIGNING_REQUESTS,
+            field_selector=f"spec.signerName={names.LOGIN_SIGNER}",
+            on_change=self._changed,
+            max_bytes=32 * _MIB,
+        )
+
+    def _changed(self, change: Change) -> None:
+        self._queue.add(change.key.name)
+
+    async def run(self) -> None:
+        """Answer until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(supervise("requests for certificates", self._requests.run))
+            group.create_task(supervise("logins", self._work))
+
+    async def _work(self) -> None:
+        while True:
+            name = await self._queue.get()
+            try:
+                again = await self.answer(name)
+            except (KubeError, TimeoutError) as error:
+                again = self._backoff.next(name)
+                _log.warning("request not answered: %s", error, extra={"request": name, "retry_in": round(again, 2)})
+            else:
+                self._backoff.forget(name)
+            finally:
+                self._queue.done(name)
+            if again is not None:
+                self._queue.add_after(name, again)
+
+    async def answer(self, name: str) -> float | None:
+        """Take one request as far as it goes; returns when to look again."""
+        obj = self._requests.store.get(Key("", name))
+        if obj is None:
+            return None
+        request, now = logins.request_of(obj), self._clock.now()
+        found = await self._judge(obj, request, now)
+        if isinstance(found, Done):
+            if found.left <= timedelta(0):
+                await self._client.delete(kinds.CERTIFICATE_SIGNING_REQUESTS, name, uid=str(obj["metadata"]["uid"]))
+            return max(0.0, found.left.total_seconds()) or None
+        try:
+            if isinstance(found, Sign):
+                found = await self._sign(obj, request, found, now)
+            if isinstance(found, Deny):
+                await self._deny(obj, request, found)
+        except (Conflict, NotFound):
+            # Somebody else changed or deleted it: the informer tells.
+            return _AGAIN
+        return _AGAIN if isinstance(found, Later) else None
+
+    async def _judge(self, obj: Obj, request: Request, now: datetime) -> Answer:
+        if request.denied or request.answered:
+            return logins.judge(request, None, allowed=False, recent=0, now=now)
+        tenant = await self._tenant(request.tenant)
+        allowed = False
+        if tenant is not None:
+            review = await self._client.create(kinds.SUBJECT_ACCESS_REVIEWS, logins.may_log_in(obj, request))
+            allowed = mapping(review.get("status")).get("allowed") is True
+        verdict = logins.judge(request, tenant, allowed=allowed, recent=self._count(request, now), now=now)
+        if isinstance(verdict, Sign) and tenant is not None and await self._authority(tenant) is None:
+            return logins.waits(request, now)
+        return verdict
+
+    async def _tenant(self, name: str) -> Obj | None:
+        try:
+            return await self._client.get(kinds.TENANTS, names.check_tenant_name(name))
+        except (NotFound, names.InvalidTenantNameError):
+            return None
+
+    async def _sign(self, obj: Obj, request: Request, found: Sign, now: datetime) -> Answer:
+        try:
+            key = people.public_key(base64.b64decode(str(obj["spec"].get("request")), validate=True))
+        except people.BadRequestError as error:
+            return Deny(str(error))
+        except (binascii.Error, ValueError):
+            return Deny("the request is not in base64")
+        if not request.approved:
+            obj = await self._condition(obj, "Approved", f"{request.requester} may {names.LOGIN_VERB} to {request.tenant}")
+        tenant = await self._tenant(request.tenant)
+        authority = await self._authority(tenant) if tenant is not None else None
+        if authority is None:
+            return Later()
+        certificate = people.certify(
+            key, user=found.user, group=names.ADMIN_GROUP, authority=authority, now=now, life=found.life
+        )
+        status = {**mapping(obj.get("status")), "certificate": base64.b64encode(certificate).decode()}
+        await self._client.replace(kinds.CERTIFICATE_SIGNING_REQUESTS, obj | {"status": status}, subresource="status")
+        self._recent[request.requester, request.tenant].append(now)
+        metrics.logins.labels("signed").inc()
+        _log.info("certificate issued", extra={"tenant": request.tenant, "user": found.user, "request": request.name})
+        return found
+
+    async def _authority(self, tenant: Obj) -> Pair | None:
+        """The CA of the tenant's people; None while there is none, or while it is to be replaced."""
+        wanted = str(mapping(mapping(tenant.get("spec")).get("access")).get("certificatesRevoked") or "")
+        try:
+            namespace = names.plane_namespace(str(tenant["metadata"]["name"]))
+            secret = await self._client.get(kinds.SECRETS, authority_secret(USERS), namespace)
+            files = {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}
+            if wanted not in {"", files.get(REVOKED_FILE, b"").decode("ascii", "replace")}:
+                return None
+            return Pair(files["tls.crt"], files["tls.key"])
+        except (ApiError, KeyError, ValueError):
+            # No namespace yet, or no right in it: the tenant's own reconcile says what is wrong.
+            return None
+
+    async def _deny(self, obj: Obj, request: Request, found: Deny) -> None:
+        metrics.logins.labels("denied").inc()
+        extra = {"tenant": request.tenant, "requester": request.requester, "request": request.name}
+        _log.info("certificate refused: %s", found.why, extra=extra)
+        await self._condition(obj, "Failed" if request.approved else "Denied", found.why)
+
+    async def _condition(self, obj: Obj, kind: str, message: str) -> Obj:
+        status: dict[str, Any] = dict(mapping(obj.get("status")))
+        said = {"type": kind, "status": "True", "reason": "Bulkhead", "message": message[:1000]}
+        changed = obj | {"status": status | {"conditions": [*(status.get("conditions") or ()), said]}}
+        subresource = "status" if kind == "Failed" else "approval"
+        return await self._client.replace(kinds.CERTIFICATE_SIGNING_REQUESTS, changed, subresource=subresource)
+
+    def _count(self, request: Request, now: datetime) -> int:
+        """How many of this tenant the requester got within a minute; forgets whoever got none."""
+        for pair in list(self._recent):
+            moments = self._recent[pair]
+            while moments and moments[0] < now - timedelta(minutes=1):
+                moments.popleft()
+            if not moments:
+                del self._recent[pair]
+        return len(self._recent.get((request.requester, request.tenant), ()))

@@ -1,0 +1,95 @@
+"""`bulkhead login`, `logout` and `revoke` against a real host; planes that change their CA are the e2e tests' part."""
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.kubeconfig import KubeConfig
+from tests.cli.conftest import Cli, Controller
+
+
+@pytest.fixture
+async def tenant(cli: Cli, controller: Controller, plane_config: KubeConfig, name: str) -> str:
+    await controller.tenant(name)
+    await controller.plane(name, plane_config)
+    return name
+
+
+def kept_in(folder: Path) -> list[Path]:
+    return [*folder.rglob("*.json")]
+
+
+async def access_of(client: Client, name: str) -> dict[str, Any]:
+    return dict((await client.get(kinds.TENANTS, name))["spec"].get("access") or {})
+
+
+async def test_login_writes_a_kubeconfig_without_secrets_and_keeps_a_certificate(
+    cli: Cli, tenant: str, tmp_path: Path, own_cache: Path
+) -> None:
+    done = await cli("login", tenant, HOME=str(tmp_path))
+    assert done.code == 0, done.err
+    path = tmp_path / ".kube" / "bulkhead" / f"{tenant}.yaml"
+    assert f"logged in to tenant {tenant} until" in done.out
+    assert f"export KUBECONFIG={path}" in done.err
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    user = json.loads(path.read_text())["users"][0]["user"]
+    assert list(user) == ["exec"]
+    assert len(kept_in(own_cache)) == 1
+    again = await cli("login", tenant, "-o", str(tmp_path / "other.yaml"))
+    assert json.loads((tmp_path / "other.yaml").read_text())["users"] == json.loads(path.read_text())["users"]
+    assert (again.code, len(kept_in(own_cache))) == (0, 1)
+
+
+async def test_logout_forgets_one_tenant_or_all(cli: Cli, tenant: str, tmp_path: Path, own_cache: Path) -> None:
+    assert (await cli("login", tenant, "-o", str(tmp_path / "x"))).code == 0
+    assert "nothing was kept of tenant other" in (await cli("logout", "other")).out
+    assert len(kept_in(own_cache)) == 1
+    assert f"logged out of tenant {tenant}: 1 credentials removed" in (await cli("logout", tenant)).out
+    assert kept_in(own_cache) == []
+    assert (await cli("login", tenant, "-o", str(tmp_path / "x"))).code == 0
+    assert "every tenant: 1" in (await cli("logout", "--all")).out
+    assert (await cli("logout")).code == 2
+
+
+async def test_who_is_revoked_gets_no_certificate_until_that_is_lifted(cli: Cli, tenant: str, host_client: Client) -> None:
+    assert (await cli("kubeconfig", tenant, "--static")).code == 0
+    done = await cli("revoke", tenant, "bulkhead:host:admin", "--no-wait")
+    assert done.code == 0, done.err
+    first = await access_of(host_client, tenant)
+    assert first["revokedUsers"] == ["admin"]
+    await cli("revoke", tenant, "bob", "--no-wait")
+    second = await access_of(host_client, tenant)
+    assert second["revokedUsers"] == ["admin", "bob"]
+    assert second["certificatesRevoked"] != first["certificatesRevoked"]
+    refused = await cli("kubeconfig", tenant, "--static")
+    assert (refused.code, "revokedUsers" in refused.err) == (1, True)
+    lifted = await cli("revoke", tenant, "--lift", "admin")
+    assert (lifted.code, lifted.out) == (0, f"tenant {tenant}: admin may log in again\n")
+    third = await access_of(host_client, tenant)
+    assert third == second | {"revokedUsers": ["bob"]}
+
+
+async def test_while_the_ca_is_to_be_replaced_nothing_is_signed(cli: Cli, tenant: str) -> None:
+    """Until the controller has replaced it, a certificate of the old one would be good for an hour more."""
+    assert (await cli("revoke", tenant, "--all", "--no-wait")).code == 0
+    done = await cli("kubeconfig", tenant, "--static")
+    assert (done.code, "did not answer" in done.err) == (4, True)
+
+
+@pytest.mark.parametrize("words", [(), ("alice", "--all"), ("--lift", "x", "--all"), ("x", "--lift", "y")])
+async def test_a_revocation_that_says_not_whom_is_refused(
+    cli: Cli, tenant: str, host_client: Client, words: tuple[str, ...]
+) -> None:
+    assert (await cli("revoke", tenant, *words)).code == 2
+    assert await access_of(host_client, tenant) == {}
+
+
+@pytest.mark.parametrize("word", ["login", "revoke", "logout"])
+async def test_help_teaches(cli: Cli, word: str) -> None:
+    done = await cli(word, "--help")
+    assert (done.code, "usage: " in done.out) == (0, True)
