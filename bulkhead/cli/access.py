@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 
 from bulkhead.cli import connection, tunnel
-from bulkhead.cli.credentials import certificate, document
+from bulkhead.cli.credentials import certificate, choice, document
 from bulkhead.cli.failures import CliError, Exit
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
@@ -62,6 +62,9 @@ def connect(options: argparse.Namespace) -> int:
 async def _fetch(options: argparse.Namespace, *, static: bool) -> bytes:
     async with connection.host_client(options) as client:
         tenant = await connection.get_tenant(client, options.tenant)
+        if getattr(options, "issuer", None) and (issuer := choice.of_tenant(tenant, options)):
+            # For somebody else's machine: its own command, wherever that is.
+            return document.with_tokens(tenant, issuer, ["bulkhead"])
         if not static:
             return document.with_certificates(options, tenant)
         document.place_of(tenant)

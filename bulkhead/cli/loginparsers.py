@@ -11,12 +11,20 @@ def add_logins(commands: Commands, shared: argparse.ArgumentParser) -> None:
         "login",
         parents=[shared],
         help="log in to a tenant: a kubeconfig without secrets, and a credential that renews itself",
-        description="Log in to a tenant as who you are on the host. The credential is a certificate of an hour, kept in your "
-        "cache; the kubeconfig names this command, by which kubectl fetches the next one.",
-        epilog="examples:\n  bulkhead login red\n  bulkhead login red -o red.yaml\n  kubectl bulkhead login red\n",
+        description="Log in to a tenant: by its identity provider, in a browser or by a code on another device;\n"
+        "where it has none, or with --certificate, as who you are on the host, by a certificate of an hour.\n"
+        "The credential is kept in your cache; the kubeconfig names this command, by which kubectl fetches the next one.",
+        epilog="examples:\n  bulkhead login red\n  bulkhead login red --device\n  kubectl bulkhead login red\n"
+        "without any right on the host:\n  bulkhead login red --server https://red.k8s.example.org --server-ca red.crt "
+        "\\\n      --issuer-url https://login.example.org --client-id bulkhead-red\n",
         formatter_class=RAW,
     )
     login.add_argument("tenant", metavar="TENANT", help="the tenant")
+    login.add_argument("--issuer", metavar="NAME", help="which of its identity providers (default: the first)")
+    login.add_argument("--certificate", action="store_true", help="as who you are on the host, although it has a provider")
+    _add_issuer(login)
+    login.add_argument("--server", metavar="URL", help="the tenant's API, for who may not read the Tenant")
+    login.add_argument("--server-ca", metavar="FILE", help="what that is verified with")
     login.add_argument("-o", "--output", metavar="FILE", help="the kubeconfig (default: ~/.kube/bulkhead/TENANT.yaml)")
     login.set_defaults(handler=later("logins", "login"))
 
@@ -57,3 +65,31 @@ def add_credential(commands: Commands, shared: argparse.ArgumentParser) -> None:
     )
     certificate.add_argument("tenant", metavar="TENANT", help="the tenant")
     certificate.set_defaults(handler=later("credentials.plugin", "certificate"))
+
+    token = kinds.add_parser("token", parents=[shared], description="An ID token of an identity provider.")
+    token.add_argument("tenant", metavar="TENANT", help="the tenant")
+    _add_issuer(token)
+    token.set_defaults(handler=later("credentials.plugin", "token"))
+
+
+def _add_issuer(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("identity provider")
+    group.add_argument("--issuer-url", metavar="URL", help="its issuer, instead of what the Tenant says")
+    group.add_argument("--client-id", metavar="ID", help="the client that signs in there, an audience of the tenant")
+    group.add_argument("--discovery-url", metavar="URL", help="its discovery document, where that is not below the issuer")
+    authority = group.add_mutually_exclusive_group()
+    authority.add_argument("--issuer-ca", metavar="FILE", help="what it is verified with (default: this machine's authorities)")
+    authority.add_argument("--issuer-ca-data", metavar="BASE64", help="the same, as it stands in kubeconfigs")
+    group.add_argument("--scope", metavar="SCOPE", action="append", default=[], help="ask for this scope too; may be repeated")
+    group.add_argument(
+        "--redirect-port", metavar="PORT", type=_port, default=0, help="where the browser's answer comes (default: any)"
+    )
+    way = group.add_mutually_exclusive_group()
+    way.add_argument("--browser", action="store_true", help="sign in with a browser on this machine")
+    way.add_argument("--device", action="store_true", help="sign in on another device, by a code that is shown here")
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 1024 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port from 1024 to 65535")
+    return int(text)

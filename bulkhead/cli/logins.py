@@ -16,7 +16,8 @@ from typing import Any, Final
 from bulkhead.api import names
 from bulkhead.api.untrusted import mapping
 from bulkhead.cli import access, connection
-from bulkhead.cli.credentials import cache, certificate, document
+from bulkhead.cli.credentials import cache, certificate, choice, document, token
+from bulkhead.cli.credentials.provider import Issuer
 from bulkhead.cli.failures import CliError, Exit
 from bulkhead.cli.output import Progress
 from bulkhead.kube import resources as kinds
@@ -34,15 +35,43 @@ _BODY: Final = 1 << 20
 
 def login(options: argparse.Namespace) -> int:
     """`bulkhead login TENANT [-o FILE]`."""
-    tenant, ends = asyncio.run(_log_in(options))
+    if bool(options.server) != bool(options.server_ca) or (options.server and not options.issuer_url):
+        raise CliError(
+            "--server, --server-ca and --issuer-url go together",
+            next_step="give all three, or a kubeconfig of the host alone",
+            code=Exit.USAGE,
+        )
+    if options.server:
+        tenant, ends = _stated(options), 0.0
+        issuer: Issuer | None = token.issuer_of(options)
+    else:
+        tenant, issuer, ends = asyncio.run(_log_in(options))
+    if issuer is None:
+        data = document.with_certificates(options, tenant)
+    else:
+        ends = token.current(issuer, options).ends
+        data = document.with_tokens(tenant, issuer, document.own_command(), options.redirect_port)
     path = Path(options.output).expanduser() if options.output else default_file(options.tenant)
     if not options.output:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    access.write_private(path, document.with_certificates(options, tenant))
+    access.write_private(path, data)
     moment = datetime.fromtimestamp(ends).astimezone().strftime("%H:%M")
     print(f"logged in to tenant {options.tenant} until {moment}; kubectl renews it by itself")
     sys.stderr.write(f"next:  export KUBECONFIG={path}\n")
     return Exit.DONE
+
+
+def _stated(options: argparse.Namespace) -> Obj:
+    """The Tenant as far as a login needs it, from the words of who has no rights on the host."""
+    names.check_tenant_name(options.tenant)
+    try:
+        authority = Path(options.server_ca).read_text(encoding="ascii")
+    except (OSError, ValueError) as error:
+        raise CliError(f"cannot read {options.server_ca}", next_step="give a file of PEM certificates") from error
+    return {
+        "metadata": {"name": options.tenant},
+        "status": {"endpoint": options.server, "certificateAuthority": authority},
+    }
 
 
 def default_file(tenant: str) -> Path:
@@ -50,12 +79,14 @@ def default_file(tenant: str) -> Path:
     return Path.home() / ".kube" / "bulkhead" / f"{tenant}.yaml"
 
 
-async def _log_in(options: argparse.Namespace) -> tuple[Obj, float]:
+async def _log_in(options: argparse.Namespace) -> tuple[Obj, Issuer | None, float]:
+    """The tenant, and either whom to sign in to or until when the certificate is good."""
     async with connection.host_client(options) as client:
         tenant = await connection.get_tenant(client, options.tenant)
         document.place_of(tenant)
-        found = await certificate.current(client, options, options.tenant)
-    return tenant, found.ends
+        issuer = token.issuer_of(options) if options.issuer_url else choice.of_tenant(tenant, options)
+        ends = 0.0 if issuer else (await certificate.current(client, options, options.tenant)).ends
+    return tenant, issuer, ends
 
 
 def logout(options: argparse.Namespace) -> int:

@@ -141,9 +141,10 @@ def add_kubeconfig(commands: Commands, shared: argparse.ArgumentParser) -> None:
         "calls this command for a certificate of an hour, with your kubeconfig of the host, and again when that ends.",
     )
     parser.add_argument("--static", action="store_true", help="put a certificate of an hour into it, for automation")
+    parser.add_argument("--issuer", metavar="NAME", help="for people of this identity provider of the tenant, to give to them")
     parser.add_argument("tenant", metavar="TENANT", help="the tenant")
     parser.add_argument("-o", "--output", metavar="FILE", default="-", help="where to write it; - is stdout, the default")
-    parser.set_defaults(handler=later("access", "print_kubeconfig"))
+    parser.set_defaults(handler=later("access", "print_kubeconfig"), certificate=False, scope=())
 
 
 def add_connect(commands: Commands, shared: argparse.ArgumentParser) -> None:

@@ -4,14 +4,17 @@ Of a Tenant only what its status says is needed: its endpoint, and what that is 
 """
 
 import argparse
+import base64
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from bulkhead.api.kubeconfig import Credential, Plugin, kubeconfig
 from bulkhead.cli import connection
 from bulkhead.cli.credentials.certificate import Certificate
+from bulkhead.cli.credentials.provider import Issuer
 from bulkhead.cli.failures import CliError, Exit
 from bulkhead.kube.objects import Obj
 
@@ -25,6 +28,19 @@ def with_certificates(options: argparse.Namespace, tenant: Obj) -> bytes:
     words += ["--context", options.context] if options.context else []
     command, *more = own_command()
     return _document(tenant, "host-admin", Plugin(command, (*more, *words), HINT))
+
+
+def with_tokens(tenant: Obj, issuer: Issuer, command: Sequence[str], redirect_port: int = 0) -> bytes:
+    """A kubeconfig for who signs in to an identity provider: all that this takes is in it, and nothing that is secret."""
+    words = ["credential", "token", name_of(tenant), "--issuer-url", issuer.url, "--client-id", issuer.client]
+    words += ["--discovery-url", issuer.discovery_url] if issuer.discovery_url else []
+    if issuer.certificate_authority:
+        words += ["--issuer-ca-data", base64.b64encode(issuer.certificate_authority.encode()).decode()]
+    for scope in issuer.scopes:
+        words += ["--scope", scope]
+    words += ["--redirect-port", str(redirect_port)] if redirect_port else []
+    program, *more = command
+    return _document(tenant, "person", Plugin(program, (*more, *words), HINT))
 
 
 def with_certificate(tenant: Obj, found: Certificate) -> bytes:
