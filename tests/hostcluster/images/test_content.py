@@ -11,7 +11,7 @@ import pytest
 from bulkhead.hostcluster.images import slack
 from bulkhead.hostcluster.images.build import PROJECT
 from bulkhead.hostcluster.images.pause import elf_x86_64
-from bulkhead.hostcluster.images.python_root import own_sources, runtime_requirements
+from bulkhead.hostcluster.images.python_root import make_tree, own_sources, runtime_requirements
 
 
 def test_pods_get_the_runtime_dependencies_alone() -> None:
@@ -82,3 +82,23 @@ def test_each_program_of_an_image_stands_behind_its_launcher(tmp_path: Path) -> 
     if platform.machine() == "x86_64":
         assert b"/usr/local/libexec/etcd\0" in found["usr/local/bin/etcd"].content
         assert found["usr/local/libexec/etcd"].content == tmp_path / "etcd"
+
+
+def test_two_commands_may_make_the_same_tree_at_once(tmp_path: Path) -> None:
+    target = tmp_path / "trees" / "site-1"
+
+    def fill(tree: Path) -> None:
+        tree.mkdir()
+        target.mkdir()
+        (target / "theirs").touch()
+
+    assert make_tree(target, fill) == target
+    assert [path.name for path in target.parent.iterdir()] == ["site-1"]
+    assert (target / "theirs").exists()
+
+
+def test_a_tree_that_cannot_be_kept_is_an_error(tmp_path: Path) -> None:
+    target = tmp_path / "trees" / "site-1"
+    with pytest.raises(FileNotFoundError):
+        make_tree(target, lambda _: None)
+    assert not target.exists()
