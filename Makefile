@@ -25,7 +25,7 @@ DEBIAN_PACKAGES := busybox-static ca-certificates conntrack containernetworking-
 VENV_STAMP := $(VENV)/.bulkhead-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-16)
 PACKAGES_STAMP := $(STAMPS)/packages-$(shell echo '$(DEBIAN_PACKAGES)' | sha256sum | cut -c1-16)
 
-.PHONY: help setup packages venv demo down test binaries-for-tests host-up e2e scenarios simulation hunt outages chaos slurm devices registry upgrade bench-slurm bench-provision bench-sync bench-frontdoor bench-client conformance conformance-serial netpol-conformance check fmt crds docs dist clean
+.PHONY: help setup packages venv demo down test binaries-for-tests host-up e2e scenarios simulation hunt outages chaos slurm devices registry nodes upgrade bench-slurm bench-provision bench-sync bench-frontdoor bench-client conformance conformance-serial netpol-conformance check fmt crds docs dist clean
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-19s %s\n", $$1, $$2}' Makefile
@@ -112,6 +112,9 @@ registry: setup ## pulls from a registry with a password on a host without image
 
 upgrade: setup ## an upgrade from an older chart and image with tenants at work on it, and its removal (five minutes, root)
 	@$(PY) -u -m pytest e2e/scenarios_upgrade -m host -p no:cacheprovider $(PYTEST_ARGS)
+
+nodes: setup ## three real nodes on one machine: traffic across them, one lost and regained; takes the host down before and after (root)
+	@$(PY) -u -m pytest e2e/scenarios_nodes -m host -p no:cacheprovider $(PYTEST_ARGS)
 
 bench-slurm: setup ## Slurm in a tenant beside the same daemons started plainly -> build/results/slurm.json
 	@$(PY) -u -m e2e.performance.slurm

@@ -27,9 +27,12 @@ _IMPORTED = machine.DATA / "containerd" / "imported.json"  # written by the host
 Note = Callable[[str], None]
 
 
-def ensure_installed(note: Note, **values: str) -> Api:
-    """Everything up to and with the example TenantClass; quick when all is there already. `values` are the chart's."""
-    machine.bring_up(lambda line: note(f"    {line}"))
+def ensure_installed(note: Note, *flags: str, **values: str) -> Api:
+    """Everything up to and with the example TenantClass; quick when all is there already.
+
+    `flags` are further ones of `host up`, `values` the chart's.
+    """
+    machine.bring_up(lambda line: note(f"    {line}"), *flags)
     host = machine.host_api()
     install_chart(note, **values)
     replace_outdated(host, note)

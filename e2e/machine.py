@@ -22,7 +22,7 @@ KUBECONFIG = DATA / "kubeconfig"
 NODE = "bulkhead-host"
 CONTROL_GROUP = "/bulkhead"
 RESULTS = Path("build/results")
-_PARTS = ("system", "kubepods")
+_PARTS = ("system", "kubepods", "nodes")
 
 
 class HostDownError(RuntimeError):
@@ -124,7 +124,7 @@ def stand(standing: Standing) -> None:
 
 
 def processes_of_host() -> list[Process]:
-    """Every process of the embedded host: its components, and all containers on its node."""
+    """Every process of the embedded host: its components, and all containers on its nodes."""
     found = []
     for pid in _pids():
         with contextlib.suppress(OSError):
