@@ -4,15 +4,17 @@ A plane takes over a changed configuration when its kubelet has looked again (90
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from bulkhead.api import names
 from bulkhead.hostcluster.component import NODE_ADDRESS
-from e2e import tenants
+from e2e import commands, machine, tenants
 from e2e.api import Api, ApiError, Obj
 from e2e.poll import NotYetError, holds, until
 from e2e.tenants import Tenant
+from tests.cli.people import Browser
 from tests.dex import Dex, running
 
 CLASS, OURS, THEIRS = "e2e-oidc", "e2e-oidc-a", "e2e-oidc-b"
@@ -214,3 +216,28 @@ def test_while_the_provider_is_away_its_tokens_count_and_its_new_keys_replace_th
     becomes(ours, old, "")
     assert name_of(ours, new) == ADA
     until("the condition to name it no more", lambda: told(False), seconds=60)
+
+
+@pytest.mark.usefixtures("ours")
+def test_a_person_logs_in_with_a_browser_and_kubectl_goes_by_it(
+    dex: Dex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands.tool("kubernetes", "kubectl")  # found now: the binaries lie in the cache that is left
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    browser, path = Browser(dex, tmp_path), tmp_path / "ours.yaml"
+    monkeypatch.setenv("BROWSER", str(browser.program))
+    done = commands.bulkhead("login", OURS, "--issuer", "corp", "-o", str(path), kubeconfig=machine.KUBECONFIG)
+    assert f"logged in to tenant {OURS} until" in done.out
+
+    def known() -> None:
+        said = commands.kubectl(path, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}", check=False)
+        if said.out != ADA:
+            raise NotYetError(said.text)
+
+    until("the plane to know who logged in", known, seconds=_TAKEN_OVER)
+    assert len(browser.shown) == 1
+    commands.bulkhead("logout", OURS)
+    known()
+    assert len(browser.shown) == 2
+    commands.bulkhead("login", OURS, "--certificate", "-o", str(path), kubeconfig=machine.KUBECONFIG)
+    assert "bulkhead:host:" in commands.kubectl(path, "auth", "whoami").out
