@@ -10,6 +10,7 @@ _.__doc__
 # Called by argparse as `cli.MODULE.FUNCTION` out of a text (bulkhead/cli/parsers.py).
 _.preflight
 _.print_kubeconfig
+_.print_trail
 _.describe_tenant
 _.print_token
 _.list_images
@@ -54,6 +55,8 @@ _.max_per_claim
 _.max_dedicated
 _.max_size
 _.max_replicas
+_.max_backups
+_.max_age_days
 _.max_resources
 _.max_nodes
 _.discovery_url

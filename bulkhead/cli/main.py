@@ -25,6 +25,7 @@ examples:
   bulkhead revoke red alice                           alice's certificates end now, and she gets no new ones
   bulkhead kubeconfig red -o red.yaml                 a kubeconfig without secrets
   bulkhead slurm red -- sinfo                         one command in the tenant's Slurm cluster
+  bulkhead audit red --since 1h                       who did what in the tenant
   bulkhead images push registry.example.org/bulkhead  every image into a registry, and a values file for the chart
   bulkhead tenant delete red                          the tenant and everything in it
 
@@ -60,6 +61,7 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parsers.add_kubeconfig(commands, shared)
     parsers.add_connect(commands, shared)
     parsers.add_slurm(commands, shared, argv)
+    parsers.add_audit(commands, shared)
     parsers.add_images(commands)
     loginparsers.add_credential(commands, shared)
     parsers.add_version(commands, shared)

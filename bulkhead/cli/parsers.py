@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
+from bulkhead.api.auditevents import MOST_EVENTS
 from bulkhead.api.quantity import InvalidQuantityError, parse, whole
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - argparse has no public name for it
@@ -171,6 +172,51 @@ def add_connect(commands: Commands, shared: argparse.ArgumentParser) -> None:
     )
     command.required = False  # else an error about a missing TENANT would ask for a COMMAND too
     parser.set_defaults(handler=later("access", "connect"))
+
+
+def _since(text: str) -> float:
+    """How long ago: 90s, 5m, 1h or 7d."""
+    if text[-1:] != "d":
+        return _seconds(text)
+    if text[:-1].isascii() and text[:-1].isdigit() and len(text) < 6 and 0 < int(text[:-1]) <= 3650:
+        return int(text[:-1]) * 86_400.0
+    raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 30m, 1h or 7d")
+
+
+def _events(text: str) -> int:
+    if text.isascii() and text.isdigit() and len(text) < 6 and 0 < int(text) <= MOST_EVENTS:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of events from 1 to {MOST_EVENTS}")
+
+
+def _plain_name(text: str) -> str:
+    if not text.isprintable() or len(text) > 1024:
+        raise argparse.ArgumentTypeError("a name of at most 1024 printable characters")
+    return text
+
+
+def add_audit(commands: Commands, shared: argparse.ArgumentParser) -> None:
+    """`audit TENANT`."""
+    parser = commands.add_parser(
+        "audit",
+        parents=[shared],
+        help="who did what in a tenant's plane",
+        description="Print the audit trail of a tenant's plane, the newest last. Its class has to ask for one (spec.audit).",
+        epilog="examples:\n"
+        "  bulkhead audit red --since 1h\n"
+        "  bulkhead audit red --user alice@example.org --verb delete\n"
+        "  bulkhead audit red --since 7d -o json | jq .objectRef\n",
+        formatter_class=RAW,
+    )
+    parser.add_argument("tenant", metavar="TENANT", help="the tenant")
+    parser.add_argument("--since", metavar="TIME", type=_since, default=3600.0, help="how far back: 30m, 1h, 7d; default 1h")
+    parser.add_argument("--user", metavar="NAME", type=_plain_name, help="only what this user did, or others acting as it")
+    parser.add_argument("--verb", metavar="VERB", type=_plain_name, help="only this, such as create, delete or get")
+    parser.add_argument("--limit", metavar="N", type=_events, default=500, help="the newest N; default 500")
+    parser.add_argument(
+        "-o", "--output", choices=["table", "json"], default="table", help="a table, or whole events, one JSON object a line"
+    )
+    parser.set_defaults(handler=later("audit", "print_trail"))
 
 
 def add_slurm(commands: Commands, shared: argparse.ArgumentParser, argv: Sequence[str]) -> None:

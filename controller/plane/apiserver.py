@@ -9,11 +9,10 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from controller.plane import authentication
+from controller.plane import audit, authentication
 from controller.plane.parts import CONTAINER_SECURITY, mount, probe
 from controller.plane.spec import API_PORT, CONFIG_PATH, PKI_PATH, Obj, PlaneSpec
 
-AUDIT_PATH: Final = "/var/log/audit"
 # An API server whose etcd stands still is not mended by a restart: it would only be away for longer once etcd answers again.
 LIVENESS_PATH: Final = "/livez?exclude=etcd"
 POD_GROUP_API: Final = "scheduling.k8s.io/v1alpha2"
@@ -41,7 +40,7 @@ def container(spec: PlaneSpec) -> Obj:
         "volumeMounts": [
             mount("pki-apiserver", PKI_PATH),
             mount("config", CONFIG_PATH),
-            mount("audit", AUDIT_PATH, read_only=False),
+            *audit.mounts(spec.audit, read_only=False),
         ],
         "startupProbe": probe("/livez", API_PORT, scheme="HTTPS", period=1, failures=180),
         "livenessProbe": probe(LIVENESS_PATH, API_PORT, scheme="HTTPS", period=10, failures=6, timeout=10),
@@ -53,21 +52,7 @@ def config_files(spec: PlaneSpec, shim_ca: str) -> dict[str, str]:
     """The files of ConfigMap `plane-config`, none of them secret; only whom it believes differs between tenants."""
     return {
         authentication.FILE: _text(authentication.configuration(spec, shim_ca)),
-        "audit-policy.json": _text(
-            {
-                "apiVersion": "audit.k8s.io/v1",
-                "kind": "Policy",
-                "omitStages": ["RequestReceived"],
-                "rules": [
-                    {"level": "None", "nonResourceURLs": ["/livez*", "/readyz*", "/healthz*", "/version", "/openapi/*"]},
-                    {"level": "None", "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}]},
-                    {"level": "None", "resources": [{"group": "", "resources": ["events"]}]},
-                    {"level": "None", "verbs": ["get", "list", "watch"], "users": ["bulkhead:syncer", "bulkhead:dns"]},
-                    {"level": "None", "verbs": ["get", "list", "watch"], "userGroups": ["system:serviceaccounts:kube-system"]},
-                    {"level": "Metadata"},
-                ],
-            }
-        ),
+        "audit-policy.json": _text(audit.policy(spec.audit)),
     }
 
 
@@ -97,7 +82,7 @@ def _text(document: Obj) -> str:
 
 
 def _flags(spec: PlaneSpec) -> list[str]:
-    return [*_serving(), *_identity(spec), *_storage(), *_limits(spec), *_pod_groups(spec), *_audit()]
+    return [*_serving(), *_identity(spec), *_storage(), *_limits(spec), *_pod_groups(spec), *audit.flags(spec.audit)]
 
 
 def _serving() -> list[str]:
@@ -172,14 +157,4 @@ def _pod_groups(spec: PlaneSpec) -> list[str]:
     return [
         "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
         f"--runtime-config={POD_GROUP_API}=true",
-    ]
-
-
-def _audit() -> list[str]:
-    return [
-        f"--audit-policy-file={CONFIG_PATH}/audit-policy.json",
-        f"--audit-log-path={AUDIT_PATH}/audit.log",
-        "--audit-log-maxage=30",
-        "--audit-log-maxbackup=2",
-        "--audit-log-maxsize=32",
     ]

@@ -203,6 +203,23 @@ def _is_address(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Audit:
+    """The audit trail that a class asks for."""
+
+    requests: bool = False  # whether what was sent is written down too
+    stdout: bool = False
+    file_mib: int = 32
+    backups: int = 2
+    days: int = 30
+    retain: bool = False  # whether the files lie on etcd's volume
+
+    @property
+    def room_mib(self) -> int:
+        """The most that the files take: while one is begun anew, a former one is still there."""
+        return self.file_mib * (self.backups + 2)
+
+
+@dataclass(frozen=True, slots=True)
 class PlaneSpec:
     """Everything that the builders need to know about one tenant."""
 
@@ -271,6 +288,7 @@ class PlaneSpec:
     revoked: tuple[Revoked, ...] = ()
     exposure: Exposure = field(default_factory=Exposure)
     certificates_revoked: str = ""  # the last request to revoke what people hold
+    audit: Audit | None = None  # None: the built-in one
 
     @property
     def namespace(self) -> str:

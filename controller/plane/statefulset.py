@@ -5,7 +5,7 @@ account key, configuration files), so that a change of those restarts the pod; l
 mounted Secrets by the processes themselves and restart nothing.
 """
 
-from controller.plane import apiserver, controller_manager, etcd
+from controller.plane import apiserver, audit, controller_manager, etcd
 from controller.plane.parts import metadata, pod_spec, secret_volume
 from controller.plane.spec import CONFIG_ANNOTATION, PEERS, PLANE, TRUST_ANNOTATION, Obj, PlaneSpec
 
@@ -73,13 +73,13 @@ def _pod(spec: PlaneSpec) -> Obj:
         more |= {"topologySpreadConstraints": apart} if apart else {}
     return pod_spec(
         spec,
-        [etcd.container(spec), apiserver.container(spec), controller_manager.container(spec)],
+        [etcd.container(spec), apiserver.container(spec), controller_manager.container(spec), *audit.readers(spec)],
         [
             secret_volume("pki-etcd", "pki-etcd"),
             secret_volume("pki-apiserver", "pki-apiserver"),
             secret_volume("pki-controller-manager", "pki-controller-manager"),
             {"name": "config", "configMap": {"name": CONFIG_MAP, "defaultMode": 0o444}},
-            {"name": "audit", "emptyDir": {"sizeLimit": "128Mi"}},
+            *audit.volumes(spec.audit),
         ],
         **more,
     )

@@ -13,6 +13,7 @@ from bulkhead.api.exposure import ClassExposure
 from bulkhead.api.fields import DEVICE_NAMES, ApiModel, DnsName, KubernetesVersion, ResourceName, Rule, model_rules, rules, text
 from bulkhead.api.shares import SHARED, SHARED_CONFIG_MAPS, SharedConfigMaps, SharedSecrets
 from bulkhead.api.tenantclass.access import ClassAccess
+from bulkhead.api.tenantclass.audit import ClassAudit
 from bulkhead.api.tenantclass.isolation import ClassIsolation
 from bulkhead.api.tenantclass.networking import ClassIngress
 from bulkhead.api.tenantclass.nodes import ClassNodes
@@ -100,6 +101,11 @@ class TenantClassSpec(ApiModel):
     )
     access: ClassAccess | None = Field(None, description="Who may use the tenants' APIs.")
     exposure: ClassExposure | None = Field(None, description="How a tenant's API server is reached from outside.")
+    audit: ClassAudit | None = Field(
+        None,
+        description="What is written down of who did what in a plane; Metadata into files that end with the pod unless given. "
+        "A change restarts these planes.",
+    )
     nodes: ClassNodes | None = Field(None, description="The pool of nodes that tenants use.")
     isolation: ClassIsolation | None = Field(None, description="How hard tenants are kept apart.")
     priority_class_name: DnsName | None = Field(None, description="PriorityClass of the host that every pod gets.")

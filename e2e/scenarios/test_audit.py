@@ -1,0 +1,133 @@
+"""The audit trail of a plane: it says who did what, outlives the pod, holds no secrets, and is out of every tenant's reach."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from bulkhead.api import names
+from e2e import commands, machine, tenants
+from e2e.api import Api, Obj
+from e2e.poll import NotYetError, until
+from e2e.tenants import Tenant
+
+CLASS = "e2e-audit"
+CANARY = f"canary-{uuid.uuid4().hex}"
+
+
+@pytest.fixture(scope="module")
+def both(host: Api) -> Iterator[tuple[Tenant, Tenant]]:
+    """Two tenants, of classes that write into files on the plane's volume, and to stdout."""
+    made = []
+    for name, audit in (("files", {"level": "Request", "retain": True}), ("stdout", {"sink": "Stdout"})):
+        offered = f"{CLASS}-{name}"
+        spec = host.get("TenantClass", "standard")["spec"] | {"audit": audit}
+        host.apply({"apiVersion": names.API_VERSION, "kind": "TenantClass", "metadata": {"name": offered}, "spec": spec})
+        made.append(tenants.create(host, offered, gpus=0, tenant_class=offered))
+    yield made[0], made[1]
+    for tenant in made:
+        tenants.remove(host, tenant.name)
+        host.delete("TenantClass", tenant.name)
+
+
+def trail(tenant: Tenant, *options: str) -> list[dict[str, Any]]:
+    outcome = commands.bulkhead("audit", tenant.name, "-o", "json", *options, kubeconfig=machine.KUBECONFIG)
+    return [json.loads(line) for line in outcome.out.splitlines()]
+
+
+def created(tenant: Tenant, resource: str, name: str) -> dict[str, Any]:
+    """Wait until the trail has the creation of an object."""
+
+    def probe() -> dict[str, Any]:
+        for event in trail(tenant, "--verb", "create", "--limit", "5000"):
+            target = event.get("objectRef") or {}
+            if (target.get("resource"), target.get("name")) == (resource, name):
+                return event
+        raise NotYetError(f"no creation of {resource} {name}")
+
+    return until("the trail to have it", probe, seconds=30)
+
+
+def secret(name: str) -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": "default"},
+        "stringData": {"password": CANARY},
+    }
+
+
+def service(name: str) -> Obj:
+    meta = {"name": name, "namespace": "default", "annotations": {"note": f"{CANARY}-seen"}}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": [{"port": 80}]}}
+
+
+def test_files_outlive_the_pod_and_hold_no_secret(host: Api, both: tuple[Tenant, Tenant]) -> None:
+    tenant = both[0]
+    for obj in (secret("told"), {**secret("told"), "kind": "ConfigMap", "stringData": None, "data": {"x": CANARY}}):
+        tenant.api.create({key: value for key, value in obj.items() if value}, "default")
+    tenant.api.create(service("seen"), "default")
+    tenant.api.token("default", "default")
+    before = created(tenant, "secrets", "told")
+    assert before["user"]["username"].startswith("bulkhead:host:")
+    assert before["level"] == "Metadata"
+    # The positive control: of a kind that holds no credentials, what was sent is there.
+    assert f"{CANARY}-seen" in json.dumps(created(tenant, "services", "seen"))
+    uid = host.get("Pod", "plane-0", tenant.plane)["metadata"]["uid"]
+    host.delete("Pod", "plane-0", tenant.plane)
+
+    def replaced() -> None:
+        pod = host.find("Pod", "plane-0", tenant.plane)
+        if pod is None or pod["metadata"]["uid"] == uid:
+            raise NotYetError("the pod of before")
+
+    until("the plane's pod to be another", replaced, seconds=60)
+    tenants.wait_ready(host, [tenant.name])
+    assert created(tenant, "secrets", "told")["auditID"] == before["auditID"]
+    whole = trail(tenant, "--since", "1d", "--limit", "10000")
+    assert CANARY not in json.dumps(whole).replace(f"{CANARY}-seen", "")
+    assert not any("token" in event.get("responseObject", {}).get("status", {}) for event in whole)
+    assert {event["stage"] for event in whole}.isdisjoint({"RequestReceived"})
+
+
+def test_who_acts_as_the_platform_is_written_down(both: tuple[Tenant, Tenant]) -> None:
+    for tenant in both:
+        commands.kubectl(tenant.kubeconfig, "get", "secrets", "-A", "--as=bulkhead:syncer", check=False)
+
+        def probe(tenant: Tenant = tenant) -> Any:
+            if not (found := trail(tenant, "--user", "bulkhead:syncer", "--verb", "list")):
+                raise NotYetError("nothing")
+            return found[-1]
+
+        event = until("the trail to have it", probe, seconds=30)
+        assert event["user"]["username"].startswith("bulkhead:host:")
+        assert event["impersonatedUser"]["username"] == "bulkhead:syncer"
+
+
+def test_stdout_is_read_as_files_are(both: tuple[Tenant, Tenant]) -> None:
+    tenant = both[1]
+    tenant.api.create(secret("printed"), "default")
+    assert created(tenant, "secrets", "printed")["user"]["username"].startswith("bulkhead:host:")
+    printed = commands.bulkhead("audit", tenant.name, "--verb", "create", kubeconfig=machine.KUBECONFIG).out
+    assert "secrets default/printed" in printed
+    assert CANARY not in printed
+
+
+def test_no_tenant_reads_a_trail(both: tuple[Tenant, Tenant]) -> None:
+    for tenant in both:
+        refused = commands.bulkhead("audit", both[0].name, kubeconfig=tenant.kubeconfig, check=False)
+        assert refused.code != 0
+        assert refused.out == ""
+    # With the host's kubeconfig the same command answers.
+    assert trail(both[0])
+
+
+def test_a_class_without_a_trail_is_told_apart(host: Api) -> None:
+    name = f"e2e-{uuid.uuid4().hex[:6]}"
+    tenants.create(host, name, gpus=0)
+    said = commands.bulkhead("audit", name, kubeconfig=machine.KUBECONFIG, check=False)
+    tenants.remove(host, name)
+    assert said.code == 1
+    assert "set spec.audit of its TenantClass" in said.err
