@@ -25,7 +25,7 @@ DEBIAN_PACKAGES := busybox-static ca-certificates conntrack containernetworking-
 VENV_STAMP := $(VENV)/.bulkhead-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-16)
 PACKAGES_STAMP := $(STAMPS)/packages-$(shell echo '$(DEBIAN_PACKAGES)' | sha256sum | cut -c1-16)
 
-.PHONY: help setup packages venv demo down test binaries-for-tests host-up e2e scenarios simulation hunt outages chaos slurm devices registry nodes upgrade bench-slurm bench-provision bench-sync bench-frontdoor bench-client conformance conformance-serial netpol-conformance check fmt crds docs dist clean
+.PHONY: help setup packages venv demo down test binaries-for-tests host-up e2e install-readme scenarios simulation hunt outages chaos slurm devices registry nodes upgrade bench-slurm bench-provision bench-sync bench-frontdoor bench-client conformance conformance-serial netpol-conformance check fmt crds docs dist clean
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-19s %s\n", $$1, $$2}' Makefile
@@ -90,9 +90,12 @@ hunt: venv ## new storms and histories, seeded by the time of day or SIMULATION_
 outages: binaries-for-tests ## five minutes without an API, twenty syncers, older backups (half an hour, 8 GiB)
 	@$(PY) -m pytest tests/apiserver/test_outages.py $(PYTEST_ARGS)
 
-e2e: host-up ## the end-to-end tests and the chaos experiments, on the embedded host (root)
+e2e: install-readme host-up ## the end-to-end tests and the chaos experiments, on the embedded host (root)
 	@$(PY) -u -m pytest e2e/scenarios -m host -p no:cacheprovider $(PYTEST_ARGS)
 	@$(PY) -u -m e2e.chaos
+
+install-readme: setup ## the README's install section, word for word, on three nodes with a registry of their own (root)
+	@$(PY) -u -m pytest e2e/scenarios_install -m host -p no:cacheprovider
 
 scenarios: host-up ## the end-to-end tests alone
 	@$(PY) -u -m pytest e2e/scenarios -m host -p no:cacheprovider $(PYTEST_ARGS)

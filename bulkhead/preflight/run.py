@@ -29,6 +29,9 @@ from bulkhead.preflight.values import Values
 # Of the whole time: when probing ends, and when waiting for the probes to be gone.
 _PROBE_UNTIL = 0.73
 _CLEAN_UNTIL = 0.95
+# How long the pulls of all images wait for the network probes, which need but one of them: on empty nodes they would share the
+# way to the registry, and what matters most would be known last.
+_PULLS_WAIT = 0.4
 _NOT_SO_FAR = Unseen("the probes did not come so far")
 _CILIUM = "ciliumnetworkpolicies.cilium.io"
 
@@ -120,11 +123,12 @@ class _Probing:
         usable = tuple(name for name, wrong in self.secrets.items() if not wrong)
         shape = objects.shape(values, order.image, usable)
         nodes = _known(lists, "nodes")
+        networked = asyncio.Event()
         parts: list[Coroutine[Any, Any, None]] = [
-            self._network(space, shape, lists),
+            self._network(space, shape, lists, networked),
             trials.user_namespace(space, shape),
             trials.gpu(space, shape, gpus.real_nodes(nodes, values.gpu_resources)),
-            trials.pulls(space, shape, values.images, judge_nodes.real(nodes), self.pulls),
+            self._pulls(space, shape, judge_nodes.real(nodes), networked),
             *self._claims(space, shape, _known(lists, "storageclasses")),
         ]
         self.say(f"probing with pods in {space.name}")
@@ -132,7 +136,19 @@ class _Probing:
             for part in parts:
                 tasks.create_task(_alone(part))
 
-    async def _network(self, space: Space, shape: objects.Shape, lists: Lists) -> None:
+    async def _pulls(self, space: Space, shape: objects.Shape, nodes: list[str], networked: asyncio.Event) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PULLS_WAIT * self.order.seconds):
+                await networked.wait()
+        await trials.pulls(space, shape, self.values.images, nodes, self.pulls)
+
+    async def _network(self, space: Space, shape: objects.Shape, lists: Lists, networked: asyncio.Event) -> None:
+        try:
+            await self._phases(space, shape, lists)
+        finally:
+            networked.set()
+
+    async def _phases(self, space: Space, shape: objects.Shape, lists: Lists) -> None:
         api = network.api_targets(_known(lists, "host service"), _known(lists, "host api"))
         kinds = {text(mapping(each.get("metadata")).get("name")) for each in _known(lists, "customresourcedefinitions")}
         self.phases, found = await network.phases(space, shape, api, self.values.host_api, cilium=_CILIUM in kinds)
