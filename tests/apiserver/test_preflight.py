@@ -21,6 +21,7 @@ from tests.cli.conftest import finish, start
 from tests.kubeconfigs import to_yaml
 
 _SHORT = run.Order(seconds=6.0)
+_FREE = "10.200.0.0/16"  # no test makes a ServiceCIDR there; the servers are shared
 
 
 def _values(**tree: Any) -> Values:
@@ -43,7 +44,7 @@ async def _spaces(client: Client) -> dict[str, bool]:
 
 async def test_what_an_api_server_alone_shows(host_client: Client) -> None:
     said: list[str] = []
-    report = await run.run(host_client, _values(), _SHORT, said.append)
+    report = await run.run(host_client, _values(services={"range": _FREE}), _SHORT, said.append)
     states = _states(report)
     assert {
         states[f"server.{name}"] for name in ("version", "servicecidrs", "admission", "podsecurity", "rights", "clock")
@@ -119,14 +120,15 @@ async def test_an_interrupted_run_removes_its_probes(number: signal.Signals, hos
     assert (await host_client.list(kinds.PODS, str(name))).items == []
 
 
-async def test_the_command_refuses_an_overlap_that_the_admin_names(host_file: Path) -> None:
-    done = await finish(
-        await start("preflight", "--kubeconfig", str(host_file), "--range=10.112.0.0/16", "--timeout=6s", "--json")
-    )
+async def test_the_command_refuses_an_overlap_that_the_admin_names(host_file: Path, tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(f"services: {{range: {_FREE}}}\n")
+    words = ("--kubeconfig", str(host_file), "--values", str(values), f"--range={_FREE}", "--timeout=6s", "--json")
+    done = await finish(await start("preflight", *words))
     report = json.loads(done.out)
     found = {each["check"]: each for each in report["checks"]}
     assert (done.code, report["state"]) == (1, "failed")
-    assert (found["ranges.overlap"]["state"], found["ranges.overlap"]["details"]) == ("failed", ["reserved (10.112.0.0/16)"])
+    assert (found["ranges.overlap"]["state"], found["ranges.overlap"]["details"]) == ("failed", [f"reserved ({_FREE})"])
     assert "choose another services.range" in found["ranges.overlap"]["cure"]
 
 
