@@ -128,7 +128,7 @@ bench-provision: setup ## time to Ready and idle cost of planes -> build/results
 bench-sync: setup ## throughput, latency and cost of the mirror beside the host's own -> build/results/sync.json
 	@$(PY) -u -m e2e.performance.sync --tenants $(SYNC_TENANTS)
 
-bench-frontdoor: setup binaries-for-tests ## what the way in costs: the proxy, 10,000 watches, a new name -> build/results/frontdoor.json
+bench-frontdoor: setup binaries-for-tests install-readme ## what the way in costs: from bare nodes to a tenant, login, proxy, a new name -> build/results/frontdoor.json
 	@$(PY) -u -m e2e.performance.frontdoor
 
 bench-client: venv ## what codecs, loops and kinds of writes cost -> build/results/client-stack.json

@@ -69,13 +69,14 @@ def helm(kubeconfig: Path, *arguments: str, seconds: float = 180.0, check: bool 
 
 
 def bulkhead(
-    *arguments: str, seconds: float = 120.0, check: bool = True, kubeconfig: Path | None = None, given: str | None = None
+    *arguments: str,
+    seconds: float = 120.0,
+    check: bool = True,
+    kubeconfig: Path | None = None,
+    given: str | None = None,
+    environment: dict[str, str] | None = None,
 ) -> Outcome:
-    environment = {"KUBECONFIG": str(kubeconfig)} if kubeconfig else None
-    return run(
-        [sys.executable, "-m", "bulkhead.cli.main", *arguments],
-        seconds=seconds,
-        check=check,
-        given=given,
-        environment=environment,
-    )
+    """The command line of this tree; `environment` on top of this process's own."""
+    added = {**(environment or {}), **({"KUBECONFIG": str(kubeconfig)} if kubeconfig else {})}
+    words = [sys.executable, "-m", "bulkhead.cli.main", *arguments]
+    return run(words, seconds=seconds, check=check, given=given, environment=added)

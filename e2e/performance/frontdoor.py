@@ -1,8 +1,8 @@
 """`python -m e2e.performance.frontdoor`: what the way in costs -> build/results/frontdoor.json.
 
 The proxy is measured as a process before a kube-apiserver that is another, so that nothing else of a host moves the figures;
-the new name of a plane that runs, on the embedded host. Figures that other benchmarks measure (a login, an installation on bare
-nodes) are judged here too, where their files lie in build/results.
+the new name of a plane that runs and a login, on the embedded host. How long bare nodes take to a Ready tenant is measured
+where the README's words are run (`e2e/scenarios_install`), and judged here where its file lies in build/results.
 """
 
 import argparse
@@ -19,11 +19,12 @@ from e2e.machine import RESULTS
 from e2e.performance import judgement
 from e2e.performance.frontdoor_address import new_name
 from e2e.performance.frontdoor_load import Load, measure
+from e2e.performance.frontdoor_login import logins
 from e2e.progress import stopwatch
 
 LIMITS = Path(__file__).with_name("limits-frontdoor.yaml")
 # Measured by others: each leaves a JSON object here, whose fields are judged below its name.
-ELSEWHERE = ("login", "install")
+ELSEWHERE = ("install",)
 
 
 def main() -> int:
@@ -38,7 +39,9 @@ def main() -> int:
         load = Load(requests=chosen.requests, watches=chosen.watches)
         found: dict[str, Any] = asyncio.run(measure(Path(folder), load, note))
     if not chosen.no_host:
-        found["address"] = new_name(install.ensure_installed(note), note)
+        host = install.ensure_installed(note)
+        found["login"] = logins(host, note)
+        found["address"] = new_name(host, note)
     found |= _elsewhere()
     return _report(found, limits)
 

@@ -233,7 +233,8 @@ class Bed:
         return None
 
     async def mirrored(self, name: str) -> Obj:
-        return await until(lambda: self.mirror(name), f"host pod of {name}")
+        found: Obj = await until(lambda: self.mirror(name), f"host pod of {name}")
+        return found
 
     async def host_pods(self) -> list[Obj]:
         return (await self.host.list(PODS, self.work)).items
