@@ -6,7 +6,6 @@ answered over TLS, and nothing else is. They are public: callers show no certifi
     GET /<provider>/<version>/.well-known/openid-configuration | keys ──> ConfigMap of the host, at most once a second ──> text
 """
 
-import asyncio
 import logging
 import ssl
 from collections.abc import Mapping
@@ -18,11 +17,11 @@ from bulkhead.kube.errors import KubeError
 from bulkhead.kube.resources import CONFIG_MAPS
 from bulkhead.work.clock import Clock
 from syncer import http1
+from syncer.onerequest import OneRequestServer
 
 _log = logging.getLogger(__name__)
 
 CONFIG_MAP: Final = "issuers"
-_CONNECTIONS: Final = 32
 _FRESH_SECONDS: Final = 1.0
 _DOCUMENTS: Final = {".well-known/openid-configuration": "discovery", "keys": "keys"}
 
@@ -45,33 +44,10 @@ class Issuers:
         self._fresh = fresh_seconds
         self._documents: Mapping[str, str] = {}
         self._read_at: float | None = None
-        self._open = 0
 
     async def serve(self, address: str, port: int, tls: ssl.SSLContext) -> None:
         """Serve until cancelled."""
-        server = await asyncio.start_server(
-            self._answer, address, port, ssl=tls, limit=http1.HEAD_LIMIT, ssl_handshake_timeout=10.0
-        )
-        async with server:
-            await server.serve_forever()
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._open >= _CONNECTIONS:
-            writer.transport.abort()
-            return
-        self._open += 1
-        try:
-            request = await http1.read_request(reader)
-            if request is not None:
-                writer.write(await self.respond(request.method, request.path))
-                await writer.drain()
-        except http1.BadRequestError as error:
-            writer.write(http1.response(error.status, str(error).encode()))
-        except OSError:
-            return
-        finally:
-            self._open -= 1
-            await http1.close(writer)
+        await OneRequestServer(self.respond).serve(address, port, tls)
 
     async def respond(self, method: str, path: str) -> bytes:
         """The answer to one request."""

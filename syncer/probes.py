@@ -4,16 +4,15 @@
 /readyz says that the caches of both sides are complete and heard from recently.
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import Final
 
 from bulkhead.work.clock import Clock
 from syncer import http1, metrics
+from syncer.onerequest import OneRequestServer
 
 BEAT_SECONDS: Final = 1.0
 STALL_SECONDS: Final = 10.0
-_CONNECTIONS: Final = 32
 
 
 class Heart:
@@ -42,32 +41,14 @@ class Probes:
     def __init__(self, heart: Heart, unready: Callable[[], list[str]]) -> None:
         self._heart = heart
         self._unready = unready
-        self._open = 0
         self.stopping = False
 
     async def serve(self, host: str, port: int) -> None:
         """Serve until cancelled."""
-        server = await asyncio.start_server(self._answer, host, port, limit=http1.HEAD_LIMIT)
-        async with server:
-            await server.serve_forever()
+        await OneRequestServer(self._answer).serve(host, port)
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._open >= _CONNECTIONS:
-            writer.transport.abort()
-            return
-        self._open += 1
-        try:
-            request = await http1.read_request(reader)
-            if request is not None:
-                writer.write(self.respond(request.method, request.path))
-                await writer.drain()
-        except http1.BadRequestError as error:
-            writer.write(http1.response(error.status, str(error).encode()))
-        except OSError:
-            return
-        finally:
-            self._open -= 1
-            await http1.close(writer)
+    async def _answer(self, method: str, path: str) -> bytes:
+        return self.respond(method, path)
 
     def respond(self, method: str, path: str) -> bytes:
         """The answer to one request."""

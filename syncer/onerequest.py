@@ -1,0 +1,55 @@
+"""A server that answers one small request on each connection, and holds few connections: for probes, and for what is public.
+
+It reads no body and keeps no connection, so whoever holds one open holds a place and nothing else.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from syncer import http1
+
+_CONNECTIONS: Final = 32
+_HANDSHAKE_SECONDS: Final = 10.0
+
+Respond = Callable[[str, str], Awaitable[bytes]]  # method and path ──> the whole response
+
+
+class OneRequestServer:
+    """Asks `respond` for the answer to each request; beyond 32 connections at once the next ones are cut."""
+
+    def __init__(self, respond: Respond) -> None:
+        self._respond = respond
+        self._open = 0
+
+    async def serve(self, address: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+        """Serve until cancelled."""
+        server = await asyncio.start_server(
+            self._answer,
+            address,
+            port,
+            ssl=tls,
+            limit=http1.HEAD_LIMIT,
+            ssl_handshake_timeout=_HANDSHAKE_SECONDS if tls else None,
+        )
+        async with server:
+            await server.serve_forever()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._open >= _CONNECTIONS:
+            writer.transport.abort()
+            return
+        self._open += 1
+        try:
+            request = await http1.read_request(reader)
+            if request is not None:
+                writer.write(await self._respond(request.method, request.path))
+                await writer.drain()
+        except http1.BadRequestError as error:
+            writer.write(http1.response(error.status, str(error).encode()))
+        except OSError:
+            return
+        finally:
+            self._open -= 1
+            await http1.close(writer)
