@@ -17,6 +17,7 @@ PORT: Final = 8443
 METRICS_PORT: Final = 8404
 BACKEND: Final = "planes"
 HELLO_SECONDS: Final = 5
+OWN_CONNECTIONS: Final = 50  # of probes and scrapers
 HARD_STOP_SECONDS: Final = 240  # of the pod's 270: until then a pod that ends keeps the connections that it has
 _RATE_SECONDS: Final = 10
 _MAINTENANCE: Final = 0x01  # of srv_admin_state: forced by the runtime API or the configuration
@@ -28,9 +29,9 @@ class Limits:
 
     connections: int = 20000
     tenant_connections: int = 5000
-    tenant_rate: int = 100  # new ones in a second, as the next
-    source_connections: int = 2000
-    source_rate: int = 100
+    tenant_rate: int = 200  # new ones in a second, as the next
+    source_connections: int = 500
+    source_rate: int = 25
     threads: int = 2
 
 
@@ -57,7 +58,7 @@ def configuration(
 global
   stats socket {folder}/admin.sock mode 600 level admin
   stats timeout 10s
-  maxconn {limits.connections}
+  maxconn {limits.connections + OWN_CONNECTIONS}
   hard-stop-after {HARD_STOP_SECONDS}s
   nbthread {limits.threads}
 
@@ -75,6 +76,8 @@ defaults
   retries 1
 
 frontend tenants-in
+  # Fewer than all: whoever fills these must not keep the kubelet's probes out, upon which it would end all of them.
+  maxconn {limits.connections}
   bind {listen}:{port}
   tcp-request inspect-delay {HELLO_SECONDS}s
 {_source_rules(limits)}\
@@ -109,7 +112,7 @@ backend refusals
 frontend metrics
   mode http
   bind {listen}:{metrics_port}
-  maxconn 50
+  maxconn {OWN_CONNECTIONS}
   timeout client 10s
   monitor-uri /healthz
   http-request use-service prometheus-exporter if {{ path /metrics }}

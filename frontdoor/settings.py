@@ -8,7 +8,7 @@ from typing import Final
 
 from frontdoor.haproxy import Limits
 
-_OTHER_FILES: Final = 200
+_OTHER_FILES: Final = 300
 
 
 class SettingsError(ValueError):

@@ -16,7 +16,7 @@ from bulkhead.hostcluster.progress import Reporter
 from bulkhead.images import building, catalogue, credentials, place, valuesfile
 from bulkhead.images.archive import Archive, ArchiveError
 from bulkhead.images.pushing import Push, Pushed
-from bulkhead.images.registry import RefusedError, Registry
+from bulkhead.images.registry import Registry, RegistryRefusedError
 from bulkhead.images.transport import RegistryError, Transport, TrustError, trust
 from bulkhead.images.uploads import Uploads
 
@@ -129,7 +129,7 @@ def push_images(options: argparse.Namespace) -> int:
             registry = Registry(where, transport, who)
             registry.check()
             pushed = _push(registry, _archives(options, report), report)
-    except RefusedError as error:
+    except RegistryRefusedError as error:
         raise CliError(str(error), next_step="give --username and --password-stdin, or --auth-file") from error
     except TrustError as error:
         raise CliError(str(error), next_step="name the registry's authority with --ca-file") from error

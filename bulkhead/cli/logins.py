@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bulkhead.api import names
+from bulkhead.api.conditions import ConditionType, Reason, condition_of
 from bulkhead.api.untrusted import mapping
 from bulkhead.cli import access, connection
 from bulkhead.cli.credentials import cache, certificate, choice, document, token
@@ -117,6 +118,7 @@ async def _revoke(options: argparse.Namespace) -> int:
         print(f"tenant {name}: {', '.join(users)} may log in again")
         return Exit.DONE
     certificate.entry_of(options, name).clear()
+    _check_followed(tenant)
     if before is None or not await _refused(tenant, before, options.timeout):
         print(f"tenant {name}: all its certificates are revoked; its API server refuses them within two minutes")
     else:
@@ -125,6 +127,19 @@ async def _revoke(options: argparse.Namespace) -> int:
         sys.stderr.write(f"{', '.join(users)} get no new ones; the others' kubectl is refused once, and then has new ones\n")
         sys.stderr.write("what they made inside stays: look for ServiceAccount tokens and RoleBindings of theirs\n")
     return Exit.DONE
+
+
+def _check_followed(tenant: Obj) -> None:
+    """CliError where the controller changes nothing of the tenant now, so that the plane will not hear of it."""
+    ready = condition_of(tenant, ConditionType.READY) or {}
+    if ready.get("reason") in {Reason.PAUSED, Reason.UNKNOWN_CLASS, Reason.INVALID_NAME, Reason.NAMESPACE_TAKEN}:
+        name = document.name_of(tenant)
+        raise CliError(
+            f"tenant {name}: written, but its plane does not hear of it while the tenant is {ready['reason']}; nobody gets a "
+            "new certificate, and those from before go on for an hour at most",
+            next_step=f"end that: bulkhead tenant describe {name}",
+            code=Exit.FAILED,
+        )
 
 
 async def _own(client: Client, options: argparse.Namespace, tenant: Obj) -> certificate.Certificate | None:

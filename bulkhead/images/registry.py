@@ -28,7 +28,7 @@ _BUSY: Final = frozenset({429, 500, 502, 503, 504})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 
-class RefusedError(RegistryError):
+class RegistryRefusedError(RegistryError):
     """The registry refuses these credentials, or refuses them this repository."""
 
 
@@ -186,10 +186,10 @@ class Registry:
         if found != digest:
             raise RegistryError(f"{self.place.host} has stored something else: {what} is {digest}, and it says {found[:80]!r}")
 
-    def _refused(self, answer: Answer, repository: str) -> RefusedError:
+    def _refused(self, answer: Answer, repository: str) -> RegistryRefusedError:
         who = f"the user {self.credentials.user!r} with this password" if self.credentials else "a push without credentials"
         what = f" for {repository}" if repository else ""
-        return RefusedError(f"{self.place.host} refuses {who}{what}{_reason(answer)}")
+        return RegistryRefusedError(f"{self.place.host} refuses {who}{what}{_reason(answer)}")
 
     def _unexpected(self, answer: Answer, what: str) -> RegistryError:
         kind = BrokenError if answer.status in {404, 416} else RegistryError

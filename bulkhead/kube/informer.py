@@ -35,6 +35,7 @@ from bulkhead.kube.errors import (
     ProtocolError,
     Throttled,
     Timeout,
+    TooLarge,
     Unavailable,
 )
 from bulkhead.kube.objects import Key, Meta, Resource
@@ -157,6 +158,7 @@ class Informer:
     async def _list(self) -> None:
         seen: set[Key] = set()
         version = ""
+        full: TooLarge | None = None
         pages = self._client.pages(
             self.resource,
             self._namespace,
@@ -169,7 +171,10 @@ class Informer:
             for position, raw in enumerate(page.items):
                 meta, body = self._shrink(raw, None)
                 seen.add(meta.key)
-                self._put(meta, body, relist=True)
+                try:
+                    self._put(meta, body, relist=True)
+                except TooLarge as error:
+                    full = error
                 if position % _YIELD_EVERY == _YIELD_EVERY - 1:
                     await asyncio.sleep(0)
             version = page.resource_version
@@ -177,6 +182,9 @@ class Informer:
             raise ProtocolError(f"list of {self.resource}: no resource version")
         for key in set(self.store.keys()) - seen:
             self._drop(key, relist=True)
+        if full is not None:
+            # What is gone has made room: the next list has it.
+            raise full
         self.resource_version = version
         self.relists += 1
         self.served = True

@@ -46,7 +46,9 @@ def exposure_of(tenant: Obj, offer: Mapping[str, Any], settings: Settings, exist
         return Exposure()
     domain = domain_of(own, domains)
     first = [f"{tenant['metadata']['name']}.{domain}"] if domain else []
-    hostnames = tuple(dict.fromkeys([*first, *(asked.get("hostnames") or ())]))[: MOST_HOSTNAMES + 1]
+    # A TLSRoute takes as many and no more.
+    most = MOST_HOSTNAMES if kind == "Gateway" else MOST_HOSTNAMES + 1
+    hostnames = tuple(dict.fromkeys([*first, *(asked.get("hostnames") or ())]))[:most]
     if kind == "LoadBalancer":
         found = existing.get(Slot("Service", namespace, PUBLIC), {})
         return Exposure(kind, hostnames, addresses=addresses_of(found), balancer=_balancer(settings))

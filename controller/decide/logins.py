@@ -106,16 +106,22 @@ def judge(request: Request, tenant: Mapping[str, Any] | None, *, allowed: bool, 
 
 
 def _objection(request: Request, tenant: Mapping[str, Any], *, allowed: bool, recent: int) -> str | None:
-    revoked = {str(each) for each in mapping(mapping(tenant.get("spec")).get("access")).get("revokedUsers") or ()}
     if not request.requester or not allowed:
         return f"{request.requester!r} may not {names.LOGIN_VERB} to tenant {request.tenant}"
-    if {request.requester, names.HOST_USER_PREFIX + request.requester} & revoked:
+    if is_revoked(request, tenant):
         return f"{request.requester!r} is in access.revokedUsers of tenant {request.tenant}"
     if "client auth" not in request.usages or not request.usages <= _USAGES:
         return f"the usages must be client auth, and besides at most {', '.join(sorted(_USAGES - {'client auth'}))}"
     if recent >= MOST_PER_MINUTE:
         return f"{request.requester!r} got {recent} certificates within a minute; wait for one"
     return None
+
+
+def is_revoked(request: Request, tenant: Mapping[str, Any]) -> bool:
+    """Whether the Tenant names the requester, by the name on the host or by the one that audit trails of planes show."""
+    revoked = mapping(mapping(tenant.get("spec")).get("access")).get("revokedUsers") or ()
+    listed = {str(each).removeprefix(names.HOST_USER_PREFIX) for each in revoked}
+    return bool({request.requester, user_of(request.requester).removeprefix(names.HOST_USER_PREFIX)} & listed)
 
 
 def waits(request: Request, now: datetime) -> Later | Deny:
@@ -126,10 +132,12 @@ def waits(request: Request, now: datetime) -> Later | Deny:
 def user_of(requester: str) -> str:
     """The user's name inside the plane; one that a certificate has no room for ends in a digest of the whole."""
     name = names.HOST_USER_PREFIX + requester
-    if len(name) <= _COMMON_NAME:
+    whole = name.encode()
+    # The bound is one of bytes; and nobody is called what another's shortened name is.
+    if len(whole) <= _COMMON_NAME and whole[-_DIGEST - 1 : -_DIGEST] != b"~":
         return name
     digest = hashlib.sha256(requester.encode()).hexdigest()[:_DIGEST]
-    return f"{name[: _COMMON_NAME - _DIGEST - 1]}~{digest}"
+    return f"{whole[: _COMMON_NAME - _DIGEST - 1].decode(errors='ignore')}~{digest}"
 
 
 def may_log_in(obj: Mapping[str, Any], request: Request) -> dict[str, Any]:

@@ -131,7 +131,7 @@ async def _body(answer: aiohttp.ClientResponse) -> bytes:
 def _tls(authorities: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cadata=authorities or None)
-    except (ssl.SSLError, ValueError) as error:
+    except (ssl.SSLError, ValueError, TypeError) as error:  # TypeError: not ASCII
         raise Fault("certificateAuthority of the issuer holds no certificate that can be read; correct it") from error
 
 

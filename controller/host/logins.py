@@ -15,16 +15,19 @@ from collections import defaultdict, deque
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+import msgspec
+
 from bulkhead.api import names
 from bulkhead.api.untrusted import mapping
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
+from bulkhead.kube.codec import compact
 from bulkhead.kube.errors import ApiError, Conflict, KubeError, NotFound
 from bulkhead.kube.informer import Change, Informer
-from bulkhead.kube.objects import Key, Obj
+from bulkhead.kube.objects import Key, Meta, Obj
 from bulkhead.work.backoff import PerKeyBackoff
 from bulkhead.work.clock import Clock
-from bulkhead.work.queue import KeyedQueue
+from bulkhead.work.queue import KeyedQueue, Lane
 from bulkhead.work.supervise import supervise
 from controller import metrics
 from controller.decide import logins
@@ -37,6 +40,14 @@ _log = logging.getLogger(__name__)
 _MOST_WAITING: Final = 2000
 _MIB: Final = 1024 * 1024
 _AGAIN: Final = 1.0
+_PATROL_SECONDS: Final = 60.0
+_MOST_OF_ONE: Final = 64 * 1024
+
+
+def _small(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
+    """One that is larger than any that would be signed is never looked at, and takes no room; the host clears it away."""
+    found, body = compact(raw, meta)
+    return found, body if len(body) <= _MOST_OF_ONE else b"{}"
 
 
 class Logins:
@@ -53,6 +64,7 @@ class Logins:
             kinds.CERTIFICATE_SIGNING_REQUESTS,
             field_selector=f"spec.signerName={names.LOGIN_SIGNER}",
             on_change=self._changed,
+            shrink=_small,
             max_bytes=32 * _MIB,
         )
 
@@ -64,6 +76,14 @@ class Logins:
         async with asyncio.TaskGroup() as group:
             group.create_task(supervise("requests for certificates", self._requests.run))
             group.create_task(supervise("logins", self._work))
+            group.create_task(supervise("patrol of requests", self._patrol))
+
+    async def _patrol(self) -> None:
+        """Look at every request again: what was answered goes in its time, and a full queue has forgotten nobody for good."""
+        while True:
+            await self._clock.sleep(_PATROL_SECONDS)
+            for key in list(self._requests.store.keys()):
+                self._queue.add(key.name, Lane.BACKFILL)
 
     async def _work(self) -> None:
         while True:
@@ -73,6 +93,9 @@ class Logins:
             except (KubeError, TimeoutError) as error:
                 again = self._backoff.next(name)
                 _log.warning("request not answered: %s", error, extra={"request": name, "retry_in": round(again, 2)})
+            except Exception:  # noqa: BLE001 -- logged with its trace; one request keeps nobody else waiting
+                again = self._backoff.next(name)
+                _log.exception("request not answered", extra={"request": name, "retry_in": round(again, 2)})
             else:
                 self._backoff.forget(name)
             finally:
@@ -83,14 +106,14 @@ class Logins:
     async def answer(self, name: str) -> float | None:
         """Take one request as far as it goes; returns when to look again."""
         obj = self._requests.store.get(Key("", name))
-        if obj is None:
+        if obj is None or not obj.get("spec"):  # gone, or larger than any that is looked at
             return None
         request, now = logins.request_of(obj), self._clock.now()
         found = await self._judge(obj, request, now)
         if isinstance(found, Done):
             if found.left <= timedelta(0):
                 await self._client.delete(kinds.CERTIFICATE_SIGNING_REQUESTS, name, uid=str(obj["metadata"]["uid"]))
-            return max(0.0, found.left.total_seconds()) or None
+            return None  # the patrol comes back to it: places in the queue are for those that wait
         try:
             if isinstance(found, Sign):
                 found = await self._sign(obj, request, found, now)
@@ -123,14 +146,16 @@ class Logins:
     async def _sign(self, obj: Obj, request: Request, found: Sign, now: datetime) -> Answer:
         try:
             key = people.public_key(base64.b64decode(str(obj["spec"].get("request")), validate=True))
-        except people.BadRequestError as error:
+        except people.UnfitRequestError as error:
             return Deny(str(error))
         except (binascii.Error, ValueError):
             return Deny("the request is not in base64")
         if not request.approved:
             obj = await self._condition(obj, "Approved", f"{request.requester} may {names.LOGIN_VERB} to {request.tenant}")
         tenant = await self._tenant(request.tenant)
-        authority = await self._authority(tenant) if tenant is not None else None
+        if tenant is None or logins.is_revoked(request, tenant):
+            return Later()  # judged once more, and refused then
+        authority = await self._authority(tenant)
         if authority is None:
             return Later()
         certificate = people.certify(

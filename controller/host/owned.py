@@ -85,6 +85,8 @@ class Owned:
     def of_tenant(self, tenant: str) -> Iterator[tuple[Resource, Obj]]:
         """Every object of a tenant, as last seen."""
         for resource, informer in self._informers.items():
+            if not informer.served:  # its store stays as it was, and nothing in it can be deleted
+                continue
             for key in informer.store.by_index("tenant", tenant):
                 obj = informer.store.get(key)
                 if obj is not None:

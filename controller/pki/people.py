@@ -23,24 +23,24 @@ _EXPONENT: Final = 65537
 PublicKey: TypeAlias = ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | rsa.RSAPublicKey
 
 
-class BadRequestError(ValueError):
+class UnfitRequestError(ValueError):
     """A request that is never signed; the text says why, and quotes nothing of it."""
 
 
 def public_key(pem: bytes) -> PublicKey:
     """The key of a PKCS#10 request, if it is a good one and the requester holds it."""
     if len(pem) > REQUEST_BYTES:
-        raise BadRequestError(f"the request is larger than {REQUEST_BYTES} bytes")
+        raise UnfitRequestError(f"the request is larger than {REQUEST_BYTES} bytes")
     try:
         request = x509.load_pem_x509_csr(pem)
         key = _strong(request.public_key())
         valid = request.is_signature_valid
     except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm) as error:
-        if isinstance(error, BadRequestError):
+        if isinstance(error, UnfitRequestError):
             raise
-        raise BadRequestError("the request is no PKCS#10 request in PEM") from error
+        raise UnfitRequestError("the request is no PKCS#10 request in PEM") from error
     if not valid:
-        raise BadRequestError("the request is not signed with its own key")
+        raise UnfitRequestError("the request is not signed with its own key")
     return key
 
 
@@ -53,7 +53,9 @@ def _strong(key: object) -> PublicKey:
         least, most = _RSA_BITS
         if least <= key.key_size <= most and key.public_numbers().e == _EXPONENT:
             return key
-    raise BadRequestError("the key is too weak or of an unknown kind: P-256, P-384, P-521, Ed25519 or RSA of 2048 to 4096 bits")
+    raise UnfitRequestError(
+        "the key is too weak or of an unknown kind: P-256, P-384, P-521, Ed25519 or RSA of 2048 to 4096 bits"
+    )
 
 
 def certify(key: PublicKey, *, user: str, group: str, authority: Pair, now: datetime, life: timedelta) -> bytes:

@@ -21,7 +21,6 @@ MISSPELT: Final = {
     "images.repository=x": "images.registry is the registry and path of all images",
     "images.tag=x": "images.bulkhead=bulkhead:",
     "imagePullSecrets[0].name=x": "images.pullSecrets",
-    "global.imageRegistry=x": "it is images.registry",
     "replicaCount=2": "it is controller.replicas",
     "nodeSelector.a=b": "planes.nodeSelector for tenants' planes",
     "planes.topologySpreadConstraints[0].topologyKey=x": "it is planes.spread",

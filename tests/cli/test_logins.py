@@ -1,5 +1,6 @@
 """`bulkhead login`, `logout` and `revoke` against a real host; planes that change their CA are the e2e tests' part."""
 
+import contextlib
 import json
 import stat
 from pathlib import Path
@@ -7,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from bulkhead.cli import logins
+from bulkhead.cli.failures import CliError
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
@@ -54,6 +57,14 @@ async def test_logout_forgets_one_tenant_or_all(cli: Cli, tenant: str, tmp_path:
     assert (await cli("login", tenant, "-o", str(tmp_path / "x"))).code == 0
     assert "every tenant: 1" in (await cli("logout", "--all")).out
     assert (await cli("logout")).code == 2
+
+
+@pytest.mark.parametrize(("reason", "heard"), [("Paused", False), ("UnknownClass", False), ("AsExpected", True)])
+def test_a_revocation_of_which_the_plane_does_not_hear_is_an_error(reason: str, *, heard: bool) -> None:
+    ready = {"type": "Ready", "status": "False", "reason": reason}
+    found = {"metadata": {"name": "red"}, "status": {"conditions": [ready]}}
+    with contextlib.nullcontext() if heard else pytest.raises(CliError, match="does not hear of it"):
+        logins._check_followed(found)
 
 
 async def test_who_is_revoked_gets_no_certificate_until_that_is_lifted(cli: Cli, tenant: str, host_client: Client) -> None:

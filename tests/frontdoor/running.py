@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import ssl
 import subprocess
 from collections.abc import AsyncIterator, Iterator
@@ -117,6 +118,15 @@ class Proxy:
                 "127.0.0.1", self.port, ssl=context, server_hostname=to.host if name is None else name
             )
             return Session(reader, writer, (await reader.readline()).removeprefix(HELLO).decode().strip())
+
+    async def probed(self) -> bytes:
+        """What the kubelet's probe gets."""
+        found = re.findall(r"bind 127\.0\.0\.1:(\d+)", (self.folder / "haproxy.cfg").read_text())
+        (port,) = (int(each) for each in found if int(each) != self.port)
+        async with asyncio.timeout(3):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /healthz HTTP/1.0\r\n\r\n")
+            return await reader.readline()
 
     async def raw(self, data: bytes) -> bytes:
         """What comes back for bytes that are no TLS of a client."""

@@ -153,6 +153,8 @@ async def test_without_a_limit_the_flood_takes_all(tmp_path: Path) -> None:
         with pytest.raises(OSError):  # noqa: PT011 -- a TimeoutError is one
             async with asyncio.timeout(3):
                 await made.open(b)
+        # The kubelet would end a proxy whose probes wait, and with it everybody's connections.
+        assert b" 200 " in await made.probed()
         for each in flood:
             each.cancel()
         await asyncio.gather(*flood, return_exceptions=True)

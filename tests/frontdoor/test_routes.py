@@ -138,4 +138,4 @@ def test_settings_that_make_no_sense_are_refused(variable: str, value: str) -> N
 
 def test_connections_are_no_more_than_open_files_allow() -> None:
     assert within(Settings(), -1) == within(Settings(), 100_000) == Settings()
-    assert within(Settings(), 20_000).limits.connections == 9900
+    assert within(Settings(), 20_000).limits.connections == 9850

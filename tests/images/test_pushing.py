@@ -12,7 +12,7 @@ from bulkhead.images import place
 from bulkhead.images.archive import Archive, ArchiveError
 from bulkhead.images.credentials import Credentials
 from bulkhead.images.pushing import Push, Pushed
-from bulkhead.images.registry import RefusedError, Registry
+from bulkhead.images.registry import Registry, RegistryRefusedError
 from bulkhead.images.transport import BrokenError, RegistryError, Transport
 from bulkhead.images.uploads import Uploads
 from tests.images.fakeregistry import FakeRegistry, Handler, serving
@@ -134,7 +134,10 @@ def test_a_damaged_archive_never_becomes_an_image(tmp_path: Path) -> None:
 
 def test_a_wrong_password_is_named_before_anything_is_sent(tmp_path: Path) -> None:
     path = archive(tmp_path)
-    with serving(FakeRegistry(authorization="Basic other")) as fake, pytest.raises(RefusedError, match="'bulkhead'") as refused:
+    with (
+        serving(FakeRegistry(authorization="Basic other")) as fake,
+        pytest.raises(RegistryRefusedError, match="'bulkhead'") as refused,
+    ):
         push(fake, path)
     assert "w0rd" not in str(refused.value)
     assert len(fake.asked) == 2  # without credentials, then once with them: no loop

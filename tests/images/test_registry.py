@@ -15,7 +15,7 @@ import pytest
 from bulkhead.images import credentials, place, valuesfile
 from bulkhead.images.credentials import Credentials, CredentialsError
 from bulkhead.images.place import PlaceError
-from bulkhead.images.registry import RefusedError, Registry
+from bulkhead.images.registry import Registry, RegistryRefusedError
 from bulkhead.images.transport import MOST_DOCUMENT, Answer, BrokenError, RegistryError, Transport, TrustError, trust
 
 WHO = Credentials("me", "word")
@@ -135,7 +135,7 @@ def test_overload_is_waited_for_as_long_as_is_sensible() -> None:
 def test_what_a_registry_says_reaches_the_terminal_as_one_short_line() -> None:
     said = json.dumps({"errors": [{"code": "DENIED", "message": "\x1b[2J\n" + "x" * 5000}]}).encode()
     script = Scripted({f"https://{HOST}/": [answer(403, said)]})
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(RegistryRefusedError) as refused:
         registry(script).check()
     assert str(refused.value).isprintable()
     assert len(str(refused.value)) < 400

@@ -21,7 +21,7 @@ import sys
 from typing import Any, Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from bulkhead.cli.credentials.provider import Endpoints, Issuer, RefusedError, post
+from bulkhead.cli.credentials.provider import Endpoints, Issuer, SignInRefusedError, post
 from bulkhead.cli.failures import CliError, Exit
 
 PATIENCE: Final = 300.0  # seconds for a person to sign in
@@ -69,7 +69,7 @@ async def sign_in(issuer: Issuer, endpoints: Endpoints, port: int) -> tuple[dict
     if came.get("iss", issuer.url) != issuer.url:
         raise CliError("another identity provider answered than was asked", next_step="sign in again: bulkhead login")
     if "code" not in came:
-        raise RefusedError(issuer, came.get("error") or "no code", came.get("error_description") or "")
+        raise SignInRefusedError(issuer, came.get("error") or "no code", came.get("error_description") or "")
     form = {"grant_type": "authorization_code", "code": came["code"], "redirect_uri": redirect, "code_verifier": verifier}
     return await post(issuer, endpoints.token, form), nonce
 

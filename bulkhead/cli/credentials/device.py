@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any, Final
 
-from bulkhead.cli.credentials.provider import Endpoints, Issuer, RefusedError, checked, post
+from bulkhead.cli.credentials.provider import Endpoints, Issuer, SignInRefusedError, checked, post
 from bulkhead.cli.failures import CliError, Exit
 from bulkhead.cli.output import plain
 
@@ -36,7 +36,7 @@ async def sign_in(issuer: Issuer, endpoints: Endpoints) -> dict[str, Any]:
         await asyncio.sleep(min(max(pause, _PAUSES[0]), _PAUSES[1]))
         try:
             return await post(issuer, endpoints.token, {"grant_type": _GRANT, "device_code": code})
-        except RefusedError as error:
+        except SignInRefusedError as error:
             if error.error == "slow_down":
                 pause += _SLOWER
             elif error.error == "expired_token":

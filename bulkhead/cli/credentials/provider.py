@@ -53,7 +53,7 @@ class Endpoints:
     scope: str
 
 
-class RefusedError(CliError):
+class SignInRefusedError(CliError):
     """The provider answered with an error of OAuth: `code` is its name there."""
 
     def __init__(self, issuer: Issuer, code: str, description: str) -> None:
@@ -83,10 +83,10 @@ async def discover(issuer: Issuer) -> Endpoints:
 
 
 async def post(issuer: Issuer, address: str, form: Mapping[str, str]) -> dict[str, Any]:
-    """What an endpoint answers; an error of OAuth is a `RefusedError`."""
+    """What an endpoint answers; an error of OAuth is a `SignInRefusedError`."""
     found = await _ask(issuer, "POST", address, {**form, "client_id": issuer.client})
     if "error" in found:
-        raise RefusedError(issuer, str(found["error"]), str(found.get("error_description") or ""))
+        raise SignInRefusedError(issuer, str(found["error"]), str(found.get("error_description") or ""))
     return found
 
 

@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from bulkhead.cli.credentials import browser, cache, device
-from bulkhead.cli.credentials.provider import Endpoints, Issuer, RefusedError, authority_of, discover, post
+from bulkhead.cli.credentials.provider import Endpoints, Issuer, SignInRefusedError, authority_of, discover, post
 from bulkhead.cli.failures import CliError, Exit
 from bulkhead.cli.output import plain
 
 _EARLY_SECONDS: Final = 30
 _FRESH_SECONDS: Final = 60
 _TOKEN: Final = 64 * 1024
+_LATEST: Final = 1e11
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -98,7 +99,7 @@ async def _next(issuer: Issuer, kept: Tokens | None, options: argparse.Namespace
         form = {"grant_type": "refresh_token", "refresh_token": kept.refresh, "scope": endpoints.scope}
         try:
             return _read(issuer, await post(issuer, endpoints.token, form), refresh=kept.refresh)
-        except RefusedError:
+        except SignInRefusedError:
             pass  # it was withdrawn or has ended: the person signs in again
     if _by_device(issuer, endpoints, options):
         return _read(issuer, await device.sign_in(issuer, endpoints))
@@ -126,6 +127,8 @@ def _read(issuer: Issuer, answer: dict[str, Any], *, nonce: str = "", refresh: s
         trouble = "a token for another client"
     elif nonce and not hmac.compare_digest(str(claims.get("nonce")).encode(), nonce.encode()):
         trouble = "a token of another sign-in"
+    elif not ends < _LATEST:
+        trouble = "a token that never ends"
     elif ends <= time.time():
         trouble = "a token that has ended; compare the clocks"
     if trouble or not isinstance(ends, int | float):

@@ -43,6 +43,7 @@ class HostVolumes:
         # Before the definitions of an upgrade have come there is no such kind.
         self._shared = Informer(client, kinds.SHARED_VOLUMES, on_change=heard, max_bytes=_MOST_BYTES, optional=True)
         self._volumes: dict[str, tuple[float, _Found]] = {}
+        self._known: dict[str, Offer] = {}
 
     async def run(self) -> None:
         """Keep up until cancelled."""
@@ -56,7 +57,17 @@ class HostVolumes:
 
     async def offers(self) -> dict[str, Offer | Unusable]:
         """What each SharedVolume is now."""
-        return {text(each["metadata"]["name"]): await self._offer(each) for each in self._all()}
+        found = {text(each["metadata"]["name"]): await self._offer(each) for each in self._all()}
+        self._known = {
+            name: offer if isinstance(offer, Offer) else self._known[name]
+            for name, offer in found.items()
+            if isinstance(offer, Offer) or name in self._known
+        }
+        return found
+
+    def known(self) -> tuple[Offer, ...]:
+        """Each SharedVolume as it was when it was last sound."""
+        return tuple(self._known.values())
 
     async def there(self, tenant: str) -> There:
         """What the host has for one tenant."""

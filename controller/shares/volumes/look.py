@@ -44,7 +44,7 @@ async def look(
     if was_idle and not given:
         return VolumesFound(idle=True)
     try:
-        what = granted(await host.offers(), tenant, given)
+        what = granted(await host.offers(), tenant, given, host.known())
         there = await host.there(tenant)
         decision = on_host(what.grants, there, what.held, names.work_namespace(tenant))
         for step in decision.steps[:_MOST_STEPS]:

@@ -168,9 +168,10 @@ class Granted:
     refused: Mapping[str, str] = field(default_factory=dict)  # which would be a trap, and how: what there is goes
 
 
-def granted(offers: Mapping[str, Offer | Unusable], tenant: str, given: Iterable[str]) -> Granted:
-    """Sort what a tenant is given into what it has and what it has not."""
-    sound = [offer for offer in offers.values() if isinstance(offer, Offer)]
+def granted(offers: Mapping[str, Offer | Unusable], tenant: str, given: Iterable[str], known: Iterable[Offer] = ()) -> Granted:
+    """Sort what a tenant is given into what it has and what it has not; `known` are offers as they were last sound."""
+    # One that cannot be read now is mounted still, and may be written to.
+    sound = [*(offer for offer in offers.values() if isinstance(offer, Offer)), *known]
     grants: list[Grant] = []
     held: dict[str, str] = {}
     refused: dict[str, str] = {}

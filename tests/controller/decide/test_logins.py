@@ -80,6 +80,26 @@ def test_a_name_without_room_ends_in_a_digest_and_stays_unique() -> None:
     assert all(len(each) == 64 and each.startswith("bulkhead:host:system:serviceaccount:nnn") for each in names)
 
 
+def test_a_name_fits_into_a_certificate_by_its_bytes_and_ends_in_no_half_letter() -> None:
+    name = user_of("oidc:" + "ж" * 40)
+    assert len(name.encode()) <= 64
+    assert name.startswith("bulkhead:host:oidc:жжж")
+    assert name != user_of("oidc:" + "ж" * 41)
+
+
+def test_nobody_is_called_what_a_shortened_name_is() -> None:
+    victim = user_of("system:serviceaccount:" + "n" * 60)
+    assert user_of(victim.removeprefix("bulkhead:host:")) != victim
+
+
+def test_who_is_revoked_by_the_name_that_the_trail_of_a_plane_shows_gets_none() -> None:
+    long = "system:serviceaccount:" + "n" * 60
+    for listed in (long, user_of(long), user_of(long).removeprefix("bulkhead:host:")):
+        found = answer(spec_username=long, tenant={**TENANT, "spec": {"access": {"revokedUsers": [listed]}}})
+        assert isinstance(found, Deny)
+        assert "access.revokedUsers" in found.why
+
+
 def test_the_host_is_asked_about_all_that_it_vouches_for() -> None:
     obj = request(spec_extra={"scopes": ["a"]}, spec_uid="u")
     spec = logins.may_log_in(obj, request_of(obj))["spec"]

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, ed25519, r
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from controller.pki import issue, people
-from controller.pki.people import BadRequestError
+from controller.pki.people import UnfitRequestError
 
 NOW = datetime.now(UTC)
 PEM = serialization.Encoding.PEM
@@ -54,19 +54,19 @@ def test_good_keys_are_taken(key: ec.EllipticCurvePrivateKey) -> None:
     ],
 )
 def test_weak_and_odd_keys_are_refused(key: object) -> None:
-    with pytest.raises(BadRequestError, match="too weak or of an unknown kind"):
+    with pytest.raises(UnfitRequestError, match="too weak or of an unknown kind"):
         people.public_key(request(key))
 
 
 @pytest.mark.parametrize("junk", [b"", b"x", b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n"])
 def test_junk_is_refused(junk: bytes) -> None:
-    with pytest.raises(BadRequestError, match="no PKCS#10"):
+    with pytest.raises(UnfitRequestError, match="no PKCS#10"):
         people.public_key(junk)
 
 
 def test_a_huge_request_is_refused_before_it_is_read() -> None:
     key = ec.generate_private_key(ec.SECP256R1())
-    with pytest.raises(BadRequestError, match="larger than"):
+    with pytest.raises(UnfitRequestError, match="larger than"):
         people.public_key(request(key, alternatives=tuple(f"x{number}.example" for number in range(2000))))
 
 
@@ -76,7 +76,7 @@ def test_a_request_for_another_ones_key_is_refused() -> None:
     own = mine.public_key().public_bytes(serialization.Encoding.X962, serialization.PublicFormat.UncompressedPoint)
     forged = mine.public_bytes(serialization.Encoding.DER).replace(own, theirs)
     made = x509.load_der_x509_csr(forged).public_bytes(PEM)
-    with pytest.raises(BadRequestError, match="not signed with its own key"):
+    with pytest.raises(UnfitRequestError, match="not signed with its own key"):
         people.public_key(made)
 
 

@@ -138,6 +138,10 @@ def test_what_lies_below_a_directory_that_tenants_write_to_is_refused() -> None:
     found = given_of({"all": writable, "mine": below, "other": elsewhere})
     assert [each.name for each in found.grants] == ["all", "other"]
     assert "SharedVolume all lets tenants write to" in found.refused["mine"]
+    # Its source cannot be read just now, but is mounted still.
+    unread: dict[str, Offer | Unusable] = {"all": Unusable("429"), "mine": below}
+    assert isinstance(writable, Offer)
+    assert "mine" in granted(unread, "team-a", unread, [writable]).refused
     readable = offer_of(shared("all", subPath="teams"), None, TYPES)
     assert not given_of({"all": readable, "mine": below}).refused
 
