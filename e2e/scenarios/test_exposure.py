@@ -48,6 +48,7 @@ def exposed(host: Api, alice: Tenant, bob: Tenant) -> Iterator[Exposed]:
     install.install_chart(print)
     for tenant in (alice, bob):
         until(f"{tenant.name} not to be exposed", partial(inside, host, tenant.name), seconds=60)
+        tenants.open_tenant(tenant.name)  # the file that all tests share leads inside again
 
 
 def inside(host: Api, name: str) -> None:
