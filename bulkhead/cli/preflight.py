@@ -53,6 +53,8 @@ async def _run(options: argparse.Namespace, values: Values, order: run.Order) ->
     task = asyncio.current_task()
     if task is not None:
         # Whoever ends a job by SIGTERM wants its probes gone as much as whoever types Ctrl-C.
+        # Where loops take no handlers (another system, another thread) SIGTERM ends the process as ever, and the next run
+        # removes what it left.
         with contextlib.suppress(NotImplementedError, RuntimeError):
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     try:

@@ -1,8 +1,11 @@
-"""Keep a task alive: when it fails, say so, wait, start it again.
+"""Keep a task alive: when it fails, say so, wait, start it again. And end one.
 
-Meant for a TaskGroup, so that the crash of one part ends no other. Cancellation goes through; a normal return ends it.
+`supervise` is meant for a TaskGroup, so that the crash of one part ends no other. Cancellation goes through; a normal return
+ends it.
 """
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -38,3 +41,11 @@ async def supervise(
             await clock.sleep(delay)
         else:
             return
+
+
+async def ended(task: asyncio.Task[None] | None) -> None:
+    """Cancel a task, if there is one, and return once it has ended, however it did."""
+    if task is not None:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([task])

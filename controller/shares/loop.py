@@ -11,7 +11,6 @@ are, the more rarely. What was found is reported by the Tenant's own reconcile.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from bulkhead.kube.errors import (
 )
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock
+from bulkhead.work.supervise import ended
 from controller.inside.budget import Budget, Turn
 from controller.inside.calls import Plane
 from controller.shares import plane as inside
@@ -138,10 +138,8 @@ class ShareLoops:
     async def forget(self, tenant: str) -> None:
         """End a tenant's task."""
         entry = self._entries.pop(tenant, None)
-        if entry is not None and entry.task is not None:
-            entry.task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([entry.task])
+        if entry is not None:
+            await ended(entry.task)
 
     async def close(self) -> None:
         """End every task."""

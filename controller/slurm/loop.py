@@ -9,7 +9,6 @@ written by the Tenant's own reconcile alone, from what is kept here; counts of j
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from bulkhead.kube.errors import KubeError, ProtocolError, TooLarge
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock
+from bulkhead.work.supervise import ended
 from controller.inside.budget import Budget, Turn
 from controller.inside.calls import Plane
 from controller.slurm.cluster import Cluster, Order
@@ -89,10 +89,8 @@ class SlurmLoops:
     async def forget(self, tenant: str) -> None:
         """End a tenant's task."""
         entry = self._entries.pop(tenant, None)
-        if entry is not None and entry.task is not None:
-            entry.task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([entry.task])
+        if entry is not None:
+            await ended(entry.task)
 
     async def close(self) -> None:
         """End every task."""

@@ -218,6 +218,7 @@ def test_a_token_is_kept_that_answers_this_sign_in() -> None:
         {}, {"id_token": 1}, {"id_token": "x"}, {"id_token": "x.!.x"}, {"id_token": "x." + "A" * 100_000 + ".x"},
         answer(iss="https://evil.example.org"), answer(aud="other"), answer(aud=["other"]), answer(aud=None),
         answer(nonce="m"), answer(nonce=None), answer(exp=1), answer(exp="soon"), answer(exp=None),
+        answer(exp=float("nan")), answer(exp=float("inf")), answer(exp=1e18),
     ],
 )  # fmt: skip
 def test_no_other_is(given: dict[str, Any]) -> None:
@@ -232,3 +233,9 @@ def test_no_other_is(given: dict[str, Any]) -> None:
 def test_addresses_that_are_neither_asked_nor_shown(address: object) -> None:
     with pytest.raises(CliError, match="no https address"):
         provider.checked(ISSUER, "token_endpoint", address)
+
+
+async def test_an_authority_in_letters_that_pem_has_not_is_one_error() -> None:
+    issuer = provider.Issuer("https://login.example.org", PUBLIC, certificate_authority="F\u0151tan\u00fas\u00edtv\u00e1ny")
+    with pytest.raises(CliError, match="letters that PEM has not"):
+        await provider.post(issuer, "https://login.example.org/token", {})

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import re
+import shutil
 import ssl
 import subprocess
 from collections.abc import AsyncIterator, Iterator
@@ -19,7 +20,6 @@ from cryptography.x509.oid import NameOID
 
 from bulkhead.hostcluster import binaries
 from bulkhead.hostcluster.images import proxy_root, slurm_root
-from bulkhead.hostcluster.images.python_root import ImageError
 from frontdoor.haproxy import Limits, configuration, hosts_map
 from frontdoor.routes import Route
 from frontdoor.runtime import Runtime, UnreachableError
@@ -32,11 +32,10 @@ HELLO = b"hello from "
 
 @cache
 def program() -> tuple[str, ...]:
-    """HAProxy from the image's own packages."""
-    try:
-        tree = slurm_root.debian_tree(binaries.cache_dir() / "images", proxy_root.PROXY_TREE)
-    except ImageError as error:
-        pytest.skip(f"no HAProxy: {error}")
+    """HAProxy from the image's own packages. Only a machine that cannot unpack any does without; what fails there fails."""
+    if shutil.which("mmdebstrap") is None:
+        pytest.skip("HAProxy is unpacked from Debian's packages by mmdebstrap, which `make setup` installs as root")
+    tree = slurm_root.debian_tree(binaries.cache_dir() / "images", proxy_root.PROXY_TREE)
     return tuple(proxy_root.program(tree))
 
 

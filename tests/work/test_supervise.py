@@ -7,7 +7,7 @@ import pytest
 
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import SystemClock
-from bulkhead.work.supervise import supervise
+from bulkhead.work.supervise import ended, supervise
 from tests.fakeclock import FakeClock
 
 
@@ -89,3 +89,20 @@ async def test_the_fake_clock_wakes_in_order() -> None:
     clock.advance(1)
     await asyncio.gather(*tasks)
     assert woken == [0, 1, 2, 3]
+
+
+async def test_a_task_has_ended_when_it_was_ended_and_one_that_is_not_there_needs_nothing() -> None:
+    over = []
+
+    async def slow_to_go() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0)
+            over.append(True)
+
+    task = asyncio.create_task(slow_to_go())
+    await asyncio.sleep(0)
+    await ended(task)
+    assert (task.done(), over) == (True, [True])
+    await ended(None)

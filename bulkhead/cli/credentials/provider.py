@@ -123,7 +123,7 @@ async def _ask(issuer: Issuer, method: str, address: str, form: Mapping[str, str
     timeout = aiohttp.ClientTimeout(total=_SECONDS)
     host = urlsplit(address).netloc
     try:
-        tls = ssl.create_default_context(cadata=issuer.certificate_authority or None)
+        tls = _trust(issuer.certificate_authority)
         # What comes compressed could be any length once it is not.
         async with (
             aiohttp.ClientSession(timeout=timeout, headers=_HEADERS, auto_decompress=False, trust_env=True) as session,
@@ -145,6 +145,13 @@ async def _ask(issuer: Issuer, method: str, address: str, form: Mapping[str, str
         raise CliError(
             f"{host} cannot be reached: {plain(error, _TEXT)}", next_step="check its address, and the network or proxy"
         ) from error
+
+
+def _trust(authorities: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cadata=authorities or None)
+    except TypeError as error:  # not ASCII
+        raise ssl.SSLError("the authority's certificate has letters that PEM has not") from error
 
 
 async def _body(content: aiohttp.StreamReader) -> bytes:
