@@ -21,6 +21,11 @@ accelerator_notes = Counter(
 )
 certificates_issued = Counter("bulkhead_controller_certificates_issued_total", "CAs, keys and certificates issued.")
 logins = Counter("bulkhead_controller_logins_total", "Requests for people's certificates, by result.", ["result"])
+refused_objects = Counter(
+    "bulkhead_controller_refused_objects_total",
+    "Objects beside a plane that the host refused while the rest of the tenant was looked after.",
+    ["kind"],
+)
 tenant_ready = Gauge("bulkhead_tenant_ready", "1 while the tenant is Ready.", ["tenant"])
 dedicated_nodes = Counter("bulkhead_controller_dedicated_nodes_total", "Marks of dedicated nodes written.", ["outcome"])
 tenant_gpus = Gauge("bulkhead_tenant_gpus", "GPUs of a tenant: used and limit.", ["tenant", "what"])

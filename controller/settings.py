@@ -23,6 +23,9 @@ T = TypeVar("T")
 # How policies open the way to the host's API server: by addresses, by an entity of Cilium beside them, or by ports alone.
 HOST_API_BY: Final = ("Address", "CiliumEntity", "Port")
 _PROXY = re.compile(r"(https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?/?)?")
+# A qualified name of Kubernetes, as keys of annotations and classes of load balancers are.
+_KEY = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_MOST_ANNOTATED: Final = 64 * 1024
 _DIGEST = re.compile(r"[^=\s]+=sha256:[0-9a-f]{64}")
 
 
@@ -161,10 +164,27 @@ def _check_exposure(settings: Settings) -> None:
         raise SettingsError(f"BULKHEAD_EXPOSURE_DOMAINS: {below} lies below another, as tenants' names would")
     for cidr in settings.exposure_load_balancer_sources:
         _parse("BULKHEAD_EXPOSURE_LOAD_BALANCER_SOURCES", cidr, IPv4Network)
+    if not (settings.exposure_load_balancer_class == "" or _KEY.fullmatch(settings.exposure_load_balancer_class)):
+        raise SettingsError(
+            f"BULKHEAD_EXPOSURE_LOAD_BALANCER_CLASS: {settings.exposure_load_balancer_class[:100]!r} is no name such as "
+            "example.com/internal"
+        )
     try:
-        _ = settings.load_balancer_annotations
-    except (ValueError, AttributeError) as error:
+        annotations = settings.load_balancer_annotations
+    except (ValueError, AttributeError, RecursionError) as error:
         raise SettingsError(f"BULKHEAD_EXPOSURE_LOAD_BALANCER_ANNOTATIONS: no JSON object: {error}") from error
+    _check_annotations("BULKHEAD_EXPOSURE_LOAD_BALANCER_ANNOTATIONS", annotations)
+
+
+def _check_annotations(variable: str, annotations: Mapping[str, str]) -> None:
+    """What no API server takes would be refused of every tenant's Service, long after the installation."""
+    for key in annotations:
+        if not _KEY.fullmatch(key) or len(key.partition("/")[0]) > 253:
+            raise SettingsError(f"{variable}: {key[:100]!r} is no key of an annotation, such as example.com/scheme")
+        if key.startswith(names.GROUP + "/"):
+            raise SettingsError(f"{variable}: {key[:100]!r}: {names.GROUP}/ is the platform's own")
+    if sum(len(key) + len(value.encode()) for key, value in annotations.items()) > _MOST_ANNOTATED:
+        raise SettingsError(f"{variable}: more than {_MOST_ANNOTATED} bytes")
 
 
 def _parse(variable: str, text: str, kind: Callable[[str], T]) -> T:

@@ -72,6 +72,7 @@ class Settings(
     # ConfigMap that closes the variables of devices, with `-<vendor>` behind it for a vendor's devices; empty: the same.
     device_environment: Annotated[str, msgspec.Meta(pattern=_CONFIG_MAP)] = ""
     kubelet_address: _Address = ""
+    public_address: _Address = ""  # kept free for the Service of the tenant's load balancer
     kubelet_port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = 10250
     # Where the plane's API server finds the keys of identity providers; 0: nowhere.
     issuers_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0

@@ -4,13 +4,15 @@ Names are `<tenant>.<domain>` and what lies below, in domains of the installatio
 a name is follows from the name alone, and no two tenants need to be compared.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from typing import Any, Final
 
 from bulkhead.api.conditions import Reason, condition_of
 from bulkhead.api.exposure import MOST_HOSTNAMES
 from bulkhead.api.untrusted import mapping, mappings
+from controller.decide import extras
+from controller.decide.extras import Refused
 from controller.existing import Existing, Slot
 from controller.plane.spec import PUBLIC, Balancer, Exposure, Gateway, Obj, PlaneSpec
 from controller.sections import section_of, text_or_none
@@ -85,11 +87,21 @@ def addresses_of(service: Obj) -> tuple[str, ...]:
     return tuple(each for each in dict.fromkeys(found) if _usable(each))[:_MOST_ADDRESSES]
 
 
-def verdict(spec: PlaneSpec, route: Obj | None) -> Verdict | None:
-    """The condition Exposed; None where the API server is not to be exposed. `route` is the TLSRoute as it was last seen."""
-    exposure = spec.exposure
-    if exposure.type == "None":
+def verdict(spec: PlaneSpec, route: Obj | None, refused: Iterable[Refused] = ()) -> Verdict | None:
+    """The condition Exposed; None where the API server is not to be exposed.
+
+    `route` is the TLSRoute as it was last seen, `refused` what the host did not take or did not delete.
+    """
+    if (said := extras.exposed(refused, spec)) is not None:
+        return said
+    if spec.exposure.type == "None":
         return None
+    return _missing(spec, route) or Verdict("True", Reason.APPLIED, f"the API server is reached at {spec.endpoint}")
+
+
+def _missing(spec: PlaneSpec, route: Obj | None) -> Verdict | None:
+    """What keeps it from being reached, though the host took everything."""
+    exposure = spec.exposure
     if exposure.unmet:
         return Verdict("False", Reason.DOMAIN_MISSING, f"exposure {exposure.type}: {exposure.unmet}")
     if exposure.type == "LoadBalancer" and not exposure.addresses:
@@ -99,7 +111,7 @@ def verdict(spec: PlaneSpec, route: Obj | None) -> Verdict | None:
         return Verdict("False", Reason.NOT_SUPPORTED, "the host does not serve TLSRoutes (gateway.networking.k8s.io)")
     if exposure.type == "Gateway" and (said := _not_accepted(route)):
         return Verdict("False", Reason.ROUTE_REFUSED, said)
-    return Verdict("True", Reason.APPLIED, f"the API server is reached at {spec.endpoint}")
+    return None
 
 
 def _not_accepted(route: Obj | None) -> str:

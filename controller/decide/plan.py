@@ -6,6 +6,7 @@ PlaneSpec + keys + what exists ──> plan() ──> stages to apply in order, 
 from dataclasses import dataclass, replace
 
 from bulkhead.api import labels
+from controller.decide.extras import is_extra
 from controller.existing import Existing, Slot, slot_of
 from controller.inside.objects import bootstrap
 from controller.plane import authentication, statefulset
@@ -35,6 +36,7 @@ class Plan:
     spec: PlaneSpec
     rendered: Rendered
     deletions: tuple[Deletion, ...]
+    extra_deletions: tuple[Deletion, ...]  # of what a plane runs without
     bootstrap: tuple[Obj, ...]
 
     def followers(self, *, plane_answers: bool, existing: Existing) -> tuple[Obj, ...]:
@@ -55,8 +57,10 @@ def plan(spec: PlaneSpec, keys: KeyMaterial, existing: Existing, *, held: bool =
         rendered = as_it_runs(rendered, spec, keys, existing)
     wanted = {slot_of(obj) for obj in rendered.everything()}
     orphans = (slot for slot, obj in existing.items() if _pruned(slot, spec) and slot not in wanted and _prunable(obj, spec))
-    deletions = tuple(Deletion(slot, str(existing[slot]["metadata"].get("uid") or "")) for slot in sorted(orphans))
-    return Plan(spec, rendered, deletions, bootstrap.objects(spec, keys.authorities["kubelet"].certificate))
+    deletions = [Deletion(slot, str(existing[slot]["metadata"].get("uid") or "")) for slot in sorted(orphans)]
+    needed = tuple(each for each in deletions if not is_extra(each.slot))
+    extra = tuple(each for each in deletions if is_extra(each.slot))
+    return Plan(spec, rendered, needed, extra, bootstrap.objects(spec, keys.authorities["kubelet"].certificate))
 
 
 def _pruned(slot: Slot, spec: PlaneSpec) -> bool:

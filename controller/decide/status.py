@@ -13,8 +13,9 @@ from bulkhead.api import names
 from bulkhead.api.accelerators import count
 from bulkhead.api.conditions import MESSAGE_LIMIT, ConditionType, Reason, is_true, set_condition
 from bulkhead.api.podphase import serves
-from controller.decide import exposure, held
+from controller.decide import exposure, extras, held
 from controller.decide.dedicated import Finding
+from controller.decide.extras import Refused
 from controller.plane import network, quota
 from controller.plane.spec import DNS, PLANE, SYNCER, Obj, PlaneSpec
 from controller.refusal import Refusal
@@ -57,6 +58,7 @@ class Findings:
     nodes: Finding | None = None  # of a tenant whose pool is its alone
     shares: Verdict | None = None  # of a tenant with whom the host shares anything
     route: Obj | None = None  # the TLSRoute, of a tenant that a Gateway exposes
+    refused: tuple[Refused, ...] = ()  # by the host, of what the plane runs without
     certificate_authority: str = ""  # PEM, of the plane's API server
 
 
@@ -95,12 +97,14 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
         first = Verdict("False", findings.failure.reason, findings.failure.message)
     if findings.held is not None:
         first = _held(findings.held, findings.failure)
-    verdicts[ConditionType.READY] = first or Verdict("True", Reason.READY, "the tenant's API server, syncer and DNS are ready")
+    ready = f"the tenant's API server, syncer and DNS are ready{extras.besides(findings.refused, spec)}"
+    verdicts[ConditionType.READY] = first or Verdict("True", Reason.READY, ready)
     made = _with(tenant, verdicts, now) | summary(spec, findings, _applied(findings.tenant_class))
     if findings.held is not None:
         # What was applied in full was this class, and what the plane runs are these versions.
         made |= {key: value for key, value in (tenant.get("status") or {}).items() if key in {"class", "versions"}}
-    made["conditions"] = [each for each in made["conditions"] if each["type"] not in _ASIDE or each["type"] in aside]
+    gone = _ASIDE - aside.keys() - frozenset(findings.unseen)
+    made["conditions"] = [each for each in made["conditions"] if each["type"] not in gone]
     if ConditionType.NODES_DEDICATED not in findings.unseen:
         made |= _dedicated(findings.nodes, made["conditions"])
     if ConditionType.SLURM_READY not in findings.unseen:
@@ -110,7 +114,8 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
 
 def _aside(spec: PlaneSpec, findings: Findings) -> dict[ConditionType, Verdict]:
     """Conditions that only some tenants have, and that do not count for Ready: the API can be used all the same."""
-    exposed = exposure.verdict(spec, findings.route)
+    unseen = ConditionType.EXPOSED in findings.unseen
+    exposed = None if unseen else exposure.verdict(spec, findings.route, findings.refused)
     said = {
         ConditionType.EXPOSED: exposed,  # else from the host
         ConditionType.SHARES_APPLIED: findings.shares,

@@ -15,6 +15,11 @@ from controller.plane.spec import API_PORT, PLANE, PROXY_ROUTE, PUBLIC, Gateway,
 GATEWAY_GROUP = "gateway.networking.k8s.io"
 
 
+def is_way(kind: str, name: str) -> bool:
+    """Whether an object of a plane's namespace is one that exposes it."""
+    return kind == "TLSRoute" or (kind == "Service" and name in {PROXY_ROUTE, PUBLIC})
+
+
 def ways(spec: PlaneSpec) -> list[Obj]:
     """The object of the exposure, where it has one."""
     exposure = spec.exposure

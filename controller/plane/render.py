@@ -3,6 +3,10 @@
 Within a stage the order means nothing and the applies run side by side; a stage begins when the one before is in. Pods are
 started by the stages after the parts, so that a kubelet never finds a Secret or ConfigMap missing and waits. The DNS server is
 the last: started before the API server is ready, it would retry at growing intervals and find it seconds late.
+
+Two kinds of stages differ in what a refusal of the host means. What protects (network policies, quotas, rights) or what a plane
+runs on holds up every later stage: better no plane than an open one. Extras are what it runs without, its way in from outside
+for one: each is applied for itself, only once all that protects is in, and one that is refused holds up nothing.
 """
 
 import json
@@ -39,10 +43,11 @@ class Rendered:
     parts: tuple[Obj, ...]
     workloads: tuple[Obj, ...]
     followers: tuple[Obj, ...]
+    extras: tuple[Obj, ...]
 
     def everything(self) -> tuple[Obj, ...]:
         """Every object, in order."""
-        return (*self.namespaces, *self.rights, *self.authorities, *self.parts, *self.workloads, *self.followers)
+        return (*self.namespaces, *self.rights, *self.authorities, *self.parts, *self.workloads, *self.followers, *self.extras)
 
 
 def ground(spec: PlaneSpec) -> tuple[tuple[Obj, ...], tuple[Obj, ...]]:
@@ -66,20 +71,19 @@ def render(spec: PlaneSpec, keys: KeyMaterial) -> Rendered:
             dns_config,
             syncer_config,
             *services.services(spec),
-            *exposure.ways(spec),
             *syncer.accounts(spec),
             *syncer.access(spec),
             *network.policies(spec),
             *environment.config_maps(spec),
             *quota.resource_quotas(spec),
             quota.limit_range(spec),
-            statefulset.disruption_budget(spec),
         ),
         workloads=(
             statefulset.stateful_set(spec, trust=keys.trust, config=_digest(apiserver.read_once(plane_config["data"]))),
             syncer.deployment(spec, leaf=keys.leaf("pki-syncer/client"), config=_digest(syncer_config["data"])),
         ),
         followers=(dns.deployment(spec, leaf=keys.leaf("pki-dns/client"), config=_digest(dns_config["data"])),),
+        extras=(*exposure.ways(spec), statefulset.disruption_budget(spec)),
     )
 
 

@@ -46,6 +46,7 @@ def settings(spec: PlaneSpec) -> Obj:
         "deviceEnvironment": devices.ENVIRONMENT,
         "shimAddress": spec.shim_address,
         "shimPort": SHIM_PORT,
+        "publicAddress": spec.public_address,
         **({"issuersPort": ISSUERS_PORT} if spec.issuers else {}),
         "serviceSlice": spec.service_slice,
         "nodes": {"selector": dict(spec.node_selector)},

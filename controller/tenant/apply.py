@@ -2,17 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.apply import ApplyMemory
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists, ApiError
+from bulkhead.kube.errors import AlreadyExists, ApiError, KubeError
 from bulkhead.kube.objects import Key, Obj, Resource, key_of
+from controller.decide.extras import Refused
 from controller.decide.plan import Deletion
+from controller.existing import Slot, slot_of
+from controller.tenant.findings import failure_of
 
 _log = logging.getLogger(__name__)
 _PARALLEL = 6
+_EXTRA_SECONDS = 15.0
 _SERVICE_TRIES = 60
 _SERVICE_PAUSE = 0.05
 
@@ -53,14 +57,31 @@ class Applier:
         return await self.stage(there, observed) + len(missing)
 
     async def delete(self, deletions: Iterable[Deletion], observed: Mapping[tuple[Resource, Key], Obj]) -> None:
-        """Delete orphans, each only if it is still the object that was observed."""
-        for deletion in deletions:
-            kind, namespace, name = deletion.slot
-            resource = next((r for r, key in observed if r.kind == kind and key == Key(namespace, name)), None)
-            if resource is None:
-                continue
-            _log.info("deleting orphan", extra={"object": f"{kind} {namespace}/{name}"})
-            await self._client.delete(resource, name, namespace or None, uid=deletion.uid or None)
+        """Delete orphans, each only if it is still what was observed. The first error is raised once the others are gone."""
+        results = await asyncio.gather(*(self._delete(each, observed) for each in deletions), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def extras(
+        self, objects: Iterable[Obj], deletions: Iterable[Deletion], observed: Mapping[tuple[Resource, Key], Obj]
+    ) -> tuple[Refused, ...]:
+        """Apply and delete each for itself; returns what did not succeed, and never raises for it."""
+        refused = await asyncio.gather(
+            *(self._tried(slot_of(obj), self.stage([obj], observed)) for obj in objects),
+            *(self._tried(each.slot, self.delete([each], observed), deleting=True) for each in deletions),
+        )
+        return tuple(each for each in refused if each is not None)
+
+    async def _tried(self, slot: Slot, call: Awaitable[object], *, deleting: bool = False) -> Refused | None:
+        try:
+            # A webhook of the host may let its callers wait for longer than the tenant's other objects should.
+            async with asyncio.timeout(_EXTRA_SECONDS):
+                await call
+        except (KubeError, TimeoutError) as error:
+            why = failure_of(error)
+            return Refused(slot, why.reason, why.message, deleting)
+        return None
 
     def forget(self, namespaces: Iterable[str]) -> None:
         """Drop what is known of a tenant that is gone."""
@@ -70,6 +91,15 @@ class Applier:
         async with self._slots:
             await self._client.create(_resource(obj), obj)
         self.applied += 1
+
+    async def _delete(self, deletion: Deletion, observed: Mapping[tuple[Resource, Key], Obj]) -> None:
+        kind, namespace, name = deletion.slot
+        resource = next((r for r, key in observed if r.kind == kind and key == Key(namespace, name)), None)
+        if resource is None:
+            return
+        _log.info("deleting orphan", extra={"object": f"{kind} {namespace}/{name}"})
+        async with self._slots:
+            await self._client.delete(resource, name, namespace or None, uid=deletion.uid or None)
 
     async def _apply(self, intent: Obj, observed: Obj | None) -> bool:
         if self._memory.unchanged(intent, observed):

@@ -8,6 +8,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import ApiError, Conflict, Forbidden, KubeError, Unavailable, Unprocessable
 from bulkhead.kube.objects import Obj, Resource
 from controller.decide.case import Admitted
+from controller.decide.extras import Refused
 from controller.decide.status import Findings
 from controller.inside.access import PlaneHealth
 from controller.plane.pki import USERS, authority_secret
@@ -38,6 +39,8 @@ class Reached:
     shares: Shared | None = None
     failure: Refusal | None = None
     pull_trouble: str = ""  # what is wrong with the host's own pull secrets
+    protected: bool = False  # whether all that protects the tenant is in
+    refused: tuple[Refused, ...] = ()  # by the host, of what the plane runs without
 
 
 def findings(spec: PlaneSpec, admitted: Admitted, reached: Reached, after: Iterable[tuple[Resource, Obj]]) -> Findings:
@@ -56,6 +59,7 @@ def findings(spec: PlaneSpec, admitted: Admitted, reached: Reached, after: Itera
         tenant_class=reached.observed.tenant_class,
         failure=reached.failure,
         pull_trouble=reached.pull_trouble,
+        refused=reached.refused,
         held=admitted.held,
         certificate_authority=reached.keys.authorities["serving"].certificate.decode() if reached.keys else "",
         slurm=_slurm(tenant, reached.slurm) if reached.slurm is not None else None,
@@ -63,7 +67,7 @@ def findings(spec: PlaneSpec, admitted: Admitted, reached: Reached, after: Itera
         nodes=nodes if nodes is not None and nodes.refusing is None else None,
         route=next((obj for (resource, name), obj in there.items() if resource.kind == "TLSRoute" and name == PLANE), None),
     )
-    return replace(found, unseen=_unseen(spec, admitted, found)) if admitted.held is not None else found
+    return replace(found, unseen=_unseen(spec, admitted, reached, found))
 
 
 def failure_of(error: KubeError | TimeoutError) -> Refusal:
@@ -86,10 +90,14 @@ def _pki(reached: Reached) -> bool:
     return failure is None or {SERVICE_ACCOUNT_SECRET, authority_secret(USERS)} <= observed.in_plane(kinds.SECRETS).keys()
 
 
-def _unseen(spec: PlaneSpec, admitted: Admitted, found: Findings) -> tuple[ConditionType, ...]:
-    """The parts of a held tenant that the status goes on to report as before."""
+def _unseen(spec: PlaneSpec, admitted: Admitted, reached: Reached, found: Findings) -> tuple[ConditionType, ...]:
+    """The parts that were not looked at, of which the status goes on to report what it did before."""
+    exposed = () if reached.protected else (ConditionType.EXPOSED,)
+    if admitted.held is None:
+        return exposed
     nodes = (ConditionType.NODES_DEDICATED,) if spec.dedicated and found.nodes is None else ()
-    return (*nodes, ConditionType.SLURM_READY) if isinstance(admitted.slurm, Refusal) else nodes
+    slurm = (ConditionType.SLURM_READY,) if isinstance(admitted.slurm, Refusal) else ()
+    return (*exposed, *nodes, *slurm)
 
 
 def _slurm(tenant: Obj, slurm: Ordered) -> slurm_status.SlurmPart:

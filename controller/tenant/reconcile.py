@@ -27,6 +27,7 @@ from controller import metrics
 from controller.decide import status
 from controller.decide.admit import admit
 from controller.decide.case import Admitted, Case
+from controller.decide.extras import Refused
 from controller.decide.plan import Plan, plan
 from controller.host.dedication import Dedication
 from controller.host.hostranges import HostRanges
@@ -58,6 +59,7 @@ _log = logging.getLogger(__name__)
 _PATIENCE = timedelta(minutes=5)
 _LOOK_AGAIN = 0.5
 _OUTDATED = 0.05
+_REFUSED = 30.0
 _RIGHT_TRIES = 40
 _RIGHT_PAUSE = 0.1
 
@@ -156,7 +158,7 @@ class Reconciler:
         if isinstance(service_slice, Refusal):
             return await self._report(tenant, status.refused(tenant, service_slice, observed.now))
         spec = replace(admitted.plane, service_slice=service_slice)
-        at = Reached(observed)
+        at, made = Reached(observed), None
         try:
             observed = await self._reconcile_ground(spec, observed)
             at = replace(at, observed=observed)
@@ -165,6 +167,7 @@ class Reconciler:
             at = replace(at, keys=keys)
             made = plan(spec, keys, observed.existing, held=admitted.held is not None)
             await self._reconcile_host(made, observed)
+            at = replace(at, protected=True)
             await present(self._client, spec, keys, self._owned.pods_of(spec.tenant))
             at = replace(at, health=await self._interior.health(made, keys))
             await self._reconcile_followers(made, observed, at.health)
@@ -176,12 +179,14 @@ class Reconciler:
         except (KubeError, TimeoutError) as error:
             at = replace(at, failure=failure_of(error))
             _log.warning("reconcile failed: %s", error, extra={"tenant": spec.tenant})
+        if made is not None and at.protected:
+            at = replace(at, refused=await self._reconcile_extras(made, observed))
         at = replace(at, shares=self._share(spec, admitted, at.health))
         found = findings(spec, admitted, at, self._owned.of_tenant(spec.tenant))
         outcome = await self._report(tenant, status.compute(tenant, spec, found, self._clock.now()))
         if at.failure is not None:
             raise ReconcileFailed(at.failure.message)
-        return outcome
+        return Outcome(_REFUSED) if at.refused and outcome.again is not None else outcome
 
     async def _reconcile_ground(self, spec: PlaneSpec, observed: Observed) -> Observed:
         """What keys lie in and the right to read them, then the keys: read afresh, because keys must never be made twice."""
@@ -234,6 +239,15 @@ class Reconciler:
         for stage in rest:
             await self._applier.stage(stage, seen)
         await self._applier.delete(made.deletions, seen)
+
+    async def _reconcile_extras(self, made: Plan, observed: Observed) -> tuple[Refused, ...]:
+        """What the plane runs without, its way in from outside first of all; what the host refuses of it is told."""
+        refused = await self._applier.extras(made.rendered.extras, made.extra_deletions, observed.objects)
+        for each in refused:
+            metrics.refused_objects.labels(each.slot.kind).inc()
+            extra = {"tenant": made.spec.tenant, "object": f"{each.slot.kind} {each.slot.name}"}
+            _log.warning("refused: %s", each.words, extra=extra)
+        return refused
 
     async def _reconcile_followers(self, made: Plan, observed: Observed, health: PlaneHealth) -> None:
         """What needs a plane that answers; its pods take longer to start than the plane's own objects are applied."""

@@ -22,7 +22,7 @@ from controller.settings import Settings
 from controller.tenant.observe import Observed
 
 _log = logging.getLogger(__name__)
-_NEEDED = (1, 10, 11)
+_NEEDED = (1, 10, 11, 12)
 
 
 class Slicer:

@@ -87,6 +87,7 @@ _ALL: Final = (
         "services",
         service.to_host,
         mirrored=mirrored.service,
+        view_of_copy=service.as_made,
         fixed=(("spec", "clusterIP"),),
         events=True,
     ),

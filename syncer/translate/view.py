@@ -68,6 +68,7 @@ class TenantView:
     device_environment: str = ""  # the host's ConfigMaps that close device variables; empty: each container lists them
     kubelet_address: str = ""
     kubelet_port: int = 10250
+    public_address: str = ""  # slice.12, of the Service by which a load balancer of the host exposes the plane
     service_slice: str = ""  # CIDR; empty: every address is accepted
     # policy
     pod_security: str = BASELINE

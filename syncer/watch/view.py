@@ -105,6 +105,7 @@ def static_view(settings: Settings) -> TenantView:
         device_environment=settings.device_environment,
         kubelet_address=settings.kubelet_address,
         kubelet_port=settings.kubelet_port,
+        public_address=settings.public_address,
         service_slice=settings.service_slice,
         pod_security=settings.pod_security,
         user_namespaces=settings.user_namespaces,

@@ -36,6 +36,7 @@ def settings_for(tenant: str, **more: Any) -> Settings:
         "dnsAddress": "10.112.0.10",
         "apiAddress": "10.112.0.1",
         "shimAddress": "10.112.0.11",
+        "publicAddress": "10.112.0.12",
         "serviceSlice": "10.112.0.0/22",
         "nodes": {"selector": {"pool": tenant}},
         "limits": {"nvidia.com/gpu": 4},

@@ -76,12 +76,17 @@ def address_of(service: Obj) -> str:
     return address if isinstance(address, str) and address != "None" else ""
 
 
+def as_made(view: TenantView, host: Obj) -> TenantView:
+    """One that holds the load balancer's address, from before that was kept free, is left where it is."""
+    return view.standing() if view.public_address and address_of(host) == view.public_address else view
+
+
 def _address(value: str, view: TenantView) -> str:
     if value == HEADLESS:
         return value
     if not value:
         raise Untranslatable(Reason.REFERENCE_MISSING, "waiting for the API server to give an address", "spec.clusterIP")
-    if value in {view.api_address, view.dns_address, view.kubelet_address}:
+    if value in {view.api_address, view.dns_address, view.kubelet_address} or (view.judges and value == view.public_address):
         raise Untranslatable(Reason.NOT_ALLOWED, f"{value} belongs to the platform; choose another", "spec.clusterIP")
     try:
         inside = not view.service_slice or ipaddress.ip_address(value) in ipaddress.ip_network(view.service_slice)

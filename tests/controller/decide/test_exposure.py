@@ -1,12 +1,13 @@
 """How a plane is reached from outside: by which names, and what the condition says where something is missing."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bulkhead.api.conditions import ConditionType, Reason, condition_of
-from controller.decide import exposure, status
+from controller.decide import exposure, extras, status
 from controller.decide.admit import admit, refuse
 from controller.decide.case import Admitted
 from controller.decide.status import Findings
@@ -223,3 +224,58 @@ def test_the_installations_domains_lie_apart() -> None:
         load({"BULKHEAD_EXPOSURE_DOMAINS": "x.org,a.x.org"})
     with pytest.raises(SettingsError, match="ANNOTATIONS: no JSON object"):
         load({"BULKHEAD_EXPOSURE_LOAD_BALANCER_ANNOTATIONS": "[1]"})
+
+
+@pytest.mark.parametrize(
+    "key", ["a b", "x.org/", "/x", "-a", "x.org/y/z", "a" * 64, f"{'x' * 254}/y", "ключ", "bulkhead.dev/tenant", ""]
+)
+def test_an_annotation_that_no_api_server_takes_stops_the_controller_at_its_start(key: str) -> None:
+    variable = "BULKHEAD_EXPOSURE_LOAD_BALANCER_ANNOTATIONS"
+    with pytest.raises(SettingsError, match=f"{variable}: .* (is no key of an annotation|is the platform's own)"):
+        load({variable: json.dumps({key: "x"})})
+    with pytest.raises(SettingsError, match="more than 65536 bytes"):
+        load({variable: json.dumps({"example.com/x": "x" * 65536})})
+    assert load({variable: json.dumps({"example.com/Scheme_1": "internal", "plain": ""})}).load_balancer_annotations
+    with pytest.raises(SettingsError, match="LOAD_BALANCER_CLASS: 'a b' is no name"):
+        load({"BULKHEAD_EXPOSURE_LOAD_BALANCER_CLASS": "a b"})
+
+
+WORDS = {
+    'Service "plane-public" is invalid: spec.clusterIPs: Invalid value: ["10.112.4.12"]: failed to allocate IP 10.112.4.12: '
+    "provided IP is already allocated": "kubectl get ipaddress 10.112.4.12",
+    'Service "plane-public" is invalid: metadata.annotations: Invalid value: "a b": name part must': "mend the annot",
+    'Service "plane-public" is invalid: spec.loadBalancerClass: Invalid value: "b": may not change once set': "delete Service",
+    'admission webhook "no.example.com" denied the request: no': "a policy or webhook of the host's own",
+    "the server could not find the requested resource": "choose another type",
+    'User "x" cannot patch resource "services"': "helm upgrade",
+    "something else": "mend what the host names",
+}
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_a_way_in_that_the_host_refuses_is_told_with_its_words_and_what_to_do(words: str) -> None:
+    spec = built(offer={"type": "LoadBalancer"})
+    refused = extras.Refused(PUBLIC, Reason.HOST_REFUSED, words)
+    made = status.compute(tenant(), spec, Findings(refused=(refused,)), NOW)
+    said = condition_of({"status": made}, ConditionType.EXPOSED)
+    assert (said["status"], said["reason"]) == ("False", "HostRefused")
+    assert words in said["message"]
+    assert WORDS[words] in said["message"].partition("; next: ")[2]
+
+
+def test_a_way_in_that_does_not_go_is_told_of_a_tenant_that_asks_for_none() -> None:
+    refused = extras.Refused(PUBLIC, Reason.HOST_REFUSED, "no", deleting=True)
+    made = status.compute(tenant(), built({"type": "None"}), Findings(refused=(refused,)), NOW)
+    assert "is to go" in condition_of({"status": made}, ConditionType.EXPOSED)["message"]
+
+
+def test_a_reconcile_that_did_not_come_to_the_way_in_leaves_what_was_said_of_it() -> None:
+    refused = extras.Refused(PUBLIC, Reason.HOST_REFUSED, "no")
+    spec = built(offer={"type": "LoadBalancer"})
+    before = status.compute(tenant(), spec, Findings(refused=(refused,)), NOW)
+    after = status.compute(tenant() | {"status": before}, spec, Findings(unseen=(ConditionType.EXPOSED,)), NOW)
+    assert condition_of({"status": after}, ConditionType.EXPOSED) == condition_of({"status": before}, ConditionType.EXPOSED)
+    # A long answer of the host's takes no room from what to do.
+    long = extras.Refused(PUBLIC, Reason.HOST_REFUSED, "x" * 100_000)
+    told = status.compute(tenant(), spec, Findings(refused=(long,)), NOW)
+    assert "next: mend" in condition_of({"status": told}, ConditionType.EXPOSED)["message"]

@@ -20,6 +20,7 @@ VIEW = TenantView(
     api_environment="kubernetes-environment",
     device_environment="devices-v1",
     kubelet_address="10.112.4.11",
+    public_address="10.112.4.12",
     service_slice="10.112.4.0/22",
     enforced_node_selector={"bulkhead.dev/pool": "shared"},
     enforced_tolerations=(Toleration("nvidia.com/gpu", "Exists", effect="NoSchedule"),),

@@ -58,10 +58,10 @@ TIGHTEST: Final[dict[str, Any]] = {
     "cluster_domain": f"{'d' * 63}.example.org",
 }
 LOOSE: Final = frozenset({
-    "tenant", "tenant_uid", "kubelet_address", "kubelet_port", "service_slice", "ingress_classes", "ingress_domains",
-    "offers_snapshots", "network_policies", "policies_beyond", "namespace_labels", "storage_classes", "storage_listed",
-    "default_storage_class", "snapshot_classes", "default_snapshot_class", "node_labels", "node_taints", "own_node_labels",
-    "judges", "most_per_claim", "pull_secret", "own_images",
+    "tenant", "tenant_uid", "kubelet_address", "kubelet_port", "public_address", "service_slice", "ingress_classes",
+    "ingress_domains", "offers_snapshots", "network_policies", "policies_beyond", "namespace_labels", "storage_classes",
+    "storage_listed", "default_storage_class", "snapshot_classes", "default_snapshot_class", "node_labels", "node_taints",
+    "own_node_labels", "judges", "most_per_claim", "pull_secret", "own_images",
 })  # fmt: skip
 
 
