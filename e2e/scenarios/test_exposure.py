@@ -238,4 +238,4 @@ def test_without_a_route_connect_goes_through_the_hosts_api_and_finds_a_plane_ag
             # The second time by another pod of the plane, which is not ready yet.
             host.delete("Pod", "plane-0", alice.plane)
             tenants.wait_condition(host, alice.name, "PlaneReady", status="False", seconds=30)
-            until("the plane to be back", lambda: tenants.wait_ready(host, [alice.name]), seconds=90)
+            tenants.wait_ready(host, [alice.name], seconds=90)

@@ -2,13 +2,15 @@
 
 import re
 import subprocess
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from bulkhead.api.labels import GPU
-from bulkhead.hostcluster import registry
+from bulkhead.hostcluster import binaries, registry
+from bulkhead.hostcluster.images import build
 from e2e import commands, machine, tenants, workloads
 from e2e.api import Api, Obj
 from e2e.poll import NotYetError, holds, until
@@ -175,7 +177,7 @@ def test_every_node_pulls_from_the_registry_with_its_password_alone(host: Api) -
     data = machine.DATA
     password = (data / "registry" / "password").read_text().strip()
     ctr = (commands.tool("containerd", "ctr"), "-a", "/run/bulkhead/containerd/containerd.sock", "-n", "k8s.io", "images")
-    commands.run([*ctr, "tag", "--force", workloads.BUSYBOX, _REFERENCE])
+    commands.run([*ctr, "import", str(_own_image())])
     login = ("--local", "--user", f"{registry.USER}:{password}", "--tlscacert", str(data / "pki" / "registry-ca.crt"))
     commands.run([*ctr, "push", *login, _REFERENCE])
     commands.run([*ctr, "rm", _REFERENCE])
@@ -202,7 +204,19 @@ def test_every_node_pulls_from_the_registry_with_its_password_alone(host: Api) -
         workloads.expect("ErrImagePull" in said or "ImagePullBackOff" in said, said)
 
     until("the pull without a password to be refused", refused, seconds=30)
+    host.create(workloads.pod("imported", workloads.pod_spec(where=on(FIRST)), namespace=space))
+    workloads.wait_running(host, "imported", namespace=space)
     host.delete("Namespace", space)
+
+
+def _own_image() -> Path:
+    """Busybox with an ID of its own.
+
+    A kubelet keeps by ID what it pulled with a password: it would ask every pod for one that runs the imported busybox.
+    """
+    shop = build.Workshop(binaries.cache_dir() / "images", binaries.ensure, build.PROJECT)
+    busybox = build.busybox(shop)
+    return build.image_file(shop, replace(busybox, name=_REFERENCE, environment={**busybox.environment, "PULLED": "here"}))
 
 
 def _pulling(name: str, namespace: str, node: str, **more: object) -> Obj:
