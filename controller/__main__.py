@@ -74,7 +74,7 @@ async def run(settings: Settings, config: KubeConfig) -> None:
         loop.add_signal_handler(number, stop.set)
     async with Client(config, user_agent="bulkhead-controller", field_manager="bulkhead-controller") as client:
         controller = Controller(client, config, settings)
-        running = asyncio.create_task(controller.run(stop), name="controller")
+        running = asyncio.create_task(controller.run(), name="controller")
         stopping = asyncio.create_task(stop.wait(), name="signal")
         await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
@@ -125,7 +125,7 @@ class Controller:
         self._synced = False
         self._defined = asyncio.Event()
 
-    async def run(self, stop: asyncio.Event) -> None:
+    async def run(self) -> None:
         """Run until cancelled."""
         server = await self._serve()
         try:
@@ -135,7 +135,7 @@ class Controller:
                 group.create_task(supervise("host ranges", self._ranges.run))
                 group.create_task(supervise("shared objects", self._sources.run))
                 group.create_task(supervise("shared volumes", self._volumes.run))
-                group.create_task(supervise("kopf", lambda: self._watch(stop)))
+                group.create_task(supervise("kopf", self._watch))
                 group.create_task(supervise("leader", self._lead))
         finally:
             await self._slurm.close()
@@ -147,10 +147,8 @@ class Controller:
         await definitions.bring_up(self._client)
         self._defined.set()
 
-    async def _watch(self, stop: asyncio.Event) -> None:
-        await handlers.run(handlers.Events(self._queue.add), self._config, stop)
-        if not stop.is_set():
-            raise RuntimeError("kopf ended by itself")
+    async def _watch(self) -> None:
+        await handlers.run(handlers.Events(self._queue.add), self._config)
 
     async def _lead(self) -> None:
         """Work while the lease is held; come back to wait for it when it is lost."""

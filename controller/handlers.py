@@ -2,11 +2,19 @@
 
 kopf watches our two kinds and calls back; each call puts a tenant's name into our own queue and returns. Nothing is reconciled
 here, no finalizer and no annotation of kopf's is ever written, and kopf's own peering, posting and retries are off.
+
+    thread kopf, a loop of its own: watches ──> callbacks ──> our loop: Events ──> queue
+
+kopf has that thread to itself because in the main one it takes the process's signals, and because it cancels every task of its
+loop when it ends, whoever made it.
 """
 
 import asyncio
+import contextlib
 import logging
+import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import kopf
@@ -16,6 +24,7 @@ from bulkhead.kube.kubeconfig import KubeConfig
 
 _TENANTS = (names.GROUP, names.VERSION, "tenants")
 _CLASSES = (names.GROUP, names.VERSION, "tenantclasses")
+_END_SECONDS = 5.0
 
 
 class Events:
@@ -40,8 +49,8 @@ class Events:
                 self._on_tenant(tenant)
 
 
-def registry(events: Events, config: KubeConfig) -> kopf.OperatorRegistry:
-    """Our callbacks in kopf's terms."""
+def registry(events: Events, config: KubeConfig, loop: asyncio.AbstractEventLoop) -> kopf.OperatorRegistry:
+    """Our callbacks in kopf's terms; `loop` is where they are run."""
     made = kopf.OperatorRegistry()
 
     async def login(**_: Any) -> kopf.ConnectionInfo:
@@ -55,10 +64,10 @@ def registry(events: Events, config: KubeConfig) -> kopf.OperatorRegistry:
         )
 
     async def on_tenant(**kwargs: Any) -> None:
-        events.tenant(**kwargs)
+        loop.call_soon_threadsafe(partial(events.tenant, **kwargs))
 
     async def on_class(**kwargs: Any) -> None:
-        events.tenant_class(**kwargs)
+        loop.call_soon_threadsafe(partial(events.tenant_class, **kwargs))
 
     async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
         settings.posting.enabled = False
@@ -74,7 +83,29 @@ def registry(events: Events, config: KubeConfig) -> kopf.OperatorRegistry:
     return made
 
 
-async def run(events: Events, config: KubeConfig, stop: asyncio.Event) -> None:
-    """Watch until `stop` is set."""
+async def run(events: Events, config: KubeConfig) -> None:
+    """Watch until cancelled; raises when kopf ends before."""
     logging.getLogger("kopf").setLevel(logging.WARNING)
-    await kopf.operator(registry=registry(events, config), clusterwide=True, standalone=True, stop_flag=stop)
+    # It warns that it leaves signals alone in its thread, as it is to.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
+    ours, theirs, stop = asyncio.get_running_loop(), asyncio.new_event_loop(), asyncio.Event()
+    made, ended = registry(events, config, ours), ours.create_future()
+
+    def watch() -> None:
+        reason: BaseException | None = None
+        try:
+            with asyncio.Runner(loop_factory=lambda: theirs) as runner:
+                runner.run(kopf.operator(registry=made, clusterwide=True, standalone=True, stop_flag=stop))
+        except BaseException as error:  # noqa: BLE001 - handed over whatever it is: a thread that ends tells nobody
+            reason = error
+        with contextlib.suppress(RuntimeError):  # our loop is gone, and nobody waits any more
+            ours.call_soon_threadsafe(ended.set_result, reason)
+
+    threading.Thread(target=watch, name="kopf", daemon=True).start()
+    try:
+        await asyncio.wait([ended])
+    finally:
+        with contextlib.suppress(RuntimeError):  # its loop is closed already
+            theirs.call_soon_threadsafe(stop.set)
+        await asyncio.wait([ended], timeout=_END_SECONDS)
+    raise RuntimeError("kopf ended by itself") from ended.result()
