@@ -67,7 +67,7 @@ down: venv ## stop the embedded host; leaves no process, mount, device, rule, cg
 
 binaries-for-tests: venv
 	@echo "==> etcd and kube-apiserver for the tests"
-	@$(PY) -u -m bulkhead.hostcluster.binaries etcd kubernetes
+	@$(PY) -u -m bulkhead.hostcluster.binaries etcd kubernetes $(addprefix kubernetes-,$(BULKHEAD_TEST_HOST_KUBERNETES))
 
 # The tests would start the host themselves, but show none of its progress.
 host-up: setup

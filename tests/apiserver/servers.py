@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bulkhead.hostcluster import binaries
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.apiserver.pki import Authority, signing_key
 from tests.apiserver.ports import free_port
@@ -28,6 +29,8 @@ from tests.kubeconfigs import to_yaml
 _READY_SECONDS = 90.0
 _STOP_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1
+# The Kubernetes of hosts in tests, such as "1.34"; that of planes, which Bulkhead brings along, unless it is set.
+HOST_KUBERNETES = os.environ.get("BULKHEAD_TEST_HOST_KUBERNETES", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class ServerOptions:
 
     service_range: str = "10.0.0.0/24"
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
-    runtime_config: Mapping[str, bool] = field(default_factory=dict)
+    runtime_config: Mapping[str, bool] = field(default_factory=dict)  # alpha APIs, which older hosts do not have
     service_account_admission: bool = False
     issuer: str = "https://kubernetes.default.svc"
     flags: tuple[str, ...] = ()
@@ -45,12 +48,13 @@ class ServerOptions:
 
 
 class ApiServer:
-    """One plane: an etcd and a kube-apiserver; can be killed, frozen and started again on the same data and port."""
+    """An etcd and a kube-apiserver, of a plane by its name or of a host; can be killed, frozen and started again as it was."""
 
     def __init__(self, name: str, folder: Path, options: ServerOptions | None = None) -> None:
         self.name = name
         self.folder = folder
         self.options = options or ServerOptions()
+        self.kubernetes = "" if name.startswith("plane") else HOST_KUBERNETES
         self.authority = Authority(f"{name}-ca")
         self.port, self.etcd_port, self._peer_port = (free_port() for _ in range(3))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -111,11 +115,19 @@ class ApiServer:
             "--shutdown-delay-duration=0s",
             "--endpoint-reconciler-type=none",
             *(f"--disable-admission-plugins={each}" for each in disabled),
-            *_pairs("--feature-gates", options.feature_gates),
-            *_pairs("--runtime-config", options.runtime_config),
+            *_pairs("--feature-gates", self._known(options.feature_gates)),
+            *_pairs("--runtime-config", {} if self.kubernetes else options.runtime_config),
             *options.flags,
         ]
         self._spawn("kube-apiserver", *flags)
+
+    def _known(self, gates: Mapping[str, bool]) -> Mapping[str, bool]:
+        """Those that this version has: others would end it at its start."""
+        if not self.kubernetes or not gates:
+            return gates
+        command = [str(binary("kube-apiserver", self.kubernetes)), "--help"]
+        text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        return {name: on for name, on in gates.items() if f":{name}=true|false" in text}
 
     def start_scheduler(self) -> None:
         """Start a kube-scheduler that knows gangs; `kill` ends it."""
@@ -207,7 +219,7 @@ class ApiServer:
             return
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                [str(binary(name)), *flags],
+                [str(binary(name, self.kubernetes if name == "kube-apiserver" else "")), *flags],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -255,15 +267,9 @@ def start_pair(folder: Path, host: ServerOptions | None = None, plane: ServerOpt
     return pair
 
 
-def binary(name: str) -> Path:
-    """Path of an executable in the cache; what is missing is fetched or built once."""
-    component = "etcd" if name == "etcd" else "kubernetes"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bulkhead" / "binaries" / component
-    found = sorted(cache.glob(f"*/{name}"))
-    if found:
-        return found[-1]
-    from bulkhead.hostcluster import binaries
-
+def binary(name: str, kubernetes: str = "") -> Path:
+    """An executable as the tree pins it, or of another Kubernetes; what the cache lacks is fetched or built once."""
+    component = "etcd" if name == "etcd" else f"kubernetes-{kubernetes}" if kubernetes else "kubernetes"
     path: Path = binaries.ensure(component)[name]
     return path
 

@@ -29,6 +29,7 @@ MODULE_OF = {
     "metrics-server": "sigs.k8s.io/metrics-server",
     "dex": "github.com/dexidp/dex",
     "registry": "github.com/distribution/distribution/v3",
+    "kubernetes-1.34": "k8s.io/kubernetes",
 }
 FAKE = Recipe("fake", "v1", ("fake",), ())
 

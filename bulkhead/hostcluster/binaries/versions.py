@@ -47,14 +47,21 @@ class Recipe:
 
 
 def _kubernetes(arch: str) -> Recipe:
-    version = "v1.36.3"
     names = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl")
+    return _kubernetes_of("kubernetes", "v1.36.3", names, arch)
+
+
+def _oldest_kubernetes(arch: str) -> Recipe:
+    return _kubernetes_of("kubernetes-1.34", "v1.34.4", ("kube-apiserver",), arch)
+
+
+def _kubernetes_of(component: str, version: str, names: tuple[str, ...], arch: str) -> Recipe:
     at = f"https://dl.k8s.io/release/{version}/bin/linux/{arch}"
     stamp = "k8s.io/component-base/version"
     _, minor, _ = version.removeprefix("v").split(".")
     ldflags = f"-X {stamp}.gitVersion={version} -X {stamp}.gitMajor=1 -X {stamp}.gitMinor={minor} -X {stamp}.gitTreeState=clean"
     downloads = tuple(Download(f"{at}/{name}", f"{at}/{name}.sha256", name=name) for name in names)
-    return Recipe("kubernetes", version, names, downloads, ldflags=ldflags)
+    return Recipe(component, version, names, downloads, ldflags=ldflags)
 
 
 def _etcd(arch: str) -> Recipe:
@@ -135,8 +142,9 @@ _RECIPES = {
     "metrics-server": _metrics_server,
     "dex": _dex,
     "registry": _registry,
+    "kubernetes-1.34": _oldest_kubernetes,
 }
-ON_REQUEST = ("dex", "registry")  # what no host needs unless it was asked for
+ON_REQUEST = ("dex", "registry", "kubernetes-1.34")  # what no host needs unless it was asked for
 COMPONENTS = tuple(_RECIPES)
 
 
