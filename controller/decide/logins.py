@@ -5,8 +5,9 @@ what the request asks to be called, is what the certificate says. Whether it may
 
     request + its Tenant + the authorizer's word ──> judge() ──┬─ Sign     as `bulkhead:host:<requester>`, for an hour at most
                                                                ├─ Deny     with a reason for people
-                                                               ├─ Later    the tenant cannot sign yet
-                                                               └─ Done     answered before; it goes after a while
+                                                               └─ Later    the tenant cannot sign yet
+
+One that was answered before stays for a while (`is_open`, `is_over`).
 """
 
 import hashlib
@@ -65,14 +66,7 @@ class Later:
     """Not yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """Answered; to be deleted after this time."""
-
-    left: timedelta
-
-
-Answer: TypeAlias = Sign | Deny | Later | Done
+Answer: TypeAlias = Sign | Deny | Later
 
 
 def request_of(obj: Mapping[str, Any]) -> Request:
@@ -94,10 +88,18 @@ def request_of(obj: Mapping[str, Any]) -> Request:
     )
 
 
-def judge(request: Request, tenant: Mapping[str, Any] | None, *, allowed: bool, recent: int, now: datetime) -> Answer:
-    """The answer; `recent`: how many certificates of this tenant the requester got within the last minute."""
-    if request.denied or request.answered:
-        return Done(request.created + KEPT - now)
+def is_open(request: Request) -> bool:
+    """Whether nobody has answered it yet."""
+    return not (request.denied or request.answered)
+
+
+def is_over(request: Request, now: datetime) -> bool:
+    """Whether it was answered so long ago that whoever asked has read it."""
+    return not is_open(request) and now >= request.created + KEPT
+
+
+def judge(request: Request, tenant: Mapping[str, Any] | None, *, allowed: bool, recent: int) -> Answer:
+    """The answer to one that is open; `recent`: how many certificates of this tenant the requester got within a minute."""
     if tenant is None or mapping(tenant.get("metadata")).get("deletionTimestamp"):
         return Deny(f"there is no tenant {request.tenant!r}" if request.tenant else f"no label {labels.TENANT} names a tenant")
     if why := _objection(request, tenant, allowed=allowed, recent=recent):

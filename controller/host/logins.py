@@ -1,7 +1,11 @@
 """Answers requests for people's certificates: CertificateSigningRequests of our signer on the host; only while leading.
 
-    informer (our signer alone) ──> the request ──┬─ Tenant, the requester's right ──> decide.logins.judge
-                                                  └─ Sign ──> approved ──> the CA of people, read afresh ──> certificate
+    informer (our signer alone) ──> its requester's line ──> the request, read afresh
+        ├─ Tenant, the requester's right ──> decide.logins.judge
+        └─ Sign ──> approved ──> the CA of people, read afresh ──> certificate
+
+Several requests are answered at once, of each requester one (`lines`). What is kept of a request is who made it and how far it
+is, so that many take little room; how large one may be is up to the chart's policy bulkhead-login-requests.
 
 Each step looks at what is there, so a process that dies between two goes on with the next. A CA that is to be replaced, because
 all certificates were revoked, signs nothing more. The key of a CA is read for each signature and kept nowhere.
@@ -16,38 +20,56 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
+from msgspec import structs
 
 from bulkhead.api import names
 from bulkhead.api.untrusted import mapping
+from bulkhead.kube import codec
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import compact
 from bulkhead.kube.errors import ApiError, Conflict, KubeError, NotFound
 from bulkhead.kube.informer import Change, Informer
-from bulkhead.kube.objects import Key, Meta, Obj
+from bulkhead.kube.objects import Meta, Obj
 from bulkhead.work.backoff import PerKeyBackoff
 from bulkhead.work.clock import Clock
-from bulkhead.work.queue import KeyedQueue, Lane
+from bulkhead.work.queue import Lane
 from bulkhead.work.supervise import supervise
 from controller import metrics
 from controller.decide import logins
-from controller.decide.logins import Answer, Deny, Done, Later, Request, Sign
+from controller.decide.logins import Answer, Deny, Later, Request, Sign
+from controller.host.lines import Lines
 from controller.pki import people
 from controller.plane.pki import USERS, Pair, authority_secret
 from controller.plane.secrets import REVOKED_FILE
 
 _log = logging.getLogger(__name__)
-_MOST_WAITING: Final = 2000
+_WORKERS: Final = 4
 _MIB: Final = 1024 * 1024
 _AGAIN: Final = 1.0
 _PATROL_SECONDS: Final = 60.0
 _MOST_OF_ONE: Final = 64 * 1024
 
 
-def _small(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
-    """One that is larger than any that would be signed is never looked at, and takes no room; the host clears it away."""
+def facts(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
+    """What is kept of a request; nothing of one larger than any that would be signed, which the host clears away."""
     found, body = compact(raw, meta)
-    return found, body if len(body) <= _MOST_OF_ONE else b"{}"
+    if len(body) > _MOST_OF_ONE:
+        return found, b""
+    try:
+        request = logins.request_of(codec.decode_obj(body))
+    except (KeyError, TypeError, ValueError):
+        return found, b""
+    kept = {
+        "metadata": {"name": request.name, "uid": found.uid, "creationTimestamp": request.created.isoformat()},
+        "spec": {"username": request.requester},
+        "status": {
+            "conditions": [{"type": "Denied"}] if request.denied else [],
+            "certificate": "kept elsewhere" if request.answered else "",
+        },
+    }
+    bare = structs.replace(found, labels=None, annotations=None, finalizers=None, owner_references=None)
+    return bare, codec.encode(kept)
 
 
 class Logins:
@@ -56,7 +78,7 @@ class Logins:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._queue: KeyedQueue[str] = KeyedQueue(max_keys=_MOST_WAITING, clock=clock)
+        self._lines = Lines(clock)
         self._backoff: PerKeyBackoff[str] = PerKeyBackoff(0.2, 30.0, jitter=0.5)
         self._recent: defaultdict[tuple[str, str], deque[datetime]] = defaultdict(deque)
         self._requests = Informer(
@@ -64,30 +86,49 @@ class Logins:
             kinds.CERTIFICATE_SIGNING_REQUESTS,
             field_selector=f"spec.signerName={names.LOGIN_SIGNER}",
             on_change=self._changed,
-            shrink=_small,
+            shrink=facts,
             max_bytes=32 * _MIB,
         )
 
     def _changed(self, change: Change) -> None:
-        self._queue.add(change.key.name)
+        obj = self._requests.store.get(change.key)
+        if obj is not None and logins.is_open(request := logins.request_of(obj)):
+            self._lines.add(request.requester, request.name)
 
     async def run(self) -> None:
         """Answer until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(supervise("requests for certificates", self._requests.run))
-            group.create_task(supervise("logins", self._work))
+            for number in range(_WORKERS):
+                group.create_task(supervise(f"logins {number}", self._work))
             group.create_task(supervise("patrol of requests", self._patrol))
 
     async def _patrol(self) -> None:
-        """Look at every request again: what was answered goes in its time, and a full queue has forgotten nobody for good."""
+        """Look at every request again: what was answered goes in its time, and lines that were full have forgotten nobody."""
         while True:
             await self._clock.sleep(_PATROL_SECONDS)
             for key in list(self._requests.store.keys()):
-                self._queue.add(key.name, Lane.BACKFILL)
+                await asyncio.sleep(0)
+                obj = self._requests.store.get(key)
+                if obj is None:
+                    continue
+                request = logins.request_of(obj)
+                if logins.is_open(request):
+                    self._lines.add(request.requester, request.name, Lane.BACKFILL)
+                elif logins.is_over(request, self._clock.now()):
+                    await self._remove(obj)
+
+    async def _remove(self, obj: Obj) -> None:
+        name = str(obj["metadata"]["name"])
+        try:
+            await self._client.delete(kinds.CERTIFICATE_SIGNING_REQUESTS, name, uid=str(obj["metadata"]["uid"]))
+        except (KubeError, TimeoutError) as error:
+            _log.warning("request not removed: %s", error, extra={"request": name})
 
     async def _work(self) -> None:
         while True:
-            name = await self._queue.get()
+            requester, name = await self._lines.take()
+            again = None
             try:
                 again = await self.answer(name)
             except (KubeError, TimeoutError) as error:
@@ -99,40 +140,35 @@ class Logins:
             else:
                 self._backoff.forget(name)
             finally:
-                self._queue.done(name)
-            if again is not None:
-                self._queue.add_after(name, again)
+                self._lines.done(requester, name, again)
 
     async def answer(self, name: str) -> float | None:
         """Take one request as far as it goes; returns when to look again."""
-        obj = self._requests.store.get(Key("", name))
-        if obj is None or not obj.get("spec"):  # gone, or larger than any that is looked at
+        try:
+            obj = await self._client.get(kinds.CERTIFICATE_SIGNING_REQUESTS, name)
+        except NotFound:
             return None
         request, now = logins.request_of(obj), self._clock.now()
+        if obj["spec"].get("signerName") != names.LOGIN_SIGNER or not logins.is_open(request):
+            return None  # another of its name, or answered meanwhile; the patrol removes it in its time
         found = await self._judge(obj, request, now)
-        if isinstance(found, Done):
-            if found.left <= timedelta(0):
-                await self._client.delete(kinds.CERTIFICATE_SIGNING_REQUESTS, name, uid=str(obj["metadata"]["uid"]))
-            return None  # the patrol comes back to it: places in the queue are for those that wait
         try:
             if isinstance(found, Sign):
                 found = await self._sign(obj, request, found, now)
             if isinstance(found, Deny):
                 await self._deny(obj, request, found)
         except (Conflict, NotFound):
-            # Somebody else changed or deleted it: the informer tells.
+            # Somebody else changed or deleted it: it is read again.
             return _AGAIN
         return _AGAIN if isinstance(found, Later) else None
 
     async def _judge(self, obj: Obj, request: Request, now: datetime) -> Answer:
-        if request.denied or request.answered:
-            return logins.judge(request, None, allowed=False, recent=0, now=now)
         tenant = await self._tenant(request.tenant)
         allowed = False
         if tenant is not None:
             review = await self._client.create(kinds.SUBJECT_ACCESS_REVIEWS, logins.may_log_in(obj, request))
             allowed = mapping(review.get("status")).get("allowed") is True
-        verdict = logins.judge(request, tenant, allowed=allowed, recent=self._count(request, now), now=now)
+        verdict = logins.judge(request, tenant, allowed=allowed, recent=self._count(request, now))
         if isinstance(verdict, Sign) and tenant is not None and await self._authority(tenant) is None:
             return logins.waits(request, now)
         return verdict

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from controller.decide import logins
-from controller.decide.logins import Deny, Done, Later, Sign, judge, request_of, user_of, waits
+from controller.decide.logins import Deny, Later, Sign, judge, request_of, user_of, waits
 
 NOW = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 TENANT = {"metadata": {"name": "red"}}
@@ -23,7 +23,7 @@ def request(**more: Any) -> dict[str, Any]:
 
 
 def answer(*, tenant: Any = TENANT, allowed: bool = True, recent: int = 0, **more: Any) -> logins.Answer:
-    return judge(request_of(request(**more)), tenant, allowed=allowed, recent=recent, now=NOW)
+    return judge(request_of(request(**more)), tenant, allowed=allowed, recent=recent)
 
 
 def test_who_may_gets_one_for_an_hour_at_most() -> None:
@@ -57,14 +57,19 @@ def test_what_is_refused_and_why(more: dict[str, Any], why: str) -> None:
 
 @pytest.mark.parametrize("status", [{"conditions": [{"type": "Denied"}]}, {"certificate": "eA=="}])
 def test_what_was_answered_is_left_alone_and_goes_after_a_while(status: dict[str, Any]) -> None:
-    # Even where the requester may log in by now.
-    found = judge(request_of(request() | {"status": status}), TENANT, allowed=True, recent=0, now=NOW)
-    assert found == Done(timedelta(minutes=10) - timedelta(seconds=10))
+    found = request_of(request() | {"status": status})
+    assert not logins.is_open(found)
+    assert not logins.is_over(found, found.created + timedelta(minutes=9, seconds=59))
+    assert logins.is_over(found, found.created + timedelta(minutes=10))
+    # One that nobody answered is never over.
+    waiting = request_of(request())
+    assert logins.is_open(waiting)
+    assert not logins.is_over(waiting, waiting.created + timedelta(days=9))
 
 
 def test_an_approval_of_somebody_else_does_not_replace_the_right() -> None:
     status = {"conditions": [{"type": "Approved"}]}
-    assert isinstance(judge(request_of(request() | {"status": status}), TENANT, allowed=False, recent=0, now=NOW), Deny)
+    assert isinstance(judge(request_of(request() | {"status": status}), TENANT, allowed=False, recent=0), Deny)
 
 
 def test_a_tenant_that_cannot_sign_is_waited_for_but_not_for_ever() -> None:
@@ -109,5 +114,5 @@ def test_the_host_is_asked_about_all_that_it_vouches_for() -> None:
 
 @pytest.mark.parametrize("junk", [{"spec": None}, {"status": []}, {"spec": {"expirationSeconds": "x", "usages": None}}])
 def test_junk_is_refused_and_stops_nothing(junk: dict[str, Any]) -> None:
-    found = judge(request_of(request() | junk), TENANT, allowed=False, recent=0, now=NOW)
+    found = judge(request_of(request() | junk), TENANT, allowed=False, recent=0)
     assert isinstance(found, Deny)

@@ -1,0 +1,124 @@
+"""Requests for people's certificates on a real API server: one who floods, what is kept of a request, and what goes in time."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from bulkhead.api import names
+from bulkhead.kube import codec
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.objects import Obj
+from bulkhead.work.clock import SystemClock
+from controller.decide import logins as decide
+from controller.host import logins
+from controller.host.logins import Logins
+from tests.apiserver.bed import until
+from tests.apiserver.servers import ApiServer, running
+from tests.background import background
+from tests.crds import install
+
+pytestmark = pytest.mark.apiserver
+REQUESTS = kinds.CERTIFICATE_SIGNING_REQUESTS
+FLOOD = 200
+
+
+def pem() -> str:
+    key = ec.generate_private_key(ec.SECP256R1())
+    made = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, hashes.SHA256())
+    return base64.b64encode(made.public_bytes(serialization.Encoding.PEM)).decode()
+
+
+def filed(prefix: str, request: str, tenant: str = "nobodys") -> Obj:
+    spec = {"request": request, "signerName": names.LOGIN_SIGNER, "usages": ["client auth"]}
+    return {"metadata": {"generateName": f"{prefix}-", "labels": {"bulkhead.dev/tenant": tenant}}, "spec": spec}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with running("logins", tmp_path_factory.mktemp("logins")) as made:
+        yield made
+
+
+@pytest.fixture
+async def admin(server: ApiServer) -> AsyncIterator[Client]:
+    async with Client(server.admin, user_agent="tests", field_manager="tests") as client:
+        await install(client)
+        yield client
+        for each in (await client.list(REQUESTS)).items:
+            await client.delete(REQUESTS, each["metadata"]["name"])
+
+
+async def answered(client: Client, prefix: str) -> int:
+    listed = (await client.list(REQUESTS)).items
+    ours = [each for each in listed if each["metadata"]["name"].startswith(prefix)]
+    return sum(not decide.is_open(decide.request_of(each)) for each in ours)
+
+
+async def test_who_files_hundreds_keeps_nobody_else_waiting(server: ApiServer, admin: Client) -> None:
+    """All are refused, for they name no tenant; who asks last is answered while nearly all of the flood still waits."""
+    request = pem()
+    async with (
+        Client(server.config_for("flood", "system:masters"), user_agent="tests", field_manager="tests") as flood,
+        Client(server.config_for("ada", "system:masters"), user_agent="tests", field_manager="tests") as ada,
+    ):
+        await asyncio.gather(*(flood.create(REQUESTS, filed("a-flood", request)) for _ in range(FLOOD)))
+        # By its name the last of a list, as by its time.
+        await ada.create(REQUESTS, filed("z-ada", request))
+        async with background(Logins(admin, SystemClock()).run()):
+            await until(lambda: answered(admin, "z-ada"), "an answer", 60)
+            assert await answered(admin, "a-flood") < FLOOD // 2
+
+            async def all_answered() -> bool:
+                return await answered(admin, "a-flood") == FLOOD
+
+            # Nor is the flood forgotten.
+            await until(all_answered, "the flood answered", 60)
+
+
+class Sooner(SystemClock):
+    """Whoever sleeps a minute wakes at once, and answers are old."""
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(minutes=11)
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(min(seconds, 0.1))
+
+
+async def test_what_was_answered_goes_in_its_time(admin: Client) -> None:
+    await admin.create(REQUESTS, filed("old", pem()))
+    async with background(Logins(admin, SystemClock()).run()):
+        await until(lambda: answered(admin, "old"), "an answer")
+    assert len((await admin.list(REQUESTS)).items) == 1
+
+    async def gone() -> bool:
+        return not (await admin.list(REQUESTS)).items
+
+    async with background(Logins(admin, Sooner()).run()):
+        await until(gone, "what was answered, removed")
+
+
+async def test_little_is_kept_of_a_request_and_nothing_of_a_very_large_one(admin: Client) -> None:
+    made = await admin.create(REQUESTS, filed("kept", pem()))
+    large = made["metadata"] | {"annotations": {"a": "x" * 2000, "b": "<" * 9000}}
+    meta, body = logins.facts(msgspec.Raw(codec.encode(made | {"metadata": large})), None)
+    assert len(body) < 400
+    assert (meta.annotations, meta.labels) == (None, None)
+    kept, whole = decide.request_of(codec.decode_obj(body)), decide.request_of(made)
+    assert (kept.name, kept.requester, kept.created) == (whole.name, whole.requester, whole.created)
+    assert decide.is_open(kept)
+    for status in ({"conditions": [{"type": "Denied"}]}, {"conditions": [{"type": "Failed"}]}, {"certificate": "eA=="}):
+        _, body = logins.facts(codec.encode(made | {"status": status}), None)
+        assert not decide.is_open(decide.request_of(codec.decode_obj(body)))
+    assert logins.facts(codec.encode(made | {"spec": made["spec"] | {"request": "x" * 70_000}}), None)[1] == b""
+    for junk in ({"metadata": {"name": "x"}}, {"metadata": made["metadata"], "status": {"conditions": 1}}):
+        assert logins.facts(codec.encode(junk), None)[1] == b""
