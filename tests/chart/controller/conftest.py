@@ -1,0 +1,54 @@
+"""A host with the chart's roles and policies, and the controller there: with its own rights, and with all of them."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.resources import resource_of
+from tests.apiserver.servers import ApiServer, running
+from tests.chart.controller.requests import CONTROLLER, LEVEL, TIGHT, in_force, space
+from tests.chart.helmchart import rendered
+from tests.controller.samples import tenant_class
+from tests.crds import install
+
+INSTALLED = {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount"}
+
+
+@pytest.fixture(scope="package")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with running("controlled", tmp_path_factory.mktemp("controlled")) as made:
+        yield made
+
+
+@pytest.fixture
+async def admin(server: ApiServer) -> AsyncIterator[Client]:
+    async with Client(server.admin, user_agent="tests", field_manager="tests") as client:
+        await install(client)
+        await client.apply(kinds.TENANT_CLASSES, tenant_class() | {"metadata": {"name": "standard"}})
+        for name in ("bulkhead-system", "bulkhead-shared", "somebodys", "bh-somebodys"):
+            await client.apply(kinds.NAMESPACES, {"metadata": {"name": name}})
+        for tenant in ("team-a", "team-b"):
+            await client.apply(kinds.NAMESPACES, space(f"bh-{tenant}", tenant, **TIGHT))
+            await client.apply(kinds.NAMESPACES, space(f"bh-{tenant}-work", tenant, **LEVEL))
+        for obj in rendered():
+            if obj["kind"] in INSTALLED or obj["kind"].startswith("ValidatingAdmissionPolicy"):
+                await client.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
+        yield client
+
+
+@pytest.fixture
+async def limited(server: ApiServer, admin: Client) -> AsyncIterator[Client]:
+    """The controller with its own rights."""
+    async with Client(server.config_for(CONTROLLER), user_agent="tests", field_manager="bulkhead-controller") as client:
+        yield client
+
+
+@pytest.fixture
+async def mighty(server: ApiServer, admin: Client) -> AsyncIterator[Client]:
+    """The controller with every right: only policies say no."""
+    async with Client(server.config_for(CONTROLLER, "system:masters"), user_agent="tests", field_manager="tests") as client:
+        await in_force(client, admin)
+        yield client

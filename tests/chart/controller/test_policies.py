@@ -1,0 +1,80 @@
+"""What the policies say to a controller that has every right besides, so that they alone can say no."""
+
+import pytest
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import ApiError
+from bulkhead.kube.objects import Obj
+from tests.chart.controller.requests import ALLOWED, LEVEL, MARKS, REFUSED, account, binding, refusal
+
+pytestmark = pytest.mark.apiserver
+
+
+async def test_the_policies_refuse_what_the_controller_must_not_write(mighty: Client) -> None:
+    assert [name for name, obj in REFUSED.items() if not await refusal(mighty, obj)] == []
+
+
+async def test_the_policies_let_through_what_it_writes(mighty: Client) -> None:
+    assert {name: said for name, obj in ALLOWED.items() if (said := await refusal(mighty, obj))} == {}
+
+
+CHANGES: dict[str, tuple[str, Obj, str]] = {
+    "a level removed": ("bh-team-a-work", {"labels": {"pod-security.kubernetes.io/enforce": None}}, "Pod Security is enforced"),
+    "a level loosened": ("bh-team-a-work", {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}, "baseline or"),
+    "a plane's level loosened": (
+        "bh-team-a",
+        {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}},
+        "at restricted of",
+    ),
+    "a version lowered": ("bh-team-a-work", {"labels": {"pod-security.kubernetes.io/enforce-version": "v1.0"}}, "of v1.36"),
+    "somebody's adopted": ("bh-somebodys", {"labels": MARKS | LEVEL | {"bulkhead.dev/tenant": "somebodys"}}, "never adopted"),
+    "one's given to another": ("bh-team-a-work", {"labels": {"bulkhead.dev/tenant": "team-b"}}, "named after it"),
+    "another tenant of the name": ("bh-team-a", {"annotations": {"bulkhead.dev/tenant-uid": "u-2"}}, "never adopted"),
+    "a label that others act on": ("bh-team-a-work", {"labels": {"istio-injection": "enabled"}}, "no labels but its own"),
+    "the system's": ("kube-system", {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}, "named after it"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+async def test_no_namespace_is_loosened_adopted_or_given_away(name: str, mighty: Client) -> None:
+    place, meta, why = CHANGES[name]
+    with pytest.raises(ApiError, match=why):
+        await mighty.patch(kinds.NAMESPACES, place, {"metadata": meta})
+
+
+async def test_a_namespaces_level_is_tightened_and_a_class_may_take_that_back(mighty: Client, admin: Client) -> None:
+    await admin.patch(kinds.NAMESPACES, "bh-team-b-work", {"metadata": {"labels": {"of-the-admin": "x"}}})
+    for level in ("restricted", "baseline"):
+        body = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": level}, "annotations": {"bulkhead.dev/x": level}}}
+        await mighty.patch(kinds.NAMESPACES, "bh-team-b-work", body)
+    with pytest.raises(ApiError, match="no labels but its own"):
+        await mighty.patch(kinds.NAMESPACES, "bh-team-b-work", {"metadata": {"labels": {"of-the-admin": None}}})
+
+
+async def test_what_is_not_a_tenants_is_not_deleted(mighty: Client, admin: Client) -> None:
+    for place in ("somebodys", "bh-somebodys", "bh-team-a-work"):
+        spec = {"containers": [{"name": "x", "image": "x"}]}
+        await admin.create(kinds.PODS, {"metadata": {"name": "x", "namespace": place}, "spec": spec})
+    await mighty.delete(kinds.PODS, "x", "bh-team-a-work", grace_seconds=0)
+    for place in ("somebodys", "bh-somebodys"):
+        with pytest.raises(ApiError, match="controller: "):
+            await mighty.delete(kinds.PODS, "x", place)
+    for resource, name, place in (
+        (kinds.NAMESPACES, "bh-somebodys", None),
+        (kinds.NAMESPACES, "bulkhead-system", None),
+        (kinds.CLUSTER_ROLE_BINDINGS, "cluster-admin", None),
+        (kinds.CLUSTER_ROLE_BINDINGS, "bulkhead-controller", None),
+        (kinds.SERVICE_CIDRS, "kubernetes", None),
+        (kinds.ROLE_BINDINGS, "bulkhead-controller", "bulkhead-system"),
+    ):
+        with pytest.raises(ApiError, match="controller: "):
+            await mighty.delete(resource, name, place)
+
+
+async def test_rights_that_are_there_are_not_widened(mighty: Client, admin: Client) -> None:
+    await mighty.apply(kinds.ROLE_BINDINGS, binding("bulkhead-syncer-work", name="syncer"))
+    body = {"subjects": [account("syncer", "bh-team-a"), account("default", "somebodys")]}
+    with pytest.raises(ApiError, match="that tenant's syncer alone"):
+        await mighty.patch(kinds.ROLE_BINDINGS, "syncer", body, "bh-team-a-work")
+    await mighty.delete(kinds.ROLE_BINDINGS, "syncer", "bh-team-a-work")

@@ -1,0 +1,125 @@
+"""What the controller does by the chart's roles alone: builds, repairs and takes down a tenant, and reads nobody's Secrets."""
+
+import copy
+
+import pytest
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import Forbidden, KubeError, Unprocessable
+from bulkhead.work.clock import SystemClock
+from controller.host.accelerators import Accelerators
+from controller.host.secretwatch import SecretWatch
+from controller.shares.content import Absent, Content
+from controller.shares.sources import Sources
+from controller.shares.spec import Item
+from controller.shares.volumes.objects import host_claim, host_volume
+from tests.apiserver.bed import until
+from tests.background import background
+from tests.chart import volume_samples
+from tests.chart.controller.limited import Limited
+from tests.chart.controller.requests import ALLOWED, MARKS
+from tests.controller.tenant.world import ask, kinds_of, ready, take_down
+
+pytestmark = pytest.mark.apiserver
+
+
+async def test_a_tenant_is_built_repaired_and_taken_down_by_the_controllers_own_rights(admin: Client, limited: Client) -> None:
+    await ask(admin, "own-rights")
+    async with Limited(admin, limited) as world:
+        tenant = await world.settle("own-rights")
+        assert ready(tenant) == ("False", "Provisioning") or ready(tenant)[1] in {"WaitingForPlane", "Provisioning"}
+        made = await kinds_of(admin, "own-rights")
+        assert ("Secret", "bh-own-rights", "kubeconfig") not in made
+        for name in ("pki-etcd", "pki-ca-users", "pki-ca-client"):
+            await admin.delete(kinds.SECRETS, name, "bh-own-rights")
+        # As in an installation from before the right was bound: it binds it first.
+        await admin.delete(kinds.ROLE_BINDINGS, "controller-secrets", "bh-own-rights")
+        await world.settle("own-rights")
+        assert await kinds_of(admin, "own-rights") == made
+        await take_down(world, "own-rights")
+        assert await kinds_of(admin, "own-rights") == set()
+
+
+@pytest.mark.parametrize("place", ["kube-system", "somebodys", "bh-somebodys", "bh-team-a-work", "bulkhead-system", None])
+async def test_it_reads_no_secret_of_the_host(place: str | None, admin: Client, limited: Client) -> None:
+    with pytest.raises(Forbidden):
+        await limited.list(kinds.SECRETS, place)
+    if place:
+        with pytest.raises(Forbidden):
+            await limited.get(kinds.SECRETS, "x", place)
+        with pytest.raises(Forbidden):
+            await limited.create(kinds.SECRETS, {"metadata": {"name": "x"}}, place)
+
+
+async def test_it_reads_what_is_shared_and_writes_nothing_there(admin: Client, limited: Client) -> None:
+    there = {"name": "registry", "namespace": "bulkhead-shared"}
+    for r in (kinds.SECRETS, kinds.CONFIG_MAPS):
+        await admin.apply(r, {"metadata": there, "data": {"a": "Yg=="}})
+    sources = Sources(limited, "bulkhead-shared", lambda _: None)
+
+    async def reads() -> bool:
+        found = await sources.of([Item("Secret", "registry"), Item("ConfigMap", "none")])
+        return [type(each) for each in found.values()] == [Content, Absent]
+
+    async with background(sources.run()):
+        await until(reads, "what is shared")
+    # Secrets by its rights, ConfigMaps by the policy.
+    for r, refusal in ((kinds.SECRETS, Forbidden), (kinds.CONFIG_MAPS, Unprocessable)):
+        with pytest.raises(refusal):
+            await limited.patch(r, "registry", {"data": {"a": "Yw=="}}, "bulkhead-shared")
+        with pytest.raises(refusal):
+            await limited.delete(r, "registry", "bulkhead-shared")
+
+
+async def test_it_makes_shared_volumes_by_its_rights_and_no_others(admin: Client, limited: Client) -> None:
+    given = volume_samples.grant()
+    await limited.create(kinds.PERSISTENT_VOLUMES, host_volume(given))
+    await limited.create(kinds.PERSISTENT_VOLUME_CLAIMS, host_claim(given))
+    await admin.apply(kinds.PERSISTENT_VOLUMES, volume_samples.volume(name="of-the-host", marks={}))
+    with pytest.raises(Forbidden):
+        await limited.patch(kinds.PERSISTENT_VOLUMES, given.volume, {"spec": {"mountOptions": []}})
+    with pytest.raises(Unprocessable, match="marked as a tenant's"):
+        await limited.delete(kinds.PERSISTENT_VOLUMES, "of-the-host")
+    await limited.delete(kinds.PERSISTENT_VOLUME_CLAIMS, given.claim, "bh-team-a-work")
+    await limited.delete(kinds.PERSISTENT_VOLUMES, given.volume)
+
+
+async def test_its_standing_informers_need_no_more_than_its_rights(admin: Client, limited: Client) -> None:
+    async with background(Accelerators(limited).run()) as accelerators, Limited(admin, limited) as world:
+        assert all(informer.last_error is None for informer in world.owned._informers.values() if informer.served)
+        assert {resource.kind for resource, each in world.owned._informers.items() if not each.served} == {"TLSRoute"}
+        assert kinds.SECRETS not in world.owned._informers
+        assert not accelerators.done()
+
+
+async def test_a_changed_secret_is_noticed_without_a_watch(admin: Client, limited: Client) -> None:
+    await admin.apply(kinds.ROLE_BINDINGS, copy.deepcopy(ALLOWED["Secrets of the plane"]))
+    meta = {"name": "pki-x", "namespace": "bh-team-a", "labels": MARKS}
+    await admin.apply(kinds.SECRETS, {"metadata": meta, "stringData": {"a": "b"}})
+    said: list[str] = []
+    watch = SecretWatch(limited, lambda: ["team-a", "team-b", "gone"], said.append, SystemClock(), period=0.1)
+
+    async def readable() -> bool:
+        try:
+            await limited.list(kinds.SECRETS, "bh-team-a")
+        except KubeError:
+            return False
+        return True
+
+    await until(readable, "the right to be known")
+    for name in ("team-a", "team-b", "gone", "team-a"):
+        await watch.look(name)
+    assert said == []
+    await admin.patch(kinds.SECRETS, "pki-x", {"stringData": {"a": "c"}}, "bh-team-a")
+
+    async def once() -> bool:
+        return said == ["team-a"]
+
+    async def twice() -> bool:
+        return said == ["team-a", "team-a"]
+
+    async with background(watch.run()):
+        await until(once, "the change noticed")
+        await admin.delete(kinds.SECRETS, "pki-x", "bh-team-a")
+        await until(twice, "the deletion noticed")
