@@ -28,6 +28,7 @@ from bulkhead.work.supervise import supervise
 from controller import handlers, metrics, probes
 from controller.host import definitions
 from controller.host.accelerators import Accelerators
+from controller.host.auditreceivers import AuditReceivers
 from controller.host.dedication import Dedication
 from controller.host.hostranges import HostRanges
 from controller.host.issuers import Issuers, over_https
@@ -36,6 +37,7 @@ from controller.host.owned import Owned
 from controller.host.pullsecrets import PullSecrets
 from controller.host.secretwatch import SecretWatch
 from controller.inside.access import PlaneAccess
+from controller.inside.auditlosses import AuditLosses
 from controller.inside.budget import Budget
 from controller.settings import Settings, SettingsError, load
 from controller.shares.loop import ShareLoops
@@ -108,6 +110,7 @@ class Controller:
         self._pulls = PullSecrets(client, settings.pull_secrets, settings.system_namespace, self._look_at_all, self._clock)
         self._dedication = Dedication(client, settings, self._queue.add, self._clock)
         self._issuers = Issuers(self._clock, self._queue.add, partial(over_https, proxy=settings.issuer_proxy))
+        self._receivers = AuditReceivers(client, settings.shared_namespace, self._queue.add)
         reconciler = Reconciler(
             client,
             self._owned,
@@ -120,6 +123,8 @@ class Controller:
             dedication=self._dedication,
             issuers=self._issuers,
             pulls=self._pulls,
+            receivers=self._receivers,
+            losses=AuditLosses(self._planes, self._clock, budget),
         )
         self._workers = Workers(self._queue, reconciler, self._clock, count=settings.workers)
         self._synced = False
@@ -193,6 +198,8 @@ class Controller:
 
     def _shared_changed(self, item: Item) -> None:
         self._shares.changed(item)
+        if item.kind == "Secret":
+            self._receivers.changed(item.name)
 
     def _shared_volumes_changed(self) -> None:
         self._shares.volumes_changed()

@@ -1,5 +1,6 @@
 """What the controller counts, for Prometheus. Names and labels are part of the interface; tenants are the only label."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,6 +28,9 @@ refused_objects = Counter(
     ["kind"],
 )
 tenant_ready = Gauge("bulkhead_tenant_ready", "1 while the tenant is Ready.", ["tenant"])
+audit_lost = Gauge(
+    "bulkhead_tenant_audit_lost", "Events of the audit trail lost since the API server started, by why.", ["tenant", "why"]
+)
 dedicated_nodes = Counter("bulkhead_controller_dedicated_nodes_total", "Marks of dedicated nodes written.", ["outcome"])
 tenant_gpus = Gauge("bulkhead_tenant_gpus", "GPUs of a tenant: used and limit.", ["tenant", "what"])
 ready_seconds = Histogram(
@@ -34,6 +38,7 @@ ready_seconds = Histogram(
     "From the creation of a Tenant to its first Ready.",
     buckets=(1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60, 120, 300),
 )
+LOSSES = ("buffered", "truncate", "webhook")
 _seen_ready: set[str] = set()
 
 
@@ -45,6 +50,12 @@ def report(tenant: str, status: dict[str, Any]) -> None:
     for what in ("used", "limit"):
         if what in gpus:
             tenant_gpus.labels(tenant, what).set(gpus[what])
+
+
+def report_losses(tenant: str, total: Mapping[str, int]) -> None:
+    """Take over what a plane lost of its audit trail; a reason that it has not named yet stands at nothing."""
+    for why in LOSSES:
+        audit_lost.labels(tenant, why).set(total.get(why, 0))
 
 
 def first_ready(uid: str, created: str, now: datetime) -> float | None:
@@ -59,7 +70,11 @@ def first_ready(uid: str, created: str, now: datetime) -> float | None:
 
 def forget(tenant: str) -> None:
     """Drop the series of a tenant that is gone."""
-    for gauge, names in ((tenant_ready, [(tenant,)]), (tenant_gpus, [(tenant, "used"), (tenant, "limit")])):
+    for gauge, names in (
+        (tenant_ready, [(tenant,)]),
+        (tenant_gpus, [(tenant, "used"), (tenant, "limit")]),
+        (audit_lost, [(tenant, why) for why in LOSSES]),
+    ):
         for each in names:
             try:
                 gauge.remove(*each)

@@ -40,6 +40,7 @@ class ConditionType(_Explained):
     EGRESS_APPLIED = "EgressApplied", "The tenant's pods reach every range of egressCIDRs, without what is the host's."
     SHARES_APPLIED = "SharesApplied", "What the host shares with the tenant is in its plane; only where there is anything."
     ISSUERS_READY = "IssuersReady", "Every identity provider of the tenant's users answers; only where it has one."
+    AUDIT_DELIVERED = "AuditDelivered", "The audit trail reaches the class's receiver; only where the class names one."
     EXPOSED = "Exposed", "The API server is reached from outside of the host; only where it is to be."
     NODES_DEDICATED = "NodesDedicated", "The nodes of the pool are this tenant's alone; only where the spec asks for it."
     SLURM_READY = "SlurmReady", "The tenant's Slurm cluster runs and answers; only where the spec asks for one."
@@ -104,6 +105,11 @@ class Reason(_Explained):
     ISSUER_SILENT = (
         "IssuerSilent",
         "An identity provider does not answer, or not as it should; the message says what is wrong and what to do.",
+    )
+    EVENTS_LOST = "EventsLost", "Events of the audit trail do not reach the receiver; the message says how many and why."
+    RECEIVER_UNUSABLE = (
+        "ReceiverUnusable",
+        "The receiver of the audit trail has no credential that can be used, or no address that planes may reach.",
     )
     SLURM_UNREACHABLE = "SlurmUnreachable", "The tenant's Slurm was ready and does not answer now; its jobs may run on."
     SLURM_REFUSED = "SlurmRefused", "The tenant's plane refused an object of its Slurm cluster."

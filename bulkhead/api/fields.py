@@ -143,6 +143,10 @@ OWN_POOL: Final[Rule] = {
     "message": "bulkhead.dev/tenant is the platform's: it is on the nodes that a tenant has for itself alone; choose them by "
     "labels of your own, and set dedicated",
 }
+CERTIFICATES: Final[Rule] = {
+    "rule": "self.contains('-----BEGIN CERTIFICATE-----') && !self.contains('PRIVATE KEY')",
+    "message": "certificates in PEM, and no key",
+}
 CIDRS: Final[Rule] = {"rule": "self.all(item, isCIDR(item))", "message": "every item must be a CIDR such as 203.0.113.0/24"}
 
 

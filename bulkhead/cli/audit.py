@@ -106,11 +106,19 @@ async def _trail(client: Client, options: argparse.Namespace, pod: Obj, choice: 
         newest.large += _number(told.get("large"))
         newest.left_out += _number(told.get("leftOut"))
         return newest
-    if "--audit-log-path=-" in sequence(containers.get(_SERVER, {}).get("command")):
+    flags = [str(each) for each in sequence(containers.get(_SERVER, {}).get("command"))]
+    if "--audit-log-path=-" in flags:
         where = kinds.PODS.path(pod["metadata"]["namespace"], pod["metadata"]["name"], "log")
         bounds = f"sinceSeconds={int(options.since) + 1}&tailLines={_LOG_LINES}&limitBytes={_LOG_BYTES}"
         newest.add((await client.get_raw(f"{where}?container={_SERVER}&{bounds}", timeout=_SECONDS)).split(b"\n"))
         return newest
+    if any(
+        str(flag).startswith("--audit-webhook-config-file=") for flag in sequence(containers.get(_SERVER, {}).get("command"))
+    ):
+        raise CliError(
+            f"tenant {options.tenant}: its audit trail is sent to the class's receiver, and kept nowhere else",
+            next_step="read it there, or set sink File in spec.audit of its TenantClass: then it is kept here too",
+        )
     raise CliError(
         f"tenant {options.tenant}: its class asks for no audit trail that can be read",
         next_step="set spec.audit of its TenantClass, for example to {sink: File, retain: true}; its planes restart once",

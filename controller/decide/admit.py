@@ -19,6 +19,7 @@ from controller import allotment
 from controller.decide import held
 from controller.decide.case import Admitted, Case
 from controller.decide.planespec import POD_GROUP_VERSION, can_serve_pod_groups, offers_pod_groups, plane_of
+from controller.pki.receivers import ReceiverUnusableError, check_authorities
 from controller.refusal import Refusal
 from controller.sections import section_of
 
@@ -139,6 +140,17 @@ def pool(case: Case) -> Refusal | None:
     )
 
 
+def receiver(case: Case) -> Refusal | None:
+    """The class's receiver of audit trails is verified by certificates with which an API server starts."""
+    asked = section_of(section_of(case.bounds, "audit"), "webhook")
+    try:
+        if asked:
+            check_authorities(str(asked.get("certificateAuthority") or ""))
+    except ReceiverUnusableError as error:
+        return Refusal(Reason.INVALID_CONFIGURATION, f"class: spec.audit.webhook.certificateAuthority: {error}; correct it")
+    return None
+
+
 def supported(case: Case) -> Refusal | None:
     """Nothing is asked for that this version does not have: a field that is taken must not be without effect."""
     asked = {
@@ -180,6 +192,7 @@ POLICIES: Final[tuple[Policy, ...]] = (
     replicas,
     placement,
     pool,
+    receiver,
     supported,
     slurm,
     namespaces,

@@ -9,7 +9,7 @@ from bulkhead.api import labels
 from controller.decide.extras import is_extra
 from controller.existing import Existing, Slot, slot_of
 from controller.inside.objects import bootstrap
-from controller.plane import authentication, statefulset
+from controller.plane import auditreceiver, authentication, statefulset
 from controller.plane.render import Rendered, render
 from controller.plane.secrets import KeyMaterial
 from controller.plane.spec import PLANE, TRUST_ANNOTATION, Obj, PlaneSpec
@@ -17,8 +17,9 @@ from controller.plane.spec import PLANE, TRUST_ANNOTATION, Obj, PlaneSpec
 # Kinds of which nothing may stay that the plan does not name: what an older version made would widen rights or open ports.
 # Other kinds hold data, or may belong to a user who only copied our label.
 PRUNED = ("NetworkPolicy", "RoleBinding", "ClusterRoleBinding", "Service", "Deployment", "PodDisruptionBudget", "TLSRoute")
-# What an older version made and nothing uses any more: a kubeconfig whose certificate lived for 90 days.
-RETIRED = (("Secret", "kubeconfig"),)
+# What an older version made and nothing uses any more, a kubeconfig whose certificate lived for 90 days; and the credential of
+# a receiver that the class names no more.
+RETIRED = (("Secret", "kubeconfig"), ("Secret", auditreceiver.SECRET))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,9 @@ def plan(spec: PlaneSpec, keys: KeyMaterial, existing: Existing, *, held: bool =
     if held:
         rendered = as_it_runs(rendered, spec, keys, existing)
     wanted = {slot_of(obj) for obj in rendered.everything()}
+    if held:
+        # The pod that is kept as it runs may mount it.
+        wanted.add(Slot("Secret", spec.namespace, auditreceiver.SECRET))
     orphans = (slot for slot, obj in existing.items() if _pruned(slot, spec) and slot not in wanted and _prunable(obj, spec))
     deletions = [Deletion(slot, str(existing[slot]["metadata"].get("uid") or "")) for slot in sorted(orphans)]
     needed = tuple(each for each in deletions if not is_extra(each.slot))

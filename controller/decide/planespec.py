@@ -15,7 +15,19 @@ from controller.decide.exposure import exposure_of
 from controller.existing import Existing, Slot
 from controller.plane import etcd
 from controller.plane.authentication import ISSUERS, kept_keys
-from controller.plane.spec import BUDGETS, COMPONENTS, PLANE, STORAGE_SIZE, Audit, Budget, Images, PlaneSpec, Revoked, Trusted
+from controller.plane.spec import (
+    BUDGETS,
+    COMPONENTS,
+    PLANE,
+    STORAGE_SIZE,
+    Audit,
+    Budget,
+    Images,
+    PlaneSpec,
+    Receiver,
+    Revoked,
+    Trusted,
+)
 from controller.sections import section_of, text_or_none
 
 # The only minor version with scheduling.k8s.io/v1alpha2: with its flags another API server would not even start.
@@ -91,7 +103,7 @@ def plane_of(case: Case) -> PlaneSpec:
         issuers=_issuers(case),
         revoked=tuple(map(_revoked, section_of(spec, "access").get("revoked") or ())),
         certificates_revoked=str(section_of(spec, "access").get("certificatesRevoked") or ""),
-        audit=_audit(bounds, str(storage.get("size") or STORAGE_SIZE)),
+        audit=_audit(bounds, str(storage.get("size") or STORAGE_SIZE), str(case.tenant["metadata"]["name"])),
     )
     exposure = exposure_of(case.tenant, bounds, settings, case.existing, made.namespace)
     made = replace(made, exposure=replace(exposure, route_version=case.route_version))
@@ -128,22 +140,36 @@ def _revoked(entry: Mapping[str, Any]) -> Revoked:
     return Revoked(str(entry.get("kind") or "User"), str(entry.get("name")), moment)
 
 
-def _audit(bounds: Mapping[str, Any], volume: str) -> Audit | None:
+def _audit(bounds: Mapping[str, Any], volume: str, tenant: str) -> Audit | None:
     """The class's audit trail, no larger on etcd's volume than a quarter of it."""
     if "audit" not in bounds:
         return None
     asked = section_of(bounds, "audit")
     made = Audit(
         requests=asked.get("level") == "Request",
-        stdout=asked.get("sink") == "Stdout",
+        sink=str(asked.get("sink") or "File"),
         file_mib=mebibytes(asked.get("maxSize") or "32Mi"),
         backups=int(asked.get("maxBackups") or 2),
         days=int(asked.get("maxAgeDays") or 30),
         retain=asked.get("retain") is True,
+        receiver=_receiver(section_of(asked, "webhook"), tenant),
     )
     if not made.retain:
         return made
     return replace(made, file_mib=max(1, min(made.file_mib, mebibytes(volume) // 4 // (made.backups + 2))))
+
+
+def _receiver(asked: Mapping[str, Any], tenant: str) -> Receiver | None:
+    """Where the trail is sent, without the credential, which is read once the tenant may be built."""
+    if not asked:
+        return None
+    return Receiver(
+        url=str(asked["url"]).replace("{tenant}", tenant),
+        address=str(asked["address"]),
+        certificate_authority=str(asked["certificateAuthority"]),
+        secret=str(asked["secretName"]),
+        namespace=str(asked.get("namespace") or ""),
+    )
 
 
 def offers_pod_groups(bounds: Mapping[str, Any]) -> bool:

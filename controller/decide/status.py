@@ -13,10 +13,11 @@ from bulkhead.api import names
 from bulkhead.api.accelerators import count
 from bulkhead.api.conditions import MESSAGE_LIMIT, ConditionType, Reason, is_true, set_condition
 from bulkhead.api.podphase import serves
-from controller.decide import exposure, extras, held
+from controller.decide import auditing, exposure, extras, held
 from controller.decide.dedicated import Finding
 from controller.decide.extras import Refused
 from controller.plane import network, quota
+from controller.plane.auditlosses import Losses
 from controller.plane.spec import DNS, PLANE, SYNCER, Obj, PlaneSpec
 from controller.refusal import Refusal
 from controller.slurm.decide.status import SlurmPart
@@ -34,7 +35,9 @@ _MOST_NODES = 64
 
 
 # Reported only of tenants that they are about.
-_ASIDE = frozenset({ConditionType.EXPOSED, ConditionType.SHARES_APPLIED, ConditionType.ISSUERS_READY})
+_ASIDE = frozenset(
+    {ConditionType.EXPOSED, ConditionType.SHARES_APPLIED, ConditionType.ISSUERS_READY, ConditionType.AUDIT_DELIVERED}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class Findings:
     route: Obj | None = None  # the TLSRoute, of a tenant that a Gateway exposes
     refused: tuple[Refused, ...] = ()  # by the host, of what the plane runs without
     certificate_authority: str = ""  # PEM, of the plane's API server
+    losses: Losses | None = None  # of its audit trail, where that is sent to a receiver and the plane answers
 
 
 def refused(tenant: Obj, refusal: Refusal, now: datetime) -> Obj:
@@ -120,6 +124,7 @@ def _aside(spec: PlaneSpec, findings: Findings) -> dict[ConditionType, Verdict]:
         ConditionType.EXPOSED: exposed,  # else from the host
         ConditionType.SHARES_APPLIED: findings.shares,
         ConditionType.ISSUERS_READY: _issuers(spec) if spec.issuers else None,  # else by a certificate
+        ConditionType.AUDIT_DELIVERED: auditing.verdict(spec, findings.losses),
     }
     return {condition: verdict for condition, verdict in said.items() if verdict is not None}
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from controller.plane import audit, authentication
+from controller.plane import audit, auditreceiver, authentication
 from controller.plane.parts import CONTAINER_SECURITY, mount, probe
 from controller.plane.spec import API_PORT, CONFIG_PATH, PKI_PATH, Obj, PlaneSpec
 
@@ -41,6 +41,7 @@ def container(spec: PlaneSpec) -> Obj:
             mount("pki-apiserver", PKI_PATH),
             mount("config", CONFIG_PATH),
             *audit.mounts(spec.audit, read_only=False),
+            *auditreceiver.mounts(spec.audit),
         ],
         "startupProbe": probe("/livez", API_PORT, scheme="HTTPS", period=1, failures=180),
         "livenessProbe": probe(LIVENESS_PATH, API_PORT, scheme="HTTPS", period=10, failures=6, timeout=10),
@@ -82,7 +83,8 @@ def _text(document: Obj) -> str:
 
 
 def _flags(spec: PlaneSpec) -> list[str]:
-    return [*_serving(), *_identity(spec), *_storage(), *_limits(spec), *_pod_groups(spec), *audit.flags(spec.audit)]
+    trail = audit.flags(spec.audit, spec.apiserver.memory_limit_mib)
+    return [*_serving(), *_identity(spec), *_storage(), *_limits(spec), *_pod_groups(spec), *trail]
 
 
 def _serving() -> list[str]:

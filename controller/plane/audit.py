@@ -2,6 +2,7 @@
 
     class says nothing ──> Metadata into an emptyDir            sink File ──> emptyDir, or etcd's volume ──> container `audit`
                                                                 sink Stdout ──> what the API server's container prints
+                                                                webhook ──> the class's receiver (`auditreceiver`)
 
 Bodies of what may hold credentials are never written down. Policies go by who has signed in, not by whom they impersonate, so
 nobody is left out by acting as one of the platform's users. Container `audit` does nothing until `bulkhead audit` runs the
@@ -10,9 +11,10 @@ reader in it: the images of the other containers hold one program each.
 
 from typing import Final
 
+from controller.plane import auditreceiver
 from controller.plane.parts import CONTAINER_SECURITY, mount
 from controller.plane.pki import DNS_USER, SYNCER_USER
-from controller.plane.spec import CONFIG_PATH, Audit, Obj, PlaneSpec
+from controller.plane.spec import BUDGETS, CONFIG_PATH, Audit, Obj, PlaneSpec
 
 AUDIT_PATH: Final = "/var/log/audit"
 READER: Final = "audit"
@@ -60,9 +62,16 @@ def policy(asked: Audit | None) -> Obj:
     return made | {"omitManagedFields": True, "rules": [*rules, {"level": "Metadata"}]}
 
 
-def flags(asked: Audit | None) -> list[str]:
-    """The API server's flags."""
-    file = f"--audit-policy-file={CONFIG_PATH}/audit-policy.json"
+def flags(asked: Audit | None, memory_mib: int = BUDGETS["apiserver"].memory_limit_mib) -> list[str]:
+    """The API server's flags; `memory_mib` is the most that it may use."""
+    sent = [] if asked is None or asked.receiver is None else auditreceiver.flags(memory_mib)
+    return [f"--audit-policy-file={CONFIG_PATH}/audit-policy.json", *_kept(asked), *sent]
+
+
+def _kept(asked: Audit | None) -> list[str]:
+    """Flags of what is written down in the pod."""
+    if asked is not None and asked.sink == "Webhook":
+        return []
     if asked is None:
         asked, more = Audit(), []
     else:
@@ -73,10 +82,9 @@ def flags(asked: Audit | None) -> list[str]:
             f"--audit-log-truncate-max-event-size={most}",
             f"--audit-log-truncate-max-batch-size={2 * most}",
         ]
-    if asked.stdout:
-        return [file, "--audit-log-path=-", *more]
+    if not asked.files:
+        return ["--audit-log-path=-", *more]
     return [
-        file,
         f"--audit-log-path={AUDIT_PATH}/audit.log",
         f"--audit-log-maxage={asked.days}",
         f"--audit-log-maxbackup={asked.backups}",
@@ -87,7 +95,7 @@ def flags(asked: Audit | None) -> list[str]:
 
 def mounts(asked: Audit | None, *, read_only: bool) -> list[Obj]:
     """Where the files are, for the one who writes and the one who reads them."""
-    if asked is not None and asked.stdout:
+    if asked is not None and not asked.files:
         return []
     if asked is not None and asked.retain:
         return [mount("data", AUDIT_PATH, read_only=read_only) | {"subPath": "audit"}]
@@ -96,14 +104,14 @@ def mounts(asked: Audit | None, *, read_only: bool) -> list[Obj]:
 
 def volumes(asked: Audit | None) -> list[Obj]:
     """The volume of files that end with the pod."""
-    if asked is not None and (asked.stdout or asked.retain):
+    if asked is not None and (not asked.files or asked.retain):
         return []
     return [{"name": "audit", "emptyDir": {"sizeLimit": f"{(asked or Audit()).room_mib}Mi"}}]
 
 
 def readers(spec: PlaneSpec) -> list[Obj]:
     """The container in which `bulkhead audit` runs the reader, where a class asks for files."""
-    if spec.audit is None or spec.audit.stdout:
+    if spec.audit is None or not spec.audit.files:
         return []
     return [
         {

@@ -23,6 +23,7 @@ from controller.plane.spec import (
     SYNCER_HTTP_PORT,
     Obj,
     PlaneSpec,
+    Receiver,
 )
 
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
@@ -78,7 +79,35 @@ def _plane(spec: PlaneSpec) -> Obj:
         egress.append({"to": [_pods(spec, PLANE)], "ports": [_tcp(ETCD_PEER_PORT), _tcp(API_PORT)]})
         # At whatever port it listens: a policy sees that of the pod, and behind its Service it need not be 53.
         egress.append({"to": [_cluster_dns()]})
+    receiver = spec.audit.receiver if spec.audit is not None else None
+    if receiver is not None and not receiver_closed(spec):
+        egress.append({"to": [_receiver(receiver)], "ports": [_tcp(receiver.port)]})
     return _policy(spec, (spec.namespace, "allow-plane"), _component(spec, PLANE), ingress, egress)
+
+
+def receiver_closed(spec: PlaneSpec) -> str:
+    """Why a plane may not reach the receiver of its audit trail; empty where it may, or where there is none.
+
+    What a plane reaches its tenant reaches too, with a webhook: never the host itself, whatever the class says.
+    """
+    receiver = spec.audit.receiver if spec.audit is not None else None
+    if receiver is None:
+        return ""
+    if receiver.namespace:
+        own = receiver.namespace in {spec.system_namespace, spec.namespace, spec.work_namespace}
+        return f"namespace {receiver.namespace} is the platform's own" if own else ""
+    taken = block(receiver.address, closed(spec.reserved)) is None
+    if not taken and not contains(receiver.address, spec.pod_addresses):
+        return ""
+    range_ = holder(receiver.address, spec.reserved)
+    where = f"lies inside {range_.cidr}, {range_.what}" if range_ is not None else "is the host's, or leads there"
+    return f"{receiver.address} {where}: a receiver on the host is named by its namespace"
+
+
+def _receiver(receiver: Receiver) -> Obj:
+    if receiver.namespace:
+        return _namespace(receiver.namespace)
+    return {"ipBlock": {"cidr": str(network(receiver.address))}}
 
 
 def _ways_in(spec: PlaneSpec) -> Iterator[Obj]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from controller.plane import (
     apiserver,
+    auditreceiver,
     authentication,
     dns,
     environment,
@@ -58,6 +59,7 @@ def ground(spec: PlaneSpec) -> tuple[tuple[Obj, ...], tuple[Obj, ...]]:
 def render(spec: PlaneSpec, keys: KeyMaterial) -> Rendered:
     """The whole plane."""
     plane_config = statefulset.config_map(spec, keys.authorities["kubelet"].certificate.decode())
+    read_once = apiserver.read_once(plane_config["data"]) | auditreceiver.read_once(spec.audit)
     dns_config, syncer_config = dns.config_map(spec), syncer.config_map(spec)
     first, second = ground(spec)
     return Rendered(
@@ -66,6 +68,7 @@ def render(spec: PlaneSpec, keys: KeyMaterial) -> Rendered:
         authorities=tuple(secrets.authority_secrets(spec, keys)),
         parts=(
             *secrets.leaf_secrets(spec, keys),
+            *auditreceiver.secrets(spec),
             plane_config,
             *authentication.config_maps(spec),
             dns_config,
@@ -79,7 +82,7 @@ def render(spec: PlaneSpec, keys: KeyMaterial) -> Rendered:
             quota.limit_range(spec),
         ),
         workloads=(
-            statefulset.stateful_set(spec, trust=keys.trust, config=_digest(apiserver.read_once(plane_config["data"]))),
+            statefulset.stateful_set(spec, trust=keys.trust, config=_digest(read_once)),
             syncer.deployment(spec, leaf=keys.leaf("pki-syncer/client"), config=_digest(syncer_config["data"])),
         ),
         followers=(dns.deployment(spec, leaf=keys.leaf("pki-dns/client"), config=_digest(dns_config["data"])),),

@@ -5,7 +5,7 @@ account key, configuration files), so that a change of those restarts the pod; l
 mounted Secrets by the processes themselves and restart nothing.
 """
 
-from controller.plane import apiserver, audit, controller_manager, etcd
+from controller.plane import apiserver, audit, auditreceiver, controller_manager, etcd
 from controller.plane.parts import metadata, pod_spec, secret_volume
 from controller.plane.spec import CONFIG_ANNOTATION, PEERS, PLANE, TRUST_ANNOTATION, Obj, PlaneSpec
 
@@ -67,7 +67,7 @@ def _selector(spec: PlaneSpec) -> Obj:
 
 
 def _pod(spec: PlaneSpec) -> Obj:
-    more: Obj = {"terminationGracePeriodSeconds": 20}
+    more: Obj = {"terminationGracePeriodSeconds": 20} | auditreceiver.names(spec.audit)
     if spec.replicas > 1:
         apart = spec.placement.apart(_selector(spec))
         more |= {"topologySpreadConstraints": apart} if apart else {}
@@ -80,6 +80,7 @@ def _pod(spec: PlaneSpec) -> Obj:
             secret_volume("pki-controller-manager", "pki-controller-manager"),
             {"name": "config", "configMap": {"name": CONFIG_MAP, "defaultMode": 0o444}},
             *audit.volumes(spec.audit),
+            *auditreceiver.volumes(spec.audit),
         ],
         **more,
     )

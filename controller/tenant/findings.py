@@ -11,6 +11,7 @@ from controller.decide.case import Admitted
 from controller.decide.extras import Refused
 from controller.decide.status import Findings
 from controller.inside.access import PlaneHealth
+from controller.plane.auditlosses import Losses
 from controller.plane.pki import USERS, authority_secret
 from controller.plane.secrets import SERVICE_ACCOUNT_SECRET, KeyMaterial
 from controller.plane.spec import PLANE, PlaneSpec
@@ -41,6 +42,7 @@ class Reached:
     pull_trouble: str = ""  # what is wrong with the host's own pull secrets
     protected: bool = False  # whether all that protects the tenant is in
     refused: tuple[Refused, ...] = ()  # by the host, of what the plane runs without
+    losses: Losses | None = None
 
 
 def findings(spec: PlaneSpec, admitted: Admitted, reached: Reached, after: Iterable[tuple[Resource, Obj]]) -> Findings:
@@ -61,6 +63,7 @@ def findings(spec: PlaneSpec, admitted: Admitted, reached: Reached, after: Itera
         pull_trouble=reached.pull_trouble,
         refused=reached.refused,
         held=admitted.held,
+        losses=reached.losses,
         certificate_authority=reached.keys.authorities["serving"].certificate.decode() if reached.keys else "",
         slurm=_slurm(tenant, reached.slurm) if reached.slurm is not None else None,
         shares=shares_status.verdict(reached.shares.found) if reached.shares is not None else None,

@@ -29,14 +29,17 @@ from controller.decide.admit import admit
 from controller.decide.case import Admitted, Case
 from controller.decide.extras import Refused
 from controller.decide.plan import Plan, plan
+from controller.host.auditreceivers import AuditReceivers
 from controller.host.dedication import Dedication
 from controller.host.hostranges import HostRanges
 from controller.host.issuers import Issuers
 from controller.host.owned import SELECTOR, Owned
 from controller.host.pullsecrets import PullSecrets
 from controller.inside.access import PlaneAccess, PlaneHealth
+from controller.inside.auditlosses import AuditLosses
 from controller.pki.material import assemble
-from controller.plane import pullsecret
+from controller.plane import auditreceiver, pullsecret
+from controller.plane.auditlosses import Losses
 from controller.plane.render import ground
 from controller.plane.secrets import KeyMaterial
 from controller.plane.spec import PlaneSpec
@@ -92,6 +95,8 @@ class Reconciler:
         dedication: Dedication | None = None,
         issuers: Issuers | None = None,
         pulls: PullSecrets | None = None,
+        receivers: AuditReceivers | None = None,
+        losses: AuditLosses | None = None,
     ) -> None:
         self._client = client
         self._slurm = slurm
@@ -99,6 +104,8 @@ class Reconciler:
         self._dedication = dedication
         self._issuers = issuers
         self._pulls = pulls
+        self._receivers = receivers
+        self._losses = losses
         self._owned = owned
         self._ranges = ranges
         self._settings = settings
@@ -163,6 +170,7 @@ class Reconciler:
             observed = await self._reconcile_ground(spec, observed)
             at = replace(at, observed=observed)
             at = replace(at, pull_trouble=await self._reconcile_pulls(spec, observed))
+            spec = await self._with_credential(spec, observed)
             keys = self._reconcile_keys(spec, observed)
             at = replace(at, keys=keys)
             made = plan(spec, keys, observed.existing, held=admitted.held is not None)
@@ -173,6 +181,7 @@ class Reconciler:
             await self._reconcile_followers(made, observed, at.health)
             at = replace(at, health=await self._interior.bootstrap(made, at.health))
             at = replace(at, slurm=await self._reconcile_slurm(made, observed, admitted, at.health))
+            at = replace(at, losses=await self._lost(spec, at.health))
         except Outdated as error:
             _log.info("looking again: %s", error, extra={"tenant": spec.tenant})
             return Outcome(_OUTDATED)
@@ -222,6 +231,25 @@ class Reconciler:
                 return await call()
             await self._clock.sleep(_RIGHT_PAUSE)
         return await call()
+
+    async def _with_credential(self, spec: PlaneSpec, observed: Observed) -> PlaneSpec:
+        """The plane with what it signs in by to the receiver of its audit trail, where its class names one."""
+        if self._receivers is None:
+            return spec
+        asked, copy = spec.audit, observed.get(kinds.SECRETS, auditreceiver.SECRET, spec.namespace)
+        receiver = await self._receivers.signed_in(spec.tenant, asked.receiver if asked is not None else None, copy)
+        return replace(spec, audit=replace(asked, receiver=receiver)) if asked is not None else spec
+
+    async def _lost(self, spec: PlaneSpec, health: PlaneHealth) -> Losses | None:
+        """What was lost of an audit trail that is sent; an answer of minutes ago will do."""
+        if self._losses is None:
+            return None
+        if spec.audit is None or spec.audit.receiver is None:
+            self._losses.forget(spec.tenant)
+            return None
+        found = await self._losses.look(spec.tenant) if health.bootstrapped else None
+        metrics.report_losses(spec.tenant, dict(found.total) if found is not None else {})
+        return found
 
     def _reconcile_keys(self, spec: PlaneSpec, observed: Observed) -> KeyMaterial:
         """Keys and certificates: those that serve are kept, others issued."""
@@ -304,5 +332,9 @@ class Reconciler:
         await self._interior.forget(name)
         if self._issuers is not None:
             self._issuers.forget(name)
+        if self._receivers is not None:
+            self._receivers.forget(name)
+        if self._losses is not None:
+            self._losses.forget(name)
         self._applier.forget((f"bh-{name}", f"bh-{name}-work", f"bh-{name}-syncer-nodes"))
         metrics.forget(name)

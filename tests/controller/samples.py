@@ -23,6 +23,14 @@ IMAGES = Images(
 )
 
 
+WEBHOOK = {
+    "url": "https://audit.example.org:8443/events/{tenant}",
+    "address": "203.0.113.7",
+    "secretName": "receiver",
+    "certificateAuthority": "of the receiver",
+}
+
+
 def plane_spec(**changes: Any) -> PlaneSpec:
     """A plane; limits are given as they are written."""
     defaults: dict[str, Any] = {

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field
 
 from bulkhead.api.access import IssuerName
-from bulkhead.api.fields import ApiModel, DnsName, ResourceName, Rule, model_rules, rules, text
+from bulkhead.api.fields import CERTIFICATES, ApiModel, DnsName, ResourceName, Rule, model_rules, rules, text
 
 _URL: Final = (
     r"^https://([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?(/[-A-Za-z0-9._~/@+=,;!$&'()*]*)?$"
@@ -26,10 +26,6 @@ Value = Annotated[str, text(253, _TEXT)]
 _NOT_THE_PLANE: Final[Rule] = {
     "rule": "!self.matches('^https://[^/]*kubernetes[.]default[.]svc')",
     "message": "a plane's own service account issuer cannot be an identity provider",
-}
-_PEM: Final[Rule] = {
-    "rule": "self.contains('-----BEGIN CERTIFICATE-----') && !self.contains('PRIVATE KEY')",
-    "message": "certificates in PEM, and no key",
 }
 _CLAIM_NAMES: Final[Rule] = {
     "rule": f"self.all(key, size(key) <= 128 && key.matches('{_CLAIM}'))",
@@ -94,7 +90,7 @@ class Issuer(ApiModel):
     certificate_authority: Annotated[str, Field(min_length=1, max_length=16384)] | None = Field(
         None,
         description="Certificates in PEM by which its server is verified; those of the image unless given.",
-        json_schema_extra=rules(_PEM),
+        json_schema_extra=rules(CERTIFICATES),
     )
     audiences: Annotated[list[Value], Field(min_length=1, max_length=8)] = Field(
         description="Client IDs that tokens may be for; `{tenant}` stands for the tenant's name, so that no tenant takes "

@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from bulkhead.api.fields import ApiModel, Rule, StorageSize, model_rules, rules
+from bulkhead.api.fields import CERTIFICATES, ApiModel, DnsLabel, DnsName, Rule, StorageSize, model_rules, rules, text
 
 _SIZE: Final[Rule] = {
     "rule": "quantity(self).compareTo(quantity('16Mi')) >= 0 && quantity(self).compareTo(quantity('1Gi')) <= 0",
@@ -15,21 +15,84 @@ _OF_FILES: Final[Rule] = {
     "!(has(self.retain) || has(self.maxSize) || has(self.maxBackups) || has(self.maxAgeDays))",
     "message": "maxSize, maxBackups, maxAgeDays and retain are of files: take them out, or choose sink File",
 }
+_NAMED: Final[Rule] = {
+    "rule": "!has(self.sink) || self.sink != 'Webhook' || has(self.webhook)",
+    "message": "sink Webhook needs a webhook: where its receiver is",
+    "fieldPath": ".webhook",
+}
+# No user, no password, no query; the tenant's name is one whole step of the path, and no step leads upwards.
+_STEP: Final = r"/[A-Za-z0-9_~][-A-Za-z0-9._~]*"
+_URL: Final = rf"^https://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(:[1-9][0-9]{{0,4}})?({_STEP})*/\{{tenant\}}({_STEP})*$"
+_PORT: Final[Rule] = {
+    "rule": "!self.matches('^https://[^/]*:(6553[6-9]|655[4-9][0-9]|65[6-9][0-9][0-9]|6[6-9][0-9]{3}|[7-9][0-9]{4})/')",
+    "message": "a port is at most 65535",
+}
+# The name is the receiver's in the whole pod of the plane, which looks up these itself.
+_OWN_NAMES: Final[Rule] = {
+    "rule": "!self.matches('^https://(localhost[:/]|([^/]*[.])?(plane-peers|kubernetes)[.])')",
+    "message": "a name that planes use themselves cannot be the receiver's",
+}
+_ADDRESS: Final[Rule] = {
+    "rule": "isIP(self) && ip.isCanonical(self) && ip(self).isGlobalUnicast()",
+    "message": "one address such as 203.0.113.7, and no loopback, link-local or multicast one",
+}
+_SAME: Final[Rule] = {
+    "rule": "!self.url.matches('^https://[0-9.]+[:/]') || self.url.startsWith('https://' + self.address + ':') || "
+    "self.url.startsWith('https://' + self.address + '/')",
+    "message": "the url names an address, and address is another one",
+    "fieldPath": ".address",
+}
+_FOREIGN: Final[Rule] = {
+    "rule": "!self.startsWith('bh-') && !self.startsWith('kube-') && self != 'bulkhead-system'",
+    "message": "not a namespace of tenants or of the host's own parts: planes reach nothing there",
+}
+
+
+class ClassAuditWebhook(ApiModel):
+    """Where events are sent: a receiver of audit.k8s.io/v1 EventLists over TLS."""
+
+    model_config = model_rules(_SAME)
+    url: Annotated[str, text(512, _URL)] = Field(
+        description="Where they are posted; https only. One step of the path is `{tenant}`, for the tenant's name, by which "
+        "the receiver knows whose events they are.",
+        json_schema_extra=rules(_PORT, _OWN_NAMES),
+    )
+    address: Annotated[str, text(45)] = Field(
+        description="The IP address of the url's name: planes look up no names outside. With namespace, the ClusterIP of the "
+        "receiver's Service.",
+        json_schema_extra=rules(_ADDRESS),
+    )
+    namespace: DnsLabel | None = Field(
+        None,
+        description="Namespace of the host in which the receiver's pods run, listening on the url's port; without it the "
+        "receiver is outside of the host, at address alone.",
+        json_schema_extra=rules(_FOREIGN),
+    )
+    certificate_authority: Annotated[str, Field(min_length=1, max_length=16384)] = Field(
+        description="Certificates in PEM by which the receiver is verified.", json_schema_extra=rules(CERTIFICATES)
+    )
+    secret_name: DnsName = Field(
+        description="Secret of type bulkhead.dev/audit-receiver in the namespace of shared objects, with token, or tls.crt and "
+        "tls.key: by what planes sign in to the receiver. Planes take over a change without a restart."
+    )
 
 
 class ClassAudit(ApiModel):
     """The audit trail of the planes."""
 
-    model_config = model_rules(_OF_FILES)
+    model_config = model_rules(_OF_FILES, _NAMED)
     level: Literal["Metadata", "Request"] = Field(
         "Metadata",
         description="Metadata: who asked for what, when, from where, and what was answered. Request: also what was sent, of "
         "Kubernetes' own kinds but for Secrets, ConfigMaps, tokens and certificate requests.",
     )
-    sink: Literal["File", "Stdout"] = Field(
+    sink: Literal["File", "Stdout", "Webhook"] = Field(
         "File",
         description="File: in the plane's pod, where bulkhead audit reads it. Stdout: among what the API server's container "
-        "prints, for the host's own collector of logs.",
+        "prints, for the host's own collector of logs. Webhook: to the receiver alone.",
+    )
+    webhook: ClassAuditWebhook | None = Field(
+        None, description="A receiver that gets every event too, whatever the sink; with sink Webhook nothing else does."
     )
     max_size: StorageSize | None = Field(
         None, description="Size at which a file is begun anew: 16Mi to 1Gi, 32Mi unless given.", json_schema_extra=rules(_SIZE)

@@ -12,7 +12,7 @@ from controller.decide.dedicated import Finding
 from controller.plane.placement import Placement
 from controller.refusal import Refusal
 from controller.settings import Settings
-from tests.controller.samples import case, tenant, tenant_class
+from tests.controller.samples import WEBHOOK, case, tenant, tenant_class
 
 OWN = {"dedicated": True, "selector": {"pool": "a"}}
 TAKEN = Finding(refusing=Refusal(Reason.NODES_TAKEN, "another tenant's"))
@@ -45,6 +45,10 @@ REFUSED: dict[str, tuple[Case, Reason]] = {
         Reason.INVALID_CONFIGURATION,
     ),
     "pool": (case(tenant(), tenant_class(nodes={"dedicated": True})), Reason.INVALID_CONFIGURATION),
+    "receiver": (
+        case(tenant(), tenant_class(audit={"webhook": WEBHOOK | {"certificateAuthority": "-----BEGIN CERTIFICATE-----"}})),
+        Reason.INVALID_CONFIGURATION,
+    ),
     "supported": (case(tenant(quota={"cohort": "research"}), tenant_class()), Reason.NOT_SUPPORTED),
     "slurm": (
         case(tenant(scheduling={"mode": "Slurm"}), tenant_class(isolation={"podSecurity": "restricted"})),

@@ -13,7 +13,7 @@ from tests.controller.samples import plane_for, tenant, tenant_class
     [
         (None, None),
         ({}, Audit()),
-        ({"sink": "Stdout", "level": "Request"}, Audit(requests=True, stdout=True)),
+        ({"sink": "Stdout", "level": "Request"}, Audit(requests=True, sink="Stdout")),
         ({"maxSize": "1Gi", "maxBackups": 20, "maxAgeDays": 365}, Audit(file_mib=1024, backups=20, days=365)),
         # On etcd's volume, a quarter of it at most: 512 MiB of the usual 2 GiB.
         ({"maxSize": "1Gi", "maxBackups": 2, "retain": True}, Audit(file_mib=128, retain=True)),

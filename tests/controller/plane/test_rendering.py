@@ -1,6 +1,7 @@
 """The whole rendered plane against golden files, and what must hold of every plane whatever it looks like."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,20 @@ from bulkhead.api.providers import Provider, Source
 from controller.inside.objects import bootstrap
 from controller.plane.addresses import ALWAYS, PODS, SERVICES, SLICES, Reserved
 from controller.plane.render import render
-from controller.plane.spec import Audit, Balancer, Exposure, Gateway, Revoked, Trusted
+from controller.plane.spec import Audit, Balancer, Exposure, Gateway, Receiver, Revoked, Trusted
 from controller.plane.syncer import settings
 from syncer.settings import parse
 from tests import goldens
 from tests.controller.samples import material, plane_spec
 
 GOLDEN = Path(__file__).parent / "golden"
+RECEIVER = Receiver(
+    url="https://audit.example.org:8443/events/team-a",
+    address="203.0.113.7",
+    certificate_authority="of the receiver",
+    secret="receiver",
+    credential=(("token", "dG9rZW4="),),
+)
 CASES: dict[str, dict[str, Any]] = {
     "standard": {},
     "three-replicas": {"replicas": 3, "storage_class": "fast", "storage_size": "8Gi"},
@@ -45,7 +53,11 @@ CASES: dict[str, dict[str, Any]] = {
     "pod-groups": {"pod_groups": True},
     "audit-retained": {"audit": Audit(requests=True, file_mib=64, backups=3, days=90, retain=True)},
     "audit-files": {"audit": Audit()},
-    "audit-stdout": {"audit": Audit(stdout=True)},
+    "audit-stdout": {"audit": Audit(sink="Stdout")},
+    "audit-webhook": {"audit": Audit(sink="Webhook", receiver=RECEIVER)},
+    "audit-webhook-and-files": {
+        "audit": Audit(receiver=replace(RECEIVER, namespace="logging", credential=(("tls.crt", "Yw=="), ("tls.key", "aw==")))),
+    },
     "issuers": {
         "issuers": (
             Trusted(

@@ -9,6 +9,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, NotFound
 from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import Clock, SystemClock
+from controller.host.auditreceivers import AuditReceivers
 from controller.host.dedication import Dedication
 from controller.host.hostranges import HostRanges
 from controller.host.issuers import Issuers
@@ -33,6 +34,7 @@ class World:
         settings: Settings | None = None,
         pulls: PullSecrets | None = None,
         issuers: Issuers | None = None,
+        receivers: AuditReceivers | None = None,
     ) -> None:
         self.client = client
         self.owned = Owned(client, lambda _: None)
@@ -49,6 +51,7 @@ class World:
             slurm=slurm,
             pulls=pulls,
             issuers=issuers,
+            receivers=receivers,
         )
 
     async def __aenter__(self) -> Self:

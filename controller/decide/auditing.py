@@ -1,0 +1,47 @@
+"""Whether a tenant's audit trail reaches the receiver of its class, in the words of the status. Pure."""
+
+from typing import Final
+
+from bulkhead.api.conditions import Reason
+from controller.plane import network
+from controller.plane.auditlosses import Losses
+from controller.plane.spec import PlaneSpec, Receiver
+from controller.verdict import Verdict
+
+_WHY: Final = {
+    "buffered": "did not fit into its buffer, because the receiver is too slow or away",
+    "truncate": "were too large even without their bodies",
+    "webhook": "were not taken in five tries",
+}
+
+
+def verdict(spec: PlaneSpec, losses: Losses | None) -> Verdict | None:
+    """Nothing where no receiver is named."""
+    receiver = spec.audit.receiver if spec.audit is not None else None
+    if receiver is None:
+        return None
+    if unusable := _unusable(spec, receiver):
+        return Verdict("False", Reason.RECEIVER_UNUSABLE, unusable)
+    return _delivered(receiver, losses)
+
+
+def _unusable(spec: PlaneSpec, receiver: Receiver) -> str:
+    if closed := network.receiver_closed(spec):
+        return f"class: spec.audit.webhook: {closed}; no event is sent"
+    now = "the credential of before is used" if receiver.credential else "events are sent without one"
+    return f"{receiver.trouble}; until then {now}" if receiver.trouble else ""
+
+
+def _delivered(receiver: Receiver, losses: Losses | None) -> Verdict:
+    if losses is None:
+        return Verdict("Unknown", Reason.WAITING_FOR_PLANE, "the plane was not asked yet what it lost")
+    if losses.unread:
+        return Verdict("Unknown", Reason.PLANE_UNREADABLE, losses.unread)
+    if not losses.count:
+        return Verdict("True", Reason.READY, f"no event was lost on the way to {receiver.host}")
+    why = ", ".join(f"{number} {_WHY[each]}" for each, number in losses.total if number)
+    said = f"lost since the API server started: {why}"
+    if losses.growing:
+        hint = "the plane goes on; look at the receiver and at what it answers (log of container kube-apiserver)"
+        return Verdict("False", Reason.EVENTS_LOST, f"{said}; {hint}")
+    return Verdict("True", Reason.READY, f"no event was lost lately on the way to {receiver.host}; {said}")

@@ -1,0 +1,59 @@
+"""By what planes sign in to the receivers of their audit trails: Secrets of the host that classes name, read when reconciled.
+
+    reconcile ── credential(tenant, receiver) ──> the Secret as it is now, or what the plane has, and why
+    the Secret changes (`controller.shares.sources`) ──> every tenant that looked at it, at once
+
+They lie in the namespace of shared objects, and are of a type that is never shared (`controller.shares.content`).
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import KubeError, NotFound
+from bulkhead.kube.objects import Obj
+from controller.pki.receivers import TYPE, ReceiverUnusableError, credential_of
+from controller.plane.auditreceiver import kept
+from controller.plane.spec import Receiver
+
+
+class AuditReceivers:
+    """See the module."""
+
+    def __init__(self, client: Client, namespace: str, on_change: Callable[[str], object]) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._on_change = on_change
+        self._looked: dict[str, str] = {}
+
+    async def signed_in(self, tenant: str, receiver: Receiver | None, copy: Obj | None) -> Receiver | None:
+        """The receiver with its credential; one that cannot be read leaves what the plane has, its `copy`."""
+        if receiver is None:
+            self._looked.pop(tenant, None)
+            return None
+        self._looked[tenant] = receiver.secret
+        where = f"Secret {receiver.secret} in namespace {self._namespace} of the host"
+        if not self._namespace:
+            trouble = "this installation has no namespace for its Secret (chart value shares.namespace)"
+            return replace(receiver, credential=kept(copy), trouble=trouble)
+        try:
+            secret = await self._client.get(kinds.SECRETS, receiver.secret, self._namespace)
+            return replace(receiver, credential=credential_of(secret))
+        except NotFound:
+            trouble = f"{where} is not there: make it, of type {TYPE}"
+        except ReceiverUnusableError as error:
+            trouble = f"{where}: {error}"
+        except KubeError as error:
+            trouble = f"{where} was not read: {error}"
+        return replace(receiver, credential=kept(copy), trouble=trouble)
+
+    def changed(self, secret: str) -> None:
+        """A Secret of the namespace was seen, changed or went away."""
+        for tenant, looked in list(self._looked.items()):
+            if looked == secret:
+                self._on_change(tenant)
+
+    def forget(self, tenant: str) -> None:
+        """A tenant that is gone."""
+        self._looked.pop(tenant, None)

@@ -1,0 +1,58 @@
+"""How many events of planes' audit trails were lost on their way to the receiver, as the API servers count them themselves.
+
+    now and then: /metrics of a plane ──> apiserver_audit_error_total ──> lost since it started, and since the last look
+
+Only planes that send are asked. An API server counts from its own start; a plane of several is asked one of them.
+"""
+
+from typing import Final
+
+from bulkhead.kube.errors import KubeError
+from bulkhead.work.clock import Clock
+from controller.inside.access import PlaneAccess
+from controller.inside.budget import Budget
+from controller.plane.auditlosses import Losses, losses_of
+
+MOST_BYTES: Final = 16 << 20
+_EVERY: Final = 60.0
+_SECONDS: Final = 10.0
+
+
+class AuditLosses:
+    """What is known of each plane."""
+
+    def __init__(self, planes: PlaneAccess, clock: Clock, budget: Budget) -> None:
+        self._planes = planes
+        self._clock = clock
+        self._budget = budget
+        self._known: dict[str, tuple[float, Losses]] = {}
+
+    async def look(self, tenant: str) -> Losses:
+        """What was lost, asked at most once a minute."""
+        at, before = self._known.get(tenant, (float("-inf"), None))
+        if before is not None and self._clock.monotonic() - at < _EVERY:
+            return before
+        found = await self._ask(tenant, before)
+        self._known[tenant] = (self._clock.monotonic(), found)
+        return found
+
+    def forget(self, tenant: str) -> None:
+        """A tenant that is gone, or sends nothing."""
+        self._known.pop(tenant, None)
+
+    async def _ask(self, tenant: str, before: Losses | None) -> Losses:
+        try:
+            async with self._budget.turn(tenant, _SECONDS) as turn:
+                plane = self._planes.plane(turn)
+                if plane is None:
+                    return before or Losses(unread="the plane does not answer")
+                answer = await plane.exchange("GET", "/metrics", timeout=_SECONDS, max_body=MOST_BYTES)
+                if answer.status != 200:
+                    return Losses(unread=f"the plane's metrics answer {answer.status}")
+                total = losses_of(answer.data)
+        except (KubeError, TimeoutError) as error:
+            return Losses(unread=f"the plane's metrics were not read: {error}")
+        # The first look does not know since when; after a restart the API server counts anew.
+        earlier = sum(number for _, number in before.total) if before is not None else 0
+        now = sum(number for _, number in total)
+        return Losses(total, growing=now > earlier if now >= earlier else now > 0)

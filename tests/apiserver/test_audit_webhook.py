@@ -1,0 +1,215 @@
+"""A real API server sends its audit trail to a real receiver, and does not care how that one behaves."""
+
+import asyncio
+import itertools
+import json
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.resources import CONFIG_MAPS, SERVICES
+from controller.inside.auditlosses import MOST_BYTES
+from controller.pki.receivers import TYPE, credential_of
+from controller.plane import audit, auditreceiver
+from controller.plane.auditlosses import losses_of
+from controller.plane.spec import CONFIG_PATH, Audit, Receiver
+from tests.apiserver.auditreceiver import AuditReceiver
+from tests.apiserver.bed import until
+from tests.apiserver.servers import ApiServer, ServerOptions
+from tests.controller.samples import plane_spec
+
+pytestmark = pytest.mark.apiserver
+CALL_SECONDS = 10.0
+BUFFER = 600
+WRITES = 3000
+
+
+@dataclass
+class Sent:
+    """A plane whose trail is sent, and where to."""
+
+    server: ApiServer
+    client: Client
+    receiver: AuditReceiver
+    folder: Path
+
+    async def write(self, name: str, *, size: int = 0) -> None:
+        """One write, which has to be answered within its deadline."""
+        async with asyncio.timeout(CALL_SECONDS):
+            await self.client.create(CONFIG_MAPS, {"metadata": {"name": name}, "data": {"x": "<" * size}}, "default")
+
+    async def arrives(self, name: str, who: str | None = None) -> None:
+        async def there() -> bool:
+            return name in self.receiver.names(who)
+
+        await until(there, f"an event of {name}", 90)
+
+    async def lost(self, why: str) -> int:
+        text = await self.client.get_raw("/metrics")
+        assert len(text) < MOST_BYTES
+        return dict(losses_of(text)).get(why, 0)
+
+    def put(self, secret: dict[str, bytes]) -> None:
+        """Have the files be those of the class's Secret, as the kubelet writes them."""
+        put(self.folder, self.receiver, secret)
+
+
+def put(folder: Path, receiver: AuditReceiver, secret: dict[str, bytes]) -> Audit:
+    """Write a plane's files; returns what is asked of it."""
+    data = {name: b64encode(value).decode() for name, value in secret.items()}
+    asked = Audit(
+        requests=True,
+        receiver=Receiver(
+            f"https://127.0.0.1:{receiver.port}/events/team-a",
+            "127.0.0.1",
+            receiver.authority.pem.decode(),
+            "x",
+            credential=credential_of({"type": TYPE, "data": data}),
+        ),
+    )
+    (made,) = auditreceiver.secrets(plane_spec(audit=asked))
+    for name, value in made["data"].items():
+        beside = folder / f"{name}.new"
+        beside.write_bytes(b64decode(value).replace(auditreceiver.PATH.encode(), str(folder).encode()))
+        beside.replace(folder / name)
+    return asked
+
+
+async def begin(folder: Path, receiver: AuditReceiver, secret: dict[str, bytes]) -> ApiServer:
+    asked = put(folder, receiver, secret)
+    (folder / "audit-policy.json").write_text(json.dumps(audit.policy(asked)))
+    # With a buffer that is soon full; all else is as it is rendered.
+    usual = f"buffer-size={auditreceiver.Bounds.of(1024).buffer}"
+    flags = [flag.replace(usual, f"buffer-size={BUFFER}") for flag in audit.flags(asked, 1024)]
+    assert any(flag.endswith(f"buffer-size={BUFFER}") for flag in flags)
+    for path in (auditreceiver.PATH, CONFIG_PATH, audit.AUDIT_PATH):
+        flags = [flag.replace(path, str(folder)) for flag in flags]
+    server = ApiServer("sending", folder / "server", ServerOptions(flags=tuple(flags)))
+    await asyncio.to_thread(server.start)
+    await asyncio.to_thread(server.wait)
+    return server
+
+
+@pytest.fixture
+async def sent(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Sent]:
+    """A plane that sends."""
+    async with AuditReceiver(tmp_path / "receiver") as receiver:
+        secret = {"token": b"first-token\n"}
+        if getattr(request, "param", "token") == "certificate":
+            cert, key = receiver.authority.issue("plane of team-a")
+            secret = {"tls.crt": cert, "tls.key": key}
+        server = await begin(tmp_path, receiver, secret)
+        async with Client(server.admin, user_agent="tests", field_manager="tests", max_body=MOST_BYTES) as client:
+            try:
+                yield Sent(server, client, receiver, tmp_path)
+            finally:
+                await receiver.go()
+                await asyncio.to_thread(server.stop)
+
+
+async def test_events_arrive_by_tenant_with_a_token_that_may_change(sent: Sent) -> None:
+    await sent.write("told")
+    await sent.arrives("told", "Bearer first-token")
+    assert {path.rstrip("/") for path, _, _ in sent.receiver.events} == {"/events/team-a"}
+    # The file is written as well, and what holds credentials is in neither.
+    assert '"name":"told"' in (sent.folder / "audit.log").read_text()
+    assert not any(
+        "requestObject" in event for _, _, event in sent.receiver.events if event.get("objectRef", {}).get("name") == "told"
+    )
+    sent.put({"token": b"second-token"})
+
+    number = itertools.count()
+
+    async def signs_in_anew() -> bool:
+        await sent.write(f"again-{next(number)}")
+        await asyncio.sleep(1)
+        return bool(sent.receiver.names("Bearer second-token"))
+
+    await until(signs_in_anew, "the other token", 120)
+    assert await sent.lost("webhook") == 0
+
+
+@pytest.mark.parametrize("sent", ["certificate"], indirect=True)
+async def test_a_certificate_will_do(sent: Sent) -> None:
+    await sent.write("told")
+    await sent.arrives("told", "plane of team-a")
+
+
+@pytest.mark.parametrize("behaviour", ["silent", "refusing", "hanging up", "gone"])
+async def test_no_receiver_slows_a_plane_or_ends_it(sent: Sent, behaviour: str) -> None:
+    # The positive control: nothing is lost while it takes them.
+    await sent.write("before")
+    await sent.arrives("before")
+    assert await sent.lost("buffered") == 0
+    if behaviour == "gone":
+        await sent.receiver.go()
+    sent.receiver.behaves = behaviour
+    pid = sent.server.pid("kube-apiserver")
+    room = asyncio.Semaphore(20)
+
+    async def one(number: int) -> None:
+        async with room:
+            await sent.write(f"during-{number}")
+
+    await asyncio.gather(*map(one, range(WRITES)))
+
+    async def counted() -> bool:
+        return await sent.lost("buffered") > 0
+
+    await until(counted, "what does not fit to be counted", 60)
+    if behaviour != "silent":  # that takes five times thirty seconds
+
+        async def given_up() -> bool:
+            return await sent.lost("webhook") > 0
+
+        await until(given_up, "what is not taken to be counted", 60)
+    # Where it is written into files too, all of it is there.
+    written = (sent.folder / "audit.log").read_text()
+    assert all(f'"name":"during-{number}"' in written for number in range(WRITES))
+    if behaviour == "gone":
+        await sent.receiver.come()
+    sent.receiver.behaves = "well"
+
+    numbers = itertools.count()
+
+    async def arrives() -> bool:
+        await sent.write(f"after-{next(numbers)}")
+        await asyncio.sleep(0.5)
+        return any(name.startswith("after-") for name in sent.receiver.names())
+
+    await until(arrives, "events again", 90)
+    assert sent.server.pid("kube-apiserver") == pid
+
+
+async def test_what_is_too_large_comes_without_its_body_or_is_counted(sent: Sent) -> None:
+    note = {"annotations": {"note": "x" * 30_000}}
+    await sent.client.create(SERVICES, {"metadata": {"name": "large"} | note, "spec": {"ports": [{"port": 80}]}}, "default")
+    await sent.arrives("large")
+    (event,) = [event for _, _, event in sent.receiver.events if event.get("objectRef", {}).get("name") == "large"]
+    assert event["annotations"]["audit.k8s.io/truncated"] == "true"
+    assert "requestObject" not in event
+    assert await sent.lost("truncate") == 0
+    await sent.client.get_raw(f"/api/v1/namespaces/default/pods?pretty={'x' * 20_000}")
+    assert await sent.lost("truncate") == 1
+    assert "x" * 20_000 in (sent.folder / "audit.log").read_text()
+
+
+async def test_a_plane_without_a_credential_starts_and_takes_over_one_that_comes(tmp_path: Path) -> None:
+    async with AuditReceiver(tmp_path / "receiver") as receiver:
+        asked = put(tmp_path, receiver, {"token": b"x"})
+        assert asked.receiver is not None
+        none = Receiver(asked.receiver.url, "127.0.0.1", asked.receiver.certificate_authority, "x")
+        (made,) = auditreceiver.secrets(plane_spec(audit=Audit(receiver=none)))
+        assert auditreceiver.kept(made) == ()
+        server = await begin(tmp_path, receiver, {"token": b64decode(made["data"]["token"])})
+        try:
+            async with Client(server.admin, user_agent="tests", field_manager="tests") as client:
+                await client.create(CONFIG_MAPS, {"metadata": {"name": "early"}, "data": {}}, "default")
+                plane = Sent(server, client, receiver, tmp_path)
+                await plane.arrives("early", f"Bearer {b64decode(made['data']['token']).decode()}")
+        finally:
+            await asyncio.to_thread(server.stop)
