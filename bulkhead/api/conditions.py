@@ -86,6 +86,10 @@ class Reason(_Explained):
         "An object that the class shares is missing on the host, too large or of a type that is not shared.",
     )
     SHARE_CONFLICT = "ShareConflict", "The tenant has an object of its own in the place of a shared one; it is left as it is."
+    SHARE_HELD = (
+        "ShareHeld",
+        "A shared volume is withdrawn, or read-only now, and pods have it still as it was; the message names them.",
+    )
     DOMAIN_MISSING = "DomainMissing", "The exposure needs a domain that class and installation do not give; it is not exposed."
     ROUTE_REFUSED = "RouteRefused", "The Gateway does not take the tenant's route, or has not said yet; the message says why."
     NODES_TAKEN = "NodesTaken", "Nodes of the dedicated pool are another tenant's; the message names both."

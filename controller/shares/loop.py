@@ -115,7 +115,10 @@ class ShareLoops:
     def gives(self, tenant: str) -> bool:
         """Whether anything is shared with a tenant."""
         entry = self._entries.get(tenant)
-        return entry is not None and bool(entry.shares or self._given(tenant, entry))
+        if entry is None:
+            return False
+        leaving = entry.found is not None and bool(entry.found.leaving)
+        return leaving or bool(entry.shares or self._given(tenant, entry))
 
     def runs(self, tenant: str) -> bool:
         """Whether a tenant has been ordered anything."""
@@ -230,6 +233,7 @@ class ShareLoops:
             copies=len(decision.wanted) - len(entry.conflicts),
             namespaces=len({slot.namespace for slot in decision.wanted - entry.conflicts.keys()}),
             claims=volumes.claims,
+            leaving=volumes.leaving,
             conflicts=(*(str(slot) for slot in entry.conflicts), *volumes.conflicts),
             troubles=(*decision.troubles, *volumes.troubles),
             refused=refused or volumes.refused,

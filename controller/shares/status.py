@@ -18,6 +18,7 @@ class Found:
     claims: int = 0
     conflicts: tuple[str, ...] = ()
     troubles: tuple[str, ...] = ()
+    leaving: tuple[str, ...] = ()  # claims that are not given any more, and the pods that still have them
     refused: str = ""  # what the plane said to a write
     unread: str = ""  # why nothing was done at all
     unreadable: bool = False  # and whether the plane did answer
@@ -30,16 +31,26 @@ def verdict(found: Found | None) -> Verdict:
     if found.unread:
         reason = Reason.PLANE_UNREADABLE if found.unreadable else Reason.PLANE_UNREACHABLE
         return Verdict("False", reason, found.unread)
-    if found.troubles:
-        return Verdict("False", Reason.SHARE_UNAVAILABLE, _some(found.troubles))
-    if found.conflicts:
-        cure = "rename or delete it in the plane, and the shared one takes its place"
-        return Verdict("False", Reason.SHARE_CONFLICT, f"the tenant has its own: {_some(found.conflicts)}; {cure}")
-    if found.refused:
-        return Verdict("False", Reason.SHARE_CONFLICT, f"the plane refuses a copy: {found.refused}")
+    if lacking := _lacking(found):
+        return Verdict("False", *lacking)
     claims = f", and {found.claims} claims of shared volumes" if found.claims else ""
     objects = f"{found.copies} copies of shared objects are in {found.namespaces} namespaces{claims}"
     return Verdict("True", Reason.APPLIED, objects)
+
+
+def _lacking(found: Found) -> tuple[Reason, str] | None:
+    """What is not as it should be, the worst of it."""
+    if found.troubles:
+        return Reason.SHARE_UNAVAILABLE, _some(found.troubles)
+    if found.leaving:
+        cure = "no new pod gets them, and they go with the last of these pods: delete the pods for it to be at once"
+        return Reason.SHARE_HELD, f"not given any more, and pods have them still: {_some(found.leaving)}; {cure}"
+    if found.conflicts:
+        cure = "rename or delete it in the plane, and the shared one takes its place"
+        return Reason.SHARE_CONFLICT, f"the tenant has its own: {_some(found.conflicts)}; {cure}"
+    if found.refused:
+        return Reason.SHARE_CONFLICT, f"the plane refuses a copy: {found.refused}"
+    return None
 
 
 def _some(named: Iterable[str]) -> str:

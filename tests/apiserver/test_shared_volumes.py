@@ -64,10 +64,21 @@ class Volumes:
         listed = await self.host.list(kinds.PERSISTENT_VOLUMES, label_selector=labels.tenant_selector(TENANT))
         return list(listed.items)
 
+    async def withdraw(self) -> None:
+        """Share nothing any more, and wait until nothing of it is left."""
+        for shared in (await self.host.list(kinds.SHARED_VOLUMES)).items:
+            await self.host.delete(kinds.SHARED_VOLUMES, shared["metadata"]["name"])
+
+        async def empty() -> bool:
+            listed = await self.plane.list(kinds.PERSISTENT_VOLUMES, label_selector=labels.SHARED_VOLUME)
+            return not await self.on_host() and not listed.items
+
+        await until(empty, "nothing left of shared volumes on either side")
+
     async def says(self, words: str) -> None:
         async def said() -> bool:
             last = self.loops.found(TENANT)
-            return last is not None and words in " ".join((*last.troubles, *last.conflicts))
+            return last is not None and words in " ".join((*last.troubles, *last.conflicts, *last.leaving))
 
         await until(said, words)
 
@@ -94,6 +105,9 @@ async def bind(host: Client, plane: Client) -> None:
 async def _step(client: Client, r: Resource, obj: Obj, *, binds: bool) -> None:
     meta = obj["metadata"]
     if "deletionTimestamp" in meta:
+        pods = (await client.list(kinds.PODS, meta["namespace"])).items if "namespace" in meta else []
+        if any(meta["name"] in str(pod["spec"].get("volumes")) for pod in pods):
+            return
         await client.patch(r, meta["name"], {"metadata": {"finalizers": None}}, meta.get("namespace"))
         return
     unbound = (obj.get("status") or {}).get("phase") != "Bound"
@@ -109,6 +123,14 @@ async def nothing(_: object) -> dict[Item, Source]:
     return {}
 
 
+def controller(host: Client, plane: Client, changed: list[ShareLoops]) -> tuple[HostVolumes, ShareLoops]:
+    """One life of a controller, as far as it is about volumes."""
+    made = HostVolumes(host, SystemClock(), TYPES, lambda: [each.volumes_changed() for each in changed])
+    loops = ShareLoops(SystemClock(), lambda turn: Plane(plane, turn), nothing, lambda _: None, volumes=made)
+    changed.append(loops)
+    return made, loops
+
+
 @pytest.fixture
 async def volumes(host_client: Client, plane_client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Volumes]:
     for name, seconds in (("PERIOD_SECONDS", 0.1), ("_WHOLE_SECONDS", 0.5), ("_MOST_SECONDS", 0.5)):
@@ -120,22 +142,13 @@ async def volumes(host_client: Client, plane_client: Client, monkeypatch: pytest
             with contextlib.suppress(AlreadyExists):
                 await client.create(kinds.NAMESPACES, {"metadata": {"name": name}})
     changed: list[ShareLoops] = []
-    host = HostVolumes(host_client, SystemClock(), TYPES, lambda: [each.volumes_changed() for each in changed])
-    loops = ShareLoops(SystemClock(), lambda turn: Plane(plane_client, turn), nothing, lambda _: None, volumes=host)
-    changed.append(loops)
+    host, loops = controller(host_client, plane_client, changed)
     made = Volumes(host_client, plane_client, loops)
     async with background(host.run()), background(bind(host_client, plane_client)):
         loops.order(TENANT, (), CLASS)
         yield made
-        for shared in (await host_client.list(kinds.SHARED_VOLUMES)).items:
-            await host_client.delete(kinds.SHARED_VOLUMES, shared["metadata"]["name"])
-
-        async def empty() -> bool:
-            listed = await plane_client.list(kinds.PERSISTENT_VOLUMES, label_selector=labels.SHARED_VOLUME)
-            return not await made.on_host() and not listed.items
-
-        await until(empty, "nothing left of shared volumes on either side")
-        await loops.close()
+        await made.withdraw()
+        await made.loops.close()
 
 
 async def test_a_shared_volume_is_a_bound_claim_in_the_plane(volumes: Volumes) -> None:
@@ -211,3 +224,63 @@ async def test_the_host_takes_nothing_that_leads_out(volumes: Volumes) -> None:
     for spec in ({"subPath": "../x"}, {"subPath": "/etc"}, {"subPath": "a//b"}, {"nfs": NFS | {"path": "/a/../b"}}):
         with pytest.raises(Unprocessable, match=r"subPath|path"):
             await volumes.share(**spec)
+
+
+async def mount(volumes: Volumes, claim: str) -> None:
+    """A pod of the tenant on the host, which has a claim."""
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": claim}}
+    spec = {"nodeName": "n", "containers": [{"name": "c", "image": "x"}], "volumes": [volume]}
+    await volumes.host.create(kinds.PODS, {"metadata": {"name": "writer"}, "spec": spec}, WORK)
+
+
+async def end(volumes: Volumes) -> None:
+    await volumes.host.delete(kinds.PODS, "writer", WORK, grace_seconds=0)
+
+
+async def test_a_controller_that_starts_while_a_source_cannot_be_read_shares_nothing_below_it(volumes: Volumes) -> None:
+    """What tenants may write to is read of the volumes that there are, so no life of a controller has to remember it."""
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "nfs": NFS, "storageClassName": "x"}
+    await volumes.host.apply(kinds.PERSISTENT_VOLUMES, {"metadata": {"name": "source"}, "spec": spec})
+    await volumes.share("all", persistentVolumeName="source", subPath="teams", readOnly=False)
+    await volumes.bound("red", "shared.rw.all")
+    await volumes.loops.close()
+    await volumes.host.delete(kinds.PERSISTENT_VOLUMES, "source")
+    await volumes.host.patch(kinds.PERSISTENT_VOLUMES, "source", {"metadata": {"finalizers": None}})
+    await volumes.share("mine", subPath="teams/{tenant}")
+    await volumes.share("beside", subPath="others")
+    host, volumes.loops = controller(volumes.host, volumes.plane, [])
+    async with background(host.run()):
+        volumes.loops.order(TENANT, (), CLASS)
+        await volumes.says("pods of tenant sharer may still write to by SharedVolume all")
+        await volumes.bound("red", "shared.ro.beside")
+        assert await volumes.claim("red", "shared.ro.mine") is None
+        assert await volumes.claim("red", "shared.rw.all") is not None
+        await volumes.withdraw()
+
+
+@pytest.mark.parametrize("how", ["deleted", "read-only"])
+async def test_what_pods_still_write_to_is_told_and_nothing_below_is_shared_until_they_end(volumes: Volumes, how: str) -> None:
+    await volumes.share("all", subPath="teams", readOnly=False)
+    await volumes.bound("red", "shared.rw.all")
+    await mount(volumes, "shared.rw.all")
+    if how == "deleted":
+        await volumes.host.delete(kinds.SHARED_VOLUMES, "all")
+    else:
+        await volumes.share("all", subPath="teams")
+    await volumes.share("mine", subPath="teams/{tenant}")
+    await volumes.says(f"shared.rw.all (writable): pods writer of namespace {WORK}")
+    await volumes.says("SharedVolume mine: it lies below /export/teams, which pods of tenant sharer may still write to")
+    assert volumes.loops.gives(TENANT)
+    # In the plane it is gone: no new pod of the tenant names it.
+    await volumes.gone("red", "shared.rw.all")
+    held = await volumes.host.get(kinds.PERSISTENT_VOLUME_CLAIMS, "shared.rw.all", WORK)
+    assert "deletionTimestamp" in held["metadata"]
+    assert await volumes.claim("red", "shared.ro.mine") is None
+    await end(volumes)
+    await volumes.bound("red", "shared.ro.mine")
+
+    async def silent() -> bool:
+        last = volumes.loops.found(TENANT)
+        return last is not None and not last.leaving and not last.troubles
+
+    await until(silent, "nothing to be said")

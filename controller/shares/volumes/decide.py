@@ -101,7 +101,8 @@ class Decision:
     steps: tuple[Step, ...] = ()
     ready: frozenset[str] = frozenset()  # claims of the host that are bound
     wanted: frozenset[tuple[str, str]] = frozenset()  # namespaces and names of a plane's claims
-    waits: tuple[str, ...] = ()  # claims that cannot be used yet, or wait for their pods to end
+    waits: tuple[str, ...] = ()  # claims that cannot be used yet
+    leaving: frozenset[str] = frozenset()  # claims of the host that go once the last of their pods has ended
     beyond: int = 0
 
 
@@ -111,9 +112,10 @@ class _Host:
     steps: list[Step] = field(default_factory=list)
     ready: set[str] = field(default_factory=set)
     waits: set[str] = field(default_factory=set)
+    leaving: set[str] = field(default_factory=set)
 
     def remove_claim(self, claim: Claim) -> None:
-        self.waits.add(claim.name)
+        self.leaving.add(claim.name)
         if not claim.going:
             self.steps.append(Remove("claim", claim.namespace, claim.name, claim.uid))
 
@@ -140,7 +142,8 @@ def on_host(grants: Iterable[Grant], there: There, held: Collection[str], work: 
     for volume in there.volumes:
         if volume.name not in wanted and volume.name not in used and volume.shared not in held:
             host.remove_volume(volume)
-    return Decision(tuple(host.steps), frozenset(host.ready), waits=tuple(sorted(host.waits)))
+    waits, leaving = tuple(sorted(host.waits)), frozenset(host.leaving)
+    return Decision(tuple(host.steps), frozenset(host.ready), waits=waits, leaving=leaving)
 
 
 def _settle(host: _Host, grant: Grant, volume: Volume | None, claim: Claim | None, work: str) -> None:
@@ -148,6 +151,7 @@ def _settle(host: _Host, grant: Grant, volume: Volume | None, claim: Claim | Non
     usable = volume is not None and not volume.going and volume.digest == grant.digest
     usable = usable and volume is not None and volume.phase not in ("Released", "Failed")
     if claim is not None and (claim.going or claim.volume != grant.volume or claim.phase == "Lost" or not usable):
+        host.waits.add(grant.claim)
         host.remove_claim(claim)
     elif volume is not None and not usable:
         host.waits.add(grant.claim)

@@ -2,28 +2,76 @@
 
     SharedVolumes ──> informer ──> every tenant looks at once
     PersistentVolume that one names ──> read when a tenant looks, and kept for half a minute
+    volumes of ours, of all tenants ──> informer ──> what pods may write to
 
 That something is not there is believed only when the host says so: until SharedVolumes were read, nothing is known of any.
+What tenants may write to is read of the volumes that there are, and not of what SharedVolumes say or once said: so it is known
+after a restart too, of one that cannot be read, and of one that was deleted or is read-only now while pods have it as it was.
 """
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+
+import msgspec
 
 from bulkhead.api import labels, names
 from bulkhead.api.untrusted import mapping, text
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
+from bulkhead.kube.codec import compact, decode_obj
 from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from bulkhead.kube.informer import Change, Informer
-from bulkhead.kube.objects import Obj
+from bulkhead.kube.objects import Meta, Obj
 from bulkhead.work.clock import Clock
 from controller.shares.content import Absent, Unusable
 from controller.shares.volumes.decide import Claim, Make, Remove, Step, There, Volume
 from controller.shares.volumes.objects import host_claim, host_volume
-from controller.shares.volumes.offers import Offer, is_for, offer_of, volume_named
+from controller.shares.volumes.offers import Offer, Written, is_for, offer_of, volume_named, written_of
 
 _READ_AGAIN_SECONDS = 30.0
 _MOST_BYTES = 16 * 1024 * 1024
+_MOST_PODS = 5000
+_PAGE = 250
 _Found = Obj | Absent | Unusable
+
+
+class _Name(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _Reference(msgspec.Struct, frozen=True, rename="camel"):
+    claim_name: str = ""
+
+
+class _Mount(msgspec.Struct, frozen=True, rename="camel"):
+    persistent_volume_claim: _Reference | None = None
+
+
+class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+    volumes: tuple[_Mount, ...] = ()
+    node_name: str = ""
+
+
+class _Pod(msgspec.Struct, frozen=True):
+    """What is read of a pod."""
+
+    metadata: _Name = _Name()
+    spec: _PodSpec = _PodSpec()
+
+    @property
+    def claims(self) -> frozenset[str]:
+        """The claims that it has; none before it was given a node."""
+        mounts = self.spec.volumes if self.spec.node_name else ()
+        return frozenset(each.persistent_volume_claim.claim_name for each in mounts if each.persistent_volume_claim)
+
+
+_pod = msgspec.json.Decoder(_Pod)
+
+
+def _writable(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
+    """Nothing is kept of a volume by which nothing is written."""
+    found, body = compact(raw, meta)
+    return found, body if written_of(decode_obj(body)) is not None else b""
 
 
 class HostVolumes:
@@ -42,32 +90,50 @@ class HostVolumes:
 
         # Before the definitions of an upgrade have come there is no such kind.
         self._shared = Informer(client, kinds.SHARED_VOLUMES, on_change=heard, max_bytes=_MOST_BYTES, optional=True)
+        self._made = Informer(
+            client,
+            kinds.PERSISTENT_VOLUMES,
+            label_selector=f"{labels.MANAGED_BY}={labels.MANAGED_BY_BULKHEAD},{labels.SHARED_VOLUME}",
+            shrink=_writable,
+            max_bytes=_MOST_BYTES,
+        )
         self._volumes: dict[str, tuple[float, _Found]] = {}
-        self._known: dict[str, Offer] = {}
 
     async def run(self) -> None:
         """Keep up until cancelled."""
-        await self._shared.run()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._shared.run())
+            group.create_task(self._made.run())
 
     def given(self, tenant: str, class_name: str) -> frozenset[str] | None:
         """The SharedVolumes that a tenant is given; None: that is not known yet."""
-        if not self._shared.has_synced:
+        if not (self._shared.has_synced and self._made.has_synced):
             return None
         return frozenset(text(each["metadata"]["name"]) for each in self._all() if is_for(each, tenant, class_name))
 
     async def offers(self) -> dict[str, Offer | Unusable]:
         """What each SharedVolume is now."""
-        found = {text(each["metadata"]["name"]): await self._offer(each) for each in self._all()}
-        self._known = {
-            name: offer if isinstance(offer, Offer) else self._known[name]
-            for name, offer in found.items()
-            if isinstance(offer, Offer) or name in self._known
-        }
-        return found
+        return {text(each["metadata"]["name"]): await self._offer(each) for each in self._all()}
 
-    def known(self) -> tuple[Offer, ...]:
-        """Each SharedVolume as it was when it was last sound."""
-        return tuple(self._known.values())
+    def written(self) -> tuple[Written, ...]:
+        """What pods of any tenant may write to by volumes of ours."""
+        return tuple(each for each in map(written_of, self._made.store.objects()) if each is not None)
+
+    async def holders(self, tenant: str, claims: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """The pods of a tenant that have claims, by claim; of so many pods that no more are read, those that were."""
+        found: dict[str, tuple[str, ...]] = {}
+        if not claims:
+            return found
+        read = 0
+        async for page in self._client.pages(kinds.PODS, names.work_namespace(tenant), limit=_PAGE):
+            for raw in page.items:
+                pod = _pod.decode(raw)
+                for claim in pod.claims & frozenset(claims):
+                    found[claim] = (*found.get(claim, ()), pod.metadata.name)
+            read += len(page.items)
+            if read >= _MOST_PODS:
+                break
+        return found
 
     async def there(self, tenant: str) -> There:
         """What the host has for one tenant."""

@@ -20,6 +20,7 @@ from controller.shares.volumes.offers import Granted, granted
 
 _log = logging.getLogger(__name__)
 _MOST_STEPS = 100
+_MOST_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class VolumesFound:
     troubles: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
     refused: str = ""  # what the plane said to a write
+    leaving: tuple[str, ...] = ()  # claims that pods still have though they are not given, and which pods
     moves: bool = False  # whether there was anything to do, or is to be waited for
     idle: bool = False  # whether nothing is given and nothing is left
 
@@ -44,16 +46,26 @@ async def look(
     if was_idle and not given:
         return VolumesFound(idle=True)
     try:
-        what = granted(await host.offers(), tenant, given, host.known())
+        what = granted(await host.offers(), tenant, given, host.written())
         there = await host.there(tenant)
         decision = on_host(what.grants, there, what.held, names.work_namespace(tenant))
         for step in decision.steps[:_MOST_STEPS]:
             await host.do(step)
+        holders = await host.holders(tenant, decision.leaving)
     except KubeError as error:
         _log.warning("shared volumes: %s", error, extra={"tenant": tenant})
         return VolumesFound(troubles=(f"the host does not let shared volumes be made: {error}"[:400],))
     found = await _show(plane, what, decision, spaces, tenant)
-    return replace(found, idle=found.idle and not given and there == There())
+    leaving = tuple(_held(claim, tenant, pods) for claim, pods in sorted(holders.items()))
+    return replace(found, leaving=leaving, idle=found.idle and not given and there == There())
+
+
+def _held(claim: str, tenant: str, pods: tuple[str, ...]) -> str:
+    """A claim that goes, and the pods by which it stays for now."""
+    more = f" and {len(pods) - _MOST_NAMED} more" if len(pods) > _MOST_NAMED else ""
+    how = "writable" if claim.startswith(names.WRITABLE_CLAIM) else "read-only"
+    namespace = names.work_namespace(tenant)
+    return f"{claim} ({how}): pods {', '.join(sorted(pods)[:_MOST_NAMED])}{more} of namespace {namespace}"
 
 
 async def _show(plane: Plane, what: Granted, host: Decision, spaces: tuple[Space, ...], tenant: str) -> VolumesFound:
@@ -77,7 +89,10 @@ async def _show(plane: Plane, what: Granted, host: Decision, spaces: tuple[Space
             _log.info("the plane refuses a shared volume: %s", error, extra={"tenant": tenant})
             refused = refused or str(error)[:300]
     lacking = [f"SharedVolume {name}: {why}" for name, why in sorted({**what.held, **what.refused}.items())]
-    lacking += [f"{claim}: the host has not bound it yet, or its pods have not ended yet" for claim in host.waits]
+    lacking += [
+        f"{claim}: {'its pods have not ended yet' if claim in host.leaving else 'the host has not bound it yet'}"
+        for claim in host.waits
+    ]
     if decision.beyond:
         lacking.append(f"{decision.beyond} claims are left out: all in one plane are at most {MOST_CLAIMS}")
     made = {(claim.namespace, claim.name) for claim in there.claims} & decision.wanted
@@ -86,6 +101,6 @@ async def _show(plane: Plane, what: Granted, host: Decision, spaces: tuple[Space
         troubles=tuple(lacking),
         conflicts=tuple(conflicts),
         refused=refused,
-        moves=bool(host.steps or host.waits or len(decision.steps) > len(conflicts)),
+        moves=bool(host.steps or host.waits or host.leaving or len(decision.steps) > len(conflicts)),
         idle=there == There(),
     )

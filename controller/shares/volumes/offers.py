@@ -26,6 +26,7 @@ LOCAL: Final = "local"
 # Of every other type a volume cannot be made read-only by itself, or reaches files of nodes at will.
 TYPES: Final = (NFS, CSI, LOCAL)
 MOST: Final = 64
+_READ_ONLY: Final = "ro"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,18 @@ class Offer:
     options: tuple[str, ...]
     affinity: Mapping[str, Any]
     where: Where
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A directory that pods of a tenant may write to by a volume of ours, whatever its SharedVolume says now."""
+
+    volume: str
+    tenant: str
+    shared: str
+    type: str
+    place: str
+    path: Parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +160,49 @@ def _of_volume(volume: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     raise ValueError(f"PersistentVolume {name} is of none of the types {', '.join(TYPES)}")
 
 
-def trap(offer: Offer, others: Iterable[Offer]) -> str:
-    """Why what lies below a directory that tenants may write to is not given; empty when there is no such directory."""
+def written_of(volume: Mapping[str, Any]) -> Written | None:
+    """What pods may write to by a volume of the host; None where that is nothing, or nothing below which anything is shared."""
+    meta, spec = mapping(volume.get("metadata")), mapping(volume.get("spec"))
+    marks = mapping(meta.get("labels"))
+    if labels.SHARED_VOLUME not in marks or _READ_ONLY in sequence(spec.get("mountOptions")):
+        return None
+    for type_ in (NFS, LOCAL):
+        source = mapping(spec.get(type_))
+        if not source:
+            continue
+        try:
+            path = subpath.plain(text(source.get("path")))
+        except ValueError:
+            return None  # not made by us
+        return Written(
+            volume=text(meta.get("name")),
+            tenant=text(marks.get(labels.TENANT)),
+            shared=text(marks.get(labels.SHARED_VOLUME)),
+            type=type_,
+            place=text(source.get("server")).lower(),
+            path=path,
+        )
+    return None
+
+
+def trap(offer: Offer, others: Iterable[Offer], written: Iterable[Written] = ()) -> str:
+    """Why what lies below a directory that tenants may write to is not given; empty when there is no such directory.
+
+    What a SharedVolume does not offer any more is written to for as long as pods have it: until its last volume is gone.
+    """
     for other in others:
         met = (other.type, other.place) == (offer.type, offer.place) and offer.type != CSI
         if met and not other.read_only and subpath.lies_below(offer.path, other.path):
             return (
                 f"it lies below {subpath.joined(other.path)}, which SharedVolume {other.name} lets tenants write to: "
                 "a link that one of them puts there would lead anywhere"
+            )
+    for each in written:
+        met = (each.type, each.place) == (offer.type, offer.place)
+        if met and subpath.lies_below(offer.path, each.path):
+            return (
+                f"it lies below {subpath.joined(each.path)}, which pods of tenant {each.tenant} may still write to by "
+                f"SharedVolume {each.shared} as it was (PersistentVolume {each.volume}): it is given once they have ended"
             )
     return ""
 
@@ -168,10 +216,12 @@ class Granted:
     refused: Mapping[str, str] = field(default_factory=dict)  # which would be a trap, and how: what there is goes
 
 
-def granted(offers: Mapping[str, Offer | Unusable], tenant: str, given: Iterable[str], known: Iterable[Offer] = ()) -> Granted:
-    """Sort what a tenant is given into what it has and what it has not; `known` are offers as they were last sound."""
-    # One that cannot be read now is mounted still, and may be written to.
-    sound = [*(offer for offer in offers.values() if isinstance(offer, Offer)), *known]
+def granted(
+    offers: Mapping[str, Offer | Unusable], tenant: str, given: Iterable[str], written: Iterable[Written] = ()
+) -> Granted:
+    """Sort what a tenant is given into what it has and what it has not; `written`: what any tenant's volumes let be written."""
+    sound = [offer for offer in offers.values() if isinstance(offer, Offer)]
+    written = tuple(written)
     grants: list[Grant] = []
     held: dict[str, str] = {}
     refused: dict[str, str] = {}
@@ -179,7 +229,7 @@ def granted(offers: Mapping[str, Offer | Unusable], tenant: str, given: Iterable
         offer = offers.get(name, Unusable("it has changed just now"))
         if isinstance(offer, Unusable):
             held[name] = offer.why
-        elif why := trap(offer, sound):
+        elif why := trap(offer, sound, written):
             refused[name] = why
         elif len(grants) < MOST:
             grants.append(_grant(offer, tenant))

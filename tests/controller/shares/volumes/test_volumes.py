@@ -12,7 +12,7 @@ from controller.shares.spec import Where
 from controller.shares.volumes import decide as module
 from controller.shares.volumes.decide import Bind, Claim, Make, Release, Remove, There, Volume, in_plane, on_host
 from controller.shares.volumes.objects import host_claim, host_volume, plane_claim, plane_volume, plane_volume_name
-from controller.shares.volumes.offers import TYPES, Grant, Granted, Offer, granted, is_for, offer_of
+from controller.shares.volumes.offers import TYPES, Grant, Granted, Offer, Written, granted, is_for, offer_of, written_of
 
 WORK = "bh-team-a-work"
 SPACES = (Space("default"), Space("kube-system"), Space("old", going=True))
@@ -138,12 +138,56 @@ def test_what_lies_below_a_directory_that_tenants_write_to_is_refused() -> None:
     found = given_of({"all": writable, "mine": below, "other": elsewhere})
     assert [each.name for each in found.grants] == ["all", "other"]
     assert "SharedVolume all lets tenants write to" in found.refused["mine"]
-    # Its source cannot be read just now, but is mounted still.
-    unread: dict[str, Offer | Unusable] = {"all": Unusable("429"), "mine": below}
-    assert isinstance(writable, Offer)
-    assert "mine" in granted(unread, "team-a", unread, [writable]).refused
     readable = offer_of(shared("all", subPath="teams"), None, TYPES)
     assert not given_of({"all": readable, "mine": below}).refused
+
+
+def mounted(*parts: Grant) -> list[Written]:
+    """What is read of the host's volumes."""
+    return [found for each in parts if (found := written_of(host_volume(each))) is not None]
+
+
+@pytest.mark.parametrize("now", [None, Unusable("429"), offer_of(shared("all", subPath="teams"), None, TYPES)])
+def test_what_pods_may_still_write_to_is_a_trap_whatever_its_shared_volume_says_now(now: Offer | Unusable | None) -> None:
+    """Deleted, not to be read, or read-only since: the volumes that there are say what is mounted, after a restart too."""
+    offers: dict[str, Offer | Unusable] = {"mine": offer_of(shared("mine", subPath="teams/{tenant}"), None, TYPES)}
+    offers |= {"all": now} if now is not None else {}
+    was = given_of({"all": offer_of(shared("all", subPath="teams", readOnly=False), None, TYPES)}, "team-b").grants
+    found = granted(offers, "team-a", {"mine"}, mounted(*was))
+    assert "pods of tenant team-b may still write to by SharedVolume all" in found.refused["mine"]
+    assert not found.grants
+    # Once its volume is gone, and where it was read-only all the time, it is given.
+    assert granted(offers, "team-a", {"mine"}).grants
+    readable = given_of({"all": offer_of(shared("all", subPath="teams"), None, TYPES)}, "team-b").grants
+    assert granted(offers, "team-a", {"mine"}, mounted(*readable)).grants
+
+
+def test_only_what_lies_below_is_a_trap_and_never_a_shared_volume_to_itself() -> None:
+    for name, spec in {
+        "the same directory": {"subPath": "teams"},
+        "beside it": {"subPath": "other/{tenant}"},
+        "another server": {"subPath": "teams/{tenant}", "nfs": NFS | {"server": "another"}},
+    }.items():
+        offers = {"mine": offer_of(shared("mine", **spec), None, TYPES)}
+        was = given_of({"all": offer_of(shared("all", subPath="teams", readOnly=False), None, TYPES)}, "team-b").grants
+        assert not granted(offers, "team-a", {"mine"}, mounted(*was)).refused, name
+    own = given_of({"home": offer_of(shared("home", subPath="teams/{tenant}", readOnly=False), None, TYPES)}, "team-b").grants
+    offers = {"home": offer_of(shared("home", subPath="teams/{tenant}"), None, TYPES)}
+    assert not granted(offers, "team-b", {"home"}, mounted(*own)).refused
+
+
+@pytest.mark.parametrize(
+    "volume",
+    [
+        {},
+        {"metadata": {"labels": {"bulkhead.dev/shared-volume": "x"}}, "spec": {"nfs": {"path": "/a/../b"}}},
+        {"metadata": {"labels": {"bulkhead.dev/shared-volume": "x"}}, "spec": {"csi": {"driver": "d"}}},
+        {"metadata": {"labels": {}}, "spec": {"nfs": NFS}},
+        {"metadata": None, "spec": []},
+    ],
+)
+def test_of_another_volume_nothing_is_read(volume: dict[str, Any]) -> None:
+    assert written_of(volume) is None
 
 
 # -- the host
@@ -186,7 +230,9 @@ def test_a_volume_of_another_source_goes_once_its_claim_is_gone() -> None:
 
 
 def test_what_is_withdrawn_goes_claim_first() -> None:
-    assert on_host([], There((MADE,), (CLAIM,)), (), WORK).steps == (Remove("claim", WORK, GRANT.claim, "c1"),)
+    made = on_host([], There((MADE,), (CLAIM,)), (), WORK)
+    assert made.steps == (Remove("claim", WORK, GRANT.claim, "c1"),)
+    assert (made.leaving, made.waits) == ({GRANT.claim}, ())
     going = Claim(WORK, GRANT.claim, "data", "c1", "Bound", GRANT.volume, going=True)
     assert on_host([], There((MADE,), (going,)), (), WORK).steps == ()
     assert on_host([], There((MADE,)), (), WORK).steps == (Remove("volume", "", GRANT.volume, "v1"),)
