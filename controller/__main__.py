@@ -47,6 +47,8 @@ from controller.shares.volumes.host import HostVolumes
 from controller.slurm.keystore import KeyStore
 from controller.slurm.loop import SlurmLoops
 from controller.slurm.ordering import Ordering
+from controller.slurm.ssh.authorities import Authorities
+from controller.slurm.ssh.desks import Desks
 from controller.tenant.reconcile import Reconciler
 from controller.worker import Workers
 
@@ -101,7 +103,9 @@ class Controller:
         metrics.plane_bytes.set_function(lambda: budget.held)
         self._planes = PlaneAccess(self._clock, self._queue.add, budget)
         self._slurm = SlurmLoops(self._clock, self._planes.plane, self._owned.gpus_free, self._queue.add, budget=budget)
-        ordering = Ordering(KeyStore(client, self._clock), self._slurm)
+        authorities = Authorities(client, self._clock)
+        self._desks = Desks(client, self._clock, self._planes.plane, authorities, budget=budget)
+        ordering = Ordering(KeyStore(client, self._clock), self._slurm, authorities, self._desks)
         self._sources = Sources(client, settings.shared_namespace, self._shared_changed)
         self._volumes = HostVolumes(client, self._clock, settings.shared_volume_types, self._shared_volumes_changed)
         self._shares = ShareLoops(
@@ -143,6 +147,7 @@ class Controller:
                 group.create_task(supervise("kopf", self._watch))
                 group.create_task(supervise("leader", self._lead))
         finally:
+            await self._desks.close()
             await self._slurm.close()
             await self._shares.close()
             await self._planes.close()
@@ -193,6 +198,7 @@ class Controller:
                         task.cancel()
                     await asyncio.wait({work, lost, accelerators, nodes, secrets, issuers, pulls, logins})
                     # Only the leader acts, in planes as on the host.
+                    await self._desks.close()
                     await self._slurm.close()
                     await self._shares.close()
 

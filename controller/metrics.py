@@ -27,6 +27,9 @@ refused_objects = Counter(
     "Objects beside a plane that the host refused while the rest of the tenant was looked after.",
     ["kind"],
 )
+ssh_certificates = Counter(
+    "bulkhead_controller_ssh_certificates_total", "Requests for ssh certificates in planes, by result.", ["result"]
+)
 tenant_ready = Gauge("bulkhead_tenant_ready", "1 while the tenant is Ready.", ["tenant"])
 audit_lost = Gauge(
     "bulkhead_tenant_audit_lost", "Events of the audit trail lost since the API server started, by why.", ["tenant", "why"]

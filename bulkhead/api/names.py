@@ -23,6 +23,8 @@ HOST_USER_PREFIX: Final = "bulkhead:host:"
 LOGIN_SIGNER: Final = "bulkhead.dev/tenant-admin"
 # Whoever may do this to a Tenant gets one.
 LOGIN_VERB: Final = "login"
+# In a plane, what its API server knows of a user by a token: when that ends, in seconds since 1970.
+TOKEN_ENDS: Final = "bulkhead.dev/token-ends"  # noqa: S105 - the name of a fact
 
 # Inside the plane of a tenant with Slurm.
 SLURM_NAMESPACE: Final = "slurm"
@@ -30,6 +32,13 @@ SLURM_CONTROLLER: Final = "slurmctld"
 SLURM_LOGIN: Final = "login"
 SLURM_KEYS: Final = "slurm-keys"
 SLURM_TOKEN_KEY: Final = "jwt_hs256.key"  # noqa: S105 - the file of that Secret with the key of slurmrestd's tokens
+SLURM_SSH_PORT: Final = 22
+SLURM_LOGINS_MOST: Final = 8
+# By this signer a CertificateSigningRequest in the plane asks for an ssh certificate, and by these annotations it is answered.
+SSH_SIGNER: Final = "bulkhead.dev/slurm-ssh"
+SSH_CERTIFICATE: Final = "slurm.bulkhead.dev/ssh-certificate"
+SSH_HOST_KEY: Final = "slurm.bulkhead.dev/ssh-host-key"
+SSH_REFUSED: Final = "slurm.bulkhead.dev/ssh-refused"
 
 TENANT_NAME_LIMIT: Final = 40
 TENANT_NAME_PATTERN: Final = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
@@ -49,6 +58,8 @@ READ_ONLY_CLAIM: Final = "shared.ro."
 WRITABLE_CLAIM: Final = "shared.rw."
 
 _READABLE_LIMIT: Final = 30
+_COMMON_NAME: Final = 64  # bytes of a certificate's common name
+_NAME_DIGEST: Final = 16
 _DIGEST_HEX: Final = 32  # 128 bits
 _TENANT_NAME = re.compile(TENANT_NAME_PATTERN)
 _NOT_IN_LABEL = re.compile(r"[^a-z0-9]+")
@@ -81,6 +92,17 @@ def plane_namespace(tenant: str) -> str:
 def work_namespace(tenant: str) -> str:
     """The host namespace of the tenant's mirrored objects."""
     return f"bh-{check_tenant_name(tenant)}{WORK_SUFFIX}"
+
+
+def host_user(requester: str) -> str:
+    """What a user of the host is called in planes; a name that a certificate has no room for ends in a digest of the whole."""
+    name = HOST_USER_PREFIX + requester
+    whole = name.encode()
+    # The bound is one of bytes; and nobody is called what another's shortened name is.
+    if len(whole) <= _COMMON_NAME and whole[-_NAME_DIGEST - 1 : -_NAME_DIGEST] != b"~":
+        return name
+    digest = hashlib.sha256(requester.encode()).hexdigest()[:_NAME_DIGEST]
+    return f"{whole[: _COMMON_NAME - _NAME_DIGEST - 1].decode(errors='ignore')}~{digest}"
 
 
 def is_shared_claim(name: str) -> bool:

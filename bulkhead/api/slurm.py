@@ -25,6 +25,7 @@ from bulkhead.api.fields import (
     rules,
     text,
 )
+from bulkhead.api.names import SLURM_LOGINS_MOST
 
 MOST_NODES = 1024
 RESERVED_NODE_SETS = ["slurmctld", "slurmdbd", "slurmrestd", "mariadb", "login", "all", "default", "fabric", "root", "none"]
@@ -44,6 +45,8 @@ SshKey = Annotated[
         r"^(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)|sk-ssh-ed25519@openssh\.com) [A-Za-z0-9+/]+={0,3}( [ -~]{0,128})?$",
     ),
 ]
+# As a plane's API server names a user. It stands in files of one name a line, and is the key id that sshd logs.
+Identity = Annotated[str, text(253, r"^[^\x00-\x20\x7f]+$")]
 Memory = Annotated[str, text(12, r"^[1-9][0-9]{0,7}(Mi|Gi|Ti)$")]
 Minutes = Annotated[int, Field(ge=1, le=5_256_000)]
 Replicas = Annotated[int, Field(ge=0, le=MOST_NODES)]
@@ -178,14 +181,24 @@ class NodeSet(ApiModel):
     )
 
 
+_IDENTITIES: Rule = {
+    "rule": "self.all(one, !one.startsWith('system:') && (!one.startsWith('bulkhead:') || one.startsWith('bulkhead:host:')))",
+    "message": "users who sign in, with the prefix of their provider, or bulkhead:host:NAME for a user of the host",
+}
+
+
 class Login(ApiModel):
     """The login nodes."""
 
     enabled: bool = Field(True, description="Whether there are login nodes.")
-    replicas: Annotated[int, Field(ge=1, le=8)] = Field(1, description="Number of login nodes.")
+    replicas: Annotated[int, Field(ge=1, le=SLURM_LOGINS_MOST)] = Field(1, description="Number of login nodes.")
     resources: Component | None = Field(None, description="Requests and limits of each login node.")
     root_ssh_authorized_keys: Annotated[list[SshKey], Field(max_length=32)] | None = Field(
         None, description="SSH keys that open root's account on the login nodes.", json_schema_extra=_UNIQUE_KEYS
+    )
+    certificates_only: bool = Field(
+        False,
+        description="Whether no SSH key opens a login node by itself, only certificates; a class may ask it.",
     )
 
 
@@ -254,6 +267,12 @@ class SlurmUser(ApiModel):
     uid: Annotated[int, Field(ge=10_000, le=59_999)] = Field(description="User and group id, the same on every node.")
     ssh_keys: Annotated[list[SshKey], Field(max_length=16)] | None = Field(
         None, description="SSH keys that let the user in at the login nodes.", json_schema_extra=_UNIQUE_KEYS
+    )
+    identities: Annotated[list[Identity], Field(max_length=16)] | None = Field(
+        None,
+        description="Who gets SSH certificates as this user (bulkhead ssh), by the names that the tenant's API server has: "
+        "corp:ada@example.org of an identity provider, bulkhead:host:ada of the host.",
+        json_schema_extra=_UNIQUE_KEYS | rules(_IDENTITIES),
     )
     admin: bool = Field(
         False, description="Whether the user administers the cluster: AdminLevel Admin, and root on login nodes."

@@ -1,4 +1,4 @@
-"""The parsers of `login`, `logout` and `revoke`, and of `credential`, which kubeconfigs call. They load fast."""
+"""The parsers of `login`, `logout`, `revoke` and `ssh`, and of `credential`, which kubeconfigs call. They load fast."""
 
 import argparse
 
@@ -54,6 +54,38 @@ def add_logins(commands: Commands, shared: argparse.ArgumentParser) -> None:
     revoke.add_argument("--lift", metavar="USER", action="append", default=[], help="let a user log in again; may be repeated")
     add_wait(revoke, "until the tenant's API server refuses them")
     revoke.set_defaults(handler=later("logins", "revoke"))
+
+
+def add_ssh(commands: Commands, shared: argparse.ArgumentParser) -> None:
+    """`ssh TENANT [-- COMMAND…]`."""
+    parser = commands.add_parser(
+        "ssh",
+        parents=[shared],
+        usage="%(prog)s [options] TENANT [--user NAME] [-- COMMAND ...]",
+        help="a login node of a tenant's Slurm by ssh, as who you are in the tenant",
+        description="Open a login node of a tenant's Slurm by your system's ssh. A key is drawn here, and the tenant signs a\n"
+        "certificate of a quarter of an hour for it, for the Slurm users that its admin lets you be. Who you are is what\n"
+        "`bulkhead login` says; the connection goes through the tenant's API, so nothing has to be exposed.",
+        epilog="examples:\n  bulkhead ssh red\n  bulkhead ssh red --user alice -- sbatch train.sh\n"
+        "  bulkhead ssh red --print-config >> ~/.ssh/config     then: ssh red.slurm, scp train.sh red.slurm:, rsync …\n",
+        formatter_class=RAW,
+    )
+    parser.add_argument("tenant", metavar="TENANT", help="the tenant")
+    parser.add_argument("-u", "--user", metavar="NAME", help="the Slurm user (default: the first that you may be)")
+    parser.add_argument("--login", metavar="FILE", help="a kubeconfig of the tenant (default: what `bulkhead login` wrote)")
+    parser.add_argument("--issuer", metavar="NAME", help="sign in to this identity provider, where you did not log in yet")
+    parser.add_argument("--certificate", action="store_true", help="as who you are on the host, although it has a provider")
+    parser.add_argument(
+        "--tunnel",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="reach the tenant's API through the host's: where there is no other way (auto, the default), always or never",
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--print-config", action="store_true", help="print a block for ~/.ssh/config, for ssh, scp, rsync")
+    what.add_argument("--renew", action="store_true", help="have a certificate that is good, and end; that block calls it")
+    what.add_argument("--proxy", action="store_true", help="carry ssh's bytes from stdin to stdout; ssh calls it")
+    parser.set_defaults(handler=later("ssh.command", "run"), command=(), scope=())
 
 
 def add_credential(commands: Commands, shared: argparse.ArgumentParser) -> None:

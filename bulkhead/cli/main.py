@@ -25,6 +25,7 @@ examples:
   bulkhead revoke red alice                           alice's certificates end now, and she gets no new ones
   bulkhead kubeconfig red -o red.yaml                 a kubeconfig without secrets
   bulkhead slurm red -- sinfo                         one command in the tenant's Slurm cluster
+  bulkhead ssh red                                    its login nodes by ssh, as who you are in the tenant
   bulkhead audit red --since 1h                       who did what in the tenant
   bulkhead images push registry.example.org/bulkhead  every image into a registry, and a values file for the chart
   bulkhead tenant delete red                          the tenant and everything in it
@@ -33,7 +34,7 @@ The host cluster is found through --kubeconfig, $KUBECONFIG, ~/.kube/config, or 
 The command is also installed as `kubectl bulkhead`.
 
 exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 timed out, 130 interrupted;
-            `connect` and `slurm` return the exit code of their command
+            `connect`, `slurm` and `ssh` return the exit code of their command
 """
 
 
@@ -61,6 +62,7 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parsers.add_kubeconfig(commands, shared)
     parsers.add_connect(commands, shared)
     parsers.add_slurm(commands, shared, argv)
+    loginparsers.add_ssh(commands, shared)
     parsers.add_audit(commands, shared)
     parsers.add_images(commands)
     loginparsers.add_credential(commands, shared)
@@ -80,8 +82,8 @@ def _command(argv: Sequence[str]) -> str:
 
 
 def _split(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Our own arguments, and Slurm's after `--`: argparse would not find our options between the tenant and the `--`."""
-    if "--" not in argv or _command(argv) != "slurm":
+    """Our own arguments, and the command after `--`: argparse would not find our options between the tenant and the `--`."""
+    if "--" not in argv or _command(argv) not in {"slurm", "ssh"}:
         return argv, []
     place = argv.index("--")
     return argv[:place], argv[place + 1 :]

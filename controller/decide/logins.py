@@ -10,7 +10,6 @@ what the request asks to be called, is what the certificate says. Whether it may
 One that was answered before stays for a while (`is_open`, `is_over`).
 """
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -26,8 +25,6 @@ PATIENCE: Final = timedelta(minutes=2)
 # Of one tenant. A person needs one an hour; scripts that throw theirs away stay below this.
 MOST_PER_MINUTE: Final = 30
 _LEAST_LIFE: Final = timedelta(minutes=10)
-_COMMON_NAME: Final = 64
-_DIGEST: Final = 16
 _USAGES: Final = frozenset({"client auth", "digital signature", "key encipherment"})
 
 
@@ -104,7 +101,7 @@ def judge(request: Request, tenant: Mapping[str, Any] | None, *, allowed: bool, 
         return Deny(f"there is no tenant {request.tenant!r}" if request.tenant else f"no label {labels.TENANT} names a tenant")
     if why := _objection(request, tenant, allowed=allowed, recent=recent):
         return Deny(why)
-    return Sign(user_of(request.requester), request.life)
+    return Sign(names.host_user(request.requester), request.life)
 
 
 def _objection(request: Request, tenant: Mapping[str, Any], *, allowed: bool, recent: int) -> str | None:
@@ -123,23 +120,12 @@ def is_revoked(request: Request, tenant: Mapping[str, Any]) -> bool:
     """Whether the Tenant names the requester, by the name on the host or by the one that audit trails of planes show."""
     revoked = mapping(mapping(tenant.get("spec")).get("access")).get("revokedUsers") or ()
     listed = {str(each).removeprefix(names.HOST_USER_PREFIX) for each in revoked}
-    return bool({request.requester, user_of(request.requester).removeprefix(names.HOST_USER_PREFIX)} & listed)
+    return bool({request.requester, names.host_user(request.requester).removeprefix(names.HOST_USER_PREFIX)} & listed)
 
 
 def waits(request: Request, now: datetime) -> Later | Deny:
     """What becomes of one that the tenant cannot sign: its CA is not there yet, or is being replaced."""
     return Later() if now < request.created + PATIENCE else Deny(f"tenant {request.tenant} has no CA for people yet")
-
-
-def user_of(requester: str) -> str:
-    """The user's name inside the plane; one that a certificate has no room for ends in a digest of the whole."""
-    name = names.HOST_USER_PREFIX + requester
-    whole = name.encode()
-    # The bound is one of bytes; and nobody is called what another's shortened name is.
-    if len(whole) <= _COMMON_NAME and whole[-_DIGEST - 1 : -_DIGEST] != b"~":
-        return name
-    digest = hashlib.sha256(requester.encode()).hexdigest()[:_DIGEST]
-    return f"{whole[: _COMMON_NAME - _DIGEST - 1].decode(errors='ignore')}~{digest}"
 
 
 def may_log_in(obj: Mapping[str, Any], request: Request) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from bulkhead.api.names import TOKEN_ENDS
 from bulkhead.api.providers import Provider
 from controller.plane.parts import metadata
 from controller.plane.spec import ISSUERS_PORT, PLANE, Obj, PlaneSpec
@@ -86,6 +87,8 @@ def _document(spec: PlaneSpec, provider: Provider, keys: str) -> Obj:
 
 def _authenticator(spec: PlaneSpec, provider: Provider, keys: str, shim_ca: str) -> Obj:
     mappings: Obj = {"username": {"claim": provider.username_claim, "prefix": provider.prefix}}
+    # What is issued upon a token ends with it (controller.slurm.ssh).
+    mappings["extra"] = [{"key": TOKEN_ENDS, "valueExpression": "string(int(claims.exp))"}]
     if provider.groups_claim:
         mappings["groups"] = {"claim": provider.groups_claim, "prefix": provider.prefix}
     made: Obj = {

@@ -27,6 +27,8 @@ _RESYNC_SECONDS = 120.0
 _SERVED_TRIES = 40
 _SERVED_PAUSE = 0.25
 _PARALLEL = 6
+# A binding goes before the role that it names.
+_RIGHTS = (kinds.CLUSTER_ROLE_BINDINGS, kinds.ROLE_BINDINGS, kinds.CLUSTER_ROLES, kinds.ROLES)
 # Those that make pods go first.
 _REMOVED = (
     NODE_SETS,
@@ -35,6 +37,7 @@ _REMOVED = (
     kinds.SERVICES,
     kinds.CONFIG_MAPS,
     kinds.SECRETS,
+    *_RIGHTS,
 )
 
 
@@ -60,9 +63,9 @@ class Applier:
                     raise result
 
     async def prune(self, plane: Plane, objects: Iterable[Obj]) -> None:
-        """Delete daemons that are no longer asked for, such as login nodes that were switched off."""
+        """Delete daemons and rights that are no longer asked for, such as login nodes that were switched off."""
         wanted = {(str(obj["kind"]), str(obj["metadata"]["name"])) for obj in objects}
-        for resource in (kinds.STATEFUL_SETS, kinds.DEPLOYMENTS, kinds.SERVICES):
+        for resource in (kinds.STATEFUL_SETS, kinds.DEPLOYMENTS, kinds.SERVICES, *_RIGHTS):
             for obj in await _ours(plane, resource):
                 if (resource.kind, str(obj["metadata"]["name"])) not in wanted:
                     # What is asked for again soon is not there any more, whatever was applied before.
@@ -98,11 +101,15 @@ async def _delete(plane: Plane, resource: Resource, obj: Obj) -> None:
     name = str(obj["metadata"]["name"])
     if not obj["metadata"].get("deletionTimestamp"):
         _log.info("deleting", extra={"object": f"{resource.kind} {NAMESPACE}/{name}"})
-        await plane.delete(resource, name, NAMESPACE, uid=uid_of(obj), propagation="Background")
+        await plane.delete(resource, name, _place(resource), uid=uid_of(obj), propagation="Background")
+
+
+def _place(resource: Resource) -> str | None:
+    return NAMESPACE if resource.namespaced else None
 
 
 async def _ours(plane: Plane, resource: Resource) -> tuple[Obj, ...]:
     try:
-        return await plane.first_page(resource, NAMESPACE, label_selector=OURS)
+        return await plane.first_page(resource, _place(resource), label_selector=OURS)
     except NotFound:
         return ()

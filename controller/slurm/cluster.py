@@ -45,6 +45,7 @@ class Order:
     spec: SlurmSpec
     keys: SlurmKeys
     on: bool = True
+    trusted: tuple[str, ...] = ()  # public keys that sign ssh certificates
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Cluster:
         applied = _Applied({})
         if order.on:
             self.removed = False
-            applied = await self._apply(plane, render(spec, order.keys))
+            applied = await self._apply(plane, render(spec, order.keys, order.trusted))
             seen = await _with_new_node_sets(plane, spec, seen)
         now = self._clock.now()
         fleet = self._fleet(spec, seen, now)

@@ -12,6 +12,8 @@ from controller.slurm.decide.status import Found
 from controller.slurm.keystore import KeyStore, is_off
 from controller.slurm.loop import SlurmLoops
 from controller.slurm.spec import KEYS, SlurmImages, SlurmSpec
+from controller.slurm.ssh.authorities import Authorities
+from controller.slurm.ssh.desks import Desks
 
 _log = logging.getLogger(__name__)
 _NO_IMAGES: Final = SlurmImages(slurm="", mariadb="")
@@ -29,9 +31,11 @@ class Ordered:
 class Ordering:
     """Orders clusters."""
 
-    def __init__(self, keys: KeyStore, loops: SlurmLoops) -> None:
+    def __init__(self, keys: KeyStore, loops: SlurmLoops, authorities: Authorities, desks: Desks) -> None:
         self._keys = keys
         self._loops = loops
+        self._authorities = authorities
+        self._desks = desks
 
     async def order(
         self, plane: PlaneSpec, tenant: Obj, secrets_there: Mapping[str, Obj], spec: SlurmSpec | None
@@ -41,7 +45,7 @@ class Ordering:
         if spec is None:
             return await self._switched_off(plane, secret)
         keys = await self._keys.current(plane, tenant, secret)
-        found = self._loops.order(plane.tenant, Order(spec, keys))
+        found = self._loops.order(plane.tenant, Order(spec, keys, trusted=await self._certificates(plane, tenant, spec)))
         return Ordered(wanted=True, found=found, spec=spec)
 
     def runs(self, tenant: str) -> bool:
@@ -49,10 +53,21 @@ class Ordering:
         return self._loops.runs(tenant)
 
     async def forget(self, tenant: str) -> None:
-        """End the task of a tenant's cluster."""
+        """End the tasks of a tenant's cluster."""
+        await self._desks.forget(tenant)
         await self._loops.forget(tenant)
 
+    async def _certificates(self, plane: PlaneSpec, tenant: Obj, spec: SlurmSpec) -> tuple[str, ...]:
+        """Answer requests for ssh certificates where anybody may make one; the public keys that login nodes believe."""
+        if spec.login is None or not spec.certificates:
+            await self._desks.forget(plane.tenant)
+            return ()
+        authority = await self._authorities.current(plane, tenant)
+        self._desks.open(plane.tenant, spec.login.forwarding)
+        return authority.trusted
+
     async def _switched_off(self, plane: PlaneSpec, secret: Obj | None) -> Ordered | None:
+        await self._desks.forget(plane.tenant)
         if secret is None or is_off(secret):
             await self._loops.forget(plane.tenant)
             return None

@@ -8,12 +8,25 @@ from bulkhead.api.fields import ApiModel
 from bulkhead.api.slurm import MOST_NODES
 
 
+class ClassSsh(ApiModel):
+    """The way in to tenants' login nodes."""
+
+    certificates_only: bool = Field(
+        False, description="Whether no SSH key of a Tenant opens a login node by itself, only certificates (bulkhead ssh)."
+    )
+    agent_forwarding: bool = Field(False, description="Whether certificates allow agent forwarding (ssh -A).")
+    port_forwarding: bool = Field(
+        False, description="Whether certificates allow port forwarding (ssh -L, -R, -D), as editors and notebooks want it."
+    )
+
+
 class ClassSlurm(ApiModel):
     """Bounds on the Slurm clusters of tenants."""
 
     max_nodes: Annotated[int, Field(ge=0, le=MOST_NODES)] | None = Field(
         None, description="Most workers that the node sets of a tenant may have together."
     )
+    ssh: ClassSsh | None = Field(None, description="The way in to login nodes.")
 
 
 class ClassScheduling(ApiModel):

@@ -26,6 +26,7 @@ from bulkhead.cli.failures import CliError, Exit
 _BYTES: Final = 1 << 20
 _LOCK_SECONDS: Final = 330.0  # longer than a person may take to sign in
 _POLL: Final = 0.05
+_LOCK: Final = ".lock"
 
 
 def folder() -> Path:
@@ -63,22 +64,40 @@ class Entry:
         """Keep this, whole or not at all."""
         with contextlib.suppress(OSError):
             _private(self._path.parent)
-            handle, temporary = tempfile.mkstemp(dir=self._path.parent, prefix=".new-")  # made with mode 0600
-            with os.fdopen(handle, "w") as file:
-                json.dump(document, file)
-            Path(temporary).replace(self._path)
+            _write(self._path, json.dumps(document))
+
+    def beside(self, name: str) -> Path:
+        """Where a file of this name lies that belongs to it, for programs that read files; its end is its name."""
+        return self._path.with_suffix(f".{name}")
+
+    def put_beside(self, path: Path, text: str) -> None:
+        """Write such a file, whole or not at all, unless it holds just this."""
+        _private(path.parent)
+        try:
+            if not path.is_symlink() and path.stat().st_mode & 0o077 == 0 and path.read_text() == text:
+                return
+        except (OSError, UnicodeError):
+            pass
+        try:
+            _write(path, text)
+        except OSError as error:
+            raise CliError(
+                f"cannot write {path}: {error.strerror}", next_step="set XDG_CACHE_HOME to a folder of yours"
+            ) from error
 
     def clear(self) -> None:
-        """Forget it."""
-        with contextlib.suppress(OSError):
-            self._path.unlink()
+        """Forget it, and what lies beside it."""
+        for path in (self._path, *self._path.parent.glob(f"{self._path.stem}.*")):
+            if path.suffix != _LOCK:
+                with contextlib.suppress(OSError):
+                    path.unlink()
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """One process at a time."""
         try:
             _private(self._path.parent)
-            handle = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            handle = os.open(self._path.with_suffix(_LOCK), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError:
             yield
             return
@@ -127,6 +146,13 @@ def _parent() -> list[Any]:
     except (OSError, IndexError):
         began = ""
     return [parent, began]
+
+
+def _write(path: Path, text: str) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")  # made with mode 0600
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+    Path(temporary).replace(path)
 
 
 def _private(path: Path) -> None:

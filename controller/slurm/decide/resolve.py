@@ -19,6 +19,7 @@ from controller.refusal import Refusal
 from controller.sections import section_of, text_or_none
 from controller.settings import Settings
 from controller.slurm.config import extra, known
+from controller.slurm.decide import ssh
 from controller.slurm.decide.podsizes import PodSizes, pod_sizes
 from controller.slurm.objects.workers import resources
 from controller.slurm.spec import (
@@ -32,6 +33,7 @@ from controller.slurm.spec import (
     STATE_VOLUME,
     AccountingSpec,
     Allotment,
+    Forwarding,
     LeaseSpec,
     LoginSpec,
     NodeSetSpec,
@@ -42,7 +44,6 @@ from controller.slurm.spec import (
     SlurmImages,
     SlurmSpec,
     TopologySpec,
-    UserSpec,
     Volume,
 )
 
@@ -91,10 +92,10 @@ def resolve(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | N
         controller=sizes.allotment(controller, SLURMCTLD),
         state=_volume(section_of(controller, "storage"), STATE_VOLUME),
         home=_volume(section_of(asked, "homeStorage"), HOME_VOLUME),
-        login=_login(login, sizes) if login.get("enabled", True) else None,
+        login=_login(login, sizes, tenant, bounds) if login.get("enabled", True) else None,
         rest_api=sizes.allotment(rest_api, SLURMRESTD) if rest_api.get("enabled", True) else None,
         accounting=accounting,
-        users=tuple(_user(each) for each in _list(asked, "users")),
+        users=ssh.users_of(tenant),
         extra_conf=lines,
         topology=TopologySpec(str(asked.get("topology") or "Tree").lower()),
         lease=_lease(section_of(asked, "lease")),
@@ -219,10 +220,14 @@ def _check_accounting(lines: Pairs, accounting: AccountingSpec | None) -> None:
         )
 
 
-def _login(asked: Mapping[str, Any], sizes: PodSizes) -> LoginSpec:
+def _login(asked: Mapping[str, Any], sizes: PodSizes, tenant: Obj, bounds: Mapping[str, Any]) -> LoginSpec:
+    way = section_of(section_of(section_of(bounds, "scheduling"), "slurm"), "ssh")
     return LoginSpec(
         replicas=int(asked.get("replicas", 1)),
         root_keys=tuple(str(each) for each in asked.get("rootSshAuthorizedKeys") or ()),
+        keys=not (way.get("certificatesOnly") or asked.get("certificatesOnly")),
+        forwarding=Forwarding(agent=bool(way.get("agentForwarding")), ports=bool(way.get("portForwarding"))),
+        revoked=ssh.revoked(tenant),
         allotment=sizes.allotment(asked, LOGIN),
     )
 
@@ -257,15 +262,6 @@ def _qos(asked: Mapping[str, Any]) -> QosSpec:
         max_wall_minutes=int(wall) if wall is not None else None,
         group_tres=_pairs(asked, "grpTres"),
         user_tres=_pairs(asked, "maxTresPerUser"),
-    )
-
-
-def _user(asked: Mapping[str, Any]) -> UserSpec:
-    return UserSpec(
-        name=str(asked["name"]),
-        uid=int(asked["uid"]),
-        ssh_keys=tuple(str(each) for each in asked.get("sshKeys") or ()),
-        admin=bool(asked.get("admin", False)),
     )
 
 

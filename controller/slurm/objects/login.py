@@ -19,6 +19,7 @@ from controller.slurm.spec import (
     SLURMCTLD,
     SLURMCTLD_PORT,
     SSH_PORT,
+    TRUST,
     WORKERS,
     LoginSpec,
     Obj,
@@ -43,6 +44,7 @@ def stateful_set(spec: SlurmSpec, login: LoginSpec, config: str) -> Obj:
             mount("ssh", image.HOST_KEYS_PATH),
             mount("authorized-keys", image.AUTHORIZED_KEYS_PATH),
             mount("home", image.HOME_PATH, read_only=False),
+            *([mount("ssh-trust", image.TRUST_PATH)] if spec.certificates else []),
         ],
         env=[variable(image.SERVER_VARIABLE, f"{SLURMCTLD}:{SLURMCTLD_PORT}")],
         ports=[{"name": "ssh", "containerPort": SSH_PORT, "protocol": "TCP"}],
@@ -56,6 +58,8 @@ def stateful_set(spec: SlurmSpec, login: LoginSpec, config: str) -> Obj:
         home_volume(),
         {"name": "ssh", "secret": {"secretName": HOST_KEYS, "defaultMode": 0o400}},
         {"name": "authorized-keys", "configMap": {"name": AUTHORIZED_KEYS, "defaultMode": 0o444}},
+        # Only where somebody has an identity: so no login node restarts for what its tenant does not use.
+        *([{"name": "ssh-trust", "configMap": {"name": TRUST, "defaultMode": 0o444}}] if spec.certificates else []),
     ]
     return workload(
         "StatefulSet",

@@ -9,7 +9,7 @@ import base64
 from collections.abc import Iterable
 
 from controller.slurm.config import config_files
-from controller.slurm.objects import accounting, login, nodesets, slurmctld, slurmrestd, users
+from controller.slurm.objects import accounting, login, nodesets, slurmctld, slurmrestd, ssh, users
 from controller.slurm.objects.parts import claim_spec, digest, marks, metadata, service
 from controller.slurm.spec import (
     HOME,
@@ -30,8 +30,11 @@ from controller.slurm.spec import (
 from controller.slurm.spec.keys import SlurmKeys
 
 
-def render(spec: SlurmSpec, keys: SlurmKeys) -> tuple[Obj, ...]:
-    """Namespace, secrets, configuration, volumes, services, daemons, the CRD and the node sets."""
+def render(spec: SlurmSpec, keys: SlurmKeys, trusted: tuple[str, ...] = ()) -> tuple[Obj, ...]:
+    """Namespace, secrets, configuration, volumes, services, daemons, the CRD and the node sets.
+
+    `trusted`: the public keys that sign ssh certificates.
+    """
     files = config_files(spec)
     # A file that a daemon reads once restarts it. Keys, users and authorised keys are followed in place and restart nothing;
     # workers and login nodes take their files from slurmctld.
@@ -42,6 +45,8 @@ def render(spec: SlurmSpec, keys: SlurmKeys) -> tuple[Obj, ...]:
         slurmctld.config_map(files),
         users.config_map(spec),
         *([users.authorized_keys(spec)] if spec.login else []),
+        *(ssh.trust(spec, spec.login, trusted) if spec.login and spec.certificates else []),
+        *(ssh.rights(spec, spec.login) if spec.login and spec.certificates else []),
         _home(spec),
         *_services(spec),
         *(_accounting(spec, keys)),

@@ -33,13 +33,19 @@ def config_map(spec: SlurmSpec) -> Obj:
 
 
 def authorized_keys(spec: SlurmSpec) -> Obj:
-    """ConfigMap `slurm-authorized-keys`; an admin's keys open root's account on the login nodes too."""
+    """ConfigMap `slurm-authorized-keys`; an admin's keys open root's account on the login nodes too.
+
+    Empty where only certificates are to open them.
+    """
+    meta = metadata(AUTHORIZED_KEYS, LOGIN)
+    if spec.login and not spec.login.keys:
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {}}
     data = {_name(user): _lines([_key(key) for key in user.ssh_keys]) for user in spec.users if user.ssh_keys}
     own = spec.login.root_keys if spec.login else ()
     root = dict.fromkeys([*own, *(key for user in spec.users if user.admin for key in user.ssh_keys)])
     if root:
         data["root"] = _lines([_key(key) for key in root])
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(AUTHORIZED_KEYS, LOGIN), "data": data}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
 
 
 def _name(user: UserSpec) -> str:

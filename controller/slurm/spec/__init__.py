@@ -28,12 +28,14 @@ SLURMD_PORT: Final = 6818
 SLURMDBD_PORT: Final = 6819
 SLURMRESTD_PORT: Final = 6820
 MARIADB_PORT: Final = 3306
-SSH_PORT: Final = 22
+SSH_PORT: Final = names.SLURM_SSH_PORT
 
 KEYS: Final = names.SLURM_KEYS  # Secret
 VOUCHING_KEY: Final = "slurm.jwks"  # its file for auth/slurm, on every node
 TOKEN_KEY: Final = names.SLURM_TOKEN_KEY  # its file for the REST API's tokens, with those who judge them
 HOST_KEYS: Final = "slurm-ssh-host-keys"  # Secret
+AUTHORITY: Final = "slurm-ssh-ca"  # Secret on the host alone: the CA of users' ssh certificates
+TRUST: Final = "slurm-ssh-trust"  # ConfigMap: that CA's public key, and who may be which user
 DATABASE: Final = "slurm-database"  # Secret: slurmdbd.conf and MariaDB's password
 CONFIG: Final = "slurm-config"  # ConfigMap
 USERS: Final = "slurm-users"  # ConfigMap
@@ -152,11 +154,22 @@ class NodeSetSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Forwarding:
+    """What an ssh certificate allows besides a session."""
+
+    agent: bool = False
+    ports: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class LoginSpec:
-    """The login nodes."""
+    """The login nodes. `keys`: whether ssh keys open them; `revoked`: identities that nothing opens them to."""
 
     replicas: int = 1
     root_keys: tuple[str, ...] = ()
+    keys: bool = True
+    forwarding: Forwarding = Forwarding()
+    revoked: frozenset[str] = frozenset()
     allotment: Allotment = ALLOTMENTS[LOGIN]
 
 
@@ -192,6 +205,7 @@ class UserSpec:
     uid: int
     ssh_keys: tuple[str, ...] = ()
     admin: bool = False
+    identities: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +250,11 @@ class SlurmSpec:
     lease: LeaseSpec = LeaseSpec()
     cluster_domain: str = "cluster.local"
     max_nodes: int = 1024
+
+    @property
+    def certificates(self) -> bool:
+        """Whether anybody comes in by ssh certificates."""
+        return self.login is not None and any(user.identities for user in self.users)
 
     def service(self, name: str) -> str:
         """The full DNS name of a Service of the cluster."""

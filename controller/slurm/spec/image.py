@@ -14,6 +14,7 @@ DBD_PATH: Final = "/etc/slurm-database-mount"
 USERS_PATH: Final = "/etc/slurm-users"
 HOST_KEYS_PATH: Final = "/etc/slurm-ssh-mount"
 AUTHORIZED_KEYS_PATH: Final = "/etc/slurm-authorized-keys"
+TRUST_PATH: Final = "/etc/slurm-ssh-trust"
 PASSWORD_PATH: Final = "/etc/mariadb-mount"  # noqa: S105 - a path
 HOME_PATH: Final = "/home"
 RUN_PATH: Final = "/run"

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.names import host_user
 from controller.decide import logins
-from controller.decide.logins import Deny, Later, Sign, judge, request_of, user_of, waits
+from controller.decide.logins import Deny, Later, Sign, judge, request_of, waits
 
 NOW = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 TENANT = {"metadata": {"name": "red"}}
@@ -80,26 +81,26 @@ def test_a_tenant_that_cannot_sign_is_waited_for_but_not_for_ever() -> None:
 
 def test_a_name_without_room_ends_in_a_digest_and_stays_unique() -> None:
     long = [f"system:serviceaccount:{'n' * 60}:{each}" for each in ("a", "b")]
-    names = [user_of(each) for each in long]
+    names = [host_user(each) for each in long]
     assert len(set(names)) == 2
     assert all(len(each) == 64 and each.startswith("bulkhead:host:system:serviceaccount:nnn") for each in names)
 
 
 def test_a_name_fits_into_a_certificate_by_its_bytes_and_ends_in_no_half_letter() -> None:
-    name = user_of("oidc:" + "ж" * 40)
+    name = host_user("oidc:" + "ж" * 40)
     assert len(name.encode()) <= 64
     assert name.startswith("bulkhead:host:oidc:жжж")
-    assert name != user_of("oidc:" + "ж" * 41)
+    assert name != host_user("oidc:" + "ж" * 41)
 
 
 def test_nobody_is_called_what_a_shortened_name_is() -> None:
-    victim = user_of("system:serviceaccount:" + "n" * 60)
-    assert user_of(victim.removeprefix("bulkhead:host:")) != victim
+    victim = host_user("system:serviceaccount:" + "n" * 60)
+    assert host_user(victim.removeprefix("bulkhead:host:")) != victim
 
 
 def test_who_is_revoked_by_the_name_that_the_trail_of_a_plane_shows_gets_none() -> None:
     long = "system:serviceaccount:" + "n" * 60
-    for listed in (long, user_of(long), user_of(long).removeprefix("bulkhead:host:")):
+    for listed in (long, host_user(long), host_user(long).removeprefix("bulkhead:host:")):
         found = answer(spec_username=long, tenant={**TENANT, "spec": {"access": {"revokedUsers": [listed]}}})
         assert isinstance(found, Deny)
         assert "access.revokedUsers" in found.why

@@ -17,18 +17,30 @@ from tests.controller.slurm.samples import CASES, KEYS, slurm_spec
 
 GOLDEN = Path(__file__).parent / "golden"
 # Cases that are near enough to another one for their differences to be the shorter file.
-VARIANTS = {"fixed": "smallest"}
+VARIANTS = {"fixed": "smallest", "certificates": "smallest"}
 BASELINE_ADDS = {
     *("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE"),
     *("SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"),
 }
-ORDER = ["Namespace", "Secret", "ConfigMap", "PersistentVolumeClaim", "Service", "StatefulSet", "Deployment"]
+ORDER = [
+    "Namespace",
+    "Secret",
+    "ConfigMap",
+    "Role",
+    "ClusterRole",
+    "RoleBinding",
+    "ClusterRoleBinding",
+    "PersistentVolumeClaim",
+    "Service",
+    "StatefulSet",
+    "Deployment",
+]
 ORDER += ["CustomResourceDefinition", "NodeSet"]
 
 
 def everything(name: str) -> list[Obj]:
     spec = slurm_spec(CASES[name])
-    objects = [obj for obj in render.render(spec, KEYS) if obj["kind"] != "CustomResourceDefinition"]
+    objects = [obj for obj in render.render(spec, KEYS, ("ssh-ed25519 AAAA",)) if obj["kind"] != "CustomResourceDefinition"]
     return [*objects, *(workers.worker_pod(spec, each, 0, owner_uid="uid-of-node-set") for each in spec.node_sets)]
 
 

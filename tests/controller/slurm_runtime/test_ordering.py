@@ -16,6 +16,8 @@ from controller.slurm.loop import SlurmLoops
 from controller.slurm.ordering import Ordering
 from controller.slurm.spec import SlurmSpec
 from controller.slurm.spec.keys import from_data, waiting
+from controller.slurm.ssh.authorities import Authorities
+from controller.slurm.ssh.desks import Desks
 from tests.controller.samples import plane_spec, tenant
 from tests.controller.slurm_runtime.world import START, node_set, slurm_spec
 from tests.fakeclock import FakeClock
@@ -76,10 +78,27 @@ class Loops:
         self.forgotten.append(tenant)
 
 
+class OpenDesks:
+    """Which tenants' requests for ssh certificates are answered."""
+
+    def __init__(self) -> None:
+        self.open_of: set[str] = set()
+
+    def open(self, tenant: str, _: object) -> None:
+        self.open_of.add(tenant)
+
+    async def forget(self, tenant: str) -> None:
+        self.open_of.discard(tenant)
+
+
 class Bed:
     def __init__(self) -> None:
-        self.host, self.loops, self.clock = Host(), Loops(), FakeClock(START)
-        self.ordering = Ordering(KeyStore(cast(Client, self.host), self.clock), cast(SlurmLoops, self.loops))
+        self.host, self.loops, self.clock, self.desks = Host(), Loops(), FakeClock(START), OpenDesks()
+        client = cast(Client, self.host)
+        authorities = Authorities(client, self.clock)
+        self.ordering = Ordering(
+            KeyStore(client, self.clock), cast(SlurmLoops, self.loops), authorities, cast(Desks, self.desks)
+        )
 
     async def order(self, *, seen: bool = True, on: bool = True, **annotations: str) -> Any:
         asked = tenant()

@@ -17,6 +17,7 @@ from tests.hostcluster.images.test_oci import members
 ENTRYPOINTS = [
     PROJECT / "images/slurm/rootfs/usr/local/sbin/slurm-entrypoint",
     PROJECT / "images/slurm/rootfs/usr/local/sbin/slurm-authorized-keys",
+    PROJECT / "images/slurm/rootfs/usr/local/sbin/slurm-authorized-principals",
     PROJECT / "images/slurm/rootfs/usr/local/bin/srun",
     PROJECT / "images/mariadb/rootfs/usr/local/sbin/mariadb-entrypoint",
 ]
@@ -156,5 +157,21 @@ def test_an_unknown_daemon_is_refused(words: list[str]) -> None:
 
 @pytest.mark.parametrize("name", ["", "-n", "../../etc/passwd", "a b", "Root", "no-such-user"])
 def test_only_a_user_of_the_list_has_keys(name: str) -> None:
-    done = subprocess.run(["sh", str(ENTRYPOINTS[1]), name], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "")
+    for script in ENTRYPOINTS[1:3]:
+        done = subprocess.run(["sh", str(script), name, "corp:ada"], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("identity", "is_alice"),
+    [
+        ("corp:ada@example.org", True), ("bulkhead:host:ada", True), ("-v", True), ("corp:жук", True), ("", False),
+        ("corp:ada@example.or", False), ("corp:ada@exampleXorg", False), ("ada", False), (".*", False), ("-c", False),
+        ("corp:eve\ncorp:ada@example.org", False), ("CORP:ADA@EXAMPLE.ORG", False),
+    ],
+)  # fmt: skip
+def test_only_who_is_named_word_for_word_is_a_user(identity: str, is_alice: bool, tmp_path: Path) -> None:
+    (tmp_path / "alice").write_text("corp:ada@example.org\nbulkhead:host:ada\n-v\ncorp:жук\n")
+    script = ENTRYPOINTS[2].read_text().replace("/etc/slurm-ssh-trust", str(tmp_path))
+    done = subprocess.run(["sh", "-c", script, "sh", "alice", identity], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "alice\n" if is_alice else "")

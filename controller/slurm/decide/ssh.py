@@ -1,0 +1,132 @@
+"""Who gets an ssh certificate, as which of a cluster's users, and for how long. Pure: facts in, one answer out.
+
+The plane's API server writes into a CertificateSigningRequest who made it, and nobody can change that; the Tenant, which only
+admins of the host write, says as whom that identity may come in. The request itself has no word in either.
+
+    request + its Tenant ──> judge() ──┬─ Issue    all that this identity may be, until its token ends, 15 minutes at most
+                                       ├─ Refuse   with a reason for people
+                                       └─ None     not yet: the CA is being replaced
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+from bulkhead.api import names
+from bulkhead.api.untrusted import mappings, sequence
+from controller.sections import section_of
+from controller.slurm.spec import UserSpec
+from controller.slurm.spec.identities import principals_of
+
+LIFE: Final = timedelta(minutes=15)
+# Less than this is of no use to who has to connect yet.
+LEAST: Final = timedelta(seconds=10)
+# Of one tenant. Whoever connects more often keeps one for a while.
+MOST_PER_MINUTE: Final = 30
+_LATEST: Final = 1e11
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is read of a request: who makes it, as the plane's API server vouches for, and until when their token is good."""
+
+    identity: str
+    groups: tuple[str, ...] = ()
+    token_ends: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """Issue for these users of the cluster."""
+
+    principals: tuple[str, ...]
+    ends: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Never; the text is for the requester."""
+
+    why: str
+
+
+Answer: TypeAlias = Issue | Refuse | None
+
+
+def judge(request: Request, tenant: Mapping[str, Any], *, drawn_for: str, recent: int, now: datetime) -> Answer:
+    """The answer.
+
+    `drawn_for`: the `access.certificatesRevoked` that the CA was drawn for; `recent`: how many certificates the identity got
+    within the last minute.
+    """
+    access = section_of(section_of(tenant, "spec"), "access")
+    principals = principals_of(request.identity, users_of(tenant))
+    ends = min(now + LIFE, request.token_ends or now + LIFE)
+    if why := _objection(request, tenant, access, recent=recent):
+        return Refuse(why)
+    if not principals:
+        return Refuse(f"{request.identity!r} is in the identities of none of the tenant's Slurm users")
+    if ends < now + LEAST:
+        return Refuse("the token ends within seconds; sign in again")
+    if str(access.get("certificatesRevoked") or "") not in {"", drawn_for}:
+        return None
+    return Issue(principals, ends)
+
+
+def _objection(request: Request, tenant: Mapping[str, Any], access: Mapping[str, Any], *, recent: int) -> str | None:
+    if _is_revoked(request, tenant, access):
+        return f"access of {request.identity!r} is revoked"
+    if request.token_ends is None and not request.identity.startswith(names.HOST_USER_PREFIX):
+        return f"{request.identity!r} did not sign in by an identity provider of the tenant"
+    if recent >= MOST_PER_MINUTE:
+        return f"{request.identity!r} got {recent} certificates within a minute; wait for one"
+    return None
+
+
+def users_of(tenant: Mapping[str, Any]) -> tuple[UserSpec, ...]:
+    """The users that a Tenant names."""
+    slurm = section_of(section_of(section_of(tenant, "spec"), "scheduling"), "slurm")
+    return tuple(_user(each) for each in mappings(slurm.get("users")))
+
+
+def revoked(tenant: Mapping[str, Any]) -> frozenset[str]:
+    """Identities that a Tenant revokes for good, by the names that its plane has for them."""
+    access = section_of(section_of(tenant, "spec"), "access")
+    people = {str(each.get("name")) for each in mappings(access.get("revoked")) if _for_good(each, "User")}
+    listed = {str(each).removeprefix(names.HOST_USER_PREFIX) for each in sequence(access.get("revokedUsers"))}
+    # By the name on the host, and by the one that audit trails of planes show.
+    of_host = {each for name in listed for each in (names.host_user(name), names.HOST_USER_PREFIX + name)}
+    return frozenset(people | of_host)
+
+
+def request_of(username: str, groups: Iterable[str], extra: Mapping[str, Any]) -> Request:
+    """The facts of a request, of what the plane's API server wrote into it."""
+    return Request(username, tuple(groups), _moment(extra.get(names.TOKEN_ENDS)))
+
+
+def _is_revoked(request: Request, tenant: Mapping[str, Any], access: Mapping[str, Any]) -> bool:
+    groups = {str(each.get("name")) for each in mappings(access.get("revoked")) if _for_good(each, "Group")}
+    return request.identity in revoked(tenant) or bool(groups & set(request.groups))
+
+
+def _for_good(revocation: Mapping[str, Any], kind: str) -> bool:
+    """Whether it revokes more than what was issued before some moment, which the plane's API server judges by itself."""
+    return str(revocation.get("kind") or "User") == kind and not revocation.get("before")
+
+
+def _moment(values: Any) -> datetime | None:
+    text = str(next(iter(sequence(values)), ""))
+    if not text.isascii() or not text.isdecimal() or len(text) > 11 or int(text) > _LATEST:
+        return None
+    return datetime.fromtimestamp(int(text), UTC)
+
+
+def _user(asked: Mapping[str, Any]) -> UserSpec:
+    return UserSpec(
+        name=str(asked["name"]),
+        uid=int(asked["uid"]),
+        ssh_keys=tuple(str(each) for each in asked.get("sshKeys") or ()),
+        admin=bool(asked.get("admin", False)),
+        identities=tuple(str(each) for each in asked.get("identities") or ()),
+    )

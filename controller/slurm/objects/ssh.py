@@ -1,0 +1,68 @@
+"""What login nodes are told of ssh certificates, and what their people may do in the plane to come in. Pure.
+
+sshd believes a certificate that one of these keys signed, and then asks whether its identity still is one of the user's, at
+every connection: so who is revoked, or is no longer that user's identity, is out as soon as the file has changed.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+from controller.slurm.objects.parts import metadata
+from controller.slurm.spec import LOGIN, TRUST, LoginSpec, Obj, SlurmSpec
+from controller.slurm.spec.identities import principals_of
+
+KEYS_FILE: Final = "user-ca.pub"  # the dot keeps it apart from the files that are named after users
+RIGHTS: Final = "bulkhead:slurm-ssh"
+_RBAC: Final = "rbac.authorization.k8s.io"
+
+
+def trust(spec: SlurmSpec, login: LoginSpec, trusted: Iterable[str]) -> list[Obj]:
+    """ConfigMap `slurm-ssh-trust`: the keys that sign, and for each user a file of the identities that may be it."""
+    files: defaultdict[str, list[str]] = defaultdict(list)
+    for identity in _identities(spec, login):
+        for user in principals_of(identity, spec.users):
+            files[user].append(identity)
+    data = {KEYS_FILE: _lines(trusted)} | {user: _lines(found) for user, found in sorted(files.items())}
+    return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(TRUST, LOGIN), "data": data}]
+
+
+def rights(spec: SlurmSpec, login: LoginSpec) -> list[Obj]:
+    """To ask for a certificate, without seeing who else does, and to reach the login nodes through the plane's API."""
+    asking: list[Obj] = [
+        {"apiGroups": ["certificates.k8s.io"], "resources": ["certificatesigningrequests"], "verbs": ["create", "get"]}
+    ]
+    pods = [f"{LOGIN}-{ordinal}" for ordinal in range(login.replicas)]
+    coming: list[Obj] = [
+        {"apiGroups": [""], "resources": ["pods"], "resourceNames": pods, "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["pods/portforward"], "resourceNames": pods, "verbs": ["get", "create"]},
+    ]
+    who = [{"kind": "User", "apiGroup": _RBAC, "name": each} for each in _identities(spec, login)]
+    return [
+        _role("Role", coming),
+        _role("ClusterRole", asking),
+        _binding("RoleBinding", "Role", who),
+        _binding("ClusterRoleBinding", "ClusterRole", who),
+    ]
+
+
+def _identities(spec: SlurmSpec, login: LoginSpec) -> list[str]:
+    return sorted({each for user in spec.users for each in user.identities} - login.revoked)
+
+
+def _role(kind: str, rules: list[Obj]) -> Obj:
+    return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": _meta(kind), "rules": rules}
+
+
+def _binding(kind: str, role: str, who: list[Obj]) -> Obj:
+    reference = {"apiGroup": _RBAC, "kind": role, "name": RIGHTS}
+    return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": _meta(kind), "roleRef": reference, "subjects": who}
+
+
+def _meta(kind: str) -> Obj:
+    meta = metadata(RIGHTS, LOGIN)
+    return {field: value for field, value in meta.items() if field != "namespace" or not kind.startswith("Cluster")}
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
