@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import base64
 import contextlib
+import hashlib
 import re
 import secrets
 import sys
@@ -77,13 +78,14 @@ def current(options: argparse.Namespace) -> Pass:
 
 
 def _entry(options: argparse.Namespace) -> cache.Entry:
-    """Where it is kept: it belongs to one way of logging in to one tenant."""
-    path = plane.login_file(options)
-    if path is None:
-        path = connection.find_kubeconfig(options.kubeconfig)
-    return cache.entry(
-        "ssh", options.tenant, str(path.resolve()), *map(str, (options.context, options.issuer, options.certificate))
-    )
+    """Where it is kept: it belongs to one way of logging in to one tenant, a file of credentials as it is now."""
+    path = plane.login_file(options) or connection.find_kubeconfig(options.kubeconfig)
+    try:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise CliError(f"cannot read {path}: {error.strerror}") from error
+    way = map(str, (path.resolve(), digest, options.context, options.issuer, options.certificate))
+    return cache.entry("ssh", options.tenant, *way)
 
 
 def _asked(options: argparse.Namespace) -> dict[str, Any]:
