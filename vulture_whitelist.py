@@ -40,6 +40,7 @@ _.before
 _.grp_tres
 _.max_tres_per_user
 _.root_ssh_authorized_keys
+_.certificates_only
 _.home_storage
 _.mixed
 _.last_transition_time
@@ -59,6 +60,8 @@ _.max_backups
 _.max_age_days
 _.max_resources
 _.max_nodes
+_.agent_forwarding
+_.port_forwarding
 _.discovery_url
 _.audiences
 _.certificate_authority

@@ -58,6 +58,8 @@ async def test_who_signs_in_has_the_prefixed_name_and_groups(plane: Believer, de
     assert found is not None
     assert found["username"].startswith("corp:linus")
     assert set(found["groups"]) == {"corp:system:masters", "corp:gpu", "system:authenticated"}
+    # What is issued upon the token (an ssh certificate) ends with it.
+    assert found["extra"]["bulkhead.dev/token-ends"] == [str(json.loads(_decoded(ours.split(".")[1]))["exp"])]
     # What is for another tenant, or for no tenant, is refused.
     assert await plane.who(theirs) is None
     assert await plane.who(dex.password("ada", PUBLIC)) is None

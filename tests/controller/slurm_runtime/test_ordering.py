@@ -1,5 +1,6 @@
 """Orders: keys made once and kept, their rotation in two halves, revoked tokens, and a cluster that is switched off."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from controller.slurm.decide.status import Found
 from controller.slurm.keystore import OFF, REVOKE, ROTATE, SPREAD, KeyStore
 from controller.slurm.loop import SlurmLoops
 from controller.slurm.ordering import Ordering
-from controller.slurm.spec import SlurmSpec
+from controller.slurm.spec import SlurmSpec, UserSpec
 from controller.slurm.spec.keys import from_data, waiting
 from controller.slurm.ssh.authorities import Authorities
 from controller.slurm.ssh.desks import Desks
@@ -32,15 +33,23 @@ class Host:
         self.secret: Obj | None = None
         self.writes = 0
         self.raced: Obj | None = None
+        self.authority: Obj | None = None
 
     async def get(self, r: Resource, name: str, namespace: str) -> Obj:
-        assert (r, name, namespace) == (kinds.SECRETS, "slurm-keys", PLANE.namespace)
+        assert (r, namespace) == (kinds.SECRETS, PLANE.namespace)
+        if name == "slurm-ssh-ca" and self.authority is not None:
+            return self.authority
+        if name == "slurm-ssh-ca":
+            raise NotFound(404, "NotFound", name)
         if self.secret is None:
             raise NotFound(404, "NotFound", name)
         return self.secret
 
     async def create(self, _: Resource, obj: Obj) -> Obj:
         self.writes += 1
+        if obj["metadata"]["name"] == "slurm-ssh-ca":
+            self.authority = obj | {"metadata": obj["metadata"] | {"resourceVersion": "1"}}
+            return obj
         if self.raced is not None:
             self.secret = self.raced
             raise AlreadyExists(409, "AlreadyExists", "it is there")
@@ -100,11 +109,11 @@ class Bed:
             KeyStore(client, self.clock), cast(SlurmLoops, self.loops), authorities, cast(Desks, self.desks)
         )
 
-    async def order(self, *, seen: bool = True, on: bool = True, **annotations: str) -> Any:
+    async def order(self, *, seen: bool = True, on: bool = True, users: tuple[UserSpec, ...] = (), **annotations: str) -> Any:
         asked = tenant()
         asked["metadata"]["annotations"] = annotations
         stored = {"slurm-keys": self.host.secret} if seen and self.host.secret else {}
-        spec: SlurmSpec | None = slurm_spec(node_set()) if on else None
+        spec: SlurmSpec | None = replace(slurm_spec(node_set()), users=users) if on else None
         return await self.ordering.order(PLANE, asked, stored, spec)
 
     @property
@@ -218,3 +227,26 @@ async def test_switched_off_it_is_taken_down_once_and_keeps_its_keys(bed: Bed) -
     await bed.order()
     assert bed.keys == keys
     assert OFF not in (bed.host.secret or {})["metadata"]["annotations"]
+
+
+async def test_requests_for_ssh_certificates_are_answered_where_anybody_may_make_one(bed: Bed) -> None:
+    await bed.order(users=(UserSpec("alice", 10001),))
+    assert (bed.desks.open_of, bed.host.authority) == (set(), None)
+    named = (UserSpec("alice", 10001, identities=("corp:ada",)),)
+    await bed.order(users=named)
+    assert bed.desks.open_of == {PLANE.tenant}
+    assert bed.loops.ordered is not None
+    (trusted,) = bed.loops.ordered.trusted
+    assert trusted.startswith("ssh-ed25519 ")
+    writes = bed.host.writes
+    await bed.order(users=named)
+    assert (bed.host.writes, bed.loops.ordered.trusted) == (writes, (trusted,))
+    await bed.order(users=(UserSpec("alice", 10001),))
+    assert (bed.desks.open_of, bed.loops.ordered.trusted) == (set(), ())
+    await bed.order(users=named)
+    await bed.order(on=False)
+    assert bed.desks.open_of == set()
+    await bed.order(users=named)
+    assert bed.loops.ordered.trusted == (trusted,), "the CA stays"
+    await bed.ordering.forget(PLANE.tenant)
+    assert bed.desks.open_of == set()
