@@ -13,6 +13,7 @@ from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from bulkhead.kube.objects import Obj, uid_of
 from controller.inside.calls import Plane
 from controller.slurm.client.rest import SlurmError, SlurmRest
+from controller.slurm.decide.hanging import Hanging
 from controller.slurm.decide.sites import sites
 from controller.slurm.lease.fleet import (
     Action,
@@ -98,6 +99,16 @@ class Actor:
         # The NodeSets are read again after new ones are applied: this one may be gone by then.
         if name in node_sets:
             await self._plane.delete(NODE_SETS, name, NAMESPACE, uid=uid_of(node_sets[name]))
+
+    async def renew(self, pods: Iterable[Hanging]) -> None:
+        """Delete pods, so that their owners make them anew; one that is not deleted now hangs on until the next reconcile."""
+        for pod in pods:
+            try:
+                await self._plane.delete(kinds.PODS, pod.name, NAMESPACE, uid=pod.uid)
+            except KubeError as error:
+                _log.warning("not made anew: %s: %s", pod.name, error, extra={"tenant": self._tenant})
+            else:
+                _log.info("made anew, for its image is not pulled: %s", pod.name, extra={"tenant": self._tenant})
 
     async def place(self, seen: Seen) -> None:
         """Write into Slurm where its workers run; without it jobs still run, but further apart."""

@@ -22,6 +22,7 @@ from controller.slurm.apply import Applier
 from controller.slurm.client.rest import SlurmRest
 from controller.slurm.client.tokens import TokenSource
 from controller.slurm.config.topology import grown, topology_of
+from controller.slurm.decide.hanging import hanging
 from controller.slurm.decide.status import Found, counts, pods_of
 from controller.slurm.lease.deadlines import Deadlines
 from controller.slurm.lease.fleet import Action, Fleet
@@ -164,6 +165,7 @@ class Cluster:
     async def _act(self, actor: Actor, actions: tuple[Action, ...], seen: Seen) -> None:
         await actor.act(actions, seen.node_sets)
         self._deadlines = self._deadlines.after(actions, seen.view, seen.workers)
+        await actor.renew(hanging(seen.pods, self._clock.now()))
         await actor.place(seen)
 
     async def _take_down(self, plane: Plane, seen: Seen) -> Found:

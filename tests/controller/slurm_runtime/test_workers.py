@@ -138,3 +138,22 @@ async def test_switched_off_the_workers_go_with_grace_then_the_daemons_and_the_v
     await bed.reconcile(node_set(minimum=1, maximum=1))
     assert "slurmctld" in bed.plane.of("StatefulSet")
     assert bed.workers() == ["gpu-0"]
+
+
+async def test_a_worker_whose_image_is_never_pulled_is_made_anew(bed: Bed) -> None:
+    """A worker is left alone by its NodeSet whatever image it was made with."""
+    await bed.reconcile(node_set(minimum=2, maximum=2))
+    bed.register("gpu-1")
+    before = {name: pod["metadata"]["uid"] for name, pod in bed.plane.of("Pod").items()}
+    hangs = {"name": "slurmd", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+    placed = {"type": "PodScheduled", "status": "True", "lastTransitionTime": bed.clock.now().isoformat()}
+    bed.plane.objects["Pod", "gpu-0"]["status"] = {"conditions": [placed], "containerStatuses": [hangs]}
+    bed.clock.advance(110)
+    await bed.reconcile(node_set(minimum=2, maximum=2))
+    assert {name: pod["metadata"]["uid"] for name, pod in bed.plane.of("Pod").items()} == before
+    bed.clock.advance(20)
+    for _ in range(2):
+        await bed.reconcile(node_set(minimum=2, maximum=2))
+    after = {name: pod["metadata"]["uid"] for name, pod in bed.plane.of("Pod").items()}
+    assert after.keys() == before.keys()
+    assert {name for name in after if after[name] != before[name]} == {"gpu-0"}
