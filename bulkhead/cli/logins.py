@@ -132,7 +132,7 @@ async def _revoke(options: argparse.Namespace) -> int:
 def _check_followed(tenant: Obj) -> None:
     """CliError where the controller changes nothing of the tenant now, so that the plane will not hear of it."""
     ready = condition_of(tenant, ConditionType.READY) or {}
-    if ready.get("reason") in {Reason.PAUSED, Reason.UNKNOWN_CLASS, Reason.INVALID_NAME, Reason.NAMESPACE_TAKEN}:
+    if ready.get("reason") in {Reason.INVALID_NAME, Reason.NAMESPACE_TAKEN}:
         name = document.name_of(tenant)
         raise CliError(
             f"tenant {name}: written, but its plane does not hear of it while the tenant is {ready['reason']}; nobody gets a "

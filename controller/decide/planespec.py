@@ -101,7 +101,7 @@ def plane_of(case: Case) -> PlaneSpec:
         system_namespace=settings.system_namespace,
         admins=tuple(section_of(spec, "access").get("admins") or ()),
         issuers=_issuers(case),
-        revoked=tuple(map(_revoked, section_of(spec, "access").get("revoked") or ())),
+        revoked=revoked_of(spec),
         certificates_revoked=str(section_of(spec, "access").get("certificatesRevoked") or ""),
         audit=_audit(bounds, str(storage.get("size") or STORAGE_SIZE), str(case.tenant["metadata"]["name"])),
     )
@@ -132,6 +132,11 @@ def _issuers(case: Case) -> tuple[Trusted, ...]:
         keys, trouble = (answer.keys, answer.trouble) if answer is not None else ("", "")
         found.append(Trusted(provider, keys or kept_keys(kept, provider), trouble, asked=answer is not None))
     return tuple(found)
+
+
+def revoked_of(spec: Mapping[str, Any]) -> tuple[Revoked, ...]:
+    """Whose tokens a Tenant says do not count."""
+    return tuple(map(_revoked, section_of(spec, "access").get("revoked") or ()))
 
 
 def _revoked(entry: Mapping[str, Any]) -> Revoked:

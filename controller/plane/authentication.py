@@ -18,7 +18,7 @@ from typing import Final
 from bulkhead.api.names import TOKEN_ENDS
 from bulkhead.api.providers import Provider
 from controller.plane.parts import metadata
-from controller.plane.spec import ISSUERS_PORT, PLANE, Obj, PlaneSpec
+from controller.plane.spec import ISSUERS_PORT, PLANE, Obj, PlaneSpec, Revoked
 
 ISSUERS: Final = "issuers"
 FILE: Final = "authentication.json"
@@ -64,6 +64,27 @@ def kept_keys(config_map: Obj | None, provider: Provider) -> str:
     return str(data.get(f"{provider.name}.keys") or "") if same else ""
 
 
+def with_revoked(running: Obj, revoked: Sequence[Revoked]) -> Obj:
+    """A configuration that runs, with rules that refuse what was revoked since beside those that it has, and no other change.
+
+    It says itself how it names users and groups, so neither class nor providers need to be known. A rule is never taken out.
+    """
+    return running | ({"jwt": [_stricter(each, revoked) for each in running["jwt"]]} if running.get("jwt") else {})
+
+
+def _stricter(authenticator: Obj, revoked: Sequence[Revoked]) -> Obj:
+    mapped = authenticator["claimMappings"]
+    username, groups = mapped["username"], (mapped.get("groups") or {}).get("claim", "")
+    before = _revoked_before(revoked, str(username.get("prefix") or ""), str(username["claim"]), str(groups))
+    made = dict(authenticator)
+    for field, rules in (("claimValidationRules", before), ("userValidationRules", _revoked(revoked))):
+        there = list(made.get(field) or ())
+        expressions = {each.get("expression") for each in there}
+        if more := [each for each in rules if each["expression"] not in expressions]:
+            made[field] = [*there, *more]
+    return made
+
+
 def _known(spec: PlaneSpec) -> Iterator[tuple[Provider, str]]:
     return ((each.provider, each.keys) for each in spec.issuers if each.keys)
 
@@ -100,9 +121,9 @@ def _authenticator(spec: PlaneSpec, provider: Provider, keys: str, shim_ca: str)
             "audienceMatchPolicy": "MatchAny",
         },
         "claimMappings": mappings,
-        "claimValidationRules": [*_claims(provider), *_revoked_before(spec, provider)],
+        "claimValidationRules": [*_claims(provider), *_before(spec, provider)],
     }
-    rules = list(_revoked(spec))
+    rules = list(_revoked(spec.revoked))
     return made | ({"userValidationRules": rules} if rules else {})
 
 
@@ -123,38 +144,45 @@ def _claims(provider: Provider) -> Iterator[Obj]:
         )
     # An API server does not start with the same rule twice.
     for groups in dict.fromkeys(tuple(sorted(set(each))) for each in provider.required_groups):
-        yield _rule(f"{_groups(provider)}.exists(group, group in {_text(groups)})", "the user is in no group that may sign in")
+        yield _rule(
+            f"{_groups(provider.groups_claim)}.exists(group, group in {_text(groups)})",
+            "the user is in no group that may sign in",
+        )
 
 
-def _revoked(spec: PlaneSpec) -> Iterator[Obj]:
+def _before(spec: PlaneSpec, provider: Provider) -> Iterator[Obj]:
+    return _revoked_before(spec.revoked, provider.prefix, provider.username_claim, provider.groups_claim)
+
+
+def _revoked(revoked: Sequence[Revoked]) -> Iterator[Obj]:
     gone = "access of this user is revoked"
     for kind, expression in (("User", "!(user.username in {})"), ("Group", "!user.groups.exists(group, group in {})")):
-        names = sorted({each.name for each in spec.revoked if each.kind == kind and each.before is None})
+        names = sorted({each.name for each in revoked if each.kind == kind and each.before is None})
         for some in _parts(names):
             yield _rule(expression.format(_text(some)), gone)
 
 
-def _revoked_before(spec: PlaneSpec, provider: Provider) -> Iterator[Obj]:
+def _revoked_before(revoked: Sequence[Revoked], prefix: str, username: str, groups: str) -> Iterator[Obj]:
     """What was issued too early, by the names as the provider has them."""
     for kind in ("User", "Group"):
         before = {
-            each.name.removeprefix(provider.prefix): each.before
-            for each in spec.revoked
-            if each.kind == kind and each.before is not None and each.name.startswith(provider.prefix)
+            each.name.removeprefix(prefix): each.before
+            for each in revoked
+            if each.kind == kind and each.before is not None and each.name.startswith(prefix)
         }
-        for some in _parts(sorted(before)) if kind == "User" or provider.groups_claim else ():
-            names = f"[claims[{_text(provider.username_claim)}]]" if kind == "User" else _groups(provider)
+        for some in _parts(sorted(before)) if kind == "User" or groups else ():
+            names = f"[claims[{_text(username)}]]" if kind == "User" else _groups(groups)
             moments = _text({name: before[name] for name in some})
             early = f"name in {moments} && int(claims.iat) < {moments}[name]"
             yield _rule(f"!{names}.exists(name, {early})", "tokens of this user that were issued so early are revoked")
 
 
-def _groups(provider: Provider) -> str:
+def _groups(claim: str) -> str:
     """An expression for the user's groups as a list, whether the token has a text, a list or nothing."""
-    if not provider.groups_claim:
+    if not claim:
         return "[]"
     # Of what is in claims a comprehension is only taken as `dyn`.
-    found = f"dyn(claims[?{_text(provider.groups_claim)}].orValue([]))"
+    found = f"dyn(claims[?{_text(claim)}].orValue([]))"
     return f"(type({found}) == string ? [{found}] : {found})"
 
 

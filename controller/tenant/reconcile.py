@@ -55,6 +55,7 @@ from controller.tenant.interior import Interior
 from controller.tenant.observe import Observed, observe, read_tenant
 from controller.tenant.presenting import present
 from controller.tenant.report import Reporter
+from controller.tenant.revoking import Revoking
 from controller.tenant.slicing import Slicer
 
 T = TypeVar("T")
@@ -115,6 +116,7 @@ class Reconciler:
         self._dismantler = Dismantler(client)
         self._interior = Interior(owned, planes, clock, resync_seconds=settings.resync_seconds)
         self._reporter = Reporter(client, clock)
+        self._revoking = Revoking(client, clock)
 
     async def reconcile(self, name: str) -> Outcome:
         """Reconcile one tenant."""
@@ -129,11 +131,19 @@ class Reconciler:
         if isinstance(admission, Refusal):
             if admission.reason is Reason.PAUSED:
                 await self._leave_plane(name)
-            return await self._report(tenant, status.refused(tenant, admission, observed.now))
+            return await self._refuse(observed, admission)
         if self._awaits_nodes(admission):
             return Outcome(_LOOK_AGAIN)
         tenant = await finalizer.put_on(self._client, tenant)
         return await self._build(replace(observed, tenant=tenant), admission)
+
+    async def _refuse(self, observed: Observed, refusal: Refusal) -> Outcome:
+        """Say why nothing is changed; but what was revoked reaches a plane all the same."""
+        trouble = await self._revoking.reach(observed)
+        if trouble:
+            refusal = replace(refusal, message=f"{refusal.message}; {trouble}")
+        outcome = await self._report(observed.tenant, status.refused(observed.tenant, refusal, observed.now))
+        return Outcome(_REFUSED) if trouble and outcome.again is not None else outcome
 
     def _case(self, observed: Observed) -> Case:
         case = Case(

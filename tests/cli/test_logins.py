@@ -59,7 +59,9 @@ async def test_logout_forgets_one_tenant_or_all(cli: Cli, tenant: str, tmp_path:
     assert (await cli("logout")).code == 2
 
 
-@pytest.mark.parametrize(("reason", "heard"), [("Paused", False), ("UnknownClass", False), ("AsExpected", True)])
+@pytest.mark.parametrize(
+    ("reason", "heard"), [("NamespaceTaken", False), ("InvalidName", False), ("Paused", True), ("UnknownClass", True)]
+)
 def test_a_revocation_of_which_the_plane_does_not_hear_is_an_error(reason: str, *, heard: bool) -> None:
     ready = {"type": "Ready", "status": "False", "reason": reason}
     found = {"metadata": {"name": "red"}, "status": {"conditions": [ready]}}
