@@ -149,6 +149,20 @@ async def test_nobody_is_another_user_than_the_tenant_says(
         (tmp_path / "words").unlink(missing_ok=True)
 
 
+async def test_who_logged_in_needs_nothing_else(cli: Cli, red: str, recorder: dict[str, str], tmp_path: Path) -> None:
+    login = tmp_path / "red.yaml"
+    assert (await cli("login", red, "-o", str(login))).code == 0
+    environment = recorder | {"KUBECONFIG": "/nonexistent"}
+    assert (await cli("ssh", red, "--login", str(login), **environment)).code == 9
+    proxy = shlex.split(option(words_in(tmp_path), "ProxyCommand"))
+    assert proxy[-2:] == ["--login", str(login)], "and no kubeconfig of the host"
+    # The file of `bulkhead login` is found by itself.
+    usual = tmp_path / "home/.kube/bulkhead" / f"{red}.yaml"
+    usual.parent.mkdir(parents=True)
+    login.rename(usual)
+    assert (await cli("ssh", red, **environment | {"HOME": str(tmp_path / "home")})).code == 9
+
+
 async def test_the_block_for_ssh_is_one_that_ssh_reads_and_renews_by_itself(cli: Cli, red: str, tmp_path: Path) -> None:
     block = (await cli("ssh", red, "--print-config")).out
     (tmp_path / "config").write_text(block)
