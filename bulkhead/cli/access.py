@@ -18,9 +18,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-from bulkhead.cli import connection, tunnel
-from bulkhead.cli.credentials import certificate, choice, document
+from bulkhead.api.conditions import ConditionType, condition_of
+from bulkhead.cli import arrival, connection, tunnel
+from bulkhead.cli.credentials import certificate, choice, document, handed, token
+from bulkhead.cli.credentials.handed import Handed
 from bulkhead.cli.failures import CliError, Exit
+from bulkhead.cli.output import plain
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
 
@@ -41,13 +44,15 @@ def print_kubeconfig(options: argparse.Namespace) -> int:
 
 
 def connect(options: argparse.Namespace) -> int:
-    """`bulkhead connect TENANT [-- COMMAND…]`; the exit code is the command's."""
+    """`bulkhead connect (TENANT | -f FILE) [-- COMMAND…]`; the exit code is the command's."""
     command = list(options.command)
     if command[:1] == ["--"]:
         command = command[1:]
-    data = asyncio.run(_fetch(options, static=False))
+    found = handed.given(options) or handed.instead_of_host(options)
+    data = _signed_in(options, found) if found is not None else asyncio.run(_fetch(options, static=False))
     with tempfile.TemporaryDirectory(prefix="bulkhead-") as folder, contextlib.ExitStack() as stack:
-        data = stack.enter_context(tunnel.reachable(options, data))
+        if found is None:
+            data = stack.enter_context(tunnel.reachable(options, data))
         path = Path(folder) / f"{options.tenant}.kubeconfig"
         write_private(path, data)
         environment = environment_of(options.tenant, path)
@@ -59,16 +64,47 @@ def connect(options: argparse.Namespace) -> int:
         return run_program(command, environment, stack)
 
 
+def _signed_in(options: argparse.Namespace, found: Handed) -> bytes:
+    """A kubeconfig for who has no right on the host, signed in and let in before the command begins."""
+    if options.tunnel == "always":
+        raise CliError("a tunnel leads through the host, on which this file gives no rights", next_step="leave out --tunnel")
+    options.redirect_port = found.redirect_port
+    looks = not arrival.proxied()
+    if looks:
+        arrival.reach(found)
+    tokens = token.current(found.issuer, options)
+    if looks:
+        sys.stderr.write(f"tenant {found.name}: you are {arrival.name_of(found, tokens)}\n")
+    return document.with_tokens(found.tenant, found.issuer, document.own_command(), found.redirect_port)
+
+
 async def _fetch(options: argparse.Namespace, *, static: bool) -> bytes:
     async with connection.host_client(options) as client:
         tenant = await connection.get_tenant(client, options.tenant)
-        if getattr(options, "issuer", None) and (issuer := choice.of_tenant(tenant, options)):
-            # For somebody else's machine: its own command, wherever that is.
-            return document.with_tokens(tenant, issuer, ["bulkhead"])
+        if getattr(options, "issuer", None) or getattr(options, "oidc", False):
+            return _for_people(options, tenant)
         if not static:
             return document.with_certificates(options, tenant)
         document.place_of(tenant)
         return document.with_certificate(tenant, await certificate.obtain(client, options.tenant))
+
+
+def _for_people(options: argparse.Namespace, tenant: Obj) -> bytes:
+    """A kubeconfig for people of a provider, on machines of their own: the command is whatever is called so there."""
+    name = document.name_of(tenant)
+    issuer = choice.of_tenant(tenant, options)
+    if issuer is None:
+        raise CliError(
+            f"tenant {name} has no identity provider at which its people sign in",
+            next_step="list some in access.issuers of its class, and name them in access.oidc of the Tenant",
+            code=Exit.NOT_FOUND,
+        )
+    document.place_of(tenant)
+    exposed = condition_of(tenant, ConditionType.EXPOSED)
+    if exposed is None or exposed.get("status") != "True":
+        why = plain((exposed or {}).get("message") or "it has no spec.exposure", 300)
+        sys.stderr.write(f"warning: tenant {name} is not exposed ({why}): this file leads only where its address is routed\n")
+    return document.with_tokens(tenant, issuer, ["bulkhead"])
 
 
 async def one_hour(client: Client, options: argparse.Namespace, tenant: Obj) -> bytes:

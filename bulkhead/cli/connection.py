@@ -32,7 +32,8 @@ def find_kubeconfig(given: str | None) -> Path:
             return path
     raise CliError(
         f"no kubeconfig of the host cluster found by --kubeconfig, $KUBECONFIG, ~/.kube/config or {EMBEDDED}",
-        next_step="give --kubeconfig FILE, or start the embedded host: bulkhead host up",
+        next_step="give --kubeconfig FILE, or start the embedded host: bulkhead host up; without any right on the host: "
+        "bulkhead login -f FILE, with the file that the tenant's admin gives you",
     )
 
 

@@ -1,4 +1,4 @@
-"""The parsers of `login`, `logout`, `revoke` and `ssh`, and of `credential`, which kubeconfigs call. They load fast."""
+"""Parsers of ways in and out: `login`, `logout`, `revoke`, `ssh`, `kubeconfig`, `connect`, and `credential`. They load fast."""
 
 import argparse
 
@@ -15,16 +15,22 @@ def add_logins(commands: Commands, shared: argparse.ArgumentParser) -> None:
         "where it has none, or with --certificate, as who you are on the host, by a certificate of an hour.\n"
         "The credential is kept in your cache; the kubeconfig names this command, by which kubectl fetches the next one.",
         epilog="examples:\n  bulkhead login red\n  bulkhead login red --device\n  kubectl bulkhead login red\n"
-        "without any right on the host:\n  bulkhead login red --server https://red.k8s.example.org --server-ca red.crt "
+        "without any right on the host, with the file that the tenant's admin gave you (bulkhead kubeconfig red --oidc):\n"
+        "  bulkhead login -f red.yaml\n"
+        "  bulkhead connect red -- kubectl get pods\n"
+        "or without a file:\n  bulkhead login red --server https://red.k8s.example.org --server-ca red.crt "
         "\\\n      --issuer-url https://login.example.org --client-id bulkhead-red\n",
+        usage="%(prog)s [options] (TENANT | -f FILE)",
         formatter_class=RAW,
     )
-    login.add_argument("tenant", metavar="TENANT", help="the tenant")
+    login.add_argument("tenant", metavar="TENANT", nargs="?", help="the tenant")
+    login.add_argument("-f", "--file", metavar="FILE", help="the file that the tenant's admin gave you")
     login.add_argument("--issuer", metavar="NAME", help="which of its identity providers (default: the first)")
     login.add_argument("--certificate", action="store_true", help="as who you are on the host, although it has a provider")
     _add_issuer(login)
     login.add_argument("--server", metavar="URL", help="the tenant's API, for who may not read the Tenant")
     login.add_argument("--server-ca", metavar="FILE", help="what that is verified with")
+    login.add_argument("--tls-server-name", metavar="NAME", help="what it is asked for, where its address says another name")
     login.add_argument("-o", "--output", metavar="FILE", help="the kubeconfig (default: ~/.kube/bulkhead/TENANT.yaml)")
     login.set_defaults(handler=later("logins", "login"))
 
@@ -88,6 +94,62 @@ def add_ssh(commands: Commands, shared: argparse.ArgumentParser) -> None:
     parser.set_defaults(handler=later("ssh.command", "run"), command=(), scope=())
 
 
+def add_kubeconfig(commands: Commands, shared: argparse.ArgumentParser) -> None:
+    """`kubeconfig TENANT`."""
+    parser = commands.add_parser(
+        "kubeconfig",
+        parents=[shared],
+        help="print or write a kubeconfig of a tenant, without secrets",
+        description="Print a kubeconfig of a tenant, or write it to a file that only you can read. It holds no secret: kubectl "
+        "calls this command for a certificate of an hour, with your kubeconfig of the host, and again when that ends.",
+        epilog="examples:\n  bulkhead kubeconfig red -o red.yaml\n"
+        "  bulkhead kubeconfig red --oidc -o red.yaml     to hand out: bulkhead login -f red.yaml, or kubectl as it is\n",
+        formatter_class=RAW,
+    )
+    parser.add_argument("--static", action="store_true", help="put a certificate of an hour into it, for automation")
+    people = parser.add_mutually_exclusive_group()
+    people.add_argument(
+        "--oidc",
+        action="store_true",
+        help="for people who sign in at the tenant's identity provider and have no right on the host: hand them this file",
+    )
+    people.add_argument("--issuer", metavar="NAME", help="the same for this one of several providers")
+    parser.add_argument("tenant", metavar="TENANT", help="the tenant")
+    parser.add_argument("-o", "--output", metavar="FILE", default="-", help="where to write it; - is stdout, the default")
+    parser.set_defaults(handler=later("access", "print_kubeconfig"), certificate=False, scope=())
+
+
+def add_connect(commands: Commands, shared: argparse.ArgumentParser) -> None:
+    """`connect TENANT [-- COMMAND…]`."""
+    parser = commands.add_parser(
+        "connect",
+        parents=[shared],
+        help="a shell or one command inside a tenant",
+        usage="%(prog)s [options] (TENANT | -f FILE) [-- COMMAND ...]",
+        description="Run a command, or your shell, with KUBECONFIG pointing at a tenant. The kubeconfig is removed at the end. "
+        "Where the tenant's API server is not reached from here, connections go through the host's API (port-forward). "
+        "Without any right on the host you sign in at the tenant's identity provider, with the file that its admin gave you "
+        "(bulkhead kubeconfig red --oidc), or with what `bulkhead login` kept of it.",
+        epilog="examples:\n  bulkhead connect red -- kubectl get pods -A\n  bulkhead connect red\n"
+        "without any right on the host:\n  bulkhead connect -f red.yaml -- kubectl get pods\n",
+        formatter_class=RAW,
+    )
+    parser.add_argument(
+        "--tunnel",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="go through the host's API: where there is no other way (auto, the default), always or never",
+    )
+    parser.add_argument("-f", "--file", metavar="FILE", help="the file that the tenant's admin gave you")
+    _add_way(parser)
+    parser.add_argument("tenant", metavar="TENANT", nargs="?", help="the tenant")
+    command = parser.add_argument(
+        "command", metavar="COMMAND", nargs=argparse.REMAINDER, help="what to run (default: your shell)"
+    )
+    command.required = False  # else an error about a missing TENANT would ask for a COMMAND too
+    parser.set_defaults(handler=later("access", "connect"))
+
+
 def add_credential(commands: Commands, shared: argparse.ArgumentParser) -> None:
     """`credential certificate`: what kubeconfigs call; not for people, so the list of commands leaves it out."""
     credential = commands.add_parser("credential", description="Print a credential for kubectl (client-go credential plugin).")
@@ -116,7 +178,12 @@ def _add_issuer(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--redirect-port", metavar="PORT", type=_port, default=0, help="where the browser's answer comes (default: any)"
     )
-    way = group.add_mutually_exclusive_group()
+    _add_way(parser)
+
+
+def _add_way(parser: argparse.ArgumentParser) -> None:
+    """`--browser` and `--device`."""
+    way = parser.add_mutually_exclusive_group()
     way.add_argument("--browser", action="store_true", help="sign in with a browser on this machine")
     way.add_argument("--device", action="store_true", help="sign in on another device, by a code that is shown here")
 

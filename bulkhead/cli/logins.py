@@ -16,8 +16,9 @@ from typing import Any, Final
 from bulkhead.api import names
 from bulkhead.api.conditions import ConditionType, Reason, condition_of
 from bulkhead.api.untrusted import mapping
-from bulkhead.cli import access, connection
-from bulkhead.cli.credentials import cache, certificate, choice, document, token
+from bulkhead.cli import access, arrival, connection
+from bulkhead.cli.credentials import cache, certificate, choice, document, handed, token
+from bulkhead.cli.credentials.handed import Handed
 from bulkhead.cli.credentials.provider import Issuer
 from bulkhead.cli.failures import CliError, Exit
 from bulkhead.cli.output import Progress
@@ -35,31 +36,59 @@ _BODY: Final = 1 << 20
 
 
 def login(options: argparse.Namespace) -> int:
-    """`bulkhead login TENANT [-o FILE]`."""
-    if bool(options.server) != bool(options.server_ca) or (options.server and not options.issuer_url):
+    """`bulkhead login (TENANT | -f FILE) [-o FILE]`."""
+    if (
+        bool(options.server) != bool(options.server_ca)
+        or (options.server and not options.issuer_url)
+        or (options.tls_server_name and not options.server)
+    ):
         raise CliError(
             "--server, --server-ca and --issuer-url go together",
             next_step="give all three, or a kubeconfig of the host alone",
             code=Exit.USAGE,
         )
+    found = handed.given(options) or _kept_without_host(options)
+    if found is not None:
+        return _arrive(options, found)
     if options.server:
-        tenant, ends = _stated(options), 0.0
-        issuer: Issuer | None = token.issuer_of(options)
-    else:
-        tenant, issuer, ends = asyncio.run(_log_in(options))
+        return _arrive(options, Handed(_stated(options), token.issuer_of(options), options.redirect_port))
+    tenant, issuer, ends = asyncio.run(_log_in(options))
     if issuer is None:
         data = document.with_certificates(options, tenant)
     else:
         ends = token.current(issuer, options).ends
         data = document.with_tokens(tenant, issuer, document.own_command(), options.redirect_port)
-    path = Path(options.output).expanduser() if options.output else default_file(options.tenant)
+    _finish(options, data, ends)
+    return Exit.DONE
+
+
+def _kept_without_host(options: argparse.Namespace) -> Handed | None:
+    """What this person logged in with before, where there is no host to ask."""
+    stated = options.server or options.issuer_url or options.issuer or options.certificate
+    return None if stated else handed.instead_of_host(options)
+
+
+def _arrive(options: argparse.Namespace, found: Handed) -> int:
+    """Log in without any right on the host: the tenant is looked for first, so that nobody signs in for nothing."""
+    looks = not arrival.proxied()
+    if looks:
+        arrival.reach(found)
+    options.redirect_port = options.redirect_port or found.redirect_port
+    tokens = token.current(found.issuer, options)
+    who = arrival.name_of(found, tokens) if looks else ""
+    data = document.with_tokens(found.tenant, found.issuer, document.own_command(), options.redirect_port)
+    _finish(options, data, tokens.ends, f" as {who}" if who else "")
+    return Exit.DONE
+
+
+def _finish(options: argparse.Namespace, data: bytes, ends: float, who: str = "") -> None:
+    path = Path(options.output).expanduser() if options.output else handed.default_file(options.tenant)
     if not options.output:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     access.write_private(path, data)
     moment = datetime.fromtimestamp(ends).astimezone().strftime("%H:%M")
-    print(f"logged in to tenant {options.tenant} until {moment}; kubectl renews it by itself")
+    print(f"logged in to tenant {options.tenant}{who} until {moment}; kubectl renews it by itself")
     sys.stderr.write(f"next:  export KUBECONFIG={path}\n")
-    return Exit.DONE
 
 
 def _stated(options: argparse.Namespace) -> Obj:
@@ -71,13 +100,12 @@ def _stated(options: argparse.Namespace) -> Obj:
         raise CliError(f"cannot read {options.server_ca}", next_step="give a file of PEM certificates") from error
     return {
         "metadata": {"name": options.tenant},
-        "status": {"endpoint": options.server, "certificateAuthority": authority},
+        "status": {
+            "endpoint": options.server,
+            "certificateAuthority": authority,
+            "tlsServerName": options.tls_server_name,
+        },
     }
-
-
-def default_file(tenant: str) -> Path:
-    """Where the kubeconfig of a tenant goes unless somebody says where."""
-    return Path.home() / ".kube" / "bulkhead" / f"{tenant}.yaml"
 
 
 async def _log_in(options: argparse.Namespace) -> tuple[Obj, Issuer | None, float]:

@@ -22,6 +22,7 @@ examples:
   bulkhead connect red -- kubectl get nodes           one command inside the tenant
   bulkhead connect red                                a shell inside the tenant
   bulkhead login red                                  a kubeconfig of your own whose credential renews itself
+  bulkhead login -f red.yaml                          the same without any right on the host, with a file of the admin's
   bulkhead revoke red alice                           alice's certificates end now, and she gets no new ones
   bulkhead kubeconfig red -o red.yaml                 a kubeconfig without secrets
   bulkhead slurm red -- sinfo                         one command in the tenant's Slurm cluster
@@ -59,8 +60,8 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parsers.add_preflight(commands, shared)
     parsers.add_tenant(commands, shared)
     loginparsers.add_logins(commands, shared)
-    parsers.add_kubeconfig(commands, shared)
-    parsers.add_connect(commands, shared)
+    loginparsers.add_kubeconfig(commands, shared)
+    loginparsers.add_connect(commands, shared)
     parsers.add_slurm(commands, shared, argv)
     loginparsers.add_ssh(commands, shared)
     parsers.add_audit(commands, shared)
@@ -74,7 +75,7 @@ def _command(argv: Sequence[str]) -> str:
     """The first word that is neither an option nor the value of one."""
     words = iter(argv)
     for word in words:
-        if word in {"--kubeconfig", "--context"}:
+        if word in {"--kubeconfig", "--context", "--file", "-f", "--tunnel"}:
             next(words, None)
         elif not word.startswith("-"):
             return word
@@ -82,10 +83,16 @@ def _command(argv: Sequence[str]) -> str:
 
 
 def _split(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Our own arguments, and the command after `--`: argparse would not find our options between the tenant and the `--`."""
-    if "--" not in argv or _command(argv) not in {"slurm", "ssh"}:
+    """Our own arguments, and those after `--` of a command.
+
+    Of `slurm` and `ssh`, as argparse would not find our options between the tenant and the `--`; of `connect` where no tenant
+    is named before it, as it would take the first word behind for one.
+    """
+    if "--" not in argv or _command(argv) not in {"slurm", "ssh", "connect"}:
         return argv, []
     place = argv.index("--")
+    if _command(argv) == "connect" and _command(argv[argv.index("connect") + 1 : place]):
+        return argv, []
     return argv[:place], argv[place + 1 :]
 
 

@@ -132,48 +132,6 @@ def add_wait(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--timeout", metavar="TIME", type=_seconds, default=300.0, help="for the wait: 90s, 5m; default 5m")
 
 
-def add_kubeconfig(commands: Commands, shared: argparse.ArgumentParser) -> None:
-    """`kubeconfig TENANT`."""
-    parser = commands.add_parser(
-        "kubeconfig",
-        parents=[shared],
-        help="print or write a kubeconfig of a tenant, without secrets",
-        description="Print a kubeconfig of a tenant, or write it to a file that only you can read. It holds no secret: kubectl "
-        "calls this command for a certificate of an hour, with your kubeconfig of the host, and again when that ends.",
-    )
-    parser.add_argument("--static", action="store_true", help="put a certificate of an hour into it, for automation")
-    parser.add_argument("--issuer", metavar="NAME", help="for people of this identity provider of the tenant, to give to them")
-    parser.add_argument("tenant", metavar="TENANT", help="the tenant")
-    parser.add_argument("-o", "--output", metavar="FILE", default="-", help="where to write it; - is stdout, the default")
-    parser.set_defaults(handler=later("access", "print_kubeconfig"), certificate=False, scope=())
-
-
-def add_connect(commands: Commands, shared: argparse.ArgumentParser) -> None:
-    """`connect TENANT [-- COMMAND…]`."""
-    parser = commands.add_parser(
-        "connect",
-        parents=[shared],
-        help="a shell or one command inside a tenant",
-        usage="%(prog)s [options] TENANT [-- COMMAND ...]",
-        description="Run a command, or your shell, with KUBECONFIG pointing at a tenant. The kubeconfig is removed at the end. "
-        "Where the tenant's API server is not reached from here, connections go through the host's API (port-forward).",
-        epilog="examples:\n  bulkhead connect red -- kubectl get pods -A\n  bulkhead connect red\n",
-        formatter_class=RAW,
-    )
-    parser.add_argument(
-        "--tunnel",
-        choices=("auto", "always", "never"),
-        default="auto",
-        help="go through the host's API: where there is no other way (auto, the default), always or never",
-    )
-    parser.add_argument("tenant", metavar="TENANT", help="the tenant")
-    command = parser.add_argument(
-        "command", metavar="COMMAND", nargs=argparse.REMAINDER, help="what to run (default: your shell)"
-    )
-    command.required = False  # else an error about a missing TENANT would ask for a COMMAND too
-    parser.set_defaults(handler=later("access", "connect"))
-
-
 def _since(text: str) -> float:
     """How long ago: 90s, 5m, 1h or 7d."""
     if text[-1:] != "d":

@@ -177,16 +177,6 @@ async def test_login_reads_of_the_tenant_where_to_sign_in(
     assert (unknown.code, "it has corp" in unknown.err) == (3, True)
 
 
-async def test_who_has_no_right_on_the_host_says_it_all(dex: Dex, browser: Browser, tmp_path: Path) -> None:
-    path, authority = tmp_path / "red.yaml", dex.folder / "ca.crt"
-    where = ["--server", "https://red.example.org", "--server-ca", str(authority), *words(dex)[3:]]
-    done = await finish(await start("login", "red", "-o", str(path), *where, environment=browser.environment))
-    assert done.code == 0, done.err
-    assert json.loads(path.read_text())["clusters"][0]["cluster"]["server"] == "https://red.example.org"
-    half = await finish(await start("login", "red", "--server", "https://red.example.org"))
-    assert half.code == 2
-
-
 async def test_a_provider_that_is_another_or_not_trusted_is_refused(dex: Dex, browser: Browser, own_cache: Path) -> None:
     strange = words(dex)
     strange[strange.index("--issuer-url") + 1] = f"{dex.url}/"

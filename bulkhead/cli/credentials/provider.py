@@ -137,13 +137,15 @@ async def _ask(issuer: Issuer, method: str, address: str, form: Mapping[str, str
     except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError, ssl.SSLError) as error:
         raise CliError(
             f"the certificate of {host} is not trusted: {plain(error, _TEXT)}",
-            next_step="give the authority's certificate with --issuer-ca FILE, or set certificateAuthority in the class",
+            next_step="compare this machine's clock; give the authority's certificate with --issuer-ca FILE, or set "
+            "certificateAuthority in the class and hand out a new file",
         ) from error
     except TimeoutError as error:
         raise CliError(f"{host} does not answer within {_SECONDS:g} s", next_step="try again, or ask who runs it") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise CliError(
-            f"{host} cannot be reached: {plain(error, _TEXT)}", next_step="check its address, and the network or proxy"
+            f"identity provider {host} cannot be reached: {plain(error, _TEXT)}",
+            next_step="check its address, and the network or proxy",
         ) from error
 
 

@@ -115,7 +115,7 @@ def _by_device(issuer: Issuer, endpoints: Endpoints, options: argparse.Namespace
 
 def _read(issuer: Issuer, answer: dict[str, Any], *, nonce: str = "", refresh: str = "") -> Tokens:
     token = answer.get("id_token")
-    claims = _claims(token) if isinstance(token, str) and len(token) <= _TOKEN else {}
+    claims = claims_of(token) if isinstance(token, str) and len(token) <= _TOKEN else {}
     audience = claims.get("aud")
     ends = claims.get("exp")
     trouble = ""
@@ -137,7 +137,8 @@ def _read(issuer: Issuer, answer: dict[str, Any], *, nonce: str = "", refresh: s
     return Tokens(str(token), renewed if isinstance(renewed, str) else refresh, time.time(), float(ends))
 
 
-def _claims(token: str) -> dict[str, Any]:
+def claims_of(token: str) -> dict[str, Any]:
+    """What a token says, unverified; empty for what is none."""
     try:
         body = token.split(".")[1]
         found = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))

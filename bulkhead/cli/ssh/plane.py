@@ -9,8 +9,8 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
-from bulkhead.cli import access, connection, execcredential, logins, slurm
-from bulkhead.cli.credentials import choice, document
+from bulkhead.cli import access, connection, execcredential, slurm
+from bulkhead.cli.credentials import choice, document, handed
 from bulkhead.cli.failures import CliError, Exit
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ConfigError
@@ -38,7 +38,7 @@ def login_file(options: argparse.Namespace) -> Path | None:
         if not path.is_file():
             raise CliError(f"--login: {path} does not exist", next_step="give a kubeconfig of the tenant", code=Exit.USAGE)
         return path
-    usual = logins.default_file(options.tenant)
+    usual = handed.default_file(options.tenant)
     return usual if usual.is_file() and not options.certificate else None
 
 
