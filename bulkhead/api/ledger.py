@@ -1,0 +1,148 @@
+"""How syncers, the ledger and people's tools speak to each other about admission: names on host pods and quotas.
+
+    syncer ──> gate, gang, own priority ──> host pod <── admitted, verdict, reclaim <── ledger (the controller)
+                                            ResourceQuota <── standing <──┘
+
+Of these names the host's admission policies let a syncer write the first group alone, and the controller the second alone. What is
+read here was written by either and is checked again: what does not fit is read as absent. Pure.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from bulkhead.api.untrusted import mapping
+
+# The scheduling gate of host pods that the ledger admits; nobody but the ledger takes it away.
+GATE: Final = "bulkhead.dev/ledger"
+
+# By the syncer, on host pods. The gang's name is unique within the virtual namespace.
+GANG: Final = "bulkhead.dev/gang"
+GANG_SIZE: Final = "bulkhead.dev/gang-size"
+GANG_TOPOLOGY: Final = "bulkhead.dev/gang-topology"  # `required:<label key>` or `preferred:<label key>`
+OWN_PRIORITY: Final = "bulkhead.dev/own-priority"  # spec.priority of the virtual pod: orders pods of one tenant only
+BY_SYNCER: Final = (GANG, GANG_SIZE, GANG_TOPOLOGY, OWN_PRIORITY)
+
+# By the ledger. On host pods: when and where to it was admitted, why it waits, until when it is taken back.
+ADMITTED: Final = "ledger.bulkhead.dev/admitted"
+VERDICT: Final = "ledger.bulkhead.dev/verdict"
+RECLAIM: Final = "ledger.bulkhead.dev/reclaim"
+# On ResourceQuota `tenant-quota`: what the tenant has, holds, lends and borrows, by resource.
+STANDING: Final = "ledger.bulkhead.dev/standing"
+# On the same: since when it holds more than its ceiling, where the cohort takes that back.
+OVER_SINCE: Final = "ledger.bulkhead.dev/over-since"
+BY_LEDGER: Final = (ADMITTED, VERDICT, RECLAIM)
+
+# Facts on the work namespace (see policyfacts): resources whose pods have to bear the gate, and whether pods of gangs have to.
+GATED_RESOURCES: Final = "bulkhead.dev/gated-resources"
+GATED_GANGS: Final = "bulkhead.dev/gated-gangs"
+
+MOST_PODS: Final = 4096  # in a gang
+_LONGEST: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """Annotation `ADMITTED`."""
+
+    at: float
+    node: str
+    flavor: str = ""
+    pinned: bool = False
+    borrowed: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaimed:
+    """Annotation `RECLAIM`."""
+
+    by: float
+    cause: str
+    message: str
+
+
+def write_admitted(admitted: Admitted) -> str:
+    """The annotation's text."""
+    said: dict[str, Any] = {"at": moment(admitted.at), "node": admitted.node}
+    if admitted.flavor:
+        said["flavor"] = admitted.flavor
+    if admitted.pinned:
+        said["pinned"] = True
+    if admitted.borrowed:
+        said["borrowed"] = dict(sorted(admitted.borrowed.items()))
+    return _text(said)
+
+
+def read_admitted(annotations: Mapping[str, Any]) -> Admitted | None:
+    """What the ledger noted when it admitted a pod; None for a pod that never had the gate."""
+    found = _read(annotations.get(ADMITTED))
+    at = seconds(found.get("at"))
+    if at is None:
+        return None
+    borrowed = {k: v for k, v in mapping(found.get("borrowed")).items() if type(v) is int and v > 0}
+    return Admitted(
+        at,
+        node=_string(found.get("node")),
+        flavor=_string(found.get("flavor")),
+        pinned=found.get("pinned") is True,
+        borrowed=borrowed or None,
+    )
+
+
+def write_verdict(reason: str, message: str) -> str:
+    """The annotation's text."""
+    return _text({"reason": reason, "message": message})
+
+
+def read_verdict(annotations: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Reason and message; None where the ledger has said nothing yet."""
+    found = _read(annotations.get(VERDICT))
+    reason, message = _string(found.get("reason")), _string(found.get("message"))
+    return (reason, message) if reason else None
+
+
+def write_reclaim(reclaimed: Reclaimed) -> str:
+    """The annotation's text."""
+    return _text({"by": moment(reclaimed.by), "cause": reclaimed.cause, "message": reclaimed.message})
+
+
+def read_reclaim(annotations: Mapping[str, Any]) -> Reclaimed | None:
+    """Until when a pod is taken back, and why; None for one that is not."""
+    found = _read(annotations.get(RECLAIM))
+    by = seconds(found.get("by"))
+    return None if by is None else Reclaimed(by, _string(found.get("cause")), _string(found.get("message")))
+
+
+def moment(at: float) -> str:
+    """A time as Kubernetes writes it, in UTC, to the millisecond."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def seconds(value: Any) -> float | None:
+    """A time that an API server or this module wrote, as seconds since 1970."""
+    if not isinstance(value, str) or len(value) > 64:
+        return None
+    try:
+        read = datetime.fromisoformat(value.replace("Z", "+00:00"))
+        return read.timestamp() if read.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _text(said: Mapping[str, Any]) -> str:
+    return json.dumps(said, separators=(",", ":"))
+
+
+def _read(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, str) or len(value) > _LONGEST:
+        return {}
+    try:
+        return mapping(json.loads(value))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _string(value: Any) -> str:
+    return value if isinstance(value, str) else ""

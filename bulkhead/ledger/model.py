@@ -1,0 +1,281 @@
+"""What the ledger sees and what it decides, as frozen data.
+
+Amounts are whole numbers in base units: millicores of cpu, bytes of memory and storage, devices of everything else. Times are
+seconds since 1970. A *workload* is what is admitted in one piece: a single pod, or a gang with all of its pods.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+Amounts: TypeAlias = Mapping[str, int]
+# A kind of node that has a quota of its own for a resource, and the resource; "" where a resource has no flavors.
+Line: TypeAlias = tuple[str, str]
+NOTHING: Final[Amounts] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One tenant's quota of one line."""
+
+    nominal: int
+    # How much more than nominal it may hold; None: as much as its cohort has. Without a cohort there is nothing to borrow.
+    borrowing: int | None = 0
+    # How much of nominal others may borrow; None: all of it.
+    lending: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Flavor:
+    """A kind of node within one resource: which nodes are of it."""
+
+    name: str
+    resource: str
+    node_labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How a cohort lends and takes back."""
+
+    # A pod that borrows runs at least so long before it may be taken back.
+    min_runtime: float = 120.0
+    # From the decision to take back to the moment when nothing is asked any more: disruption budgets hold until then.
+    reclaim_within: float = 180.0
+    # Whether a tenant that would borrow may take from one that borrows more, by weight.
+    fair_preemption: bool = True
+    # What happens to pods over a quota that was lowered, and after how long.
+    over_quota: Literal["Keep", "Reclaim"] = "Keep"
+    over_quota_grace: float = 600.0
+    # An admitted gang that is not bound whole after so long is taken back, and admitted anew.
+    bind_within: float = 60.0
+    flavors: tuple[Flavor, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """One tenant's quotas. What has no share is not limited here; what is counted and not given has a share of 0."""
+
+    name: str
+    # "" for a tenant that lends to nobody and borrows from nobody: it is judged as a cohort of one.
+    cohort: str = ""
+    weight: int = 1
+    shares: Mapping[Line, Share] = field(default_factory=dict)
+    # Flavors in the order of preference, by resource.
+    prefers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # Since when it holds more than its ceiling, as far as it was noted; only with over_quota Reclaim.
+    over_since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint that keeps pods away: effect NoSchedule or NoExecute."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A host node on which pods may be placed."""
+
+    name: str
+    allocatable: Amounts
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    # Ready, and not cordoned.
+    usable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """What a pod tolerates; an empty key with `exists` is every taint."""
+
+    key: str
+    value: str
+    effect: str
+    exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """One requirement on a node's labels, or on its name where `key` is `metadata.name` of `matchFields`."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
+    of_name: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Where a pod may go; hashable, since most pods of a workload need the same. `terms` are alternatives, each a conjunction."""
+
+    selector: tuple[tuple[str, str], ...] = ()
+    terms: tuple[tuple[Expression, ...], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """All pods of a gang in one domain: nodes with the same value of a label."""
+
+    key: str
+    required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """Which gang a pod is of. Its scope is the tenant and its virtual namespace, so no tenant reaches another's group."""
+
+    name: str
+    size: int
+    topology: Topology | None = None
+
+
+class Stage(StrEnum):
+    """How far a pod is."""
+
+    WAITING = "waiting"  # bears the ledger's gate, and no other
+    BLOCKED = "blocked"  # bears the ledger's gate and others: cannot be admitted yet, holds nothing
+    ADMITTED = "admitted"  # without the ledger's gate and without a node
+    BOUND = "bound"  # has a node
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A host pod that has not ended."""
+
+    uid: str
+    namespace: str
+    name: str
+    asks: Amounts
+    stage: Stage
+    created: float
+    # "" for pods that are no tenant's: they hold room on nodes and nothing else.
+    tenant: str = ""
+    node: str = ""
+    # Of the virtual pod, for texts and as the scope of gangs.
+    virtual_namespace: str = ""
+    virtual_name: str = ""
+    # As the host computed it from a class that the tenant may use; decides between tenants.
+    priority: int = 0
+    # As the tenant's own API server computed it; decides only among pods of one tenant.
+    own_priority: int = 0
+    gang: Gang | None = None
+    needs: Needs = Needs()
+    # Nothing but `needs` and `asks` decides where it fits: no volume, host port, pod affinity or spreading of its own.
+    plain: bool = True
+    # When it was admitted; None for pods that never had the gate.
+    admitted: float | None = None
+    flavor: str = ""
+    # The node that it was pinned to on admission.
+    pinned: str = ""
+    # Pending deletion: holds what it holds until it is gone.
+    ending: bool = False
+    # When it ends by itself at the latest: start + activeDeadlineSeconds.
+    ends_by: float | None = None
+    # It is being taken back, until then at the latest.
+    reclaim_by: float | None = None
+    # A worker of the tenant's Slurm cluster: it is drained, not evicted.
+    slurm_worker: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything that one decision is made from."""
+
+    tenants: Mapping[str, Tenant]
+    nodes: tuple[Node, ...]
+    pods: tuple[Pod, ...]
+    # By cohort; a cohort that is not here has the default rules.
+    rules: Mapping[str, Rules] = field(default_factory=dict)
+    # Nodes on which a pinned pod was not bound in time, by what the pod needs: avoided for a while.
+    avoid: Mapping[Needs, frozenset[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """One pod of an admitted workload. All admissions of a workload stand side by side in `Decisions.admit`."""
+
+    pod: Pod
+    # The node that the placement check found; the pod is pinned to it where it is plain.
+    node: str
+    flavor: str = ""
+    # What of it the tenant borrows.
+    borrowed: Amounts = NOTHING
+
+
+class Why(StrEnum):
+    """Why a pod waits, as its tenant reads it."""
+
+    QUOTA = "QuotaExceeded"
+    COHORT = "CohortExhausted"
+    GANG = "GangIncomplete"
+    TOPOLOGY = "TopologyUnsatisfied"
+    CAPACITY = "NoCapacity"
+    NEVER = "NeverFits"
+    QUEUE = "BehindInQueue"
+    RECLAIMING = "WaitingForReclaim"
+    GATED = "SchedulingGated"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why a pod waits: for all pods of a workload the same text, free of what changes at each turn."""
+
+    why: Why
+    message: str
+
+
+class Cause(StrEnum):
+    """Why a pod is taken back."""
+
+    BORROWED = "ReclaimedBorrowed"  # somebody needs the nominal quota that it borrowed
+    FAIRNESS = "ReclaimedFairShare"  # somebody borrows less, by weight
+    LOWERED = "ReclaimedOverQuota"  # its tenant's quota was lowered
+    ROLLBACK = "GangNotBound"  # its gang was not bound whole in time
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaim:
+    """One pod that is taken back. The pods of a gang stand side by side."""
+
+    pod: Pod
+    cause: Cause
+    # Budgets and grace hold until then.
+    deadline: float
+    # For whom: a tenant; "" for a rollback.
+    beneficiary: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a tenant has of one line, for people: `top`, `describe`, the refusals of its syncer."""
+
+    nominal: int
+    # The most that it may ever hold: nominal and what it may borrow.
+    ceiling: int
+    used: int
+    # Of what it uses, what lies beyond nominal.
+    borrowed: int
+    # Of its nominal, what others hold.
+    lent: int
+    # What it could borrow at this moment.
+    borrowable: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """What is to be done now; the shell does it in this order: reclaim, admit, verdicts, standings."""
+
+    admit: tuple[Admission, ...] = ()
+    reclaim: tuple[Reclaim, ...] = ()
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)  # by pod UID
+    standings: Mapping[str, Mapping[Line, Standing]] = field(default_factory=dict)  # by tenant
+    # When something is due by itself: a deadline, a minimum runtime that ends. None: only a change is worth a look.
+    next_at: float | None = None
