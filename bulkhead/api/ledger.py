@@ -3,8 +3,8 @@
     syncer ──> gate, gang, own priority ──> host pod <── admitted, verdict, reclaim <── ledger (the controller)
                                             ResourceQuota <── standing <──┘
 
-Of these names the host's admission policies let a syncer write the first group alone, and the controller the second alone. What is
-read here was written by either and is checked again: what does not fit is read as absent. Pure.
+Of these names the host's admission policies let a syncer write the first group alone, and the controller the second alone. What
+is read here was written by either and is checked again: what does not fit is read as absent. Pure.
 """
 
 import json
@@ -125,7 +125,7 @@ def seconds(value: Any) -> float | None:
     if not isinstance(value, str) or len(value) > 64:
         return None
     try:
-        read = datetime.fromisoformat(value.replace("Z", "+00:00"))
+        read = datetime.fromisoformat(value)
         return read.timestamp() if read.tzinfo is not None else None
     except (ValueError, OverflowError):
         return None

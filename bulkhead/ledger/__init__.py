@@ -1,4 +1,4 @@
-"""Who may use which accelerators now: the pure core of the ledger, shared by the controller, which acts on it, and by the command line.
+"""Who may use which accelerators now: the core of the ledger, for the controller, which acts on it, and the command line.
 
     host objects ──> read ──> Snapshot ──> decide ──> Decisions ──> the controller's shell writes them
                                  │            │

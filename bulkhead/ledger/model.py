@@ -112,7 +112,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Where a pod may go; hashable, since most pods of a workload need the same. `terms` are alternatives, each a conjunction."""
+    """Where a pod may go; hashable, as most pods need the same. `terms` are alternatives, each a conjunction."""
 
     selector: tuple[tuple[str, str], ...] = ()
     terms: tuple[tuple[Expression, ...], ...] = ()
