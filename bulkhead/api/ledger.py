@@ -41,6 +41,7 @@ GATED_GANGS: Final = "bulkhead.dev/gated-gangs"
 
 MOST_PODS: Final = 4096  # in a gang
 _LONGEST: Final = 4096
+_LONGEST_STANDING: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,23 @@ def read_reclaim(annotations: Mapping[str, Any]) -> Reclaimed | None:
     return None if by is None else Reclaimed(by, _string(found.get("cause")), _string(found.get("message")))
 
 
+def write_standing(lines: Mapping[tuple[str, str], Mapping[str, int]]) -> str:
+    """The annotation's text: what a tenant has of each line, a flavor (or "") and a resource, in base units."""
+    said: dict[str, dict[str, dict[str, int]]] = {}
+    for (flavor, resource), numbers in sorted(lines.items()):
+        said.setdefault(resource, {})[flavor] = dict(numbers)
+    return _text(said)
+
+
+def read_standing(annotations: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, int]]:
+    """What `write_standing` said, by line; empty where the ledger has said nothing yet."""
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for resource, flavors in _read(annotations.get(STANDING), _LONGEST_STANDING).items():
+        for flavor, numbers in mapping(flavors).items():
+            found[flavor, resource] = {name: number for name, number in mapping(numbers).items() if type(number) is int}
+    return found
+
+
 def moment(at: float) -> str:
     """A time as Kubernetes writes it, in UTC, to the millisecond."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -135,8 +153,8 @@ def _text(said: Mapping[str, Any]) -> str:
     return json.dumps(said, separators=(",", ":"))
 
 
-def _read(value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, str) or len(value) > _LONGEST:
+def _read(value: Any, longest: int = _LONGEST) -> Mapping[str, Any]:
+    if not isinstance(value, str) or len(value) > longest:
         return {}
     try:
         return mapping(json.loads(value))
