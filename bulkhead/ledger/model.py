@@ -206,7 +206,7 @@ class Admission:
     node: str
     flavor: str = ""
     # What of it the tenant borrows.
-    borrowed: Amounts = NOTHING
+    borrowed: Amounts = field(default_factory=dict)
 
 
 class Why(StrEnum):

@@ -1,0 +1,211 @@
+"""Which nodes a pod may go to by its needs, as the host's scheduler judges selector, required affinity and taints.
+
+    nodes ──> by label and value, by taint: sets of bits ──> matching(needs, flavor): a few operations on whole sets
+
+A set of nodes is one whole number, bit N for node N, so what thousands of different needs cost does not grow with the nodes.
+Only what labels, names and taints say is judged here; room is the matter of `room`. Nodes that are not usable match nothing.
+What Kubernetes would not take as a requirement (an operator without its values, a value that no label has) matches no node,
+as with the scheduler. Everything that is remembered here is bounded.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias, TypeVar
+
+from bulkhead.ledger.model import Expression, Flavor, Needs, Node, Taint, Toleration
+
+Bits: TypeAlias = int
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+_MOST_KEPT: Final = 8192  # kinds of needs, tolerations, keys of domains
+_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_MOST_INTEGER: Final = 2**63
+
+
+def numbers(bits: Bits) -> Iterator[int]:
+    """The nodes of a set, in order."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
+
+
+@dataclass(frozen=True, slots=True)
+class Domains:
+    """Nodes by the value of one label."""
+
+    masks: tuple[Bits, ...]
+    # By node: which domain it is in; -1 for none.
+    of: tuple[int, ...]
+
+
+class Nodes:
+    """All nodes, found by what pods need."""
+
+    def __init__(self, nodes: Sequence[Node], avoid: Mapping[Needs, frozenset[str]]) -> None:
+        self.numbers = {node.name: number for number, node in enumerate(nodes)}
+        self._nodes = nodes
+        self._avoid = avoid
+        self._every = (1 << len(nodes)) - 1
+        self._usable = _union(number for number, node in enumerate(nodes) if node.usable)
+        self._keys = frozenset(key for node in nodes for key in node.labels)
+        self._values: dict[str, dict[str, Bits]] = {}
+        self._taints: dict[Taint, Bits] = {}
+        for number, node in enumerate(nodes):
+            for taint in node.taints:
+                self._taints[taint] = self._taints.get(taint, 0) | 1 << number
+        self._matching: dict[tuple[Needs, tuple[tuple[str, str], ...]], Bits] = {}
+        self._tolerating: dict[tuple[Toleration, ...], Bits] = {}
+        self._domains: dict[str, Domains] = {}
+
+    def matching(self, needs: Needs, flavor: Flavor | None = None) -> Bits:
+        """The usable nodes that a pod with these needs may go to, of that kind."""
+        labels = () if flavor is None else tuple(sorted(flavor.node_labels.items()))
+        found = self._matching.get((needs, labels))
+        if found is None:
+            found = self._usable & self._tolerated(needs.tolerations)
+            for key, value in (*needs.selector, *labels):
+                found &= self._labelled(key).get(value, 0)
+            if needs.terms:
+                found &= _any(self._term(term) for term in needs.terms)
+            found &= ~_union(self.numbers[name] for name in self._avoid.get(needs, ()) if name in self.numbers)
+            _keep(self._matching, (needs, labels), found)
+        return found
+
+    def domains(self, key: str) -> Domains:
+        """The nodes by the value of a label."""
+        found = self._domains.get(key)
+        if found is None:
+            values = sorted(self._labelled(key).items())
+            of = [-1] * len(self._nodes)
+            for domain, (_, nodes) in enumerate(values):
+                for number in numbers(nodes):
+                    of[number] = domain
+            found = Domains(tuple(nodes for _, nodes in values), tuple(of))
+            _keep(self._domains, key, found)
+        return found
+
+    def _labelled(self, key: str) -> Mapping[str, Bits]:
+        if key not in self._keys:
+            return {}
+        found = self._values.get(key)
+        if found is None:
+            found = self._values[key] = {}
+            for number, node in enumerate(self._nodes):
+                value = node.labels.get(key)
+                if value is not None:
+                    found[value] = found.get(value, 0) | 1 << number
+        return found
+
+    def _tolerated(self, tolerations: tuple[Toleration, ...]) -> Bits:
+        found = self._tolerating.get(tolerations)
+        if found is None:
+            kept = (bits for taint, bits in self._taints.items() if not any(tolerates(each, taint) for each in tolerations))
+            found = self._every & ~_any(kept)
+            _keep(self._tolerating, tolerations, found)
+        return found
+
+    def _term(self, term: tuple[Expression, ...]) -> Bits:
+        # A term that asks for nothing matches nothing.
+        found = self._every if term else 0
+        for each in term:
+            if not found:
+                break
+            found &= self._named(each) if each.of_name else self._expressed(each)
+        return found
+
+    def _named(self, asked: Expression) -> Bits:
+        if len(asked.values) != 1 or asked.operator not in {"In", "NotIn"}:
+            return 0
+        number = self.numbers.get(asked.values[0])
+        one = 0 if number is None else 1 << number
+        return one if asked.operator == "In" else self._every & ~one
+
+    def _expressed(self, asked: Expression) -> Bits:
+        judge = _JUDGES.get(asked.operator)
+        if judge is None or not all(len(value) <= 63 and _VALUE.fullmatch(value) for value in asked.values):
+            return 0
+        found = judge(self._labelled(asked.key), asked.values)
+        return 0 if found is None else found & self._every
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether a pod with the toleration may go where the taint is."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    return toleration.exists or toleration.value == taint.value
+
+
+def _in(labelled: Mapping[str, Bits], values: Sequence[str]) -> Bits | None:
+    return _any(labelled.get(value, 0) for value in values) if values else None
+
+
+def _not_in(labelled: Mapping[str, Bits], values: Sequence[str]) -> Bits | None:
+    found = _in(labelled, values)
+    return None if found is None else ~found
+
+
+def _exists(labelled: Mapping[str, Bits], values: Sequence[str]) -> Bits | None:
+    return None if values else _any(labelled.values())
+
+
+def _does_not_exist(labelled: Mapping[str, Bits], values: Sequence[str]) -> Bits | None:
+    return None if values else ~_any(labelled.values())
+
+
+def _greater(labelled: Mapping[str, Bits], values: Sequence[str]) -> Bits | None:
+    return _compared(labelled, values, lambda value, bound: value > bound)
+
+
+def _less(labelled: Mapping[str, Bits], values: Sequence[str]) -> Bits | None:
+    return _compared(labelled, values, lambda value, bound: value < bound)
+
+
+_JUDGES: Final[Mapping[str, Callable[[Mapping[str, Bits], Sequence[str]], Bits | None]]] = {
+    "In": _in,
+    "NotIn": _not_in,
+    "Exists": _exists,
+    "DoesNotExist": _does_not_exist,
+    "Gt": _greater,
+    "Lt": _less,
+}
+
+
+def _compared(labelled: Mapping[str, Bits], values: Sequence[str], further: Callable[[int, int], bool]) -> Bits | None:
+    bound = _integer(values[0]) if len(values) == 1 else None
+    if bound is None:
+        return None
+    read = ((_integer(value), nodes) for value, nodes in labelled.items())
+    return _any(nodes for value, nodes in read if value is not None and further(value, bound))
+
+
+def _integer(text: str) -> int | None:
+    """A number as Go reads one of 64 bits; Python would also take spaces, underscores and digits of other scripts."""
+    if not _INTEGER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -_MOST_INTEGER <= number < _MOST_INTEGER else None
+
+
+def _union(nodes: Iterable[int]) -> Bits:
+    found = 0
+    for number in nodes:
+        found |= 1 << number
+    return found
+
+
+def _any(sets: Iterable[Bits]) -> Bits:
+    found = 0
+    for each in sets:
+        found |= each
+    return found
+
+
+def _keep(kept: dict[_Key, _Value], key: _Key, value: _Value) -> None:
+    if len(kept) >= _MOST_KEPT:
+        kept.clear()
+    kept[key] = value

@@ -1,0 +1,309 @@
+"""Which node each pod of a workload would get, all or nothing, on a working copy of all nodes' room.
+
+    Board(nodes) ── hold what runs ──> place(pods) ──> a node for each, or None ──> explain(pods): why not, in numbers
+
+- Pods that ask for all accelerators of a node find empty ones. Smaller ones go where the fewest are left over, to nodes that
+  are broken already, so that whole nodes stay whole; and if one has to be broken, then in a rack and NVLink domain that is.
+- With a required topology all go into one domain, the tightest that has room; with a preferred one into as few as there have to
+  be, else anywhere. Pods of different sizes: the big ones first.
+
+Deterministic: the same nodes and pods give the same answer. It judges needs (`nodes`) and room (`room`), and neither quotas nor
+who is next. Nothing is held by asking.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+from bulkhead.api.labels import NVLINK_DOMAIN, RACK
+from bulkhead.ledger.model import Amounts, Flavor, Needs, Node, Pod, Topology
+from bulkhead.ledger.nodes import Bits, Domains, Nodes, numbers
+from bulkhead.ledger.room import PODS, Column, Devices, Room, Takes
+
+_NOTHING: Final[Mapping[Needs, frozenset[str]]] = MappingProxyType({})
+_EVERYWHERE: Final[Bits] = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """Why pods find no room, in numbers. All but the last are of the first kind of pod that does not fit."""
+
+    # How many pods ask for how much of which resource: the one that the fewest nodes have enough of.
+    pods: int
+    resource: str
+    asks: int
+    # Nodes that they may go to by their needs; on these, how much is free in sum and at most on one.
+    nodes: int
+    free: int
+    largest: int
+    # How many of them would find room now, and with a topology: domains with such nodes, and how many fit into the best.
+    fitting: int
+    domains: int
+    fitting_domain: int
+    # Whether all pods would find room if the nodes were empty, those that are not usable now among them.
+    could_ever: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Pods of a workload that ask for the same and may go to the same nodes."""
+
+    asks: Amounts
+    takes: Takes
+    # Of which they take the largest part of a node: accelerators, where they ask for any.
+    column: Column
+    amount: int
+    allowed: Bits
+    members: tuple[int, ...]
+    # Nodes by number for the members, as far as they were found.
+    placed: list[int]
+
+    @property
+    def missing(self) -> int:
+        return len(self.members) - len(self.placed)
+
+
+class Board:
+    """A mutable working copy of all nodes' room. Whoever holds counts as one pod, beside what it asks for."""
+
+    def __init__(self, nodes: Sequence[Node], avoid: Mapping[Needs, frozenset[str]] = _NOTHING) -> None:
+        self._all = nodes
+        self._nodes = Nodes(nodes, avoid)
+        self._room = Room(nodes)
+        # Finest first; what a host does not label costs nothing.
+        self._whole = tuple(found for found in map(self._nodes.domains, (NVLINK_DOMAIN, RACK)) if found.masks)
+        self._empty: Board | None = None
+
+    def hold(self, node: str, asks: Amounts) -> None:
+        """A pod takes its room; a node that is not there is ignored."""
+        number = self._nodes.numbers.get(node)
+        if number is not None:
+            self._room.take(number, self._room.takes(asks), 1)
+
+    def release(self, node: str, asks: Amounts) -> None:
+        """A pod gives its room back."""
+        number = self._nodes.numbers.get(node)
+        if number is not None:
+            self._room.take(number, self._room.takes(asks), -1)
+
+    def mark(self) -> int:
+        """The state as it is, for `undo`."""
+        return self._room.mark()
+
+    def undo(self, mark: int) -> None:
+        """Everything is again as it was at the mark."""
+        self._room.undo(mark)
+
+    def place(
+        self, pods: Sequence[Pod], flavor: Flavor | None = None, topology: Topology | None = None
+    ) -> tuple[str, ...] | None:
+        """A node for each pod, in their order, or None if not all find room. Nothing is held."""
+        kinds = self._kinds(pods, flavor)
+        if kinds is None:
+            return None
+        mark = self.mark()
+        whole = self._fill(kinds) if topology is None else self._together(kinds, topology)
+        self.undo(mark)
+        if not whole:
+            return None
+        found = [0] * len(pods)
+        for kind in kinds:
+            for member, node in zip(kind.members, kind.placed, strict=True):
+                found[member] = node
+        return tuple(self._all[node].name for node in found)
+
+    def explain(self, pods: Sequence[Pod], flavor: Flavor | None = None, topology: Topology | None = None) -> Shortfall:
+        """Why `place` finds nothing."""
+        ever = self._emptied().place(pods, flavor, topology) is not None
+        kinds = self._kinds(pods, flavor)
+        if kinds is None:
+            return self._of_nothing(pods, flavor, could_ever=ever)
+        mark = self.mark()
+        short = next((kind for kind in kinds if not self._put(kind, _EVERYWHERE)), kinds[0])
+        fitting = len(short.placed)
+        self.undo(mark)
+        column, amount = min(short.takes, key=lambda take: _enough(take, short.allowed))
+        free = [max(0, column.free[node]) for node in numbers(short.allowed)]
+        rooms = [] if topology is None else self._rooms(short, self._nodes.domains(topology.key))
+        return Shortfall(
+            pods=len(short.members),
+            resource=column.resource,
+            asks=amount,
+            nodes=len(free),
+            free=sum(free),
+            largest=max(free, default=0),
+            fitting=fitting,
+            domains=sum(1 for room in rooms if room is not None),
+            fitting_domain=min(len(short.members), max((room for room in rooms if room is not None), default=0)),
+            could_ever=ever,
+        )
+
+    def _of_nothing(self, pods: Sequence[Pod], flavor: Flavor | None, *, could_ever: bool) -> Shortfall:
+        """Some pods ask for what no node has at all."""
+        unknown = ((pod, name) for pod in pods for name, amount in pod.asks.items() if amount > 0 and self._lacks(name))
+        pod, name = next(unknown)
+        of_them = [each for each in pods if each.asks == pod.asks and each.needs == pod.needs]
+        nodes = self._nodes.matching(pod.needs, _of(flavor, pod)).bit_count()
+        return Shortfall(len(of_them), name, pod.asks[name], nodes, 0, 0, 0, 0, 0, could_ever)
+
+    def _lacks(self, resource: str) -> bool:
+        return resource not in self._room.columns
+
+    def _emptied(self) -> "Board":
+        if self._empty is None:
+            self._empty = Board([replace(node, usable=True) for node in self._all])
+        return self._empty
+
+    def _kinds(self, pods: Sequence[Pod], flavor: Flavor | None) -> list[_Kind] | None:
+        """The pods by what they ask for and need, the big ones first; None where no node has what one asks for."""
+        alike: dict[tuple[Needs, tuple[tuple[str, int], ...]], list[int]] = {}
+        for member, pod in enumerate(pods):
+            alike.setdefault((pod.needs, tuple(sorted(pod.asks.items()))), []).append(member)
+        found = []
+        for (needs, asked), members in alike.items():
+            if any(amount > 0 and self._lacks(name) for name, amount in asked):
+                return None
+            pod = pods[members[0]]
+            takes = self._room.takes(pod.asks)
+            column, amount = max(takes, key=_part)
+            allowed = self._nodes.matching(needs, _of(flavor, pod))
+            found.append(_Kind(pod.asks, takes, column, amount, allowed, tuple(members), []))
+        if len(found) > 1:
+            found.sort(key=lambda kind: (_part((kind.column, kind.amount)), -kind.allowed.bit_count()), reverse=True)
+        return found
+
+    def _fill(self, kinds: Sequence[_Kind], within: Bits = _EVERYWHERE) -> bool:
+        """Place what is missing of each kind; false as soon as one does not fit whole."""
+        return all(self._put(kind, within) for kind in kinds)
+
+    def _put(self, kind: _Kind, within: Bits) -> bool:
+        """Place as many of a kind as find room; whether these are all."""
+        missing, room = kind.missing, self._room
+        if not missing:
+            return True
+        for node in self._order(kind, kind.allowed & within):
+            times = min(missing, room.fitting(node, kind.takes))
+            if times > 0:
+                room.take(node, kind.takes, times)
+                kind.placed.extend([node] * times)
+                missing -= times
+                if not missing:
+                    return True
+        return False
+
+    def _order(self, kind: _Kind, nodes: Bits) -> Iterator[int]:
+        """The nodes with enough, best first. A node is filled before the next is asked for."""
+        column = kind.column
+        if not isinstance(column, Devices):
+            having, touched = 0, 0
+            for devices in self._room.devices:
+                having, touched = having | devices.having, touched | devices.touched
+            for some in (nodes & ~having, nodes & having & touched, nodes & having & ~touched):
+                yield from numbers(some)
+            return
+        levels = sorted((free, some & nodes) for free, some in column.levels.items() if free >= kind.amount)
+        touched = column.touched
+        for _, some in levels:
+            yield from numbers(some & touched)
+        for _, some in levels:
+            yield from self._breaking(column, some & ~touched)
+
+    def _breaking(self, column: Devices, nodes: Bits) -> Iterator[int]:
+        """Nodes of which nothing is taken, those first whose domains are broken most."""
+        while nodes:
+            some = nodes
+            for domains in self._whole:
+                some = _most_broken(domains, some, column)
+            nodes &= ~some
+            yield from numbers(some)
+
+    def _together(self, kinds: Sequence[_Kind], topology: Topology) -> bool:
+        """All in one domain, or, if that is only preferred, in as few as possible."""
+        domains = self._nodes.domains(topology.key)
+        if self._in_one(kinds, domains):
+            return True
+        if topology.required:
+            return False
+        mark, lead = self.mark(), kinds[0]
+        while any(kind.missing for kind in kinds):
+            rooms = self._rooms(lead, domains)
+            best = max(range(len(rooms)), key=lambda domain: rooms[domain] or 0, default=-1)
+            before = sum(kind.missing for kind in kinds)
+            if best >= 0:
+                for kind in kinds:
+                    self._put(kind, domains.masks[best])
+            if sum(kind.missing for kind in kinds) == before:
+                break
+            lead = next((kind for kind in kinds if kind.missing), lead)
+            if lead.missing and self._in_one([kind for kind in kinds if kind.missing], domains):
+                return True
+        if self._fill(kinds):
+            return True
+        self.undo(mark)
+        for kind in kinds:
+            kind.placed.clear()
+        return self._fill(kinds)
+
+    def _in_one(self, kinds: Sequence[_Kind], domains: Domains) -> bool:
+        """Place what is missing in the tightest domain that has room for all of it."""
+        each = [self._rooms(kind, domains) for kind in kinds]
+        enough = (
+            domain
+            for domain in range(len(domains.masks))
+            if all((rooms[domain] or 0) >= kind.missing for kind, rooms in zip(kinds, each, strict=True))
+        )
+        before, mark = [len(kind.placed) for kind in kinds], self.mark()
+        for domain in sorted(enough, key=lambda domain: [rooms[domain] or 0 for rooms in each]):
+            if self._fill(kinds, domains.masks[domain]):
+                return True
+            self.undo(mark)
+            for kind, length in zip(kinds, before, strict=True):
+                del kind.placed[length:]
+        return False
+
+    def _rooms(self, kind: _Kind, domains: Domains) -> list[int | None]:
+        """How many pods each domain has room for, going by what they ask most of; None where they may not go at all."""
+        rooms: list[int | None] = [None] * len(domains.masks)
+        free, amount = kind.column.free, kind.amount
+        for node in numbers(kind.allowed):
+            domain = domains.of[node]
+            if domain >= 0:
+                rooms[domain] = (rooms[domain] or 0) + max(0, free[node] // amount)
+        return rooms
+
+
+def _of(flavor: Flavor | None, pod: Pod) -> Flavor | None:
+    """A pod of a gang that asks for none of the flavor's resource may go to any node."""
+    return flavor if flavor is not None and pod.asks.get(flavor.resource, 0) > 0 else None
+
+
+def _part(take: tuple[Column, int]) -> tuple[bool, float, str]:
+    """How much of a node that is; accelerators before all else."""
+    column, amount = take
+    return isinstance(column, Devices), amount / column.most, column.resource
+
+
+def _enough(take: tuple[Column, int], nodes: Bits) -> tuple[int, bool, bool]:
+    """How many of the nodes have enough of it; accelerators are named before all else, and the number of pods last."""
+    column, amount = take
+    having = sum(1 for node in numbers(nodes) if column.free[node] >= amount)
+    return having, not isinstance(column, Devices), column.resource == PODS
+
+
+def _most_broken(domains: Domains, nodes: Bits, column: Devices) -> Bits:
+    """Of some nodes those whose domain has the fewest whole nodes; domains that are whole come last, the smallest first."""
+    outside = nodes
+    best, found = None, 0
+    for mask in domains.masks:
+        some = nodes & mask
+        if some:
+            outside &= ~mask
+            having = mask & column.having
+            left = having & ~column.touched
+            broken = (left == having, left.bit_count())
+            if best is None or broken < best:
+                best, found = broken, some
+            elif broken == best:
+                found |= some
+    return outside or found

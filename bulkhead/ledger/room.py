@@ -1,0 +1,114 @@
+"""How much is free on each node, resource by resource, with a way back to every earlier state.
+
+    take(node, …) ──> columns: free by node; of devices also the nodes by how many are free
+         └──> log ──> undo(mark)
+
+It knows amounts and numbers of nodes, no pods and no needs. Less than nothing may be free: pods that run are facts.
+"""
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from bulkhead.ledger.model import Amounts, Node
+from bulkhead.ledger.nodes import Bits
+
+PODS: Final = "pods"
+# Where a node does not say how many pods it takes.
+_ANY_NUMBER: Final = 1 << 40
+
+
+class Column:
+    """One resource of all nodes."""
+
+    __slots__ = ("capacity", "free", "most", "resource")
+
+    def __init__(self, resource: str, capacity: Sequence[int]) -> None:
+        self.resource = resource
+        self.capacity = capacity
+        self.free = list(capacity)
+        self.most = max((*capacity, 1))
+
+    def take(self, node: int, amount: int) -> None:
+        """Take from what is free on a node, or give back what is less than nothing."""
+        self.free[node] -= amount
+
+
+class Devices(Column):
+    """A resource of whole devices: which nodes have how many free is known at any time."""
+
+    __slots__ = ("having", "levels", "touched")
+
+    def __init__(self, resource: str, capacity: Sequence[int]) -> None:
+        super().__init__(resource, capacity)
+        # Nodes by the number that is free, where it is not none.
+        self.levels: dict[int, Bits] = {}
+        # Nodes that have devices, and nodes of which some are taken.
+        self.having: Bits = 0
+        self.touched: Bits = 0
+        for node, free in enumerate(capacity):
+            if free > 0:
+                self.levels[free] = self.levels.get(free, 0) | 1 << node
+                self.having |= 1 << node
+
+    def take(self, node: int, amount: int) -> None:
+        """The same, and the node goes to those with as many free."""
+        bit = 1 << node
+        before = self.free[node]
+        after = self.free[node] = before - amount
+        levels = self.levels
+        if before > 0:
+            left = levels[before] ^ bit
+            if left:
+                levels[before] = left
+            else:
+                del levels[before]
+        if after > 0:
+            levels[after] = levels.get(after, 0) | bit
+        if after == self.capacity[node]:
+            self.touched &= ~bit
+        else:
+            self.touched |= bit
+
+
+Takes: TypeAlias = tuple[tuple[Column, int], ...]
+
+
+class Room:
+    """The columns of all nodes."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.columns: dict[str, Column] = {}
+        for resource in sorted({PODS, *(name for node in nodes for name in node.allocatable)}):
+            otherwise = _ANY_NUMBER if resource == PODS else 0
+            capacity = [node.allocatable.get(resource, otherwise) for node in nodes]
+            self.columns[resource] = (Devices if "/" in resource else Column)(resource, capacity)
+        self.devices = tuple(column for column in self.columns.values() if isinstance(column, Devices))
+        self._log: list[tuple[int, Takes, int]] = []
+
+    def takes(self, asks: Amounts) -> Takes:
+        """What a pod takes of a node: all that it asks for and any node has, and its place among the pods."""
+        columns = self.columns
+        found = [(columns[name], amount) for name, amount in asks.items() if amount > 0 and name in columns and name != PODS]
+        return (*found, (columns[PODS], 1))
+
+    def fitting(self, node: int, takes: Takes) -> int:
+        """How many such pods find room on a node."""
+        return min(column.free[node] // amount for column, amount in takes)
+
+    def take(self, node: int, takes: Takes, times: int) -> None:
+        """Take the room of so many pods, or give it back for fewer than none."""
+        for column, amount in takes:
+            column.take(node, amount * times)
+        self._log.append((node, takes, times))
+
+    def mark(self) -> int:
+        """A state to which `undo` returns."""
+        return len(self._log)
+
+    def undo(self, mark: int) -> None:
+        """Take back everything since."""
+        log = self._log
+        while len(log) > mark:
+            node, takes, times = log.pop()
+            for column, amount in takes:
+                column.take(node, -amount * times)
