@@ -31,6 +31,8 @@ VERDICT: Final = "ledger.bulkhead.dev/verdict"
 RECLAIM: Final = "ledger.bulkhead.dev/reclaim"
 # On ResourceQuota `tenant-quota`: what the tenant has, holds, lends and borrows, by resource.
 STANDING: Final = "ledger.bulkhead.dev/standing"
+# On the same, by the controller: what the tenant was given of each line, which the ledger goes by (`bulkhead.ledger.given`).
+GIVEN: Final = "bulkhead.dev/given"
 # On the same: since when it holds more than its ceiling, where the cohort takes that back.
 OVER_SINCE: Final = "ledger.bulkhead.dev/over-since"
 BY_LEDGER: Final = (ADMITTED, VERDICT, RECLAIM)
@@ -41,7 +43,9 @@ GATED_GANGS: Final = "bulkhead.dev/gated-gangs"
 
 MOST_PODS: Final = 4096  # in a gang
 _LONGEST: Final = 4096
-_LONGEST_STANDING: Final = 64 * 1024
+_LONGEST_OF_QUOTA: Final = 64 * 1024
+_LINES: Final = 256
+_COUNTS: Final = ("nominal", "ceiling", "used", "borrowed", "lent", "borrowable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,21 +120,37 @@ def read_reclaim(annotations: Mapping[str, Any]) -> Reclaimed | None:
     return None if by is None else Reclaimed(by, _string(found.get("cause")), _string(found.get("message")))
 
 
+def line_name(flavor: str, resource: str) -> str:
+    """How a line is called in texts and annotations: `nvidia.com/gpu`, or `nvidia.com/gpu@h100`."""
+    return f"{resource}@{flavor}" if flavor else resource
+
+
+def line_named(name: str) -> tuple[str, str]:
+    """Flavor and resource of such a name."""
+    resource, _, flavor = name.partition("@")
+    return flavor, resource
+
+
 def write_standing(lines: Mapping[tuple[str, str], Mapping[str, int]]) -> str:
-    """The annotation's text: what a tenant has of each line, a flavor (or "") and a resource, in base units."""
-    said: dict[str, dict[str, dict[str, int]]] = {}
-    for (flavor, resource), numbers in sorted(lines.items()):
-        said.setdefault(resource, {})[flavor] = dict(numbers)
-    return _text(said)
+    """The text of annotation `STANDING`: by flavor and resource what `_COUNTS` names, in base units."""
+    said = {line_name(*line): {key: counts[key] for key in _COUNTS} for line, counts in lines.items()}
+    return _text(dict(sorted(said.items())))
 
 
 def read_standing(annotations: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, int]]:
-    """What `write_standing` said, by line; empty where the ledger has said nothing yet."""
+    """What the ledger counted of each line, every count there; nothing where it has said nothing yet."""
     found: dict[tuple[str, str], dict[str, int]] = {}
-    for resource, flavors in _read(annotations.get(STANDING), _LONGEST_STANDING).items():
-        for flavor, numbers in mapping(flavors).items():
-            found[flavor, resource] = {name: number for name, number in mapping(numbers).items() if type(number) is int}
+    for name, counts in list(read_object(annotations.get(STANDING)).items())[:_LINES]:
+        read = {key: mapping(counts).get(key) for key in _COUNTS}
+        numbers = {key: value for key, value in read.items() if type(value) is int and value >= 0}
+        if len(numbers) == len(_COUNTS):
+            found[line_named(name)] = numbers
     return found
+
+
+def read_object(value: Any) -> Mapping[str, Any]:
+    """The object in an annotation of a quota; empty where it is none."""
+    return _read(value, _LONGEST_OF_QUOTA)
 
 
 def moment(at: float) -> str:
@@ -153,8 +173,8 @@ def _text(said: Mapping[str, Any]) -> str:
     return json.dumps(said, separators=(",", ":"))
 
 
-def _read(value: Any, longest: int = _LONGEST) -> Mapping[str, Any]:
-    if not isinstance(value, str) or len(value) > longest:
+def _read(value: Any, most: int = _LONGEST) -> Mapping[str, Any]:
+    if not isinstance(value, str) or len(value) > most:
         return {}
     try:
         return mapping(json.loads(value))
