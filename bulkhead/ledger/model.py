@@ -178,8 +178,11 @@ class Pod:
     ending: bool = False
     # When it ends by itself at the latest: start + activeDeadlineSeconds.
     ends_by: float | None = None
-    # It is being taken back, until then at the latest.
+    # How long it runs at most once it has started: activeDeadlineSeconds.
+    lasts: float | None = None
+    # It is being taken back, until then at the latest, and why: a `Cause`.
     reclaim_by: float | None = None
+    reclaim_cause: str = ""
     # A worker of the tenant's Slurm cluster: it is drained, not evicted.
     slurm_worker: bool = False
 
@@ -229,6 +232,8 @@ class Verdict:
 
     why: Why
     message: str
+    # When it starts at the latest, if what holds its place ends or is taken back in time; None: nobody can know.
+    starts_by: float | None = None
 
 
 class Cause(StrEnum):
@@ -242,7 +247,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reclaim:
-    """One pod that is taken back. The pods of a gang stand side by side."""
+    """One pod that is taken back. The pods of a gang stand side by side: all of them are marked before the first one goes."""
 
     pod: Pod
     cause: Cause
