@@ -94,6 +94,15 @@ def work_namespace(tenant: str) -> str:
     return f"bh-{check_tenant_name(tenant)}{WORK_SUFFIX}"
 
 
+def tenant_of_work(namespace: str) -> str:
+    """The tenant whose mirrored objects a host namespace holds; empty where it is no tenant's."""
+    name = namespace.removeprefix("bh-").removesuffix(WORK_SUFFIX)
+    try:
+        return name if namespace == work_namespace(name) else ""
+    except InvalidTenantNameError:
+        return ""
+
+
 def host_user(requester: str) -> str:
     """What a user of the host is called in planes; a name that a certificate has no room for ends in a digest of the whole."""
     name = HOST_USER_PREFIX + requester

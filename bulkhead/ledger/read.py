@@ -1,0 +1,212 @@
+"""Host objects as the ledger sees them: nodes and pods, from what the host's API decoded to.
+
+    Node ──> node_of ──> model.Node         labels, taints that keep pods away, room, Ready
+    Pod  ──> pod_of  ──> model.Pod | None   asks, stage, gang, needs; None once it has ended
+
+Objects may hold anything: what has the wrong shape reads as absent, and where absence would give a pod more nodes than the
+host's scheduler gives it (a selector, an affinity), it reads as what matches none. Whose a pod is, its namespace says. Pure.
+"""
+
+import functools
+import math
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from bulkhead.api import labels, ledger, names, podresources
+from bulkhead.api.conditions import condition_of
+from bulkhead.api.podphase import has_ended, is_pending_deletion
+from bulkhead.api.quantity import readable
+from bulkhead.api.untrusted import mapping, mappings, sequence, text
+from bulkhead.ledger.model import Expression, Gang, Needs, Node, Pod, Stage, Taint, Toleration, Topology
+
+_MILLI: Final = 1000
+_KEEPING: Final = frozenset({"NoSchedule", "NoExecute"})
+# Requirements and values of one pod; a syncer names at most a thousand nodes. What asks for more fits nowhere.
+_MOST_REQUIREMENTS: Final = 16_384
+_MOST_TAINTS: Final = 256
+# Needs with more are not worth being looked up.
+_SHARED_REQUIREMENTS: Final = 64
+_NOWHERE: Final = Needs(terms=((),))
+# Volumes that are on every node.
+_ANYWHERE: Final = frozenset(
+    {"name", "configMap", "secret", "emptyDir", "projected", "downwardAPI", "hostPath", "nfs", "image"},
+)
+_SLURM: Final = {"app.kubernetes.io/part-of": "slurm", "app.kubernetes.io/name": "slurmd"}
+_NUMBER: Final = re.compile(r"-?[0-9]{1,10}")
+_LABEL_KEY: Final = re.compile(r"([-.a-z0-9]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_INT32: Final = 2**31
+_LONGEST_NAME: Final = 253
+
+
+def node_of(obj: Mapping[str, Any]) -> Node:
+    """A host node."""
+    meta, spec, status = mapping(obj.get("metadata")), mapping(obj.get("spec")), mapping(obj.get("status"))
+    room = ((name, readable(value)) for name, value in mapping(status.get("allocatable")).items())
+    taints = (
+        Taint(text(each.get("key")), text(each.get("value")), text(each.get("effect")))
+        for each in mappings(spec.get("taints"), _MOST_TAINTS)
+    )
+    return Node(
+        name=text(meta.get("name")),
+        allocatable={name: math.floor(_base(name, number)) for name, number in room if number is not None},
+        labels={key: value for key, value in mapping(meta.get("labels")).items() if isinstance(value, str)},
+        taints=tuple(taint for taint in taints if taint.effect in _KEEPING),
+        # What a kubelet has said nothing of bears a taint that says so.
+        usable=spec.get("unschedulable") is not True and condition_of(obj, "Ready").get("status", "True") == "True",
+    )
+
+
+def pod_of(obj: Mapping[str, Any]) -> Pod | None:
+    """A host pod; None for one that has ended, whose room and quota are free."""
+    meta, spec, status = mapping(obj.get("metadata")), mapping(obj.get("spec")), mapping(obj.get("status"))
+    uid, name, namespace = (text(meta.get(field)) for field in ("uid", "name", "namespace"))
+    if not uid or not name or has_ended(obj):
+        return None
+    noted = mapping(meta.get("annotations"))
+    node = text(spec.get("nodeName"))
+    stage = _stage(spec, node)
+    tenant = names.tenant_of_work(namespace)
+    held = stage in (Stage.ADMITTED, Stage.BOUND)
+    admitted = ledger.read_admitted(noted) if held and tenant else None
+    reclaimed = ledger.read_reclaim(noted) if held and tenant else None
+    lasts, since = spec.get("activeDeadlineSeconds"), ledger.seconds(status.get("startTime"))
+    lasts = float(lasts) if type(lasts) is int and 0 < lasts < _INT32 else None
+    return Pod(
+        uid=uid,
+        namespace=namespace,
+        name=name,
+        asks=_asks(obj),
+        stage=stage,
+        created=ledger.seconds(meta.get("creationTimestamp")) or 0.0,
+        tenant=tenant,
+        node=node,
+        virtual_namespace=text(noted.get(labels.VIRTUAL_NAMESPACE)),
+        virtual_name=text(noted.get(labels.VIRTUAL_NAME)),
+        priority=_int32(spec.get("priority")),
+        own_priority=_written(noted.get(ledger.OWN_PRIORITY)) or 0 if tenant else 0,
+        gang=_gang(noted) if tenant else None,
+        needs=_needs(spec),
+        plain=_plain(spec),
+        admitted=None if admitted is None else admitted.at,
+        flavor="" if admitted is None else admitted.flavor,
+        pinned=admitted.node if admitted is not None and admitted.pinned else "",
+        ending=is_pending_deletion(obj),
+        ends_by=None if lasts is None or since is None else since + lasts,
+        lasts=lasts,
+        reclaim_by=None if reclaimed is None else reclaimed.by,
+        reclaim_cause="" if reclaimed is None else reclaimed.cause,
+        slurm_worker=bool(tenant) and _is_slurm_worker(meta, noted),
+    )
+
+
+def _stage(spec: Mapping[str, Any], node: str) -> Stage:
+    gates = [each.get("name") for each in mappings(spec.get("schedulingGates"))]
+    if node:
+        return Stage.BOUND
+    if ledger.GATE in gates:
+        return Stage.WAITING if len(gates) == 1 else Stage.BLOCKED
+    return Stage.ADMITTED
+
+
+def _asks(obj: Mapping[str, Any]) -> dict[str, int]:
+    reserved = podresources.reserved(obj)
+    return {name: math.ceil(_base(name, number)) for name, number in reserved.items() if number > 0}
+
+
+def _base(resource: str, number: Decimal) -> Decimal:
+    return number * _MILLI if resource == "cpu" else number
+
+
+def _gang(noted: Mapping[str, Any]) -> Gang | None:
+    name, size = text(noted.get(ledger.GANG)), _written(noted.get(ledger.GANG_SIZE))
+    if not 0 < len(name) <= _LONGEST_NAME or size is None or not 1 <= size <= ledger.MOST_PODS:
+        return None
+    how, _, key = text(noted.get(ledger.GANG_TOPOLOGY)).partition(":")
+    known = how in {"required", "preferred"} and len(key) <= _LONGEST_NAME and _LABEL_KEY.fullmatch(key)
+    return Gang(name, size, Topology(key, required=how == "required") if known else None)
+
+
+def _is_slurm_worker(meta: Mapping[str, Any], noted: Mapping[str, Any]) -> bool:
+    marks = mapping(meta.get("labels"))
+    return noted.get(labels.VIRTUAL_NAMESPACE) == names.SLURM_NAMESPACE and all(
+        marks.get(key) == value for key, value in _SLURM.items()
+    )
+
+
+def _plain(spec: Mapping[str, Any]) -> bool:
+    """Whether nothing that the ledger does not check decides where the pod fits, or where it would rather be than elsewhere."""
+    wishes = mapping(spec.get("affinity"))
+    if wishes.get("podAffinity") or wishes.get("podAntiAffinity"):
+        return False
+    if spec.get("topologySpreadConstraints") or spec.get("resourceClaims"):
+        return False
+    if any(not _ANYWHERE.issuperset(each) for each in mappings(spec.get("volumes"))):
+        return False
+    return not any(
+        port.get("hostPort") for each in podresources.containers({"spec": spec}) for port in mappings(each.get("ports"))
+    )
+
+
+def _needs(spec: Mapping[str, Any]) -> Needs:
+    selector = mapping(spec.get("nodeSelector"))
+    affinity = mapping(mapping(spec.get("affinity")).get("nodeAffinity"))
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    terms = () if required is None else _terms(mapping(required))
+    tolerations = sequence(spec.get("tolerations"))
+    size = len(selector) + len(tolerations) + sum(1 + len(each.values) for term in terms for each in term)
+    if size > _MOST_REQUIREMENTS or not all(isinstance(value, str) for value in selector.values()):
+        return _NOWHERE
+    needs = Needs(tuple(sorted(selector.items())), terms, _tolerations(mappings(tolerations)))
+    return _shared(needs) if size <= _SHARED_REQUIREMENTS else needs
+
+
+def _terms(required: Mapping[str, Any]) -> tuple[tuple[Expression, ...], ...]:
+    """The alternatives; one that cannot be met where there are none."""
+    listed = mappings(required.get("nodeSelectorTerms"), _MOST_REQUIREMENTS)
+    return tuple(_term(each) for each in listed) or ((),)
+
+
+def _term(term: Mapping[str, Any]) -> tuple[Expression, ...]:
+    asked = [(each, False) for each in mappings(term.get("matchExpressions"))]
+    asked += [(each, True) for each in mappings(term.get("matchFields"))]
+    return tuple(_expression(each, of_name=of_name) for each, of_name in asked)
+
+
+def _expression(asked: Mapping[str, Any], *, of_name: bool) -> Expression:
+    values = sequence(asked.get("values"))
+    known = all(isinstance(value, str) for value in values) and (not of_name or asked.get("key") == "metadata.name")
+    # What no API server takes has no operator, and matches no node.
+    return Expression(
+        text(asked.get("key")), text(asked.get("operator")) if known else "", tuple(values) if known else (), of_name
+    )
+
+
+def _tolerations(listed: list[Mapping[str, Any]]) -> tuple[Toleration, ...]:
+    return tuple(
+        Toleration(
+            text(each.get("key")), text(each.get("value")), text(each.get("effect")), exists=each.get("operator") == "Exists"
+        )
+        for each in listed
+        # It may be what has no hash.
+        if each.get("operator") in (None, "", "Equal", "Exists")
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _shared(needs: Needs) -> Needs:
+    """One object for equal needs: those of ten thousand pods are few."""
+    return needs
+
+
+def _written(value: Any) -> int | None:
+    return _bounded(int(value)) if isinstance(value, str) and _NUMBER.fullmatch(value) else None
+
+
+def _int32(value: Any) -> int:
+    return (_bounded(value) or 0) if type(value) is int else 0
+
+
+def _bounded(number: int) -> int | None:
+    return number if -_INT32 <= number < _INT32 else None
