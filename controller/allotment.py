@@ -63,7 +63,7 @@ def device_classes(bounds: Mapping[str, Any]) -> dict[str, str | int]:
 
 def limits(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> dict[str, Amount]:
     """How much the tenant may use of each resource that has a limit."""
-    asked, offered = _resources(spec), _resources(bounds)
+    asked, offered = resources_of(spec), resources_of(bounds)
     found, counted = {}, counted_resources(bounds)
     for name in _known(bounds):
         offer = section_of(offered, name)
@@ -76,7 +76,7 @@ def limits(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> dict[str, Amou
 
 def pod_bounds(bounds: Mapping[str, Any]) -> tuple[PodBound, ...]:
     """What one pod may ask for, where the class says so."""
-    offered = _resources(bounds)
+    offered = resources_of(bounds)
     made = (
         PodBound(name, _text(offer.get("maxPerPod")), _text(offer.get("maxLimitRequestRatio")))
         for name, offer in ((name, section_of(offered, name)) for name in sorted(offered))
@@ -86,7 +86,7 @@ def pod_bounds(bounds: Mapping[str, Any]) -> tuple[PodBound, ...]:
 
 def most_per_claim(bounds: Mapping[str, Any]) -> str:
     """The most that one claim may ask for; empty where the class does not say."""
-    return _text(section_of(_resources(bounds), _OF_BYTES).get("maxPerClaim"))
+    return _text(section_of(resources_of(bounds), _OF_BYTES).get("maxPerClaim"))
 
 
 def container_defaults(bounds: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
@@ -104,7 +104,7 @@ def container_defaults(bounds: Mapping[str, Any]) -> tuple[tuple[str, str, str],
 
 def refuse_class(bounds: Mapping[str, Any]) -> Refusal | None:
     """Why no tenant of this class can have quotas, or pods that name nothing, or pods of its own alone."""
-    offered, given = _resources(bounds), section_of(bounds, "containerDefaults")
+    offered, given = resources_of(bounds), section_of(bounds, "containerDefaults")
     for name in dict.fromkeys((*counted_resources(bounds), *offered)):
         fault = _fault(name, section_of(offered, name), section_of(given, "limits"))
         if fault is not None:
@@ -118,7 +118,7 @@ def refuse_class(bounds: Mapping[str, Any]) -> Refusal | None:
 
 def without_faults(bounds: Mapping[str, Any]) -> dict[str, Any]:
     """A class without what no host accepts, for tenants that run; what merely contradicts itself stays."""
-    offered, given = _resources(bounds), section_of(bounds, "containerDefaults")
+    offered, given = resources_of(bounds), section_of(bounds, "containerDefaults")
     limits, requests = ({n: v for n, v in section_of(given, part).items() if n in _REQUESTS} for part in ("limits", "requests"))
     requests |= {n: min(v, limits.get(n, v), key=_size) for n, v in requests.items()}
     sound = {n: each for n, each in offered.items() if _fault(n, section_of(offered, n), limits) is None}
@@ -207,7 +207,7 @@ def _contradiction(bound: PodBound, defaults: tuple[tuple[str, str, str], ...]) 
 
 def refuse_asked(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Refusal | None:
     """Why the class does not allow this quota; the class itself is without fault."""
-    asked, offered = _resources(spec), _resources(bounds)
+    asked, offered = resources_of(spec), resources_of(bounds)
     known = _known(bounds)
     for name in sorted(asked):
         value = section_of(asked, name).get("nominal", 0)
@@ -226,13 +226,14 @@ def refuse_asked(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Refusal 
     return None
 
 
-def _resources(section: Mapping[str, Any]) -> dict[str, Any]:
+def resources_of(section: Mapping[str, Any]) -> dict[str, Any]:
+    """What a Tenant's spec, or a class's, says of each resource."""
     return section_of(section_of(section, "quota"), "resources")
 
 
 def _known(bounds: Mapping[str, Any]) -> tuple[str, ...]:
     """The resources of which a tenant of the class may have a quota."""
-    return tuple(dict.fromkeys((*counted_resources(bounds), *_resources(bounds), *AMOUNTS)))
+    return tuple(dict.fromkeys((*counted_resources(bounds), *resources_of(bounds), *AMOUNTS)))
 
 
 def _devices(name: str) -> bool:

@@ -104,6 +104,9 @@ class Settings(
     allowed_ingress_classes: tuple[_Text, ...] = ()  # empty, or no domains: Ingresses stay in the plane
     ingress_domains: tuple[_Text, ...] = ()
     pod_groups: bool = False
+    # Resources whose pods wait at the ledger's gate (`bulkhead.api.ledger`), and whether pods of gangs do.
+    gated_resources: tuple[_Text, ...] = ()
+    gated_gangs: bool = False
     allowed_snapshot_classes: tuple[_Text, ...] = ()  # empty: no snapshots of claims, and no API for them
     # The Secret of the work namespace with which the platform's own images are pulled, and those images.
     pull_secret: _Text = ""

@@ -18,7 +18,7 @@ async def install(client: Client) -> None:
     """Apply crds/*.yaml; returns when objects of their kinds can be listed."""
     for path in sorted(FOLDER.glob("*.yaml")):
         await client.apply(kinds.CUSTOM_RESOURCE_DEFINITIONS, yaml.safe_load(path.read_text()))
-    await served(client, kinds.TENANTS, kinds.TENANT_CLASSES, kinds.SHARED_VOLUMES)
+    await served(client, kinds.TENANTS, kinds.TENANT_CLASSES, kinds.SHARED_VOLUMES, kinds.COHORTS)
 
 
 async def served(client: Client, *resources: Resource, there: bool = True) -> None:

@@ -21,6 +21,7 @@ from pydantic_core import core_schema
 
 import bulkhead
 from bulkhead.api import labels, names
+from bulkhead.api.cohort import Cohort
 from bulkhead.api.sharedvolume import SharedVolume
 from bulkhead.api.tenant import Tenant
 from bulkhead.api.tenantclass import TenantClass
@@ -94,6 +95,9 @@ CRDS = (
             Column("GPUs", ".status.gpus.summary", description="GPUs used of the limit"),
             Column("Endpoint", ".status.endpoint", description="Address of its API server"),
             AGE,
+            Column("Cohort", ".spec.quota.cohort", description="Tenants of one cohort lend each other quota", priority=1),
+            Column("Borrowed", ".status.gpus.borrowed", "integer", "GPUs used beyond its own quota", priority=1),
+            Column("Lent", ".status.gpus.lent", "integer", "GPUs of its own quota that others use", priority=1),
             Column("Class", ".spec.class", description="Its TenantClass", priority=1),
             Column("Reason", '.status.conditions[?(@.type=="Ready")].reason', description="Why it is (not) ready", priority=1),
             Column("Message", '.status.conditions[?(@.type=="Ready")].message', description="The same for people", priority=1),
@@ -109,6 +113,18 @@ CRDS = (
             Column("GPU-Resources", ".spec.gpuResources", description="Resources that count as GPUs"),
             AGE,
             Column("Description", ".spec.description", priority=1),
+        ),
+    ),
+    Crd(
+        Cohort,
+        "cohorts",
+        "coh",
+        (
+            Column("Preemption", ".spec.preemption", description="Who takes back what was lent"),
+            Column("Within", ".spec.reclaim.within", description="How soon it is back"),
+            Column("Over-Quota", ".spec.overQuota.policy", description="What becomes of pods over a lowered quota"),
+            Column("Flavors", ".spec.flavors[*].name", description="Kinds of nodes with quotas of their own"),
+            AGE,
         ),
     ),
     Crd(

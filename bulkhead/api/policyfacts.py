@@ -1,12 +1,14 @@
 """What the host's admission policies know of one tenant: annotations on its work namespace, which the controller alone writes.
 
-A syncer decides by its settings; the policies decide again by these, and take no syncer's word for any of them. Each fact is
-always there, if only empty, so that a missing one means that it was not written yet: the policies then read it in the
-strictest way. Several values are sorted and joined by commas; none of what is listed here can contain one.
+A syncer decides by its settings; the policies decide again by these, and take no syncer's word for any of them. Each fact but
+the last two is always there, if only empty, so that a missing one means that it was not written yet: the policies then read it
+in the strictest way. Several values are sorted and joined by commas; none of what is listed here can contain one.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
+
+from bulkhead.api import ledger
 
 # The one address at which the tenant's node ports may be served.
 NODE_ADDRESS: Final = "bulkhead.dev/node-address"
@@ -41,6 +43,10 @@ ALLOWED_SNAPSHOT_CLASSES: Final = "bulkhead.dev/allowed-snapshot-classes"
 ALLOWED_DEVICE_CLASSES: Final = "bulkhead.dev/allowed-device-classes"
 # Resources of devices, and huge pages, that pods may ask for: those that the tenant's quota counts.
 ALLOWED_RESOURCES: Final = "bulkhead.dev/allowed-resources"
+# Resources whose pods are made with the ledger's gate, and `true` where pods of gangs are. These two alone are left out where
+# there is nothing to say: without them a tenant borrows nothing, since they are written before its quota is raised.
+GATED_RESOURCES: Final = ledger.GATED_RESOURCES
+GATED_GANGS: Final = ledger.GATED_GANGS
 
 
 def listed(values: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ Types only. Fields that a class may set have no default here: an unset field mea
 hide that. CEL rules stand beside the fields they guard; what needs a second object is checked by the controller.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -30,6 +30,7 @@ from bulkhead.api.fields import (
     LabelValue,
     Moment,
     ResourceName,
+    Rule,
     StorageSize,
     model_rules,
     rules,
@@ -89,42 +90,96 @@ class Scheduling(ApiModel):
     )
 
 
+_LENDS_ITS_OWN: Final[Rule] = {
+    "rule": "!has(self.lendingLimit) || !quantity(string(self.lendingLimit)).isGreaterThan(quantity(string(self.nominal)))",
+    "message": "lendingLimit cannot be more than nominal: only own quota can be lent",
+    "fieldPath": ".lendingLimit",
+}
+_DEVICES: Final = "quantity(string({0})).isInteger()"
+_SUM: Final[Rule] = {
+    "rule": "!has(self.flavors) || ("
+    f"{_DEVICES.format('self.nominal')} && self.flavors.all(each, {_DEVICES.format('each.nominal')}) && "
+    "self.flavors.map(each, quantity(string(each.nominal)).asInteger()).sum() == quantity(string(self.nominal)).asInteger())",
+    "message": "nominal is the sum of the flavors' nominals",
+    "fieldPath": ".nominal",
+}
+_BY_FLAVOR: Final[Rule] = {
+    "rule": "!has(self.flavors) || (!has(self.borrowingLimit) && !has(self.lendingLimit))",
+    "message": "with flavors, borrowingLimit and lendingLimit are of each flavor",
+    "fieldPath": ".flavors",
+}
+_OF_COHORTS: Final = (
+    ("borrowingLimit", "borrowingLimit needs a cohort to borrow from: set spec.quota.cohort"),
+    ("lendingLimit", "lendingLimit needs a cohort to lend to: set spec.quota.cohort"),
+    ("flavors", "flavors are those of a cohort: set spec.quota.cohort"),
+)
+_NEED_A_COHORT: Final[tuple[Rule, ...]] = tuple(
+    {
+        "rule": f"!has(self.resources) || has(self.cohort) || self.resources.all(key, !has(self.resources[key].{field}))",
+        "message": message,
+        "fieldPath": ".resources",
+    }
+    for field, message in _OF_COHORTS
+)
+# What else a quota counts, no pod asks for, so nobody could be asked to give it back.
+_LENT: Final[Rule] = {
+    "rule": "self.all(key, (!has(self[key].borrowingLimit) && !has(self[key].lendingLimit)) || "
+    "key in ['cpu', 'memory', 'ephemeral-storage'] || key.startsWith('hugepages-') || "
+    "(key.contains('/') && !key.endsWith('/requests.storage')))",
+    "message": "lent and borrowed is what pods request: cpu, memory, ephemeral-storage, huge pages, and devices",
+}
+_FLAVORED: Final[Rule] = {
+    "rule": "self.all(key, !has(self[key].flavors) || (key.contains('/') && !key.endsWith('/requests.storage')))",
+    "message": "flavors are of devices such as nvidia.com/gpu",
+}
+
+
+class FlavorQuota(ApiModel):
+    """The tenant's share of one kind of node within a resource."""
+
+    model_config = model_rules(_LENDS_ITS_OWN)
+    name: DnsLabel = Field(description="The flavor, as the Cohort lists it.")
+    nominal: Amount = Field(description="What the tenant may use of it at any time.")
+    borrowing_limit: Amount | None = Field(
+        None, description="Units it may use beyond nominal while others leave them idle; as many as they lend unless given."
+    )
+    lending_limit: Amount | None = Field(
+        None, description="Units of its nominal quota that others may borrow; all of it unless given."
+    )
+
+
 class ResourceQuota(ApiModel):
     """The tenant's share of one resource."""
 
-    model_config = model_rules(
-        {
-            "rule": "!has(self.lendingLimit) || "
-            "!quantity(string(self.lendingLimit)).isGreaterThan(quantity(string(self.nominal)))",
-            "message": "lendingLimit cannot be more than nominal: only own quota can be lent",
-            "fieldPath": ".lendingLimit",
-        }
-    )
+    model_config = model_rules(_LENDS_ITS_OWN, _SUM, _BY_FLAVOR)
     nominal: Amount = Field(description="What the tenant may use at any time, for example 16 GPUs, or 512Gi of memory.")
     borrowing_limit: Amount | None = Field(
-        None, description="Units it may use beyond nominal while others of its cohort leave them idle."
+        None,
+        description="Units it may use beyond nominal while others of its cohort leave them idle. Unless given, as much as they "
+        "lend of devices, and nothing of cpu, memory and ephemeral-storage.",
     )
-    lending_limit: Amount | None = Field(None, description="Units of its nominal quota that others of its cohort may borrow.")
+    lending_limit: Amount | None = Field(
+        None,
+        description="Units of its nominal quota that others of its cohort may borrow. Unless given, all of devices, and "
+        "nothing of cpu, memory and ephemeral-storage.",
+    )
+    flavors: Annotated[list[FlavorQuota], Field(min_length=1, max_length=8)] | None = Field(
+        None,
+        description="The same for each kind of node, in the order in which the tenant prefers them; pods go to the first that "
+        "has room. Unless given, nominal is of nodes of any kind.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
 
 
 class Quota(ApiModel):
     """What the tenant may use of the shared cluster."""
 
-    model_config = model_rules(
-        {
-            "rule": "!has(self.resources) || has(self.cohort) || "
-            "self.resources.all(key, !has(self.resources[key].borrowingLimit))",
-            "message": "borrowingLimit needs a cohort to borrow from: set spec.quota.cohort",
-            "fieldPath": ".resources",
-        },
-        {
-            "rule": "!has(self.resources) || has(self.cohort) || "
-            "self.resources.all(key, !has(self.resources[key].lendingLimit))",
-            "message": "lendingLimit needs a cohort to lend to: set spec.quota.cohort",
-            "fieldPath": ".resources",
-        },
+    model_config = model_rules(*_NEED_A_COHORT)
+    cohort: DnsLabel | None = Field(
+        None,
+        description="Tenants of one cohort lend each other idle quota; one that the class lists. By what rules, a Cohort of "
+        "that name says, if there is one.",
     )
-    cohort: DnsLabel | None = Field(None, description="Tenants of one cohort lend each other idle quota.")
     weight: Annotated[int, Field(ge=1, le=1000)] = Field(
         1, description="Share of what the cohort has idle, relative to the other borrowers."
     )
@@ -133,7 +188,9 @@ class Quota(ApiModel):
         max_length=16,
         description="Quota of each resource by its name: nvidia.com/gpu, cpu, memory, ephemeral-storage, requests.storage. Of "
         "what is left out the tenant has what its class says, and no GPUs.",
-        json_schema_extra=rules(RESOURCE_KEYS, QUOTA_KEYS, *whole_devices("nominal")),
+        json_schema_extra=rules(
+            RESOURCE_KEYS, QUOTA_KEYS, *whole_devices("nominal", "borrowingLimit", "lendingLimit"), _LENT, _FLAVORED
+        ),
     )
     objects: dict[ResourceName, Count] | None = Field(
         None,

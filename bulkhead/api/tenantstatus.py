@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bulkhead.api.fields import ApiModel, Count, DnsName, KubernetesVersion, Moment, text
+from bulkhead.api.fields import ApiModel, Count, DnsName, KubernetesVersion, Moment, Quantity, text
 from bulkhead.api.podresources import MOST_DEVICES
 from bulkhead.api.slurm import SlurmStatus
 
@@ -52,7 +52,20 @@ class Gpus(ApiModel):
 
     used: _Gpus = Field(0, description="GPUs that its pods hold now.")
     limit: _Gpus = Field(0, description="GPUs that it may hold.")
+    borrowed: _Gpus | None = Field(None, description="Of those used, what lies beyond its own quota; where it has a cohort.")
+    lent: _Gpus | None = Field(None, description="Of its own quota, what others of its cohort use.")
     summary: Annotated[str, text(32)] | None = Field(None, description="Used and limit in one text, for tables: 3/8.")
+
+
+class QuotaStanding(ApiModel):
+    """What the tenant has of one resource in its cohort."""
+
+    name: Annotated[str, text(317)] = Field(description="The resource, with @ and the flavor where it has flavors.")
+    nominal: Quantity = Field(description="What it may use at any time.")
+    ceiling: Quantity = Field(description="The most that it may ever use: nominal, and what it may borrow.")
+    used: Quantity = Field(description="What its pods use.")
+    borrowed: Quantity = Field(description="Of what it uses, what lies beyond nominal.")
+    lent: Quantity = Field(description="Of nominal, what others use.")
 
 
 class DedicatedNodes(ApiModel):
@@ -92,6 +105,11 @@ class TenantStatus(ApiModel):
     versions: Versions | None = Field(None, description="What runs.")
     class_: AppliedClass | None = Field(None, alias="class", description="The class as it was last applied.")
     gpus: Gpus | None = Field(None, description="GPUs of the tenant: used and limit.")
+    quota: Annotated[list[QuotaStanding], Field(max_length=128)] | None = Field(
+        None,
+        description="What it has of each resource that its cohort lends, as the ledger last counted.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
     dedicated: DedicatedNodes | None = Field(None, description="Nodes that are the tenant's alone, if it asks for any.")
     slurm: SlurmStatus | None = Field(None, description="The tenant's Slurm cluster, if it has one.")
     service_slice: Annotated[str, text(43)] | None = Field(

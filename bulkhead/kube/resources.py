@@ -80,6 +80,7 @@ VALIDATING_ADMISSION_POLICY_BINDINGS = Resource(
 
 # our own
 TENANTS = Resource("bulkhead.dev", "v1alpha1", "tenants", "Tenant", False)
+COHORTS = Resource("bulkhead.dev", "v1alpha1", "cohorts", "Cohort", False)
 SHARED_VOLUMES = Resource("bulkhead.dev", "v1alpha1", "sharedvolumes", "SharedVolume", False)
 TENANT_CLASSES = Resource("bulkhead.dev", "v1alpha1", "tenantclasses", "TenantClass", False)
 

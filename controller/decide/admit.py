@@ -15,6 +15,8 @@ from typing import Final, TypeAlias
 
 from bulkhead.api import names
 from bulkhead.api.conditions import Reason
+from bulkhead.api.untrusted import mappings
+from bulkhead.ledger.given import rules_of
 from controller import allotment
 from controller.decide import held
 from controller.decide.case import Admitted, Case
@@ -153,12 +155,22 @@ def receiver(case: Case) -> Refusal | None:
 
 def supported(case: Case) -> Refusal | None:
     """Nothing is asked for that this version does not have: a field that is taken must not be without effect."""
-    asked = {
-        "spec.quota.cohort": section_of(case.spec, "quota").get("cohort"),
-        "spec.hibernation.enabled": section_of(case.spec, "hibernation").get("enabled"),
-    }
-    missing = next((field for field, value in asked.items() if value), None)
-    return Refusal(Reason.NOT_SUPPORTED, f"{missing}: not available in this version") if missing else None
+    if not section_of(case.spec, "hibernation").get("enabled"):
+        return None
+    return Refusal(Reason.NOT_SUPPORTED, "spec.hibernation.enabled: not available in this version")
+
+
+def flavors(case: Case) -> Refusal | None:
+    """Kinds of nodes of which the tenant has quotas are those of its cohort."""
+    known = {(each.resource, each.name) for each in rules_of(case.cohort or {}).flavors}
+    for resource, quota in sorted(allotment.resources_of(case.spec).items()):
+        for name in (str(each.get("name")) for each in mappings(section_of({resource: quota}, resource).get("flavors"))):
+            if (resource, name) not in known:
+                offered = ", ".join(sorted(each for of, each in known if of == resource)) or "none"
+                named = section_of(case.spec, "quota").get("cohort")
+                message = f"{name} is no flavor of Cohort {named}: {offered}"
+                return Refusal(Reason.INVALID_CONFIGURATION, f"spec.quota.resources[{resource}].flavors: {message}")
+    return None
 
 
 def slurm(case: Case) -> Refusal | None:
@@ -189,6 +201,7 @@ POLICIES: Final[tuple[Policy, ...]] = (
     bounds,
     class_amounts,
     amounts,
+    flavors,
     replicas,
     placement,
     pool,

@@ -10,11 +10,12 @@ instead, so that the rest of a Tenant can be built without it (`within`).
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import Any, Final, TypeAlias
 
 from bulkhead.api import deviceclaims
-from bulkhead.api.quantity import Amount, InvalidQuantityError, parse, readable
+from bulkhead.api.quantity import Amount, InvalidQuantityError, canonical, parse, readable
 from bulkhead.api.untrusted import mappings
 from controller.decide import exposure
 from controller.plane.spec import BUDGETS, COMPONENTS, STORAGE_SIZE, Budget
@@ -176,6 +177,37 @@ def objects(question: Question) -> Iterator[Excess]:
             yield Excess(path, f"{field}: {value}, and neither class nor platform counts such objects, only {known}")
 
 
+def cohort(question: Question) -> Iterator[Excess]:
+    """A cohort that the class lists."""
+    asked, offer = (section_of(each, "quota") for each in (question.asked, question.offer))
+    listed, wanted = list(offer.get("cohorts") or ()), text_or_none(asked, "cohort")
+    if wanted and wanted not in listed:
+        bound = ", ".join(map(str, listed)) or "none"
+        yield Excess(
+            ("quota", "cohort"), f"spec.quota.cohort: {wanted} is not one that the class allows (quota.cohorts): {bound}"
+        )
+
+
+def borrowing(question: Question) -> Iterator[Excess]:
+    """No more is borrowed than the class allows, of all flavors of a resource together."""
+    asked, offer = (section_of(section_of(each, "quota"), "resources") for each in (question.asked, question.offer))
+    for name in sorted(asked):
+        most = section_of(offer, name).get("maxBorrowing")
+        if most is None:
+            continue
+        path, said = ("quota", "resources", name), section_of(asked, name)
+        if said.get("borrowingLimit") is not None and _more(said["borrowingLimit"], most):
+            message = f"{said['borrowingLimit']} is more than the {most} that the class allows (maxBorrowing)"
+            yield Excess((*path, "borrowingLimit"), f"spec.quota.resources[{name}].borrowingLimit: {message}", most)
+        flavors = mappings(said.get("flavors"))
+        together = sum((readable(each.get("borrowingLimit")) or Decimal(0) for each in flavors), Decimal(0))
+        if together > parse(most):
+            message = f"{canonical(together)} together is more than the {most} that the class allows (maxBorrowing)"
+            yield Excess(
+                (*path, "flavors"), f"spec.quota.resources[{name}].flavors: {message}", _narrowed(flavors, parse(most))
+            )
+
+
 def replicas(question: Question) -> Iterator[Excess]:
     """A plane of no more pods."""
     asked, offered = _control_plane(question)
@@ -286,6 +318,8 @@ POLICIES: Final[tuple[Policy, ...]] = (
     node_selector,
     dedicated,
     objects,
+    cohort,
+    borrowing,
     replicas,
     storage_size,
     storage_class,
@@ -324,6 +358,16 @@ def _more(asked: Any, allowed: Any) -> bool:
         return parse(asked) > parse(allowed)
     except InvalidQuantityError:
         return True
+
+
+def _narrowed(flavors: list[Section], most: Decimal) -> list[Section]:
+    """Flavors that borrow no more than that together; the first ones keep theirs."""
+    found, left = [], most
+    for each in flavors:
+        limit = readable(each.get("borrowingLimit"))
+        found.append(each if limit is None else {**each, "borrowingLimit": canonical(min(limit, left))})
+        left -= min(limit or Decimal(0), left)
+    return found
 
 
 def _larger(one: Any, other: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 from bulkhead.api.conditions import Reason
 from bulkhead.api.providers import Provider, Source, providers
 from bulkhead.api.quantity import InvalidQuantityError
+from bulkhead.ledger.model import Tenant as Member
 from controller.decide.bounds import Excess, Question, beyond
 from controller.decide.dedicated import Finding
 from controller.decide.keysets import Answer
@@ -40,6 +41,8 @@ class Case:
     pod_addresses: tuple[str, ...] = ()
     issuers: Mapping[Source, Answer] = field(default_factory=dict)  # what is known of identity providers
     route_version: str = ""  # in which the host serves TLSRoutes
+    cohort: Obj | None = None  # the Cohort that it names, where there is one
+    given: tuple[Member, ...] = ()  # what all tenants were given, as their quotas note it
 
     @cached_property
     def spec(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ Amounts that are refused stay as they run too, and so do the plane and its versi
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
@@ -19,10 +20,12 @@ from bulkhead.api import labels, names
 from bulkhead.api.conditions import Reason
 from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes, readable
 from bulkhead.api.untrusted import mapping
+from bulkhead.ledger.given import quantity, tenant_of
+from bulkhead.ledger.model import Line, Share
 from controller import allotment
 from controller.decide.bounds import within
 from controller.decide.case import Admitted, Case
-from controller.decide.planespec import can_serve_pod_groups, plane_of
+from controller.decide.planespec import can_serve_pod_groups, plane_of, with_cohort
 from controller.existing import Existing, Slot
 from controller.plane import quota
 from controller.plane.apiserver import POD_GROUP_API
@@ -45,6 +48,7 @@ _REASONS: Final = frozenset(
     }
 )
 _RESOURCES: Final = ("quota", "resources")
+_A_RESOURCE: Final = 3  # of the path of all that is said of one
 _DEDICATED: Final = ("nodes", "dedicated")
 _PODS: Final = frozenset({"count/pods", "pods"})
 _QUOTAS: Final = (names.OBJECT_QUOTA, names.SECRET_QUOTA, names.POD_QUOTA)
@@ -83,7 +87,7 @@ def hold(case: Case, refusal: Refusal) -> Admitted:
     if ("isolation", "runtimeClassName") in refused and spec.runtime_class is None:
         spec = replace(spec, runtime_class=runs.runtime_class)
     return Admitted(
-        _amounts(spec, refused, runs),
+        _amounts(spec, inside, refused, runs),
         case.slurm,
         claims_nodes=claims,
         nodes=nodes,
@@ -143,6 +147,21 @@ class _Runs:
         counted = (section_of(section_of(each, "spec"), "hard") for each in quotas)
         return {key: Amount.read(value) for hard in counted for key, value in hard.items() if readable(value) is not None}
 
+    @property
+    def shares(self) -> Mapping[Line, Share]:
+        """What the tenant was given, by the note on its quota; nothing where it bears none."""
+        found = self.existing.get(Slot("ResourceQuota", self.spec.work_namespace, names.POD_QUOTA), {})
+        noted = tenant_of(found)
+        return noted.shares if noted is not None and noted.cohort else {}
+
+    @property
+    def nominal(self) -> dict[str, Decimal]:
+        """Of each resource that it may borrow, what of it is its own."""
+        sums: dict[str, int] = {}
+        for (_, resource), share in self.shares.items():
+            sums[resource] = sums.get(resource, 0) + share.nominal
+        return {resource: quantity(resource, number) for resource, number in sums.items()}
+
     def serves_pod_groups(self, version: str) -> bool:
         """Whether the plane does, with the flags that it has; one that is not there yet, by its version."""
         plane = self._get("StatefulSet", PLANE)
@@ -187,13 +206,16 @@ def _dedicated(spec: PlaneSpec, runs: _Runs, *, permitted: bool, taken: bool) ->
     return spec.dedicated
 
 
-def _amounts(spec: PlaneSpec, refused: set[Path], runs: _Runs) -> PlaneSpec:
+def _amounts(spec: PlaneSpec, inside: Case, refused: set[Path], runs: _Runs) -> PlaneSpec:
     """Amounts that are refused, as the host counts them."""
     hard = runs.hard
-    asked = {path[-1] for path in refused if path[:2] == _RESOURCES}
+    asked = {path[-1] for path in refused if path[:2] == _RESOURCES and len(path) == _A_RESOURCE}
     # Of a resource that the class does not know any more, too.
     running = {name: hard[quota.counted_name(name)] for name in asked if quota.counted_name(name) in hard}
+    # What it could borrow counts there too, and is not its own.
+    running |= {name: Amount(number, running[name].notation) for name, number in runs.nominal.items() if name in running}
     spec = replace(spec, limits=tuple(sorted((dict(spec.limits) | running).items(), key=itemgetter(0))))
+    spec = with_cohort(spec, inside, {line: share for line, share in runs.shares.items() if line[1] in running})
     # What the host counts of the platform's own follows from how many pods there may be, so those come first.
     objects = dict(spec.object_limits)
     for name in sorted(objects, key=lambda each: each not in _PODS):

@@ -4,11 +4,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Final
 
 from bulkhead.api import names
 from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes
-from controller import allotment
+from bulkhead.ledger.given import write
+from bulkhead.ledger.model import Line, Share
+from controller import allotment, cohorts
 from controller.decide.bounds import object_counts
 from controller.decide.case import Case
 from controller.decide.exposure import exposure_of
@@ -106,8 +109,27 @@ def plane_of(case: Case) -> PlaneSpec:
         audit=_audit(bounds, str(storage.get("size") or STORAGE_SIZE), str(case.tenant["metadata"]["name"])),
     )
     exposure = exposure_of(case.tenant, bounds, settings, case.existing, made.namespace)
+    made = with_cohort(made, case)
     made = replace(made, exposure=replace(exposure, route_version=case.route_version))
     return as_it_began(made, case.existing)
+
+
+def with_cohort(spec: PlaneSpec, case: Case, kept: Mapping[Line, Share] = MappingProxyType({})) -> PlaneSpec:
+    """A plane with what its tenant lends and borrows; `kept` are shares that stay as they are noted."""
+    limits = dict(spec.limits)
+    given = cohorts.given(spec.tenant, case.spec, case.bounds, limits)
+    if given is None:
+        return spec
+    resources = {resource for _, resource in kept}
+    shares = {line: share for line, share in given.shares.items() if line[1] not in resources} | dict(kept)
+    given = replace(given, shares=shares)
+    return replace(
+        spec,
+        given=write(given),
+        ceilings=_by_name(cohorts.ceilings(given, case.given, case.bounds, limits)),
+        gated_resources=cohorts.gated_resources(case.spec, case.bounds),
+        gated_gangs=cohorts.gangs(case.bounds),
+    )
 
 
 def as_it_began(spec: PlaneSpec, existing: Existing) -> PlaneSpec:

@@ -10,8 +10,8 @@ _SYSTEMS: Final = "system-"
 
 
 def policy_facts(spec: PlaneSpec) -> dict[str, str]:
-    """Every fact, also those that are empty."""
-    return {
+    """Every fact, also those that are empty; but for those of the ledger, which only its tenants have."""
+    return _gated(spec) | {
         facts.NODE_ADDRESS: spec.shim_address,
         facts.SERVICE_SLICE: spec.service_slice,
         facts.NODE_SELECTOR: facts.pairs(spec.enforced_selector),
@@ -35,3 +35,11 @@ def policy_facts(spec: PlaneSpec) -> dict[str, str]:
         facts.ALLOWED_DEVICE_CLASSES: facts.listed(name for name, _ in spec.device_classes),
         facts.ALLOWED_RESOURCES: facts.listed((*spec.gpu_resources, *spec.extended_resources)),
     }
+
+
+def _gated(spec: PlaneSpec) -> dict[str, str]:
+    found = {
+        facts.GATED_RESOURCES: facts.listed(spec.gated_resources),
+        facts.GATED_GANGS: "true" if spec.gated_gangs else "",
+    }
+    return {name: value for name, value in found.items() if value}

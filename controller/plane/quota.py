@@ -6,13 +6,15 @@ uses; a limit only where the class has one, since a limit kills what needs more.
 
 Each object that is counted is an update of the whole quota that counts it, and what that costs the host's API server grows
 with what stands in the quota: so pods and Secrets, one of each for a pod, have one of their own (docs/decisions/0012).
-What host and platform keep in the namespace themselves is on top: a limit is the tenant's alone. So Secrets may be as many
-more as there may be pods, since the tokens of each pod lie in one.
+Of what it may borrow a tenant's quota is the ceiling, since a pod counts as soon as it is there, and not only once the ledger
+has let it start (docs/decisions/0040). What host and platform keep in the namespace themselves is on top: a limit is the
+tenant's alone. So Secrets may be as many more as there may be pods, since the tokens of each pod lie in one.
 """
 
 from typing import Final
 
 from bulkhead.api import deviceclaims
+from bulkhead.api.ledger import GIVEN
 from bulkhead.api.names import OBJECT_QUOTA, POD_QUOTA, SECRET_QUOTA
 from bulkhead.api.quantity import Amount
 from controller.plane import environment
@@ -34,7 +36,7 @@ def resource_quotas(spec: PlaneSpec) -> tuple[Obj, ...]:
         {
             "apiVersion": "v1",
             "kind": "ResourceQuota",
-            "metadata": metadata(spec, name, namespace=spec.work_namespace),
+            "metadata": metadata(spec, name, namespace=spec.work_namespace, annotations=_notes(spec, name)),
             "spec": {"hard": counted},
         }
         for name, counted in parts.items()
@@ -50,8 +52,15 @@ def limits(spec: PlaneSpec) -> dict[str, Amount]:
     others[deviceclaims.COUNT.removeprefix("count/")] = _tokens(spec)
     hard = {name: _raised(amount, others.get(name.removeprefix("count/"), 0)) for name, amount in spec.object_limits}
     hard |= {counted_name(name): amount for name, amount in spec.allotted.items()}
+    # No claim waits at the ledger's gate, so none borrows.
     hard |= {deviceclaims.quota_name(name): hard[counted_name(each)] for name, each in spec.device_class_resources.items()}
+    hard |= {counted_name(name): amount for name, amount in spec.ceilings}
     return hard | {deviceclaims.quota_name(name): Amount.of(limit) for name, limit in spec.device_class_limits.items()}
+
+
+def _notes(spec: PlaneSpec, name: str) -> dict[str, str]:
+    """What the ledger goes by."""
+    return {GIVEN: spec.given} if spec.given and name == POD_QUOTA else {}
 
 
 def limit_range(spec: PlaneSpec) -> Obj:

@@ -276,6 +276,12 @@ class PlaneSpec:
     gpu_resources: tuple[str, ...] = ("nvidia.com/gpu",)
     extended_resources: tuple[str, ...] = ()
     limits: tuple[tuple[str, Amount], ...] = ()
+    # What it may hold of each resource of which it may borrow, where that is more than its limit; and the note of what it was
+    # given, for the ledger (`bulkhead.ledger.given`).
+    ceilings: tuple[tuple[str, Amount], ...] = ()
+    given: str = ""
+    gated_resources: tuple[str, ...] = ()  # whose pods wait at the ledger's gate
+    gated_gangs: bool = False
     object_limits: tuple[tuple[str, Amount], ...] = ()
     container_defaults: tuple[tuple[str, str, str], ...] = ()
     pod_bounds: tuple[PodBound, ...] = ()

@@ -72,6 +72,10 @@ def settings(spec: PlaneSpec) -> Obj:
         "allowedIngressClasses": list(spec.ingress_classes),
         "ingressDomains": list(spec.ingress_domains),
         **({"podGroups": True} if spec.pod_groups else {}),
+        # Of what it may borrow the host's quota says how much, and `limits` what is its own: others change that, and no syncer
+        # has to be started again for it.
+        **({"gatedResources": list(spec.gated_resources)} if spec.gated_resources else {}),
+        **({"gatedGangs": True} if spec.gated_gangs else {}),
         **({"allowedSnapshotClasses": list(spec.allowed_snapshot_classes)} if spec.allowed_snapshot_classes else {}),
         **({"pullSecret": PULL_SECRET, "ownImages": list(spec.own_images)} if spec.own_images else {}),
         "patrolSeconds": spec.patrol_seconds,

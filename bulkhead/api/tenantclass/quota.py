@@ -1,6 +1,6 @@
 """What tenants and their pods, containers, claims and devices may have of each resource. Types only."""
 
-from typing import Final
+from typing import Annotated, Final
 
 from pydantic import Field
 
@@ -11,6 +11,7 @@ from bulkhead.api.fields import (
     Amount,
     ApiModel,
     Count,
+    DnsLabel,
     Quantity,
     ResourceName,
     Rule,
@@ -23,6 +24,11 @@ _OF_PODS: Final[Rule] = {
     "rule": "self.all(key, key in ['cpu', 'memory', 'ephemeral-storage'] || "
     "(!has(self[key].maxPerPod) && !has(self[key].maxLimitRequestRatio)))",
     "message": "maxPerPod and maxLimitRequestRatio are of cpu, memory and ephemeral-storage",
+}
+_LENT: Final[Rule] = {
+    "rule": "self.all(key, !has(self[key].maxBorrowing) || key in ['cpu', 'memory', 'ephemeral-storage'] || "
+    "key.startsWith('hugepages-') || (key.contains('/') && !key.endsWith('/requests.storage')))",
+    "message": "borrowed is what pods request: cpu, memory, ephemeral-storage, huge pages, and devices",
 }
 _OF_CLAIMS: Final[Rule] = {
     "rule": "self.all(key, key == 'requests.storage' || !has(self[key].maxPerClaim))",
@@ -51,6 +57,11 @@ class Bound(ApiModel):
         description="Quota of a tenant that names none. Unless given, no GPUs, and maxNominal of everything else.",
     )
     max_nominal: Amount | None = Field(None, description="Highest nominal quota that a tenant of this class may have.")
+    max_borrowing: Amount | None = Field(
+        None,
+        description="The most that a tenant may use beyond its nominal quota while others of its cohort leave it idle, all "
+        "flavors together. Unless given, what its quota says.",
+    )
     max_per_pod: Amount | None = Field(
         None, description="The most that one pod may request; of cpu, memory and ephemeral-storage."
     )
@@ -67,12 +78,19 @@ class Bound(ApiModel):
 class ClassQuota(ApiModel):
     """Bounds on the quota of a tenant."""
 
+    cohorts: Annotated[list[DnsLabel], Field(max_length=32)] | None = Field(
+        None,
+        description="Cohorts that tenants may join, to lend each other idle quota; none unless given.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
     resources: dict[ResourceName, Bound] | None = Field(
         None,
         max_length=16,
         description="What tenants have of each resource, and how much at most: GPU resources, cpu, memory, ephemeral-storage, "
         "requests.storage and others. Where nothing is said of cpu, memory and storage, they have no ceiling.",
-        json_schema_extra=rules(RESOURCE_KEYS, QUOTA_KEYS, *whole_devices("default", "maxNominal"), _OF_PODS, _OF_CLAIMS),
+        json_schema_extra=rules(
+            RESOURCE_KEYS, QUOTA_KEYS, *whole_devices("default", "maxNominal", "maxBorrowing"), _OF_PODS, _OF_CLAIMS, _LENT
+        ),
     )
     objects: dict[ResourceName, Count] | None = Field(
         None,

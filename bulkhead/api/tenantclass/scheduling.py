@@ -38,6 +38,11 @@ class ClassScheduling(ApiModel):
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     slurm: ClassSlurm | None = Field(None, description="Bounds on the Slurm clusters of tenants.")
+    gangs: bool | None = Field(
+        None,
+        description="Whether pods that say they belong together start together or not at all, by the platform's own check of "
+        "room on nodes; on hosts of any version, with or without PodGroups.",
+    )
     pod_groups: bool | None = Field(
         None,
         description="Whether tenants have the PodGroups of Kubernetes 1.36 (alpha): the host's scheduler places the pods of a "

@@ -50,6 +50,7 @@ app.kubernetes.io/component: controller
 {{- define "bulkhead.definitions" -}}
 - tenants.bulkhead.dev
 - tenantclasses.bulkhead.dev
+- cohorts.bulkhead.dev
 - sharedvolumes.bulkhead.dev
 {{- end }}
 {{/* What tenants need that run stays when the chart is uninstalled without its hooks; the next installation takes it over. */}}

@@ -1,6 +1,7 @@
 """The policies of an admission: each refuses something that no policy before it does, and none is left out of the list."""
 
 import inspect
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from controller.settings import Settings
 from tests.controller.samples import WEBHOOK, case, tenant, tenant_class
 
 OWN = {"dedicated": True, "selector": {"pool": "a"}}
+FLAVORED = {"nominal": 8, "flavors": [{"name": "h100", "nominal": 8}]}
 TAKEN = Finding(refusing=Refusal(Reason.NODES_TAKEN, "another tenant's"))
 # Of each policy what it refuses and no policy before it does, and the reason.
 REFUSED: dict[str, tuple[Case, Reason]] = {
@@ -49,7 +51,14 @@ REFUSED: dict[str, tuple[Case, Reason]] = {
         case(tenant(), tenant_class(audit={"webhook": WEBHOOK | {"certificateAuthority": "-----BEGIN CERTIFICATE-----"}})),
         Reason.INVALID_CONFIGURATION,
     ),
-    "supported": (case(tenant(quota={"cohort": "research"}), tenant_class()), Reason.NOT_SUPPORTED),
+    "flavors": (
+        case(
+            tenant(quota={"cohort": "research", "resources": {"nvidia.com/gpu": FLAVORED}}),
+            tenant_class(quota={"cohorts": ["research"]}),
+        ),
+        Reason.INVALID_CONFIGURATION,
+    ),
+    "supported": (case(tenant(hibernation={"enabled": True}), tenant_class()), Reason.NOT_SUPPORTED),
     "slurm": (
         case(tenant(scheduling={"mode": "Slurm"}), tenant_class(isolation={"podSecurity": "restricted"})),
         Reason.NOT_SUPPORTED,
@@ -90,6 +99,16 @@ def test_what_runs_is_held_where_tenant_and_class_disagree_and_refused_as_ever_o
         assert answer.held.reason is reason
         # A cluster that cannot be built as it is asked for stays as it runs.
         assert isinstance(answer.slurm, Refusal) == (name == "slurm")
+
+
+def test_a_flavor_is_one_of_the_cohort_and_of_the_same_resource() -> None:
+    asked = REFUSED["flavors"][0]
+    of_others = {"spec": {"flavors": [{"name": "h100", "resource": "amd.com/gpu", "nodeLabels": {"kind": "h100"}}]}}
+    refusal = admit.refuse(replace(asked, cohort=of_others))
+    assert refusal is not None
+    assert "spec.quota.resources[nvidia.com/gpu].flavors: h100 is no flavor of Cohort research: none" in refusal.message
+    listed = {"spec": {"flavors": [{"name": "h100", "resource": "nvidia.com/gpu", "nodeLabels": {"kind": "h100"}}]}}
+    assert admit.refuse(replace(asked, cohort=listed)) is None
 
 
 def test_of_nodes_of_its_own_a_tenant_is_told_what_was_found_only_where_it_claims_some() -> None:

@@ -44,7 +44,30 @@ def access(**issuer: Any) -> Spec:
     return {"access": {"oidc": [issuer]}}
 
 
+LENDING: Spec = {"quota": {"cohorts": ["research"], "resources": {"nvidia.com/gpu": {"maxBorrowing": 8}}}}
+
+
+def cohort_quota(**said: Any) -> Spec:
+    return {"quota": {"cohort": "research", "resources": {"nvidia.com/gpu": {"nominal": 8} | said}}}
+
+
 REFUSED: dict[str, tuple[Spec, Spec, tuple[str, ...]]] = {
+    "a cohort that is not listed": (
+        {"quota": {"cohorts": ["others", "more"]}},
+        {"quota": {"cohort": "research"}},
+        ("spec.quota.cohort", "research", "others, more"),
+    ),
+    "a cohort where none is listed": ({}, {"quota": {"cohort": "research"}}, ("spec.quota.cohort", "research", "none")),
+    "borrowing too much": (
+        LENDING,
+        cohort_quota(borrowingLimit=9),
+        ("spec.quota.resources[nvidia.com/gpu].borrowingLimit", "9", "8", "maxBorrowing"),
+    ),
+    "borrowing too much in parts": (
+        LENDING,
+        cohort_quota(flavors=[{"name": name, "nominal": 4, "borrowingLimit": more} for name, more in (("a", 5), ("b", 4))]),
+        ("spec.quota.resources[nvidia.com/gpu].flavors", "9 together", "8", "maxBorrowing"),
+    ),
     "an exposure that is not offered": (
         {"exposure": {"type": "None", "allowedTypes": ["Gateway"]}},
         {"exposure": {"type": "LoadBalancer"}},
@@ -192,6 +215,9 @@ TAKEN: dict[str, tuple[Spec, Spec]] = {
     "a Secret that is shared": ({"sharedSecrets": [{"name": "a", "onRequest": True}]}, {"sharedSecrets": [{"name": "a"}]}),
     "a provider of the class": (ISSUERS, access(issuer="corp", requiredGroups=["g"])),
     "groups of a provider without any, which let nobody in": (ISSUERS, access(issuer="plain", requiredGroups=["g"])),
+    "a cohort that is listed": ({"quota": {"cohorts": ["others", "research"]}}, {"quota": {"cohort": "research"}}),
+    "borrowing as much as there may be": (LENDING, cohort_quota(borrowingLimit="8")),
+    "borrowing where nothing is said": ({"quota": {"cohorts": ["research"]}}, cohort_quota(borrowingLimit=64)),
     "Slurm under Slurm alone": ({"scheduling": {"modes": ["Slurm"]}}, {"scheduling": {"mode": "Slurm"}}),
 }  # fmt: skip
 

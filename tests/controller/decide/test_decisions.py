@@ -64,7 +64,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any] | None, Reason, str]] = 
         Reason.NOT_SUPPORTED,
         "spec.isolation.podSecurity",
     ),
-    "a cohort": (tenant(quota={"cohort": "research"}), tenant_class(), Reason.NOT_SUPPORTED, "spec.quota.cohort"),
+    "a cohort": (tenant(quota={"cohort": "research"}), tenant_class(), Reason.OUT_OF_BOUNDS, "spec.quota.cohort"),
     "every node of the host": (
         tenant(nodes={"dedicated": True}),
         tenant_class(nodes={"maxDedicated": 64}),

@@ -1,0 +1,129 @@
+"""What each tenant was given, as its ResourceQuota on the host notes it, and the rules of its cohort.
+
+    Tenant + class ──> controller ──> tenant-quota: hard (the ceilings), annotation GIVEN ──> tenant_of ──> model.Tenant
+    Cohort ──> rules_of ──> model.Rules
+
+The note is written with the quota, by the controller alone, so the ledger, the ceilings of others and people's tools go by
+what is applied and not by what is asked for: a tenant that is held, paused or refused has what it had, and one that is taken
+down lends nothing once its note is gone. What cannot be read is read as nothing lent and nothing borrowed. Pure.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from bulkhead.api import labels
+from bulkhead.api.ledger import GIVEN, OVER_SINCE, line_name, line_named, read_object, seconds
+from bulkhead.api.quantity import readable
+from bulkhead.api.untrusted import mapping, mappings, sequence, text
+from bulkhead.ledger.model import Flavor, Line, Rules, Share, Tenant
+
+_COUNTED: Final = "requests."
+_MILLI: Final = 1000
+_LINES: Final = 256
+_HEAVIEST: Final = 1000
+_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_MOST_FLAVORS: Final = 64
+
+
+def units(resource: str, number: Decimal) -> int:
+    """A quantity in the ledger's base units; a part of one is none."""
+    return math.floor(number * _MILLI if resource == "cpu" else number)
+
+
+def quantity(resource: str, number: int) -> Decimal:
+    """Base units as the number of a quantity."""
+    return Decimal(number) / _MILLI if resource == "cpu" else Decimal(number)
+
+
+def write(tenant: Tenant) -> str:
+    """The note of what a tenant was given."""
+    said: dict[str, Any] = {
+        "cohort": tenant.cohort,
+        "weight": tenant.weight,
+        "lines": {line_name(*line): _share(tenant.shares[line]) for line in sorted(tenant.shares, key=lambda line: line[::-1])},
+    }
+    if tenant.prefers:
+        said["prefers"] = {resource: list(flavors) for resource, flavors in sorted(tenant.prefers.items())}
+    return json.dumps(said, separators=(",", ":"))
+
+
+def tenant_of(quota: Mapping[str, Any]) -> Tenant | None:
+    """The tenant of a ResourceQuota `tenant-quota`; one without a note lends nothing, and has what the host counts."""
+    meta = mapping(quota.get("metadata"))
+    annotations = mapping(meta.get("annotations"))
+    name = text(mapping(meta.get("labels")).get(labels.TENANT))
+    if not name:
+        return None
+    since = seconds(annotations.get(OVER_SINCE))
+    noted = read_object(annotations.get(GIVEN))
+    if not noted:
+        return Tenant(name, shares=_counted(quota), over_since=since)
+    lines = list(mapping(noted.get("lines")).items())[:_LINES]
+    weight = noted.get("weight")
+    return Tenant(
+        name,
+        cohort=text(noted.get("cohort")),
+        weight=weight if type(weight) is int and 1 <= weight <= _HEAVIEST else 1,
+        shares={line_named(line): _read_share(mapping(share)) for line, share in lines},
+        prefers={
+            resource: tuple(each for each in sequence(flavors) if isinstance(each, str))
+            for resource, flavors in mapping(noted.get("prefers")).items()
+        },
+        over_since=since,
+    )
+
+
+def rules_of(cohort: Mapping[str, Any]) -> Rules:
+    """The rules of a Cohort; what it does not say is as where there is none."""
+    spec, usual = mapping(cohort.get("spec")), Rules()
+    reclaim, over = mapping(spec.get("reclaim")), mapping(spec.get("overQuota"))
+    return Rules(
+        min_runtime=_duration(reclaim.get("minRuntime"), usual.min_runtime),
+        reclaim_within=_duration(reclaim.get("within"), usual.reclaim_within),
+        fair_preemption=spec.get("preemption") != "Nominal",
+        over_quota="Reclaim" if over.get("policy") == "Reclaim" else "Keep",
+        over_quota_grace=_duration(over.get("grace"), usual.over_quota_grace),
+        bind_within=_duration(mapping(spec.get("gangs")).get("bindWithin"), usual.bind_within),
+        flavors=tuple(_flavor(each) for each in mappings(spec.get("flavors"), _MOST_FLAVORS)),
+    )
+
+
+def _share(share: Share) -> dict[str, int | None]:
+    said: dict[str, int | None] = {"nominal": share.nominal, "borrowing": share.borrowing}
+    return said if share.lending is None else said | {"lending": share.lending}
+
+
+def _read_share(said: Mapping[str, Any]) -> Share:
+    nominal, borrowing, lending = (said.get(field) for field in ("nominal", "borrowing", "lending"))
+    return Share(
+        nominal=_number(nominal),
+        borrowing=None if "borrowing" in said and borrowing is None else _number(borrowing),
+        lending=None if "lending" not in said else _number(lending),
+    )
+
+
+def _number(value: Any) -> int:
+    return value if type(value) is int and value >= 0 else 0
+
+
+def _counted(quota: Mapping[str, Any]) -> dict[Line, Share]:
+    """The devices of which the host's quota says how many; its numbers are ceilings, which without a note are nominal."""
+    hard = mapping(mapping(quota.get("spec")).get("hard"))
+    names = [name for name in hard if name.startswith(f"{_COUNTED}hugepages-") or (name.startswith(_COUNTED) and "/" in name)]
+    resources = {name.removeprefix(_COUNTED): readable(hard[name]) or Decimal(0) for name in names[:_LINES]}
+    return {("", resource): Share(units(resource, number), lending=0) for resource, number in resources.items()}
+
+
+def _flavor(said: Mapping[str, Any]) -> Flavor:
+    node_labels = {key: value for key, value in mapping(said.get("nodeLabels")).items() if isinstance(value, str)}
+    return Flavor(text(said.get("name")), text(said.get("resource")), node_labels)
+
+
+def _duration(value: Any, otherwise: float) -> float:
+    """Seconds of a duration of the API, which is a number with a unit."""
+    said = text(value)
+    number, unit = said[:-1], _UNITS.get(said[-1:])
+    return otherwise if unit is None or not number.isdecimal() or len(number) > 5 else int(number) * unit

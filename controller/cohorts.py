@@ -1,0 +1,140 @@
+"""What a tenant lends to its cohort and borrows from it, and which of its pods wait at the ledger's gate. Pure.
+
+    Tenant + class ──> given ──> note on its ResourceQuota ──> others' `ceilings`
+                         └─────> gated: facts of the host's policies, settings of its syncer
+
+Devices, which a class counts, are lent and borrowed as far as nobody limits it. CPU, memory and storage of nodes, which every
+pod asks for, only where Tenant or class name a number: else each pod of a cohort would wait at the gate. The sums come from the
+notes that all tenants' quotas bear (`bulkhead.ledger.given`), so this never asks what another Tenant says.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from bulkhead.api.podresources import AMOUNTS
+from bulkhead.api.quantity import Amount, readable
+from bulkhead.api.untrusted import mapping, mappings
+from bulkhead.ledger.given import quantity, units
+from bulkhead.ledger.model import Line, Share, Tenant
+from controller import allotment
+from controller.sections import section_of, text_or_none
+
+# What a pod asks for beside devices and huge pages.
+_OF_EVERY_POD: Final = frozenset(AMOUNTS) - {"requests.storage"}
+
+
+def gangs(bounds: Mapping[str, Any]) -> bool:
+    """Whether pods of gangs wait for each other."""
+    return section_of(bounds, "scheduling").get("gangs") is True
+
+
+def gated_resources(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> tuple[str, ...]:
+    """The resources whose pods wait at the gate: what the class of a tenant with a cohort counts, and what it trades."""
+    if not cohort_of(spec):
+        return ()
+    asked, offered = allotment.resources_of(spec), allotment.resources_of(bounds)
+    traded = (
+        name
+        for name in sorted(_OF_EVERY_POD & allotment.limits(spec, bounds).keys())
+        if any(readable(section_of(asked, name).get(field)) for field in ("borrowingLimit", "lendingLimit"))
+        or readable(section_of(offered, name).get("maxBorrowing"))
+    )
+    return (*allotment.counted_resources(bounds), *traded)
+
+
+def cohort_of(spec: Mapping[str, Any]) -> str:
+    """The cohort of a Tenant; empty where it has none."""
+    return text_or_none(section_of(spec, "quota"), "cohort") or ""
+
+
+def given(
+    name: str, spec: Mapping[str, Any], bounds: Mapping[str, Any], limits: Mapping[str, Amount] | None = None
+) -> Tenant | None:
+    """What a tenant is given; None for one that has neither a cohort nor gangs."""
+    cohort = cohort_of(spec)
+    if not cohort and not gangs(bounds):
+        return None
+    nominal = allotment.limits(spec, bounds) if limits is None else limits
+    resources = gated_resources(spec, bounds) if cohort else allotment.counted_resources(bounds)
+    asked = allotment.resources_of(spec)
+    return Tenant(
+        name,
+        cohort=cohort,
+        weight=int(section_of(spec, "quota").get("weight") or 1),
+        shares={
+            line: share
+            for resource in resources
+            for line, share in _shares(resource, section_of(asked, resource), nominal, bounds, lends=bool(cohort))
+        },
+        prefers={
+            resource: tuple(str(each.get("name")) for each in flavors)
+            for resource in resources
+            if (flavors := mappings(section_of(asked, resource).get("flavors"))) and cohort
+        },
+    )
+
+
+def ceilings(
+    tenant: Tenant, others: Iterable[Tenant], bounds: Mapping[str, Any], limits: Mapping[str, Amount]
+) -> dict[str, Amount]:
+    """The most that a tenant may ever hold of each resource of which that is more than nominal.
+
+    That is its `limits` and what it may borrow. `others` are the notes of all tenants; those of other cohorts do not count.
+    """
+    if not tenant.cohort:
+        return {}
+    mates = [each for each in others if each.cohort == tenant.cohort and each.name != tenant.name]
+    found: dict[str, Amount] = {}
+    for resource in dict.fromkeys(resource for _, resource in tenant.shares):
+        more = sum(_borrowable(line, share, mates) for line, share in tenant.shares.items() if line[1] == resource)
+        most = _most_borrowing(resource, bounds)
+        nominal = limits.get(resource, Amount.of(0))
+        if more := more if most is None else min(more, most):
+            found[resource] = Amount(nominal.number + quantity(resource, more), nominal.notation)
+    return found
+
+
+def _borrowable(line: Line, share: Share, mates: Iterable[Tenant]) -> int:
+    lent = sum(_lendable(each.shares[line]) for each in mates if line in each.shares)
+    return lent if share.borrowing is None else min(lent, share.borrowing)
+
+
+def _lendable(share: Share) -> int:
+    return share.nominal if share.lending is None else min(share.nominal, share.lending)
+
+
+def _shares(
+    resource: str, asked: Mapping[str, Any], nominal: Mapping[str, Amount], bounds: Mapping[str, Any], *, lends: bool
+) -> Iterator[tuple[Line, Share]]:
+    if not lends:
+        yield ("", resource), Share(_units(resource, nominal.get(resource)), borrowing=0, lending=0)
+        return
+    flavors = mappings(asked.get("flavors"))
+    most = _most_borrowing(resource, bounds)
+    for each in flavors:
+        yield (str(each.get("name")), resource), _share(resource, each, _said(resource, each, "nominal") or 0, most)
+    if not flavors:
+        yield ("", resource), _share(resource, asked, _units(resource, nominal.get(resource)), most)
+
+
+def _share(resource: str, asked: Mapping[str, Any], nominal: int, most: int | None) -> Share:
+    usual = 0 if resource in _OF_EVERY_POD else None
+    borrowing, lending = (_said(resource, asked, field) for field in ("borrowingLimit", "lendingLimit"))
+    # What the class says is what a tenant has that does not say.
+    borrowing = (most if most is not None else usual) if borrowing is None else borrowing
+    if most is not None and borrowing is not None:
+        borrowing = min(borrowing, most)
+    return Share(nominal, borrowing, usual if lending is None else min(lending, nominal))
+
+
+def _most_borrowing(resource: str, bounds: Mapping[str, Any]) -> int | None:
+    return _said(resource, section_of(allotment.resources_of(bounds), resource), "maxBorrowing")
+
+
+def _said(resource: str, section: Mapping[str, Any], field: str) -> int | None:
+    number = readable(mapping(section).get(field))
+    return None if number is None else units(resource, number)
+
+
+def _units(resource: str, amount: Amount | None) -> int:
+    return 0 if amount is None else units(resource, amount.number)
