@@ -6,6 +6,7 @@ PlaneSpec + keys + what exists ──> plan() ──> stages to apply in order, 
 from dataclasses import dataclass, replace
 
 from bulkhead.api import labels
+from controller.decide.catchup import caught_up
 from controller.decide.extras import is_extra
 from controller.existing import Existing, Slot, slot_of
 from controller.inside.objects import bootstrap
@@ -42,7 +43,8 @@ class Plan:
 
     def followers(self, *, plane_answers: bool, existing: Existing) -> tuple[Obj, ...]:
         """What starts only once the plane answers; what was started before is kept as it should be whatever the plane does."""
-        return tuple(obj for obj in self.rendered.followers if plane_answers or slot_of(obj) in existing)
+        wanted = (obj for obj in self.rendered.followers if plane_answers or slot_of(obj) in existing)
+        return tuple(caught_up(obj, self.spec, existing, plane_answers=plane_answers) for obj in wanted)
 
     @property
     def stages(self) -> tuple[tuple[Obj, ...], ...]:

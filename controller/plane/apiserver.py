@@ -11,7 +11,7 @@ from typing import Final
 
 from controller.plane import audit, auditreceiver, authentication
 from controller.plane.parts import CONTAINER_SECURITY, mount, probe
-from controller.plane.spec import API_PORT, CONFIG_PATH, PKI_PATH, Obj, PlaneSpec
+from controller.plane.spec import API_PORT, API_SERVER, CONFIG_PATH, PKI_PATH, Obj, PlaneSpec
 
 # An API server whose etcd stands still is not mended by a restart: it would only be away for longer once etcd answers again.
 LIVENESS_PATH: Final = "/livez?exclude=etcd"
@@ -26,7 +26,7 @@ CIPHERS: Final = (
 def container(spec: PlaneSpec) -> Obj:
     """The API server container of the plane's pod."""
     return {
-        "name": "kube-apiserver",
+        "name": API_SERVER,
         "image": spec.images.kubernetes,
         "imagePullPolicy": spec.image_pull_policy,
         "command": ["/usr/local/bin/kube-apiserver", *_flags(spec)],

@@ -8,6 +8,7 @@ from controller.plane import parts
 from controller.plane.parts import CONTAINER_SECURITY, metadata, mount, pod_spec, probe, secret_volume
 from controller.plane.spec import (
     CONFIG_PATH,
+    COREDNS,
     DNS,
     DNS_HEALTH_PORT,
     DNS_PORT,
@@ -73,7 +74,7 @@ def deployment(spec: PlaneSpec, *, leaf: str, config: str) -> Obj:
 
 def _container(spec: PlaneSpec) -> Obj:
     return {
-        "name": "coredns",
+        "name": COREDNS,
         "image": spec.images.coredns,
         "imagePullPolicy": spec.image_pull_policy,
         "args": ["-conf", f"{CONFIG_PATH}/Corefile"],

@@ -26,6 +26,9 @@ SHIM: Final = "kubelet-shim"
 METRICS: Final = "metrics-server"
 PEERS: Final = "plane-peers"
 PROXY_ROUTE: Final = names.PROXY_ROUTE
+# Containers of those pods.
+API_SERVER: Final = "kube-apiserver"
+COREDNS: Final = "coredns"
 PUBLIC: Final = "plane-public"
 
 API_PORT: Final = 6443
@@ -46,6 +49,7 @@ CONFIG_PATH: Final = "/etc/bulkhead/config"
 TRUST_ANNOTATION: Final = "bulkhead.dev/trust"
 LEAF_ANNOTATION: Final = "bulkhead.dev/leaf"
 CONFIG_ANNOTATION: Final = "bulkhead.dev/config"
+SINCE_ANNOTATION: Final = "bulkhead.dev/plane-since"
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,12 @@ def test_a_pod_of_another_tenant_reaches_neither_pod_nor_service(alice: Tenant, 
 def test_a_name_of_another_tenant_does_not_resolve(alice: Tenant, stranger: Tenant, server: str) -> None:
     assert server
     lookup = ("exec", "friend", "--", "nslookup", "site.default.svc.cluster.local")
-    until("the own name to resolve", lambda: expect_ok(kubectl(alice.kubeconfig, *lookup, check=False).code), seconds=20)
+
+    def probe() -> None:
+        outcome = kubectl(alice.kubeconfig, *lookup, check=False)
+        workloads.expect(outcome.code == 0, f"exit code {outcome.code}: {outcome.text}")
+
+    until("the own name to resolve", probe, seconds=30)
     there = kubectl(stranger.kubeconfig, "exec", "stranger", "--", "nslookup", "site.default.svc.cluster.local", check=False)
     assert there.code != 0
 
@@ -118,7 +123,3 @@ def opens(tenant: Tenant, pod: str, address: str, port: int, *, wanted: bool) ->
     probe = ("exec", pod, "--", "sh", "-c", f"nc -w 2 {address} {port} </dev/null")
     outcome = kubectl(tenant.kubeconfig, *probe, check=False)
     workloads.expect((outcome.code == 0) == wanted, f"exit code {outcome.code}: {outcome.text}")
-
-
-def expect_ok(code: int) -> None:
-    workloads.expect(code == 0, f"exit code {code}")

@@ -5,6 +5,7 @@ import pytest
 from bulkhead.api.podphase import is_ready
 from e2e import tenants, workloads
 from e2e.api import Api, Obj
+from e2e.commands import kubectl
 from e2e.poll import until
 from e2e.tenants import Tenant
 
@@ -86,6 +87,30 @@ def test_item_89_a_killed_plane_comes_back_with_its_data(host: Api, drifting: Te
     until("a new plane pod", probe, seconds=90)
     until("the ConfigMap to be readable", lambda: drifting.api.get("ConfigMap", "kept", "default"), seconds=30)
     tenants.wait_ready(host, [drifting.name], seconds=60)
+
+
+def test_a_name_made_after_its_plane_was_away_resolves(host: Api, drifting: Tenant) -> None:
+    drifting.api.apply(workloads.pod("asking"))
+    workloads.wait_running(drifting.api, "asking")
+    host.delete("Pod", "plane-0", drifting.plane)
+    tenants.wait_condition(host, drifting.name, "PlaneReady", status="False", seconds=30)
+    tenants.wait_ready(host, [drifting.name], seconds=90)
+    drifting.api.apply(workloads.service("afterwards", "asking", 80))
+    lookup = ("exec", "asking", "--", "nslookup", "afterwards.default.svc.cluster.local")
+
+    def probe() -> None:
+        outcome = kubectl(drifting.kubeconfig, *lookup, check=False)
+        workloads.expect(outcome.code == 0, outcome.text)
+
+    until("the new name to resolve", probe, seconds=30)
+    # Not by luck: the DNS follows the API server that runs now.
+    (status,) = [
+        each
+        for each in host.get("Pod", "plane-0", drifting.plane)["status"]["containerStatuses"]
+        if each["name"] == "kube-apiserver"
+    ]
+    template = host.get("Deployment", "dns", drifting.plane)["spec"]["template"]
+    assert template["metadata"]["annotations"]["bulkhead.dev/plane-since"] == status["state"]["running"]["startedAt"]
 
 
 def test_the_drifting_tenant_goes_without_a_trace(host: Api, drifting: Tenant) -> None:
