@@ -226,7 +226,7 @@ class Mirrors:
     async def _unserved(self, item: Item) -> float:
         """One side has no such kind, or not now: nothing is done on either, but the tenant is told."""
         virtual = self._caches.virtual[item.kind].store.get(item.key)
-        if virtual is not None:
+        if virtual is not None and KINDS[item.kind].needs_host(self._caches.view()):
             refused = Untranslatable(Reason.NOT_SUPPORTED, self._caches.unserved(item.kind))
             self._recorder.warn(virtual, str(refused.reason), str(refused))
             if self._caches.host[item.kind].store.meta(self._caches.host_key(item.kind, item.key)) is None:

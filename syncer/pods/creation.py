@@ -89,9 +89,9 @@ class PodCreation:
     async def _create(self, key: Key, virtual: Obj) -> None:
         if runtime := (virtual.get("spec") or {}).get("runtimeClassName"):
             await self._classes.learn_runtime(str(runtime))
-        view = self._caches.view()
+        around, view = self._groups.around(key, virtual), self._caches.view()
         with metrics.IN_TRANSLATION.time():
-            desired = pod.for_creation(virtual, view)
+            desired = pod.for_creation(virtual, view, around)
         self._groups.check(key, virtual)
         for item in sorted(self._references.of(Item("Pod", key))):
             await self._mirrors.ensure(item)

@@ -1,77 +1,120 @@
-"""Pods that wait for their PodGroup to be on the host: the group is created first, and its creation wakes them.
+"""What a pod's place in a gang and at the ledger's gate depends on, and the pods that wait for it: groups, claims for devices.
 
-A pod that may not follow yet waits here under its group. When the group changes on either side its pods are tried again; the
-slow retry of each key is the fallback. Only memory, no I/O; what a group must look like is `translate/kinds/podgroup.py`.
+    pod to be made ──> `around`: the groups and claims that it names, as the caches have them ──> translation
+                  └──> `check`: a group that is mirrored has to be on the host first
+
+A pod that may not follow yet waits here under what it names. When that changes on either side its pods are tried again; the
+slow retry of each key is the fallback. Where the host serves no PodGroups and the ledger holds gangs together, none is awaited
+there. Only memory, no I/O; what a group must look like is `translate/kinds/podgroup.py`, what a gang is `kinds/gang.py`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Final
 
+from bulkhead.api import deviceclaims
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Obj
-from syncer.translate import Reason, Untranslatable
-from syncer.translate.kinds import podgroup
-from syncer.translate.references import POD_GROUP, group_of
+from syncer.translate import Reason, Untranslatable, podgroupapi
+from syncer.translate.kinds import deviceclaim, gang, podgroup
+from syncer.translate.kinds.gate import Around
+from syncer.translate.references import POD_GROUP
 from syncer.watch.informers import Caches, Subscription
 from syncer.work import Item, Queue
 
+_KINDS: Final = (POD_GROUP, gang.OWN_GROUP, deviceclaim.KIND)
+
 
 class PodGroups:
-    """Which pods wait for which group."""
+    """Which pods wait for which group or claim."""
 
     def __init__(self, caches: Caches, queue: Queue) -> None:
         self._caches = caches
         self._queue = queue
-        self._waiting: dict[Key, dict[Key, None]] = {}
-        self._group: dict[Key, Key] = {}
+        self._waiting: dict[Item, dict[Key, None]] = {}
+        self._named: dict[Key, tuple[Item, ...]] = {}
+
+    def around(self, key: Key, virtual: Obj) -> Around:
+        """What the pod names, as it is now; until it is forgotten the pod is tried again when that changes."""
+        self.forget(key)
+        named = tuple(self._names(key, virtual))
+        if named:
+            self._named[key] = named
+            for each in named:
+                self._waiting.setdefault(each, {})[key] = None
+        held = {each.kind: self._caches.virtual[each.kind].store.get(each.key) for each in named}
+        own = self._caches.virtual.get(gang.OWN_GROUP)
+        groups = gang.Groups(
+            upstream=held.get(POD_GROUP),
+            own=held.get(gang.OWN_GROUP),
+            serves_own=own is not None and own.has_synced and own.served,
+            mirrored=self._on_host(),
+        )
+        return Around(groups, self._asks_by_claim(named))
 
     def check(self, key: Key, virtual: Obj) -> None:
-        """Raise the refusal where the pod's group is not on the host; the pod then waits for it."""
-        self.forget(key)
-        name = group_of(virtual)
+        """Raise the refusal where the pod's group is not on the host, and has to be."""
+        name = podgroupapi.named(virtual)
         if not name:
             return
-        group = Key(key.namespace, name)
-        try:
-            self._check(group, virtual)
-        except Untranslatable:
-            self._group[key] = group
-            self._waiting.setdefault(group, {})[key] = None
-            raise
-
-    def _check(self, group: Key, virtual: Obj) -> None:
         if not self._caches.serves(POD_GROUP):
+            if gang.offered(self._caches.view()) and not self._on_host():
+                return
             raise Untranslatable(Reason.NOT_SUPPORTED, self._caches.unserved(POD_GROUP), "spec.schedulingGroup")
+        group = Key(key.namespace, name)
         own = self._caches.virtual[POD_GROUP].store.get(group)
         mirrored = self._caches.host[POD_GROUP].store.get(self._caches.host_key(POD_GROUP, group))
         podgroup.check_ready(virtual, own, mirrored)
 
+    def _names(self, key: Key, virtual: Obj) -> Iterator[Item]:
+        """The groups and claims that a pod names, of kinds that are watched."""
+        found = [(POD_GROUP, podgroupapi.named(virtual)), (gang.OWN_GROUP, gang.own_group_of(virtual))]
+        if self._caches.view().gated_resources:
+            found += [(deviceclaim.KIND, name) for name in deviceclaim.named_by(virtual)]
+        return (Item(kind, Key(key.namespace, name)) for kind, name in found if name and kind in self._caches.virtual)
+
+    def _on_host(self) -> bool:
+        """Whether the host serves PodGroups, as far as it has said."""
+        return POD_GROUP in self._caches.host and self._caches.host[POD_GROUP].served
+
+    def _asks_by_claim(self, named: Iterable[Item]) -> bool:
+        gated, stands_for = self._caches.view().gated_resources, self._caches.settings.device_class_resources
+        found = False
+        for item in named:
+            if item.kind != deviceclaim.KIND:
+                continue
+            claim = self._caches.virtual[item.kind].store.get(item.key)
+            if claim is None:
+                # Without it nobody knows whether the pod has to wait for the ledger.
+                raise Untranslatable(
+                    Reason.REFERENCE_MISSING, f"waiting for the claim {item.key.name!r}", "spec.resourceClaims"
+                )
+            found = found or not gated.isdisjoint(deviceclaims.charged(claim, stands_for))
+        return found
+
     def forget(self, key: Key) -> None:
         """The pod runs, or is gone."""
-        group = self._group.pop(key, None)
-        if group is None:
-            return
-        waiting = self._waiting[group]
-        del waiting[key]
-        if not waiting:
-            del self._waiting[group]
+        for item in self._named.pop(key, ()):
+            waiting = self._waiting[item]
+            waiting.pop(key, None)
+            if not waiting:
+                del self._waiting[item]
 
     def subscriptions(self) -> Iterable[Subscription]:
-        """The groups of both sides."""
-        return (
-            Subscription("virtual", POD_GROUP, self.virtual_changed),
-            Subscription("host", POD_GROUP, self.host_changed),
-        )
+        """The groups of both sides, and the plane's claims."""
+        yield from (Subscription("virtual", kind, partial(self.virtual_changed, kind)) for kind in _KINDS)
+        yield Subscription("host", POD_GROUP, self.host_changed)
 
-    def virtual_changed(self, change: Change) -> None:
-        """A virtual group changed."""
-        self._wake(change.key)
+    def virtual_changed(self, kind: str, change: Change) -> None:
+        """A virtual group or claim changed."""
+        self._wake(Item(kind, change.key))
 
     def host_changed(self, change: Change) -> None:
         """A host group changed."""
         who = self._caches.origin(change.meta)
         if who is not None and who.kind == POD_GROUP:
-            self._wake(Key(who.namespace, who.name))
+            self._wake(Item(POD_GROUP, Key(who.namespace, who.name)))
 
-    def _wake(self, group: Key) -> None:
-        for key in self._waiting.get(group, ()):
+    def _wake(self, named: Item) -> None:
+        for key in self._waiting.get(named, ()):
             self._queue.add(Item("Pod", key))

@@ -14,6 +14,7 @@ from typing import Any, Final
 from bulkhead.api.quantity import parse
 from bulkhead.api.quantity import same as same_quantity
 from bulkhead.api.untrusted import mapping, sequence
+from syncer.translate.kinds.gate import MADE_ONCE
 from syncer.translate.kinds.pod import GENERATION
 from syncer.translate.metadata import APPLIED, WANTED, stands_for_tenants
 from syncer.translate.podspec.placement import MADE_FOR
@@ -23,6 +24,8 @@ from syncer.translate.view import Obj
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 MERGE: Final = "application/merge-patch+json"
 _RESIZABLE: Final = ("cpu", "memory")
+# What a host pod was made with: nothing that is patched later.
+_FIXED: Final = frozenset({MADE_FOR, *MADE_ONCE})
 # Fields of a Service that a host does not fill in: what was wanted before and is no more has to be taken away.
 _NOT_DEFAULTED: Final = ("selector", "publishNotReadyAddresses")
 
@@ -107,7 +110,7 @@ def _metadata_patch(desired: Obj, actual: Obj) -> Obj:
     changes: Obj = {}
     for field in ("labels", "annotations"):
         wanted, there = mapping(want.get(field)), mapping(have.get(field))
-        change: Obj = {key: value for key, value in wanted.items() if there.get(key) != value and key != MADE_FOR}
+        change: Obj = {key: value for key, value in wanted.items() if there.get(key) != value and key not in _FIXED}
         change |= {key: None for key in before.get(field, ()) if key in there and key not in wanted}
         if change:
             changes[field] = change

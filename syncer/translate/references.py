@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bulkhead.api.untrusted import mapping, mappings, text
+from syncer.translate import podgroupapi
 from syncer.translate.view import Obj
 
 CONFIG_MAP: Final = "ConfigMap"
@@ -53,11 +54,6 @@ def of_ingress(virtual: Obj) -> frozenset[Reference]:
     return frozenset(Reference(SECRET, namespace, name) for name in names if name)
 
 
-def group_of(virtual: Obj) -> str:
-    """The name of a pod's PodGroup; empty for a pod of none."""
-    return text(mapping(mapping(virtual.get("spec")).get("schedulingGroup")).get("podGroupName"))
-
-
 def named_in_texts(virtual: Obj) -> frozenset[Reference]:
     """What an object names and the host's texts about it may name by its host name."""
     kind, namespace = virtual.get("kind"), text(mapping(virtual.get("metadata")).get("namespace"))
@@ -77,7 +73,7 @@ _Found = tuple[str, str]
 
 
 def _of_group(virtual: Obj) -> Iterator[_Found]:
-    yield POD_GROUP, group_of(virtual)
+    yield POD_GROUP, podgroupapi.named(virtual)
 
 
 def _of_pull_secrets(spec: Mapping[str, Any]) -> Iterator[_Found]:

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from syncer.translate import mirrored, references
+from syncer.translate import mirrored, podgroupapi, references
 from syncer.translate.kinds import (
     configmap,
     deviceclaim,
     disruptionbudget,
     endpointslice,
+    gang,
     ingress,
     networkpolicy,
     pod,
@@ -58,6 +59,8 @@ class Translation:
     stamped: bool = False
     offered: Callable[[TenantView], bool] = everybody  # kinds that a tenant is not offered are not watched
     optional: bool = False  # an API server, of the plane or of the host, may not serve it though it is offered
+    # Whether something is lost where the host does not serve it, of which the tenant has to know.
+    needs_host: Callable[[TenantView], bool] = everybody
     # Whether the host has made it before, for what is made once and holds what was at that time.
     was_taken: Callable[[Obj], bool] | None = None
     blocked: Callable[[Obj, Reason, str, str], Obj] | None = None  # the status that says why it was refused
@@ -160,15 +163,16 @@ _ALL: Final = (
     ),
     Translation(
         references.POD_GROUP,
-        "scheduling.k8s.io",
-        "v1alpha2",
-        "podgroups",
+        podgroupapi.GROUP,
+        podgroupapi.VERSION,
+        podgroupapi.PLURAL,
         podgroup.to_host,
         status_to_virtual=podgroup.status_to_virtual,
         offered=lambda view: view.pod_groups,
         content=(),
         view_of_copy=lambda view, _host: view.standing(),
         optional=True,
+        needs_host=lambda view: not gang.offered(view),
     ),
     # What was taken stays when the class offers none any more: it is data.
     Translation(

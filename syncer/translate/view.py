@@ -79,6 +79,8 @@ class TenantView:
     ingress_classes: frozenset[str] = frozenset()  # those that Ingresses may name; none: Ingresses are refused
     ingress_domains: tuple[str, ...] = ()  # the tenant's hosts are `<tenant>.<domain>` and what lies below
     pod_groups: bool = False  # whether PodGroups and pods of them pass
+    gated_resources: frozenset[str] = frozenset()  # those whose pods the ledger admits (`podspec.gate`)
+    gated_gangs: bool = False  # whether gangs are offered, in all of their spellings, and admitted by the ledger
     offers_snapshots: bool = False  # whether claims may be snapshotted at all
     runtime_class: str = ""  # forced on every pod when set
     allowed_runtime_classes: frozenset[str] = frozenset()

@@ -1,6 +1,7 @@
 """Which informers there are on both sides, how a change becomes an item in the queue, and whether all are ready.
 
     virtual: every mirrored kind that the tenant is offered; namespaces*, nodes             (* metadata only)
+             where gangs are offered, PodGroups of the coscheduling plugin too
     host:    the same kinds in the work namespace, marked; nodes of the pool; events; quota
     change ──> Item(kind, virtual key) ──> queue, fresh when observed in an event, backfill when found by a list
 
@@ -12,6 +13,7 @@ gets; nothing is decided here, and nothing is read or written but by the informe
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final, Literal, NamedTuple, Protocol
 
 from bulkhead.api import labels as marks
@@ -19,12 +21,12 @@ from bulkhead.api.podphase import placed_on
 from bulkhead.kube.client import Client
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Key, Meta, Obj, Resource
-from bulkhead.kube.resources import EVENTS, NAMESPACES, NODES, RESOURCE_QUOTAS
+from bulkhead.kube.resources import COSCHEDULING_GROUPS, EVENTS, NAMESPACES, NODES, RESOURCE_QUOTAS
 from bulkhead.work.queue import Lane
 from syncer import metrics
 from syncer.settings import Settings
 from syncer.translate import origin, tokens
-from syncer.translate.kinds import nodemarks, nodeports
+from syncer.translate.kinds import gang, nodemarks, nodeports
 from syncer.translate.metadata import Identity
 from syncer.translate.registry import KINDS, Translation
 from syncer.translate.view import TenantView
@@ -87,6 +89,8 @@ class Caches:
             )
 
         own = {"Service": self._service_changed, "NetworkPolicy": self._policy_changed}
+        notified = self._only_notify("virtual", gang.OWN_GROUP)
+        gangs = {gang.OWN_GROUP: make(COSCHEDULING_GROUPS, notified, mib=_FEW)} if self.settings.gated_gangs else {}
         return {
             **{
                 kind: make(r, own.get(kind, self._virtual_changed(kind)), lean=_lean(kind), mib=_room(kind))
@@ -94,6 +98,7 @@ class Caches:
             },
             "Namespace": make(NAMESPACES, self._namespace_changed, lean=True),
             "Node": make(NODES, self._virtual_node_changed),
+            **gangs,
         }
 
     def _host_side(self, client: Client) -> dict[str, Informer]:
@@ -103,6 +108,8 @@ class Caches:
         if marks.TENANT not in self.settings.enforced_node_selector:
             # Those that bear it are another tenant's alone.
             pool.append(f"!{marks.TENANT}")
+
+        notified = partial(self._only_notify, "host")
 
         def make(kind: str, r: Resource) -> Informer:
             return Informer(
@@ -118,9 +125,9 @@ class Caches:
         return {
             **{kind: make(kind, r) for kind, r in self.kinds.items()},
             "Node": Informer(client, NODES, label_selector=",".join(pool) or None, on_change=self._host_node_changed),
-            "ResourceQuota": Informer(client, RESOURCE_QUOTAS, namespace=work, on_change=self._only_notify("ResourceQuota")),
+            "ResourceQuota": Informer(client, RESOURCE_QUOTAS, namespace=work, on_change=notified("ResourceQuota")),
             "Event": Informer(
-                client, EVENTS, namespace=work, on_change=self._only_notify("Event"),
+                client, EVENTS, namespace=work, on_change=notified("Event"),
                 inactivity=_EVENT_SILENCE,
                 max_bytes=16 * _MIB,
             ),
@@ -248,8 +255,8 @@ class Caches:
         self._virtual_changed("Service")(change)
         self._enqueue(Item(nodeports.KIND, change.key), change)
 
-    def _only_notify(self, kind: str) -> Listener:
-        return lambda change: self._notify("host", kind, change)
+    def _only_notify(self, side: str, kind: str) -> Listener:
+        return lambda change: self._notify(side, kind, change)
 
     def _host_changed(self, kind: str) -> Listener:
         def changed(change: Change) -> None:
@@ -307,7 +314,7 @@ def resource_of(kind: Translation) -> Resource:
 
 
 def _optional(kind: str) -> bool:
-    return kind in KINDS and KINDS[kind].optional
+    return kind == gang.OWN_GROUP or (kind in KINDS and KINDS[kind].optional)
 
 
 def _lean(kind: str) -> bool:

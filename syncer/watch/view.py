@@ -118,6 +118,8 @@ def static_view(settings: Settings) -> TenantView:
         ingress_classes=frozenset(settings.allowed_ingress_classes),
         ingress_domains=settings.ingress_domains,
         pod_groups=settings.pod_groups,
+        gated_resources=frozenset(settings.gated_resources),
+        gated_gangs=settings.gated_gangs,
         storage_listed=bool(settings.allowed_storage_classes),
         offers_snapshots=bool(settings.allowed_snapshot_classes),
         runtime_class=settings.runtime_class_name or "",

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bulkhead.api import deviceclaims
-from bulkhead.api.untrusted import mapping
+from bulkhead.api.untrusted import mapping, mappings, text
 from syncer.translate import metadata, schema
 from syncer.translate.metadata import Identity
 from syncer.translate.reasons import Reason, Untranslatable
@@ -102,6 +102,17 @@ def of_pod(virtual: Obj, who: Identity, view: TenantView) -> list[Obj]:
         claim = metadata.object_name(name, f"{at}.resourceClaimName")
         found.append({"name": plain.get("name", ""), "resourceClaimName": view.host_name(KIND, who.namespace, claim)})
     return found
+
+
+def named_by(virtual: Obj) -> list[str]:
+    """The claims of the plane that a pod names, those that are made from its templates included; lenient."""
+    made = {
+        each.get("name"): text(each.get("resourceClaimName"))
+        for each in mappings(mapping(virtual.get("status")).get("resourceClaimStatuses"), _MOST)
+    }
+    listed = mappings(mapping(virtual.get("spec")).get("resourceClaims"), _MOST)
+    found = [text(each.get("resourceClaimName")) or made.get(text(each.get("name")), "") for each in listed]
+    return [name for name in dict.fromkeys(found) if name]
 
 
 def check_containers(built: Mapping[str, Any], claims: Any) -> None:

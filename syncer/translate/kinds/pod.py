@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from syncer.translate import metadata, schema
-from syncer.translate.kinds import deviceclaim, networkpolicy, podgroup
+from syncer.translate.kinds import deviceclaim, gate, networkpolicy, podgroup
 from syncer.translate.metadata import Identity
 from syncer.translate.podspec import (
     affinity,
@@ -96,7 +96,7 @@ POD_SPEC: Final = Struct(
 _PULL_SECRETS: Final = ListOf(Struct({"name": NAME}), 100)
 
 
-def to_host(virtual: Obj, view: TenantView) -> Obj:
+def to_host(virtual: Obj, view: TenantView, around: gate.Around = gate.NOTHING_AROUND) -> Obj:
     """The host pod to create for `virtual`."""
     who = metadata.identity("Pod", virtual)
     own = schema.mapping(virtual.get("spec"), "spec")
@@ -138,16 +138,17 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
         meta["annotations"][placement.MADE_FOR] = made_for
     made = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
     if view.judges:
+        gate.close(made, virtual, view, around)
         _check_size(made, "", view)
     return made
 
 
-def for_creation(virtual: Obj, view: TenantView) -> Obj:
+def for_creation(virtual: Obj, view: TenantView, around: gate.Around = gate.NOTHING_AROUND) -> Obj:
     """The host pod as it is created: without ephemeral containers, and without the annotation of a generation that has some.
 
     How large it may be by its class is asked here alone: what runs stays when its class becomes tighter (`for_patch`).
     """
-    desired = to_host(virtual, view)
+    desired = to_host(virtual, view, around)
     podsize.shared(desired["spec"], view)
     podsize.check(desired, view)
     if (virtual.get("spec") or {}).get("ephemeralContainers"):
@@ -267,8 +268,8 @@ def _pull_secrets(spec: Mapping[str, Any], who: Identity, view: TenantView) -> l
 
 
 def _check_readiness_gates(spec: Mapping[str, Any]) -> None:
-    for index, gate in enumerate(spec.get("readinessGates", [])):
-        if gate.get("conditionType", "") in NATIVE_CONDITIONS:
+    for index, each in enumerate(spec.get("readinessGates", [])):
+        if each.get("conditionType", "") in NATIVE_CONDITIONS:
             raise Untranslatable(
                 Reason.NOT_ALLOWED, "the kubelet writes this condition itself", f"spec.readinessGates[{index}].conditionType"
             )

@@ -13,17 +13,16 @@ from typing import Any, Final
 
 from bulkhead.api import labels as marks
 from bulkhead.api.untrusted import mapping, sequence
-from syncer.translate import metadata, sanitise, schema
+from syncer.translate import metadata, podgroupapi, sanitise, schema
 from syncer.translate.kinds import nodemarks
 from syncer.translate.metadata import Identity
 from syncer.translate.podspec import scheduling
 from syncer.translate.reasons import Reason, Untranslatable
-from syncer.translate.references import POD_GROUP, group_of
+from syncer.translate.references import POD_GROUP
 from syncer.translate.schema import NAME, Dropped, ListOf, Number, OneOf, Refused, Struct, Text, Translated
 from syncer.translate.view import Obj, TenantView
 
-API_VERSION: Final = "scheduling.k8s.io/v1alpha2"
-_PATH: Final = "spec.schedulingGroup"
+_PATH: Final = f"spec.{podgroupapi.NAMED_IN}"
 
 # Every field of a PodGroup's spec of Kubernetes 1.36.
 GANG: Final = Struct({"minCount": Number(1, (1 << 31) - 1)})
@@ -66,7 +65,7 @@ def to_host(virtual: Obj, view: TenantView) -> Obj:
     if priority:
         spec["priorityClassName"] = priority
     return {
-        "apiVersion": API_VERSION,
+        "apiVersion": podgroupapi.API_VERSION,
         "kind": POD_GROUP,
         "metadata": metadata.host_metadata(who, virtual, view),
         "spec": spec,
@@ -82,25 +81,25 @@ def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
 
 def of_pod(spec: Mapping[str, Any], who: Identity, view: TenantView) -> Obj:
     """A pod's `schedulingGroup` on the host; empty for a pod of no group."""
-    if spec.get("schedulingGroup") is None:
+    if spec.get(podgroupapi.NAMED_IN) is None:
         return {}
     if view.judges and not view.pod_groups:
         raise Untranslatable(Reason.NOT_SUPPORTED, "pod groups are not offered", _PATH)
-    plain = schema.struct(spec["schedulingGroup"], OF_POD, _PATH)
+    plain = schema.struct(spec[podgroupapi.NAMED_IN], OF_POD, _PATH)
     name = metadata.object_name(plain.get("podGroupName"), f"{_PATH}.podGroupName")
     return {"podGroupName": view.host_name(POD_GROUP, who.namespace, name)}
 
 
 def check_ready(pod: Obj, group: Obj | None, host: Obj | None) -> None:
     """Refuse, or let wait, a pod whose group is not on the host as the tenant made it."""
-    name = group_of(pod)
+    name = podgroupapi.named(pod)
     if group is None:
         raise _waiting(f"waiting for the PodGroup {name!r}")
     meta = mapping((host or {}).get("metadata"))
     uid = mapping(group.get("metadata")).get("uid")
     if mapping(meta.get("labels")).get(marks.VIRTUAL_UID) != uid or meta.get("deletionTimestamp"):
         raise _waiting(f"the PodGroup {name!r} is not on the host yet; its events tell why, if it was refused")
-    if _topology(group) != _topology(host or {}):
+    if podgroupapi.topology(group) != podgroupapi.topology(host or {}):
         raise Untranslatable(
             Reason.NOT_SUPPORTED, f"the host does not place groups by topology, as the PodGroup {name!r} asks for", _PATH
         )
@@ -116,11 +115,6 @@ def _check_topology(topology: list[Obj]) -> None:
         if key not in nodemarks.SHOWN_LABELS:
             path = f"spec.schedulingConstraints.topology[{index}].key"
             raise Untranslatable(Reason.NOT_ALLOWED, f"{key[:63]!r} is no label that nodes show in this cluster", path)
-
-
-def _topology(group: Obj) -> list[Any]:
-    listed = mapping(mapping(group.get("spec")).get("schedulingConstraints")).get("topology")
-    return [mapping(each).get("key") for each in sequence(listed)]
 
 
 def _conditions(group: Obj) -> list[Mapping[str, Any]]:

@@ -21,12 +21,7 @@ _DEFAULTED: Final = frozenset({"cpu", "memory"})
 
 def check(host: Obj, view: TenantView) -> None:
     """Refuse a host pod that is larger than its tenant's class lets pods be, or that the class's own defaults contradict."""
-    spec = mapping(host.get("spec"))
-    filled = {
-        field: [{**each, "resources": _filled(mapping(each.get("resources")), view)} for each in mappings(spec.get(field))]
-        for field in _CONTAINERS
-    }
-    seen = {**host, "spec": {**spec, **filled}}
+    spec, seen = mapping(host.get("spec")), with_defaults(host, view)
     for resource, most in sorted(view.most_per_pod.items()):
         asked = podresources.requested(seen, resource)
         if asked > parse(most):
@@ -42,6 +37,16 @@ def check(host: Obj, view: TenantView) -> None:
     for field in _CONTAINERS:
         for index, container in enumerate(mappings(spec.get(field))):
             _check_container(mapping(container.get("resources")), f"spec.{field}[{index}]", whole, view)
+
+
+def with_defaults(host: Obj, view: TenantView) -> Obj:
+    """A host pod with what the host's LimitRange gives its containers."""
+    spec = mapping(host.get("spec"))
+    filled = {
+        field: [{**each, "resources": _filled(mapping(each.get("resources")), view)} for each in mappings(spec.get(field))]
+        for field in _CONTAINERS
+    }
+    return {**host, "spec": {**spec, **filled}}
 
 
 def shared(spec: Obj, view: TenantView) -> None:

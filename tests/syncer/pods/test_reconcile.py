@@ -10,6 +10,7 @@ from bulkhead.api import labels as marks
 from bulkhead.kube.errors import Unavailable, Unprocessable
 from bulkhead.kube.objects import Key, Obj
 from syncer.pods.reconcile import Pods
+from syncer.translate.kinds import gate
 from syncer.translate.podspec import placement
 from syncer.work import UNPLACED, Again, Item, Stale
 from tests.syncer.translate import samples
@@ -64,7 +65,12 @@ class Bed:
             delete_pod=self._does("delete virtual", lambda pod, *, grace, why: (pod["metadata"]["uid"], grace)),
         )  # fmt: skip
         quiet: Any = SimpleNamespace(
-            forget=lambda *_: None, check=lambda *_: None, claim=lambda *_: None, drop=lambda *_: None, warn=lambda *_: None
+            around=lambda *_: gate.NOTHING_AROUND,
+            forget=lambda *_: None,
+            check=lambda *_: None,
+            claim=lambda *_: None,
+            drop=lambda *_: None,
+            warn=lambda *_: None,
         )
         references: Any = SimpleNamespace(
             of=lambda _item: (), set=lambda *_: (self.done.append(("refer",)), (frozenset(), frozenset()))[1],

@@ -49,6 +49,7 @@ _SETS = (
     "allowed_resources",
     "apparmor_profiles",
     "cordoned",
+    "gated_resources",
     "gpu_resources",
     "ingress_classes",
     "nodes",

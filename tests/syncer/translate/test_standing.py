@@ -55,6 +55,8 @@ TIGHTEST: Final[dict[str, Any]] = {
     "services": {},
     "nodes": frozenset(),
     "cordoned": frozenset({"gpu-a", "gpu-b"}),
+    "gated_resources": frozenset({"cpu", "memory", "nvidia.com/gpu", "rdma/shared"}),
+    "gated_gangs": True,
     "cluster_domain": f"{'d' * 63}.example.org",
 }
 LOOSE: Final = frozenset({
@@ -144,7 +146,8 @@ def test_what_comes_anew_is_judged(name: str) -> None:
             "a resource": {"allowed_resources"},
             "a GPU": {"gpu_resources"},
             "a claim": {"device_classes"},
-            "a group": {"pod_groups"},
+            # The group that it names is not there, and its gate would depend on it.
+            "a group": {"pod_groups", "gated_resources", "gated_gangs"},
             "a node": {"nodes"},
             "a full name": {"cluster_domain"},
         }[name]
