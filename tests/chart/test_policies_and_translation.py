@@ -72,6 +72,8 @@ async def offer(client: Client, view: TenantView) -> None:
         allowed_snapshot_classes=tuple(view.snapshot_classes),
         ingress_classes=tuple(view.ingress_classes),
         ingress_domains=view.ingress_domains,
+        gated_resources=tuple(sorted(view.gated_resources)),
+        gated_gangs=view.gated_gangs,
     )
     meta = {"name": view.work_namespace, "annotations": policy_facts(spec)}
     await client.apply(kinds.NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})

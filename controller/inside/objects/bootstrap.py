@@ -69,6 +69,7 @@ def _syncer_rules(spec: PlaneSpec) -> list[Obj]:
         _rule("scheduling.k8s.io", ["priorityclasses"], _WRITE),
         _rule("scheduling.k8s.io", ["podgroups"], _READ),
         *([_rule("scheduling.k8s.io", ["podgroups/status"], ["get", "update", "patch"])] if spec.pod_groups else []),
+        *([_rule("scheduling.x-k8s.io", ["podgroups"], _READ)] if spec.gated_gangs else []),
         _rule("node.k8s.io", ["runtimeclasses"], _WRITE),
         _rule("networking.k8s.io", ["networkpolicies", "ingresses"], _READ),
         _rule("networking.k8s.io", ["ingressclasses"], _WRITE),
