@@ -18,6 +18,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 
 from bulkhead.hostcluster import binaries
@@ -134,14 +135,29 @@ class ApiServer:
         gates = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
         self._spawn("kube-scheduler", *self._client_flags(), f"--feature-gates={gates}")
 
+    def start_kwok(self) -> None:
+        """Start kwok, which plays the kubelet of every node that is annotated for it; `kill` ends it."""
+        stages = Path(str(resources.files("bulkhead.hostcluster.kwok") / "stages.yaml"))
+        flags = (
+            f"--kubeconfig={self._kubeconfig()}",
+            f"--config={stages}",
+            "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+            "--node-lease-duration-seconds=0",
+            "--v=WARN",
+        )
+        self._spawn("kwok", *flags)
+
     def start_controllers(self, *names: str, flags: Sequence[str] = ("--feature-gates=GenericWorkload=true",)) -> None:
         """Start a kube-controller-manager with a few controllers, by default with pod groups known; `kill` ends it."""
         self._spawn("kube-controller-manager", *self._client_flags(), f"--controllers={','.join(names)}", *flags)
 
     def _client_flags(self) -> tuple[str, ...]:
+        return (f"--kubeconfig={self._kubeconfig()}", "--leader-elect=false", "--secure-port=0")
+
+    def _kubeconfig(self) -> Path:
         config = self.folder / "components.kubeconfig"
         config.write_bytes(to_yaml(self.admin))
-        return (f"--kubeconfig={config}", "--leader-elect=false", "--secure-port=0")
+        return config
 
     def wait(self, seconds: float = _READY_SECONDS) -> None:
         """Return once the server is ready, or tell which process failed and where its log is."""
@@ -269,7 +285,7 @@ def start_pair(folder: Path, host: ServerOptions | None = None, plane: ServerOpt
 
 def binary(name: str, kubernetes: str = "") -> Path:
     """An executable as the tree pins it, or of another Kubernetes; what the cache lacks is fetched or built once."""
-    component = "etcd" if name == "etcd" else f"kubernetes-{kubernetes}" if kubernetes else "kubernetes"
+    component = name if name in {"etcd", "kwok"} else f"kubernetes-{kubernetes}" if kubernetes else "kubernetes"
     path: Path = binaries.ensure(component)[name]
     return path
 

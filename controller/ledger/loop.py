@@ -1,0 +1,148 @@
+"""The ledger while its process leads: one turn after another, never two at once.
+
+    needed? ──> watch ──> a change, or something is due ──> what is in doubt is read again ──> decide, in a thread
+                  ^                                                                              │
+                  └───── a pause <── standings <── verdicts <── admissions <── reclaims <────────┘
+
+Losing the lease cancels it, and with it every write that has not been sent. What was sent then the next leader sees, as it does
+what a dead one left.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import KubeError
+from bulkhead.ledger.model import Decisions, Snapshot
+from bulkhead.work.backoff import Backoff
+from bulkhead.work.clock import Clock, SystemClock
+from controller.ledger import metrics
+from controller.ledger.admissions import Admissions
+from controller.ledger.answers import Standings, Verdicts
+from controller.ledger.apply import Writes
+from controller.ledger.avoid import Avoided
+from controller.ledger.observe import Need, Observed
+from controller.ledger.reclaims import Reclaims
+
+# `bulkhead.ledger.decide`, whose only inputs these are.
+Decide: TypeAlias = Callable[[Snapshot, float], Decisions]
+_log = logging.getLogger(__name__)
+# So long changes are gathered; pods of a gang come one after another.
+_PAUSE: Final = 0.1
+# What an outsider wrote over is put right so late at the latest.
+_AT_LATEST: Final = 30.0
+
+
+class Ledger:
+    """Runs for one reign."""
+
+    def __init__(self, client: Client, decide: Decide, clock: Clock | None = None) -> None:
+        self._client = client
+        self._decide = decide
+        self._clock = clock or SystemClock()
+        self._news = asyncio.Event()
+        self._avoided = Avoided()
+
+    async def run(self) -> None:
+        """Decide while anybody needs it, until cancelled."""
+        need = Need(self._client, self._news.set)
+        async with asyncio.TaskGroup() as group:
+            for informer in need.informers:
+                group.create_task(informer.run(), name=f"ledger: {informer.resource}")
+            for informer in need.informers:
+                await informer.synced()
+            # Pods with the gate are looked for once: nobody gives it to new ones where no Tenant and no class says so.
+            left = not need.said() and await self._any_gated(need)
+            while True:
+                self._news.clear()
+                if left or need.said():
+                    left = False
+                    await self._watch(need)
+                else:
+                    await self._news.wait()
+
+    async def _any_gated(self, need: Need) -> bool:
+        backoff = Backoff(1.0, 30.0)
+        while True:
+            try:
+                return await need.any_gated()
+            except KubeError as error:
+                _log.warning("pods not listed: %s", error)
+                await self._clock.sleep(backoff.next())
+
+    async def _watch(self, need: Need) -> None:
+        """Take turns for as long as anybody needs them."""
+        turns = Turns(self._client, self._decide, self._clock, self._news, self._avoided)
+        _log.info("ledger: watching")
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each.run(), name=f"ledger: {each.resource}") for each in turns.observed.informers]
+            for informer in turns.observed.informers:
+                await informer.synced()
+            while need.said() or turns.observed.pods.any_gated():
+                self._news.clear()
+                due = await turns.take()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(due):
+                        await self._news.wait()
+                await self._clock.sleep(_PAUSE)
+            for task in tasks:
+                task.cancel()
+        _log.info("ledger: not needed any more")
+
+
+class Turns:
+    """Observes, decides, writes."""
+
+    def __init__(self, client: Client, decide: Decide, clock: Clock, news: asyncio.Event, avoided: Avoided) -> None:
+        self._decide = decide
+        self.observed = Observed(client, clock, news.set)
+        pods = self.observed.pods
+        self._clock = clock
+        self._avoided = avoided
+        self._backoff = Backoff(0.2, 10.0)
+        self._writes = Writes(client, pods, clock)
+        self._reclaims = Reclaims(self._writes, pods, avoided, clock)
+        self._admissions = Admissions(self._writes, pods, clock)
+        self._verdicts = Verdicts(self._writes, pods, clock)
+        self._standings = Standings(client, clock)
+
+    async def take(self) -> float:
+        """One turn; returns after how many seconds the next is due, whatever changes."""
+        with metrics.turn_seconds.time():
+            self._writes.away = self._standings.away = 0
+            await self._writes.read_again()
+            now = self._now()
+            snapshot = self.observed.snapshot(self._avoided, now)
+            with metrics.decide_seconds.time():
+                decisions = await asyncio.to_thread(self._decide, snapshot, now)
+            due = await self._carry_out(decisions)
+            self._report(decisions)
+        if not self._writes.away + self._standings.away:
+            self._backoff.reset()
+            return due
+        # Pods change all the time: that alone is no reason to ask a host again that has just not answered.
+        await self._clock.sleep(self._backoff.next())
+        return 0.0
+
+    async def _carry_out(self, decisions: Decisions) -> float:
+        reclaim_at = await self._reclaims.carry_out(decisions.reclaim)
+        await self._admissions.carry_out(decisions.admit, self.observed.nodes())
+        seconds = [
+            await self._verdicts.carry_out(decisions.verdicts),
+            await self._standings.carry_out(decisions.standings, self.observed.quotas(), self.observed.rules()),
+            self._writes.due(),
+        ]
+        now = self._now()
+        seconds += [at - now for at in (reclaim_at, decisions.next_at) if at is not None]
+        return max(0.0, min((each for each in seconds if each is not None), default=_AT_LATEST))
+
+    def _report(self, decisions: Decisions) -> None:
+        metrics.pods.set(len(self.observed.pods))
+        metrics.report_waiting(decisions.verdicts.values())
+        metrics.report_standings(decisions.standings)
+
+    def _now(self) -> float:
+        return self._clock.now().timestamp()

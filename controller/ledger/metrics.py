@@ -1,0 +1,62 @@
+"""What the ledger counts, for Prometheus, at the controller's port. Names and labels are part of the interface."""
+
+from collections import Counter as Count
+from collections.abc import Iterable, Mapping
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from bulkhead.ledger.model import Cause, Line, Standing, Verdict
+
+_SHOWN = ("nominal", "used", "borrowed", "lent")
+
+turn_seconds = Histogram(
+    "bulkhead_ledger_turn_seconds",
+    "Duration of a turn of the ledger, its writes included.",
+    buckets=(0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15),
+)
+decide_seconds = Histogram(
+    "bulkhead_ledger_decide_seconds", "Duration of one decision.", buckets=(0.002, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 5)
+)
+admission_seconds = Histogram(
+    "bulkhead_ledger_admission_seconds",
+    "From when the ledger first saw a pod wait to its admission.",
+    buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 1800, 7200, 86400),
+)
+pods = Gauge("bulkhead_ledger_pods", "Pods of the host that the ledger knows.")
+waiting = Gauge("bulkhead_ledger_waiting_pods", "Pods that wait for the ledger, by reason.", ["reason"])
+writes = Counter("bulkhead_ledger_writes_total", "Writes of the ledger, by what they were and by result.", ["what", "result"])
+reclaims = Counter("bulkhead_ledger_reclaims_total", "Pods that are taken back, by cause.", ["cause"])
+# Of a flavored line: `flavor`; where a resource has no flavors it is empty.
+tenant_resource = Gauge(
+    "bulkhead_ledger_tenant_resource",
+    "What a tenant has of a gated resource: nominal, used, borrowed, lent.",
+    ["tenant", "resource", "flavor", "what"],
+)
+_shown: set[tuple[str, str, str]] = set()
+
+
+def count_reclaim(cause: str) -> None:
+    """A pod is taken back; what stands there for a cause that is none of ours makes no series."""
+    reclaims.labels(cause if cause in set(Cause) else "other").inc()
+
+
+def report_waiting(verdicts: Iterable[Verdict]) -> None:
+    """Take over why pods wait; a reason that none has any more stands at nothing."""
+    counted = Count(str(each.why) for each in verdicts)
+    waiting.clear()
+    for reason, number in counted.items():
+        waiting.labels(reason).set(number)
+
+
+def report_standings(standings: Mapping[str, Mapping[Line, Standing]]) -> None:
+    """Take over what tenants have; drop the series of what is gone."""
+    now = {(tenant, resource, flavor) for tenant, lines in standings.items() for flavor, resource in lines}
+    for gone in _shown - now:
+        for what in _SHOWN:
+            tenant_resource.remove(*gone, what)
+    _shown.clear()
+    _shown.update(now)
+    for tenant, lines in standings.items():
+        for (flavor, resource), standing in lines.items():
+            for what in _SHOWN:
+                tenant_resource.labels(tenant, resource, flavor, what).set(getattr(standing, what))

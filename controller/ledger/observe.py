@@ -1,0 +1,145 @@
+"""What the ledger watches while it is needed: pods that have not ended, nodes, tenants' quotas, cohorts.
+
+    Need: a Tenant in a cohort, a class with gangs, a pod with the gate ──> Observed: four informers ──> Snapshot
+
+A host that has none of these watches two small kinds and nothing of pods. A standby watches nothing.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from bulkhead.api import ledger, names
+from bulkhead.api.untrusted import mapping, mappings
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.codec import decode_meta, decode_obj, decode_with
+from bulkhead.kube.informer import Informer
+from bulkhead.kube.objects import Meta, Obj
+from bulkhead.ledger import read
+from bulkhead.ledger.given import rules_of
+from bulkhead.ledger.model import Node, Rules, Snapshot
+from bulkhead.work.clock import Clock
+from controller.ledger.avoid import Avoided
+from controller.ledger.quotas import Kept, Quota, quota_of, without_standing
+from controller.ledger.seen import Pods
+
+ALIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
+_MIB: Final = 1024 * 1024
+
+
+class _Spec(msgspec.Struct, gc=False, rename="camel"):
+    scheduling_gates: Any = None
+
+
+class _Pod(msgspec.Struct, gc=False):
+    spec: _Spec | None = None
+
+
+_pod: Final = msgspec.json.Decoder(_Pod)
+
+
+class Need:
+    """Whether anybody needs the ledger."""
+
+    def __init__(self, client: Client, changed: Callable[[], None]) -> None:
+        self._client = client
+        self._tenants = Informer(client, kinds.TENANTS, shrink=_only(_in_cohort), on_change=lambda _: changed())
+        self._classes = Informer(client, kinds.TENANT_CLASSES, shrink=_only(_with_gangs), on_change=lambda _: changed())
+
+    @property
+    def informers(self) -> tuple[Informer, ...]:
+        """To be run for as long as this is asked."""
+        return self._tenants, self._classes
+
+    def said(self) -> bool:
+        """Whether a Tenant or a class says so."""
+        return bool(len(self._tenants.store) or len(self._classes.store))
+
+    async def any_gated(self) -> bool:
+        """Whether a pod of the host bears the gate, of a tenant that was in a cohort before."""
+        async for page in self._client.pages(kinds.PODS, field_selector=f"spec.nodeName=,{ALIVE}"):
+            for raw in page.items:
+                spec = decode_with(_pod, raw).spec
+                if spec is not None and any(each.get("name") == ledger.GATE for each in mappings(spec.scheduling_gates)):
+                    return True
+        return False
+
+
+class Observed:
+    """The host, as far as decisions are made from it."""
+
+    def __init__(self, client: Client, clock: Clock, changed: Callable[[], None]) -> None:
+        self.pods = Pods(clock.monotonic, changed)
+        self._nodes: Kept[Node] = Kept(read.node_of, changed)
+        self._quotas: Kept[Quota] = Kept(quota_of, changed, without_standing)
+        self._cohorts: Kept[Rules] = Kept(rules_of, changed)
+        self.informers = (
+            Informer(
+                client,
+                kinds.PODS,
+                field_selector=ALIVE,
+                shrink=self.pods.shrink,
+                on_change=self.pods.heard,
+                max_bytes=256 * _MIB,
+            ),
+            Informer(client, kinds.NODES, shrink=self._nodes.shrink, on_change=self._nodes.heard, max_bytes=64 * _MIB),
+            Informer(
+                client,
+                kinds.RESOURCE_QUOTAS,
+                field_selector=f"metadata.name={names.POD_QUOTA}",
+                shrink=self._quotas.shrink,
+                on_change=self._quotas.heard,
+                max_bytes=64 * _MIB,
+            ),
+            Informer(
+                client,
+                kinds.COHORTS,
+                shrink=self._cohorts.shrink,
+                on_change=self._cohorts.heard,
+                max_bytes=16 * _MIB,
+                optional=True,
+            ),
+        )
+
+    def nodes(self) -> dict[str, Node]:
+        """Every node, by name."""
+        return self._nodes.by_name()
+
+    def quotas(self) -> dict[str, Quota]:
+        """Every tenant's quota, by tenant."""
+        return {quota.tenant.name: quota for quota in self._quotas.all()}
+
+    def rules(self) -> dict[str, Rules]:
+        """The rules of each cohort that has any."""
+        return self._cohorts.by_name()
+
+    def snapshot(self, avoided: Avoided, now: float) -> Snapshot:
+        """Everything that one decision is made from."""
+        return Snapshot(
+            tenants={name: quota.tenant for name, quota in self.quotas().items()},
+            nodes=tuple(self._nodes.all()),
+            pods=self.pods.all(),
+            rules=self.rules(),
+            avoid=avoided.at(now),
+        )
+
+
+def _only(matters: Callable[[Obj], bool]) -> Callable[[bytes | msgspec.Raw, Meta | None], tuple[Meta, bytes]]:
+    """Of an object that matters its name is kept, and nothing of any other."""
+
+    def shrink(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
+        found = meta or decode_meta(raw)
+        bare = Meta(name=found.name, uid=found.uid, resource_version=found.resource_version)
+        return bare, b"{}" if matters(decode_obj(raw)) else b""
+
+    return shrink
+
+
+def _in_cohort(tenant: Obj) -> bool:
+    return bool(mapping(mapping(tenant.get("spec")).get("quota")).get("cohort"))
+
+
+def _with_gangs(tenant_class: Obj) -> bool:
+    return mapping(mapping(tenant_class.get("spec")).get("scheduling")).get("gangs") is True

@@ -1,0 +1,74 @@
+"""What the ledger writes to pods and quotas, as bodies of requests. Pure.
+
+    admission ──> gate away, annotation, node selector, in one patch
+    reclaim ──> note, condition, eviction          answers ──> verdict, standing
+
+Each names the UID of the pod that was judged: a pod that took its name since is refused by the API server.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from bulkhead.api import ledger
+from bulkhead.api.ledger import Admitted, Reclaimed
+from bulkhead.ledger.model import Admission, Pod
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+_LONGEST_MESSAGE: Final = 1024
+
+
+def pinned(admission: Admission, labels: Mapping[str, str]) -> str:
+    """The value of the node's label by which a pod is pinned to it; "" where it is not plain, or the node has no such label."""
+    return labels.get(HOSTNAME, "") if admission.pod.plain else ""
+
+
+def admission(admission: Admission, at: float, hostname: str) -> dict[str, Any]:
+    """A strategic merge patch that takes the gate away and notes where to, in one write."""
+    said = Admitted(at, admission.node, admission.flavor, bool(hostname), dict(admission.borrowed) or None)
+    spec: dict[str, Any] = {"schedulingGates": [{"name": ledger.GATE, "$patch": "delete"}]}
+    if hostname:
+        spec["nodeSelector"] = {HOSTNAME: hostname}
+    return _annotated(admission.pod, {ledger.ADMITTED: ledger.write_admitted(said), ledger.VERDICT: None}) | {"spec": spec}
+
+
+def verdict(pod: Pod, text: str) -> dict[str, Any]:
+    """A patch that says why a pod waits."""
+    return _annotated(pod, {ledger.VERDICT: text})
+
+
+def reclaim(pod: Pod, reclaimed: Reclaimed) -> dict[str, Any]:
+    """A patch that says until when a pod is taken back, and why."""
+    said = replace(reclaimed, message=reclaimed.message[:_LONGEST_MESSAGE])
+    return _annotated(pod, {ledger.RECLAIM: ledger.write_reclaim(said)})
+
+
+def disruption(pod: Pod, reclaimed: Reclaimed, at: str) -> dict[str, Any]:
+    """A strategic merge patch of a pod's status: it is about to be taken from its node, and whose doing that is."""
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": reclaimed.cause or "Reclaimed",
+        "message": reclaimed.message,
+        "lastTransitionTime": at,
+    }
+    return {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+
+
+def eviction(pod: Pod) -> dict[str, Any]:
+    """What is posted to a pod's eviction; its own grace holds."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod.name, "namespace": pod.namespace},
+        "deleteOptions": {"preconditions": {"uid": pod.uid}},
+    }
+
+
+def annotations(said: Mapping[str, str | None]) -> dict[str, Any]:
+    """A patch of annotations; None takes one away."""
+    return {"metadata": {"annotations": dict(said)}}
+
+
+def _annotated(pod: Pod, said: Mapping[str, str | None]) -> dict[str, Any]:
+    return {"metadata": {"uid": pod.uid, "annotations": dict(said)}}

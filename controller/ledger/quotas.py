@@ -1,0 +1,87 @@
+"""What is neither pod nor running: nodes, what tenants were given, and the rules of cohorts, each decoded once for a change.
+
+    Node ──> model.Node      tenant-quota ──> Quota: model.Tenant and the standing that it bears      Cohort ──> model.Rules
+
+A node says every few minutes that it lives and a quota at each pod what is used: only what matters to a decision is news.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from bulkhead.api import ledger, names
+from bulkhead.api.untrusted import mapping
+from bulkhead.kube.codec import decode_meta, decode_obj
+from bulkhead.kube.informer import Change
+from bulkhead.kube.objects import Key, Meta, Obj
+from bulkhead.ledger.given import tenant_of
+from bulkhead.ledger.model import Tenant
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """ResourceQuota `tenant-quota` of a tenant."""
+
+    namespace: str
+    tenant: Tenant
+    standing: str
+
+
+def quota_of(obj: Obj) -> Quota | None:
+    """A tenant's quota; nothing where the namespace is not that tenant's."""
+    tenant = tenant_of(obj)
+    meta: Any = mapping(obj.get("metadata"))
+    namespace = str(meta.get("namespace") or "")
+    if tenant is None or names.tenant_of_work(namespace) != tenant.name:
+        return None
+    return Quota(namespace, tenant, str(mapping(meta.get("annotations")).get(ledger.STANDING) or ""))
+
+
+def without_standing(quota: Quota) -> Quota:
+    """What of a quota decisions are made from."""
+    return replace(quota, standing="")
+
+
+class Kept(Generic[T]):
+    """Objects of one kind, decoded; for one informer, as its `shrink` and its `on_change`."""
+
+    def __init__(
+        self, decode: Callable[[Obj], T | None], changed: Callable[[], None], matters: Callable[[T], object] = lambda kept: kept
+    ) -> None:
+        self._decode = decode
+        self._changed = changed
+        self._matters = matters
+        self._kept: dict[Key, T] = {}
+        # What `shrink` decoded last: the informer calls `heard` right after, if at all.
+        self._next: T | None = None
+
+    def shrink(self, raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
+        """For the informer, which keeps nothing but the name."""
+        found = meta or decode_meta(raw)
+        self._next = self._decode(decode_obj(raw))
+        bare = Meta(name=found.name, namespace=found.namespace, uid=found.uid, resource_version=found.resource_version)
+        return bare, b"" if self._next is None else b"{}"
+
+    def heard(self, change: Change) -> None:
+        """For the informer: something changed."""
+        before = self._kept.pop(change.key, None)
+        after = None if change.kind == "deleted" else self._next
+        if after is not None:
+            self._kept[change.key] = after
+        if self._weighed(before) != self._weighed(after):
+            self._changed()
+
+    def all(self) -> list[T]:
+        """Every one."""
+        return list(self._kept.values())
+
+    def by_name(self) -> dict[str, T]:
+        """Every one of a kind that is in no namespace."""
+        return {key.name: kept for key, kept in self._kept.items()}
+
+    def _weighed(self, kept: T | None) -> object:
+        return None if kept is None else self._matters(kept)

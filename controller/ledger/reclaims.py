@@ -1,0 +1,125 @@
+"""Takes pods back, step by step (`steps`), whole workloads side by side.
+
+    decided now, or noted on a pod before ──> all pods of a workload noted ──> marked, evicted, at the deadline deleted
+
+Once noted, a pod is taken back by whoever leads then: the note is the decision. A deadline that stands there is never moved.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from bulkhead.api import ledger
+from bulkhead.api.ledger import Reclaimed
+from bulkhead.ledger.model import Cause, Pod, Reclaim, Stage
+from bulkhead.work.clock import Clock
+from bulkhead.work.remembered import Remembered
+from controller.ledger import metrics, patches
+from controller.ledger.admissions import workload
+from controller.ledger.apply import Writes, each, until
+from controller.ledger.avoid import Avoided
+from controller.ledger.hostpod import Seen
+from controller.ledger.seen import Pods
+from controller.ledger.steps import Step, last_grace, next_step
+
+# A disruption budget that says no is asked again so often.
+_EVICT_AGAIN: Final = 2.0
+_MOST: Final = 20_000
+# So long new workloads are begun in one turn.
+_SECONDS: Final = 1.0
+
+
+class Reclaims:
+    """Carries out what was decided, and what was noted."""
+
+    def __init__(self, writes: Writes, pods: Pods, avoided: Avoided, clock: Clock) -> None:
+        self._writes = writes
+        self._pods = pods
+        self._avoided = avoided
+        self._clock = clock
+        self._refused: Remembered[str, float] = Remembered(_MOST)
+
+    async def carry_out(self, decided: Sequence[Reclaim]) -> float | None:
+        """Do what is due; returns when more is, by the wall clock."""
+        due: list[float] = []
+        workloads: dict[tuple[str, ...], list[tuple[Pod, Reclaimed]]] = {}
+        for pod, reclaimed in self._all(decided):
+            workloads.setdefault(workload(pod), []).append((pod, reclaimed))
+        deadline = self._clock.monotonic() + _SECONDS
+        begun = until(workloads.items(), deadline, self._clock.monotonic, lambda item: item[0])
+        await each(begun, lambda item: self._workload(item[1], due))
+        if self._clock.monotonic() > deadline:
+            due.append(self._now())
+        return min(due, default=None)
+
+    def _all(self, decided: Sequence[Reclaim]) -> Iterable[tuple[Pod, Reclaimed]]:
+        """What was decided now, in its order, and then what was noted before."""
+        now = {reclaim.pod.uid: reclaim for reclaim in decided}
+        for reclaim in decided:
+            seen = self._pods.get(reclaim.pod.uid)
+            noted = None if seen is None else seen.reclaim
+            yield reclaim.pod, noted or Reclaimed(reclaim.deadline, str(reclaim.cause), reclaim.message)
+        for seen in list(self._pods.seen()):
+            if seen.reclaim is not None and seen.pod.uid not in now:
+                yield seen.pod, seen.reclaim
+
+    async def _workload(self, members: Sequence[tuple[Pod, Reclaimed]], due: list[float]) -> None:
+        whole = [await self._note(pod, reclaimed) for pod, reclaimed in members]
+        # All of a gang is noted before the first of it goes: none of it is taken for what is left of a gang that runs.
+        if not all(whole):
+            return
+        for pod, reclaimed in members:
+            at = await self._go_on(pod.uid, reclaimed)
+            if at is not None:
+                due.append(at)
+
+    async def _note(self, pod: Pod, reclaimed: Reclaimed) -> bool:
+        seen = self._pods.get(pod.uid)
+        if seen is None or next_step(seen, reclaimed, self._now()).step is not Step.NOTE:
+            return True
+        body = patches.reclaim(seen.pod, reclaimed)
+        then = replace(seen.pod, reclaim_by=reclaimed.by, reclaim_cause=reclaimed.cause)
+        done = await self._writes.patch("note", seen.pod, body, then=then)
+        if done:
+            metrics.count_reclaim(reclaimed.cause)
+        return done
+
+    async def _go_on(self, uid: str, reclaimed: Reclaimed) -> float | None:
+        """As many steps as can be done now; returns when there is one more."""
+        marked = False
+        while (seen := self._pods.get(uid)) is not None:
+            # Its condition is for those who read it: that the host does not take it keeps nobody from the pod's end.
+            following = next_step(replace(seen, disrupted=seen.disrupted or marked), reclaimed, self._now())
+            if following.step is Step.EVICT:
+                return await self._evict(seen, following.at)
+            if following.step is not Step.MARK:
+                if following.step is not None:
+                    await self._end(following.step, seen, reclaimed)
+                return following.at
+            body = patches.disruption(seen.pod, reclaimed, ledger.moment(self._now())[:19] + "Z")
+            await self._writes.patch("mark", seen.pod, body, then=seen.pod, subresource="status")
+            marked = True
+        return None
+
+    async def _end(self, step: Step, seen: Seen, reclaimed: Reclaimed) -> None:
+        pod = seen.pod
+        if step is Step.DELETE:
+            await self._writes.delete("delete", pod, grace=last_grace(seen))
+            return
+        if reclaimed.cause == Cause.ROLLBACK and pod.stage is Stage.ADMITTED and pod.pinned:
+            self._avoided.note(pod.needs, pod.pinned, self._now())
+        if await self._writes.delete("drop", pod, version=seen.version):
+            metrics.count_reclaim(reclaimed.cause)
+
+    async def _evict(self, seen: Seen, deadline: float | None) -> float | None:
+        now, uid = self._clock.monotonic(), seen.pod.uid
+        again = self._refused.get(uid, 0.0)
+        if now >= again:
+            if await self._writes.evict(seen.pod, patches.eviction(seen.pod)):
+                return None
+            again = self._refused[uid] = now + _EVICT_AGAIN
+        at = self._now() + again - now
+        return at if deadline is None else min(at, deadline)
+
+    def _now(self) -> float:
+        return self._clock.now().timestamp()

@@ -1,0 +1,66 @@
+"""What is to be done next with a pod that is taken back. Pure.
+
+    never started, or its gang was not bound ──> DROP: it is made again, gated
+    else NOTE ──> MARK ──> EVICT, again while a disruption budget says no ──> deadline ──> DELETE
+         NOTE ──> a worker of Slurm: drained by those who know its jobs ──> deadline and a while more ──> MARK ──> DELETE
+
+Each step is seen in the pod afterwards, so whoever comes next goes on where the last one ended.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from bulkhead.api.ledger import Reclaimed
+from bulkhead.ledger.model import Cause, Stage
+from controller.ledger.hostpod import Seen
+
+# How much longer than the deadline a pod may take to end, whatever its own grace: what is lent comes back in bounded time.
+LAST_GRACE: Final = 30
+# Slurm ends jobs at the deadline, and then has to say so.
+_OF_SLURM: Final = 30.0
+
+
+class Step(StrEnum):
+    """One write."""
+
+    NOTE = "note"
+    MARK = "mark"
+    EVICT = "evict"
+    DELETE = "delete"
+    DROP = "drop"
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """The next write; or None, and when there is one by itself."""
+
+    step: Step | None
+    at: float | None = None
+
+
+def next_step(seen: Seen, reclaimed: Reclaimed, now: float) -> Next:
+    """Judge a pod as it is now; `reclaimed` is what was decided, or what is noted on it already."""
+    pod = seen.pod
+    if pod.ending:
+        return _ending(seen, reclaimed, now)
+    if reclaimed.cause == Cause.ROLLBACK or pod.stage is not Stage.BOUND:
+        return Next(Step.DROP)
+    if seen.reclaim is None:
+        return Next(Step.NOTE)
+    if pod.slurm_worker and now < reclaimed.by + _OF_SLURM:
+        return Next(None, reclaimed.by + _OF_SLURM)
+    if not seen.disrupted:
+        return Next(Step.MARK)
+    return Next(Step.EVICT, reclaimed.by) if now < reclaimed.by else Next(Step.DELETE)
+
+
+def last_grace(seen: Seen) -> int:
+    """The seconds that a deletion at the deadline leaves it."""
+    return min(max(seen.grace, 1), LAST_GRACE)
+
+
+def _ending(seen: Seen, reclaimed: Reclaimed, now: float) -> Next:
+    if seen.ends_at is None or seen.ends_at <= max(now, reclaimed.by) + LAST_GRACE:
+        return Next(None)
+    return Next(Step.DELETE) if now >= reclaimed.by else Next(None, reclaimed.by)

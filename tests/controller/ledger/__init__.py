@@ -1,0 +1,1 @@
+"""Tests of the ledger's shell: what it keeps, what it writes, and when."""
