@@ -1,0 +1,202 @@
+"""Quota and room together, as they are now and as they will be once what is on its way out is gone.
+
+    Snapshot ──> Books ──> now:   all that holds something
+                       ──> later: the same without what is ending or being taken back; made when somebody asks for it
+
+What is admitted or reserved is held in both, so what is coming free is given once. Whoever has no node yet but will get one
+without the ledger has a likely node held: pinned, or found as the scheduler would. Nothing is decided here.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from bulkhead.ledger.account import Account, Charge
+from bulkhead.ledger.flavors import Choice, Flavors
+from bulkhead.ledger.model import Pod, Snapshot, Stage, Topology
+from bulkhead.ledger.order import Group, Shape, Workload, age
+from bulkhead.ledger.place import Board
+
+Where: TypeAlias = tuple[Shape, str, Topology | None]
+Mark: TypeAlias = tuple[int, int, set[Where]]
+_COPIED: Final = 64  # notes that are worth a copy
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A pod that holds something, and what."""
+
+    pod: Pod
+    # Where it runs, is pinned, or will likely run; "" where nobody knows.
+    node: str
+    charge: Charge
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a workload got, or has reserved for it."""
+
+    workload: Workload
+    charge: Charge
+    nodes: Sequence[str] = ()
+    reserved: bool = False
+    # It waits for its own tenant: others are not kept from anything.
+    own: bool = False
+
+
+class Side:
+    """Quota and room at one time."""
+
+    def __init__(self, account: Account, board: Board) -> None:
+        self.account = account
+        self.board = board
+        # What found no room; true until room comes free.
+        self._full: set[Where] = set()
+
+    def mark(self) -> Mark:
+        """The state as it is, for `undo`."""
+        full = self._full
+        self._full = set(full) if len(full) < _COPIED else set()
+        return self.account.mark(), self.board.mark(), full
+
+    def undo(self, mark: Mark) -> None:
+        """Everything is again as it was at the mark."""
+        self.account.undo(mark[0])
+        self.board.undo(mark[1])
+        self._full = mark[2]
+
+    def hold(self, held: Held) -> None:
+        """A pod takes quota and room."""
+        if held.charge:
+            self.account.add(held.pod.tenant, held.charge)
+        if held.node:
+            self.board.hold(held.node, held.pod.asks)
+
+    def free(self, held: Held) -> None:
+        """A pod gives back both."""
+        if held.charge:
+            self.account.add(held.pod.tenant, held.charge, -1)
+        if held.node:
+            self.board.release(held.node, held.pod.asks)
+            self._full = set()
+
+    def do(self, done: Done, times: int = 1) -> None:
+        """A workload takes what it gets or has reserved; with `times` of -1 it gives it back."""
+        tenant = done.workload.tenant
+        if done.reserved:
+            self.account.reserve(tenant, done.charge, times, own=done.own)
+        else:
+            self.account.add(tenant, done.charge, times)
+        change = self.board.hold if times > 0 else self.board.release
+        for pod, node in zip(done.workload.pods if done.nodes else (), done.nodes, strict=True):
+            change(node, pod.asks)
+        if times < 0:
+            self._full = set()
+
+    def place(self, workload: Workload, choice: Choice) -> tuple[str, ...] | None:
+        """A node for each of its pods."""
+        where = (workload.shape, choice.name, workload.topology)
+        if where in self._full and not workload.is_rest:
+            return None
+        found = self.board.place(workload.pods, choice.flavor, workload.topology)
+        if found is None and not workload.is_rest:
+            self._full.add(where)
+        return found
+
+
+class Books:
+    """See the module."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self.flavors = Flavors(snapshot)
+        self.now = self._blank()
+        self.held: dict[str, Held] = {}
+        self._coming: set[str] = set()
+        self._later: Side | None = None
+        # What was done to `now` beside the pods that it began with, for a `later` that is made afterwards.
+        self._since: list[Done] = []
+        self._open(snapshot.pods)
+
+    def _blank(self) -> Side:
+        return Side(Account(self._snapshot.tenants), Board(self._snapshot.nodes, self._snapshot.avoid))
+
+    def _open(self, pods: Iterable[Pod]) -> None:
+        """Hold what is held; then find a likely node for what will get one without us."""
+        homeless = []
+        dead = {node.name for node in self._snapshot.nodes if not node.usable}
+        for pod in pods:
+            if pod.stage in (Stage.WAITING, Stage.BLOCKED):
+                continue
+            node = pod.node or pod.pinned
+            held = Held(pod, node, self._charge_of(pod))
+            self.now.hold(held)
+            self.held[pod.uid] = held
+            if not node and not pod.ending:
+                homeless.append(held)
+            # On a node that is lost nobody ends: nothing may wait for it.
+            if (pod.ending and node not in dead) or pod.reclaim_by is not None:
+                self._coming.add(pod.uid)
+        for held in sorted(homeless, key=lambda each: age(each.pod)):
+            self._settle(held)
+
+    def _settle(self, held: Held) -> None:
+        flavor = next(
+            (each.flavor for each in self.flavors.choices(held.pod.tenant, held.pod.asks) if each.name == held.pod.flavor), None
+        )
+        found = self.now.board.place((held.pod,), flavor)
+        if found is not None:
+            self.now.board.hold(found[0], held.pod.asks)
+            self.held[held.pod.uid] = Held(held.pod, found[0], held.charge)
+
+    def _charge_of(self, pod: Pod) -> Charge:
+        return self.now.account.charge(pod.tenant, pod.asks, self.flavors.used(pod)) if pod.tenant else {}
+
+    @property
+    def later(self) -> Side:
+        """Once all is gone that is on its way out."""
+        if self._later is None:
+            side = self._later = self._blank()
+            for uid, held in self.held.items():
+                if uid not in self._coming:
+                    side.hold(held)
+            for done in self._since:
+                side.do(done)
+        return self._later
+
+    def is_coming(self, pod: Pod) -> bool:
+        """Whether what a pod holds is on its way back."""
+        return pod.uid in self._coming
+
+    @property
+    def is_any_coming(self) -> bool:
+        """Whether anything is."""
+        return bool(self._coming)
+
+    @property
+    def coming(self) -> list[Held]:
+        """What is on its way back."""
+        return [self.held[uid] for uid in sorted(self._coming)]
+
+    def comes(self, group: Group) -> None:
+        """From now on these pods are on their way out."""
+        for pod in group.pods:
+            if pod.uid not in self._coming:
+                if self._later is not None:
+                    self._later.free(self.held[pod.uid])
+                self._coming.add(pod.uid)
+
+    def staying(self, group: Group) -> list[Held]:
+        """What a group holds that is not on its way out."""
+        return [self.held[pod.uid] for pod in group.pods if pod.uid not in self._coming]
+
+    def charge(self, workload: Workload, choice: Choice) -> Charge:
+        """What a workload would be charged."""
+        return self.now.account.charge(workload.tenant, workload.asks, choice.of)
+
+    def do(self, done: Done) -> None:
+        """A workload holds that from now on, or has it kept for it."""
+        self._since.append(done)
+        self.now.do(done)
+        if self._later is not None:
+            self._later.do(done)

@@ -1,0 +1,73 @@
+"""From a snapshot to decisions: what the ledger's shell does next.
+
+    Snapshot ──> workloads ──> what goes back by itself ──> rests of gangs ──> the queue, one by one ──> Decisions
+
+The same snapshot, its pods in any order, gives the same decisions. All of them are made at one moment and fit each other, so
+the shell may stop after any of its writes: the next snapshot shows what was done, and the rest is decided anew.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from bulkhead.ledger import verdict
+from bulkhead.ledger.admit import Gate, Outcome
+from bulkhead.ledger.books import Books
+from bulkhead.ledger.model import Decisions, Reclaim, Snapshot, Verdict
+from bulkhead.ledger.order import Queue, Sorted, age, sort_out
+from bulkhead.ledger.reclaim import Candidates
+from bulkhead.ledger.takeback import Back, due, gang_of
+
+
+def decide(snapshot: Snapshot, now: float) -> Decisions:
+    """What is to be done now."""
+    snapshot = replace(
+        snapshot, pods=tuple(sorted(snapshot.pods, key=age)), nodes=tuple(sorted(snapshot.nodes, key=lambda node: node.name))
+    )
+    found = sort_out(snapshot.pods)
+    books = Books(snapshot)
+    candidates = Candidates(found.groups, books, snapshot)
+    back = due(snapshot, books, candidates, found, now)
+    gate = Gate(snapshot, books, candidates, now)
+    gate.outcome.backs.extend(back.backs)
+    _rests(gate, found, back.backs)
+    queue = Queue(found.workloads, books.now.account, gate.charge)
+    while (workload := queue.next()) is not None:
+        gate.judge(workload)
+        queue.judged(workload)
+    outcome = gate.outcome
+    for unready in found.unready:
+        said = verdict.of_unready(unready)
+        outcome.verdicts.update((pod.uid, said) for pod in unready.pods)
+    return Decisions(
+        admit=tuple(outcome.admitted),
+        reclaim=tuple(_reclaims(outcome.backs)),
+        verdicts=outcome.verdicts,
+        standings=books.now.account.standings(),
+        next_at=_next(snapshot, outcome, back.times, now),
+    )
+
+
+def _rests(gate: Gate, found: Sorted, backs: Iterable[Back]) -> None:
+    """Gangs that are admitted in part are completed before anybody else is looked at, unless they go back themselves."""
+    groups = {gang_of(group): group for group in found.groups if group.is_gang}
+    gone = {gang_of(back.group) for back in backs if back.group.is_gang}
+    for workload in found.rests:
+        gang = gang_of(workload)
+        if gang in gone:
+            said: Verdict = verdict.behind(workload)
+            gate.outcome.verdicts.update((pod.uid, said) for pod in workload.pods)
+        else:
+            gate.rest(workload, groups[gang])
+
+
+def _reclaims(backs: Iterable[Back]) -> Iterable[Reclaim]:
+    for back in backs:
+        for pod in back.group.pods:
+            yield Reclaim(pod, back.cause, back.deadline, back.beneficiary, back.message)
+
+
+def _next(snapshot: Snapshot, outcome: Outcome, times: Iterable[float], now: float) -> float | None:
+    """When something is due by itself."""
+    deadlines = [pod.reclaim_by for pod in snapshot.pods if pod.reclaim_by is not None]
+    due_times = [*deadlines, *times, *outcome.times, *(back.deadline for back in outcome.backs)]
+    return min((at for at in due_times if at > now), default=None)

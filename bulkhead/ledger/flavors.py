@@ -1,0 +1,101 @@
+"""Which flavor of a resource a workload may use, and which one a pod that runs does use.
+
+    tenant, what is asked ──> choices, in the order of the tenant's preference ──> charge, placement
+    pod with a node ──> the first flavor of which the node has all labels
+
+What a node is, decides what is counted on it: a note on a pod is believed only where the node has no word. A workload that asks
+for two resources with flavors gets a flavor of the same name in both, since it is one kind of node. Pure.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from bulkhead.ledger.model import Amounts, Flavor, Node, Pod, Rules, Snapshot, Tenant
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One way to charge and place a workload."""
+
+    name: str = ""
+    # By resource, for what has flavors.
+    of: Mapping[str, str] = field(default_factory=dict)
+    flavor: Flavor | None = None
+
+
+_PLAIN = Choice()
+
+
+class Flavors:
+    """The flavors of all tenants."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._nodes = {node.name: node for node in snapshot.nodes}
+        self._rules = snapshot.rules
+        self._tenants = snapshot.tenants
+        self._named = {name: _named(tenant) for name, tenant in snapshot.tenants.items()}
+        self._on: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {}
+
+    def choices(self, tenant: str, asks: Iterable[str]) -> tuple[Choice, ...]:
+        """What a workload that asks for these resources may use, the best first; none where flavors have no name in common."""
+        named = self._named.get(tenant, {})
+        resources = sorted(each for each in asks if each in named)
+        if not resources:
+            return (_PLAIN,)
+        names = [name for name in named[resources[0]] if all(name in named[each] for each in resources)]
+        known = {(each.name, each.resource): each for each in self._rule(tenant).flavors}
+        return tuple(Choice(name, dict.fromkeys(resources, name), known.get((name, resources[0]))) for name in names)
+
+    def used(self, pod: Pod) -> Mapping[str, str]:
+        """The flavors that a pod uses that is admitted or runs."""
+        named = self._named.get(pod.tenant)
+        if not named:
+            return {}
+        return {name: self._of(pod, name, named[name]) for name in pod.asks if name in named}
+
+    def _of(self, pod: Pod, resource: str, names: tuple[str, ...]) -> str:
+        there = self._there(self._tenants[pod.tenant].cohort, pod.node).get(resource, ()) if pod.node else ()
+        if pod.flavor in there or (not there and pod.flavor in names):
+            return pod.flavor
+        return next((name for name in there if name in names), names[0])
+
+    def _there(self, cohort: str, node: str) -> Mapping[str, tuple[str, ...]]:
+        """The flavors of a node, by resource, in the order of the cohort."""
+        found = self._on.get((cohort, node))
+        if found is None:
+            found = {}
+            there = self._nodes.get(node)
+            for flavor in self._rules.get(cohort, _DEFAULT).flavors if there else ():
+                if _is_of(there, flavor):
+                    found[flavor.resource] = (*found.get(flavor.resource, ()), flavor.name)
+            self._on[cohort, node] = found
+        return found
+
+    def _rule(self, tenant: str) -> Rules:
+        return self._rules.get(self._tenants[tenant].cohort, _DEFAULT)
+
+
+_DEFAULT = Rules()
+
+
+def _is_of(node: Node | None, flavor: Flavor) -> bool:
+    return node is not None and all(node.labels.get(key) == value for key, value in flavor.node_labels.items())
+
+
+def _named(tenant: Tenant) -> dict[str, tuple[str, ...]]:
+    """The flavors of which a tenant has a quota, by resource, in the order of preference."""
+    found: dict[str, tuple[str, ...]] = {}
+    for resource in sorted({resource for flavor, resource in tenant.shares if flavor}):
+        there = sorted(flavor for flavor, name in tenant.shares if flavor and name == resource)
+        preferred = dict.fromkeys(name for name in tenant.prefers.get(resource, ()) if name in there)
+        found[resource] = tuple(preferred) or tuple(there)
+    return found
+
+
+def whole(asks: Iterable[Amounts]) -> dict[str, int]:
+    """What pods ask for together."""
+    found: dict[str, int] = {}
+    for each in asks:
+        for name, amount in each.items():
+            found[name] = found.get(name, 0) + amount
+    return found

@@ -1,0 +1,101 @@
+"""When a workload that waits can start, as far as anybody can know; and which nodes it waits for.
+
+    what holds something ──> what ends by a known time, in that order ──> the first moment at which quota and room suffice
+
+Known are ends by activeDeadlineSeconds and the deadlines of what is being taken back. Of everything else nobody knows when it
+ends: then there is no forecast. A workload that waits for room has nodes chosen for it all the same, those of which the least
+is held, and nobody behind it gets them: otherwise small work would for ever be put into what comes free.
+
+Works on `Books.later` and leaves it as it was. The number of places tried is logarithmic in what is held.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bulkhead.ledger.account import Charge
+from bulkhead.ledger.books import Books, Held
+from bulkhead.ledger.flavors import Choice
+from bulkhead.ledger.model import Node
+from bulkhead.ledger.order import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """When and where a workload can start."""
+
+    at: float
+    nodes: tuple[str, ...]
+
+
+def by_known_ends(books: Books, workload: Workload, choice: Choice, charge: Charge) -> Start | None:
+    """The first moment at which it fits, if only what is known to end ends."""
+    known = ((held.pod.ends_by, uid) for uid, held in books.held.items() if not books.is_coming(held.pod))
+    ends = sorted((at, uid) for at, uid in known if at is not None)
+    side = books.later
+    start, low = side.mark(), 0
+    found: tuple[str, ...] | None = None
+    # Steps that double find a moment at which it fits; halving what the last step took finds the first.
+    step, high = 1, 0
+    while high < len(ends) and found is None:
+        before = side.mark()
+        low, high = high, min(len(ends), high + step)
+        for _, uid in ends[low:high]:
+            side.free(books.held[uid])
+        found = _fit(books, workload, choice, charge)
+        step *= 2
+        if found is not None:
+            side.undo(before)
+    while found is not None and high - low > 1:
+        middle, before = (low + high) // 2, side.mark()
+        for _, uid in ends[low:middle]:
+            side.free(books.held[uid])
+        fits = _fit(books, workload, choice, charge)
+        if fits is None:
+            low = middle
+        else:
+            side.undo(before)
+            high, found = middle, fits
+    side.undo(start)
+    return None if found is None else Start(ends[high - 1][0], found)
+
+
+def nodes_to_wait_for(books: Books, workload: Workload, choice: Choice, nodes: Mapping[str, Node]) -> tuple[str, ...]:
+    """Where it starts if nobody knows when: on nodes (or in a domain) of which as little as possible has to come free."""
+    side = books.later
+    units = _units(books, workload, nodes)
+    start = side.mark()
+    found: tuple[str, ...] | None = None
+    step, at = 1, 0
+    while at < len(units) and found is None:
+        for unit in units[at : at + step]:
+            for held in unit:
+                side.free(held)
+        at, step = at + step, step * 2
+        found = side.place(workload, choice)
+    side.undo(start)
+    return found or ()
+
+
+def _fit(books: Books, workload: Workload, choice: Choice, charge: Charge) -> tuple[str, ...] | None:
+    if books.later.account.lacks(workload.tenant, charge) is not None:
+        return None
+    return books.later.place(workload, choice)
+
+
+def _units(books: Books, workload: Workload, nodes: Mapping[str, Node]) -> Sequence[Sequence[Held]]:
+    """What is held, by node or domain: those first on which the least is."""
+    topology = workload.topology if workload.topology is not None and workload.topology.required else None
+    units: dict[str, list[Held]] = {}
+    for _, held in sorted(books.held.items()):
+        node = nodes.get(held.node)
+        if node is None or books.is_coming(held.pod):
+            continue
+        unit = node.name if topology is None else node.labels.get(topology.key)
+        if unit is not None:
+            units.setdefault(unit, []).append(held)
+    devices = [name for name in workload.asks if "/" in name] or list(workload.asks)
+
+    def load(unit: str) -> tuple[int, str]:
+        return sum(held.pod.asks.get(name, 0) for held in units[unit] for name in devices), unit
+
+    return [units[unit] for unit in sorted(units, key=load)]

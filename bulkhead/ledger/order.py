@@ -1,0 +1,245 @@
+"""What is admitted in one piece, and who is next.
+
+    pods ──> workloads: single pods, whole gangs, what is missing of gangs that are admitted already
+         └─> what cannot be admitted yet: gangs that are not complete, pods with gates of others
+    workloads ──> Queue: one line for each tenant, and of their first ones the first
+
+Of tenants the one goes first whose workload stays within its nominal quota, then the one that borrows least by weight; then
+host priority and age decide. Inside a tenant its own priority counts too. A gang is as old as the pod that completed it. Of two
+pods that say different things about their gang the larger size holds, and the required topology: whoever contradicts himself
+gets no more for it. Pure; the same pods in any order give the same workloads.
+"""
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from bulkhead.ledger.account import Account, Charge
+from bulkhead.ledger.model import Amounts, Gang, Needs, Pod, Stage, Topology
+
+Key: TypeAlias = tuple[str, str, str]
+_HELD: Final = (Stage.ADMITTED, Stage.BOUND)
+Shape: TypeAlias = tuple[tuple[tuple[Needs, tuple[tuple[str, int], ...]], int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What is admitted in one piece: the pods of it that wait."""
+
+    tenant: str
+    # Deterministic, unique: virtual namespace, name, UID of the first pod.
+    key: Key
+    pods: tuple[Pod, ...]
+    asks: Amounts
+    # What it asks for and where it may go: the same for all of the same shape.
+    shape: Shape
+    topology: Topology | None = None
+    priority: int = 0
+    own_priority: int = 0
+    since: float = 0.0
+    # Pods of its gang are admitted already.
+    is_rest: bool = False
+    # Something that its tenant should know whatever becomes of it.
+    remark: str = ""
+
+    @property
+    def rank(self) -> tuple[int, int, float, Key]:
+        """Its place among those of its tenant."""
+        return -self.priority, -self.own_priority, self.since, self.key
+
+    @property
+    def lasts(self) -> float | None:
+        """How long it runs at most; None: nobody knows."""
+        times = [pod.lasts for pod in self.pods]
+        return None if None in times else max((time for time in times if time is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Unready:
+    """Pods that cannot be admitted whatever is free."""
+
+    pods: tuple[Pod, ...]
+    # Of a gang: how many there are, and how many there have to be.
+    there: int = 0
+    size: int = 0
+    blocked: int = 0
+    # They come after the pods of their gang.
+    beyond: bool = False
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What is held in one piece, and is taken back in one piece."""
+
+    tenant: str
+    key: Key
+    pods: tuple[Pod, ...]
+    # When the last of it was admitted, and the highest priority in it.
+    since: float
+    priority: int
+    is_gang: bool
+
+
+@dataclass(slots=True)
+class Sorted:
+    """All pods of tenants, by what may become of them."""
+
+    workloads: list[Workload] = field(default_factory=list)
+    rests: list[Workload] = field(default_factory=list)
+    unready: list[Unready] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+
+
+def age(pod: Pod) -> tuple[float, str, str, str]:
+    """The order of pods that are alike otherwise."""
+    return pod.created, pod.namespace, pod.name, pod.uid
+
+
+def sort_out(pods: Iterable[Pod]) -> Sorted:
+    """Put the pods of tenants together."""
+    found = Sorted()
+    gangs: dict[Key, list[Pod]] = {}
+    for pod in pods:
+        if not pod.tenant:
+            continue
+        if pod.gang is not None:
+            gangs.setdefault((pod.tenant, pod.virtual_namespace, pod.gang.name), []).append(pod)
+        elif pod.stage in _HELD:
+            found.groups.append(_group((pod,), is_gang=False))
+        elif not pod.ending:
+            _single(pod, found)
+    for members in gangs.values():
+        _gang(members, found)
+    found.rests.sort(key=lambda each: (each.tenant, each.rank))
+    found.groups.sort(key=lambda each: (each.tenant, each.key))
+    return found
+
+
+def _single(pod: Pod, found: Sorted) -> None:
+    if pod.stage is Stage.BLOCKED:
+        found.unready.append(Unready((pod,), blocked=1))
+    else:
+        found.workloads.append(_workload((pod,)))
+
+
+def _gang(members: list[Pod], found: Sorted) -> None:
+    """One gang: what of it is held, what waits, what is too much."""
+    members.sort(key=age)
+    held = [pod for pod in members if pod.stage in _HELD]
+    if held:
+        found.groups.append(_group(tuple(held), is_gang=True))
+    # What is on its way out is no part of the gang any more: those that come in its stead start with each other.
+    staying = sum(1 for pod in held if not pod.ending and pod.reclaim_by is None)
+    waiting = [pod for pod in members if pod.stage not in _HELD and not pod.ending]
+    if not waiting:
+        return
+    size, topology, remark = _agreed(
+        [pod.gang for pod in members if pod.gang is not None and (pod.stage in _HELD or not pod.ending)]
+    )
+    if staying:
+        _rest(waiting, max(0, size - staying), topology, remark, found)
+        return
+    # A pod with gates of others does not keep out one that has none.
+    waiting.sort(key=lambda pod: pod.stage is Stage.BLOCKED)
+    mine, beyond = tuple(waiting[:size]), tuple(waiting[size:])
+    blocked = sum(1 for pod in mine if pod.stage is Stage.BLOCKED)
+    if len(mine) < size or blocked:
+        found.unready.append(Unready(mine, len(mine), size, blocked, remark=remark))
+    else:
+        found.workloads.append(_workload(mine, topology, remark=remark))
+    if beyond:
+        found.unready.append(Unready(beyond, len(waiting), size, beyond=True, remark=remark))
+
+
+def _rest(waiting: Sequence[Pod], missing: int, topology: Topology | None, remark: str, found: Sorted) -> None:
+    """What waits of a gang that is admitted: it is completed; what is beyond its size are single pods."""
+    free = [pod for pod in waiting if pod.stage is Stage.WAITING]
+    if free[:missing]:
+        found.rests.append(_workload(tuple(free[:missing]), topology, is_rest=True, remark=remark))
+    for pod in free[missing:]:
+        found.workloads.append(_workload((pod,)))
+    found.unready.extend(Unready((pod,), blocked=1) for pod in waiting if pod.stage is Stage.BLOCKED)
+
+
+def _agreed(said: Sequence[Gang]) -> tuple[int, Topology | None, str]:
+    """What a gang's pods say of it: size, topology, and in what they contradict each other."""
+    sizes = sorted({each.size for each in said})
+    topologies = sorted(
+        {each.topology for each in said}, key=lambda each: (each is None, each and (not each.required, each.key))
+    )
+    remarks = []
+    if len(sizes) > 1:
+        remarks.append(f"its pods say sizes from {sizes[0]} to {sizes[-1]}: {sizes[-1]} holds")
+    if len(topologies) > 1:
+        remarks.append(
+            "its pods say different topologies: " + (f"{topologies[0].key} holds" if topologies[0] else "none holds")
+        )
+    return sizes[-1], topologies[0], "; ".join(remarks)
+
+
+def _workload(pods: tuple[Pod, ...], topology: Topology | None = None, *, is_rest: bool = False, remark: str = "") -> Workload:
+    first = pods[0]
+    kinds = Counter((pod.needs, tuple(sorted(pod.asks.items()))) for pod in pods)
+    asks: dict[str, int] = {}
+    for (_, asked), times in kinds.items():
+        for name, amount in asked:
+            asks[name] = asks.get(name, 0) + amount * times
+    return Workload(
+        tenant=first.tenant,
+        key=_key(first),
+        pods=pods,
+        asks=asks,
+        shape=tuple(kinds.items()),
+        topology=topology,
+        priority=min(pod.priority for pod in pods),
+        own_priority=min(pod.own_priority for pod in pods),
+        since=max(pod.created for pod in pods),
+        is_rest=is_rest,
+        remark=remark,
+    )
+
+
+def _group(pods: tuple[Pod, ...], *, is_gang: bool) -> Group:
+    since = max(pod.created if pod.admitted is None else pod.admitted for pod in pods)
+    return Group(pods[0].tenant, _key(pods[0]), pods, since, max(pod.priority for pod in pods), is_gang)
+
+
+def _key(pod: Pod) -> Key:
+    return pod.virtual_namespace, pod.gang.name if pod.gang else pod.name, pod.uid
+
+
+class Queue:
+    """Whose turn it is. What was taken and what is reserved since changes the order of what is left."""
+
+    def __init__(self, workloads: Iterable[Workload], account: Account, charge: Callable[[Workload], Charge]) -> None:
+        self._account = account
+        self._charge = charge
+        self._lines: dict[str, list[Workload]] = {}
+        for each in workloads:
+            self._lines.setdefault(each.tenant, []).append(each)
+        self._heap: list[tuple[bool, float, int, float, str, Key]] = []
+        for tenant, line in self._lines.items():
+            line.sort(key=lambda each: each.rank, reverse=True)
+            self._push(tenant)
+
+    def next(self) -> Workload | None:
+        """The one that is first now; the tenant's next one is looked at when this one was judged."""
+        if not self._heap:
+            return None
+        tenant = heapq.heappop(self._heap)[4]
+        return self._lines[tenant][-1]
+
+    def judged(self, workload: Workload) -> None:
+        """The workload has had its turn."""
+        self._lines[workload.tenant].pop()
+        if self._lines[workload.tenant]:
+            self._push(workload.tenant)
+
+    def _push(self, tenant: str) -> None:
+        first = self._lines[tenant][-1]
+        within = self._account.within_nominal(tenant, self._charge(first))
+        share = 0.0 if within else self._account.share(tenant)
+        heapq.heappush(self._heap, (not within, share, -first.priority, first.since, tenant, first.key))

@@ -1,0 +1,142 @@
+"""What goes back although nobody in particular waits for it.
+
+- A gang of which some pods are being taken back: the others too. Whoever marked the first ones was interrupted.
+- A gang that was admitted and is not bound whole in time, and a single pod that is pinned to a node and not bound in time:
+  back, to be admitted anew. A pod that takes the place of an ended one of a gang that runs goes back alone.
+- What a tenant holds over a quota that was lowered, where its cohort wants that, after the grace: the lowest priority first,
+  then the newest, and no more than is over.
+
+Pure. What it decides holds until the pods are gone; `Books.comes` says so to whoever decides next.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from bulkhead.ledger import verdict
+from bulkhead.ledger.books import Books
+from bulkhead.ledger.model import Cause, Rules, Snapshot, Stage
+from bulkhead.ledger.order import Group, Sorted, Workload
+from bulkhead.ledger.reclaim import Candidates
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """What goes, why, and by when."""
+
+    group: Group
+    cause: Cause
+    deadline: float
+    message: str
+    beneficiary: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Everything that goes back now, and when the next is due."""
+
+    backs: tuple[Back, ...]
+    times: tuple[float, ...]
+
+
+def due(snapshot: Snapshot, books: Books, candidates: Candidates, found: Sorted, now: float) -> Due:
+    """What goes back; the books know of it afterwards."""
+    backs: list[Back] = []
+    times: list[float] = []
+    rests = {gang_of(each): each for each in found.rests}
+    for group in found.groups:
+        tenant = snapshot.tenants.get(group.tenant)
+        rules = snapshot.rules.get(tenant.cohort if tenant else "", Rules())
+        rest = rests.get(gang_of(group)) if group.is_gang else None
+        back = _interrupted(group, books) or _unbound(group, rest, rules, now, times)
+        if back is not None:
+            backs.append(back)
+            books.comes(back.group)
+    for back in _lowered(snapshot, books, candidates, now, times):
+        backs.append(back)
+        books.comes(back.group)
+    return Due(tuple(backs), tuple(times))
+
+
+def gang_of(what: Group | Workload) -> tuple[str, ...]:
+    """By what a gang is known."""
+    return what.tenant, what.key[0], what.key[1]
+
+
+def _interrupted(group: Group, books: Books) -> Back | None:
+    marked = [pod for pod in group.pods if pod.reclaim_by is not None and pod.reclaim_cause != Cause.ROLLBACK]
+    left = tuple(held.pod for held in books.staying(group))
+    if not marked or not left:
+        return None
+    first = min(marked, key=lambda pod: (pod.reclaim_by, pod.uid))
+    cause = Cause(first.reclaim_cause) if first.reclaim_cause in set(Cause) else Cause.BORROWED
+    deadline = first.reclaim_by or 0.0
+    return Back(replace(group, pods=left), cause, deadline, verdict.taken_back(cause, deadline))
+
+
+def _unbound(group: Group, rest: Workload | None, rules: Rules, now: float, times: list[float]) -> Back | None:
+    """What was admitted and has not arrived."""
+    staying = [pod for pod in group.pods if not pod.ending and pod.reclaim_by is None]
+    late = [
+        pod for pod in staying if pod.stage is Stage.ADMITTED and pod.admitted is not None and (group.is_gang or pod.pinned)
+    ]
+    missing = rest.pods if rest is not None else ()
+    admitted = max((pod.admitted for pod in staying if pod.admitted is not None), default=None)
+    if admitted is None:
+        return None
+    # Who came after all the others had been admitted takes an ended one's place: the others may well run on.
+    running = [pod for pod in staying if pod.stage is Stage.BOUND]
+    first = max((pod.admitted or pod.created for pod in running), default=None)
+    replaced = {pod.uid for pod in (*late, *missing) if first is not None and pod.created > first}
+    stuck = [pod for pod in missing if pod.uid not in replaced and pod.created <= admitted]
+    ends = [pod.admitted + rules.bind_within for pod in late if pod.admitted is not None]
+    if stuck:
+        ends.append(admitted + rules.bind_within)
+    if not ends:
+        return None
+    if min(ends) > now:
+        times.append(min(ends))
+        return None
+    whole = bool(stuck) or any(pod.uid not in replaced for pod in late)
+    gone = tuple(staying) if whole else tuple(pod for pod in late if (pod.admitted or 0.0) + rules.bind_within <= now)
+    return Back(replace(group, pods=gone), Cause.ROLLBACK, now, verdict.not_bound(rules.bind_within, len(gone)))
+
+
+def _lowered(snapshot: Snapshot, books: Books, candidates: Candidates, now: float, times: list[float]) -> Iterator[Back]:
+    """What is over quotas that were lowered, where the grace is over."""
+    for name, tenant in sorted(snapshot.tenants.items()):
+        rules = snapshot.rules.get(tenant.cohort, Rules())
+        if rules.over_quota != "Reclaim" or tenant.over_since is None:
+            continue
+        ends = tenant.over_since + rules.over_quota_grace
+        if ends > now:
+            times.append(ends)
+            continue
+        deadline = now + rules.reclaim_within
+        for group in _too_much(name, books, candidates):
+            yield Back(group, Cause.LOWERED, deadline, verdict.taken_back(Cause.LOWERED, deadline))
+
+
+def _too_much(tenant: str, books: Books, candidates: Candidates) -> list[Group]:
+    """Whole groups, until the tenant holds no more than it may."""
+    account = books.later.account
+    mark, taken = account.mark(), []
+    for group in candidates.of(tenant):
+        over = account.over(tenant)
+        staying = books.staying(group)
+        if not over:
+            break
+        if not any(line in over for held in staying for line in held.charge):
+            continue
+        for held in staying:
+            account.add(tenant, held.charge, -1)
+        taken.append((group, staying))
+    gone = []
+    for group, staying in reversed(taken):
+        before = account.mark()
+        for held in staying:
+            account.add(tenant, held.charge)
+        if account.over(tenant):
+            account.undo(before)
+            gone.append(replace(group, pods=tuple(held.pod for held in staying)))
+    account.undo(mark)
+    return gone[::-1]

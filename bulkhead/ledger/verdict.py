@@ -1,0 +1,167 @@
+"""The sentences of the ledger: why a workload waits, and why a pod is taken back.
+
+    asks 8 nvidia.com/gpu; of your quota of 16, 4 are free; 0 can be borrowed now; 4 that you lent come back within 3 min
+
+Each is complete in itself, with numbers, and the same for all pods of a workload. Numbers are given to the first of a tenant
+that waits for something; what is behind it says only that, since its own numbers would change at every turn. Other tenants
+appear as numbers, never by name. Pure.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Final
+
+from bulkhead.api.ledger import line_name
+from bulkhead.api.quantity import canonical
+from bulkhead.ledger.account import Charge, Entry, Lack
+from bulkhead.ledger.model import Amounts, Cause, Line, Topology, Verdict, Why
+from bulkhead.ledger.order import Unready, Workload
+from bulkhead.ledger.place import Shortfall
+
+_NAMED: Final = 3  # resources in one sentence
+
+
+def amount(resource: str, number: int) -> str:
+    """An amount as people write it."""
+    if resource == "cpu":
+        return canonical(Decimal(number).scaleb(-3))
+    if resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-"):
+        return canonical(number, "1Ki") if number % 1024 == 0 else canonical(number)
+    return str(number)
+
+
+def duration(seconds: float) -> str:
+    """A bound, as people say it."""
+    whole = round(seconds)
+    for unit, size in (("h", 3600), ("min", 60)):
+        if whole >= size and whole % size == 0:
+            return f"{whole // size} {unit}"
+    return f"{whole} s"
+
+
+def clock(at: float) -> str:
+    """A time of day, in UTC."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def asks(amounts: Amounts) -> str:
+    """What a workload asks for: accelerators first."""
+    named = sorted((("/" not in name, name, number) for name, number in amounts.items() if number > 0))[:_NAMED]
+    devices = [each for each in named if not each[0]] or named
+    return "asks " + (" and ".join(f"{amount(name, number)} {name}" for _, name, number in devices) or "nothing")
+
+
+def of_quota(lack: Lack, line: Line, number: int, entry: Entry) -> Verdict:
+    """Quota is too small, or held."""
+    name, resource = line_name(*line), line[1]
+    held = entry.used + entry.reserved + entry.own
+    if lack == "never":
+        text = f"asks {amount(resource, number)} {name}; your quota is {amount(resource, entry.nominal)}"
+        beside = (
+            f", and {amount(resource, entry.ceiling)} with all that can be borrowed" if entry.ceiling > entry.nominal else ""
+        )
+        return Verdict(Why.QUOTA, f"{text}{beside}: it can never start")
+    free = max(0, entry.nominal - held)
+    quota = f"of your quota of {amount(resource, entry.nominal)}, {amount(resource, free)} are free"
+    text = f"asks {amount(resource, number)} {name}; {quota}"
+    if entry.ceiling > entry.nominal:
+        text += f"; {amount(resource, max(0, entry.room() - free))} can be borrowed now"
+    return Verdict(Why.QUOTA if lack == "own" else Why.COHORT, text)
+
+
+def comes_back(before: str, line: Line | None, missing: int, within: float, *, mine: bool) -> str:
+    """Something is being taken back for the workload."""
+    if line is None or missing <= 0:
+        return f"{before}; room for it comes back within {duration(within)}"
+    whose = "that you lent" if mine else "that others borrow"
+    return f"{before}; {amount(line[1], missing)} {whose} come back within {duration(within)}"
+
+
+def ripens(before: str, at: float) -> str:
+    """Something can be taken back, but not yet."""
+    return f"{before}; what others borrow can be taken back from {clock(at)} on"
+
+
+def starts(before: str, at: float) -> str:
+    """What is known of its start."""
+    return f"{before}; starts by {clock(at)} at the latest"
+
+
+def of_room(short: Shortfall, topology: Topology | None, kind: str = "") -> Verdict:
+    """Quota suffices, and no nodes have room."""
+    each = f"{amount(short.resource, short.asks)} {short.resource}"
+    pods = f"{short.pods} pods ask {each} each" if short.pods > 1 else f"asks {each}"
+    nodes = f"{short.nodes} {kind + ' ' if kind else ''}{'node' if short.nodes == 1 else 'nodes'}"
+    if not short.could_ever:
+        domain = f" in one {topology.key}" if topology is not None and topology.required else ""
+        return Verdict(Why.NEVER, f"{pods}; {nodes} match, and even if all were empty there would be no room for it{domain}")
+    if topology is not None and topology.required:
+        best = f"the best of {short.domains} such domains has room for {short.fitting_domain} of {short.pods}"
+        return Verdict(Why.TOPOLOGY, f"{pods}, all in one {topology.key}; {best}")
+    free, largest = amount(short.resource, short.free), amount(short.resource, short.largest)
+    room = f"there is room for {short.fitting}" if short.pods > 1 else f"the most that is free on one is {largest}"
+    return Verdict(Why.CAPACITY, f"{pods}; {nodes} match, {free} {short.resource} are free on them, and {room}")
+
+
+def of_unready(unready: Unready) -> Verdict:
+    """It cannot be admitted whatever is free."""
+    if unready.beyond:
+        text = f"its gang says {unready.size} pods and has {unready.there}: this one starts after the others"
+        return Verdict(Why.GANG, _with(text, unready.remark))
+    if unready.there < unready.size:
+        return Verdict(Why.GANG, _with(f"its gang has {unready.there} of {unready.size} pods", unready.remark))
+    if unready.size:
+        text = f"{unready.blocked} of the {unready.size} pods of its gang have scheduling gates of their own"
+        return Verdict(Why.GATED, _with(text, unready.remark))
+    return Verdict(Why.GATED, "it has scheduling gates of its own")
+
+
+def behind(workload: Workload) -> Verdict:
+    """Something before it waits for the same."""
+    return Verdict(Why.QUEUE, f"{asks(workload.asks)}; waits behind other work of its queue")
+
+
+def flavors_apart(workload: Workload) -> Verdict:
+    """No kind of node has all of what it asks for."""
+    return Verdict(Why.NEVER, f"{asks(workload.asks)}; there is no flavor that your quota names for all of these")
+
+
+def unplaced_rest(verdict: Verdict, workload: Workload) -> Verdict:
+    """The rest of a gang waits."""
+    pods = "pod" if len(workload.pods) == 1 else "pods"
+    return Verdict(verdict.why, f"the last {len(workload.pods)} {pods} of its gang: {verdict.message}", verdict.starts_by)
+
+
+def remarked(verdict: Verdict, workload: Workload) -> Verdict:
+    """With what the tenant should know anyway."""
+    return Verdict(verdict.why, _with(verdict.message, workload.remark), verdict.starts_by)
+
+
+def taken_back(cause: Cause, deadline: float) -> str:
+    """Why a pod goes."""
+    return f"{_CAUSES[cause]}; it ends by {clock(deadline)} at the latest"
+
+
+def not_bound(within: float, pods: int) -> str:
+    """Why what was admitted is taken back."""
+    return (
+        f"{'its gang was' if pods > 1 else 'it was'} not bound within {duration(within)} of its admission, and is admitted anew"
+    )
+
+
+_CAUSES: Final[Mapping[Cause, str]] = {
+    Cause.BORROWED: "it ran on borrowed quota, which goes back to the tenant that lent it",
+    Cause.FAIRNESS: "it ran on borrowed quota, which goes to a tenant that borrows less by weight",
+    Cause.LOWERED: "the quota of its tenant was lowered",
+}
+
+
+def lacking(charge: Charge, entries: Mapping[Line, Entry]) -> Line | None:
+    """The first line that a charge does not fit into, accelerators first."""
+    lines = sorted(charge, key=lambda line: ("/" not in line[1], line))
+    return next((line for line in lines if charge[line] > entries[line].room()), None)
+
+
+def _with(text: str, remark: str) -> str:
+    return f"{text} ({remark})" if remark else text
