@@ -21,6 +21,7 @@ TENANT_UID: Final = "bulkhead.dev/tenant-uid"
 VIRTUAL_KIND: Final = "bulkhead.dev/virtual-kind"
 VIRTUAL_NAMESPACE: Final = "bulkhead.dev/virtual-namespace"
 VIRTUAL_NAME: Final = "bulkhead.dev/virtual-name"
+VIRTUAL_OWNERS: Final = "bulkhead.dev/virtual-owners"  # on pods: their owners in the plane, as JSON
 
 # On objects that the controller makes inside a plane; the syncer never mirrors them.
 PLATFORM: Final = "bulkhead.dev/platform"

@@ -9,6 +9,7 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+from bulkhead.api.labels import VIRTUAL_OWNERS as OWNERS
 from syncer.translate import metadata, schema
 from syncer.translate.kinds import deviceclaim, gate, networkpolicy, podgroup
 from syncer.translate.metadata import Identity
@@ -34,7 +35,6 @@ from syncer.translate.view import WORKLOAD_SERVICE_ACCOUNT, Obj, TenantView
 
 _SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 _DAEMON_SET_POD: Final = "cluster-autoscaler.kubernetes.io/daemonset-pod"
-OWNERS: Final = "bulkhead.dev/virtual-owners"
 GENERATION: Final = "bulkhead.dev/virtual-generation"
 _APPARMOR_NOTE: Final = "container.apparmor.security.beta.kubernetes.io/"
 _MOST_OWNERS: Final = 16

@@ -1,0 +1,148 @@
+"""What was metered, as it is stored: sums by the hour in one open page, which is closed and kept when it is full.
+
+    Tallies ──> Page.add ──> write ──> the open page, again and again ── full, or a day old ──> a closed page; a new number
+    pages ──> newest ──> rows ──> summed ──> `bulkhead usage`
+
+Each page has a number. One of the same number that reaches further holds everything that the other one holds: so of a page that
+was closed and is still open, because who closed it died in between, only one counts. A page says up to when it was counted, in
+the same write as the sums: what is counted twice or never would have to be written in half. Rows are bounded for each hour and
+each tenant; what is beyond is summed up under `*`, so nothing is lost but its name. Pure.
+"""
+
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from bulkhead.api.untrusted import mapping, sequence, text
+from bulkhead.ledger.metering import HOUR, Account, Tally
+
+_FORM: Final = 1
+OTHERS: Final = "*"
+# Of one hour: rows of all tenants, and of one of them.
+_MOST_ROWS: Final = 4096
+_MOST_OF_TENANT: Final = 512
+# A page is closed when it is larger than that and its last hour is over; within the hour only when it would not fit.
+_FULL: Final = 64 * 1024
+_OVERFULL: Final = 512 * 1024
+_DAY: Final = 24 * HOUR
+# What of a page is read at all.
+_MOST_BYTES: Final = 64 * 1024 * 1024
+_MOST_READ: Final = 400_000
+_LONGEST_NAME: Final = 317
+
+
+class UnreadableError(ValueError):
+    """Stored usage that nobody can have written like this."""
+
+
+class Sums(NamedTuple):
+    """Device-milliseconds."""
+
+    used: int = 0
+    idle: int = 0
+    borrowed: int = 0
+
+    def plus(self, other: "Sums") -> "Sums":
+        """Both together."""
+        return Sums(self.used + other.used, self.idle + other.idle, self.borrowed + other.borrowed)
+
+
+@dataclass(slots=True)
+class Page:
+    """One page."""
+
+    number: int
+    # Everything before this moment is counted, here or on earlier pages.
+    until: int
+    # Who wrote it last.
+    writer: str = ""
+    hours: dict[int, dict[Account, Sums]] = field(default_factory=dict)
+
+    def add(self, tally: Tally) -> None:
+        """Count one tally."""
+        rows = self.hours.setdefault(tally.hour, {})
+        account = tally.account
+        if account not in rows and not _has_room(rows, account.tenant):
+            account = account._replace(namespace=OTHERS, owner=OTHERS)
+        rows[account] = rows.get(account, Sums()).plus(Sums(tally.used, tally.idle, tally.borrowed))
+
+    def rows(self) -> Iterator[tuple[int, Account, Sums]]:
+        """Hour, account and sums, in order."""
+        for hour, rows in sorted(self.hours.items()):
+            for account, sums in sorted(rows.items()):
+                yield hour, account, sums
+
+    @property
+    def day(self) -> int:
+        """The day of its first hour, since 1970."""
+        return min(self.hours, default=self.until // HOUR) // 24
+
+    def is_full(self, size: int) -> bool:
+        """Whether a page that is written in so many bytes should be closed."""
+        if not self.hours:
+            return False
+        return size > _OVERFULL or (max(self.hours) < self.until // HOUR and (size > _FULL or self.day < self.until // _DAY))
+
+
+def _has_room(rows: Mapping[Account, Sums], tenant: str) -> bool:
+    if len(rows) < _MOST_OF_TENANT:
+        return True
+    return len(rows) < _MOST_ROWS and sum(1 for each in rows if each.tenant == tenant) < _MOST_OF_TENANT
+
+
+def write(page: Page) -> bytes:
+    """A page as it is stored."""
+    rows = [[hour, *account, *sums] for hour, account, sums in page.rows()]
+    said = {"form": _FORM, "number": page.number, "until": page.until, "writer": page.writer, "rows": rows}
+    return zlib.compress(json.dumps(said, separators=(",", ":")).encode(), 6)
+
+
+def read(stored: bytes) -> Page:
+    """What `write` wrote; raises `UnreadableError`."""
+    try:
+        opened = zlib.decompressobj()
+        said = mapping(json.loads(opened.decompress(stored, _MOST_BYTES)))
+    except (zlib.error, ValueError, RecursionError) as error:
+        raise UnreadableError("not stored usage, or damaged") from error
+    number, until, rows = said.get("number"), said.get("until"), sequence(said.get("rows"))
+    if said.get("form") != _FORM or not isinstance(number, int) or not isinstance(until, int) or len(rows) > _MOST_READ:
+        raise UnreadableError(f"usage of form {str(said.get('form'))[:32]}, which this version does not know")
+    page = Page(number, until, text(said.get("writer"))[:_LONGEST_NAME])
+    for each in rows:
+        hour, account, sums = _row(each)
+        of_hour = page.hours.setdefault(hour, {})
+        of_hour[account] = of_hour.get(account, Sums()).plus(sums)
+    return page
+
+
+def _row(row: Any) -> tuple[int, Account, Sums]:
+    if not isinstance(row, list) or len(row) != 9 or not all(map(_count, (row[0], *row[6:]))):
+        raise UnreadableError("a row that is none")
+    if not all(isinstance(each, str) for each in row[1:6]):
+        raise UnreadableError("a row that is none")
+    return row[0], Account(*row[1:6]), Sums(*row[6:])
+
+
+def _count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 62
+
+
+def newest(pages: Iterable[Page]) -> list[Page]:
+    """Of each number the page that reaches furthest, in order."""
+    found: dict[int, Page] = {}
+    for page in pages:
+        if page.number not in found or found[page.number].until < page.until:
+            found[page.number] = page
+    return [page for _, page in sorted(found.items())]
+
+
+def summed(rows: Iterable[tuple[int, Account, Sums]], since: int, of: Callable[[Account], Account]) -> dict[Account, Sums]:
+    """Sums of all hours from the one in which `since` (in milliseconds) lies, by what `of` makes of an account."""
+    found: dict[Account, Sums] = {}
+    for hour, account, sums in rows:
+        if hour >= since // HOUR:
+            group = of(account)
+            found[group] = found.get(group, Sums()).plus(sums)
+    return found

@@ -1,0 +1,410 @@
+"""Metering: what is read of a pod, and that each second of each pod is counted once under gaps, restarts and jumping clocks."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bulkhead.api import labels, ledger
+from bulkhead.ledger import usagebook
+from bulkhead.ledger.metering import HOUR, Account, Held, Meter, Steady, Tally, held_of
+from bulkhead.ledger.usagebook import Page, Sums, UnreadableError
+
+GPU = "nvidia.com/gpu"
+EPOCH = 1_767_225_600  # 2026-01-01T00:00:00Z
+
+
+def stamp(seconds: float) -> str:
+    return ledger.moment(EPOCH + seconds)
+
+
+def host_pod(gpus: int = 2, **more: Any) -> dict[str, Any]:
+    """A bound pod; `more` over its parts: annotations, spec, status."""
+    noted = {labels.VIRTUAL_NAMESPACE: "ml", labels.VIRTUAL_NAME: "train-0"} | more.get("annotations", {})
+    spec = {"containers": [{"resources": {"limits": {GPU: gpus, "cpu": "4"}}}], "nodeName": "n1"} | more.get("spec", {})
+    bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(10)}
+    return {
+        "metadata": {"uid": "u1", "namespace": "bh-red-work", "name": "train-0-x", "annotations": noted},
+        "spec": spec,
+        "status": {"phase": "Pending", "conditions": [bound]} | more.get("status", {}),
+    }
+
+
+def at(seconds: float) -> int:
+    return round((EPOCH + seconds) * 1000)
+
+
+def containers(*states: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"name": str(number), **state} for number, state in enumerate(states)]
+
+
+def test_a_bound_pod_holds_from_its_binding_and_runs_from_its_first_container() -> None:
+    found = held_of(host_pod())
+    assert found == Held("u1", "red", "ml", "train-0", "Pod/train-0", {GPU: 2}, "", {}, at(10), None, False, None)
+    running = containers({"state": {"running": {"startedAt": stamp(15)}}}, {"state": {"running": {"startedAt": stamp(12.5)}}})
+    found = held_of(host_pod(status={"phase": "Running", "containerStatuses": running}))
+    assert found is not None
+    assert (found.running, found.over) == (at(12.5), False)
+
+
+def test_an_admitted_pod_holds_from_its_admission_with_flavor_and_what_it_borrows() -> None:
+    admitted = ledger.Admitted(EPOCH + 5, "n1", flavor="h100", borrowed={GPU: 9, "example.com/other": 1})
+    owners = [{"kind": "Node", "name": "x"}, {"kind": "Job", "name": "train", "controller": True}]
+    noted = {ledger.ADMITTED: ledger.write_admitted(admitted), labels.VIRTUAL_OWNERS: json.dumps(owners)}
+    pod = host_pod(annotations=noted, spec={"nodeName": ""}, status={"conditions": []})
+    found = held_of(pod)
+    assert found is not None
+    assert (found.since, found.flavor, found.borrowed, found.owner) == (at(5), "h100", {GPU: 2}, "Job/train")
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        host_pod(spec={"nodeName": ""}),
+        host_pod(spec={"schedulingGates": [{"name": ledger.GATE}]}),
+        host_pod(gpus=0),
+        host_pod() | {"metadata": {"uid": "u", "namespace": "kube-system"}},
+        host_pod() | {"metadata": {"uid": "u", "namespace": "bh-red"}},
+        host_pod() | {"metadata": {"namespace": "bh-red-work"}},
+        {},
+        {"metadata": [], "spec": 1, "status": None},
+    ],
+)
+def test_what_holds_nothing_is_not_metered(pod: dict[str, Any]) -> None:
+    assert held_of(pod) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "ended"),
+    [
+        (
+            {"containerStatuses": containers({"state": {"terminated": {"startedAt": stamp(1), "finishedAt": stamp(70)}}})},
+            at(70),
+        ),
+        ({"startTime": stamp(2), "conditions": [{"type": "Ready", "lastTransitionTime": stamp(33)}]}, at(33)),
+        ({"startTime": stamp(2), "conditions": [{"type": "Ready"}]}, None),
+    ],
+)
+def test_a_pod_that_is_over_ended_when_it_says(status: dict[str, Any], ended: int | None) -> None:
+    found = held_of(host_pod(status={"phase": "Failed"} | status))
+    assert found is not None
+    assert (found.over, found.ended) == (True, ended)
+
+
+@pytest.mark.parametrize("said", ["[", "{}", '[{"kind":1,"controller":true}]', "[" * 70_000, "[" * 9000])
+def test_owners_that_are_none_leave_the_pod_as_its_owner_or_an_empty_name(said: str) -> None:
+    found = held_of(host_pod(annotations={labels.VIRTUAL_OWNERS: said}))
+    assert found is not None
+    assert found.owner in {"Pod/train-0", "/"}
+
+
+def held(uid: str = "u", since: int = 0, running: int | None = None, ended: int | None = None, **more: Any) -> Held:
+    parts = {"devices": {GPU: 1}, "flavor": "", "borrowed": {}} | more
+    owner = parts.pop("name_of_owner", "Job/p")
+    return Held(uid, "red", "ml", "p", owner, since=since, running=running, over=ended is not None, ended=ended, **parts)
+
+
+def sums(tallies: list[Tally]) -> Sums:
+    total = Sums()
+    for each in tallies:
+        total = total.plus(Sums(each.used, each.idle, each.borrowed))
+    return total
+
+
+def test_idle_and_used_and_borrowed_are_told_apart_and_hours_are_split() -> None:
+    meter = Meter(0)
+    meter.see(held(since=HOUR - 1000, running=HOUR + 2000, ended=HOUR + 5000, devices={GPU: 4}, borrowed={GPU: 1}))
+    found = list(meter.count(HOUR * 2))
+    account = Account("red", "ml", "Job/p", GPU, "")
+    assert found == [Tally(0, account, 0, 4000, 1000), Tally(1, account, 12_000, 8000, 5000)]
+    assert list(meter.count(HOUR * 3)) == []
+
+
+def test_a_worker_without_a_job_is_idle() -> None:
+    meter = Meter(0)
+    meter.see(held(since=0, running=0))
+    assert sums(list(meter.count(1000, {("red", "p")}))) == Sums(0, 1000, 0)
+    assert sums(list(meter.count(2000, {("blue", "p")}))) == Sums(1000, 0, 0)
+
+
+def test_a_pod_that_is_seen_again_after_its_end_is_not_counted_again() -> None:
+    meter = Meter(0)
+    over = held(since=0, running=0, ended=500)
+    meter.see(over)
+    assert sums(list(meter.count(1000))).used == 500
+    meter.see(over)
+    assert list(meter.count(2000)) == []
+    meter.gone("u", 2000)
+    assert list(meter.count(3000)) == []
+    assert meter._known == {}
+
+
+def test_a_pod_whose_end_nobody_saw_ended_when_it_was_last_counted() -> None:
+    meter = Meter(0)
+    meter.see(held(since=0, running=0))
+    assert sums(list(meter.count(1000))).used == 1000
+    meter.gone("u", None)
+    assert list(meter.count(9000)) == []
+
+
+# -- a world of pods, a controller that dies, and a clock that jumps
+
+
+@dataclass
+class TruePod:
+    since: int
+    running: int | None = None
+    ended: int | None = None
+    there: bool = True
+    # So much of it nobody can know any more.
+    lost: int = 0
+
+    def true(self, until: int) -> int:
+        return max(0, min(until, until if self.ended is None else self.ended) - self.since)
+
+
+@dataclass
+class World:
+    """What is true, what the store has, and the controller as long as it lives."""
+
+    now: int = 1_000_000
+    offset: int = 0
+    monotonic: int = 0
+    pods: dict[str, TruePod] = field(default_factory=dict)
+    meter: Meter | None = None
+    steady: Steady | None = None
+    counted: Counter[str] = field(default_factory=Counter)
+    until: int = 1_000_000
+
+    def held(self, uid: str) -> Held:
+        pod = self.pods[uid]
+        return held(uid, pod.since, pod.running, pod.ended, name_of_owner=uid)
+
+    def clock(self) -> int:
+        assert self.steady is not None
+        return self.steady.now(self.now + self.offset, self.monotonic)
+
+    def start(self) -> None:
+        self.steady = Steady(self.now + self.offset, self.monotonic)
+        self.meter = Meter(self.until)
+        for uid, pod in self.pods.items():
+            if pod.there:
+                self.meter.see(self.held(uid), listed=True)
+
+    def stop(self) -> None:
+        self.meter = None
+        for pod in self.pods.values():
+            if not pod.there:
+                self.lose(pod)
+
+    def lose(self, pod: TruePod) -> None:
+        """It was deleted, and who saw it has not written so."""
+        assert pod.ended is not None
+        pod.lost = max(pod.lost, pod.ended - max(pod.since, self.until))
+
+    def begin(self) -> None:
+        uid = f"p{len(self.pods)}"
+        self.pods[uid] = TruePod(self.now)
+        self.tell(uid)
+
+    def change(self, what: str, uid: str) -> None:
+        pod = self.pods[uid]
+        if what == "run" and pod.ended is None and pod.running is None:
+            pod.running = self.now
+        elif what in {"end", "delete"} and pod.ended is None:
+            pod.ended = self.now
+        pod.there = pod.there and what != "delete"
+        self.tell(uid)
+
+    def tell(self, uid: str) -> None:
+        pod = self.pods[uid]
+        if self.meter is None:
+            if not pod.there:
+                self.lose(pod)
+        elif pod.there:
+            self.meter.see(self.held(uid))
+        else:
+            self.meter.gone(uid, self.clock())
+
+    def count(self, *, written: bool) -> None:
+        if self.meter is None:
+            return
+        found = list(self.meter.count(self.clock()))
+        assert all(min(each.used, each.idle, each.borrowed) >= 0 for each in found)
+        if written:
+            self.until = self.meter.until
+            for each in found:
+                self.counted[each.account.owner] += each.used + each.idle
+        else:
+            self.stop()
+
+
+PASSES = st.tuples(st.just("pass"), st.integers(1, 900_000))
+PODS = st.tuples(st.sampled_from(["begin", "run", "end", "delete"]), st.integers(0, 9))
+LIVES = st.tuples(st.sampled_from(["count", "count", "die unwritten", "die", "start"]), st.just(0))
+JUMPS = st.tuples(st.just("jump"), st.integers(-3_000_000, 3_000_000))
+
+
+def play(steps: list[tuple[str, int]]) -> World:
+    world = World()
+    world.start()
+    for what, number in steps:
+        there = [uid for uid, pod in world.pods.items() if pod.there]
+        if what == "pass":
+            world.now += number
+            world.monotonic += number
+        elif what == "jump":
+            world.offset = number
+        elif what == "begin":
+            world.begin()
+        elif what == "start" and world.meter is None:
+            world.start()
+        elif what == "die" and world.meter is not None:
+            world.stop()
+        elif what in {"count", "die unwritten"}:
+            world.count(written=what == "count")
+        elif what in {"run", "end", "delete"} and there:
+            world.change(what, there[number % len(there)])
+    if world.meter is None:
+        world.start()
+    world.count(written=True)
+    return world
+
+
+@settings(max_examples=400)
+@given(st.lists(st.one_of(PASSES, PODS, LIVES), max_size=60))
+def test_every_second_is_counted_once_but_what_vanished_unseen(steps: list[tuple[str, int]]) -> None:
+    world = play(steps)
+    assert world.until == world.now
+    for uid, pod in world.pods.items():
+        true = pod.true(world.now)
+        assert true - pod.lost <= world.counted[uid] <= true
+
+
+@settings(max_examples=400)
+@given(st.lists(st.one_of(PASSES, PODS, LIVES, JUMPS), max_size=60))
+def test_a_clock_that_jumps_is_off_by_its_jumps_at_most(steps: list[tuple[str, int]]) -> None:
+    # In the end the clock is right again, and long enough that what was counted ahead has happened.
+    world = play([*steps, ("jump", 0), ("die", 0), ("pass", 4_000_000)])
+    off = 2 * max((abs(number) for what, number in steps if what == "jump"), default=0)
+    for uid, pod in world.pods.items():
+        true = pod.true(world.now)
+        assert true - pod.lost - off <= world.counted[uid] <= true + off
+
+
+def test_the_world_of_these_tests_would_notice_a_pod_that_is_counted_twice() -> None:
+    """The positive control: a controller that forgets up to when it counted."""
+    world = World()
+    world.start()
+    world.begin()
+    world.now += 1000
+    world.monotonic += 1000
+    world.count(written=True)
+    world.until = 1_000_000
+    world.stop()
+    world.start()
+    world.count(written=True)
+    assert world.counted["p0"] == 2 * world.pods["p0"].true(world.now)
+
+
+def test_a_jump_is_believed_once_it_has_lasted_and_time_never_runs_backwards() -> None:
+    steady = Steady(0, 0)
+    assert steady.now(50_000_000, 1000) == 1000
+    assert steady.now(2000, 2000) == 2000
+    assert steady.now(50_003_000, 3000) == 3000
+    assert steady.now(50_703_000, 703_000) == 50_703_000
+    assert steady.now(704_000, 704_000) == 50_704_000
+    assert steady.now(1_404_000, 1_404_000) == 50_704_000
+    assert steady.now(50_705_000, 50_705_000) == 50_705_000
+
+
+# -- pages
+
+
+def tally(hour: int = 1, owner: str = "Job/a", tenant: str = "red", used: int = 1) -> Tally:
+    return Tally(hour, Account(tenant, "ml", owner, GPU, ""), used, 2, 3)
+
+
+def test_a_page_is_read_as_it_was_written() -> None:
+    page = Page(7, 8 * HOUR, "w")
+    for each in (tally(), tally(), tally(hour=0), tally(owner="Job/\u2603")):
+        page.add(each)
+    found = usagebook.read(usagebook.write(page))
+    assert found == page
+    assert list(found.rows())[1] == (1, tally().account, Sums(2, 4, 6))
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [b"", b"x", *(usagebook.zlib.compress(each) for each in (
+        b"[]", b'{"form":2}', b'{"form":1,"number":"1","until":2}', b'{"form":1,"number":1,"until":2,"rows":[[1]]}',
+        b"[" * 9999,
+        b'{"form":1,"number":1,"until":2,"rows":[[1,"a","b","c","d","e",1,2,-3]]}',
+        b'{"form":1,"number":1,"until":2,"rows":[[1,"a","b","c","d",5,1,2,3]]}',
+    ))],
+)  # fmt: skip
+def test_what_nobody_can_have_written_is_refused(stored: bytes) -> None:
+    with pytest.raises(UnreadableError):
+        usagebook.read(stored)
+
+
+def test_rows_are_bounded_and_what_is_beyond_keeps_its_tenant() -> None:
+    page = Page(1, HOUR)
+    for number in range(6000):
+        page.add(tally(owner=f"Job/{number}"))
+    for number in range(12 * 512):
+        page.add(tally(owner=f"Job/{number}", tenant=f"t{number % 12}"))
+    rows = page.hours[1]
+    assert len(rows) < 4096 + 20
+    of_red = {account: each for account, each in rows.items() if account.tenant == "red"}
+    assert len(of_red) == 513
+    assert sum(each.used for each in of_red.values()) == 6000
+    assert sum(each.used for account, each in rows.items() if account.tenant != "red") == 12 * 512
+
+
+def test_a_page_is_closed_when_its_day_is_over_or_when_it_is_large_and_its_hour_is_over() -> None:
+    page = Page(1, 30 * HOUR)
+    assert not page.is_full(10**6)
+    page.add(tally(hour=29))
+    assert not page.is_full(1000)
+    assert page.is_full(70_000)
+    page.add(tally(hour=30))
+    assert not page.is_full(70_000)
+    assert page.is_full(700_000)
+    page.until = 48 * HOUR
+    assert page.is_full(1000)
+
+
+def test_ten_thousand_short_pods_a_day_stay_small() -> None:
+    page, size = Page(1, 0), 0
+    for number in range(10_000):
+        begin = number * 8640
+        meter = Meter(begin)
+        owner = f"Job/batch-{number * 7919 % 100_003:05d}"
+        meter.see(held(since=begin, running=begin + 500, ended=begin + 60_000, name_of_owner=owner), listed=True)
+        for each in meter.count(begin + 60_000):
+            page.add(each)
+        page.until = begin + 60_000
+    size = len(usagebook.write(page))
+    assert size < 256 * 1024
+    total = sum(sums.used + sums.idle for _, _, sums in page.rows())
+    assert total == 10_000 * 60_000
+
+
+def test_of_each_number_the_page_that_reaches_furthest_counts() -> None:
+    old, new, other = Page(1, 10), Page(1, 20), Page(2, 20)
+    assert usagebook.newest([new, old, other]) == [new, other]
+    assert usagebook.newest([old, new]) == [new]
+
+
+def test_sums_are_of_whole_hours_by_what_is_asked() -> None:
+    page = Page(1, 0)
+    for each in (tally(hour=1), tally(hour=2), tally(hour=2, owner="Job/b"), tally(hour=3, tenant="blue")):
+        page.add(each)
+    found = usagebook.summed(page.rows(), 2 * HOUR + 5, lambda account: account._replace(owner="", namespace=""))
+    red, blue = Account("red", "", "", GPU, ""), Account("blue", "", "", GPU, "")
+    assert found == {red: Sums(2, 4, 6), blue: Sums(1, 2, 3)}
