@@ -209,13 +209,18 @@ class Gate:
             message = verdict.taken_back(found.cause, deadline)
             self.outcome.backs.append(Back(gone, found.cause, deadline, message, workload.tenant))
             self._books.comes(gone)
+            self._candidates.gone(gone)
         self._reclaiming(workload, option, found.nodes, deadline)
         return True
 
     def _search(self, workload: Workload, option: Option, at: float) -> Found | None:
         """Whose borrowed quota would do."""
         key = (workload.tenant, workload.shape, workload.topology, option.choice.name, at)
-        if option.lack == "own" or key in self._futile or self._searches <= 0:
+        if option.lack == "own" or key in self._futile:
+            return None
+        if self._searches <= 0 or self._candidates.budget <= 0:
+            # Beyond the bounds of this turn: there will be another one at once.
+            self.outcome.times.append(self._now + 1.0)
             return None
         ahead = any(pool in self._quota_heads for pool in self._pools(workload, option.charge))
         if not self._books.later.account.borrowers(workload.tenant, option.charge):

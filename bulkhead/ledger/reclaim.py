@@ -8,13 +8,13 @@ more by weight than its own would then (no two take from each other in turn), an
 once that is gone (otherwise the victim would come back first). Gangs go whole. Nobody goes before its minimum runtime. What is
 on its way out already was counted before anybody is asked here.
 
-The search is bounded: in places tried, in nodes looked at. It works on `Books.later` and leaves it as it was.
+The search is bounded: in groups and nodes looked at, in places tried. It works on `Books.later` and leaves it as it was.
 """
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from bulkhead.ledger.account import Charge
 from bulkhead.ledger.books import Books, Side
@@ -23,7 +23,11 @@ from bulkhead.ledger.model import Cause, Line, Node, Rules, Snapshot
 from bulkhead.ledger.order import Group, Workload
 
 _PLACES: Final = 48  # tried for one workload
+_PLACES_OF_SMALL: Final = 1024  # divided by its pods, more of them to spare what is not needed
+_LOOKS: Final = 30_000
 _UNITS: Final = 32  # nodes or domains that are emptied on trial
+
+Everybody: TypeAlias = Mapping[str, Sequence[Group]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,10 @@ class Candidates:
         self.nodes: Mapping[str, Node] = {node.name: node for node in snapshot.nodes}
         self._of: dict[str, list[Group]] = {}
         self._charges: dict[int, Charge] = {}
+        self._loads: dict[tuple[str, str], dict[str, dict[str, int]]] = {}
+        self._on: dict[str, dict[str, dict[int, Group]]] = {}
+        # How many groups are looked at in one turn.
+        self.budget = _LOOKS
         for group in groups:
             self._of.setdefault(group.tenant, []).append(group)
         for mine in self._of.values():
@@ -66,6 +74,48 @@ class Candidates:
                     total[line] = total.get(line, 0) + amount
             found = self._charges[id(group)] = total
         return found
+
+    def loads(self, resource: str, key: str) -> dict[str, dict[str, int]]:
+        """What each node (or domain of a label) holds of a resource, by tenant, without what is on its way out."""
+        found = self._loads.get((resource, key))
+        if found is None:
+            found = self._loads[resource, key] = {}
+            for held in self._books.held.values():
+                unit, amount = self._unit(held.node, key), held.pod.asks.get(resource, 0)
+                if unit and amount > 0 and not self._books.is_coming(held.pod):
+                    load = found.setdefault(unit, {})
+                    load[held.pod.tenant] = load.get(held.pod.tenant, 0) + amount
+        return found
+
+    def gone(self, group: Group) -> None:
+        """These pods are on their way out from now on."""
+        self._of[group.tenant] = [each for each in self._of[group.tenant] if each.key != group.key]
+        for (resource, key), loads in self._loads.items():
+            for pod in group.pods:
+                load = loads.get(self._unit(self._books.held[pod.uid].node, key))
+                if load is not None:
+                    load[pod.tenant] = load.get(pod.tenant, 0) - pod.asks.get(resource, 0)
+
+    def on(self, unit: str, key: str, tenants: Iterable[str]) -> dict[str, list[Group]]:
+        """What some tenants hold on a node or in a domain, in order."""
+        if key not in self._on:
+            there: dict[str, dict[int, Group]] = {}
+            for mine in self._of.values():
+                for group in mine:
+                    for pod in group.pods:
+                        there.setdefault(self._unit(self._books.held[pod.uid].node, key), {})[id(group)] = group
+            self._on[key] = there
+        found: dict[str, list[Group]] = {tenant: [] for tenant in tenants}
+        for group in self._on[key].get(unit, {}).values():
+            if group.tenant in found:
+                found[group.tenant].append(group)
+        return found
+
+    def _unit(self, node: str, key: str) -> str:
+        if not key:
+            return node
+        there = self.nodes.get(node)
+        return there.labels.get(key, "") if there else ""
 
     def ripe(self, group: Group) -> float:
         """When it has run for its minimum."""
@@ -102,45 +152,54 @@ class Search:
         """Who has to go; None if that does not help, or nobody may be taken from."""
         if not self.charge or not (self._within or self.fair):
             return None
-        tenants = self._side.account.borrowers(self.workload.tenant, self.charge)
+        tenants = sorted(self._side.account.borrowers(self.workload.tenant, self.charge))
         if not tenants:
             return None
+        everybody = {tenant: self.candidates.of(tenant) for tenant in tenants}
         mark = self._side.mark()
         try:
-            taken: list[Group] = []
-            nodes = self._by_order(tenants, taken)
-            if nodes is None and taken and self._places > 0:
+            for attempt in (self._for_quota, self._by_node, self._by_order):
+                taken: list[Group] = []
+                if attempt(everybody, taken) is not None:
+                    return self._without_spare(taken)
                 self._side.undo(mark)
-                taken.clear()
-                nodes = self._by_node(tenants, taken)
-            if nodes is None:
-                return None
-            self._places = _PLACES
-            kept = self._spare(taken)
-            nodes = self._side.place(self.workload, self.choice) or nodes
-            cause = Cause.BORROWED if self._within else Cause.FAIRNESS
-            return Found(tuple(kept), nodes, cause, max((self.candidates.ripe(each) for each in kept), default=0.0))
+            return None
         finally:
             self._side.undo(mark)
 
-    def _by_order(self, tenants: Iterable[str], taken: list[Group]) -> tuple[str, ...] | None:
-        """Take in order until it fits; look for room when quota suffices, and ever more rarely if there is none."""
-        after, tried = 0, -1
-        for group in self._in_order({tenant: self.candidates.of(tenant) for tenant in tenants}):
+    def _without_spare(self, taken: list[Group]) -> Found | None:
+        self._places = _PLACES + _PLACES_OF_SMALL // len(self.workload.pods)
+        kept = self._spare(taken)
+        nodes = self._side.place(self.workload, self.choice)
+        if nodes is None:
+            return None
+        ripe = max((self.candidates.ripe(each) for each in kept), default=0.0)
+        return Found(tuple(kept), nodes, Cause.BORROWED if self._within else Cause.FAIRNESS, ripe)
+
+    def _for_quota(self, everybody: Everybody, taken: list[Group]) -> tuple[str, ...] | None:
+        """Take in order until quota suffices, and see whether there is room."""
+        for group in self._in_order(everybody):
+            if self._take(group, taken) and not self._lacks():
+                return self._place()
+        return None
+
+    def _by_order(self, everybody: Everybody, taken: list[Group]) -> tuple[str, ...] | None:
+        """Take in order until it fits; look for room ever more rarely."""
+        after, nodes = 0, None
+        for group in self._in_order(everybody):
             if not self._take(group, taken) or self._lacks():
                 continue
             after += 1
             if after & (after - 1) == 0:
-                nodes, tried = self._place(), len(taken)
+                nodes = self._place()
                 if nodes is not None:
                     return nodes
-        return None if tried == len(taken) or self._lacks() else self._place()
+        return None if self._lacks() or not taken else self._place()
 
-    def _by_node(self, tenants: Iterable[str], taken: list[Group]) -> tuple[str, ...] | None:
+    def _by_node(self, everybody: Everybody, taken: list[Group]) -> tuple[str, ...] | None:
         """Empty the nodes (or domains) first on which the least is held by others: fragments elsewhere would not help."""
         topology = self.workload.topology
         alone = len(self.workload.pods) == 1 or (topology is not None and topology.required)
-        everybody = {tenant: self.candidates.of(tenant) for tenant in tenants}
         for unit in self._units(everybody)[:_UNITS]:
             mark, before = self._side.mark(), len(taken)
             for group in self._in_order(unit):
@@ -158,61 +217,38 @@ class Search:
                 del taken[before:]
         return None
 
-    def _units(self, everybody: Mapping[str, Sequence[Group]]) -> list[dict[str, list[Group]]]:
+    def _units(self, everybody: Everybody) -> list[dict[str, list[Group]]]:
         """Nodes or domains with something that may go: by what stays there, then by what has to go."""
-        resources = {resource for _, resource in self.charge}
-        may = {
-            pod.uid: group for groups in everybody.values() for group in groups if self._is_ripe(group) for pod in group.pods
-        }
-        stays: dict[str, int] = {}
-        goes: dict[str, int] = {}
-        units: dict[str, dict[int, Group]] = {}
-        for uid, held in self.books.held.items():
-            unit = self._unit(held.node)
-            amount = sum(held.pod.asks.get(resource, 0) for resource in resources)
-            if not unit or not amount or self.books.is_coming(held.pod):
-                continue
-            group = may.get(uid)
-            if group is None:
-                stays[unit] = stays.get(unit, 0) + amount
-            else:
-                goes[unit] = goes.get(unit, 0) + amount
-                units.setdefault(unit, {})[id(group)] = group
-        found = []
-        for unit in sorted(units, key=lambda each: (stays.get(each, 0), goes[each], each)):
-            mine: dict[str, list[Group]] = {}
-            for group in sorted(units[unit].values(), key=lambda each: (each.priority, -each.since, each.key)):
-                mine.setdefault(group.tenant, []).append(group)
-            found.append(mine)
-        return found
-
-    def _unit(self, node: str) -> str:
+        resources = sorted({resource for _, resource in self.charge}, key=lambda name: ("/" not in name, name))
         topology = self.workload.topology
-        if topology is None or not topology.required:
-            return node
-        there = self.candidates.nodes.get(node)
-        return there.labels.get(topology.key, "") if there else ""
+        key = topology.key if topology is not None and topology.required else ""
+        loads = self.candidates.loads(resources[0], key)
+        ranked = []
+        for unit, load in loads.items():
+            goes = sum(amount for tenant, amount in load.items() if tenant in everybody)
+            if goes > 0:
+                ranked.append((sum(load.values()) - goes, goes, unit))
+        ranked.sort()
+        return [self.candidates.on(unit, key, everybody) for _, _, unit in ranked[:_UNITS]]
 
-    def _in_order(self, groups: Mapping[str, Sequence[Group]]) -> Iterator[Group]:
-        """By share of its tenant as it is at each moment, then as the tenant's stand."""
+    def _in_order(self, groups: Everybody) -> Iterator[Group]:
+        """By share of its tenant as it is at each moment, then as the tenant's stand; no more of whom nothing may be taken."""
         account = self._side.account
         heap = [(-account.share(tenant, reserved=False), tenant, 0) for tenant in groups]
         heapq.heapify(heap)
-        while heap:
+        while heap and self.candidates.budget > 0:
             share, tenant, at = heapq.heappop(heap)
-            if at >= len(groups[tenant]):
+            if at >= len(groups[tenant]) or not any(account.borrows(tenant, line) for line in self.charge):
                 continue
+            if not self._within and -share <= self._would:
+                return
             yield groups[tenant][at]
-            share = -account.share(tenant, reserved=False)
-            if share < 0:
-                heapq.heappush(heap, (share, tenant, at + 1))
-
-    def _is_ripe(self, group: Group) -> bool:
-        return self.candidates.ripe(group) <= self.at
+            heapq.heappush(heap, (-account.share(tenant, reserved=False), tenant, at + 1))
 
     def _take(self, group: Group, taken: list[Group]) -> bool:
         """Take a group if the rules allow it as things stand."""
-        if not self._is_ripe(group):
+        self.candidates.budget -= 1
+        if self.candidates.ripe(group) > self.at:
             return False
         account, tenant = self._side.account, group.tenant
         charge = self.candidates.charge(group)

@@ -1,0 +1,93 @@
+"""What would become of everybody if a tenant's quota were changed: a dry run, for `bulkhead quota try`.
+
+    Snapshot, other shares ──> the decisions at once, and after the grace for quotas that were lowered ──> who loses what, when
+
+It decides as the ledger would and writes nothing. What happens later for other reasons is not foreseen: pods end, others come.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from bulkhead.ledger.decide import decide
+from bulkhead.ledger.model import Cause, Decisions, Line, Pod, Rules, Share, Snapshot, Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A pod that would be taken back."""
+
+    pod: Pod
+    cause: Cause
+    # When it would be gone at the latest.
+    by: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a changed quota would do."""
+
+    losses: tuple[Loss, ...]
+    # Pods that would start at once and do not now.
+    starts: tuple[Pod, ...]
+    # By tenant: what it would hold over its ceiling and keep until its pods end.
+    kept: Mapping[str, Mapping[Line, int]]
+    before: Mapping[str, Mapping[Line, Standing]]
+    after: Mapping[str, Mapping[Line, Standing]]
+
+
+def try_quota(snapshot: Snapshot, tenant: str, shares: Mapping[Line, Share], now: float) -> Trial:
+    """What would happen if the tenant had these shares instead of those that it has of the same lines."""
+    changed = _with(snapshot, {tenant: shares})
+    before, after = decide(snapshot, now), decide(changed, now)
+    losses = _losses(after, before)
+    over = {name: lines for name, lines in _over(after).items() if name in changed.tenants}
+    grace = {name: _rules(changed, name).over_quota_grace for name in over if _rules(changed, name).over_quota == "Reclaim"}
+    for wait in sorted(set(grace.values())):
+        due = [name for name, its in grace.items() if its == wait]
+        later = decide(_since(changed, due, now, losses), now + wait)
+        losses += [Loss(each.pod, each.cause, each.deadline) for each in later.reclaim if each.cause is Cause.LOWERED]
+    there = {each.pod.uid for each in before.admit}
+    return Trial(
+        losses=tuple(losses),
+        starts=tuple(each.pod for each in after.admit if each.pod.uid not in there),
+        kept={name: lines for name, lines in over.items() if name not in grace},
+        before=before.standings,
+        after=after.standings,
+    )
+
+
+def _losses(after: Decisions, before: Decisions) -> list[Loss]:
+    anyway = {each.pod.uid for each in before.reclaim}
+    return [Loss(each.pod, each.cause, each.deadline) for each in after.reclaim if each.pod.uid not in anyway]
+
+
+def _over(decisions: Decisions) -> dict[str, dict[Line, int]]:
+    """Who holds more than it may ever hold."""
+    found: dict[str, dict[Line, int]] = {}
+    for name, lines in decisions.standings.items():
+        over = {line: each.used - each.ceiling for line, each in lines.items() if each.used > each.ceiling}
+        if over:
+            found[name] = over
+    return found
+
+
+def _with(snapshot: Snapshot, changes: Mapping[str, Mapping[Line, Share]]) -> Snapshot:
+    tenants = dict(snapshot.tenants)
+    for name, shares in changes.items():
+        tenants[name] = replace(tenants[name], shares={**tenants[name].shares, **shares})
+    return replace(snapshot, tenants=tenants)
+
+
+def _since(snapshot: Snapshot, over: Iterable[str], now: float, losses: Iterable[Loss]) -> Snapshot:
+    """The grace of these has begun now, and what goes anyway is on its way."""
+    tenants = {**snapshot.tenants, **{name: replace(snapshot.tenants[name], over_since=now) for name in over}}
+    gone = {each.pod.uid: each for each in losses}
+    pods = tuple(
+        replace(pod, reclaim_by=gone[pod.uid].by, reclaim_cause=gone[pod.uid].cause) if pod.uid in gone else pod
+        for pod in snapshot.pods
+    )
+    return replace(snapshot, tenants=tenants, pods=pods)
+
+
+def _rules(snapshot: Snapshot, tenant: str) -> Rules:
+    return snapshot.rules.get(snapshot.tenants[tenant].cohort, Rules())
