@@ -29,6 +29,7 @@ from controller import handlers, metrics, probes
 from controller.host import definitions
 from controller.host.accelerators import Accelerators
 from controller.host.auditreceivers import AuditReceivers
+from controller.host.cohorts import Cohorts
 from controller.host.dedication import Dedication
 from controller.host.hostranges import HostRanges
 from controller.host.issuers import Issuers, over_https
@@ -97,6 +98,8 @@ class Controller:
         self._settings = settings
         self._queue: KeyedQueue[str] = KeyedQueue(max_keys=10_000)
         self._owned = Owned(client, self._queue.add, self._queue.add_after)
+        self._events = handlers.Events(self._queue.add)
+        self._cohorts = Cohorts(client, self._events.cohort)
         self._ranges = HostRanges(client, self._look_at_all, settings.reserved)
         self._secrets = SecretWatch(client, self._owned.tenants, self._queue.add, self._clock)
         budget = Budget()
@@ -142,6 +145,7 @@ class Controller:
                 group.create_task(supervise("definitions", self._define))
                 group.create_task(supervise("informers", self._owned.run))
                 group.create_task(supervise("host ranges", self._ranges.run))
+                group.create_task(supervise("cohorts", self._cohorts.run))
                 group.create_task(supervise("shared objects", self._sources.run))
                 group.create_task(supervise("shared volumes", self._volumes.run))
                 group.create_task(supervise("kopf", self._watch))
@@ -158,7 +162,7 @@ class Controller:
         self._defined.set()
 
     async def _watch(self) -> None:
-        await handlers.run(handlers.Events(self._queue.add), self._config)
+        await handlers.run(self._events, self._config)
 
     async def _lead(self) -> None:
         """Work while the lease is held; come back to wait for it when it is lost."""

@@ -9,10 +9,12 @@ notes that all tenants' quotas bear (`bulkhead.ledger.given`), so this never ask
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 from bulkhead.api.podresources import AMOUNTS
-from bulkhead.api.quantity import Amount, readable
+from bulkhead.api.quantity import Amount, canonical, readable
 from bulkhead.api.untrusted import mapping, mappings
 from bulkhead.ledger.given import quantity, units
 from bulkhead.ledger.model import Line, Share, Tenant
@@ -91,6 +93,42 @@ def ceilings(
         nominal = limits.get(resource, Amount.of(0))
         if more := more if most is None else min(more, most):
             found[resource] = Amount(nominal.number + quantity(resource, more), nominal.notation)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Overdrawn:
+    """What a Tenant would borrow beyond its class: where it says so, how much, how much at most, and what is left of it."""
+
+    resource: str
+    field: str
+    asked: str
+    most: str
+    instead: Any
+
+
+def overdrawn(spec: Mapping[str, Any], bounds: Mapping[str, Any]) -> Iterator[Overdrawn]:
+    """Where a Tenant would borrow more than its class allows, of all flavors of a resource together."""
+    for resource, asked in sorted(allotment.resources_of(spec).items()):
+        most = readable(section_of(allotment.resources_of(bounds), resource).get("maxBorrowing"))
+        if most is None:
+            continue
+        flavors = mappings(mapping(asked).get("flavors"))
+        together = sum((readable(each.get("borrowingLimit")) or Decimal(0) for each in flavors), Decimal(0))
+        said = readable(mapping(asked).get("borrowingLimit"))
+        if said is not None and said > most:
+            yield Overdrawn(resource, "borrowingLimit", canonical(said), canonical(most), canonical(most))
+        if together > most:
+            yield Overdrawn(resource, "flavors", canonical(together), canonical(most), _narrowed(flavors, most))
+
+
+def _narrowed(flavors: list[Mapping[str, Any]], most: Decimal) -> list[Mapping[str, Any]]:
+    """Flavors that borrow no more than that together; the first ones keep theirs."""
+    found, left = [], most
+    for each in flavors:
+        limit = readable(each.get("borrowingLimit"))
+        found.append(each if limit is None else {**each, "borrowingLimit": canonical(min(limit, left))})
+        left -= min(limit or Decimal(0), left)
     return found
 
 

@@ -28,24 +28,33 @@ _END_SECONDS = 5.0
 
 
 class Events:
-    """kopf's callbacks; remembers which tenant uses which class, so that a class's change reaches its tenants."""
+    """kopf's callbacks; remembers which tenant names which class and cohort, so that their changes reach their tenants."""
 
     def __init__(self, on_tenant: Callable[[str], object]) -> None:
         self._on_tenant = on_tenant
         self._class_of: dict[str, str] = {}
+        self._cohort_of: dict[str, str] = {}
 
     def tenant(self, *, name: str, spec: dict[str, Any], type: str | None, **_: Any) -> None:  # noqa: A002 - kopf's name
         """A Tenant was seen, changed or went away."""
         if type == "DELETED":
             self._class_of.pop(name, None)
+            self._cohort_of.pop(name, None)
         else:
             self._class_of[name] = str(spec.get("class") or "")
+            self._cohort_of[name] = str((spec.get("quota") or {}).get("cohort") or "")
         self._on_tenant(name)
 
     def tenant_class(self, *, name: str, **_: Any) -> None:
         """A TenantClass was seen, changed or went away."""
         for tenant, used in list(self._class_of.items()):
             if used == name:
+                self._on_tenant(tenant)
+
+    def cohort(self, name: str) -> None:
+        """A Cohort was seen, changed or went away."""
+        for tenant, named in list(self._cohort_of.items()):
+            if named == name:
                 self._on_tenant(tenant)
 
 

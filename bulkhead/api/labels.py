@@ -35,6 +35,9 @@ SHARED_PULL_SECRETS: Final = "bulkhead.dev/shared-pull-secrets"
 SHARED_VOLUME: Final = "bulkhead.dev/shared-volume"
 SHARED_DIGEST: Final = "bulkhead.dev/shared-digest"
 
+# On the work namespace of a tenant that is taken down: the policies of the host let its pods be deleted.
+ENDS: Final = "bulkhead.dev/ends"
+
 # On virtual nodes: whose cordon it is, and which taints are the host's.
 CORDONED_BY: Final = "bulkhead.dev/cordoned-by"
 HOST_TAINTS: Final = "bulkhead.dev/host-taints"

@@ -10,13 +10,13 @@ instead, so that the rest of a Tenant can be built without it (`within`).
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from typing import Any, Final, TypeAlias
 
 from bulkhead.api import deviceclaims
-from bulkhead.api.quantity import Amount, InvalidQuantityError, canonical, parse, readable
+from bulkhead.api.quantity import Amount, InvalidQuantityError, parse, readable
 from bulkhead.api.untrusted import mappings
+from controller import cohorts
 from controller.decide import exposure
 from controller.plane.spec import BUDGETS, COMPONENTS, STORAGE_SIZE, Budget
 from controller.sections import put, section_of, text_or_none
@@ -189,23 +189,11 @@ def cohort(question: Question) -> Iterator[Excess]:
 
 
 def borrowing(question: Question) -> Iterator[Excess]:
-    """No more is borrowed than the class allows, of all flavors of a resource together."""
-    asked, offer = (section_of(section_of(each, "quota"), "resources") for each in (question.asked, question.offer))
-    for name in sorted(asked):
-        most = section_of(offer, name).get("maxBorrowing")
-        if most is None:
-            continue
-        path, said = ("quota", "resources", name), section_of(asked, name)
-        if said.get("borrowingLimit") is not None and _more(said["borrowingLimit"], most):
-            message = f"{said['borrowingLimit']} is more than the {most} that the class allows (maxBorrowing)"
-            yield Excess((*path, "borrowingLimit"), f"spec.quota.resources[{name}].borrowingLimit: {message}", most)
-        flavors = mappings(said.get("flavors"))
-        together = sum((readable(each.get("borrowingLimit")) or Decimal(0) for each in flavors), Decimal(0))
-        if together > parse(most):
-            message = f"{canonical(together)} together is more than the {most} that the class allows (maxBorrowing)"
-            yield Excess(
-                (*path, "flavors"), f"spec.quota.resources[{name}].flavors: {message}", _narrowed(flavors, parse(most))
-            )
+    """No more is borrowed than the class allows."""
+    for each in cohorts.overdrawn(question.asked, question.offer):
+        field = f"spec.quota.resources[{each.resource}].{each.field}"
+        message = f"{field}: {each.asked} is more than the {each.most} that the class allows (maxBorrowing)"
+        yield Excess(("quota", "resources", each.resource, each.field), message, each.instead)
 
 
 def replicas(question: Question) -> Iterator[Excess]:
@@ -358,16 +346,6 @@ def _more(asked: Any, allowed: Any) -> bool:
         return parse(asked) > parse(allowed)
     except InvalidQuantityError:
         return True
-
-
-def _narrowed(flavors: list[Section], most: Decimal) -> list[Section]:
-    """Flavors that borrow no more than that together; the first ones keep theirs."""
-    found, left = [], most
-    for each in flavors:
-        limit = readable(each.get("borrowingLimit"))
-        found.append(each if limit is None else {**each, "borrowingLimit": canonical(min(limit, left))})
-        left -= min(limit or Decimal(0), left)
-    return found
 
 
 def _larger(one: Any, other: Any) -> Any:

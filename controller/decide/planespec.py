@@ -16,7 +16,7 @@ from controller.decide.bounds import object_counts
 from controller.decide.case import Case
 from controller.decide.exposure import exposure_of
 from controller.existing import Existing, Slot
-from controller.plane import etcd
+from controller.plane import etcd, rights
 from controller.plane.authentication import ISSUERS, kept_keys
 from controller.plane.spec import (
     BUDGETS,
@@ -119,7 +119,8 @@ def with_cohort(spec: PlaneSpec, case: Case, kept: Mapping[Line, Share] = Mappin
     limits = dict(spec.limits)
     given = cohorts.given(spec.tenant, case.spec, case.bounds, limits)
     if given is None:
-        return spec
+        # Pods that still wait at the gate of a tenant that has left its cohort are admitted as before.
+        return replace(spec, ledger=Slot("RoleBinding", spec.work_namespace, rights.LEDGER) in case.existing)
     resources = {resource for _, resource in kept}
     shares = {line: share for line, share in given.shares.items() if line[1] not in resources} | dict(kept)
     given = replace(given, shares=shares)
@@ -129,6 +130,7 @@ def with_cohort(spec: PlaneSpec, case: Case, kept: Mapping[Line, Share] = Mappin
         ceilings=_by_name(cohorts.ceilings(given, case.given, case.bounds, limits)),
         gated_resources=cohorts.gated_resources(case.spec, case.bounds),
         gated_gangs=cohorts.gangs(case.bounds),
+        ledger=True,
     )
 
 

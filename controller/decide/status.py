@@ -7,12 +7,15 @@ read the reason. A part that was ready before and is not now says so with anothe
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from bulkhead.api import names
 from bulkhead.api.accelerators import count
 from bulkhead.api.conditions import MESSAGE_LIMIT, ConditionType, Reason, is_true, set_condition
+from bulkhead.api.ledger import line_name, read_standing
 from bulkhead.api.podphase import serves
+from bulkhead.api.quantity import Amount
+from bulkhead.ledger.given import quantity
 from controller.decide import auditing, exposure, extras, held
 from controller.decide.dedicated import Finding
 from controller.decide.extras import Refused
@@ -32,6 +35,9 @@ PARTS = (
     ConditionType.EGRESS_APPLIED,
 )
 _MOST_NODES = 64
+_MOST_LINES = 128
+_STANDING = ("nominal", "ceiling", "used", "borrowed", "lent")
+Lines: TypeAlias = Mapping[tuple[str, str], Mapping[str, int]]
 
 
 # Reported only of tenants that they are about.
@@ -134,6 +140,8 @@ def summary(spec: PlaneSpec, findings: Findings, applied_class: Mapping[str, Any
     used = (findings.quotas.get(names.POD_QUOTA, {}).get("status") or {}).get("used") or {}
     total = sum(count(used.get(f"requests.{name}")) for name in spec.gpu_resources)
     limit = sum(spec.allotted[name].count for name in spec.gpu_resources)
+    standing = read_standing(findings.quotas.get(names.POD_QUOTA, {}).get("metadata", {}).get("annotations") or {})
+    lines = standing if spec.given else {}
     identity = {"planeClusterUID": findings.plane_uid} if findings.plane_uid else {}
     authority = {"certificateAuthority": findings.certificate_authority} if findings.certificate_authority else {}
     return (
@@ -150,9 +158,29 @@ def summary(spec: PlaneSpec, findings: Findings, applied_class: Mapping[str, Any
             },
             "class": dict(applied_class),
             "serviceSlice": spec.service_slice,
-            "gpus": {"used": total, "limit": limit, "summary": f"{total}/{limit}"},
+            "gpus": {"used": total, "limit": limit, "summary": f"{total}/{limit}", **_traded(spec, lines)},
+            # None deletes a field in a merge patch.
+            "quota": _standing(lines) or None,
         }
     )
+
+
+def _traded(spec: PlaneSpec, lines: Lines) -> dict[str, int | None]:
+    """What the tenant borrows and lends of GPUs, where it has a cohort."""
+    found = [counts for (_, resource), counts in lines.items() if resource in spec.gpu_resources]
+    return {part: sum(counts[part] for counts in found) for part in ("borrowed", "lent")} if found else {}
+
+
+def _standing(lines: Lines) -> list[Obj]:
+    return [
+        {"name": line_name(*line)} | {part: _quantity(line[1], counts[part]) for part in _STANDING}
+        for line, counts in sorted(lines.items(), key=lambda each: line_name(*each[0]))[:_MOST_LINES]
+    ]
+
+
+def _quantity(resource: str, number: int) -> str | int:
+    """A number of devices, or a quantity as people write it."""
+    return number if "/" in resource else str(Amount(quantity(resource, number), "decimal" if resource == "cpu" else "binary"))
 
 
 def _held(refusal: Refusal, failure: Refusal | None) -> Verdict:

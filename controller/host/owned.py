@@ -8,21 +8,27 @@ Objects lose their owner with their label, so a deleted label counts as a deleti
 the tenant's reconcile applies the object again and with it the label.
 
 A quota changes with every pod that its tenant makes. What it merely counts brings no reconcile; the accelerators that
-it counts, which the tenant's status shows, bring one a moment later, so that a burst of pods is one reconcile and not many.
+it counts, which the tenant's status shows, bring one a moment later, so that a burst of pods is one reconcile and not many; so
+does what the ledger notes there. What its tenant was given of a cohort's quota bounds what others may borrow, so a change of
+that brings one to each of them.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from bulkhead.api import labels, names
 from bulkhead.api.accelerators import count
+from bulkhead.api.ledger import OVER_SINCE, STANDING
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Key, Obj, Resource
 from bulkhead.kube.store import Entry
+from bulkhead.ledger.given import tenant_of
+from bulkhead.ledger.model import Tenant as Member
 
 OWNED = (
     kinds.NAMESPACES,
@@ -46,6 +52,7 @@ ROUTES = (kinds.TLS_ROUTES, kinds.TLS_ROUTES_V1ALPHA3, kinds.TLS_ROUTES_V1ALPHA2
 # Mirrored objects carry the tenant's label too; they are the syncer's and would fill the memory.
 SELECTOR = f"{labels.MANAGED_BY}={labels.MANAGED_BY_BULKHEAD},{labels.TENANT},!{labels.SYNCED}"
 _COUNT_SECONDS = 1.0
+_BY_LEDGER = frozenset({STANDING, OVER_SINCE})
 
 
 class Owned:
@@ -59,6 +66,8 @@ class Owned:
         self._later = later or (lambda tenant, _: on_tenant(tenant))
         # What was last seen of each quota: what it is, and what it counts of accelerators.
         self._quotas: dict[Key, tuple[Obj, Obj]] = {}
+        # What each tenant of a cohort was given.
+        self._given: dict[str, Member] = {}
         self._informers = {
             resource: Informer(
                 client,
@@ -104,6 +113,10 @@ class Owned:
         """The version in which the host serves TLSRoutes; empty where it does not."""
         return next((resource.version for resource in ROUTES if self._informers[resource].served), "")
 
+    def given(self) -> tuple[Member, ...]:
+        """What every tenant of a cohort was given, as its quota notes it."""
+        return tuple(self._given.values())
+
     def gpus_free(self, tenant: str) -> int | None:
         """GPUs of a tenant's quota that no pod of its holds, as the host counts them; None when the host counts none."""
         quota = self.get(kinds.RESOURCE_QUOTAS, Key(names.work_namespace(tenant), names.POD_QUOTA))
@@ -126,6 +139,8 @@ class Owned:
             self._on_tenant(tenant)
             return
         before, now = self._quotas.pop(change.key, None), self.get(resource, change.key)
+        if change.key.name == names.POD_QUOTA:
+            self._note(tenant, now if change.kind != "deleted" else None)
         if now is not None and change.kind != "deleted":
             self._quotas[change.key] = seen = _quota(now)
             if before == seen:
@@ -135,14 +150,30 @@ class Owned:
                 return
         self._on_tenant(tenant)
 
+    def _note(self, tenant: str, quota: Obj | None) -> None:
+        """Keep what a tenant was given, and tell the others of its cohort when that is another."""
+        before, noted = self._given.pop(tenant, None), tenant_of(quota) if quota is not None else None
+        now = replace(noted, over_since=None) if noted is not None and noted.cohort else None
+        if now is not None:
+            self._given[tenant] = now
+        if now == before:
+            return
+        touched = {each.cohort for each in (before, now) if each is not None}
+        for mate in self._given.values():
+            if mate.cohort in touched and mate.name != tenant:
+                self._later(mate.name, _COUNT_SECONDS)
+
 
 def _quota(quota: Obj) -> tuple[Obj, Obj]:
-    """What a quota is, and what it counts of accelerators; all else that it counts is left out."""
+    """What a quota is, and what it counts of accelerators, with the ledger's note; all else that it counts is left out."""
     status = quota.get("status") or {}
     used = status.get("used") or {}
     meta = {key: value for key, value in quota["metadata"].items() if key not in {"resourceVersion", "managedFields"}}
+    noted = meta.get("annotations") or {}
+    meta["annotations"] = {key: value for key, value in noted.items() if key not in _BY_LEDGER}
     what = {"metadata": meta, "spec": quota.get("spec"), "hard": status.get("hard")}
-    return what, {name: value for name, value in used.items() if name.startswith("requests.") and "/" in name}
+    counted = {name: value for name, value in used.items() if name.startswith("requests.") and "/" in name}
+    return what, counted | {STANDING: noted.get(STANDING)}
 
 
 def _tenant(entry: Entry) -> list[str]:

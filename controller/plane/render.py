@@ -53,7 +53,8 @@ class Rendered:
 
 def ground(spec: PlaneSpec) -> tuple[tuple[Obj, ...], tuple[Obj, ...]]:
     """The first two stages, which need no keys: without them the controller has no right to read any."""
-    return (services.service_cidr(spec), *namespaces.namespaces(spec)), (rights.binding(spec), *pullsecret.binding(spec))
+    bindings = (rights.binding(spec), *rights.ledger(spec), *pullsecret.binding(spec))
+    return (services.service_cidr(spec), *namespaces.namespaces(spec)), bindings
 
 
 def render(spec: PlaneSpec, keys: KeyMaterial) -> Rendered:

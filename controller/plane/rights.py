@@ -1,6 +1,7 @@
-"""The controller's own right to a plane's Secrets: bound by itself, in the namespaces of planes alone.
+"""The controller's own rights in a tenant's namespaces: to a plane's Secrets, and to pods that wait at the ledger's gate.
 
-Pure. So it can read no Secret of the host that is not of a plane, and a policy of the chart holds it to that.
+Pure. It binds them itself, there alone: so it can read no Secret of the host that is not of a plane, and change no pod that is
+no tenant's. Policies of the chart hold it to that.
 """
 
 from controller.plane.parts import metadata
@@ -8,15 +9,26 @@ from controller.plane.spec import Obj, PlaneSpec
 
 CONTROLLER = "bulkhead-controller"
 SECRETS_ROLE = "bulkhead-controller-secrets"
+LEDGER = "ledger"
+LEDGER_ROLE = "bulkhead-ledger-work"
 _RBAC = "rbac.authorization.k8s.io"
 
 
 def binding(spec: PlaneSpec) -> Obj:
     """RoleBinding `controller-secrets` in the plane's namespace."""
+    return _binding(spec, "controller-secrets", spec.namespace, SECRETS_ROLE)
+
+
+def ledger(spec: PlaneSpec) -> tuple[Obj, ...]:
+    """RoleBinding `ledger` in the work namespace of a tenant whose pods wait at the gate, or once did."""
+    return (_binding(spec, LEDGER, spec.work_namespace, LEDGER_ROLE),) if spec.ledger else ()
+
+
+def _binding(spec: PlaneSpec, name: str, namespace: str, role: str) -> Obj:
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": "RoleBinding",
-        "metadata": metadata(spec, "controller-secrets", namespace=spec.namespace),
-        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": SECRETS_ROLE},
+        "metadata": metadata(spec, name, namespace=namespace),
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
         "subjects": [{"kind": "ServiceAccount", "name": CONTROLLER, "namespace": spec.system_namespace}],
     }

@@ -286,6 +286,7 @@ class PlaneSpec:
     given: str = ""
     gated_resources: tuple[str, ...] = ()  # whose pods wait at the ledger's gate
     gated_gangs: bool = False
+    ledger: bool = False  # whether the controller has the right to admit and take back its pods
     object_limits: tuple[tuple[str, Amount], ...] = ()
     container_defaults: tuple[tuple[str, str, str], ...] = ()
     pod_bounds: tuple[PodBound, ...] = ()

@@ -14,11 +14,15 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Key, Obj, Resource, key_of
+from bulkhead.ledger.model import Tenant as Member
+from controller.allotment import resources_of
+from controller.cohorts import cohort_of
 from controller.existing import Existing, by_slot
 from controller.host.hostranges import HostRanges
 from controller.host.owned import Owned
 from controller.plane.addresses import Reserved
 from controller.plane.spec import PLANE
+from controller.sections import section_of
 
 
 @dataclass(frozen=True)  # without slots: the objects are sorted once
@@ -32,6 +36,8 @@ class Observed:
     reserved: tuple[Reserved, ...] = ()
     objects: Mapping[tuple[Resource, Key], Obj] = field(default_factory=dict)
     foreign_namespaces: tuple[str, ...] = ()
+    cohort: Obj | None = None
+    given: tuple[Member, ...] = ()
 
     @property
     def name(self) -> str:
@@ -90,7 +96,20 @@ async def observe(client: Client, owned: Owned, ranges: HostRanges, tenant: Obj,
         reserved=ranges.reserved(),
         objects=objects,
         foreign_namespaces=tuple(await _foreign(client, tenant, objects)),
+        cohort=await _cohort(client, section_of(tenant, "spec")),
+        given=owned.given(),
     )
+
+
+async def _cohort(client: Client, spec: Obj) -> Obj | None:
+    """The Cohort that a Tenant names; read only for the flavors in it, of which most have none."""
+    name = cohort_of(spec)
+    if not name or not any(section_of(resources_of(spec), each).get("flavors") for each in resources_of(spec)):
+        return None
+    try:
+        return await client.get(kinds.COHORTS, name)
+    except NotFound:
+        return None
 
 
 async def _tenant_class(client: Client, name: str) -> Obj | None:

@@ -57,6 +57,7 @@ from controller.tenant.presenting import present
 from controller.tenant.report import Reporter
 from controller.tenant.revoking import Revoking
 from controller.tenant.slicing import Slicer
+from controller.tenant.withdrawing import withdraw
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -159,6 +160,8 @@ class Reconciler:
             reserved=observed.reserved,
             pod_addresses=observed.pod_addresses,
             route_version=self._owned.route_version(),
+            cohort=observed.cohort,
+            given=observed.given,
         )
         if self._issuers is None:
             return case
@@ -316,6 +319,7 @@ class Reconciler:
         name = str(tenant["metadata"]["name"])
         await self._leave_plane(name)
         await self._interior.forget(name)
+        await withdraw(self._client, self._owned, name)
         progress = await self._dismantler.step(tenant)
         if progress.done:
             await finalizer.take_off(self._client, tenant)

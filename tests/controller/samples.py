@@ -40,6 +40,7 @@ def plane_spec(**changes: Any) -> PlaneSpec:
         "service_slice": SLICE,
         "images": IMAGES,
         "limits": (("nvidia.com/gpu", "24"),),
+        "ceilings": (),
         "object_limits": (("configmaps", "1000"), ("pods", "100"), ("secrets", "1000")),
         "container_defaults": (("cpu", "10m", ""), ("memory", "32Mi", "4Gi")),
         "host_api": (("192.0.2.10", 6443),),
@@ -47,7 +48,7 @@ def plane_spec(**changes: Any) -> PlaneSpec:
         "workload_priority_class": "bulkhead-workload",
     }
     made = defaults | changes
-    for limits in ("limits", "object_limits"):
+    for limits in ("limits", "object_limits", "ceilings"):
         made[limits] = tuple((name, Amount.read(value)) for name, value in made[limits])
     return PlaneSpec(**made)
 

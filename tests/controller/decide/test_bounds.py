@@ -66,7 +66,7 @@ REFUSED: dict[str, tuple[Spec, Spec, tuple[str, ...]]] = {
     "borrowing too much in parts": (
         LENDING,
         cohort_quota(flavors=[{"name": name, "nominal": 4, "borrowingLimit": more} for name, more in (("a", 5), ("b", 4))]),
-        ("spec.quota.resources[nvidia.com/gpu].flavors", "9 together", "8", "maxBorrowing"),
+        ("spec.quota.resources[nvidia.com/gpu].flavors", "9", "8", "maxBorrowing"),
     ),
     "an exposure that is not offered": (
         {"exposure": {"type": "None", "allowedTypes": ["Gateway"]}},

@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 
 from bulkhead.api.conditions import Reason, find_condition
+from bulkhead.api.ledger import STANDING, write_standing
 from controller.decide import status
-from controller.decide.status import Findings
+from controller.decide.status import Findings, compute
 from controller.plane.quota import resource_quotas
 from controller.refusal import Refusal
 from controller.verdict import pod_trouble
 from tests.controller.samples import NOW, plane_spec, tenant, tenant_class
+
+GPU = "nvidia.com/gpu"
 
 
 def ready_findings(**changes: Any) -> Findings:
@@ -88,6 +91,21 @@ def test_a_status_that_says_nothing_new_is_not_written() -> None:
     after = status.compute(tenant(status=before), plane_spec(), ready_findings(), NOW + timedelta(hours=1))
     assert not status.changed(tenant(status=before), after)
     assert status.changed(tenant(), after)
+
+
+def test_what_a_tenant_borrows_and_lends_is_as_the_ledger_noted_it() -> None:
+    counts = {"nominal": 24, "ceiling": 40, "used": 30, "borrowed": 6, "lent": 0, "borrowable": 10}
+    lines = {("h100", GPU): counts, ("", "cpu"): counts | {"used": 1500}, ("", "memory"): counts | {"used": 1 << 30}}
+    note = {"metadata": {"annotations": {STANDING: write_standing(lines)}}}
+    findings = ready_findings()
+    findings = replace(findings, quotas={**findings.quotas, "tenant-quota": findings.quotas["tenant-quota"] | note})
+    made = compute(tenant(), plane_spec(given="{}"), findings, NOW)
+    assert made["quota"][2] == {"name": f"{GPU}@h100", "nominal": 24, "ceiling": 40, "used": 30, "borrowed": 6, "lent": 0}
+    assert [(each["name"], each["used"]) for each in made["quota"][:2]] == [("cpu", "1500m"), ("memory", "1Gi")]
+    assert (made["gpus"]["borrowed"], made["gpus"]["lent"]) == (6, 0)
+    # Of one that has left its cohort nothing is said that was noted before.
+    left = compute(tenant(), plane_spec(), findings, NOW)
+    assert (left["quota"], "borrowed" in left["gpus"]) == (None, False)
 
 
 def test_a_refusal_changes_ready_and_nothing_else() -> None:

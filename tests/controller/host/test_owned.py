@@ -5,10 +5,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bulkhead.api import labels
+from bulkhead.api import labels, ledger
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Key, Obj
+from bulkhead.ledger.given import write
+from bulkhead.ledger.model import Share, Tenant
 from controller.host.owned import Owned
 from tests.apiserver.bed import until
 from tests.apiserver.servers import ApiServer
@@ -95,3 +97,64 @@ async def test_a_quota_that_somebody_changes_is_work_at_once(told: Told) -> None
 
     await until(lost, "the informer to lose the quota")
     assert (told.at_once, told.later) == (3, [])
+
+
+async def test_what_the_ledger_notes_is_some_work_a_moment_later(told: Told) -> None:
+    for annotations, later in (
+        ({ledger.OVER_SINCE: "2026-11-24T12:00:00Z"}, []),
+        ({ledger.STANDING: '{"nvidia.com/gpu":{"used":1}}'}, [1.0]),
+        ({ledger.STANDING: '{"nvidia.com/gpu":{"used":2}}'}, [1.0, 1.0]),
+    ):
+        body = {"metadata": {"annotations": annotations}}
+        changed = await told.client.patch(kinds.RESOURCE_QUOTAS, QUOTA.name, body, QUOTA.namespace)
+        await told.seen(changed["metadata"]["resourceVersion"])
+        assert (told.at_once, told.later) == (1, later)
+
+
+async def test_what_one_is_given_is_work_for_the_others_of_its_cohort(own_server: ApiServer) -> None:
+    told: list[str] = []
+    async with Client(own_server.admin, user_agent="tests", field_manager="tests") as client:
+        owned = Owned(client, lambda _: None, lambda tenant, _: told.append(tenant))
+
+        async def gives(tenant: str, cohort: str, nominal: int) -> None:
+            note = write(Tenant(tenant, cohort, shares={("", "nvidia.com/gpu"): Share(nominal)})) if cohort else None
+            body = quota(tenant) | {"spec": {"hard": {"pods": "9"}}}
+            body["metadata"]["annotations"] = {ledger.GIVEN: note} if note else {}
+            await client.apply(kinds.NAMESPACES, {"metadata": {"name": f"bh-{tenant}-work"}})
+            there = await client.apply(kinds.RESOURCE_QUOTAS, body)
+
+            async def seen() -> bool:
+                held = owned.get(kinds.RESOURCE_QUOTAS, Key(f"bh-{tenant}-work", QUOTA.name))
+                return held is not None and held["metadata"]["resourceVersion"] == there["metadata"]["resourceVersion"]
+
+            await until(seen, "the informer to show the quota")
+
+        async with background(owned.run()):
+            await owned.synced()
+            for step, expected in (
+                (("one", "research", 8), []),
+                (("two", "research", 8), ["one"]),
+                (("other", "else", 8), []),
+                (("two", "research", 8), []),
+                (("one", "research", 4), ["two"]),
+                # From one cohort into another: both look again.
+                (("one", "else", 4), ["other", "two"]),
+                (("one", "", 4), ["other"]),
+            ):
+                told.clear()
+                await gives(*step)
+                assert sorted(told) == expected, step
+            assert {each.name for each in owned.given()} == {"two", "other"}
+            told.clear()
+            await gives("three", "research", 1)
+            await client.delete(kinds.RESOURCE_QUOTAS, QUOTA.name, "bh-three-work")
+
+            async def told_twice() -> bool:
+                return told == ["two", "two"]
+
+            await until(told_twice, "the others to be told that it is gone")
+
+
+def quota(tenant: str) -> Obj:
+    marks = {labels.MANAGED_BY: labels.MANAGED_BY_BULKHEAD, labels.TENANT: tenant}
+    return {"metadata": {"name": QUOTA.name, "namespace": f"bh-{tenant}-work", "labels": marks}}

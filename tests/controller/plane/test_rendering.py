@@ -51,6 +51,13 @@ CASES: dict[str, dict[str, Any]] = {
         "ingress_controllers": ("ingress-nginx",),
     },
     "pod-groups": {"pod_groups": True},
+    "cohort": {
+        "given": '{"cohort":"research","weight":1,"lines":{"nvidia.com/gpu":{"nominal":24,"borrowing":null}}}',
+        "ceilings": (("nvidia.com/gpu", "40"),),
+        "gated_resources": ("nvidia.com/gpu", "cpu"),
+        "gated_gangs": True,
+        "ledger": True,
+    },
     "audit-retained": {"audit": Audit(requests=True, file_mib=64, backups=3, days=90, retain=True)},
     "audit-files": {"audit": Audit()},
     "audit-stdout": {"audit": Audit(sink="Stdout")},

@@ -1,0 +1,41 @@
+"""What comes before the first step of a teardown: the tenant lends nothing more, and its pods may be deleted.
+
+    tenant-quota: note of what it was given ──> off        what its pods still hold, they hold until they are gone
+    work namespace: mark `ENDS` ─────────────> on         or the host's policies would let no pod be deleted that runs
+
+Both are looked at in every step, so it makes no difference where an earlier one stopped.
+"""
+
+import contextlib
+
+from bulkhead.api import labels, names
+from bulkhead.api.ledger import GIVEN
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import Conflict, NotFound
+from bulkhead.kube.objects import Key, Obj, Resource
+from controller.host.owned import Owned
+
+
+async def withdraw(client: Client, owned: Owned, tenant: str) -> None:
+    """Write both, where they are not written yet."""
+    namespace = f"bh-{tenant}{names.WORK_SUFFIX}"
+    quota = owned.get(kinds.RESOURCE_QUOTAS, Key(namespace, names.POD_QUOTA))
+    if quota is not None and GIVEN in _annotations(quota):
+        await _annotate(client, kinds.RESOURCE_QUOTAS, quota, GIVEN, None)
+    work = owned.get(kinds.NAMESPACES, Key("", namespace))
+    if work is not None and labels.ENDS not in _annotations(work):
+        await _annotate(client, kinds.NAMESPACES, work, labels.ENDS, "true")
+
+
+def _annotations(obj: Obj) -> Obj:
+    found: Obj = obj["metadata"].get("annotations") or {}
+    return found
+
+
+async def _annotate(client: Client, resource: Resource, obj: Obj, key: str, value: str | None) -> None:
+    meta = obj["metadata"]
+    body = {"metadata": {"uid": meta["uid"], "annotations": {key: value}}}
+    # Gone, or another of that name by now: the next step finds out.
+    with contextlib.suppress(NotFound, Conflict):
+        await client.patch(resource, meta["name"], body, meta.get("namespace"))
