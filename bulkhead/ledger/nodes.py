@@ -39,6 +39,8 @@ class Domains:
     masks: tuple[Bits, ...]
     # By node: which domain it is in; -1 for none.
     of: tuple[int, ...]
+    # The nodes that are in one.
+    labelled: Bits
 
 
 class Nodes:
@@ -83,7 +85,7 @@ class Nodes:
             for domain, (_, nodes) in enumerate(values):
                 for number in numbers(nodes):
                     of[number] = domain
-            found = Domains(tuple(nodes for _, nodes in values), tuple(of))
+            found = Domains(tuple(nodes for _, nodes in values), tuple(of), _any(nodes for _, nodes in values))
             _keep(self._domains, key, found)
         return found
 

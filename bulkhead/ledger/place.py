@@ -124,18 +124,18 @@ class Board:
         fitting = len(short.placed)
         self.undo(mark)
         column, amount = min(short.takes, key=lambda take: _enough(take, short.allowed))
-        free = [max(0, column.free[node]) for node in numbers(short.allowed)]
-        rooms = [] if topology is None else self._rooms(short, self._nodes.domains(topology.key))
+        free, largest = column.free_on(short.allowed)
+        rooms = [] if topology is None else _open_rooms(short, self._nodes.domains(topology.key))
         return Shortfall(
             pods=len(short.members),
             resource=column.resource,
             asks=amount,
-            nodes=len(free),
-            free=sum(free),
-            largest=max(free, default=0),
+            nodes=short.allowed.bit_count(),
+            free=free,
+            largest=largest,
             fitting=fitting,
-            domains=sum(1 for room in rooms if room is not None),
-            fitting_domain=min(len(short.members), max((room for room in rooms if room is not None), default=0)),
+            domains=len(rooms),
+            fitting_domain=min(len(short.members), max(rooms, default=0)),
             could_ever=ever,
         )
 
@@ -227,8 +227,8 @@ class Board:
             return False
         mark, lead = self.mark(), kinds[0]
         while any(kind.missing for kind in kinds):
-            rooms = self._rooms(lead, domains)
-            best = max(range(len(rooms)), key=lambda domain: rooms[domain] or 0, default=-1)
+            rooms = _rooms(lead, domains)
+            best = max(range(len(rooms)), key=lambda domain: rooms[domain], default=-1)
             before = sum(kind.missing for kind in kinds)
             if best >= 0:
                 for kind in kinds:
@@ -247,14 +247,14 @@ class Board:
 
     def _in_one(self, kinds: Sequence[_Kind], domains: Domains) -> bool:
         """Place what is missing in the tightest domain that has room for all of it."""
-        each = [self._rooms(kind, domains) for kind in kinds]
+        each = [_rooms(kind, domains) for kind in kinds]
         enough = (
             domain
             for domain in range(len(domains.masks))
-            if all((rooms[domain] or 0) >= kind.missing for kind, rooms in zip(kinds, each, strict=True))
+            if all(rooms[domain] >= kind.missing for kind, rooms in zip(kinds, each, strict=True))
         )
         before, mark = [len(kind.placed) for kind in kinds], self.mark()
-        for domain in sorted(enough, key=lambda domain: [rooms[domain] or 0 for rooms in each]):
+        for domain in sorted(enough, key=lambda domain: [rooms[domain] for rooms in each]):
             if self._fill(kinds, domains.masks[domain]):
                 return True
             self.undo(mark)
@@ -262,15 +262,16 @@ class Board:
                 del kind.placed[length:]
         return False
 
-    def _rooms(self, kind: _Kind, domains: Domains) -> list[int | None]:
-        """How many pods each domain has room for, going by what they ask most of; None where they may not go at all."""
-        rooms: list[int | None] = [None] * len(domains.masks)
-        free, amount = kind.column.free, kind.amount
-        for node in numbers(kind.allowed):
-            domain = domains.of[node]
-            if domain >= 0:
-                rooms[domain] = (rooms[domain] or 0) + max(0, free[node] // amount)
-        return rooms
+
+def _rooms(kind: _Kind, domains: Domains) -> list[int]:
+    """How many pods each domain has room for, going by what they ask most of."""
+    return kind.column.rooms(kind.allowed, kind.amount, domains)
+
+
+def _open_rooms(kind: _Kind, domains: Domains) -> list[int]:
+    """The same of the domains that they may go to at all."""
+    rooms = zip(_rooms(kind, domains), domains.masks, strict=True)
+    return [room for room, mask in rooms if mask & kind.allowed]
 
 
 def _of(flavor: Flavor | None, pod: Pod) -> Flavor | None:
@@ -287,8 +288,7 @@ def _part(take: tuple[Column, int]) -> tuple[bool, float, str]:
 def _enough(take: tuple[Column, int], nodes: Bits) -> tuple[int, bool, bool]:
     """How many of the nodes have enough of it; accelerators are named before all else, and the number of pods last."""
     column, amount = take
-    having = sum(1 for node in numbers(nodes) if column.free[node] >= amount)
-    return having, not isinstance(column, Devices), column.resource == PODS
+    return column.enough(nodes, amount), not isinstance(column, Devices), column.resource == PODS
 
 
 def _most_broken(domains: Domains, nodes: Bits, column: Devices) -> Bits:

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from bulkhead.ledger.model import Amounts, Node
-from bulkhead.ledger.nodes import Bits
+from bulkhead.ledger.nodes import Bits, Domains, numbers
 
 PODS: Final = "pods"
 # Where a node does not say how many pods it takes.
 _ANY_NUMBER: Final = 1 << 40
+_FEW_DOMAINS: Final = 64
 
 
 class Column:
@@ -31,6 +32,23 @@ class Column:
     def take(self, node: int, amount: int) -> None:
         """Take from what is free on a node, or give back what is less than nothing."""
         self.free[node] -= amount
+
+    def enough(self, nodes: Bits, amount: int) -> int:
+        """How many of the nodes have so much."""
+        return sum(1 for node in numbers(nodes) if self.free[node] >= amount)
+
+    def free_on(self, nodes: Bits) -> tuple[int, int]:
+        """How much is free on the nodes in sum, and at most on one."""
+        found = [max(0, self.free[node]) for node in numbers(nodes)]
+        return sum(found), max(found, default=0)
+
+    def rooms(self, nodes: Bits, amount: int, domains: Domains) -> list[int]:
+        """How often so much is to be had on the nodes of each domain."""
+        found = [0] * len(domains.masks)
+        for node in numbers(nodes & domains.labelled):
+            if self.free[node] > 0:
+                found[domains.of[node]] += self.free[node] // amount
+        return found
 
 
 class Devices(Column):
@@ -68,6 +86,22 @@ class Devices(Column):
             self.touched &= ~bit
         else:
             self.touched |= bit
+
+    def enough(self, nodes: Bits, amount: int) -> int:
+        """The same, by levels."""
+        return sum((some & nodes).bit_count() for free, some in self.levels.items() if free >= amount)
+
+    def free_on(self, nodes: Bits) -> tuple[int, int]:
+        """The same, by levels."""
+        found = [(free, count) for free, some in self.levels.items() if (count := (some & nodes).bit_count())]
+        return sum(free * count for free, count in found), max((free for free, _ in found), default=0)
+
+    def rooms(self, nodes: Bits, amount: int, domains: Domains) -> list[int]:
+        """The same, by levels, unless there are about as many domains as nodes."""
+        if len(domains.masks) > _FEW_DOMAINS:
+            return super().rooms(nodes, amount, domains)
+        levels = [(free // amount, some & nodes) for free, some in self.levels.items() if free >= amount]
+        return [sum(times * (some & mask).bit_count() for times, some in levels) for mask in domains.masks]
 
 
 Takes: TypeAlias = tuple[tuple[Column, int], ...]
