@@ -40,6 +40,7 @@ from controller.host.secretwatch import SecretWatch
 from controller.inside.access import PlaneAccess
 from controller.inside.auditlosses import AuditLosses
 from controller.inside.budget import Budget
+from controller.ledger.usage import Usage
 from controller.settings import Settings, SettingsError, load
 from controller.shares.loop import ShareLoops
 from controller.shares.sources import Sources
@@ -164,6 +165,9 @@ class Controller:
     async def _watch(self) -> None:
         await handlers.run(self._events, self._config)
 
+    async def _meter(self) -> None:
+        await Usage(self._client, self._settings.system_namespace, resting=self._slurm.resting, clock=self._clock).run()
+
     async def _lead(self) -> None:
         """Work while the lease is held; come back to wait for it when it is lost."""
         with contextlib.suppress(TimeoutError):
@@ -193,14 +197,15 @@ class Controller:
                 logins = asyncio.create_task(
                     supervise("logins", lambda: Logins(self._client, self._clock).run()), name="logins"
                 )
+                usage = asyncio.create_task(supervise("usage", self._meter), name="usage")
                 lost = asyncio.create_task(lease.lost.wait(), name="lease lost")
                 try:
                     await asyncio.wait({work, lost}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     metrics.leading.set(0)
-                    for task in (work, lost, accelerators, nodes, secrets, issuers, pulls, logins):
+                    for task in (work, lost, accelerators, nodes, secrets, issuers, pulls, logins, usage):
                         task.cancel()
-                    await asyncio.wait({work, lost, accelerators, nodes, secrets, issuers, pulls, logins})
+                    await asyncio.wait({work, lost, accelerators, nodes, secrets, issuers, pulls, logins, usage})
                     # Only the leader acts, in planes as on the host.
                     await self._desks.close()
                     await self._slurm.close()

@@ -42,6 +42,12 @@ ENDS: Final = "bulkhead.dev/ends"
 CORDONED_BY: Final = "bulkhead.dev/cordoned-by"
 HOST_TAINTS: Final = "bulkhead.dev/host-taints"
 
+# On ConfigMaps of the system's namespace that hold what was metered: `open` or `closed`; up to when, in ms since 1970;
+# and in how many bytes.
+USAGE: Final = "bulkhead.dev/usage"
+USAGE_UNTIL: Final = "bulkhead.dev/usage-until"
+USAGE_BYTES: Final = "bulkhead.dev/usage-bytes"
+
 # On the definitions of our kinds: the release that wrote them.
 RELEASE: Final = "bulkhead.dev/release"
 

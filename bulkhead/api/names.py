@@ -53,6 +53,9 @@ API_ENVIRONMENT: Final = "kubernetes-environment"
 # Secret with which the platform's own images are pulled, in tenants' namespaces of the host.
 PULL_SECRET: Final = "bulkhead-pull"  # noqa: S105 - the name of a Secret
 WORK_SUFFIX: Final = "-work"
+# ConfigMaps of the system's namespace with what was metered: the page that is written, and closed ones, `<day>-<number>`.
+USAGE_PREFIX: Final = "bulkhead-usage-"
+USAGE_OPEN: Final = "bulkhead-usage-open"
 # Claims of shared volumes, called the same in planes and in work namespaces. With its dots none is what `host_name` gives.
 READ_ONLY_CLAIM: Final = "shared.ro."
 WRITABLE_CLAIM: Final = "shared.rw."

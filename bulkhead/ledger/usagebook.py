@@ -9,12 +9,16 @@ the same write as the sums: what is counted twice or never would have to be writ
 each tenant; what is beyond is summed up under `*`, so nothing is lost but its name. Pure.
 """
 
+import base64
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any, Final, NamedTuple
 
+from bulkhead.api import labels, names
 from bulkhead.api.untrusted import mapping, sequence, text
 from bulkhead.ledger.metering import HOUR, Account, Tally
 
@@ -27,14 +31,19 @@ _MOST_OF_TENANT: Final = 512
 _FULL: Final = 64 * 1024
 _OVERFULL: Final = 512 * 1024
 _DAY: Final = 24 * HOUR
+_EPOCH: Final = date(1970, 1, 1).toordinal()
 # What of a page is read at all.
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _MOST_READ: Final = 400_000
 _LONGEST_NAME: Final = 317
+_NAME: Final = re.compile(rf"{names.USAGE_PREFIX}[0-9]{{8}}-([0-9]{{1,15}})")
 
 
 class UnreadableError(ValueError):
     """Stored usage that nobody can have written like this."""
+
+
+_KEY: Final = "page"
 
 
 class Sums(NamedTuple):
@@ -73,6 +82,11 @@ class Page:
         for hour, rows in sorted(self.hours.items()):
             for account, sums in sorted(rows.items()):
                 yield hour, account, sums
+
+    @property
+    def name(self) -> str:
+        """What it is called once it is closed."""
+        return f"{names.USAGE_PREFIX}{date.fromordinal(_EPOCH + self.day):%Y%m%d}-{self.number}"
 
     @property
     def day(self) -> int:
@@ -146,3 +160,29 @@ def summed(rows: Iterable[tuple[int, Account, Sums]], since: int, of: Callable[[
             group = of(account)
             found[group] = found.get(group, Sums()).plus(sums)
     return found
+
+
+def config_map(page: Page, stored: bytes, *, closed: bool) -> dict[str, Any]:
+    """The ConfigMap of a page, which `stored` is as it is written."""
+    meta = {
+        "name": page.name if closed else names.USAGE_OPEN,
+        "labels": {labels.USAGE: "closed" if closed else "open"},
+        "annotations": {labels.USAGE_UNTIL: str(page.until), labels.USAGE_BYTES: str(len(stored))},
+    }
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "binaryData": {_KEY: base64.b64encode(stored).decode()}}
+    return made | {"immutable": True} if closed else made
+
+
+def page_of(config_map: Mapping[str, Any]) -> Page:
+    """The page in a ConfigMap; raises `UnreadableError`."""
+    try:
+        stored = base64.b64decode(text(mapping(config_map.get("binaryData")).get(_KEY)), validate=True)
+    except ValueError as error:
+        raise UnreadableError("not stored usage, or damaged") from error
+    return read(stored)
+
+
+def number_of(name: str) -> int:
+    """The number of a closed page by the name of its ConfigMap; 0 for any other name."""
+    found = _NAME.fullmatch(name)
+    return int(found[1]) if found else 0

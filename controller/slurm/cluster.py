@@ -23,7 +23,7 @@ from controller.slurm.client.rest import SlurmRest
 from controller.slurm.client.tokens import TokenSource
 from controller.slurm.config.topology import grown, topology_of
 from controller.slurm.decide.hanging import hanging
-from controller.slurm.decide.status import Found, counts, pods_of
+from controller.slurm.decide.status import Found, counts, pods_of, resting
 from controller.slurm.lease.deadlines import Deadlines
 from controller.slurm.lease.fleet import Action, Fleet
 from controller.slurm.lease.plan import over, plan_leases
@@ -98,6 +98,7 @@ class Cluster:
             counts=counts(seen.view) if seen.view is not None else None,
             trouble=applied.refused or seen.trouble or missing,
             refused=bool(applied.refused),
+            resting=resting(seen.view) if seen.view is not None else frozenset(),
         )
 
     async def _observe(self, plane: Plane, rest: SlurmRest, order: Order) -> Seen:

@@ -81,6 +81,11 @@ class SlurmLoops:
         """Whether a tenant has a task."""
         return tenant in self._entries
 
+    def resting(self) -> set[tuple[str, str]]:
+        """Workers without a job, as far as is known: tenant and name."""
+        found = ((tenant, entry.found) for tenant, entry in self._entries.items() if entry.found is not None)
+        return {(tenant, name) for tenant, each in found for name in each.resting}
+
     def removed(self, tenant: str) -> bool:
         """Whether a cluster that was switched off has been taken down to its volumes."""
         entry = self._entries.get(tenant)

@@ -68,6 +68,8 @@ class Found:
     unread: bool = False
     # Workers that are still to go although Slurm was switched off.
     leaving: int = 0
+    # Workers on which no job is, or may be about to be.
+    resting: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,11 @@ def counts(view: SlurmView) -> Obj:
         "jobs": {"pending": view.pending, "running": view.running},
         "summary": f"{up}/{len(states)} nodes, {view.running} running, {view.pending} pending",
     }
+
+
+def resting(view: SlurmView) -> frozenset[str]:
+    """The workers that hold their devices for nobody's job."""
+    return frozenset(node.name for node in view.nodes if not node.busy and view.jobs_on(node.name) == ())
 
 
 def node_set_status(node_set: str, workers: Iterable[Worker], view: SlurmView | None, *, wanted: int, digest: str) -> Obj:

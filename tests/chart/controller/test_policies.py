@@ -78,3 +78,17 @@ async def test_rights_that_are_there_are_not_widened(mighty: Client, admin: Clie
     with pytest.raises(ApiError, match="that tenant's syncer alone"):
         await mighty.patch(kinds.ROLE_BINDINGS, "syncer", body, "bh-team-a-work")
     await mighty.delete(kinds.ROLE_BINDINGS, "syncer", "bh-team-a-work")
+
+
+async def test_of_its_own_namespace_it_writes_what_it_metered_and_nothing_else(mighty: Client) -> None:
+    place = "bulkhead-system"
+    await mighty.apply(kinds.CONFIG_MAPS, {"metadata": {"name": "bulkhead-usage-open", "namespace": place}})
+    await mighty.patch(kinds.CONFIG_MAPS, "bulkhead-usage-open", {"data": {"a": "b"}}, place)
+    await mighty.delete(kinds.CONFIG_MAPS, "bulkhead-usage-open", place)
+    for resource, name, where in (
+        (kinds.CONFIG_MAPS, "settings", place),
+        (kinds.CONFIG_MAPS, "bulkhead-usage-open", "somebodys"),
+        (kinds.SERVICE_ACCOUNTS, "bulkhead-usage-open", place),
+    ):
+        with pytest.raises(ApiError, match="controller: writes only in namespaces"):
+            await mighty.create(resource, {"metadata": {"name": name, "namespace": where}})

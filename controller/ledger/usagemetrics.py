@@ -1,0 +1,40 @@
+"""What was metered, for Prometheus, at the controller's port. Names and labels are part of the interface.
+
+Only what is stored is counted, by the process that stored it. There are at most `_MOST` series of each; what is beyond them is
+counted under `*`.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from prometheus_client import Counter
+
+from bulkhead.ledger.metering import Tally
+from bulkhead.ledger.usagebook import OTHERS
+
+_MOST: Final = 2048
+_MILLI: Final = 1000
+
+seconds = Counter(
+    "bulkhead_gpu_seconds_total",
+    "Seconds for which pods of a tenant held devices, times devices; state `idle` where nothing ran.",
+    ["tenant", "resource", "flavor", "state"],
+)
+borrowed_seconds = Counter(
+    "bulkhead_gpu_borrowed_seconds_total", "Of these, what the tenant borrowed.", ["tenant", "resource", "flavor"]
+)
+pages = Counter("bulkhead_usage_writes_total", "Writes of metered usage, by result.", ["result"])
+_series: set[tuple[str, str, str]] = set()
+
+
+def report(tallies: Iterable[Tally]) -> None:
+    """Take over what was stored."""
+    for each in tallies:
+        account = each.account
+        series = (account.tenant, account.resource, account.flavor)
+        if series not in _series and len(_series) >= _MOST:
+            series = (OTHERS, OTHERS, OTHERS)
+        _series.add(series)
+        for state, amount in (("used", each.used), ("idle", each.idle)):
+            seconds.labels(*series, state).inc(amount / _MILLI)
+        borrowed_seconds.labels(*series).inc(each.borrowed / _MILLI)
