@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import hashlib
 import json
 import os
 import re
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from bulkhead.cli.credentials import provider, token
+from bulkhead.cli.credentials import device, provider, token
 from bulkhead.cli.failures import CliError
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.kubeconfig import KubeConfig
@@ -137,6 +138,34 @@ async def test_another_device_signs_in_by_a_code(dex: Dex, browser: Browser) -> 
     assert done.code == 0, done.err
     assert claims(done.out)["name"] == "linus"
     assert browser.shown == []
+
+
+@pytest.mark.parametrize("proves", [True, False], ids=["a provider that knows proofs", "one that does not"])
+async def test_the_code_for_another_device_is_worthless_to_who_has_only_that(
+    proves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keycloak refuses a client that has to prove in the browser, unless it proves here too."""
+    asked: list[dict[str, str]] = []
+
+    async def post(_issuer: provider.Issuer, address: str, form: dict[str, str]) -> dict[str, Any]:
+        asked.append(dict(form))
+        if address.endswith("/token"):
+            return {"id_token": "x"}
+        return {"device_code": "d", "user_code": "u", "verification_uri": f"{ISSUER.url}/device", "interval": 1}
+
+    monkeypatch.setattr(device, "post", post)
+    monkeypatch.setattr(device, "_PAUSES", (0.0, 0.0))
+    places = (f"{ISSUER.url}/auth", f"{ISSUER.url}/token", f"{ISSUER.url}/device/code")
+    await device.sign_in(ISSUER, provider.Endpoints(*places, "openid", proves=proves))
+    begun, came = asked
+    if not proves:
+        assert begun == {"scope": "openid"}
+        assert "code_verifier" not in came
+        return
+    digest = hashlib.sha256(came["code_verifier"].encode()).digest()
+    assert begun["code_challenge"] == base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+    assert begun["code_challenge_method"] == "S256"
+    assert len(came["code_verifier"]) >= 43
 
 
 def _enter(dex: Dex, code: str) -> None:

@@ -8,10 +8,8 @@ is worthless without the verifier. The page that the browser is shown says nothi
 """
 
 import asyncio
-import base64
 import contextlib
 import errno
-import hashlib
 import hmac
 import os
 import secrets
@@ -21,7 +19,7 @@ import sys
 from typing import Any, Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from bulkhead.cli.credentials.provider import Endpoints, Issuer, SignInRefusedError, post
+from bulkhead.cli.credentials.provider import Endpoints, Issuer, SignInRefusedError, post, proof
 from bulkhead.cli.failures import CliError, Exit
 
 PATIENCE: Final = 300.0  # seconds for a person to sign in
@@ -43,7 +41,8 @@ def available() -> bool:
 
 async def sign_in(issuer: Issuer, endpoints: Endpoints, port: int) -> tuple[dict[str, Any], str]:
     """The tokens that the provider gave, and the nonce that they must carry; `port` 0 for any."""
-    state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
+    state, nonce = (secrets.token_urlsafe(32) for _ in range(2))
+    verifier, challenge = proof()
     answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
     async with contextlib.AsyncExitStack() as stack:
         sockets = _listen(port)
@@ -52,7 +51,6 @@ async def sign_in(issuer: Issuer, endpoints: Endpoints, port: int) -> tuple[dict
             server = await asyncio.start_server(_Visits(state, answer).serve, sock=each, limit=_REQUEST_BYTES)
             stack.push_async_callback(_closed, server)
         redirect = f"http://localhost:{sockets[0].getsockname()[1]}/"
-        challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
         query = {
             "response_type": "code",
             "client_id": issuer.client,
@@ -60,8 +58,7 @@ async def sign_in(issuer: Issuer, endpoints: Endpoints, port: int) -> tuple[dict
             "scope": endpoints.scope,
             "state": state,
             "nonce": nonce,
-            "code_challenge": challenge,
-            "code_challenge_method": "S256",
+            **challenge,
         }
         joint = "&" if urlsplit(endpoints.authorization).query else "?"
         _show(f"{endpoints.authorization}{joint}{urlencode(query)}")

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any, Final
 
-from bulkhead.cli.credentials.provider import Endpoints, Issuer, SignInRefusedError, checked, post
+from bulkhead.cli.credentials.provider import Endpoints, Issuer, SignInRefusedError, checked, post, proof
 from bulkhead.cli.failures import CliError, Exit
 from bulkhead.cli.output import plain
 
@@ -20,7 +20,9 @@ _SLOWER: Final = 5.0
 
 async def sign_in(issuer: Issuer, endpoints: Endpoints) -> dict[str, Any]:
     """The tokens that the provider gave."""
-    begun = await post(issuer, endpoints.device, {"scope": endpoints.scope})
+    # Who wants a proof in the browser may want it here too (Keycloak); the others pass over what they do not know.
+    verifier, challenge = proof() if endpoints.proves else ("", {})
+    begun = await post(issuer, endpoints.device, {"scope": endpoints.scope, **challenge})
     code, shown = begun.get("device_code"), begun.get("user_code")
     if not isinstance(code, str) or not isinstance(shown, str):
         raise CliError(f"{issuer.url} gave no code for another device", next_step="sign in with a browser here: --browser")
@@ -30,12 +32,13 @@ async def sign_in(issuer: Issuer, endpoints: Endpoints) -> dict[str, Any]:
     if whole:
         sys.stderr.write(f"or by this address alone:\n\n  {checked(issuer, 'verification_uri_complete', whole)}\n\n")
     sys.stderr.flush()
+    form = {"grant_type": _GRANT, "device_code": code} | ({"code_verifier": verifier} if verifier else {})
     deadline = time.monotonic() + min(PATIENCE, _number(begun.get("expires_in"), PATIENCE))
     pause = _number(begun.get("interval"), _SLOWER)
     while time.monotonic() < deadline:
         await asyncio.sleep(min(max(pause, _PAUSES[0]), _PAUSES[1]))
         try:
-            return await post(issuer, endpoints.token, {"grant_type": _GRANT, "device_code": code})
+            return await post(issuer, endpoints.token, form)
         except SignInRefusedError as error:
             if error.error == "slow_down":
                 pause += _SLOWER

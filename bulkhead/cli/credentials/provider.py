@@ -8,7 +8,9 @@ texts reach a terminal as plain lines. Whether a token is genuine is the busines
 
 import base64
 import binascii
+import hashlib
 import json
+import secrets
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from bulkhead.api.untrusted import sequence
 from bulkhead.cli.failures import CliError
 from bulkhead.cli.output import plain
 
@@ -51,6 +54,7 @@ class Endpoints:
     token: str
     device: str
     scope: str
+    proves: bool  # whether it knows proofs of who asked (PKCE, S256)
 
 
 class SignInRefusedError(CliError):
@@ -79,7 +83,15 @@ async def discover(issuer: Issuer) -> Endpoints:
         token=checked(issuer, "token_endpoint", found.get("token_endpoint")),
         device=checked(issuer, "device_authorization_endpoint", device) if device else "",
         scope=_scope(issuer, found.get("scopes_supported")),
+        proves="S256" in sequence(found.get("code_challenge_methods_supported")),
     )
+
+
+def proof() -> tuple[str, dict[str, str]]:
+    """A secret for whoever comes for the tokens, and what is said of it when they are asked for (PKCE, RFC 7636)."""
+    verifier = secrets.token_urlsafe(32)
+    challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+    return verifier, {"code_challenge": challenge, "code_challenge_method": "S256"}
 
 
 async def post(issuer: Issuer, address: str, form: Mapping[str, str]) -> dict[str, Any]:
