@@ -22,6 +22,7 @@ from bulkhead.kube.errors import ConfigError, KubeError
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.lease import LeaderLease
 from bulkhead.work import jsonlog
+from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import SystemClock
 from bulkhead.work.queue import KeyedQueue
 from bulkhead.work.supervise import supervise
@@ -40,6 +41,7 @@ from controller.host.secretwatch import SecretWatch
 from controller.inside.access import PlaneAccess
 from controller.inside.auditlosses import AuditLosses
 from controller.inside.budget import Budget
+from controller.ledger.loop import Ledger
 from controller.ledger.usage import Usage
 from controller.settings import Settings, SettingsError, load
 from controller.shares.loop import ShareLoops
@@ -198,18 +200,25 @@ class Controller:
                     supervise("logins", lambda: Logins(self._client, self._clock).run()), name="logins"
                 )
                 usage = asyncio.create_task(supervise("usage", self._meter), name="usage")
+                ledger = asyncio.create_task(self._ledger(lease), name="ledger")
                 lost = asyncio.create_task(lease.lost.wait(), name="lease lost")
                 try:
                     await asyncio.wait({work, lost}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     metrics.leading.set(0)
-                    for task in (work, lost, accelerators, nodes, secrets, issuers, pulls, logins, usage):
+                    parts = (work, lost, accelerators, nodes, secrets, issuers, pulls, logins, usage, ledger)
+                    for task in parts:
                         task.cancel()
-                    await asyncio.wait({work, lost, accelerators, nodes, secrets, issuers, pulls, logins, usage})
+                    await asyncio.wait(parts)
                     # Only the leader acts, in planes as on the host.
                     await self._desks.close()
                     await self._slurm.close()
                     await self._shares.close()
+
+    async def _ledger(self, lease: LeaderLease) -> None:
+        await supervise(
+            "ledger", lambda: Ledger(self._client, lambda: lease.held, self._clock).run(), backoff=Backoff(0.5, 5.0)
+        )
 
     def _shared_changed(self, item: Item) -> None:
         self._shares.changed(item)

@@ -35,7 +35,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that need API servers, so that `-m 'not apiserver'` leaves them out."""
     for item in items:
-        if {"apiservers", "own_server"} & set(getattr(item, "fixturenames", ())):
+        if {"apiservers", "own_server", "scheduled_server"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.apiserver)
 
 

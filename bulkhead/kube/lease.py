@@ -46,11 +46,16 @@ class LeaderLease:
         self._deadline = renew_deadline
         self._retry = retry
         self._seen = ("", 0.0)
+        self._renewed = 0.0
 
     @property
     def held(self) -> bool:
-        """Whether this process leads, as far as it can know."""
-        return self.holder == self._identity and not self.lost.is_set()
+        """Whether this process leads, as far as it can know.
+
+        Right even in a process that was stopped and has just woken up: nothing but the time of the last renewal counts.
+        """
+        in_time = asyncio.get_running_loop().time() < self._renewed + self._deadline
+        return self.holder == self._identity and not self.lost.is_set() and in_time
 
     @contextlib.asynccontextmanager
     async def leading(self) -> AsyncIterator["LeaderLease"]:
@@ -69,6 +74,7 @@ class LeaderLease:
         """Return when the lease is ours, however long that takes."""
         self.lost.clear()
         while True:
+            self._renewed = asyncio.get_running_loop().time()
             try:
                 async with asyncio.timeout(self._deadline / 2):
                     taken = await self._claim()
@@ -82,17 +88,16 @@ class LeaderLease:
 
     async def renew(self) -> None:
         """Renew until the lease is lost; then set `lost` and return."""
-        renewed = asyncio.get_running_loop().time()
         while True:
             await asyncio.sleep(self._retry)
-            left = renewed + self._deadline - asyncio.get_running_loop().time()
+            left = self._renewed + self._deadline - asyncio.get_running_loop().time()
             if left <= 0:
                 break
             started = asyncio.get_running_loop().time()
             try:
                 async with asyncio.timeout(min(left, self._deadline / 2)):
                     if await self._claim():
-                        renewed = started
+                        self._renewed = started
                         continue
             except (KubeError, TimeoutError) as error:
                 _log.warning("lease not renewed: %s", error, extra={"lease": self._name})

@@ -73,8 +73,9 @@ class Verdicts:
 class Standings:
     """Tells tenants, on their quotas."""
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    def __init__(self, client: Client, writes: Writes, clock: Clock) -> None:
         self._client = client
+        self._writes = writes
         self._clock = clock
         self._written: Remembered[str, tuple[str, float]] = Remembered(_MOST)
         self.away = 0
@@ -116,6 +117,7 @@ class Standings:
     async def _write(self, quota: Quota, said: dict[str, str | None]) -> None:
         tenant = quota.tenant.name
         self._written[tenant] = (str(said), self._clock.monotonic())
+        self._writes.may_write()
         try:
             await self._client.patch(kinds.RESOURCE_QUOTAS, names.POD_QUOTA, patches.annotations(said), quota.namespace)
         except NotFound:

@@ -31,6 +31,10 @@ AT_ONCE: Final = 16
 _MOST: Final = 20_000
 
 
+class DeposedError(Exception):
+    """The lease is another's, or nobody's: nothing may be written any more."""
+
+
 async def each(items: Iterable[T], work: Callable[[T], Awaitable[object]]) -> None:
     """Do all of it, a few at a time, in order."""
     left = iter(items)
@@ -58,8 +62,9 @@ def until(items: Iterable[T], deadline: float, monotonic: Callable[[], float], w
 class Writes:
     """Writes to pods, and what came of them."""
 
-    def __init__(self, client: Client, pods: Pods, clock: Clock) -> None:
+    def __init__(self, client: Client, pods: Pods, clock: Clock, leads: Callable[[], bool]) -> None:
         self._client = client
+        self._leads = leads
         self._pods = pods
         self._clock = clock
         self._backoff: PerKeyBackoff[str] = PerKeyBackoff(0.5, 60.0, max_keys=_MOST)
@@ -67,6 +72,11 @@ class Writes:
         self._refused: Remembered[str, float] = Remembered(_MOST)
         # How often in this turn the host was away.
         self.away = 0
+
+    def may_write(self) -> None:
+        """Raise unless this process leads at this moment: one that was stopped does not know it by its tasks."""
+        if not self._leads():
+            raise DeposedError
 
     def due(self) -> float | None:
         """In how many seconds the first pod that was refused may be written to again."""
@@ -95,6 +105,7 @@ class Writes:
 
     async def evict(self, pod: Pod, body: Obj) -> bool:
         """Ask for an eviction; False where a disruption budget, or anything else, says no."""
+        self.may_write()
         try:
             await self._client.create_subresource(kinds.PODS, pod.name, "eviction", body, pod.namespace)
         except Throttled as error:
@@ -130,6 +141,7 @@ class Writes:
     async def _write(self, what: str, pod: Pod, call: Callable[[], Awaitable[Obj | None]], then: Pod) -> bool:
         if self._refused.get(pod.uid, 0.0) > self._clock.monotonic():
             return False
+        self.may_write()
         try:
             answer = await call()
         except KubeError as error:

@@ -4,8 +4,8 @@
                   ^                                                                              │
                   └───── a pause <── standings <── verdicts <── admissions <── reclaims <────────┘
 
-Losing the lease cancels it, and with it every write that has not been sent. What was sent then the next leader sees, as it does
-what a dead one left.
+Losing the lease cancels it, and with it every write that has not been sent; and none is begun without a look at the lease. What
+was sent then the next leader sees, as it does what a dead one left.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError
+from bulkhead.ledger.decide import decide
 from bulkhead.ledger.model import Decisions, Snapshot
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import Clock, SystemClock
@@ -27,7 +28,6 @@ from controller.ledger.avoid import Avoided
 from controller.ledger.observe import Need, Observed
 from controller.ledger.reclaims import Reclaims
 
-# `bulkhead.ledger.decide`, whose only inputs these are.
 Decide: TypeAlias = Callable[[Snapshot, float], Decisions]
 _log = logging.getLogger(__name__)
 # So long changes are gathered; pods of a gang come one after another.
@@ -39,8 +39,9 @@ _AT_LATEST: Final = 30.0
 class Ledger:
     """Runs for one reign."""
 
-    def __init__(self, client: Client, decide: Decide, clock: Clock | None = None) -> None:
+    def __init__(self, client: Client, leads: Callable[[], bool], clock: Clock | None = None, decide: Decide = decide) -> None:
         self._client = client
+        self._leads = leads
         self._decide = decide
         self._clock = clock or SystemClock()
         self._news = asyncio.Event()
@@ -75,7 +76,7 @@ class Ledger:
 
     async def _watch(self, need: Need) -> None:
         """Take turns for as long as anybody needs them."""
-        turns = Turns(self._client, self._decide, self._clock, self._news, self._avoided)
+        turns = Turns(self._client, self._leads, self._decide, self._clock, news=self._news, avoided=self._avoided)
         _log.info("ledger: watching")
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(each.run(), name=f"ledger: {each.resource}") for each in turns.observed.informers]
@@ -96,18 +97,27 @@ class Ledger:
 class Turns:
     """Observes, decides, writes."""
 
-    def __init__(self, client: Client, decide: Decide, clock: Clock, news: asyncio.Event, avoided: Avoided) -> None:
+    def __init__(
+        self,
+        client: Client,
+        leads: Callable[[], bool],
+        decide: Decide,
+        clock: Clock,
+        *,
+        news: asyncio.Event,
+        avoided: Avoided,
+    ) -> None:
         self._decide = decide
         self.observed = Observed(client, clock, news.set)
         pods = self.observed.pods
         self._clock = clock
         self._avoided = avoided
         self._backoff = Backoff(0.2, 10.0)
-        self._writes = Writes(client, pods, clock)
+        self._writes = Writes(client, pods, clock, leads)
         self._reclaims = Reclaims(self._writes, pods, avoided, clock)
         self._admissions = Admissions(self._writes, pods, clock)
         self._verdicts = Verdicts(self._writes, pods, clock)
-        self._standings = Standings(client, clock)
+        self._standings = Standings(client, self._writes, clock)
 
     async def take(self) -> float:
         """One turn; returns after how many seconds the next is due, whatever changes."""

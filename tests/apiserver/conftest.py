@@ -1,7 +1,7 @@
 """What several files of this folder need; the API servers' own fixtures live in tests/conftest.py."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -9,6 +9,8 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists
 from bulkhead.kube.resources import VOLUME_SNAPSHOT_CLASSES
 from tests.apiserver.bed import Bed
+from tests.apiserver.ledgering import Host
+from tests.apiserver.servers import ApiServer, running, with_pod_groups
 from tests.apiserver.snapshotting import KIND, serve_snapshots, snapshot_class
 
 
@@ -29,3 +31,19 @@ async def snapshot_sides(host_client: Client, plane_client: Client) -> tuple[Cli
         with contextlib.suppress(AlreadyExists):
             await host_client.create(VOLUME_SNAPSHOT_CLASSES, body)
     return host_client, plane_client
+
+
+@pytest.fixture(scope="module")
+def scheduled_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    """An API server with a kube-scheduler, and kwok for kubelets, for one file."""
+    with running("scheduled", tmp_path_factory.mktemp("scheduled"), with_pod_groups("10.96.0.0/16")) as server:
+        server.start_scheduler()
+        server.start_kwok()
+        yield server
+
+
+@pytest.fixture
+async def ledger_host(scheduled_server: ApiServer) -> AsyncIterator[Host]:
+    """A host for the ledger, empty but for one tenant in a cohort."""
+    async with Client(scheduled_server.admin, user_agent="tests", field_manager="tests") as client, Host.open(client) as made:
+        yield made

@@ -66,6 +66,21 @@ class Host:
             for name in made:
                 await self.client.delete(resource, name)
 
+    async def clear(self, *tenants: str) -> None:
+        """No pods any more; nothing that counts what is gone runs here."""
+        for tenant in tenants:
+            space = names.work_namespace(tenant)
+            for pod in await self.pods(tenant):
+                await self.client.delete(PODS, pod["metadata"]["name"], space)
+
+            # kwok deletes by name, whichever pod bears it by then.
+            async def none_left(tenant: str = tenant) -> bool:
+                return not await self.pods(tenant)
+
+            await until(none_left, f"no pods of {tenant}")
+            status = {"status": {"used": {f"requests.{GPU}": "0"}}}
+            await self.client.patch(RESOURCE_QUOTAS, names.POD_QUOTA, status, space, subresource="status")
+
     async def node(self, name: str, gpus: int = 8, **marks: str) -> str:
         """A node that is ready; kwok plays its kubelet where kwok runs."""
         name = f"{name}-{self.mark}"
@@ -105,10 +120,18 @@ class Host:
         return name
 
     def pod(
-        self, tenant: str, name: str, gpus: int = 1, gang: tuple[str, int] | None = None, topology: str = "", **spec: Any
+        self,
+        tenant: str,
+        name: str,
+        gpus: int = 1,
+        *,
+        gang: tuple[str, int] | None = None,
+        topology: str = "",
+        own_priority: int = 0,
+        **spec: Any,
     ) -> Obj:
         """A host pod with the gate, as a syncer makes it."""
-        notes = {labels.VIRTUAL_NAMESPACE: "default", labels.VIRTUAL_NAME: name}
+        notes = {labels.VIRTUAL_NAMESPACE: "default", labels.VIRTUAL_NAME: name, ledger.OWN_PRIORITY: str(own_priority)}
         if gang is not None:
             notes |= {ledger.GANG: gang[0], ledger.GANG_SIZE: str(gang[1])}
         if topology:
@@ -165,6 +188,11 @@ class Host:
         )
 
 
+def leads() -> bool:
+    """A process that leads as long as it lives."""
+    return True
+
+
 def gated(pod: Obj) -> bool:
     return any(each["name"] == ledger.GATE for each in pod["spec"].get("schedulingGates") or ())
 
@@ -186,6 +214,8 @@ class Watched:
     most: dict[str, int] = field(default_factory=dict)
     room: dict[str, int] = field(default_factory=dict)
     together: dict[tuple[str, ...], int] = field(default_factory=dict)
+    # Whether a pod that is pinned to a node counts there before it is bound.
+    pinned: bool = True
     broken: list[str] = field(default_factory=list)
     events: int = 0
     _pods: dict[str, Obj] = field(default_factory=dict)
@@ -220,7 +250,7 @@ class Watched:
         by_node: Counter[str] = Counter()
         for pod in held:
             by_space[pod["metadata"]["namespace"]] += gpus(pod)
-            pinned = (pod["spec"].get("nodeSelector") or {}).get("kubernetes.io/hostname", "")
+            pinned = (pod["spec"].get("nodeSelector") or {}).get("kubernetes.io/hostname", "") if self.pinned else ""
             by_node[pod["spec"].get("nodeName") or pinned] += gpus(pod)
         for name, most in self.most.items():
             if by_space[name] > most:
