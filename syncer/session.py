@@ -43,6 +43,7 @@ from syncer.pods.groups import PodGroups
 from syncer.pods.reconcile import Pods
 from syncer.pods.tokens import Tokens
 from syncer.probes import Heart, Probes
+from syncer.quota.best import Best
 from syncer.quota.claims import Claims
 from syncer.quota.shares import NodeShares
 from syncer.quota.waiting import Starved
@@ -119,6 +120,7 @@ class Session:
             hard=self._quota,
             stands_for=settings.device_class_resources,
         )
+        self.best = Best(self.caches, self.queue, self.claims, quota=self._quota)
         writer, virtual = HostWriter(host, WriteBudget(self._clock), self.identity), VirtualWriter(plane, self._clock)
         self.classes = HostClasses(settings, self.caches, plane, host, self._clock)
         self.slices = Slices(self.caches, self.queue, writer, self._clock)
@@ -149,6 +151,7 @@ class Session:
             groups=self.groups,
             classes=self.classes,
             claims=self.claims,
+            best=self.best,
             recorder=self.recorder,
             deletions=self.deletions,
             breaker=self.breaker,
@@ -167,6 +170,7 @@ class Session:
         for kind in (each.kind for each in KINDS.values() if each.counted):
             listen("host", kind, self._counted(kind))
         parts: tuple[Subscriber, ...] = (
+            self.best,
             self.starved,
             self.shares,
             self.groups,

@@ -20,6 +20,7 @@ from syncer.mirrors.references import ReferenceIndex
 from syncer.pods.expectations import Expectations
 from syncer.pods.groups import PodGroups
 from syncer.pods.unchanged import Unchanged
+from syncer.quota.best import Best
 from syncer.quota.claims import Claims
 from syncer.quota.waiting import Starved
 from syncer.translate import TenantView, Untranslatable, diff
@@ -52,6 +53,7 @@ class PodCreation:
         groups: PodGroups,
         classes: HostClasses,
         claims: Claims,
+        best: Best,
         recorder: Recorder,
         expectations: Expectations,
         unchanged: Unchanged,
@@ -65,6 +67,7 @@ class PodCreation:
         self._groups = groups
         self._classes = classes
         self._claims = claims
+        self._best = best
         self._recorder = recorder
         self._expectations = expectations
         self._unchanged = unchanged
@@ -78,11 +81,15 @@ class PodCreation:
             await self._create(key, virtual)
         except Untranslatable as refused:
             return await self._refuse(virtual, refused)
-        self.no_longer_waits(key)
+        self._waits_for_nothing(key)
         return None
 
     def no_longer_waits(self, key: Key) -> None:
-        """The pod is on the host, or is not to be any more."""
+        """The pod is not to be on the host any more."""
+        self._waits_for_nothing(key)
+        self._best.gone(key)
+
+    def _waits_for_nothing(self, key: Key) -> None:
         self._starved.forget(key)
         self._groups.forget(key)
 
@@ -108,16 +115,21 @@ class PodCreation:
     async def _claimed(self, key: Key, virtual: Obj, desired: Obj, view: TenantView) -> Obj:
         """Claim what the pod asks for and create it; the claim is dropped where the host says no."""
         place = key_of(desired)
-        self._claims.claim(place, desired)
+        self._best.attempt(key, virtual, desired)
+        try:
+            self._claims.claim(place, desired)
+        except Untranslatable:
+            self._best.dropped(key)
+            raise
         self._expectations.expect_creation(key, uid_of(virtual))
         try:
             with metrics.IN_CREATION.time():
                 made = await self._host.create(PODS, desired, view)
         except (Stale, Again):
-            self._claims.drop(place)
+            self._drop(key, place)
             raise
         except Untranslatable:
-            self._claims.drop(place)
+            self._drop(key, place)
             self._expectations.refused(key)
             raise
         except ApiError as error:
@@ -126,16 +138,27 @@ class PodCreation:
             if 400 <= error.status < 500:
                 self._expectations.refused(key)
             refused = refusals.explain(error, key.name)
+            if refused is not None and refusals.is_quota(refused):
+                self._best.refused(key)
+            else:
+                self._best.dropped(key)
             if refused is None:
                 raise
             raise refused from error
         self._expectations.created(key, made)
+        self._best.made(desired, made)
         return made
+
+    def _drop(self, key: Key, place: Key) -> None:
+        self._claims.drop(place)
+        self._best.dropped(key)
 
     async def _refuse(self, virtual: Obj, refused: Untranslatable) -> float:
         key = key_of(virtual)
         if refusals.is_quota(refused):
-            self._starved.add(key)
+            self._starved.add(key, rank=self._best.rank(virtual))
+        else:
+            self._best.forget(key)
         if await self._virtual.refusal(virtual, refused):
             metrics.REFUSED.labels(str(refused.reason)).inc()
             _log.info("pod refused", extra=about("Pod", key, reason=refused.reason, why=str(refused)))

@@ -36,6 +36,7 @@ from syncer.pods.actions import (
     Wait,
     uid,
 )
+from syncer.translate.kinds import gate
 from syncer.translate.origin import virtual_uid
 from syncer.translate.view import Obj
 
@@ -202,6 +203,8 @@ def _both(virtual: Obj, host: Obj, memory: Memory) -> PodAction:
     if is_pending_deletion(host):
         if memory.recreated:
             return Wait(None, "the host pod is being recreated")
+        if gate.is_the_ledgers(host) and not placed_on(host) and not has_started(virtual):
+            return Wait(None, "the ledger takes back a host pod that never had a node, and another is made")
         return EvictVirtual(virtual, host, host["metadata"].get("deletionGracePeriodSeconds"))
     if memory.behind:
         return Wait(None, "the last write to the virtual pod comes back as an event")

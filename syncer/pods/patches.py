@@ -3,6 +3,7 @@
     both unchanged since they were compared -> nothing
     host pod ahead of the virtual pod       -> nothing: the cache of the plane is behind, and its event comes
     node marks changed, no node yet         -> host pod deleted; the next reconcile creates it again
+    a better one needs its place            -> host pod deleted while it is gated; its virtual pod waits
     anything else that differs              -> patches; a refusal of the host's is an event on the tenant's pod
 
 An exact patch names the version that it is for, the next one the version that the one before left: where another wrote in
@@ -87,6 +88,15 @@ class PodPatches:
         self._expectations.expect_recreation(key_of(virtual), uid_of(host))
         why = "the tenant's cordons, taints or labels of nodes changed, or its pool did, before the pod was placed"
         return await self._host.delete(PODS, key_of(host), uid_of(host), grace=None, why=why, version=version_of(host))
+
+    async def take_back(self, virtual: Obj, host: Obj) -> None:
+        """Delete a host pod that holds nothing but a place in the queue, for a better one; its virtual pod waits in the plane.
+
+        The version is that of a pod at the gate, so the ledger that is faster wins.
+        """
+        self._expectations.expect_recreation(key_of(virtual), uid_of(host))
+        why = "a pod that comes before it needs its place in the quota"
+        await self._host.delete(PODS, key_of(host), uid_of(host), grace=None, why=why, version=version_of(host))
 
     async def _apply(self, virtual: Obj, host: Obj, patches: Sequence[diff.Patch]) -> bool:
         """Write on this version of a host pod; False where the host refused a patch, of which the tenant gets an event."""

@@ -11,6 +11,7 @@
     both there, node chosen       -> virtual bound
     both there                    -> its tokens queued; status reported, changes patched
     both there, node marks changed-> host pod that has no node yet deleted, to be recreated
+    both there, a better one waits-> host pod at the ledger's gate deleted, its virtual pod waits
     host pending deletion         -> virtual deleted with its grace
 
 What is to be done is decided in `decide`, from the caches, with server-side reads before every step that cannot be undone. Here
@@ -58,6 +59,7 @@ from syncer.pods.patches import PodPatches
 from syncer.pods.report import PodReport
 from syncer.pods.tokens import Tokens
 from syncer.pods.unchanged import Unchanged
+from syncer.quota.best import Best
 from syncer.quota.claims import Claims
 from syncer.quota.waiting import Starved
 from syncer.translate.kinds import podstatus
@@ -92,6 +94,7 @@ class Pods:
         groups: PodGroups,
         classes: HostClasses,
         claims: Claims,
+        best: Best,
         recorder: Recorder,
         deletions: ObservedDeletions,
         breaker: MassDeleteBreaker,
@@ -103,11 +106,12 @@ class Pods:
         self._references = references
         self._tokens = tokens
         self._nodes = nodes
+        self._best = best
         self._deletions = deletions
         self._breaker = breaker
         self._expectations = Expectations()
         self._unchanged = Unchanged(caches)
-        self._report = PodReport(caches, host, virtual)
+        self._report = PodReport(caches, host, virtual, recorder)
         self._creation = PodCreation(
             caches,
             host,
@@ -118,6 +122,7 @@ class Pods:
             groups=groups,
             classes=classes,
             claims=claims,
+            best=best,
             recorder=recorder,
             expectations=self._expectations,
             unchanged=self._unchanged,
@@ -137,7 +142,7 @@ class Pods:
         if key == UNPLACED.key:
             self._caches.queue_unplaced()
             return None
-        if self._unchanged.nothing_to_do(key):
+        if not self._best.gives_way(key) and self._unchanged.nothing_to_do(key):
             return None
         virtual, host = self._caches.virtual_pod(key), self._caches.host_pod(key)
         self._observe(key, virtual, host)
@@ -247,6 +252,9 @@ class Pods:
         await self._virtual.bind(virtual, node)
 
     async def _follow(self, virtual: Obj, host: Obj) -> None:
+        if self._best.may_take_back(key_of(virtual), host):
+            await self._patches.take_back(virtual, host)
+            return
         if placed_on(virtual):
             self._tokens.queue(virtual, host)
         view = self._caches.view()

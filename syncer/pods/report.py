@@ -1,10 +1,15 @@
-"""Reports the status of a host pod on its virtual pod, and never an older one than was reported before."""
+"""Reports the status of a host pod on its virtual pod, and never an older one than was reported before.
 
+What the ledger says of the pod is an event too: why it waits, once for each new text, and that it is to be taken back.
+"""
+
+from bulkhead.api.conditions import condition_of
 from bulkhead.kube.errors import Conflict
 from bulkhead.kube.objects import Obj, key_of, uid_of
 from bulkhead.kube.resources import PODS
+from syncer.events import Recorder
 from syncer.pods.actions import Answer
-from syncer.translate.kinds import podstatus
+from syncer.translate.kinds import ledgernews, podstatus
 from syncer.watch.informers import Caches
 from syncer.write.host import HostWriter
 from syncer.write.plane import VirtualWriter
@@ -13,10 +18,11 @@ from syncer.write.plane import VirtualWriter
 class PodReport:
     """See the module."""
 
-    def __init__(self, caches: Caches, host: HostWriter, virtual: VirtualWriter) -> None:
+    def __init__(self, caches: Caches, host: HostWriter, virtual: VirtualWriter, recorder: Recorder) -> None:
         self._caches = caches
         self._host = host
         self._virtual = virtual
+        self._recorder = recorder
 
     async def report(self, virtual: Obj, host: Obj) -> Obj | None:
         """Write the status; returns the virtual pod as it is then, None where that is not known to be what was read."""
@@ -27,6 +33,7 @@ class PodReport:
                 return None
             host = live
         desired = podstatus.status_to_virtual(host, virtual, self._caches.view())
+        self._tell(virtual, host, desired)
         try:
             written = await self._virtual.status(PODS, virtual, desired)
         except Conflict:
@@ -39,3 +46,12 @@ class PodReport:
             return virtual
         # What a webhook of the tenant made of it is reconciled when its event comes.
         return written if podstatus.same(written.get("status"), desired) else None
+
+    def _tell(self, virtual: Obj, host: Obj, desired: Obj) -> None:
+        now, before = (condition_of(each, "PodScheduled") for each in ({"status": desired}, virtual))
+        text, shown = ((str(each.get("reason")), str(each.get("message"))) for each in (now, before))
+        if text != shown and ledgernews.verdict(host) is not None:
+            self._recorder.warn(virtual, *text)
+        announced = ledgernews.announced(host, virtual, self._caches.view())
+        if announced is not None:
+            self._recorder.warn(virtual, *announced)

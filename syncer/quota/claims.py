@@ -11,9 +11,9 @@ resource for which nobody gives a number is limited to nothing.
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
-from bulkhead.api import accelerators, deviceclaims, names
+from bulkhead.api import accelerators, deviceclaims, ledger, names
 from bulkhead.api.podphase import has_ended
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Obj
@@ -27,6 +27,10 @@ _UNSEEN_SECONDS: Final = 60.0
 _PREFIX: Final = "requests."
 
 Amounts = Mapping[str, int]
+# What the ledger says of a line of the quota, in words; the ceiling is the quota's number.
+_WORDS: Final = {
+    "nominal": "its own {}", "borrowed": "borrowed {}", "lent": "lent to others {}", "borrowable": "to be borrowed now {}",
+}  # fmt: skip
 
 
 class Claims:
@@ -41,7 +45,7 @@ class Claims:
         hard: Callable[[], Obj | None],
         stands_for: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self._resources = tuple(resources)
+        self.resources = tuple(resources)
         # The resource that a device class stands for; any other counts under its own name.
         self._stands_for = stands_for
         self._limits = limits
@@ -66,11 +70,10 @@ class Claims:
             return
         self._made.pop(key, None)  # an earlier attempt whose answer was lost
         for resource, amount in asked.items():
-            used, (name, limit) = self.used(resource), self._limit(resource)
+            used, limit = self.used(resource), self.limit(resource)
             if used + amount > limit:
-                text = f"quota {name} exceeded: asked for {amount} {resource}, {used} of {limit} are in use."
                 hope = "The pod starts when enough is free." if kind == "Pod" else "The claim is made when enough is free."
-                raise Untranslatable(Reason.QUOTA_EXCEEDED, f"{text} {hope}", "")
+                raise Untranslatable(Reason.QUOTA_EXCEEDED, f"{self.exceeded(resource, f'asked for {amount}')} {hope}", "")
         self._made[key] = (self._clock.monotonic(), asked)
 
     def drop(self, key: Key) -> None:
@@ -93,12 +96,32 @@ class Claims:
         """What an object asks for; names of pods and of claims on the host never meet, so one table has both."""
         if kind == deviceclaim.KIND:
             return deviceclaims.charged(host, self._stands_for)
-        return accelerators.requested(host, self._resources)
+        return accelerators.requested(host, self.resources)
 
-    def _limit(self, resource: str) -> tuple[str, int]:
-        """The name of the quota and its number; what the host does not show is as the settings say, and nothing else."""
-        quota = self._hard() or {}
-        hard = (quota.get("spec") or {}).get("hard") or {}
-        name = str((quota.get("metadata") or {}).get("name") or names.POD_QUOTA)
+    def counts(self, resource: str) -> bool:
+        """Whether this resource is counted here."""
+        return resource in self.resources
+
+    def limit(self, resource: str) -> int:
+        """The number of the quota; what the host does not show is as the settings say, and nothing else."""
+        hard = ((self._hard() or {}).get("spec") or {}).get("hard") or {}
         counted = f"{_PREFIX}{resource}"
-        return name, accelerators.count(hard[counted]) if counted in hard else self._limits.get(resource, 0)
+        return accelerators.count(hard[counted]) if counted in hard else self._limits.get(resource, 0)
+
+    def exceeded(self, resource: str, asked: str) -> str:
+        """The words for a lack of room, with all numbers that are known."""
+        meta = (self._hard() or {}).get("metadata") or {}
+        text = f"quota {meta.get('name') or names.POD_QUOTA} exceeded: {asked} {resource}"
+        return f"{text}, {self.used(resource)} of {self.limit(resource)} are in use{_standing(meta, resource)}."
+
+
+def _standing(meta: Mapping[str, Any], resource: str) -> str:
+    """What the ledger has counted of a resource, by kinds of nodes with a quota of their own; empty where it said nothing."""
+    lines = {
+        line: numbers for line, numbers in ledger.read_standing(meta.get("annotations") or {}).items() if line[1] == resource
+    }
+    said = []
+    for (flavor, _), numbers in sorted(lines.items()):
+        words = ", ".join(word.format(numbers[name]) for name, word in _WORDS.items() if name == "nominal" or numbers[name])
+        said.append(f"{flavor}: {words}" if flavor else words)
+    return f" ({'; '.join(said)})" if said else ""

@@ -1,34 +1,38 @@
 """Pods and claims for devices that the quota has no room for, and when to try them again.
 
-What was refused waits here. When a host pod or claim goes or the quota's numbers change, those that waited longest are tried
-again, a bounded number at once; the slow retry of each key is the fallback. Only memory, no I/O.
+What was refused waits here. When a host pod or claim goes or the quota's numbers change, the best are tried again, of equals
+those that waited longest, a bounded number at once; the slow retry of each key is the fallback. Only memory, no I/O.
 """
 
+import heapq
 from collections.abc import Iterable
 from typing import Final
 
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key
+from syncer.quota.order import Rank
 from syncer.translate.registry import KINDS
 from syncer.watch.informers import Subscription
 from syncer.work import Item, Queue
 
 _AT_ONCE: Final = 64
+# Of what has no priority.
+_UNRANKED: Final[Rank] = (0, 0, "", "")
 
 
 class Starved:
-    """Keys that wait for quota, longest waiting first."""
+    """Keys that wait for quota, the best first."""
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
-        self._waiting: dict[Item, None] = {}
+        self._waiting: dict[Item, Rank] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, key: Key, kind: str = "Pod") -> None:
+    def add(self, key: Key, kind: str = "Pod", rank: Rank = _UNRANKED) -> None:
         """There was no room for this pod, or object of another kind."""
-        self._waiting.setdefault(Item(kind, key))
+        self._waiting[Item(kind, key)] = rank
 
     def forget(self, key: Key, kind: str = "Pod") -> None:
         """It is there, or gone."""
@@ -41,9 +45,7 @@ class Starved:
 
     def room(self, _change: Change) -> None:
         """Something on the host changed that may have made room."""
-        if not self._waiting:
-            return
-        for item in list(self._waiting)[:_AT_ONCE]:
+        for item in heapq.nsmallest(_AT_ONCE, self._waiting, key=self._waiting.__getitem__):
             self._queue.add(item)
 
     def gone(self, change: Change) -> None:

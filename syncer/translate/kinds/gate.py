@@ -46,7 +46,7 @@ def close(made: Obj, virtual: Obj, view: TenantView, around: Around) -> None:
     if of is None and not around.asks_by_claim and not _asks(made, view):
         return
     noted, spec = made["metadata"]["annotations"], made["spec"]
-    noted[ledger.OWN_PRIORITY] = str(_own_priority(virtual))
+    noted[ledger.OWN_PRIORITY] = str(own_priority(virtual))
     if of is not None:
         noted |= {ledger.GANG: of.name, ledger.GANG_SIZE: str(of.size)}
         noted |= {ledger.GANG_TOPOLOGY: of.topology} if of.topology else {}
@@ -79,6 +79,7 @@ def _asks(host: Obj, view: TenantView) -> bool:
     )
 
 
-def _own_priority(virtual: Obj) -> int:
+def own_priority(virtual: Obj) -> int:
+    """The priority that the tenant's own API server computed."""
     given = mapping(virtual.get("spec")).get("priority")
     return min(max(given, -_INT32), _INT32 - 1) if type(given) is int else 0

@@ -12,6 +12,7 @@ from typing import Any, Final
 from bulkhead.api.podphase import has_ended
 from bulkhead.api.untrusted import mapping, mappings
 from syncer.translate import sanitise
+from syncer.translate.kinds import ledgernews
 from syncer.translate.kinds.pod import GENERATION, NATIVE_CONDITIONS
 from syncer.translate.podspec import placement, tolerations
 from syncer.translate.reasons import Reason
@@ -25,6 +26,8 @@ TRANSLATED: Final = (
 )  # fmt: skip
 KEPT: Final = ("resourceClaimStatuses",)  # the plane's own controller writes them
 DROPPED: Final = ("extendedResourceClaimStatus", "nodeAllocatableResourceClaimStatuses")  # the host's doing
+# Why a pod finds no node, to which the tenant's own marks on nodes may contribute: by the scheduler's words and the ledger's.
+_BY_NODES: Final = frozenset({"Unschedulable", "NoCapacity", "NeverFits", "TopologyUnsatisfied"})
 _CONTAINER_STATUSES: Final = {
     "initContainerStatuses": "initContainers",
     "containerStatuses": "containers",
@@ -56,9 +59,9 @@ def status_to_virtual(host: Obj, virtual: Obj, view: TenantView) -> Obj:
     seen = _observed(host, given, before)
     if seen is not None:
         found["observedGeneration"] = seen
-    found["conditions"] = _conditions(given, before, seen, virtual, view)
+    found["conditions"] = _conditions(host, before, seen, virtual, view)
     for condition in found["conditions"]:
-        if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
+        if condition["type"] == "PodScheduled" and condition.get("reason") in _BY_NODES:
             narrowed = tolerations.narrowed(mapping(virtual.get("spec")), view)
             more = placement.explanation(host, view) + (f"; {narrowed}" if narrowed else "")
             condition["message"] = f"{condition.get('message') or ''}{more}"
@@ -164,11 +167,9 @@ def _observed(host: Obj, given: Mapping[str, Any], before: Mapping[str, Any]) ->
     return old if isinstance(old, int) else None
 
 
-def _conditions(
-    given: Mapping[str, Any], before: Mapping[str, Any], seen: int | None, virtual: Obj, view: TenantView
-) -> list[Obj]:
+def _conditions(host: Obj, before: Mapping[str, Any], seen: int | None, virtual: Obj, view: TenantView) -> list[Obj]:
     found: list[Obj] = []
-    for condition in _conditions_of(given):
+    for condition in ledgernews.conditions(host, _conditions_of(host.get("status"))):
         if condition.get("type") not in NATIVE_CONDITIONS:
             continue
         plain = {key: value for key, value in condition.items() if key != "observedGeneration"}

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api import labels as marks
+from bulkhead.api import ledger
 from bulkhead.api.podphase import has_ended
 from syncer.pods.actions import (
     Answer,
@@ -45,6 +46,8 @@ def pod(row: dict[str, Any]) -> Obj:
         meta["labels"] = {} if row.get("unmarked") else {marks.SYNCED: marks.SYNCED_BY_SYNCER}
     if "deleting" in row:
         meta |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": row["deleting"]}
+    if "noted" in row:
+        meta["annotations"] |= dict.fromkeys(row["noted"], "{}")
     if "finalizers" in row:
         meta["finalizers"] = row["finalizers"]
     status: Obj = {"phase": row["phase"]} if "phase" in row else {}
@@ -52,7 +55,10 @@ def pod(row: dict[str, Any]) -> Obj:
         status["startTime"] = "2026-01-01T00:00:00Z"
     if row.get("scheduled"):
         status["conditions"] = [{"type": "PodScheduled", "status": "True"}]
-    return {"metadata": meta, "spec": {"nodeName": row["node"]} if "node" in row else {}, "status": status}
+    spec: Obj = {"nodeName": row["node"]} if "node" in row else {}
+    if row.get("gated"):
+        spec["schedulingGates"] = [{"name": ledger.GATE}]
+    return {"metadata": meta, "spec": spec, "status": status}
 
 
 def answer(row: Any) -> Answer:

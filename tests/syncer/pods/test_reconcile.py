@@ -80,9 +80,14 @@ class Bed:
             queue=lambda *_: None, forget=lambda _key: None, ensure=self._ensure, observed=lambda *_: False,
             may_delete=lambda *_: self.breaker_closed,
         )  # fmt: skip
+        best: Any = SimpleNamespace(
+            attempt=lambda *_: None, refused=lambda *_: None, made=lambda *_: None, dropped=lambda *_: None,
+            forget=lambda *_: None, gone=lambda *_: None, rank=lambda _pod: (0, 0, "", ""), gives_way=lambda _key: False,
+            may_take_back=lambda *_: False,
+        )  # fmt: skip
         self.pods = Pods(
             caches, host, plane, mirrors=other, references=references, tokens=other, nodes=other, starved=quiet, groups=quiet,
-            classes=other, claims=quiet, recorder=quiet, deletions=other, breaker=other,
+            classes=other, claims=quiet, best=best, recorder=quiet, deletions=other, breaker=other,
         )  # fmt: skip
 
     def _reads(self, side: str) -> Any:

@@ -1,0 +1,97 @@
+"""What a pod that waits for the ledger asks for, of which gang it is, and where it stands: read from virtual and host pods.
+
+Amounts are whole numbers in base units, as in `bulkhead.ledger.model`: millicores of cpu, bytes of memory, devices.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from bulkhead.api import ledger, podresources
+from bulkhead.api.quantity import readable
+from bulkhead.api.untrusted import mapping, text
+from bulkhead.kube.objects import Obj
+from syncer.quota.order import Amounts, Gang, Rank
+from syncer.translate.kinds import gate
+from syncer.translate.podspec import podsize
+from syncer.translate.view import TenantView
+
+_MILLI: Final = 1000
+
+
+class Priorities:
+    """The host's priorities by class, as far as the host has shown them; a class that nobody has seen counts as 0."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+
+    def learn(self, desired: Obj, made: Obj) -> None:
+        """What the host made of the class of a pod, or of none."""
+        self._known[text(desired["spec"].get("priorityClassName"))] = _priority(made)
+
+    def saw(self, host: Obj, view: TenantView) -> None:
+        """A host pod; a class that no pod of the tenant can name is what the host gives to those that name none."""
+        name = text(mapping(host.get("spec")).get("priorityClassName"))
+        named = name in view.allowed_priority_classes or name == view.priority_class
+        self._known.setdefault(name if named else "", _priority(host))
+
+    def rank(self, virtual: Obj, view: TenantView) -> Rank:
+        """Where a virtual pod stands."""
+        named = text(mapping(virtual.get("spec")).get("priorityClassName"))
+        name = named if named in view.allowed_priority_classes else view.priority_class
+        return (-self._known.get(name, 0), -gate.own_priority(virtual), *age_of(virtual))
+
+
+def age_of(virtual: Obj) -> tuple[str, str]:
+    """When a virtual pod was made, and what tells it from others of that second."""
+    meta = mapping(virtual.get("metadata"))
+    return text(meta.get("creationTimestamp")), text(meta.get("uid"))
+
+
+def rank_of_host(host: Obj) -> Rank:
+    """Where a host pod stands, with its own age."""
+    noted = text(mapping(mapping(host.get("metadata")).get("annotations")).get(ledger.OWN_PRIORITY))
+    own = int(noted) if noted.removeprefix("-").isdecimal() and len(noted) < 12 else 0
+    return (-_priority(host), -own, *age_of(host))
+
+
+def gang_of(host: Obj, namespace: str) -> Gang | None:
+    """The gang that a host pod says it is of."""
+    noted = mapping(mapping(host.get("metadata")).get("annotations"))
+    name, size = text(noted.get(ledger.GANG)), text(noted.get(ledger.GANG_SIZE))
+    if not name or not size.isdecimal() or len(size) > len(str(ledger.MOST_PODS)):
+        return None
+    return Gang(namespace, name, int(size), text(noted.get(ledger.GANG_TOPOLOGY)))
+
+
+def of_desired(desired: Obj, resources: Iterable[str], view: TenantView) -> dict[str, int]:
+    """What a pod asks for of each resource, with what the host gives to containers that name none."""
+    return of_host(podsize.with_defaults(desired, view), resources)
+
+
+def of_host(host: Obj, resources: Iterable[str]) -> dict[str, int]:
+    """What a host pod asks for of each resource."""
+    found = {name: _base(name, podresources.requested(host, name)) for name in resources}
+    return {name: number for name, number in found.items() if number > 0}
+
+
+def room_of(quota: Mapping[str, Any], resource: str) -> int | None:
+    """What a quota of the host has left of a resource, as its controller last counted; None where it has no limit."""
+    status, name = mapping(quota.get("status")), f"requests.{resource}"
+    hard, used = readable(mapping(status.get("hard")).get(name)), readable(mapping(status.get("used")).get(name))
+    return None if hard is None else _base(resource, hard) - _base(resource, used or Decimal(0))
+
+
+def words(asks: Amounts) -> str:
+    """Amounts as people read them."""
+    return ", ".join(f"{number}{'m' if name == 'cpu' else ''} {name}" for name, number in asks.items())
+
+
+def _base(resource: str, number: Decimal) -> int:
+    return math.ceil(number * _MILLI if resource == "cpu" else number)
+
+
+def _priority(host: Obj) -> int:
+    given = mapping(host.get("spec")).get("priority")
+    return given if type(given) is int else 0

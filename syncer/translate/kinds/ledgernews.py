@@ -1,0 +1,70 @@
+"""What the ledger has said of a host pod, as the tenant reads it on its own pod. Pure.
+
+    at the gate, judged          PodScheduled=False with the verdict's reason and message instead of the host's SchedulingGated
+    at the gate, not judged yet  as the host says: SchedulingGated
+    to be taken back             announced by an event: why, and until when
+    taken back                   DisruptionTarget=True with the cause, beside what the host says
+
+Written by the ledger alone, as the host's admission policies see to; it is bounded and checked here all the same, and sanitised
+by who shows it.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from bulkhead.api import ledger
+from bulkhead.api.podphase import is_pending_deletion
+from bulkhead.api.untrusted import mapping
+from syncer.translate import sanitise
+from syncer.translate.kinds import gate
+from syncer.translate.view import Obj, TenantView
+
+GATED: Final = "SchedulingGated"
+_REASON: Final = re.compile(r"[A-Za-z]{1,64}")
+_LONGEST: Final = 1024
+_DISRUPTED: Final = "DisruptionTarget"
+
+
+def verdict(host: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Reason and message for which a host pod waits at the gate; None where it does not, or was not judged yet."""
+    said = ledger.read_verdict(_annotations(host)) if gate.is_gated(host) else None
+    return None if said is None else (_reason(said[0], GATED), said[1][:_LONGEST])
+
+
+def conditions(host: Obj, given: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The conditions of a host pod with what the ledger has said in them."""
+    told = [_told(host, each) for each in given]
+    taken_back = ledger.read_reclaim(_annotations(host)) if is_pending_deletion(host) else None
+    if taken_back is None:
+        return told
+    since = mapping(host.get("metadata")).get("deletionTimestamp")
+    others = [each for each in told if each.get("type") != _DISRUPTED]
+    since = next((each.get("lastTransitionTime") for each in told if each.get("type") == _DISRUPTED), since)
+    reason, message = _reason(taken_back.cause, "Reclaimed"), taken_back.message[:_LONGEST]
+    return [
+        *others,
+        {"type": _DISRUPTED, "status": "True", "reason": reason, "message": message, "lastTransitionTime": since},
+    ]
+
+
+def announced(host: Obj, virtual: Obj, view: TenantView) -> tuple[str, str] | None:
+    """Reason and message of the event that a pod is to be taken back; None where it is not."""
+    found = ledger.read_reclaim(_annotations(host))
+    if found is None:
+        return None
+    message = sanitise.for_tenant(found.message[:_LONGEST], virtual, view)
+    return _reason(found.cause, "Reclaimed"), f"{message} It is ended by {ledger.moment(found.by)} at the latest.".strip()
+
+
+def _told(host: Obj, condition: Mapping[str, Any]) -> Mapping[str, Any]:
+    said = verdict(host) if condition.get("type") == "PodScheduled" and condition.get("status") == "False" else None
+    return condition if said is None else {**condition, "reason": said[0], "message": said[1]}
+
+
+def _reason(given: str, otherwise: str) -> str:
+    return given if _REASON.fullmatch(given) else otherwise
+
+
+def _annotations(host: Mapping[str, Any]) -> Mapping[str, Any]:
+    return mapping(mapping(host.get("metadata")).get("annotations"))

@@ -1,0 +1,251 @@
+"""The best stay on the host: who is let in, who waits, whose host pod gives its place, and with which words."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bulkhead.api import ledger
+from bulkhead.kube.informer import Change
+from bulkhead.kube.objects import Key, Obj, key_of
+from syncer.quota.best import Best
+from syncer.quota.claims import Claims
+from syncer.translate import Untranslatable
+from syncer.translate.kinds import gang, pod
+from syncer.translate.kinds.gate import Around
+from syncer.translate.origin import of_host
+from syncer.work import Item
+from tests.fakeclock import FakeClock
+from tests.syncer.translate import samples
+
+GPU = "nvidia.com/gpu"
+VIEW = samples.view({"gated_resources": [GPU], "gated_gangs": True})
+
+
+class Bed:
+    """The tenant's pods as the caches have them; a host that makes what it is asked to."""
+
+    def __init__(self, limit: int = 8) -> None:
+        self.virtual: dict[Key, Obj] = {}
+        self.host: dict[Key, Obj] = {}
+        self.queued: list[str] = []
+        self.quota: Obj = {"metadata": {"name": "tenant-quota"}, "spec": {"hard": {f"requests.{GPU}": str(limit)}}}
+        caches: Any = SimpleNamespace(
+            settings=SimpleNamespace(gated_resources=(GPU,), gated_gangs=True),
+            view=lambda: VIEW,
+            virtual_pod=self.virtual.get,
+            host={"Pod": SimpleNamespace(store=self.host)},
+            origin=lambda meta: of_host({"metadata": meta}, VIEW),
+        )
+        queue: Any = SimpleNamespace(add=self._queue)
+        self.claims = Claims([GPU], {}, FakeClock(), hard=lambda: self.quota)
+        self.best = Best(caches, queue, self.claims, quota=lambda: self.quota)
+
+    def _queue(self, item: Item) -> None:
+        self.queued.append(item.key.name)
+
+    def pod(self, name: str, gpus: int = 1, *, priority: int = 0, of: str = "", size: int = 0, **metadata: Any) -> Key:
+        """A virtual pod; of those made later the time of creation is later."""
+        meta: Obj = {"name": name, "uid": f"u-{name}", "creationTimestamp": f"2026-01-01T00:00:{len(self.virtual):02}Z"}
+        if of:
+            meta["labels"] = {"kueue.x-k8s.io/pod-group-name": of}
+            meta["annotations"] = {"kueue.x-k8s.io/pod-group-total-count": str(size)}
+        container = {"name": "main", "image": "i", "resources": {"limits": {GPU: gpus}} if gpus else {}}
+        made = samples.pod({"containers": [container], "priority": priority}, meta | metadata)
+        self.virtual[key_of(made)] = made
+        return key_of(made)
+
+    def create(self, key: Key) -> str:
+        """One try of the syncer; returns the refusal's text, empty where the pod is on the host."""
+        self.queued.clear()
+        desired = pod.for_creation(self.virtual[key], VIEW, Around(gang.Groups()))
+        try:
+            self.best.attempt(key, self.virtual[key], desired)
+            self.claims.claim(key_of(desired), desired)
+        except Untranslatable as refused:
+            return f"{refused.reason} {refused}"
+        self.show(desired | {"metadata": desired["metadata"] | {"uid": f"h-{key.name}"}, "status": {}})
+        return ""
+
+    def show(self, host: Obj, kind: Any = "added") -> None:
+        """The host's cache shows a pod, or its end."""
+        self.host[key_of(host)] = host
+        if kind == "deleted":
+            del self.host[key_of(host)]
+        change = Change(kind, key_of(host), host["metadata"])
+        self.best.seen(change)
+        self.claims.seen(change, None if kind == "deleted" else host)
+
+    def of(self, key: Key) -> Obj:
+        return next(each for each in self.host.values() if each["metadata"]["uid"] == f"h-{key.name}")
+
+    def admit(self, key: Key) -> None:
+        host = self.of(key)
+        spec = {field: value for field, value in host["spec"].items() if field != "schedulingGates"}
+        noted = host["metadata"]["annotations"] | {ledger.ADMITTED: "{}"}
+        self.show(host | {"spec": spec, "metadata": host["metadata"] | {"annotations": noted}}, "modified")
+
+    def take_back(self, key: Key) -> None:
+        """What the reconcile of a pod does that gives its place."""
+        assert self.best.gives_way(key)
+        assert self.best.may_take_back(key, self.of(key))
+        self.show(self.of(key), "deleted")
+
+    def gives_way(self) -> list[str]:
+        return sorted(key.name for key in self.virtual if self.best.gives_way(key))
+
+
+@pytest.fixture
+def bed() -> Bed:
+    return Bed()
+
+
+def test_item_96_a_worse_pod_gives_its_place_and_then_waits_behind_the_better_one(bed: Bed) -> None:
+    low, high = bed.pod("low", 8), bed.pod("high", 4, priority=5)
+    assert not bed.create(low)
+    assert "asked for 4 nvidia.com/gpu, 8 of 8 are in use" in bed.create(high)
+    assert bed.queued == ["low"]
+    bed.take_back(low)
+    # Whichever comes first now, the better one gets the room.
+    assert "a pod that comes before it waits" in bed.create(low)
+    assert not bed.create(high)
+    assert bed.queued == ["low"], "who waited only behind it is tried again"
+    assert "8 nvidia.com/gpu, 4 of 8 are in use" in bed.create(low)
+    assert bed.gives_way() == []
+
+
+def test_item_96_of_equals_the_older_one_stays(bed: Bed) -> None:
+    first, second = bed.pod("first", 8), bed.pod("second", 8)
+    assert not bed.create(second)
+    assert bed.create(first)
+    assert bed.gives_way() == ["second"]
+    bed.take_back(second)
+    assert not bed.create(first)
+    assert bed.create(second)
+    assert bed.gives_way() == []
+
+
+def test_item_96_what_was_admitted_stays_and_what_would_not_help(bed: Bed) -> None:
+    runs, low, high = bed.pod("runs", 6), bed.pod("low", 2), bed.pod("high", 4, priority=5)
+    assert not bed.create(runs)
+    bed.admit(runs)
+    assert not bed.create(low)
+    assert bed.create(high)
+    assert bed.gives_way() == []
+    # The ledger is faster.
+    other = bed.pod("other", 2, priority=6)
+    assert bed.create(other)
+    assert bed.gives_way() == ["low"]
+    bed.admit(low)
+    assert bed.gives_way() == []
+
+
+def test_item_96_a_waiting_pod_that_goes_lets_those_behind_it_try(bed: Bed) -> None:
+    runs, high, low = bed.pod("runs", 6), bed.pod("high", 4, priority=5), bed.pod("low", 2)
+    assert not bed.create(runs)
+    bed.admit(runs)
+    assert bed.create(high)
+    assert "comes before it" in bed.create(low)
+    bed.queued.clear()
+    bed.best.gone(high)
+    assert bed.queued == ["low"]
+    assert not bed.create(low)
+
+
+def test_item_96_who_asks_for_something_else_does_not_wait_behind(bed: Bed) -> None:
+    runs, high, none = bed.pod("runs", 8), bed.pod("high", 4, priority=5), bed.pod("none", 0)
+    assert not bed.create(runs)
+    assert bed.create(high)
+    assert not bed.create(none)
+
+
+def test_item_95_what_is_beyond_the_ceiling_says_so_with_numbers_and_holds_up_nobody(bed: Bed) -> None:
+    standing = {"nominal": 6, "ceiling": 8, "used": 0, "borrowed": 0, "lent": 1, "borrowable": 2}
+    bed.quota["metadata"]["annotations"] = {ledger.STANDING: ledger.write_standing({("", GPU): standing})}
+    huge, small = bed.pod("huge", 9, priority=9), bed.pod("small", 8)
+    said = bed.create(huge)
+    assert said.startswith("QuotaExceeded quota tenant-quota exceeded: asked for 9 nvidia.com/gpu, 0 of 8 are in use")
+    assert "(its own 6, lent to others 1, to be borrowed now 2)" in said
+    assert "more than can ever be in use" in said
+    assert not bed.create(small)
+
+
+def test_item_96_a_gang_goes_to_the_host_where_all_of_it_has_room(bed: Bed) -> None:
+    single = bed.pod("single", 2)
+    assert not bed.create(single)
+    bed.admit(single)
+    gang_a = [bed.pod(f"a{number}", 2, of="a", size=4) for number in range(4)]
+    assert "and the rest of its gang for 6 more" in bed.create(gang_a[0])
+    assert [each for each in gang_a if bed.create(each)] == gang_a
+    bed.show(bed.of(single), "deleted")
+    assert [each for each in gang_a if bed.create(each)] == []
+
+
+def test_item_96_a_gang_larger_than_the_ceiling_says_so_and_none_of_it_goes_down(bed: Bed) -> None:
+    said = bed.create(bed.pod("a0", 3, of="a", size=3))
+    assert "the 3 pods of its gang ask for 9 nvidia.com/gpu" in said
+    assert "more than can ever be in use" in said
+    # What came while the ceiling was higher goes.
+    bed.quota["spec"]["hard"][f"requests.{GPU}"] = "9"
+    pods = [bed.pod(f"b{number}", 3, of="b", size=3) for number in range(2)]
+    assert not bed.create(pods[0])
+    bed.quota["spec"]["hard"][f"requests.{GPU}"] = "8"
+    assert bed.create(pods[1])
+    assert bed.gives_way() == ["b0"]
+
+
+def test_item_96_a_gang_is_taken_back_whole_and_of_two_halves_the_better_one_stays(bed: Bed) -> None:
+    worse = [bed.pod(f"w{number}", 2, of="w", size=4) for number in range(4)]
+    better = [bed.pod(f"b{number}", 2, of="b", size=4, priority=1) for number in range(4)]
+    assert not [each for each in worse if bed.create(each)]
+    assert bed.create(better[0])
+    assert bed.gives_way() == ["w0", "w1", "w2", "w3"]
+    for each in worse:
+        bed.take_back(each)
+    assert [each for each in worse if not bed.create(each)] == []
+    assert not [each for each in better if bed.create(each)]
+    assert bed.gives_way() == []
+
+
+def test_item_93_pods_of_one_gang_that_say_different_sizes_are_refused(bed: Bed) -> None:
+    assert not bed.create(bed.pod("a0", of="a", size=4))
+    said = bed.create(bed.pod("a1", of="a", size=5))
+    assert said.startswith("Malformed")
+    assert "the pod 'a0' says that it has 4 pods, and this one 5 pods" in said
+    # A gang of the same name in another namespace is another one.
+    assert not bed.create(bed.pod("a2", of="a", size=2, namespace="elsewhere"))
+
+
+def test_item_96_the_hosts_own_count_takes_back_too_and_what_it_lacks_otherwise_holds_up_nobody(bed: Bed) -> None:
+    low, high = bed.pod("low", 2), bed.pod("high", 2, priority=5)
+    assert not bed.create(low)
+    desired = pod.for_creation(bed.virtual[high], VIEW)
+    bed.best.attempt(high, bed.virtual[high], desired)
+    bed.best.refused(high)
+    assert bed.gives_way() == []
+    assert not bed.create(bed.pod("later"))
+    # Memory, which the syncer does not count and the host does.
+    status = {"hard": {"requests.memory": "1Gi"}, "used": {"requests.memory": "1Gi"}}
+    bed.quota["status"] = status
+    bed.best._limited = ("memory",)
+    for key, priority in ((low, 0), (high, 5)):
+        own = samples.merged(bed.virtual[key], {"spec": {"priority": priority}})
+        own["spec"]["containers"][0]["resources"]["requests"] = {"memory": "1Gi"}
+        bed.virtual[key] = own
+    bed.show(bed.of(low), "deleted")
+    assert not bed.create(low)
+    bed.best.attempt(high, bed.virtual[high], pod.for_creation(bed.virtual[high], VIEW))
+    bed.best.refused(high)
+    assert bed.gives_way() == ["low"]
+
+
+def test_item_96_the_hosts_priority_counts_before_the_tenants_own_as_far_as_it_is_known(bed: Bed) -> None:
+    own, hosts = bed.pod("own", 8, priority=9), bed.pod("hosts", 8)
+    bed.virtual[hosts]["spec"]["priorityClassName"] = "batch"
+    desired = pod.for_creation(bed.virtual[hosts], VIEW)
+    assert not bed.create(own)
+    assert bed.create(hosts)
+    assert bed.gives_way() == []
+    bed.best.made(desired, desired | {"spec": desired["spec"] | {"priority": 100}})
+    assert bed.create(hosts)
+    assert bed.gives_way() == ["own"]

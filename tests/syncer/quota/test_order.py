@@ -1,0 +1,106 @@
+"""Which pods wait on the host where not all may: worst first, gangs whole, nobody without need, and never in turn."""
+
+from collections.abc import Iterable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bulkhead.kube.objects import Key
+from syncer.quota import order
+from syncer.quota.order import Entry, Gang
+
+GPU = "nvidia.com/gpu"
+
+
+def entry(name: str, gpus: int = 1, *, priority: int = 0, gang: str = "", size: int = 1, admitted: bool = False) -> Entry:
+    of = Gang("space", gang, size) if gang else None
+    return Entry(Key("space", name), (0, -priority, name, name), {GPU: gpus}, of, movable=not admitted, uid=name)
+
+
+def names(entries: Iterable[Entry]) -> list[str]:
+    return sorted(each.key.name for each in entries)
+
+
+def victims(lacking: int, *there: Entry, rank: order.Rank = (0, -5, "m", "m")) -> list[str]:
+    return names(order.victims(rank, {GPU: lacking}, there))
+
+
+def test_the_worst_give_their_place_and_no_more_than_are_needed() -> None:
+    assert victims(1, entry("a"), entry("b"), entry("c")) == ["c"]
+    assert victims(2, entry("a"), entry("b", priority=9), entry("c")) == ["a", "c"]
+    # The worst alone would not do, and the next does without it.
+    assert victims(4, entry("a", 4), entry("b", 1)) == ["a"]
+
+
+def test_nobody_goes_for_whom_it_makes_no_room() -> None:
+    assert victims(3, entry("a"), entry("b")) == []
+    assert victims(1, entry("a", admitted=True)) == []
+    assert victims(1, entry("a", priority=5), entry("b", priority=9)) == []
+    assert order.victims((0, -5, "m", "m"), {"example.com/other": 1}, [entry("a")]) == []
+
+
+def test_a_gang_goes_whole_or_not_at_all() -> None:
+    half = [entry("a", gang="g", size=2), entry("b", gang="g", size=2)]
+    assert victims(1, *half) == ["a", "b"]
+    # One of them was admitted, or is better than the one that waits: so the gang is.
+    assert victims(1, half[0], entry("b", gang="g", size=2, admitted=True)) == []
+    assert victims(1, half[0], entry("b", gang="g", size=2, priority=9)) == []
+
+
+def test_a_gang_needs_what_all_of_it_asks_for() -> None:
+    first = entry("a", 2, gang="g", size=4)
+    assert order.needed(entry("x", 2), [], []) == {GPU: 2}
+    assert order.needed(first, [], []) == {GPU: 8}
+    # Of those that are known it counts what they ask for, of the others as little as any asks for.
+    assert order.needed(first, [], [entry("b", 1, gang="g", size=4)]) == {GPU: 5}
+    assert order.needed(first, [entry("c", 1, gang="g", size=4)], [entry("b", 5, gang="g", size=4)]) == {GPU: 8}
+    # It is whole already, and this is one more.
+    assert order.needed(first, [entry(name, gang="g", size=4) for name in "bcde"], []) == {GPU: 2}
+
+
+def test_a_gang_asks_at_least_for_its_smallest_pods() -> None:
+    first = entry("a", 8, gang="g", size=3)
+    assert order.at_least(first, []) == {GPU: 24}
+    assert order.at_least(first, [entry("b", 1, gang="g", size=3)]) == {GPU: 10}
+    assert order.at_least(entry("x", 3), []) == {GPU: 3}
+
+
+ENTRIES = st.builds(
+    lambda number, gpus, priority, gang: entry(f"p{number}", gpus, priority=priority, gang=gang, size=2),
+    st.integers(0, 30), st.integers(1, 8), st.integers(0, 3), st.sampled_from(["", "", "g", "h"]),
+)  # fmt: skip
+POPULATION = st.lists(ENTRIES, max_size=12, unique_by=lambda each: each.key)
+
+
+@given(there=POPULATION, candidate=ENTRIES, lacking=st.integers(1, 12))
+def test_victims_are_worse_whole_enough_and_none_of_them_too_many(there: list[Entry], candidate: Entry, lacking: int) -> None:
+    others = [each for each in there if each.workload != candidate.workload]
+    found = order.victims(candidate.rank, {GPU: lacking}, others)
+    gone = {each.workload for each in found}
+    for workload in gone:
+        pods = [each for each in others if each.workload == workload]
+        assert {each.key for each in pods} <= {each.key for each in found}, "a gang goes whole"
+        assert order.rank_of(pods) > candidate.rank
+        # Without this one there would be too little room.
+        assert sum(each.asks[GPU] for each in found if each.workload != workload) < lacking
+    assert not found or sum(each.asks[GPU] for each in found) >= lacking
+
+
+@given(pods=st.lists(ENTRIES, min_size=2, max_size=10, unique_by=lambda each: each.key), limit=st.integers(1, 12))
+def test_giving_place_ends(pods: list[Entry], limit: int) -> None:
+    """However they come, after as many turns as there are pods nobody takes anybody's place any more."""
+    pods = [each for each in pods if each.asks[GPU] <= limit and each.gang is None]
+    there: list[Entry] = []
+    for _turn in range(len(pods) + 1):
+        moved = False
+        for each in sorted(pods, key=lambda one: one.rank):
+            if each in there:
+                continue
+            short = each.asks[GPU] - (limit - sum(one.asks[GPU] for one in there))
+            gone = order.victims(each.rank, {GPU: short}, there) if short > 0 else []
+            if short <= 0 or gone:
+                there = [one for one in there if one not in gone] + [each]
+                moved = True
+        if not moved:
+            return
+    raise AssertionError("still moving")
