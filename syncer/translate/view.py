@@ -134,6 +134,11 @@ class TenantView:
         return replace(self, judges=False, services=_EMPTY)
 
     @property
+    def waits_for_ledger(self) -> bool:
+        """Whether any of the tenant's pods waits for the ledger."""
+        return self.gated_gangs or bool(self.gated_resources)
+
+    @property
     def work_namespace(self) -> str:
         """The host namespace of everything mirrored."""
         return names.work_namespace(self.tenant)

@@ -2,7 +2,8 @@
 
 The host's scheduler always decides. A pod that names a node, by itself or through a scheduler of the tenant's own, is pinned
 to it by affinity and never by `nodeName`, so that capacity, taints and quota still count. Priority is the host's to
-compute: `priority`, `preemptionPolicy` and `overhead` stay behind, class names pass by allowlist only.
+compute: `priority`, `preemptionPolicy` and `overhead` stay behind, class names pass by allowlist only. Where the
+ledger admits pods, the tenant's own classes order them among each other (`kinds.gate`).
 """
 
 from collections.abc import Mapping
@@ -43,6 +44,9 @@ def priority(spec: Mapping[str, Any], view: TenantView) -> str:
     named = schema.text(spec.get("priorityClassName"), "spec.priorityClassName", 253)
     if named.startswith("system-"):
         raise Untranslatable(Reason.NOT_ALLOWED, f"the priority class {named!r} is the host's own", "spec.priorityClassName")
+    if named and named not in view.allowed_priority_classes and view.waits_for_ledger:
+        # One of the tenant's own: the ledger orders its pods among each other by it, and to everybody else it is nothing.
+        return view.priority_class
     if named and named not in view.allowed_priority_classes and view.judges:
         raise Untranslatable(
             Reason.NOT_ALLOWED,
