@@ -48,7 +48,9 @@ from controller.shares.loop import ShareLoops
 from controller.shares.sources import Sources
 from controller.shares.spec import Item
 from controller.shares.volumes.host import HostVolumes
+from controller.slurm.board import Board
 from controller.slurm.keystore import KeyStore
+from controller.slurm.lease.free import free_of
 from controller.slurm.loop import SlurmLoops
 from controller.slurm.ordering import Ordering
 from controller.slurm.ssh.authorities import Authorities
@@ -108,7 +110,15 @@ class Controller:
         budget = Budget()
         metrics.plane_bytes.set_function(lambda: budget.held)
         self._planes = PlaneAccess(self._clock, self._queue.add, budget)
-        self._slurm = SlurmLoops(self._clock, self._planes.plane, self._owned.gpus_free, self._queue.add, budget=budget)
+        self._board = Board()
+        self._slurm = SlurmLoops(
+            self._clock,
+            self._planes.plane,
+            lambda tenant: free_of(self._owned.pod_quota(tenant)),
+            self._queue.add,
+            board=self._board,
+            budget=budget,
+        )
         authorities = Authorities(client, self._clock)
         self._desks = Desks(client, self._clock, self._planes.plane, authorities, budget=budget)
         ordering = Ordering(KeyStore(client, self._clock), self._slurm, authorities, self._desks)

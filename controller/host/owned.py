@@ -20,7 +20,6 @@ from functools import partial
 from typing import Any
 
 from bulkhead.api import labels, names
-from bulkhead.api.accelerators import count
 from bulkhead.api.ledger import OVER_SINCE, STANDING
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -117,15 +116,9 @@ class Owned:
         """What every tenant of a cohort was given, as its quota notes it."""
         return tuple(self._given.values())
 
-    def gpus_free(self, tenant: str) -> int | None:
-        """GPUs of a tenant's quota that no pod of its holds, as the host counts them; None when the host counts none."""
-        quota = self.get(kinds.RESOURCE_QUOTAS, Key(names.work_namespace(tenant), names.POD_QUOTA))
-        status = (quota or {}).get("status") or {}
-        hard, used = status.get("hard") or {}, status.get("used") or {}
-        counted = [name for name in hard if name.startswith("requests.") and "/" in name]
-        if not counted:
-            return None
-        return sum(max(0, count(hard[name]) - count(used.get(name))) for name in counted)
+    def pod_quota(self, tenant: str) -> Obj | None:
+        """The quota of a tenant's pods, as last seen."""
+        return self.get(kinds.RESOURCE_QUOTAS, Key(names.work_namespace(tenant), names.POD_QUOTA))
 
     def tenants(self) -> set[str]:
         """The names of all tenants of whom anything is left."""

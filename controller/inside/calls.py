@@ -232,9 +232,12 @@ class Plane:
         uid: str | None = None,
         resource_version: str | None = None,
         propagation: str | None = None,
+        grace_seconds: int | None = None,
     ) -> None:
         """Ask for deletion; an object that is already gone is no error."""
-        options = delete_options(uid=uid, resource_version=resource_version, propagation=propagation)
+        options = delete_options(
+            uid=uid, resource_version=resource_version, propagation=propagation, grace_seconds=grace_seconds
+        )
         try:
             await self._request("DELETE", r.path(namespace, name), body=options, accept=METADATA_ONLY)
         except NotServed:

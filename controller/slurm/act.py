@@ -27,6 +27,7 @@ from controller.slurm.lease.fleet import (
     Requeue,
     Resume,
     SetReplicas,
+    Signal,
     Undrain,
 )
 from controller.slurm.objects.workers import worker_pod
@@ -48,13 +49,18 @@ class Actor:
     async def act(self, actions: Iterable[Action], node_sets: Mapping[str, Obj]) -> int:
         """Do what was decided; returns how many actions did not succeed."""
         failed = 0
+        unsent: set[str] = set()
         for action in actions:
+            # The note that a signal was sent holds those before it: none is sent after one that was not.
+            if isinstance(action, Signal) and action.node in unsent:
+                continue
             try:
                 await self._do(action, node_sets)
             except (NotFound, Conflict, AlreadyExists) as error:
                 _log.info("overtaken: %s: %s", action, error, extra={"tenant": self._tenant})
             except (SlurmError, KubeError) as error:
                 failed += 1
+                unsent |= {action.node} if isinstance(action, Signal) else set()
                 _log.warning("not done: %s: %s", action, error, extra={"tenant": self._tenant})
             else:
                 _log.info("done: %s", action, extra={"tenant": self._tenant})
@@ -64,10 +70,17 @@ class Actor:
         match action:
             case CreateWorker(name, ordinal):
                 await self._create(name, ordinal, node_sets)
-            case DeleteWorker(name, uid, _):
-                await self._plane.delete(kinds.PODS, name, NAMESPACE, uid=uid)
+            case DeleteWorker(name, uid, _, grace):
+                await self._plane.delete(kinds.PODS, name, NAMESPACE, uid=uid, grace_seconds=grace)
             case SetReplicas(name, count):
                 await self._plane.patch(NODE_SETS, name, {"spec": {"replicas": count}}, NAMESPACE)
+            case DeleteNodeSet(name):
+                await self._delete_node_set(name, node_sets)
+            case _:
+                await self._tell_slurm(action)
+
+    async def _tell_slurm(self, action: Drain | Undrain | Resume | Down | Signal | Requeue | Cancel | DeleteNode) -> None:
+        match action:
             case Drain(node, reason, _):
                 await self._rest.drain(node, reason)
             case Undrain(node):
@@ -76,14 +89,15 @@ class Actor:
                 await self._rest.resume(node)
             case Down(node, reason):
                 await self._rest.down(node, reason)
+            case Signal(job, node, signal, reason, batch):
+                await self._rest.signal(job, signal, batch=batch)
+                await self._rest.drain(node, reason)
             case Requeue(job, _):
                 await self._rest.requeue(job)
             case Cancel(job, _):
                 await self._rest.cancel(job)
             case DeleteNode(node):
                 await self._rest.delete_node(node)
-            case DeleteNodeSet(name):
-                await self._delete_node_set(name, node_sets)
             case _:
                 assert_never(action)
 

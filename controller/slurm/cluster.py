@@ -11,7 +11,7 @@ are more workers than an admin allows. They only ever make a deadline earlier th
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 from bulkhead.kube.errors import KubeError, ProtocolError
 from bulkhead.work.clock import Clock
@@ -19,14 +19,17 @@ from controller.inside.calls import Plane
 from controller.slurm.accounts import Accounts
 from controller.slurm.act import Actor
 from controller.slurm.apply import Applier
+from controller.slurm.board import Board, OnHost
 from controller.slurm.client.rest import SlurmRest
 from controller.slurm.client.tokens import TokenSource
 from controller.slurm.config.topology import grown, topology_of
 from controller.slurm.decide.hanging import hanging
 from controller.slurm.decide.status import Found, counts, pods_of, resting
 from controller.slurm.lease.deadlines import Deadlines
-from controller.slurm.lease.fleet import Action, Fleet
+from controller.slurm.lease.fleet import Action, Fleet, Free, TakenBack
+from controller.slurm.lease.free import left
 from controller.slurm.lease.plan import over, plan_leases
+from controller.slurm.lease.release import ranks
 from controller.slurm.objects.nodesets import definition, retiring_gpus
 from controller.slurm.objects.render import daemons, render
 from controller.slurm.objects.workers import worker_digest
@@ -60,10 +63,11 @@ class _Applied:
 class Cluster:
     """One tenant's cluster between reconciles."""
 
-    def __init__(self, tenant: str, clock: Clock, quota: Callable[[str], int | None]) -> None:
+    def __init__(self, tenant: str, clock: Clock, quota: Callable[[str], Mapping[str, Free]], board: Board) -> None:
         self._tenant = tenant
         self._clock = clock
         self._quota = quota
+        self._board = board
         self._applier = Applier(clock)
         self._accounts = Accounts(tenant, clock)
         self._tokens: tuple[bytes, TokenSource] | None = None
@@ -154,13 +158,15 @@ class Cluster:
             cordoned=cordoned(seen.nodes),
         )
         self._deadlines = self._deadlines.since(over(spec, fleet), now)
-        waiting = sum(_gpus(spec, each.node_set) for each in fleet.workers if each.live and not each.host_node)
-        free = self._quota(self._tenant)
+        on_host = self._board.on_host(self._tenant)
+        self._board.rank(self._tenant, ranks(seen.view, fleet.workers, now) if seen.view is not None else {})
+        there = None if on_host is None else frozenset(on_host)
         return replace(
             fleet,
             promised=self._deadlines.promised,
             over_since=self._deadlines.over_since,
-            gpus_free=None if free is None else max(0, free - waiting),
+            free=left(self._quota(self._tenant), spec.node_sets, fleet.workers, there),
+            taken=None if on_host is None else _taken(on_host),
         )
 
     async def _act(self, actor: Actor, actions: tuple[Action, ...], seen: Seen) -> None:
@@ -190,6 +196,6 @@ async def _with_new_node_sets(plane: Plane, spec: SlurmSpec, seen: Seen) -> Seen
     return replace(seen, node_sets=await node_sets(plane))
 
 
-def _gpus(spec: SlurmSpec, node_set: str) -> int:
-    found = spec.node_set(node_set)
-    return found.gpus if found is not None else 0
+def _taken(on_host: Mapping[str, OnHost]) -> dict[str, TakenBack]:
+    found = ((name, each.by, each.cause) for name, each in on_host.items())
+    return {name: TakenBack(datetime.fromtimestamp(by, UTC), cause) for name, by, cause in found if by is not None}

@@ -4,14 +4,15 @@
                                                                     │ what was found has changed
                                        the tenant's key into the queue <──┘
 
-Each reconcile has a deadline of its own; after one that fails the next waits longer, up to a bound. The Tenant's status is
-written by the Tenant's own reconcile alone, from what is kept here; counts of jobs reach it every few seconds at most.
+Each reconcile has a deadline of its own; after one that fails the next waits longer, up to a bound. What the ledger takes back
+ends the wait. The Tenant's status is written by the Tenant's own reconcile alone, from what is kept here; counts of jobs reach
+it every few seconds at most.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from bulkhead.kube.errors import KubeError, ProtocolError, TooLarge
 from bulkhead.work.backoff import Backoff
@@ -19,9 +20,11 @@ from bulkhead.work.clock import Clock
 from bulkhead.work.supervise import ended
 from controller.inside.budget import Budget, Turn
 from controller.inside.calls import Plane
+from controller.slurm.board import Board
 from controller.slurm.cluster import Cluster, Order
 from controller.slurm.decide import status
 from controller.slurm.decide.status import Found
+from controller.slurm.lease.fleet import Free
 
 _log = logging.getLogger(__name__)
 PERIOD_SECONDS = 3.0
@@ -38,6 +41,7 @@ class _Entry:
     cluster: Cluster
     order: Order
     task: asyncio.Task[None] | None = None
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
     found: Found | None = None
     reported: object = None
     reported_counts: object = None
@@ -53,13 +57,16 @@ class SlurmLoops:
         self,
         clock: Clock,
         plane: Callable[[Turn], Plane | None],
-        quota: Callable[[str], int | None],
+        quota: Callable[[str], Mapping[str, Free]],
         on_change: Callable[[str], object],
         *,
+        board: Board | None = None,
         period: float = PERIOD_SECONDS,
         budget: Budget | None = None,
     ) -> None:
         self._clock = clock
+        self._board = board or Board()
+        self._board.listen(self.wake)
         self._budget = budget or Budget()
         self._plane = plane
         self._quota = quota
@@ -71,11 +78,17 @@ class SlurmLoops:
         """Have a tenant's cluster as ordered; returns what the last reconcile found, None before the first."""
         entry = self._entries.get(tenant)
         if entry is None:
-            entry = self._entries[tenant] = _Entry(Cluster(tenant, self._clock, self._quota), order)
+            entry = self._entries[tenant] = _Entry(Cluster(tenant, self._clock, self._quota, self._board), order)
         entry.order = order
         if entry.task is None or entry.task.done():
             entry.task = asyncio.create_task(self._run(tenant, entry), name=f"Slurm of {tenant}")
         return entry.found
+
+    def wake(self, tenant: str) -> None:
+        """Have a tenant's cluster reconciled now."""
+        entry = self._entries.get(tenant)
+        if entry is not None:
+            entry.woken.set()
 
     def runs(self, tenant: str) -> bool:
         """Whether a tenant has a task."""
@@ -96,6 +109,7 @@ class SlurmLoops:
         entry = self._entries.pop(tenant, None)
         if entry is not None:
             await ended(entry.task)
+            self._board.rank(tenant, {})
 
     async def close(self) -> None:
         """End every task."""
@@ -110,17 +124,28 @@ class SlurmLoops:
                 _log.exception("Slurm reconcile ended in an error", extra={"tenant": tenant})
                 entry.found = Found(trouble="the controller failed to reconcile the cluster: see its log", unread=True)
                 self._notice(tenant, entry, entry.found)
-                await self._clock.sleep(max(backoff.next(), self._rest(entry)))
+                await self._pause(entry, max(backoff.next(), self._rest(entry)))
                 continue
             entry.found = found
             self._notice(tenant, entry, found)
             if found.plane_down or (found.counts is None and found.refused):
-                await self._clock.sleep(max(backoff.next(), self._rest(entry)))
+                await self._pause(entry, max(backoff.next(), self._rest(entry)))
                 continue
             backoff.reset()
             entry.answered = entry.answered or found.counts is not None
             # A cluster that starts is reconciled more often: its user waits for it.
-            await self._clock.sleep(max(self._period if entry.answered else self._period / 3, self._rest(entry)))
+            await self._pause(entry, max(self._period if entry.answered else self._period / 3, self._rest(entry)))
+
+    async def _pause(self, entry: _Entry, seconds: float) -> None:
+        """Wait, unless something is to be done at once."""
+        waits = [asyncio.ensure_future(each) for each in (self._clock.sleep(seconds), entry.woken.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+        entry.woken.clear()
 
     def _rest(self, entry: _Entry) -> float:
         """Seconds after which this plane has taken no more than its even share of what is read of all of them."""

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from controller.inside import counted
+from controller.slurm.answers.endsignal import signal_of
 from controller.slurm.answers.hostlist import HostListError, count, expand
 from controller.slurm.answers.view import SlurmJob, SlurmNode
 from controller.slurm.answers.wire import DiagAnswer, JobRecord, JobsAnswer, NodeRecord, NodesAnswer, Number, Problem
@@ -158,6 +159,7 @@ def _job(record: JobRecord, hosts: tuple[str, ...]) -> SlurmJob:
         batch=record.batch_flag,
         submitted=_moment(record.submit_time),
         ends=_moment(record.end_time),
+        signal=signal_of(record.submit_line, record.comment),
     )
 
 

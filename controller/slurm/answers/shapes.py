@@ -100,6 +100,7 @@ class PodMeta(_Part):
     uid: Name = ""
     labels: PodLabels | None = None
     annotations: PodAnnotations | None = None
+    creation_timestamp: Word | None = None
     deletion_timestamp: Word | None = None
 
 
@@ -179,6 +180,7 @@ class NodeSetStatus(_Part):
     slurm_allocated: Count | None = None
     slurm_down: Count | None = None
     slurm_drain: Count | None = None
+    conditions: list[Condition] | None = None
 
 
 class NodeSet(_Many, frozen=True):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from controller.slurm.spec import REASON_PREFIX
@@ -60,6 +60,16 @@ class SlurmNode:
 
 
 @dataclass(frozen=True, slots=True)
+class EndSignal:
+    """The signal that a job asks for before its end, and how long before."""
+
+    name: str
+    lead: timedelta
+    # To the batch script alone, and not to its steps.
+    batch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SlurmJob:
     """One job record; sizes are what the job asks for, all nodes together unless the name says otherwise."""
 
@@ -82,6 +92,7 @@ class SlurmJob:
     batch: bool = False
     submitted: datetime | None = None
     ends: datetime | None = None
+    signal: EndSignal | None = None
 
     @property
     def pending(self) -> bool:

@@ -83,6 +83,7 @@ class JobRecord(Counted, frozen=True):
     features: str = ""
     shared: msgspec.Raw = NO_WORDS
     submit_line: str = ""
+    comment: str = ""
     hold: bool = False
     requeue: bool = False
     batch_flag: bool = False

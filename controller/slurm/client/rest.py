@@ -34,6 +34,7 @@ _JOBS_BYTES: Final = 16 * _MIB
 _NODES_BYTES: Final = 8 * _MIB
 # A job record takes a few kilobytes: of more jobs than these only the counts are read.
 JOBS_READ: Final = 2000
+_SIGNAL: Final = re.compile(r"[A-Z][A-Z0-9]{1,7}|[1-9][0-9]?")
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 
 
@@ -104,6 +105,14 @@ class SlurmRest:
         failed = next((each for each in answer.status if each.error_code), None)
         if failed is not None:
             raise SlurmRefused(f"requeue of job {job}: {parse.line(failed.error, 200) or failed.error_code}")
+
+    async def signal(self, job: int, signal: str, *, batch: bool) -> None:
+        """Send a running job a signal: its batch script alone, or its steps without it, as `sbatch --signal` does."""
+        if not _SIGNAL.fullmatch(signal):
+            # Without one that it knows, slurmrestd would end the job.
+            raise SlurmRefused(f"not a signal: {signal[:40]!r}")
+        flags = "BATCH_JOB" if batch else "FULL_STEPS_ONLY"
+        await self._call("DELETE", f"job/{int(job)}", params={"signal": signal, "flags": flags})
 
     async def cancel(self, job: int) -> None:
         """End a job."""

@@ -3,6 +3,9 @@
 Jobs are laid, in the order in which Slurm would take them, first onto what the workers have free, then onto new workers, as far
 as bounds and quota let there be any. A job is laid down whole or not at all: half of the nodes of an MPI job help nobody, and a
 job that can never fit makes no worker start.
+
+Where the ledger admits workers, jobs ask for what it would give now; beyond that, up to the ceiling, for one job at a time: it
+has to know of that one to take anything back for it, and more would only keep the tenant's other pods out of the ceiling.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from controller.slurm.answers.view import SlurmJob, SlurmView
-from controller.slurm.lease.fleet import Worker
+from controller.slurm.lease.fleet import Free, Worker
 from controller.slurm.spec import NodeSetSpec
 
 # Reasons to wait that more workers can end. Holds, dependencies, limits and licences are not among them.
@@ -58,6 +61,46 @@ class _Piece:
     stuck: bool = False
 
 
+class _Gpus:
+    """What the quota has left for new workers."""
+
+    def __init__(self, free: Mapping[str, Free], *, any_waits: bool) -> None:
+        self._most = {resource: each.most for resource, each in free.items()}
+        self._soon = {resource: each.soon for resource, each in free.items() if each.soon is not None}
+        # Nobody waits at the ledger's gate yet.
+        self._first = not any_waits
+
+    def most(self, node_set: NodeSetSpec) -> int | None:
+        """How many workers of a set may be asked for in any case; None for a set that nothing limits."""
+        if not node_set.gpus or node_set.gpu_resource not in self._most:
+            return None
+        return self._most[node_set.gpu_resource] // node_set.gpus
+
+    def soon(self, node_set: NodeSetSpec) -> int | None:
+        """How many of them would be there soon."""
+        most = self.most(node_set)
+        if most is None or node_set.gpu_resource not in self._soon:
+            return most
+        return min(most, max(int(self._first), self._soon[node_set.gpu_resource] // node_set.gpus))
+
+    def gives(self, node_set: NodeSetSpec, count: int) -> bool:
+        """Whether so many workers may be asked for at once."""
+        most, soon = self.most(node_set), self.soon(node_set)
+        if most is None or soon is None or count <= soon:
+            return True
+        return self._first and count <= most
+
+    def take(self, node_set: NodeSetSpec, count: int) -> None:
+        """They are asked for."""
+        resource, gpus = node_set.gpu_resource, count * node_set.gpus
+        if not gpus or resource not in self._most:
+            return
+        self._most[resource] -= gpus
+        if resource in self._soon:
+            self._first = self._first and gpus <= self._soon[resource]
+            self._soon[resource] = max(0, self._soon[resource] - gpus)
+
+
 @dataclass(frozen=True, slots=True)
 class Demand:
     """What the waiting jobs need of each NodeSet: new workers, and which of those that are there."""
@@ -72,24 +115,24 @@ def demand(
     workers: Iterable[Worker],
     *,
     room: Mapping[str, int],
-    gpus_free: int | None,
+    free: Mapping[str, Free],
     now: datetime,
     settle: timedelta,
 ) -> Demand:
-    """Lay the waiting jobs down; `room` is how many workers each NodeSet may still get, `gpus_free` what the quota has left."""
-    sets = {each.name: each for each in node_sets}
+    """Lay the waiting jobs down; `room` is how many workers each NodeSet may still get, `free` what the quota has left."""
+    sets, workers = {each.name: each for each in node_sets}, tuple(workers)
     room, bins = dict(room), [each for each in (_free(view, worker, sets) for worker in workers) if each is not None]
+    gpus = _Gpus(free, any_waits=any(not worker.host_node for worker in workers))
     if view.jobs is None:
         # More jobs than are worth reading: so many can use every worker that there may be.
-        return _everything(sets, view, room, gpus_free, bins)
+        return _everything(sets, view, room, gpus, bins)
     for job in sorted(view.jobs, key=lambda each: (-each.priority, each.job_id)):
         if not _wants(job, now, settle):
             continue
         for node_set in _candidates(job, sets):
             laid = 0
             for _ in range(min(job.copies, _MOST_PIECES)):
-                gpus_free, fits = _lay(list(_pieces(job, node_set, now)), node_set, bins, room, gpus_free)
-                if not fits:
+                if not _lay(list(_pieces(job, node_set, now)), node_set, bins, room, gpus):
                     break
                 laid += 1
             if laid == job.copies:
@@ -101,12 +144,10 @@ def demand(
     )
 
 
-def _lay(
-    pieces: list["_Piece"], node_set: NodeSetSpec, bins: list[_Bin], room: dict[str, int], gpus_free: int | None
-) -> tuple[int | None, bool]:
+def _lay(pieces: list["_Piece"], node_set: NodeSetSpec, bins: list[_Bin], room: dict[str, int], gpus: _Gpus) -> bool:
     """Lay one copy of a job down on distinct workers; nothing is changed when it does not fit."""
     if not pieces or len(pieces) > _MOST_PIECES:
-        return gpus_free, False
+        return False
     chosen: list[_Bin] = []
     mine = [each for each in bins if each.node_set == node_set.name]
     for piece in pieces:
@@ -115,18 +156,18 @@ def _lay(
             break
         chosen.append(place)
     missing = len(pieces) - len(chosen)
-    most = room.get(node_set.name, 0)
-    if gpus_free is not None and node_set.gpus:
-        most = min(most, gpus_free // node_set.gpus)
     fresh = _new(node_set)
-    if missing > most or (missing and not all(fresh.holds(piece) for piece in pieces[len(chosen) :])):
-        return gpus_free, False
+    if missing and not all(fresh.holds(piece) for piece in pieces[len(chosen) :]):
+        return False
+    if missing > room.get(node_set.name, 0) or (missing and not gpus.gives(node_set, missing)):
+        return False
     made = [_new(node_set) for _ in range(missing)]
     bins += made
     room[node_set.name] = room.get(node_set.name, 0) - missing
+    gpus.take(node_set, missing)
     for place, piece in zip([*chosen, *made], pieces, strict=True):
         place.take(piece)
-    return (None if gpus_free is None else gpus_free - missing * node_set.gpus), True
+    return True
 
 
 def _pieces(job: SlurmJob, node_set: NodeSetSpec, now: datetime) -> Iterator[_Piece]:
@@ -199,13 +240,12 @@ def _new(node_set: NodeSetSpec) -> _Bin:
 
 
 def _everything(
-    sets: Mapping[str, NodeSetSpec], view: SlurmView, room: dict[str, int], gpus_free: int | None, bins: list[_Bin]
+    sets: Mapping[str, NodeSetSpec], view: SlurmView, room: dict[str, int], gpus: _Gpus, bins: list[_Bin]
 ) -> Demand:
     more: dict[str, int] = {}
     for name, node_set in sets.items():
-        most = max(0, min(room.get(name, 0), view.pending)) if node_set.partition.enabled else 0
-        if gpus_free is not None and node_set.gpus:
-            most = min(most, gpus_free // node_set.gpus)
-            gpus_free -= most * node_set.gpus
-        more[name] = most
+        count = max(0, min(room.get(name, 0), view.pending)) if node_set.partition.enabled else 0
+        soon = gpus.soon(node_set)
+        more[name] = count if soon is None else min(count, soon)
+        gpus.take(node_set, more[name])
     return Demand(more, frozenset(each.name for each in bins if each.name) if view.pending else frozenset())

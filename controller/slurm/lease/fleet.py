@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
 
+from bulkhead.api.conditions import condition_of
 from bulkhead.api.podphase import is_ready, placed_on
 from controller.slurm.spec import NODE_SET_LABEL, ORDINAL_LABEL, SPEC_ANNOTATION, Obj
 
@@ -26,6 +27,9 @@ class Worker:
     deleting: bool = False
     host_node: str = ""
     made_from: str = ""
+    created: datetime | None = None
+    # Why it has no node yet: reason and message of its condition, as the syncer wrote them.
+    waits: tuple[str, str] = ("", "")
 
     @property
     def finished(self) -> bool:
@@ -39,6 +43,24 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
+class Free:
+    """GPUs of one resource that a tenant's quota still has for workers."""
+
+    # Up to the ceiling: beyond it the host takes no pod.
+    most: int
+    # Of them, what the ledger would give now or take back for this tenant; None where it admits nobody.
+    soon: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """Until when a worker's GPUs go back to another tenant, and why: a `Cause` of the ledger."""
+
+    by: datetime
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Fleet:
     """What a lease decides from, beside Slurm's own view."""
 
@@ -49,8 +71,10 @@ class Fleet:
     digests: Mapping[str, str] = field(default_factory=dict)
     # Host node -> why its workers take no new jobs.
     cordoned: Mapping[str, str] = field(default_factory=dict)
-    # GPUs of the tenant's quota that new workers may still take; None: no limit is known.
-    gpus_free: int | None = None
+    # Resource -> GPUs of the tenant's quota that new workers may still take; what is not there has no limit.
+    free: Mapping[str, Free] = field(default_factory=dict)
+    # Worker -> by when the ledger takes it back; None: not known at the moment, and what was said before holds.
+    taken: Mapping[str, TakenBack] | None = field(default_factory=dict)
     # Slurm node -> the earliest deadline that it was ever given; kept beside the reason in Slurm, which a tenant may edit.
     promised: Mapping[str, datetime] = field(default_factory=dict)
     # NodeSet -> since when it has had more workers than an admin allows.
@@ -76,6 +100,8 @@ class DeleteWorker:
     name: str
     uid: str
     why: str = ""
+    # The seconds that it gets to end; its own unless given.
+    grace: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +144,18 @@ class Down:
 
 
 @dataclass(frozen=True, slots=True)
+class Signal:
+    """Send a job the signal that it asks for before its end; that it was sent stands in the drain's reason from then on."""
+
+    job: int
+    node: str
+    signal: str
+    reason: str
+    # To the batch script alone, and not to its steps.
+    batch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Requeue:
     """End a job's run and queue it again."""
 
@@ -148,7 +186,18 @@ class DeleteNodeSet:
 
 
 Action: TypeAlias = (
-    CreateWorker | DeleteWorker | SetReplicas | Drain | Undrain | Resume | Down | Requeue | Cancel | DeleteNode | DeleteNodeSet
+    CreateWorker
+    | DeleteWorker
+    | SetReplicas
+    | Drain
+    | Undrain
+    | Resume
+    | Down
+    | Signal
+    | Requeue
+    | Cancel
+    | DeleteNode
+    | DeleteNodeSet
 )
 
 
@@ -169,4 +218,21 @@ def worker_of(pod: Obj) -> Worker | None:
         deleting=bool(meta.get("deletionTimestamp")),
         host_node=placed_on(pod),
         made_from=str((meta.get("annotations") or {}).get(SPEC_ANNOTATION) or ""),
+        created=_moment(meta.get("creationTimestamp")),
+        waits=_waits(pod),
     )
+
+
+def _waits(pod: Obj) -> tuple[str, str]:
+    scheduled = condition_of(pod, "PodScheduled")
+    if scheduled.get("status") != "False":
+        return "", ""
+    return str(scheduled.get("reason") or ""), str(scheduled.get("message") or "")
+
+
+def _moment(text: object) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None

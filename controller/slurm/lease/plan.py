@@ -1,15 +1,19 @@
 """The elastic lease: how many workers each NodeSet holds, and the next writes on the way there. Pure.
 
-    view, pods, bounds ──> targets (demand, idleness, `kubectl scale`) ──┬─ fewer than wanted ──> pods to make
-                                                                        └─ more than wanted ──> release
+    what the ledger takes back ──> release, by its deadline
+    the rest: view, pods, bounds ──> targets (demand, idleness, `kubectl scale`) ──┬─ fewer than wanted ──> pods to make
+                                                                                  └─ more than wanted ──> release
 
 The wanted number of workers is the NodeSet's own replicas: `kubectl scale` and the lease both write it, and within `min` and
 `max` the last write counts, until jobs need more or workers have idled long enough. The view is None where Slurm did not
 answer: then workers are made, but none is released before its deadline.
+
+Which worker the ledger takes back, it decides itself, by what `release.loss` told it; here that worker is as good as gone. If
+its set needs another one, that one waits in the ledger's queue like anybody's pod, and is given up once no job needs it.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -25,11 +29,15 @@ from controller.slurm.lease.fleet import (
     Down,
     Drain,
     Fleet,
+    Free,
     Resume,
     SetReplicas,
+    Signal,
+    TakenBack,
     Undrain,
     Worker,
 )
+from controller.slurm.lease.reasons import deadline_in, is_taken
 from controller.slurm.lease.release import is_leaving, release
 from controller.slurm.spec import REASON_PREFIX, NodeSetSpec, SlurmSpec
 
@@ -48,22 +56,25 @@ class _Case:
     view: SlurmView | None
     fleet: Fleet
     now: datetime
+    # Worker -> by when it goes back to another tenant.
+    taken: Mapping[str, TakenBack]
+
+    def staying(self, node_set: str) -> tuple[Worker, ...]:
+        """The live workers of a NodeSet without those that are taken back."""
+        return tuple(each for each in self.fleet.of(node_set) if each.name not in self.taken)
 
 
 def plan_leases(spec: SlurmSpec, view: SlurmView | None, fleet: Fleet, now: datetime) -> tuple[Action, ...]:
     """The next writes for all NodeSets."""
-    case = _Case(spec, view, fleet, now)
+    case = _Case(spec, view, fleet, now, _taken(view, fleet))
     targets = _targets(case)
-    actions: list[Action] = []
-    free = fleet.gpus_free
+    actions: list[Action] = list(_back(case))
+    free = dict(fleet.free)
     for node_set in spec.node_sets:
         target = targets[node_set.name]
         if fleet.targets.get(node_set.name) != target:
             actions.append(SetReplicas(node_set.name, target))
-        made = _missing(case, node_set, target, free)
-        if free is not None:
-            free -= len(made) * node_set.gpus
-        actions += made
+        actions += _missing(case, node_set, target, free)
         actions += _surplus(case, node_set, target)
     actions += _orphans(case)
     actions += [DeleteWorker(each.name, each.uid, "has ended") for each in fleet.workers if each.finished and not each.deleting]
@@ -73,7 +84,36 @@ def plan_leases(spec: SlurmSpec, view: SlurmView | None, fleet: Fleet, now: date
         actions += _records(spec, view, fleet)
         actions += _abandoned(spec, view, fleet)
         actions += _retired(spec, view, fleet)
-    return tuple(actions)
+    return tuple(_signalled_once(actions))
+
+
+def _signalled_once(actions: Iterable[Action]) -> Iterable[Action]:
+    """A job on two workers that go is sent its signal once."""
+    jobs: set[int] = set()
+    for action in actions:
+        if not isinstance(action, Signal):
+            yield action
+        elif action.job not in jobs:
+            jobs.add(action.job)
+            yield action
+
+
+def _taken(view: SlurmView | None, fleet: Fleet) -> Mapping[str, TakenBack]:
+    """What the ledger takes back; while it is not there to ask, what it last said, as drains tell."""
+    if fleet.taken is not None:
+        return fleet.taken
+    nodes = view.nodes if view is not None else ()
+    said = {node.name: deadline_in(node.reason) for node in nodes if node.draining and is_taken(node.reason)}
+    return {name: TakenBack(by) for name, by in said.items() if by is not None}
+
+
+def _back(case: _Case) -> Iterable[Action]:
+    """Workers that go to another tenant, of whichever NodeSet."""
+    for worker in case.fleet.workers:
+        taken = case.taken.get(worker.name)
+        if taken is None or not worker.live:
+            continue
+        yield from _given(case, (worker,), 1, grace=case.spec.lease.grace, by=taken.by, taken=True)
 
 
 def _targets(case: _Case) -> dict[str, int]:
@@ -88,9 +128,9 @@ def _targets(case: _Case) -> dict[str, int]:
     found = demand(
         elastic,
         view,
-        [worker for each in elastic for worker in fleet.of(each.name) if not is_leaving(view, worker)],
+        [worker for each in elastic for worker in case.staying(each.name) if not is_leaving(view, worker)],
         room={each.name: each.maximum - len(fleet.of(each.name)) for each in elastic},
-        gpus_free=fleet.gpus_free,
+        free=fleet.free,
         now=case.now,
         settle=_SETTLE,
     )
@@ -98,7 +138,10 @@ def _targets(case: _Case) -> dict[str, int]:
 
 
 def _elastic(case: _Case, view: SlurmView, node_set: NodeSetSpec, asked: int, found: Demand) -> int:
-    live = case.fleet.of(node_set.name)
+    live = case.staying(node_set.name)
+    if len(live) < len(case.fleet.of(node_set.name)):
+        # What is taken back is not made again unless jobs need it.
+        asked = min(asked, len(live))
     more = found.more.get(node_set.name, 0)
     if more:
         return _clamp(max(asked, len(live) + more), node_set.minimum, node_set.maximum)
@@ -113,6 +156,9 @@ def _elastic(case: _Case, view: SlurmView, node_set: NodeSetSpec, asked: int, fo
 
 def _idle(view: SlurmView, worker: Worker, now: datetime, patience: timedelta) -> bool:
     node = view.node(worker.name)
+    if not worker.host_node:
+        # It waits in a queue, for nobody.
+        return worker.created is not None and now - worker.created >= patience
     if node is None or node.busy or view.jobs_on(worker.name):
         return False
     since = max((moment for moment in (node.last_busy, node.started) if moment is not None), default=None)
@@ -121,17 +167,19 @@ def _idle(view: SlurmView, worker: Worker, now: datetime, patience: timedelta) -
 
 def _working(view: SlurmView, worker: Worker) -> bool:
     node = view.node(worker.name)
-    return node is not None and not node.draining and (node.busy or bool(view.jobs_on(worker.name)))
+    # One that was being taken back, and is not any more, has not been chosen to go by anybody here.
+    stays = node is not None and (not node.draining or is_taken(node.reason))
+    return node is not None and stays and (node.busy or bool(view.jobs_on(worker.name)))
 
 
-def _missing(case: _Case, node_set: NodeSetSpec, target: int, free: int | None) -> list[Action]:
-    """The workers to make, each under a name that neither a pod nor a record of Slurm's still has.
+def _missing(case: _Case, node_set: NodeSetSpec, target: int, free: dict[str, Free]) -> list[Action]:
+    """The workers to make, taken from what is free, each under a name that neither a pod nor a record of Slurm's still has.
 
     A pod that took over a record would be known under its predecessor's address. Fixed workers keep their names, so they wait
     for pod and record to go; elastic ones take another name.
     """
     own = [worker for worker in case.fleet.workers if worker.node_set == node_set.name]
-    live = {worker.ordinal for worker in own if worker.live}
+    live = {worker.ordinal for worker in case.staying(node_set.name)}
     records = case.view.nodes if case.view is not None else ()
     recorded = {int(node.name.rpartition("-")[2]) for node in records if _belongs(node, (node_set.name,))}
     taken = {worker.ordinal for worker in own} | recorded
@@ -139,8 +187,10 @@ def _missing(case: _Case, node_set: NodeSetSpec, target: int, free: int | None) 
     if not node_set.elastic:
         count -= sum(ordinal < target for ordinal in taken - live)
     count = min(count, _BURST)
-    if free is not None and node_set.gpus:
-        count = min(count, free // node_set.gpus)
+    has = free.get(node_set.gpu_resource) if node_set.gpus else None
+    if has is not None:
+        count = max(0, min(count, has.most // node_set.gpus))
+        free[node_set.gpu_resource] = replace(has, most=has.most - count * node_set.gpus)
     made: list[Action] = []
     ordinal = 0
     while len(made) < count:
@@ -151,7 +201,7 @@ def _missing(case: _Case, node_set: NodeSetSpec, target: int, free: int | None) 
 
 
 def _surplus(case: _Case, node_set: NodeSetSpec, target: int) -> tuple[Action, ...]:
-    live = case.fleet.of(node_set.name)
+    live = case.staying(node_set.name)
     surplus = max(0, len(live) - target)
     digest = case.fleet.digests.get(node_set.name)
     outdated = frozenset(worker.name for worker in live if digest and worker.made_from and worker.made_from != digest)
@@ -168,7 +218,7 @@ def _orphans(case: _Case) -> Iterable[Action]:
     """Workers of NodeSets that the Tenant no longer has."""
     known = {each.name for each in case.spec.node_sets}
     for name in sorted({worker.node_set for worker in case.fleet.workers} - known):
-        live = case.fleet.of(name)
+        live = case.staying(name)
         yield from _given(case, live, len(live), grace=case.spec.lease.grace, by=_by(case, name))
 
 
@@ -180,8 +230,10 @@ def _given(
     grace: timedelta,
     by: datetime | None = None,
     first: frozenset[str] = frozenset(),
+    taken: bool = False,
 ) -> tuple[Action, ...]:
-    return release(case.view, live, count, now=case.now, grace=grace, promised=case.fleet.promised, by=by, first=first)
+    promised = case.fleet.promised
+    return release(case.view, live, count, now=case.now, grace=grace, promised=promised, by=by, first=first, taken=taken)
 
 
 def _by(case: _Case, node_set: str) -> datetime | None:

@@ -1,8 +1,8 @@
 """Releases workers: the steps that end with their GPUs free, whatever the jobs on them do. Pure, one step per reconcile.
 
     chosen ──> drained with our reason, deadline in it ──┬── no job left ─────────> pod deleted ──> node record deleted
-       ^                                                 │                               ^
-       └── need is gone: drain taken away <──────────────┤                               │
+       ^                                                 ├── jobs that ask for it: their signal    ^
+       └── need is gone: drain taken away <──────────────┤                                         │
                                                          └── deadline passed ──> jobs requeued ──> node down
 
 All state is in Slurm and in the plane, so it makes no difference where an earlier reconcile was cut off. The workers that cost
@@ -16,29 +16,14 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from controller.slurm.answers.view import SlurmJob, SlurmNode, SlurmView
-from controller.slurm.lease.fleet import Action, Cancel, DeleteWorker, Down, Drain, Requeue, Undrain, Worker
-from controller.slurm.spec import REASON_PREFIX
+from controller.slurm.lease.fleet import Action, Cancel, DeleteWorker, Down, Drain, Requeue, Signal, Undrain, Worker
+from controller.slurm.lease.reasons import GIVING, MOST_SIGNALLED, deadline_in, is_taken, reason_until, signalled_in
 
-GIVING: Final = f"{REASON_PREFIX} giving back"
-OVERDUE: Final = timedelta(seconds=30)  # between one measure and the next harder one, once the deadline has passed
+# Between one measure and the next harder one, once the deadline has passed, so that the GPUs are back half a minute after it: a
+# job that is queued again gets SIGTERM, and what of it still runs two measures later ends with its pod.
+OVERDUE: Final = timedelta(seconds=10)
+LAST_GRACE: Final = 8  # seconds of a pod that is deleted then
 _FAR: Final = timedelta(days=365)
-
-
-def reason_until(deadline: datetime) -> str:
-    """The reason of a drain: that it is ours, what it is for, and until when its jobs may run."""
-    return f"{GIVING} until {deadline.isoformat(timespec='seconds')}"
-
-
-def deadline_in(reason: str) -> datetime | None:
-    """The deadline in a reason of ours."""
-    _, found, text = reason.partition(f"{GIVING} until ")
-    if not found:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else None
 
 
 def is_leaving(view: SlurmView | None, worker: Worker) -> bool:
@@ -57,10 +42,12 @@ def release(
     promised: Mapping[str, datetime] | None = None,
     by: datetime | None = None,
     first: frozenset[str] = frozenset(),
+    taken: bool = False,
 ) -> tuple[Action, ...]:
     """The next writes on the way to `count` live workers fewer.
 
-    `by` is a deadline that nobody inside the tenant can move; `first` are workers that go before all others.
+    `by` is a deadline that nobody inside the tenant can move; `first` are workers that go before all others; `taken` says that
+    another tenant gets what they hold.
     """
     promised = promised or {}
     if view is None:
@@ -72,7 +59,7 @@ def release(
     names = {worker.name for worker in going}
     actions: list[Action] = [Undrain(worker.name) for worker in leaving if worker.name not in names]
     for worker in going:
-        actions += _step(view, worker, now=now, grace=grace, promised=promised.get(worker.name), by=by)
+        actions += _step(view, worker, now=now, grace=grace, promised=promised.get(worker.name), by=by, taken=taken)
     return tuple(actions)
 
 
@@ -92,8 +79,21 @@ def loss(view: SlurmView, worker: Worker, now: datetime) -> tuple[int, float, in
     return 3, remaining, priority, -worker.ordinal
 
 
+def ranks(view: SlurmView, workers: Iterable[Worker], now: datetime) -> dict[str, int]:
+    """What the ledger goes by when it takes workers back: below 0 for those that run nothing, then from the cheapest on."""
+    costs = sorted((loss(view, worker, now), worker.name) for worker in workers if worker.live)
+    return {name: -1 if cost[0] in (0, 1) else place for place, (cost, name) in enumerate(costs)}
+
+
 def _step(
-    view: SlurmView, worker: Worker, *, now: datetime, grace: timedelta, promised: datetime | None, by: datetime | None
+    view: SlurmView,
+    worker: Worker,
+    *,
+    now: datetime,
+    grace: timedelta,
+    promised: datetime | None,
+    by: datetime | None,
+    taken: bool,
 ) -> Iterable[Action]:
     node = view.node(worker.name)
     if node is None:
@@ -103,21 +103,36 @@ def _step(
     deadline = min(given, default=None)
     ours = node.ours and node.reason.startswith(GIVING)
     # A deadline further away than any that is given now was for another cause, or not written by us.
-    if not node.draining or (node.ours and not ours) or (ours and (deadline is None or deadline > now + grace)):
+    late = ours and (deadline is None or deadline > now + grace)
+    if not node.draining or (node.ours and not ours) or late or (ours and taken and not is_taken(node.reason)):
         until = min([now + grace, *given])
-        return [Drain(worker.name, reason_until(until), until)]
+        return [Drain(worker.name, reason_until(until, taken=taken, signalled=signalled_in(node.reason)), until)]
     jobs = view.jobs_on(worker.name)
     if not _occupied(node, jobs):
         return [DeleteWorker(worker.name, worker.uid, "given back: drained")]
     if deadline is None or now < deadline:
-        return []
+        return _signals(view, node, now=now, deadline=deadline) if ours and deadline is not None else []
     return _overdue(node, worker, jobs, late=now - deadline)
+
+
+def _signals(view: SlurmView, node: SlurmNode, *, now: datetime, deadline: datetime) -> Iterable[Signal]:
+    """The signals that are due: once for each job, on whichever of its nodes it is seen first."""
+    done = signalled_in(node.reason)
+    for job in view.jobs_on(node.name) or ():
+        asked = job.signal
+        if asked is None or "RUNNING" not in job.states or now < deadline - asked.lead or len(done) >= MOST_SIGNALLED:
+            continue
+        if any(job.job_id in signalled_in(each.reason) for name in job.nodes if (each := view.node(name)) is not None):
+            continue
+        done |= {job.job_id}
+        reason = reason_until(deadline_in(node.reason) or deadline, taken=is_taken(node.reason), signalled=done)
+        yield Signal(job.job_id, node.name, asked.name, reason, asked.batch)
 
 
 def _overdue(node: SlurmNode, worker: Worker, jobs: tuple[SlurmJob, ...] | None, *, late: timedelta) -> Iterable[Action]:
     """The deadline has passed: jobs are queued again, then the node goes down, then the pod goes whatever happens."""
     if late >= 2 * OVERDUE:
-        return [DeleteWorker(worker.name, worker.uid, "given back: past its deadline")]
+        return [DeleteWorker(worker.name, worker.uid, "given back: past its deadline", LAST_GRACE)]
     if jobs is None or late >= OVERDUE:
         reason = node.reason if node.ours else f"{GIVING}: past its deadline"
         return [] if node.base == "DOWN" or not node.ours else [Down(worker.name, reason)]
@@ -140,7 +155,9 @@ def _unseen(
         *sorted(late, key=lambda worker: (worker.name not in promised, -worker.ordinal)),
     ]
     return tuple(
-        DeleteWorker(worker.name, worker.uid, "given back: never started" if not worker.host_node else "past its deadline")
+        DeleteWorker(worker.name, worker.uid, "past its deadline", LAST_GRACE)
+        if worker.host_node
+        else DeleteWorker(worker.name, worker.uid, "given back: never started")
         for worker in ordered[: max(0, count)]
     )
 

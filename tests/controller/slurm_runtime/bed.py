@@ -7,8 +7,10 @@ from datetime import timedelta
 from typing import Any, cast
 
 from controller.inside.calls import Plane
+from controller.slurm.board import Board
 from controller.slurm.cluster import Cluster, Order
 from controller.slurm.decide.status import Found
+from controller.slurm.lease.fleet import Free
 from controller.slurm.spec import SlurmSpec
 from tests.controller.slurm import samples
 from tests.controller.slurm_runtime.plane import FakePlane
@@ -26,8 +28,9 @@ class Bed:
         self.plane = plane
         self.fake = fake
         self.clock = FakeClock(START)
-        self.free: int | None = None
-        self.cluster = Cluster("team-a", self.clock, lambda _: self.free)
+        self.free: dict[str, Free] = {}
+        self.board = Board()
+        self.cluster = Cluster("team-a", self.clock, lambda _: self.free, self.board)
 
     async def reconcile(self, *node_sets: Any, on: bool = True, **changes: Any) -> Found:
         spec = replace(slurm_spec(*node_sets), **changes)

@@ -28,6 +28,8 @@ class FakePlane:
         self.objects: dict[tuple[str, str], Obj] = {}
         self.charged = 0
         self.writes: list[tuple[str, str, str]] = []
+        # What deleted objects got to end.
+        self.graces: dict[str, int | None] = {}
         self.down = False
         self._serial = itertools.count(1)
 
@@ -121,7 +123,9 @@ class FakePlane:
         self.writes.append(("create", r.kind, obj["metadata"]["name"]))
         return self._store(r, copy.deepcopy(obj))
 
-    async def delete(self, r: Resource, name: str, namespace: str | None = None, *, uid: str | None = None, **_: Any) -> None:
+    async def delete(
+        self, r: Resource, name: str, namespace: str | None = None, *, uid: str | None = None, **more: Any
+    ) -> None:
         self._check()
         found = self.objects.get((r.kind, name))
         if found is None:
@@ -129,6 +133,7 @@ class FakePlane:
         if uid and found["metadata"]["uid"] != uid:
             raise Conflict(409, "Conflict", "another object")
         self.writes.append(("delete", r.kind, name))
+        self.graces[name] = more.get("grace_seconds")
         del self.objects[r.kind, name]
 
     async def patch(self, r: Resource, name: str, body: Any, namespace: str | None = None, **more: Any) -> Obj:

@@ -84,6 +84,8 @@ class FakeSlurmrestd:
     mood: str = "well"
     key: bytes = KEY
     unauthorized: int = 0
+    # What was sent to which job: signal and flags, in order.
+    signals: list[tuple[int, str, str]] = field(default_factory=list)
     stuck: asyncio.Event = field(default_factory=asyncio.Event)
 
     def routes(self) -> list[web.RouteDef]:
@@ -169,6 +171,10 @@ class FakeSlurmrestd:
         return {"status": [{"job_id": found["job_id"], "error_code": 0, "error": "No error"}]}
 
     def _cancel(self, request: web.Request, _: Any) -> dict[str, Any]:
+        signal = request.query.get("signal")
+        if signal is not None:
+            self.signals.append((int(request.match_info["job"]), signal, request.query.get("flags", "")))
+            return {}
         self.jobs.pop(int(request.match_info["job"]), None)
         return {}
 

@@ -58,7 +58,7 @@ async def test_a_unit_of_the_network_that_slurm_was_told_of_is_never_taken_away(
     bed.plane.add_node("n2", **{"bulkhead.dev/nvlink-domain": "nvlink-8"})
     await bed.reconcile(node_set(), topology=tree)
     # A controller that has just started knows it too.
-    bed.cluster = Cluster("team-a", bed.clock, lambda _: None)
+    bed.cluster = Cluster("team-a", bed.clock, lambda _: {}, bed.board)
     bed.fake.nodes["gpu-0"] = node("gpu-0") | {"topology": "platform:nvlink-9"}
     await bed.reconcile(node_set(), topology=tree)
     text = bed.plane.objects["ConfigMap", "slurm-config"]["data"]["topology.yaml"]
@@ -70,7 +70,7 @@ async def test_a_unit_of_the_network_that_slurm_was_told_of_is_never_taken_away(
     bed.plane.objects["ConfigMap", "slurm-config"]["data"]["topology.yaml"] += (
         "- switch: x\nInclude /etc/passwd\n - switch: A;b\n"
     )
-    bed.cluster = Cluster("team-a", bed.clock, lambda _: None)
+    bed.cluster = Cluster("team-a", bed.clock, lambda _: {}, bed.board)
     await bed.reconcile(node_set(), topology=tree)
     assert "Include" not in bed.plane.objects["ConfigMap", "slurm-config"]["data"]["topology.yaml"]
 

@@ -137,7 +137,7 @@ async def test_a_hostile_plane_stops_its_own_cluster_and_says_so() -> None:
             def plane(turn: Turn, client: Client = client) -> Plane:
                 return Plane(client, turn)
 
-            loops = SlurmLoops(clock, plane, lambda _: None, lambda _, changed=changed: changed.set())  # type: ignore[misc]
+            loops = SlurmLoops(clock, plane, lambda _: {}, lambda _, changed=changed: changed.set())  # type: ignore[misc]
             order = Order(slurm_spec(node_set()), KEYS)
             loops.order("team-a", order)
             async with asyncio.timeout(20):

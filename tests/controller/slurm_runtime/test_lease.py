@@ -10,10 +10,21 @@ from hypothesis import strategies as st
 
 from controller.slurm.answers.view import SlurmJob, SlurmView
 from controller.slurm.lease.demand import demand
-from controller.slurm.lease.fleet import Cancel, CreateWorker, DeleteNode, Down, Drain, Requeue, Resume, SetReplicas, Undrain
+from controller.slurm.lease.fleet import (
+    Cancel,
+    CreateWorker,
+    DeleteNode,
+    Down,
+    Drain,
+    Free,
+    Requeue,
+    Resume,
+    SetReplicas,
+    Undrain,
+)
 from controller.slurm.lease.plan import LOST
 from controller.slurm.spec import LeaseSpec
-from tests.controller.slurm_runtime.world import START, Node, World, node_set, pending, slurm_spec
+from tests.controller.slurm_runtime.world import GPU, START, Node, World, node_set, pending, slurm_spec
 
 
 def world(*, minimum: int = 0, maximum: int = 4, workers: int = 0, gpus_free: int | None = None, **more: Any) -> World:
@@ -114,7 +125,7 @@ def test_fixed_workers_are_made_within_the_quota_too() -> None:
 def test_more_jobs_than_are_worth_reading_fill_the_set() -> None:
     spec = slurm_spec(node_set(maximum=4))
     view = SlurmView(jobs=None, pending=9000, running=3)
-    found = demand(spec.node_sets, view, (), room={"gpu": 4}, gpus_free=6, now=START, settle=timedelta(0))
+    found = demand(spec.node_sets, view, (), room={"gpu": 4}, free={GPU: Free(6)}, now=START, settle=timedelta(0))
     assert found.more == {"gpu": 3}
 
 
@@ -198,7 +209,7 @@ def test_silence_does_not_hold_a_worker_that_an_admin_took_beyond_its_deadline()
     made.run_job(2, "gpu-1", seconds=3000)
     made.spec, made.silent = slurm_spec(node_set(maximum=1)), True
     made.step()
-    made.pass_time(179)
+    made.pass_time(139)
     made.step()
     assert len(made.workers) == 2
     made.pass_time(1)

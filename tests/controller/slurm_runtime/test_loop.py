@@ -23,7 +23,7 @@ async def test_a_silent_tenant_delays_nobody(bed: Bed, monkeypatch: pytest.Monke
     async with served(FakeSlurmrestd(mood="silent"), seconds=30.0) as (silent, transport):
         planes = {"mute": FakePlane(transport), "well": bed.plane}
         changed: list[str] = []
-        loops = SlurmLoops(bed.clock, lambda turn: cast(Plane, planes[turn.tenant]), lambda _: None, changed.append)
+        loops = SlurmLoops(bed.clock, lambda turn: cast(Plane, planes[turn.tenant]), lambda _: {}, changed.append)
         assert loops.order("mute", order()) is None
         assert loops.order("well", order()) is None
         await until(lambda: "well" in changed)
@@ -43,7 +43,7 @@ async def test_a_silent_tenant_delays_nobody(bed: Bed, monkeypatch: pytest.Monke
 async def test_a_plane_that_is_down_is_reported_and_asked_again(bed: Bed) -> None:
     bed.plane.down = True
     changed: list[str] = []
-    loops = SlurmLoops(bed.clock, lambda _: cast(Plane, bed.plane), lambda _: None, changed.append)
+    loops = SlurmLoops(bed.clock, lambda _: cast(Plane, bed.plane), lambda _: {}, changed.append)
     loops.order("team-a", order())
     await until(lambda: len(changed) == 1)
     found = loops.order("team-a", order())
@@ -57,7 +57,7 @@ async def test_a_plane_that_is_down_is_reported_and_asked_again(bed: Bed) -> Non
 
 
 async def test_a_tenant_that_is_forgotten_is_left_alone(bed: Bed) -> None:
-    loops = SlurmLoops(bed.clock, lambda _: cast(Plane, bed.plane), lambda _: None, lambda _: None)
+    loops = SlurmLoops(bed.clock, lambda _: cast(Plane, bed.plane), lambda _: {}, lambda _: None)
     loops.order("team-a", order())
     await until(lambda: bed.clock.sleepers > 0)
     await loops.forget("team-a")
@@ -78,7 +78,7 @@ async def test_a_surprise_in_one_pass_is_not_the_last_pass(bed: Bed, monkeypatch
         return await real(self, plane, found)
 
     monkeypatch.setattr(Cluster, "reconcile", reconcile)
-    loops = SlurmLoops(bed.clock, lambda _: cast(Plane, bed.plane), lambda _: None, lambda _: None)
+    loops = SlurmLoops(bed.clock, lambda _: cast(Plane, bed.plane), lambda _: {}, lambda _: None)
     loops.order("team-a", order())
     await until(lambda: bed.clock.sleepers > 0)
     assert not bed.fake.calls
@@ -107,7 +107,7 @@ async def test_a_definition_of_the_tenants_own_stops_its_own_cluster_and_is_name
     monkeypatch.setattr(bed.plane, "list", list_)
     bed.clock.advance(121)
     changed: list[str] = []
-    loops = SlurmLoops(bed.clock, lambda _: cast(Plane, bed.plane), lambda _: None, changed.append)
+    loops = SlurmLoops(bed.clock, lambda _: cast(Plane, bed.plane), lambda _: {}, changed.append)
     loops.order("team-a", order())
     await until(lambda: bool(changed))
     found = loops.order("team-a", order())

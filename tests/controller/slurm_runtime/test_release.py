@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from controller.slurm.answers.view import SlurmJob, SlurmNode, SlurmView
 from controller.slurm.lease.fleet import Cancel, DeleteWorker, Down, Drain, Requeue, Undrain, Worker
-from controller.slurm.lease.release import GIVING, OVERDUE, deadline_in, reason_until, release
+from controller.slurm.lease.reasons import GIVING, deadline_in, reason_until
+from controller.slurm.lease.release import LAST_GRACE, OVERDUE, release
 from tests.controller.slurm_runtime.world import START, World, node_set, slurm_spec
 
 GRACE = timedelta(seconds=120)
@@ -74,9 +75,9 @@ def test_a_drain_says_that_it_is_ours_and_until_when() -> None:
         (0, (job(1, 0, requeue=False),), [Cancel(1, "gpu-0")]),
         (0, (job(1, 0, batch=False),), [Cancel(1, "gpu-0")]),
         (0, None, [Down("gpu-0", reason_until(UNTIL))]),
-        (29, (job(1, 0),), [Requeue(1, "gpu-0")]),
-        (30, (job(1, 0),), [Down("gpu-0", reason_until(UNTIL))]),
-        (60, (job(1, 0),), [DeleteWorker("gpu-0", "uid-0", "given back: past its deadline")]),
+        (9, (job(1, 0),), [Requeue(1, "gpu-0")]),
+        (10, (job(1, 0),), [Down("gpu-0", reason_until(UNTIL))]),
+        (20, (job(1, 0),), [DeleteWorker("gpu-0", "uid-0", "given back: past its deadline", LAST_GRACE)]),
     ],
 )
 def test_after_its_deadline_a_busy_worker_is_met_with_ever_harder_measures(
@@ -109,9 +110,9 @@ def test_an_admins_drain_is_neither_undone_nor_overwritten_yet_does_not_hold_the
     busy = SlurmView(nodes=(node(0, "ALLOCATED", "DRAIN", reason="fan broken"),), jobs=(job(1, 0),))
     assert released(busy, 1, worker(0)) == []
     assert released(busy, 1, worker(0), by=UNTIL, now_after=125) == [Requeue(1, "gpu-0")]
-    assert released(busy, 1, worker(0), by=UNTIL, now_after=155) == []
-    assert released(busy, 1, worker(0), by=UNTIL, now_after=185) == [
-        DeleteWorker("gpu-0", "uid-0", "given back: past its deadline")
+    assert released(busy, 1, worker(0), by=UNTIL, now_after=135) == []
+    assert released(busy, 1, worker(0), by=UNTIL, now_after=145) == [
+        DeleteWorker("gpu-0", "uid-0", "given back: past its deadline", LAST_GRACE)
     ]
 
 
@@ -136,7 +137,7 @@ def test_no_answer_is_never_taken_for_idle() -> None:
     late = 2 * OVERDUE.total_seconds() + GRACE.total_seconds()
     assert released(None, 2, worker(0), worker(1), promised={"gpu-0": UNTIL}, now_after=late - 1) == []
     assert released(None, 2, worker(0), worker(1), promised={"gpu-0": UNTIL}, now_after=late) == [
-        DeleteWorker("gpu-0", "uid-0", "past its deadline")
+        DeleteWorker("gpu-0", "uid-0", "past its deadline", LAST_GRACE)
     ]
     assert len(released(None, 2, worker(0), worker(1), by=UNTIL, now_after=late)) == 2
 

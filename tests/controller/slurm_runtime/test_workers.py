@@ -61,7 +61,7 @@ async def test_without_an_answer_nothing_is_taken_away(bed: Bed, mood: str) -> N
         bed.register(*bed.workers())
     bed.fake.mood = mood
     found = await bed.reconcile(node_set(minimum=1, maximum=1))
-    bed.clock.advance(170)
+    bed.clock.advance(135)
     found = await bed.reconcile(node_set(minimum=1, maximum=1))
     assert found.counts is None
     assert bed.workers() == ["gpu-0", "gpu-1"]

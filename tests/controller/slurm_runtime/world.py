@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from controller.slurm.answers.view import SlurmJob, SlurmNode, SlurmView
+from controller.slurm.answers.view import EndSignal, SlurmJob, SlurmNode, SlurmView
 from controller.slurm.lease.deadlines import Deadlines
 from controller.slurm.lease.fleet import (
     Action,
@@ -20,16 +20,20 @@ from controller.slurm.lease.fleet import (
     Down,
     Drain,
     Fleet,
+    Free,
     Requeue,
     Resume,
     SetReplicas,
+    Signal,
+    TakenBack,
     Undrain,
     Worker,
 )
 from controller.slurm.lease.plan import over, plan_leases
-from controller.slurm.lease.release import GIVING
+from controller.slurm.lease.reasons import GIVING
 from controller.slurm.spec import LeaseSpec, NodeSetSpec, SlurmImages, SlurmSpec
 
+GPU = "nvidia.com/gpu"
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 LEASE = LeaseSpec(idle=timedelta(seconds=60), grace=timedelta(seconds=120))
 
@@ -75,6 +79,7 @@ class Job:
     batch: bool = True
     requeue: bool = True
     priority: int = 10
+    signal: EndSignal | None = None
 
 
 @dataclass
@@ -83,6 +88,9 @@ class World:
     now: datetime = START
     silent: bool = False
     gpus_free: int | None = None
+    # Of them, what the ledger would give; None: there is no ledger.
+    gpus_soon: int | None = None
+    taken: dict[str, TakenBack] | None = field(default_factory=dict)
     targets: dict[str, int] = field(default_factory=dict)
     workers: dict[str, Worker] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -92,6 +100,7 @@ class World:
     deadlines: Deadlines = field(default_factory=Deadlines)
     broken: list[str] = field(default_factory=list)
     requeued: list[int] = field(default_factory=list)
+    signalled: list[tuple[int, str]] = field(default_factory=list)
     made: int = 0
 
     def view(self) -> SlurmView | None:
@@ -108,6 +117,7 @@ class World:
                 batch=job.batch,
                 requeue=job.requeue,
                 priority=job.priority,
+                signal=job.signal,
             )
             for job in self.jobs.values()
         ]
@@ -143,7 +153,8 @@ class World:
             workers=tuple(self.workers.values()),
             targets=dict(self.targets),
             cordoned=dict(self.cordoned),
-            gpus_free=self.gpus_free,
+            free={} if self.gpus_free is None else {GPU: Free(self.gpus_free, self.gpus_soon)},
+            taken=None if self.taken is None else dict(self.taken),
         )
         self.deadlines = self.deadlines.since(over(self.spec, fleet), self.now)
         return replace(fleet, promised=self.deadlines.promised, over_since=self.deadlines.over_since)
@@ -163,7 +174,7 @@ class World:
         match action:
             case CreateWorker(name, ordinal):
                 self.add_worker(name, ordinal, started=False)
-            case DeleteWorker(name, uid, _):
+            case DeleteWorker(name, uid, _, _):
                 self._delete(name, uid)
             case SetReplicas(name, count):
                 self.targets[name] = count
@@ -175,6 +186,9 @@ class World:
                 self.nodes[name].down = False
             case Down(name, reason):
                 self._down(name, reason)
+            case Signal(job, name, signal, reason, _):
+                self.nodes[name].reason = reason
+                self.signalled.append((job, signal))
             case Requeue(job, _) | Cancel(job, _):
                 self.end(job)
                 self.requeued.append(job)

@@ -1,0 +1,57 @@
+"""The reason of a drain that gives a worker back: that it is ours, until when its jobs may run, and what was done. Pure.
+
+    bulkhead: giving back until 2026-06-01T12:02:00+00:00, lent GPUs are taken back, signalled 17 18
+
+It is all that is remembered of a release, so whoever comes next goes on from it. A tenant may edit it; what cannot be read is
+as if it were not there.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from controller.slurm.spec import REASON_PREFIX
+
+GIVING: Final = f"{REASON_PREFIX} giving back"
+# Another tenant gets them.
+TAKEN: Final = "lent GPUs are taken back"
+_UNTIL: Final = f"{GIVING} until "
+_SIGNALLED: Final = "signalled "
+# Jobs of one worker whose signals are kept track of.
+MOST_SIGNALLED: Final = 64
+
+
+def reason_until(deadline: datetime, *, taken: bool = False, signalled: Iterable[int] = ()) -> str:
+    """The reason of a drain."""
+    parts = [f"{_UNTIL}{deadline.isoformat(timespec='seconds')}"]
+    if taken:
+        parts.append(TAKEN)
+    if jobs := sorted(set(signalled)):
+        parts.append(_SIGNALLED + " ".join(map(str, jobs)))
+    return ", ".join(parts)
+
+
+def deadline_in(reason: str) -> datetime | None:
+    """The deadline in a reason of ours."""
+    _, found, text = reason.partition(_UNTIL)
+    if not found:
+        return None
+    try:
+        moment = datetime.fromisoformat(text.partition(",")[0])
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None
+
+
+def is_taken(reason: str) -> bool:
+    """Whether a worker is given back to another tenant."""
+    return reason.startswith(GIVING) and TAKEN in reason.split(", ")
+
+
+def signalled_in(reason: str) -> frozenset[int]:
+    """The jobs that were sent their signal since the drain."""
+    if not reason.startswith(GIVING):
+        return frozenset()
+    listed = next((part for part in reason.split(", ") if part.startswith(_SIGNALLED)), "")
+    words = listed.removeprefix(_SIGNALLED).split()[:MOST_SIGNALLED]
+    return frozenset(int(word) for word in words if word.isdecimal() and len(word) <= 10)
