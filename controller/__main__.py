@@ -227,7 +227,9 @@ class Controller:
 
     async def _ledger(self, lease: LeaderLease) -> None:
         await supervise(
-            "ledger", lambda: Ledger(self._client, lambda: lease.held, self._clock).run(), backoff=Backoff(0.5, 5.0)
+            "ledger",
+            lambda: Ledger(self._client, lambda: lease.held, self._clock, board=self._board).run(),
+            backoff=Backoff(0.5, 5.0),
         )
 
     def _shared_changed(self, item: Item) -> None:

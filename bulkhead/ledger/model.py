@@ -185,6 +185,8 @@ class Pod:
     reclaim_cause: str = ""
     # A worker of the tenant's Slurm cluster: it is drained, not evicted.
     slurm_worker: bool = False
+    # What is lost with a worker, compared with the tenant's others: below 0 with one that runs nothing; None: nobody has said.
+    loss: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,6 +207,30 @@ def _group(pods: tuple[Pod, ...], *, is_gang: bool) -> Group:
     return Group(pods[0].tenant, _key(pods[0]), pods, since, max(pod.priority for pod in pods), is_gang)
 
 
+def by_loss(groups: Iterable[Group]) -> list[Group]:
+    """In the order in which one tenant's groups are taken back: the lowest priority first, then the newest.
+
+    Of Slurm's workers, those that run nothing go before all else of their priority; the others share among themselves, by what
+    is lost with each, the places that their ages give them.
+    """
+    found = sorted(groups, key=lambda each: (each.priority, _loss(each) >= 0, -each.since, each.key))
+    places: dict[int, list[int]] = {}
+    for place, group in enumerate(found):
+        if _loss(group) > 0:
+            places.setdefault(group.priority, []).append(place)
+    for mine in places.values():
+        workers = sorted((found[place] for place in mine), key=_loss)
+        for place, group in zip(mine, workers, strict=True):
+            found[place] = group
+    return found
+
+
+def _loss(group: Group) -> int:
+    """What is lost with a worker, from 1 on where it runs anything; 0 for what is none, or of which nobody has said."""
+    loss = group.pods[0].loss
+    return 0 if loss is None or group.is_gang else min(loss, -1) if loss < 0 else loss + 1
+
+
 def _key(pod: Pod) -> Key:
     return pod.virtual_namespace, pod.gang.name if pod.gang else pod.name, pod.uid
 

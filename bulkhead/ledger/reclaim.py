@@ -20,7 +20,7 @@ from bulkhead.ledger.account import Charge
 from bulkhead.ledger.books import Books, Side
 from bulkhead.ledger.flavors import Choice
 from bulkhead.ledger.model import Cause, Line, Node, Rules, Snapshot
-from bulkhead.ledger.order import Group, Workload
+from bulkhead.ledger.order import Group, Workload, by_loss
 
 _PLACES: Final = 48  # tried for one workload
 _PLACES_OF_SMALL: Final = 1024  # divided by its pods, more of them to spare what is not needed
@@ -57,8 +57,7 @@ class Candidates:
         self.budget = _LOOKS
         for group in groups:
             self._of.setdefault(group.tenant, []).append(group)
-        for mine in self._of.values():
-            mine.sort(key=lambda each: (each.priority, -each.since, each.key))
+        self._of = {tenant: by_loss(mine) for tenant, mine in self._of.items()}
 
     def of(self, tenant: str) -> Sequence[Group]:
         """What a tenant holds, in that order."""

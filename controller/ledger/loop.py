@@ -27,6 +27,7 @@ from controller.ledger.apply import Writes
 from controller.ledger.avoid import Avoided
 from controller.ledger.observe import Need, Observed
 from controller.ledger.reclaims import Reclaims
+from controller.slurm.board import Board
 
 Decide: TypeAlias = Callable[[Snapshot, float], Decisions]
 _log = logging.getLogger(__name__)
@@ -39,9 +40,17 @@ _AT_LATEST: Final = 30.0
 class Ledger:
     """Runs for one reign."""
 
-    def __init__(self, client: Client, leads: Callable[[], bool], clock: Clock | None = None, decide: Decide = decide) -> None:
+    def __init__(
+        self,
+        client: Client,
+        leads: Callable[[], bool],
+        clock: Clock | None = None,
+        decide: Decide = decide,
+        board: Board | None = None,
+    ) -> None:
         self._client = client
         self._leads = leads
+        self._board = board or Board()
         self._decide = decide
         self._clock = clock or SystemClock()
         self._news = asyncio.Event()
@@ -76,8 +85,17 @@ class Ledger:
 
     async def _watch(self, need: Need) -> None:
         """Take turns for as long as anybody needs them."""
-        turns = Turns(self._client, self._leads, self._decide, self._clock, news=self._news, avoided=self._avoided)
+        turns = Turns(
+            self._client, self._leads, self._decide, self._clock, news=self._news, avoided=self._avoided, board=self._board
+        )
         _log.info("ledger: watching")
+        try:
+            await self._watching(need, turns)
+        except BaseException:
+            self._board.silent()
+            raise
+
+    async def _watching(self, need: Need, turns: "Turns") -> None:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(each.run(), name=f"ledger: {each.resource}") for each in turns.observed.informers]
             for informer in turns.observed.informers:
@@ -91,6 +109,8 @@ class Ledger:
                 await self._clock.sleep(_PAUSE)
             for task in tasks:
                 task.cancel()
+        # Nobody is taken back any more.
+        self._board.show(())
         _log.info("ledger: not needed any more")
 
 
@@ -106,9 +126,10 @@ class Turns:
         *,
         news: asyncio.Event,
         avoided: Avoided,
+        board: Board,
     ) -> None:
         self._decide = decide
-        self.observed = Observed(client, clock, news.set)
+        self.observed = Observed(client, clock, news.set, board)
         pods = self.observed.pods
         self._clock = clock
         self._avoided = avoided
@@ -129,6 +150,7 @@ class Turns:
             with metrics.decide_seconds.time():
                 decisions = await asyncio.to_thread(self._decide, snapshot, now)
             due = await self._carry_out(decisions)
+            self.observed.workers.tell()
             self._report(decisions)
         if not self._writes.away + self._standings.away:
             self._backoff.reset()

@@ -24,6 +24,8 @@ from bulkhead.work.clock import Clock
 from controller.ledger.avoid import Avoided
 from controller.ledger.quotas import Kept, Quota, quota_of, without_standing
 from controller.ledger.seen import Pods
+from controller.ledger.workers import Workers
+from controller.slurm.board import Board
 
 ALIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _MIB: Final = 1024 * 1024
@@ -70,8 +72,9 @@ class Need:
 class Observed:
     """The host, as far as decisions are made from it."""
 
-    def __init__(self, client: Client, clock: Clock, changed: Callable[[], None]) -> None:
+    def __init__(self, client: Client, clock: Clock, changed: Callable[[], None], board: Board) -> None:
         self.pods = Pods(clock.monotonic, changed)
+        self.workers = Workers(board, self.pods)
         self._nodes: Kept[Node] = Kept(read.node_of, changed)
         self._quotas: Kept[Quota] = Kept(quota_of, changed, without_standing)
         self._cohorts: Kept[Rules] = Kept(rules_of, changed)
@@ -120,7 +123,7 @@ class Observed:
         return Snapshot(
             tenants={name: quota.tenant for name, quota in self.quotas().items()},
             nodes=tuple(self._nodes.all()),
-            pods=self.pods.all(),
+            pods=self.workers.valued(self.pods.all()),
             rules=self.rules(),
             avoid=avoided.at(now),
         )

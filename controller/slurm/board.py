@@ -17,9 +17,8 @@ class OnHost:
 
     tenant: str
     name: str
-    # Until when it is taken back, in seconds since 1970, and why; None for one that is not.
+    # Until when it is taken back, in seconds since 1970; None for one that is not.
     by: float | None = None
-    cause: str = ""
 
 
 class Board:

@@ -26,7 +26,7 @@ from controller.slurm.config.topology import grown, topology_of
 from controller.slurm.decide.hanging import hanging
 from controller.slurm.decide.status import Found, counts, pods_of, resting
 from controller.slurm.lease.deadlines import Deadlines
-from controller.slurm.lease.fleet import Action, Fleet, Free, TakenBack
+from controller.slurm.lease.fleet import Action, Fleet, Free
 from controller.slurm.lease.free import left
 from controller.slurm.lease.plan import over, plan_leases
 from controller.slurm.lease.release import ranks
@@ -196,6 +196,5 @@ async def _with_new_node_sets(plane: Plane, spec: SlurmSpec, seen: Seen) -> Seen
     return replace(seen, node_sets=await node_sets(plane))
 
 
-def _taken(on_host: Mapping[str, OnHost]) -> dict[str, TakenBack]:
-    found = ((name, each.by, each.cause) for name, each in on_host.items())
-    return {name: TakenBack(datetime.fromtimestamp(by, UTC), cause) for name, by, cause in found if by is not None}
+def _taken(on_host: Mapping[str, OnHost]) -> dict[str, datetime]:
+    return {name: datetime.fromtimestamp(each.by, UTC) for name, each in on_host.items() if each.by is not None}

@@ -53,14 +53,6 @@ class Free:
 
 
 @dataclass(frozen=True, slots=True)
-class TakenBack:
-    """Until when a worker's GPUs go back to another tenant, and why: a `Cause` of the ledger."""
-
-    by: datetime
-    cause: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Fleet:
     """What a lease decides from, beside Slurm's own view."""
 
@@ -74,7 +66,7 @@ class Fleet:
     # Resource -> GPUs of the tenant's quota that new workers may still take; what is not there has no limit.
     free: Mapping[str, Free] = field(default_factory=dict)
     # Worker -> by when the ledger takes it back; None: not known at the moment, and what was said before holds.
-    taken: Mapping[str, TakenBack] | None = field(default_factory=dict)
+    taken: Mapping[str, datetime] | None = field(default_factory=dict)
     # Slurm node -> the earliest deadline that it was ever given; kept beside the reason in Slurm, which a tenant may edit.
     promised: Mapping[str, datetime] = field(default_factory=dict)
     # NodeSet -> since when it has had more workers than an admin allows.

@@ -33,7 +33,6 @@ from controller.slurm.lease.fleet import (
     Resume,
     SetReplicas,
     Signal,
-    TakenBack,
     Undrain,
     Worker,
 )
@@ -57,7 +56,7 @@ class _Case:
     fleet: Fleet
     now: datetime
     # Worker -> by when it goes back to another tenant.
-    taken: Mapping[str, TakenBack]
+    taken: Mapping[str, datetime]
 
     def staying(self, node_set: str) -> tuple[Worker, ...]:
         """The live workers of a NodeSet without those that are taken back."""
@@ -98,22 +97,21 @@ def _signalled_once(actions: Iterable[Action]) -> Iterable[Action]:
             yield action
 
 
-def _taken(view: SlurmView | None, fleet: Fleet) -> Mapping[str, TakenBack]:
+def _taken(view: SlurmView | None, fleet: Fleet) -> Mapping[str, datetime]:
     """What the ledger takes back; while it is not there to ask, what it last said, as drains tell."""
     if fleet.taken is not None:
         return fleet.taken
     nodes = view.nodes if view is not None else ()
     said = {node.name: deadline_in(node.reason) for node in nodes if node.draining and is_taken(node.reason)}
-    return {name: TakenBack(by) for name, by in said.items() if by is not None}
+    return {name: by for name, by in said.items() if by is not None}
 
 
 def _back(case: _Case) -> Iterable[Action]:
     """Workers that go to another tenant, of whichever NodeSet."""
     for worker in case.fleet.workers:
-        taken = case.taken.get(worker.name)
-        if taken is None or not worker.live:
-            continue
-        yield from _given(case, (worker,), 1, grace=case.spec.lease.grace, by=taken.by, taken=True)
+        by = case.taken.get(worker.name)
+        if by is not None and worker.live:
+            yield from _given(case, (worker,), 1, grace=case.spec.lease.grace, by=by, taken=True)
 
 
 def _targets(case: _Case) -> dict[str, int]:

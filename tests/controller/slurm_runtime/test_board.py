@@ -22,7 +22,7 @@ from tests.controller.slurm_runtime.world import GPU, node_set
 
 def back(bed: Bed, *names: str, within: float = 100.0) -> None:
     by = bed.clock.now().timestamp() + within
-    bed.board.show(OnHost("team-a", name, by, "ReclaimedBorrowed") for name in names)
+    bed.board.show(OnHost("team-a", name, by) for name in names)
 
 
 async def workers(bed: Bed, count: int) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.slurm.answers.view import EndSignal
-from controller.slurm.lease.fleet import DeleteWorker, Down, Drain, Free, Requeue, SetReplicas, Signal, TakenBack, Undrain
+from controller.slurm.lease.fleet import DeleteWorker, Down, Drain, Free, Requeue, SetReplicas, Signal, Undrain
 from controller.slurm.lease.free import free_of, left
 from controller.slurm.lease.reasons import TAKEN, deadline_in, is_taken, reason_until, signalled_in
 from controller.slurm.lease.release import LAST_GRACE, ranks
@@ -20,7 +20,7 @@ USR1 = EndSignal("USR1", timedelta(seconds=60), batch=True)
 
 
 def taken(made: World, *workers: str, within: float = 180.0) -> None:
-    made.taken = {name: TakenBack(made.now + timedelta(seconds=within), "ReclaimedBorrowed") for name in workers}
+    made.taken = {name: made.now + timedelta(seconds=within) for name in workers}
 
 
 def after(made: World, seconds: float) -> tuple[Any, ...]:
@@ -300,7 +300,7 @@ def test_whatever_happens_what_is_taken_is_back_in_time(steps: list[tuple[str, i
         node = made.nodes.get(name)
         match what:
             case "take" if made.taken is not None:
-                made.taken[name] = TakenBack(made.now + timedelta(seconds=seconds))
+                made.taken[name] = made.now + timedelta(seconds=seconds)
             case "spare" if made.taken is not None:
                 made.taken.pop(name, None)
             case "silence":
@@ -317,7 +317,7 @@ def test_whatever_happens_what_is_taken_is_back_in_time(steps: list[tuple[str, i
     made.silent = False
     # By the later of the deadline and now, each is gone within its 30 seconds.
     for name in doomed:
-        made.taken = {name: TakenBack(made.now)}
+        made.taken = {name: made.now}
     until = made.now + timedelta(seconds=30)
     uids = {name: made.workers[name].uid for name in doomed}
     while made.now < until:

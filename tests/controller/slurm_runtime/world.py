@@ -25,7 +25,6 @@ from controller.slurm.lease.fleet import (
     Resume,
     SetReplicas,
     Signal,
-    TakenBack,
     Undrain,
     Worker,
 )
@@ -90,7 +89,7 @@ class World:
     gpus_free: int | None = None
     # Of them, what the ledger would give; None: there is no ledger.
     gpus_soon: int | None = None
-    taken: dict[str, TakenBack] | None = field(default_factory=dict)
+    taken: dict[str, datetime] | None = field(default_factory=dict)
     targets: dict[str, int] = field(default_factory=dict)
     workers: dict[str, Worker] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
