@@ -1,5 +1,6 @@
 """What was let in once and would not be now: the syncer changes labels of it, for which nothing is judged again."""
 
+from tests.chart import admission_ledger as ledger
 from tests.chart import admission_pulls as pulls
 from tests.chart.admission_objects import (
     EVERY_TAINT,
@@ -25,6 +26,7 @@ KEPT: dict[str, Change] = {
     name: Change(made, LABEL, by_others=True)
     for name, made in {
         **pulls.KEPT,
+        **ledger.KEPT,
         "a resource that nobody may list any more": pod({"resources": {"limits": {"kvm/kvm": "1", "nvidia.com/gpu": "1"}}}),
         "node ports at another address": node_ports(externalIPs=["10.112.8.11"]),
         "a claim of a class that was withdrawn": devices({"deviceClassName": "of-the-host"}),

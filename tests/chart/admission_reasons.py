@@ -1,10 +1,12 @@
 """With which words the policies refuse the samples: where a rule is missing, others are said, or none."""
 
+from tests.chart import admission_ledger as ledger
 from tests.chart import admission_pulls as pulls
 
 # Of `admission_samples.REFUSED`.
 REASONS: dict[str, tuple[str, ...]] = {
     **pulls.REASONS,
+    **ledger.REASONS,
     "pod: requests more than its tenant's class allows one pod": (
         "too much memory",
         "too much memory in two containers",
@@ -123,6 +125,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     "pod: no host port": ("a port of the node",),
     "syncer: no annotation that means something to others on the host": (
         "a CDI annotation",
+        "admitted by its word",
         "a snippet",
         "a queue by annotation",
         "a network",
@@ -330,11 +333,16 @@ REASONS_OF_CHANGES: dict[str, tuple[str, ...]] = {
         "a queue by its status",
         "a part of the plane by its status",
     ),
-    "syncer: no annotation that means something to others on the host": ("a queue by annotation later",),
+    "syncer: no annotation that means something to others on the host": (
+        "a queue by annotation later",
+        "admitted by its word later",
+    ),
     "syncer: labels and annotations that others on the host have set stay": (
         "without its queue",
         "without its queue by annotation",
+        "not taken back by its word",
     ),
+    **ledger.REASONS_OF_CHANGES,
     "pod: sets and lifts scheduling gates of its tenant only": ("past a queue's gate",),
     "pod: tolerates only taints that its tenant's class lists": ("another taint later",),
 }

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tests.chart import admission_ledger as ledger
 from tests.chart import admission_pulls as pulls
 from tests.chart.admission_objects import (
     ANNOTATIONS,
@@ -72,6 +73,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "an AppArmor profile that is not offered": pod({"securityContext": {"appArmorProfile": in_armour("audit.json")}}),
     "no AppArmor": pod({"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}),
     **pulls.REFUSED,
+    **ledger.REFUSED,
     "host path": pod(volumes=[{"name": "v", "hostPath": {"path": "/"}}]),
     "inline CSI": pod(volumes=[{"name": "v", "csi": {"driver": "d"}}]),
     "NFS": pod(volumes=[{"name": "v", "nfs": {"server": "s", "path": "/"}}]),
@@ -309,7 +311,9 @@ ALLOWED: dict[str, dict[str, Any]] = {
     "a pod with a network device": pod(
         {"resources": {"limits": {"rdma/hca": "1", "hugepages-2Mi": "4Mi", "memory": "1Gi"}}, "envFrom": CLOSED},
         resources={"limits": {"hugepages-2Mi": "4Mi", "memory": "2Gi"}},
+        schedulingGates=ledger.GATED,
     ),
+    **ledger.ALLOWED,
     "a pod with a GPU and capabilities": pod({"env": [{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"}]}),
     "a pod of the class's choices": pod(
         priorityClassName="batch",
@@ -343,6 +347,7 @@ ALLOWED: dict[str, dict[str, Any]] = {
 }
 CHANGES: dict[str, Change] = {
     **pulls.CHANGES,
+    **ledger.CHANGES,
     "another record": Change(pod(), {"metadata": {"annotations": {"bulkhead.dev/virtual-name": "other"}}}),
     "another record of a secret": Change(
         mirrored("Secret"), {"metadata": {"annotations": {"bulkhead.dev/virtual-name": "other"}}}

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from bulkhead.api import devices, names
+from bulkhead.api import devices, ledger, names
 from bulkhead.api import labels as marks
 from controller.plane import namespaces, pullsecret, rights, syncer
 from syncer.translate import metadata
@@ -87,6 +87,7 @@ def test_the_controller_cannot_do_what_it_hands_out() -> None:
                 "bulkhead-syncer-nodes",
                 "bulkhead-controller-secrets",
                 "bulkhead-controller-pulls",
+                "bulkhead-ledger-work",
             ]
 
 
@@ -118,9 +119,27 @@ def test_the_policies_know_the_roles_and_the_level_that_the_controller_writes() 
     work = (syncer.WORK_ROLE, syncer.INGRESS_ROLE, syncer.POD_GROUP_ROLE, syncer.SNAPSHOT_ROLE)
     said = policies["bulkhead-controller-rights"]
     assert all(
-        role in said for role in (*work, syncer.PLANE_ROLE, syncer.NODE_READER, rights.SECRETS_ROLE, pullsecret.PULLS_ROLE)
+        role in said
+        for role in (
+            *work,
+            syncer.PLANE_ROLE,
+            syncer.NODE_READER,
+            rights.SECRETS_ROLE,
+            rights.LEDGER_ROLE,
+            pullsecret.PULLS_ROLE,
+        )
     )
     assert namespaces.POD_SECURITY_VERSION in policies["bulkhead-controller-namespaces"]
+
+
+def test_the_policies_know_the_names_by_which_syncers_and_the_ledger_speak() -> None:
+    policies = {obj["metadata"]["name"]: str(obj["spec"]) for obj in rendered() if obj["kind"] == "ValidatingAdmissionPolicy"}
+    assert all(name in policies["bulkhead-syncer-pods"] for name in (ledger.GATE, *ledger.BY_SYNCER))
+    facts = [f"variables.facts[?'{name}']" for name in (ledger.GATED_RESOURCES, ledger.GATED_GANGS)]
+    assert all(fact in policies["bulkhead-syncer-pods"].replace("\\'", "'") for fact in facts)
+    assert str(ledger.MOST_PODS) in policies["bulkhead-syncer-pods"]
+    assert all(name in policies["bulkhead-controller-pods"] for name in (ledger.GATE, *ledger.BY_LEDGER, marks.ENDS))
+    assert ledger.GATE in policies["bulkhead-ledger-gates"]
 
 
 def test_the_namespace_of_the_chart_is_closed_but_for_the_controllers_ways() -> None:

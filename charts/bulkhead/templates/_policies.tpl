@@ -7,6 +7,16 @@
 - name: by-the-controller
   expression: request.userInfo.username == 'system:serviceaccount:{{ .Release.Namespace }}:bulkhead-controller'
 {{- end }}
+{{/* Namespaces that the controller made: it cannot take their tenant's label off (bulkhead-controller-namespaces). */}}
+{{- define "bulkhead.in-tenants-namespaces" -}}
+matchExpressions:
+  - key: bulkhead.dev/tenant
+    operator: Exists
+{{- end }}
+{{/* The mark of a work namespace whose tenant is taken down (bulkhead/api/labels.py). */}}
+{{- define "bulkhead.ends" -}}
+bulkhead.dev/ends
+{{- end }}
 {{/* The binding that enforces a policy everywhere: `include "bulkhead.binding" (list . "bulkhead-syncer-pods")`. */}}
 {{- define "bulkhead.binding" -}}
 apiVersion: admissionregistration.k8s.io/v1
