@@ -24,6 +24,7 @@ from controller.slurm.lease.fleet import (
     DeleteWorker,
     Down,
     Drain,
+    Note,
     Requeue,
     Resume,
     SetReplicas,
@@ -79,7 +80,9 @@ class Actor:
             case _:
                 await self._tell_slurm(action)
 
-    async def _tell_slurm(self, action: Drain | Undrain | Resume | Down | Signal | Requeue | Cancel | DeleteNode) -> None:
+    async def _tell_slurm(
+        self, action: Drain | Undrain | Resume | Down | Signal | Note | Requeue | Cancel | DeleteNode
+    ) -> None:
         match action:
             case Drain(node, reason, _):
                 await self._rest.drain(node, reason)
@@ -92,6 +95,8 @@ class Actor:
             case Signal(job, node, signal, reason, batch):
                 await self._rest.signal(job, signal, batch=batch)
                 await self._rest.drain(node, reason)
+            case Note(job, text):
+                await self._rest.note(job, text)
             case Requeue(job, _):
                 await self._rest.requeue(job)
             case Cancel(job, _):

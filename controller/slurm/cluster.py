@@ -24,7 +24,7 @@ from controller.slurm.client.rest import SlurmRest
 from controller.slurm.client.tokens import TokenSource
 from controller.slurm.config.topology import grown, topology_of
 from controller.slurm.decide.hanging import hanging
-from controller.slurm.decide.status import Found, counts, pods_of, resting
+from controller.slurm.decide.status import Found, counts, pods_of, resting, waiting
 from controller.slurm.lease.deadlines import Deadlines
 from controller.slurm.lease.fleet import Action, Fleet, Free
 from controller.slurm.lease.free import left
@@ -103,6 +103,7 @@ class Cluster:
             trouble=applied.refused or seen.trouble or missing,
             refused=bool(applied.refused),
             resting=resting(seen.view) if seen.view is not None else frozenset(),
+            waiting=waiting(seen.workers),
         )
 
     async def _observe(self, plane: Plane, rest: SlurmRest, order: Order) -> Seen:

@@ -20,8 +20,8 @@ async def report(plane: Plane, seen: Seen, digests: Mapping[str, str], now: date
     if seen.view is not None:
         for pod in seen.pods:
             await _report_pod(plane, seen, pod, now)
-    for name, obj in seen.node_sets.items():
-        await _report_node_set(plane, seen, name, obj, digests.get(name, ""))
+    for name in seen.node_sets:
+        await _report_node_set(plane, seen, name, digest=digests.get(name, ""), now=now)
 
 
 async def _report_pod(plane: Plane, seen: Seen, pod: Obj, now: datetime) -> None:
@@ -40,12 +40,17 @@ async def _report_pod(plane: Plane, seen: Seen, pod: Obj, now: datetime) -> None
         return
 
 
-async def _report_node_set(plane: Plane, seen: Seen, name: str, obj: Obj, digest: str) -> None:
+async def _report_node_set(plane: Plane, seen: Seen, name: str, *, digest: str, now: datetime) -> None:
+    obj = seen.node_sets[name]
     before = obj.get("status") or {}
     wanted = status.node_set_status(
         name, seen.workers, seen.view, wanted=int((obj.get("spec") or {}).get("replicas") or 0), digest=digest
     )
     wanted |= {"selector": selector(name), "observedGeneration": int(obj["metadata"].get("generation") or 0)}
+    conditions = before.get("conditions") or []
+    said = status.waiting_condition(name, seen.workers, conditions, now)
+    if said != conditions:
+        wanted["conditions"] = said
     if all(before.get(key) == value for key, value in wanted.items()):
         return
     try:

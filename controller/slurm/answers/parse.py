@@ -122,7 +122,7 @@ def weight_of_node(node: SlurmNode) -> int:
 
 def weight_of_job(job: SlurmJob) -> int:
     """Bytes that a job takes in memory, about."""
-    return _FLAT + sum(map(getsizeof, (job.reason, job.features, *job.states, *job.partitions, *job.nodes)))
+    return _FLAT + sum(map(getsizeof, (job.reason, job.features, job.note, *job.states, *job.partitions, *job.nodes)))
 
 
 def words(raw: msgspec.Raw) -> list[str]:
@@ -160,6 +160,7 @@ def _job(record: JobRecord, hosts: tuple[str, ...]) -> SlurmJob:
         submitted=_moment(record.submit_time),
         ends=_moment(record.end_time),
         signal=signal_of(record.submit_line, record.comment),
+        note=line(record.admin_comment, 512),
     )
 
 

@@ -93,6 +93,8 @@ class SlurmJob:
     submitted: datetime | None = None
     ends: datetime | None = None
     signal: EndSignal | None = None
+    # Its AdminComment, or the beginning of a long one.
+    note: str = ""
 
     @property
     def pending(self) -> bool:

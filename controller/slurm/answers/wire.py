@@ -84,6 +84,7 @@ class JobRecord(Counted, frozen=True):
     shared: msgspec.Raw = NO_WORDS
     submit_line: str = ""
     comment: str = ""
+    admin_comment: str = ""
     hold: bool = False
     requeue: bool = False
     batch_flag: bool = False

@@ -114,6 +114,10 @@ class SlurmRest:
         flags = "BATCH_JOB" if batch else "FULL_STEPS_ONLY"
         await self._call("DELETE", f"job/{int(job)}", params={"signal": signal, "flags": flags})
 
+    async def note(self, job: int, text: str) -> None:
+        """Write a job's AdminComment; an empty one takes it away."""
+        await self._call("POST", f"job/{int(job)}", body={"admin_comment": text})
+
     async def cancel(self, job: int) -> None:
         """End a job."""
         await self._call("DELETE", f"job/{int(job)}")

@@ -20,6 +20,10 @@ from controller.verdict import Verdict, pod_trouble
 PREFIX: Final = "SlurmNodeState"
 READY: Final = "slurmctld answers, and every daemon of the cluster is ready"
 MISSING: Final = f"{PREFIX}Unknown"
+# Condition of a NodeSet: workers of it have no node yet, and why.
+WAITING: Final = "WorkersWait"
+_WHY: Final = 300
+_SETS: Final = 3  # that a message names
 _BASES: Final = {
     "ALLOCATED": "Allocated",
     "MIXED": "Mixed",
@@ -70,6 +74,8 @@ class Found:
     leaving: int = 0
     # Workers on which no job is, or may be about to be.
     resting: frozenset[str] = frozenset()
+    # Why workers are not there that jobs wait for.
+    waiting: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +104,7 @@ def verdict(found: Found, *, was: bool, on: bool = True) -> Verdict:
     if waiting or not found.applied:
         reason = Reason.RESTARTING if was else Reason.WAITING_FOR_SLURM
         return Verdict("False", reason, f"not ready: {', '.join(waiting)}" if waiting else found.trouble)
-    return Verdict("True", Reason.READY, READY)
+    return Verdict("True", Reason.READY, f"{READY}; {found.waiting}" if found.waiting else READY)
 
 
 def part(found: Found | None, spec: SlurmSpec | None, *, was: bool) -> SlurmPart:
@@ -128,6 +134,41 @@ def counts(view: SlurmView) -> Obj:
 def resting(view: SlurmView) -> frozenset[str]:
     """The workers that hold their devices for nobody's job."""
     return frozenset(node.name for node in view.nodes if not node.busy and view.jobs_on(node.name) == ())
+
+
+def waiting(workers: Iterable[Worker]) -> str:
+    """Which workers are not there yet, and why, in one text; empty where all are."""
+    why: dict[str, list[str]] = {}
+    for worker in workers:
+        if worker.why_not_there:
+            why.setdefault(worker.node_set, []).append(worker.why_not_there)
+    texts = [f"{_workers(len(each))} of {name} {_wait(len(each))}: {each[0][:_WHY]}" for name, each in sorted(why.items())]
+    return "; ".join(texts[:_SETS])
+
+
+def waiting_condition(
+    node_set: str, workers: Iterable[Worker], existing: Sequence[Mapping[str, Any]], now: datetime
+) -> list[Obj]:
+    """The conditions of a NodeSet with whether workers of it wait and why; those of other makers are left as they are."""
+    why = [each for each in workers if each.node_set == node_set and each.why_not_there]
+    before = next((each for each in existing if each.get("type") == WAITING), None)
+    if not why and before is None:
+        return [dict(each) for each in existing]
+    made = {"type": WAITING, "status": "False", "reason": "NoneWaits"}
+    if why:
+        message = f"{_workers(len(why))} {_wait(len(why))}, {why[0].name}: {why[0].waits[1]}"[:MESSAGE_LIMIT]
+        made |= {"status": "True", "reason": why[0].waits[0], "message": message}
+    since = before.get("lastTransitionTime") if before is not None and before.get("status") == made["status"] else None
+    others = [dict(each) for each in existing if each.get("type") != WAITING]
+    return [*others, made | {"lastTransitionTime": since or timestamp(now)}]
+
+
+def _workers(count: int) -> str:
+    return f"{count} worker{'' if count == 1 else 's'}"
+
+
+def _wait(count: int) -> str:
+    return "waits" if count == 1 else "wait"
 
 
 def node_set_status(node_set: str, workers: Iterable[Worker], view: SlurmView | None, *, wanted: int, digest: str) -> Obj:

@@ -189,10 +189,14 @@ def _over(wanted: int, each: int) -> int:
     return -(-wanted // each)
 
 
-def _wants(job: SlurmJob, now: datetime, settle: timedelta) -> bool:
+def is_helped(job: SlurmJob) -> bool:
+    """Whether a job waits for what more workers would give."""
     reason = job.reason.partition(",")[0].strip()
-    waits = job.pending and not job.held and (reason in HELPED or not reason)
-    return waits and (job.submitted is None or now - job.submitted >= settle)
+    return job.pending and not job.held and (reason in HELPED or not reason)
+
+
+def _wants(job: SlurmJob, now: datetime, settle: timedelta) -> bool:
+    return is_helped(job) and (job.submitted is None or now - job.submitted >= settle)
 
 
 def _candidates(job: SlurmJob, sets: Mapping[str, NodeSetSpec]) -> Iterator[NodeSetSpec]:

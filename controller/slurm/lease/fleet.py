@@ -41,6 +41,14 @@ class Worker:
         """Whether it holds its share, or will."""
         return not self.deleting and not self.finished
 
+    @property
+    def why_not_there(self) -> str:
+        """Why it has no node yet, as far as anybody has said."""
+        reason, message = self.waits
+        if not self.live or self.host_node or not reason:
+            return ""
+        return f"{reason}: {message}" if message else reason
+
 
 @dataclass(frozen=True, slots=True)
 class Free:
@@ -148,6 +156,14 @@ class Signal:
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """Write into a job's record why it waits, or that it does no more."""
+
+    job: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Requeue:
     """End a job's run and queue it again."""
 
@@ -186,6 +202,7 @@ Action: TypeAlias = (
     | Resume
     | Down
     | Signal
+    | Note
     | Requeue
     | Cancel
     | DeleteNode

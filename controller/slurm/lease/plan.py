@@ -36,6 +36,7 @@ from controller.slurm.lease.fleet import (
     Undrain,
     Worker,
 )
+from controller.slurm.lease.notes import notes
 from controller.slurm.lease.reasons import deadline_in, is_taken
 from controller.slurm.lease.release import is_leaving, release
 from controller.slurm.spec import REASON_PREFIX, NodeSetSpec, SlurmSpec
@@ -83,6 +84,7 @@ def plan_leases(spec: SlurmSpec, view: SlurmView | None, fleet: Fleet, now: date
         actions += _records(spec, view, fleet)
         actions += _abandoned(spec, view, fleet)
         actions += _retired(spec, view, fleet)
+        actions += notes(view, fleet)
     return tuple(_signalled_once(actions))
 
 

@@ -98,6 +98,7 @@ class FakeSlurmrestd:
             web.delete(f"{base}/node/{{name}}", self._guarded(self._delete_node)),
             web.get(f"{base}/job/{{job}}/requeue", self._guarded(self._requeue)),
             web.delete(f"{base}/job/{{job}}", self._guarded(self._cancel)),
+            web.post(f"{base}/job/{{job}}", self._guarded(self._change)),
         ]
 
     def called(self, method: str, end: str) -> list[Any]:
@@ -169,6 +170,10 @@ class FakeSlurmrestd:
             }
         found |= {"job_state": ["PENDING"], "nodes": ""}
         return {"status": [{"job_id": found["job_id"], "error_code": 0, "error": "No error"}]}
+
+    def _change(self, request: web.Request, body: Any) -> dict[str, Any]:
+        self.jobs[int(request.match_info["job"])] |= body
+        return {}
 
     def _cancel(self, request: web.Request, _: Any) -> dict[str, Any]:
         signal = request.query.get("signal")

@@ -1,0 +1,39 @@
+"""Tells jobs why the workers that they wait for are not there, in a place where `scontrol show job` and `squeue` find it. Pure.
+
+    a waiting worker's condition ──> AdminComment of the jobs that wait for workers of its set
+
+The reason that Slurm itself shows is Slurm's alone. An admin's comment is left as it is; ours go once they hold no more. A few
+jobs are told at a time, those first that Slurm would start first.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from controller.slurm.answers.view import SlurmJob, SlurmView
+from controller.slurm.lease.demand import is_helped
+from controller.slurm.lease.fleet import Fleet, Note
+from controller.slurm.spec import REASON_PREFIX
+
+WAITS: Final = f"{REASON_PREFIX} waits for a worker of "
+MOST: Final = 8  # of one reconcile
+_LONGEST: Final = 400
+
+
+def notes(view: SlurmView, fleet: Fleet) -> Iterator[Note]:
+    """What to write."""
+    why: dict[str, str] = {}
+    for worker in fleet.workers:
+        if worker.why_not_there:
+            why.setdefault(worker.node_set, worker.why_not_there)
+    left = MOST
+    for job in sorted(view.jobs or (), key=lambda each: (-each.priority, each.job_id)):
+        if left and (job.note == "" or job.note.startswith(WAITS)) and job.note != (text := _said(job, why)):
+            left -= 1
+            yield Note(job.job_id, text)
+
+
+def _said(job: SlurmJob, why: dict[str, str]) -> str:
+    name = next((name for name in job.partitions if name in why), None)
+    if name is None or not is_helped(job):
+        return ""
+    return f"{WAITS}{name}: {why[name]}"[:_LONGEST]
