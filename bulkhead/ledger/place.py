@@ -123,7 +123,7 @@ class Board:
         short = next((kind for kind in kinds if not self._put(kind, _EVERYWHERE)), kinds[0])
         fitting = len(short.placed)
         self.undo(mark)
-        column, amount = min(short.takes, key=lambda take: _enough(take, short.allowed))
+        column, amount = _scarcest(short.takes, short.allowed)
         free, largest = column.free_on(short.allowed)
         rooms = [] if topology is None else _open_rooms(short, self._nodes.domains(topology.key))
         return Shortfall(
@@ -285,10 +285,17 @@ def _part(take: tuple[Column, int]) -> tuple[bool, float, str]:
     return isinstance(column, Devices), amount / column.most, column.resource
 
 
-def _enough(take: tuple[Column, int], nodes: Bits) -> tuple[int, bool, bool]:
-    """How many of the nodes have enough of it; accelerators are named before all else, and the number of pods last."""
-    column, amount = take
-    return column.enough(nodes, amount), not isinstance(column, Devices), column.resource == PODS
+def _scarcest(takes: Takes, nodes: Bits) -> tuple[Column, int]:
+    """Of which the fewest nodes have enough; accelerators are named before all else, and the number of pods last."""
+    found, fewest = takes[-1], nodes.bit_count() + 1
+    for take in sorted(takes, key=lambda take: (not isinstance(take[0], Devices), take[0].resource == PODS)):
+        column, amount = take
+        having = column.enough(nodes, amount)
+        if having < fewest:
+            found, fewest = take, having
+        if not having:
+            break
+    return found
 
 
 def _most_broken(domains: Domains, nodes: Bits, column: Devices) -> Bits:

@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from bulkhead.ledger import room
 from bulkhead.ledger.model import Flavor, Needs, Node, Pod, Stage, Topology
+from bulkhead.ledger.nodes import Nodes
 from bulkhead.ledger.place import Board
 
 GPU = "nvidia.com/gpu"
@@ -200,6 +202,31 @@ def state_of(board: Board) -> str:
             for column in columns
         ]
     )
+
+
+@given(
+    capacity=st.lists(st.integers(0, 8), min_size=1, max_size=12),
+    taken=st.lists(st.integers(-2, 8), max_size=12),
+    amount=st.integers(1, 9),
+    racks=st.lists(st.sampled_from(["", "x", "y", "z"]), min_size=12, max_size=12),
+    few=st.sampled_from([0, 2, 64]),
+    some=st.integers(0, 2**12 - 1),
+)
+def test_devices_are_counted_by_levels_as_node_by_node(
+    *, capacity: list[int], taken: list[int], amount: int, racks: list[str], few: int, some: int
+) -> None:
+    plain, devices = room.Column(GPU, capacity), room.Devices(GPU, capacity)
+    for node, each in enumerate(taken[: len(capacity)]):
+        plain.take(node, each)
+        devices.take(node, each)
+    nodes = some & ((1 << len(capacity)) - 1)
+    labelled = [Node(f"n{number}", {}, {RACK: rack} if rack else {}) for number, rack in enumerate(racks[: len(capacity)])]
+    domains = Nodes(labelled, {}).domains(RACK)
+    assert devices.enough(nodes, amount) == plain.enough(nodes, amount)
+    assert devices.free_on(nodes) == plain.free_on(nodes)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(room, "_FEW_DOMAINS", few)
+        assert devices.rooms(nodes, amount, domains) == plain.rooms(nodes, amount, domains)
 
 
 class Holding(RuleBasedStateMachine):
