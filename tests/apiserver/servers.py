@@ -130,10 +130,14 @@ class ApiServer:
         text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
         return {name: on for name, on in gates.items() if f":{name}=true|false" in text}
 
-    def start_scheduler(self) -> None:
-        """Start a kube-scheduler that knows gangs; `kill` ends it."""
+    def start_scheduler(self, config: Path | None = None) -> None:
+        """Start a kube-scheduler that knows gangs, or a stock one with a configuration; `kill` ends it."""
+        flags = self._client_flags()
+        if config is not None:
+            self._spawn("kube-scheduler", f"--config={config}", "--secure-port=0")
+            return
         gates = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
-        self._spawn("kube-scheduler", *self._client_flags(), f"--feature-gates={gates}")
+        self._spawn("kube-scheduler", *flags, f"--feature-gates={gates}")
 
     def start_kwok(self) -> None:
         """Start kwok, which plays the kubelet of every node that is annotated for it; `kill` ends it."""

@@ -1,0 +1,9 @@
+"""One trace of mixed pods and gangs on simulated nodes, placed by different deciders side by side.
+
+    trace ──> timeline ──> Alone: the ledger's core, nothing else
+      (seed)  (virtual     Gated: a real API server and kube-scheduler, pods let go and pinned as the core decides
+               time)       Plain: the same without a ledger, every pod at once ──> figures ──> fragmentation.json, plot
+
+Time is virtual: the next event comes when everybody has come to rest, so results do not depend on how fast a machine is. Nodes
+are objects without a kubelet; a pod that is bound runs, and when its workload has run for its time its pods are deleted.
+"""

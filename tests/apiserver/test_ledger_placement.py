@@ -1,0 +1,89 @@
+"""Where the ledger's placement check and the host's scheduler have to agree, with a real kube-scheduler.
+
+Nodes are objects without a kubelet; each test has an API server and a scheduler of its own.
+"""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from bulkhead.kube.client import Client
+from bulkhead.kube.resources import NAMESPACES, NODES, PODS
+from e2e.performance.fragmentation import hosts, trace
+from e2e.performance.fragmentation.deciding import Alone
+from e2e.performance.fragmentation.timeline import play
+from tests.apiserver.bed import until
+from tests.apiserver.servers import ApiServer
+from tests.ledger.test_nodes import CASES, node_object
+
+SPACE = "needs"
+NODE_COUNT = 10
+
+
+async def make_node(client: Client, case: dict[str, Any], name: str, only: dict[str, str]) -> None:
+    made = node_object(case, name)
+    await client.create(NODES, {"metadata": made["metadata"] | {"labels": made["metadata"]["labels"] | only}})
+    room = {"cpu": "8", "memory": "8Gi", "pods": "10"}
+    await client.patch(NODES, name, {"status": {"capacity": room, "allocatable": room}}, subresource="status")
+    # In place of the taint that every new node bears.
+    spec = made["spec"] | {"taints": made["spec"].get("taints")}
+    await client.patch(NODES, name, {"spec": spec})
+
+
+def renamed(value: Any, name: str) -> Any:
+    """The case's one node under a name of its own."""
+    if isinstance(value, dict):
+        return {key: renamed(each, name) for key, each in value.items()}
+    if isinstance(value, list):
+        return [renamed(each, name) for each in value]
+    return name if value == "the-node" else value
+
+
+def pod_of(case: dict[str, Any], name: str, only: dict[str, str]) -> dict[str, Any]:
+    spec = renamed(case["pod"], name)
+    spec = spec | {"nodeSelector": spec.get("nodeSelector", {}) | only}
+    return {"metadata": {"name": name}, "spec": spec | {"containers": [{"name": "main", "image": "busybox:1.36"}]}}
+
+
+async def test_needs_are_matched_as_by_the_scheduler(own_server: ApiServer) -> None:
+    """The table that the core is held to (tests/ledger/data/needs.yaml) is what a real scheduler does."""
+    own_server.start_scheduler(hosts.configuration(own_server))
+    cases = {f"case-{number}": case for number, case in enumerate(CASES) if case.get("stored", True)}
+    async with Client(own_server.admin, user_agent="tests", field_manager="tests") as client:
+        await client.create(NAMESPACES, {"metadata": {"name": SPACE}})
+        for name, case in cases.items():
+            # Each case has a node that only its own pod is for.
+            await make_node(client, case, name, {"case": name})
+        for name, case in cases.items():
+            await client.create(PODS, pod_of(case, name, {"case": name}), SPACE)
+
+        async def judged() -> dict[str, str] | None:
+            pods = (await client.list(PODS, SPACE)).items
+            found = {pod["metadata"]["name"]: verdict(pod) for pod in pods}
+            return found if all(found.values()) else None
+
+        found = await until(judged, "each pod is bound or has been refused", 60)
+    wrong = {case["name"]: found[name] for name, case in cases.items() if (found[name] == "bound") is not case["matches"]}
+    assert not wrong
+
+
+def verdict(pod: dict[str, Any]) -> str:
+    if pod["spec"].get("nodeName"):
+        return "bound"
+    conditions = pod.get("status", {}).get("conditions", [])
+    return next((each["reason"] for each in conditions if each["type"] == "PodScheduled"), "")
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_the_same_trace_gives_the_same_admissions_alone_and_on_a_host(own_server: ApiServer, seed: int) -> None:
+    """Every pod of a trace at the same moment on the same node: what was decided is what a real scheduler binds."""
+    jobs = trace.make(seed, nodes=NODE_COUNT, jobs=60, load=1.2)
+    capacity = NODE_COUNT * trace.PER_NODE
+    alone = await play(jobs, Alone([trace.node(number) for number in range(NODE_COUNT)]), capacity)
+    assert len(alone.started) == len(jobs)
+    assert max(each.waiting for each in alone.samples) >= 5, "some had to wait"
+    async with asyncio.timeout(110), hosts.opened(own_server, hosts.Gated, NODE_COUNT) as side:
+        real = await play(jobs, side, capacity)
+    assert real.placed == alone.placed
+    assert real.samples == alone.samples
