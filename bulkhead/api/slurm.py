@@ -249,7 +249,8 @@ class Lease(ApiModel):
     grace_seconds: Annotated[int, Field(ge=0, le=86_400)] = Field(
         300,
         description="How long jobs may run on a worker that has to go, before they are queued again: after a lowered max, a "
-        "node set or a mode that was taken away, or a kubectl scale.",
+        "node set or a mode that was taken away, a kubectl scale, or when its GPUs were borrowed and go back; then no longer "
+        "than the Cohort says (reclaim.within). The class may allow less.",
     )
 
 

@@ -26,6 +26,11 @@ class ClassSlurm(ApiModel):
     max_nodes: Annotated[int, Field(ge=0, le=MOST_NODES)] | None = Field(
         None, description="Most workers that the node sets of a tenant may have together."
     )
+    max_grace_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = Field(
+        None,
+        description="Most seconds that jobs may run on a worker that has to go (lease.graceSeconds), and what a tenant has "
+        "that names none and would have more.",
+    )
     ssh: ClassSsh | None = Field(None, description="The way in to login nodes.")
 
 

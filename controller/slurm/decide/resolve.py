@@ -98,7 +98,7 @@ def resolve(tenant: Obj, tenant_class: Obj, settings: Settings) -> SlurmSpec | N
         users=ssh.users_of(tenant),
         extra_conf=lines,
         topology=TopologySpec(str(asked.get("topology") or "Tree").lower()),
-        lease=_lease(section_of(asked, "lease")),
+        lease=_lease(section_of(asked, "lease"), bounds),
         cluster_domain=settings.cluster_domain,
     )
     _check_sizes(made, sizes)
@@ -272,12 +272,17 @@ def _taken_apart(parse: Callable[[str], Pairs], text: Any, at: str) -> Pairs:
         raise UnresolvableError(Reason.INVALID_CONFIGURATION, f"{at}: {error}") from error
 
 
-def _lease(asked: Mapping[str, Any]) -> LeaseSpec:
+def _lease(asked: Mapping[str, Any], bounds: Mapping[str, Any]) -> LeaseSpec:
     idle, grace = asked.get("idleSeconds"), asked.get("graceSeconds")
-    usual = LeaseSpec()
+    usual, most = LeaseSpec(), section_of(section_of(bounds, "scheduling"), "slurm").get("maxGraceSeconds")
+    if grace is not None and most is not None and int(grace) > int(most):
+        raise UnresolvableError(
+            Reason.OUT_OF_BOUNDS, f"{_AT}.lease.graceSeconds: {grace} is more than the {most} that the class allows"
+        )
+    given = usual.grace if grace is None else timedelta(seconds=int(grace))
     return LeaseSpec(
         idle=usual.idle if idle is None else timedelta(seconds=int(idle)),
-        grace=usual.grace if grace is None else timedelta(seconds=int(grace)),
+        grace=given if most is None else min(given, timedelta(seconds=int(most))),
     )
 
 

@@ -107,6 +107,12 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], Reason, str]] = {
         Reason.OUT_OF_BOUNDS,
         "9 workers are more than the 8",
     ),
+    "more grace than the class allows": (
+        with_slurm({"lease": {"graceSeconds": 600}}),
+        samples.tenant_class(scheduling={"slurm": {"maxGraceSeconds": 120}}),
+        Reason.OUT_OF_BOUNDS,
+        "spec.scheduling.slurm.lease.graceSeconds: 600 is more than the 120 that the class allows",
+    ),
     "more GPUs than the quota": (
         with_slurm({"nodeSets": [{"name": "a", "replicas": 7, "gpus": 4}]}),
         samples.tenant_class(),
@@ -261,3 +267,21 @@ def test_patience_comes_from_the_tenant() -> None:
     found = slurm_spec({"lease": {"idleSeconds": 7, "graceSeconds": 0}}).lease
     assert (found.idle, found.grace) == (timedelta(seconds=7), timedelta(0))
     assert slurm_spec().lease.grace == timedelta(minutes=5)
+
+
+@pytest.mark.parametrize(
+    ("asked", "most", "wanted"),
+    [
+        ({}, None, 300),
+        ({}, 120, 120),
+        ({}, 0, 0),
+        ({}, 900, 300),
+        ({"graceSeconds": 60}, 120, 60),
+        ({"graceSeconds": 0}, 120, 0),
+    ],
+)
+def test_the_grace_of_jobs_lies_within_what_the_class_allows(asked: dict[str, int], most: int | None, wanted: int) -> None:
+    bounds = {} if most is None else {"maxGraceSeconds": most}
+    made = resolve(with_slurm({"lease": asked}), samples.tenant_class(scheduling={"slurm": bounds}), Settings())
+    assert made is not None
+    assert made.lease.grace == timedelta(seconds=wanted)
