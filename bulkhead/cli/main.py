@@ -27,6 +27,10 @@ examples:
   bulkhead kubeconfig red -o red.yaml                 a kubeconfig without secrets
   bulkhead slurm red -- sinfo                         one command in the tenant's Slurm cluster
   bulkhead ssh red                                    its login nodes by ssh, as who you are in the tenant
+  bulkhead top                                        who has which GPUs, who borrows, and a map of the nodes
+  bulkhead why red train-0                            why a pod waits, at length
+  bulkhead quota try red nvidia.com/gpu=16            who would lose what, and when; changes nothing
+  bulkhead usage --since 30d                          GPU-hours of each tenant
   bulkhead audit red --since 1h                       who did what in the tenant
   bulkhead images push registry.example.org/bulkhead  every image into a registry, and a values file for the chart
   bulkhead tenant delete red                          the tenant and everything in it
@@ -55,7 +59,7 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         commands.add_parser("host", help="start, stop and inspect a cluster on this machine")
     shared = argparse.ArgumentParser(add_help=False)
     _add_connection(shared, default=argparse.SUPPRESS)
-    from bulkhead.cli import loginparsers, parsers  # noqa: PLC0415
+    from bulkhead.cli import loginparsers, parsers, quotaparsers  # noqa: PLC0415
 
     parsers.add_preflight(commands, shared)
     parsers.add_tenant(commands, shared)
@@ -64,6 +68,11 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     loginparsers.add_connect(commands, shared)
     parsers.add_slurm(commands, shared, argv)
     loginparsers.add_ssh(commands, shared)
+    quotaparsers.add_top(commands, shared)
+    quotaparsers.add_why(commands, shared)
+    quotaparsers.add_cohort(commands, shared)
+    quotaparsers.add_quota(commands, shared)
+    quotaparsers.add_usage(commands, shared)
     parsers.add_audit(commands, shared)
     parsers.add_images(commands)
     loginparsers.add_credential(commands, shared)

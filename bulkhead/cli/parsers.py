@@ -42,7 +42,7 @@ def _gpus(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of GPUs") from error
 
 
-def _quota(text: str) -> tuple[str, str]:
+def quota(text: str) -> tuple[str, str]:
     """A resource and how much of it: memory=512Gi."""
     name, separator, value = text.partition("=")
     try:
@@ -110,7 +110,7 @@ def _add_create(actions: Commands, shared: argparse.ArgumentParser) -> None:
     create.add_argument(
         "--quota",
         metavar="RESOURCE=QUANTITY",
-        type=_quota,
+        type=quota,
         action="append",
         default=[],
         help="quota of cpu, memory, ephemeral-storage, requests.storage or devices, such as memory=512Gi; may be repeated",
@@ -132,7 +132,7 @@ def add_wait(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--timeout", metavar="TIME", type=_seconds, default=300.0, help="for the wait: 90s, 5m; default 5m")
 
 
-def _since(text: str) -> float:
+def since(text: str) -> float:
     """How long ago: 90s, 5m, 1h or 7d."""
     if text[-1:] != "d":
         return _seconds(text)
@@ -167,7 +167,7 @@ def add_audit(commands: Commands, shared: argparse.ArgumentParser) -> None:
         formatter_class=RAW,
     )
     parser.add_argument("tenant", metavar="TENANT", help="the tenant")
-    parser.add_argument("--since", metavar="TIME", type=_since, default=3600.0, help="how far back: 30m, 1h, 7d; default 1h")
+    parser.add_argument("--since", metavar="TIME", type=since, default=3600.0, help="how far back: 30m, 1h, 7d; default 1h")
     parser.add_argument("--user", metavar="NAME", type=_plain_name, help="only what this user did, or others acting as it")
     parser.add_argument("--verb", metavar="VERB", type=_plain_name, help="only this, such as create, delete or get")
     parser.add_argument("--limit", metavar="N", type=_events, default=500, help="the newest N; default 500")

@@ -1,0 +1,129 @@
+"""What the host's API says of quotas and pods, read once, as the ledger would see it.
+
+    Tenants, Cohorts, ResourceQuotas, nodes, pods that have not ended ──> View
+
+Pods are read page by page, and of each nothing is kept but what the ledger sees of it, and those that the caller asks for.
+A read that takes longer than two seconds says on stderr how far it is.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from bulkhead.api import names
+from bulkhead.cli import connection
+from bulkhead.cli.output import Progress
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.codec import decode_obj
+from bulkhead.kube.errors import Gone, NotFound
+from bulkhead.kube.objects import Obj, Resource, uid_of
+from bulkhead.ledger import given, read
+from bulkhead.ledger.model import Pod, Rules, Snapshot, Tenant
+
+ALIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
+_QUOTAS: Final = f"metadata.name={names.POD_QUOTA}"
+_PATIENCE: Final = 2.0
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The host at one moment."""
+
+    snapshot: Snapshot
+    now: float
+    # Tenants as they are stored, by name.
+    tenants: Mapping[str, Obj]
+    # Host pods that the caller asked to keep whole.
+    kept: tuple[Obj, ...] = ()
+
+
+class Reading:
+    """How far a read is, told once it takes long."""
+
+    def __init__(self) -> None:
+        self.text = "asking the host's API"
+        # A list was read once more.
+        self.again = False
+
+    @contextlib.asynccontextmanager
+    async def told(self) -> AsyncIterator[None]:
+        """Tell it for as long as the block lasts."""
+        task = asyncio.create_task(self._tell())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _tell(self) -> None:
+        await asyncio.sleep(_PATIENCE)
+        with Progress() as progress:
+            while True:
+                progress.show(self.text)
+                await asyncio.sleep(1.0)
+
+
+def _nothing(_: Obj) -> bool:
+    return False
+
+
+async def observe(client: Client, keep: Callable[[Obj], bool] = _nothing) -> View:
+    """Read everything."""
+    reading = Reading()
+    async with reading.told():
+        try:
+            tenants = (await client.list(kinds.TENANTS)).items
+        except NotFound as error:
+            raise connection.not_installed() from error
+        quotas = await collected(client, kinds.RESOURCE_QUOTAS, _tenant, reading, field_selector=_QUOTAS)
+        nodes = await collected(client, kinds.NODES, read.node_of, reading)
+        kept: dict[str, Obj] = {}
+
+        def pod_of(obj: Obj) -> Pod | None:
+            if keep(obj):
+                kept[uid_of(obj)] = obj
+            return read.pod_of(obj)
+
+        pods = await collected(client, kinds.PODS, pod_of, reading, field_selector=ALIVE)
+        rules = await _rules(client)
+    snapshot = Snapshot({each.name: each for each in quotas}, tuple(nodes), tuple(pods), rules)
+    return View(snapshot, time.time(), {str(each["metadata"]["name"]): each for each in tenants}, tuple(kept.values()))
+
+
+async def collected(
+    client: Client, r: Resource, take: Callable[[Obj], T | None], reading: Reading, **selectors: Any
+) -> list[T]:
+    """What `take` makes of each object of a kind, page by page; once more where the host forgot between pages where it was."""
+    while True:
+        found: list[T] = []
+        try:
+            async for page in client.pages(r, **selectors):
+                found += [made for raw in page.items if (made := take(decode_obj(raw))) is not None]
+                reading.text = f"reading {r}: {len(found)} so far"
+        except Gone:
+            if reading.again:
+                raise
+            reading.again = True
+        else:
+            return found
+
+
+def _tenant(quota: Obj) -> Tenant | None:
+    """Whose quota it is, its namespace says; who else may make quotas there is an admin of the host."""
+    found = given.tenant_of(quota)
+    return found if found and found.name == names.tenant_of_work(str(quota["metadata"].get("namespace"))) else None
+
+
+async def _rules(client: Client) -> dict[str, Rules]:
+    try:
+        cohorts = (await client.list(kinds.COHORTS)).items
+    except NotFound:
+        # A host whose definitions are older: there are cohorts by name, with the usual rules.
+        return {}
+    return {str(each["metadata"]["name"]): given.rules_of(each) for each in cohorts}

@@ -1,0 +1,92 @@
+"""What tenants of each cohort have of each line, and what of it waits. Pure; for `top`, `cohort` and `why`."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bulkhead.api.ledger import line_name
+from bulkhead.ledger.books import Books
+from bulkhead.ledger.model import Line, Pod, Snapshot, Stage, Standing
+from bulkhead.ledger.verdict import amount
+
+_WAITS = (Stage.WAITING, Stage.BLOCKED)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One tenant's line."""
+
+    tenant: str
+    line: Line
+    standing: Standing
+    # What its pods ask for that wait on the host.
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """One cohort, or all tenants that are in none, where `name` is empty."""
+
+    name: str
+    tenants: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    def lines(self) -> list[Line]:
+        """Its lines, devices first."""
+        return sorted({row.line for row in self.rows}, key=lambda line: ("/" not in line[1], line[1], line[0]))
+
+    def total(self, line: Line) -> Row:
+        """All tenants together."""
+        rows = [row for row in self.rows if row.line == line]
+        sums = {field: sum(getattr(row.standing, field) for row in rows) for field in Standing.__slots__}
+        return Row("", line, Standing(**sums), sum(row.waiting for row in rows))
+
+
+def cohorts(snapshot: Snapshot) -> list[Members]:
+    """Every cohort with its tenants' lines; who is in none comes last."""
+    books = Books(snapshot)
+    standings = books.now.account.standings()
+    waiting = _waiting(snapshot, books)
+    found = []
+    for name in sorted({tenant.cohort for tenant in snapshot.tenants.values()}, key=lambda name: (not name, name)):
+        tenants = tuple(sorted(each.name for each in snapshot.tenants.values() if each.cohort == name))
+        rows = tuple(
+            Row(tenant, line, standing, waiting[tenant, line])
+            for tenant in tenants
+            for line, standing in sorted(standings.get(tenant, {}).items(), key=lambda item: (item[0][1], item[0][0]))
+        )
+        found.append(Members(name, tenants, rows))
+    return found
+
+
+def _waiting(snapshot: Snapshot, books: Books) -> Counter[tuple[str, Line]]:
+    found: Counter[tuple[str, Line]] = Counter()
+    for pod in waiting_pods(snapshot.pods):
+        choices = books.flavors.choices(pod.tenant, pod.asks)
+        for line, number in books.now.account.charge(pod.tenant, pod.asks, choices[0].of if choices else {}).items():
+            found[pod.tenant, line] += number
+    return found
+
+
+def waiting_pods(pods: Iterable[Pod]) -> list[Pod]:
+    """Pods of tenants that wait at the gate."""
+    return [pod for pod in pods if pod.tenant and pod.stage in _WAITS and not pod.ending]
+
+
+def is_device(line: Line) -> bool:
+    """Whether a line is of devices, and not of what every pod asks for."""
+    return "/" in line[1]
+
+
+def number(line: Line, count: int) -> str:
+    """An amount of a line, as people write it."""
+    return amount(line[1], count)
+
+
+def as_json(row: Row) -> Mapping[str, Any]:
+    """A row in base units: millicores of cpu, bytes, devices."""
+    flavor, resource = row.line
+    return (
+        {"resource": resource, "flavor": flavor, "name": line_name(*row.line)} | asdict(row.standing) | {"waiting": row.waiting}
+    )
