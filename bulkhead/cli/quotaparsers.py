@@ -47,8 +47,8 @@ def add_why(commands: Commands, shared: argparse.ArgumentParser) -> None:
         "why",
         parents=[shared],
         help="why a tenant's pod waits, or when it is taken back",
-        description="Why a pod waits, at length: its verdict, the numbers of its quota, who of its gang is missing, what keeps\n"
-        "it from which nodes, its place in the queue and a forecast. Of one that runs: where, what it borrows, until when.",
+        description="Why a pod waits, at length: its verdict, the numbers of its quota, who of its gang is missing, what\n"
+        "keeps it from which nodes, its place in the queue, a forecast. Of one that runs: where, what it borrows, until when.",
         epilog="examples:\n"
         "  bulkhead why red train-0\n"
         "  bulkhead why red train-0 -n ml\n"

@@ -187,13 +187,13 @@ def _json(view: View, members: Members, queue: Sequence[Waiting] | None) -> dict
                 for each in (rules or Rules()).flavors
             ]
         },
-        "lines": [dict(as_json(members.total(line))) for line in members.lines()],
+        "lines": [as_json(members.total(line)) for line in members.lines()],
         "tenants": [
             {
                 "name": tenant,
                 "weight": snapshot.tenants[tenant].weight,
                 "lines": [
-                    dict(as_json(row)) | _share(snapshot.tenants[tenant].shares[row.line])
+                    as_json(row) | _share(snapshot.tenants[tenant].shares[row.line])
                     for row in members.rows
                     if row.tenant == tenant
                 ],

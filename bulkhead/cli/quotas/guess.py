@@ -12,5 +12,5 @@ _MOST: Final = 5000
 def did_you_mean(name: str, there: Iterable[str], otherwise: str) -> str:
     """A next step: the names that are most alike, or something else where none is."""
     known = sorted(set(there))[:_MOST]
-    found = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or [each for each in known if name and name in each][:3]
+    found = difflib.get_close_matches(name, known, n=3, cutoff=0.7) or [each for each in known if name and name in each][:3]
     return f"did you mean {' or '.join(plain(each, 300) for each in found)}?" if found else otherwise

@@ -1,7 +1,7 @@
 """What tenants of each cohort have of each line, and what of it waits. Pure; for `top`, `cohort` and `why`."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -84,9 +84,10 @@ def number(line: Line, count: int) -> str:
     return amount(line[1], count)
 
 
-def as_json(row: Row) -> Mapping[str, Any]:
-    """A row in base units: millicores of cpu, bytes, devices."""
+def as_json(row: Row) -> dict[str, Any]:
+    """A row in base units: millicores of cpu, bytes, devices. Sums have not what could be borrowed: it does not add up."""
     flavor, resource = row.line
-    return (
-        {"resource": resource, "flavor": flavor, "name": line_name(*row.line)} | asdict(row.standing) | {"waiting": row.waiting}
-    )
+    said = {"resource": resource, "flavor": flavor, "name": line_name(*row.line)} | asdict(row.standing)
+    if not row.tenant:
+        del said["ceiling"], said["borrowable"]
+    return said | {"waiting": row.waiting}

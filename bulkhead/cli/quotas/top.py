@@ -179,12 +179,12 @@ def _as_json(view: View, found: Sequence[Members], resources: Sequence[str]) -> 
         "cohorts": [
             {
                 "name": members.name,
-                "lines": [dict(as_json(members.total(line))) for line in members.lines()],
+                "lines": [as_json(members.total(line)) for line in members.lines()],
                 "tenants": [
                     {
                         "name": tenant,
                         "weight": snapshot.tenants[tenant].weight,
-                        "lines": [dict(as_json(row)) for row in members.rows if row.tenant == tenant],
+                        "lines": [as_json(row) for row in members.rows if row.tenant == tenant],
                         "waitingPods": sum(1 for pod in waiting_pods(snapshot.pods) if pod.tenant == tenant),
                     }
                     for tenant in members.tenants

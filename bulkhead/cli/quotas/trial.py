@@ -1,6 +1,8 @@
-"""`bulkhead quota try TENANT RESOURCE=QUANTITY…`: who would lose what, and when, if a tenant's quota were changed. Changes nothing.
+"""`bulkhead quota try TENANT RESOURCE=QUANTITY…`: who would lose what, and when, if a tenant's quota were changed.
 
-View, other numbers ──> the ledger's own decisions with them and without ──> pods that go, pods that start, quotas before and after
+    View, other numbers ──> the ledger's own decisions with them and without ──> pods that go, pods that start, quotas
+
+Nothing is changed.
 """
 
 import argparse

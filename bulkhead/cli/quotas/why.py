@@ -90,9 +90,8 @@ def _called(options: argparse.Namespace) -> Callable[[Obj], bool]:
     def called(pod: Obj) -> bool:
         meta = mapping(pod.get("metadata"))
         noted = mapping(meta.get("annotations"))
-        return (
+        return bool(
             names.tenant_of_work(str(meta.get("namespace"))) == options.tenant
-            and labels.is_mirrored(pod)
             and noted.get(labels.VIRTUAL_NAME) == options.pod
             and noted.get(labels.VIRTUAL_NAMESPACE) == options.namespace
         )
@@ -126,24 +125,25 @@ async def _ask_plane(client: Client, options: argparse.Namespace, tenant: Obj, v
     return _of_virtual(pod, options)
 
 
+def _meant(options: argparse.Namespace, here: Iterable[str], otherwise: str) -> str:
+    """The same pod in another namespace, else names that are alike."""
+    known = list(here)
+    same = next((each for each in known if each.startswith(f"{options.pod} -n ")), None)
+    if same is not None:
+        return f"did you mean {plain(same, 300)}?"
+    return did_you_mean(f"{options.pod} -n {options.namespace}", known, otherwise)
+
+
 def _no_such_pod(options: argparse.Namespace, here: Iterable[str]) -> CliError:
-    exact = [each for each in here if each.startswith(f"{options.pod} -n ")]
-    asked = f"{options.pod} -n {options.namespace}"
-    step = (
-        f"did you mean {plain(exact[0], 300)}?"
-        if exact
-        else did_you_mean(asked, here, f"list them: bulkhead connect {options.tenant} -- kubectl get pods -A")
-    )
     return CliError(
         f"tenant {options.tenant} has no pod {options.pod} in namespace {options.namespace}",
-        next_step=step,
+        next_step=_meant(options, here, f"list them: bulkhead connect {options.tenant} -- kubectl get pods -A"),
         code=Exit.NOT_FOUND,
     )
 
 
 def _unknown(options: argparse.Namespace, cause: str, here: Iterable[str]) -> CliError:
-    exact = [each for each in here if each.startswith(f"{options.pod} -n ")]
-    step = f"did you mean {plain(exact[0], 300)}?" if exact else f"see the plane: bulkhead tenant describe {options.tenant}"
+    step = _meant(options, here, f"see the plane: bulkhead tenant describe {options.tenant}")
     return CliError(
         f"pod {options.namespace}/{options.pod} has no copy on the host, and the tenant's own API, which would know why, "
         f"does not answer: {cause}",

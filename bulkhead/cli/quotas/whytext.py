@@ -47,7 +47,7 @@ def _waits(found: Explanation, noted: Mapping[str, Any]) -> Iterator[str]:
         if said is not None:
             yield f"  noted on it before: {said[0]}: {plain(said[1], 2000)}"
         else:
-            yield "  the ledger has not come to it yet; if that lasts, no controller leads: kubectl -n bulkhead-system get lease"
+            yield "  the ledger has not come to it yet; if that lasts, none leads: kubectl -n bulkhead-system get lease"
         return
     if waits is not None:
         yield f"  {waits.verdict.why}: {plain(waits.verdict.message, 2000)}"
@@ -65,7 +65,7 @@ def _waits(found: Explanation, noted: Mapping[str, Any]) -> Iterator[str]:
 def _has(found: Explanation, noted: Mapping[str, Any]) -> Iterator[str]:
     pod, admitted = found.pod, ledger.read_admitted(noted)
     where = pod.node or pod.pinned
-    verb = "runs on" if pod.node else "is admitted and goes to" if where else "is admitted and has no node yet"
+    verb = "is on" if pod.node else "is admitted and goes to" if where else "is admitted and has no node yet"
     yield f"  {verb} {plain(where)}".rstrip() + (f", admitted {clock(admitted.at)}" if admitted is not None else "")
     if pod.ending:
         yield "  it is being deleted: what it holds is free when its containers have ended"
@@ -106,7 +106,7 @@ def _gang(gang: Company) -> Iterator[str]:
     if len(gang.pods) > _SHOWN:
         yield f"  and {len(gang.pods) - _SHOWN} more"
     if gang.missing:
-        yield f"  {gang.missing} are missing: its tenant has not made them, or its own API says why they are not here"
+        yield f"  missing: {gang.missing}; its tenant has not made them, or its own API says why they are not here"
 
 
 def _nodes(placement: Placement) -> Iterator[str]:
@@ -164,7 +164,7 @@ def as_json(found: Explanation, noted: Mapping[str, Any]) -> dict[str, Any]:
             for each in found.quota
         ],
         "gang": None if found.gang is None else _gang_json(found.gang),
-        "placement": None if found.placement is None else asdict(found.placement),
+        "placement": None if found.placement is None else _placement(found.placement),
         "queue": {
             "place": waits.place if waits else None,
             "length": sum(each.place is not None for each in found.queue),
@@ -180,6 +180,17 @@ def _reclaim(found: Explanation, reclaimed: ledger.Reclaimed | None) -> dict[str
         return None
     to_come = found.reclaim
     return {"by": moment(to_come.deadline), "cause": str(to_come.cause), "message": to_come.message, "noted": False}
+
+
+def _placement(found: Placement) -> dict[str, Any]:
+    return {
+        "nodes": found.nodes,
+        "nodesByReason": dict(found.nodes_by_reason),
+        "resource": found.resource,
+        "asks": found.asks,
+        "free": found.free,
+        "largest": found.largest,
+    }
 
 
 def _gang_json(gang: Company) -> dict[str, Any]:

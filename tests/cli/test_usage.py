@@ -1,0 +1,115 @@
+"""`bulkhead usage` against a real API server: pages that a controller stored, and pods that hold something since."""
+
+import csv
+import io
+import json
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bulkhead.api import labels, ledger, names
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.ledger import usagebook
+from bulkhead.ledger.metering import HOUR, Account, Tally
+from bulkhead.ledger.usagebook import Page
+from tests.cli.conftest import Cli
+
+pytestmark = pytest.mark.apiserver
+GPU = "nvidia.com/gpu"
+
+
+class Stored:
+    """Pages in a namespace of their own."""
+
+    def __init__(self, client: Client, space: str) -> None:
+        self.client = client
+        self.space = space
+        self.now = round(time.time() * 1000)
+
+    async def page(self, number: int, *tallies: Tally, until: int, closed: bool) -> None:
+        page = Page(number, until, "w")
+        for each in tallies:
+            page.add(each)
+        await self.client.create(
+            kinds.CONFIG_MAPS, usagebook.config_map(page, usagebook.write(page), closed=closed), self.space
+        )
+
+    def tally(self, hours_ago: int, used: float, tenant: str, owner: str = "Job/a", **more: float) -> Tally:
+        hour = self.now // HOUR - hours_ago
+        account = Account(tenant, "ml", owner, GPU, "")
+        idle, borrowed = (round(more.get(each, 0) * HOUR) for each in ("idle", "borrowed"))
+        return Tally(hour, account, round(used * HOUR), idle, borrowed)
+
+
+@pytest.fixture
+async def stored(cli: Cli, host_client: Client, name: str) -> AsyncIterator[Stored]:
+    for space in (f"usage-{name}", names.work_namespace(name)):
+        await host_client.create(kinds.NAMESPACES, {"metadata": {"name": space}})
+    await host_client.apply(kinds.TENANTS, {"metadata": {"name": name}, "spec": {"class": "standard"}})
+    yield Stored(host_client, f"usage-{name}")
+    for each in (await host_client.list(kinds.PODS, names.work_namespace(name))).items:
+        await host_client.delete(kinds.PODS, each["metadata"]["name"], names.work_namespace(name), grace_seconds=0)
+    await host_client.delete(kinds.TENANTS, name)
+
+
+async def test_pages_are_summed_and_each_number_counts_once(cli: Cli, stored: Stored, name: str) -> None:
+    old, new = stored.tally(300, 5, name), stored.tally(2, 1.5, name, idle=0.5, borrowed=1)
+    other = stored.tally(1, 3, name, "=Job/b")
+    await stored.page(1, old, until=stored.now - 290 * HOUR, closed=True)
+    await stored.page(2, new, until=stored.now - HOUR, closed=True)
+    # The controller died between closing a page and beginning the next one.
+    await stored.page(2, new, other, until=stored.now, closed=False)
+    where = ("-n", stored.space)
+    done = await cli("usage", name, *where)
+    assert done.code == 0, done.err
+    assert [line.split() for line in done.out.splitlines()] == [
+        ["TENANT", "RESOURCE", "FLAVOR", "HOURS", "USED", "IDLE", "BORROWED"],
+        [name, GPU, "-", "5.00", "4.50", "0.50", "1.00"],
+    ]
+    rows = json.loads((await cli("usage", name, *where, "--since", "30d", "--by", "owner", "-o", "json")).out)["items"]
+    assert [(each["namespace"], each["owner"], each["seconds"]) for each in rows] == [
+        ("ml", "Job/a", 7 * 3600), ("ml", "=Job/b", 3 * 3600)
+    ]  # fmt: skip
+    found = list(csv.DictReader(io.StringIO((await cli("usage", *where, "--by", "owner", "-o", "csv")).out)))
+    assert [(each["owner"], each["usedSeconds"]) for each in found if each["tenant"] == name] == [
+        ("'=Job/b", "10800.0"), ("Job/a", "5400.0")
+    ]  # fmt: skip
+
+
+async def test_what_pods_hold_since_the_last_page_is_counted(cli: Cli, stored: Stored, name: str) -> None:
+    await stored.page(1, until=stored.now - 2 * HOUR, closed=False)
+    work = names.work_namespace(name)
+    noted = {labels.VIRTUAL_NAMESPACE: "ml", labels.VIRTUAL_NAME: "p"}
+    noted[ledger.ADMITTED] = ledger.write_admitted(ledger.Admitted(stored.now / 1000 - 3 * 3600, "n1", borrowed={GPU: 1}))
+    container = {"name": "c", "image": "x", "resources": {"limits": {GPU: 2}}}
+    meta = {"name": "p", "labels": {labels.SYNCED: "syncer"}, "annotations": noted}
+    await stored.client.create(kinds.PODS, {"metadata": meta, "spec": {"containers": [container]}}, work)
+    said = json.loads((await cli("usage", name, "-n", stored.space, "--by", "namespace", "-o", "json")).out)
+    (row,) = said["items"]
+    assert (row["tenant"], row["namespace"], row["usedSeconds"]) == (name, "ml", 0)
+    assert 4 * 3600 <= row["idleSeconds"] < 4 * 3600 + 240
+    assert row["borrowedSeconds"] == pytest.approx(row["idleSeconds"] / 2)
+
+
+async def test_without_pages_the_next_step_is_told_and_what_cannot_be_read_is_left_out(
+    cli: Cli, stored: Stored, name: str
+) -> None:
+    nothing = await cli("usage", "-n", stored.space)
+    assert (nothing.code, "nothing was metered yet" in nothing.err) == (1, True)
+    await stored.page(3, stored.tally(1, 1, name), until=stored.now, closed=False)
+    damaged = {
+        "metadata": {"name": "bulkhead-usage-20260101-2", "labels": {labels.USAGE: "closed"}},
+        "binaryData": {"page": "AA=="},
+    }
+    await stored.client.create(kinds.CONFIG_MAPS, damaged, stored.space)
+    done = await cli("usage", name, "-n", stored.space)
+    assert (done.code, "is left out" in done.err, "1.00" in done.out) == (0, True, True)
+    gone = await cli("usage", "gone", "-n", stored.space)
+    assert (gone.code, "there is no tenant gone now" in gone.err) == (0, True)
+
+
+@pytest.mark.parametrize("wrong", [("--since", "5x"), ("--by", "pod"), ("-o", "yaml"), ("Not_a_name",)])
+async def test_wrong_words_are_refused(cli: Cli, wrong: tuple[str, ...]) -> None:
+    assert (await cli("usage", *wrong)).code == 2
