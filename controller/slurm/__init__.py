@@ -7,6 +7,7 @@
     config/   Slurm's text files                                 (pure)
     objects/  the cluster's objects in the plane                 (pure)
     answers/  what slurmrestd and the plane say, as frozen values (pure)
+    board     where the ledger and the clusters tell each other about workers
     lease/    how many workers there are to be, and the next steps there (pure)
     decide/   from a Tenant to its spec, from what was found to conditions, sites and accounts (pure)
     client/   the client of slurmrestd
