@@ -1,0 +1,142 @@
+"""Anything in any order: pods and gangs come and end, quotas change, nodes go, the shell dies after any write."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from bulkhead.ledger.model import Flavor, Gang, Pod, Rules, Share, Stage, Tenant, Topology
+from tests.ledger import oracle
+from tests.ledger.world import COHORT, GPU, KIND, RACK, World, nodes
+
+TENANTS = ("ada", "bob", "cyd")
+NOMINAL = st.sampled_from((0, 2, 4, 8))
+BORROWING = st.sampled_from((None, None, None, 0, 4))
+LENDING = st.sampled_from((None, None, None, 0, 2))
+GPUS = st.sampled_from((1, 1, 2, 4, 8))
+PICK = st.integers(0, 30)
+_Thing = TypeVar("_Thing")
+
+
+def _one(things: Sequence[_Thing], pick: int) -> Sequence[_Thing]:
+    """One of some things, or none of none."""
+    return things and [things[pick % len(things)]]
+
+
+class Machine(RuleBasedStateMachine):
+    """See the module."""
+
+    @initialize(
+        count=st.integers(1, 4),
+        nominal=st.tuples(NOMINAL, NOMINAL, NOMINAL),
+        flavored=st.sampled_from((False, False, True)),
+        fair=st.booleans(),
+        over=st.sampled_from(("Keep", "Reclaim")),
+        weights=st.sampled_from(((1, 1, 1), (1, 3, 1))),
+    )
+    def begin(
+        self, count: int, nominal: tuple[int, ...], flavored: bool, fair: bool, over: str, weights: tuple[int, ...]
+    ) -> None:
+        kinds = ("h100", "a100") if flavored else ()
+        self.world = World(nodes=nodes(count, kinds=kinds), after_write=oracle.after_write)
+        flavors = tuple(Flavor(kind, GPU, {KIND: kind}) for kind in kinds)
+        self.world.rules = Rules(fair_preemption=fair, over_quota=over, flavors=flavors)  # type: ignore[arg-type]
+        lines = [(kind, GPU) for kind in kinds] or [("", GPU)]
+        for name, amount, weight in zip(TENANTS, nominal, weights, strict=True):
+            shares = {line: Share(amount, None) for line in lines}
+            self.world.tenants[name] = Tenant(name, COHORT, weight, shares, {GPU: kinds} if kinds else {})
+
+    @rule(
+        name=st.sampled_from(TENANTS),
+        gpus=GPUS,
+        priority=st.sampled_from((0, 0, 0, 10)),
+        lasts=st.sampled_from((None, None, 30.0, 600.0)),
+        plain=st.sampled_from((True, True, True, False)),
+    )
+    def single(self, name: str, gpus: int, priority: int, lasts: float | None, plain: bool) -> None:
+        self.world.create(name, gpus, priority=priority, own_priority=priority, lasts=lasts, plain=plain)
+
+    @rule(
+        name=st.sampled_from(TENANTS),
+        gpus=GPUS,
+        pods=st.integers(2, 4),
+        more=st.sampled_from((0, 0, 0, 1, -1)),
+        topology=st.sampled_from((None, None, Topology(RACK, required=True), Topology(RACK, required=False))),
+        lasts=st.sampled_from((None, 300.0)),
+    )
+    def gang(self, name: str, gpus: int, pods: int, more: int, topology: Topology | None, lasts: float | None) -> None:
+        self.world.create(name, gpus, pods, max(1, pods + more), topology=topology, lasts=lasts)
+
+    @rule(pick=PICK)
+    def complete(self, pick: int) -> None:
+        for pod in _one(self.incomplete(), pick):
+            self.world.add(pod.tenant, pod.virtual_name, pod.asks[GPU], pod.gang)
+            self.world.happens()
+
+    def incomplete(self) -> list[Pod]:
+        gangs: dict[Gang, list[Pod]] = {}
+        for pod in self.world.pods.values():
+            if pod.gang is not None:
+                gangs.setdefault(pod.gang, []).append(pod)
+        fewer = [pods for gang, pods in gangs.items() if len(pods) < gang.size]
+        return [pods[0] for pods in fewer if all(pod.stage is Stage.WAITING for pod in pods)]
+
+    @rule(pick=PICK)
+    def end(self, pick: int) -> None:
+        for pod in _one(self.running(), pick):
+            self.world.end(pod)
+
+    @rule(pick=PICK)
+    def restart(self, pick: int) -> None:
+        """A pod of a gang fails, and its Job makes another one."""
+        for pod in _one([each for each in self.running() if each.gang is not None and not each.ending], pick):
+            self.world.end(pod)
+            self.world.add(pod.tenant, pod.virtual_name, pod.asks[GPU], pod.gang)
+            self.world.restarted.add(pod.virtual_name)
+
+    @rule(pick=PICK)
+    def protect(self, pick: int) -> None:
+        for pod in _one(self.running(), pick):
+            self.world.stubborn.add(pod.uid)
+
+    def running(self) -> list[Pod]:
+        return sorted((pod for pod in self.world.pods.values() if pod.stage is Stage.BOUND), key=lambda pod: pod.uid)
+
+    @rule(name=st.sampled_from(TENANTS), nominal=NOMINAL, borrowing=BORROWING, lending=LENDING)
+    def change_quota(self, name: str, nominal: int, borrowing: int | None, lending: int | None) -> None:
+        tenant = self.world.tenants[name]
+        shares = {line: Share(nominal, borrowing, lending) for line in tenant.shares}
+        self.world.tenants[name] = replace(tenant, shares=shares)
+        self.world.happens()
+
+    @rule(pick=PICK)
+    def lose_or_mend_a_node(self, pick: int) -> None:
+        (node,) = _one(sorted(self.world.nodes.values(), key=lambda each: each.name), pick)
+        self.world.nodes[node.name] = replace(node, usable=not node.usable)
+        if node.usable:
+            for pod in [each for each in self.world.pods.values() if each.node == node.name]:
+                self.world.end(pod)
+        self.world.happens()
+
+    @rule(seconds=st.sampled_from((1.0, 20.0, 130.0, 200.0)))
+    def time_passes(self, seconds: float) -> None:
+        self.world.step(seconds)
+
+    @rule(writes=st.sampled_from((None, None, 0, 1, 2, 3, 5)))
+    def decide(self, writes: int | None) -> None:
+        self.world.apply(self.world.decide(), writes)
+
+    @rule()
+    def settle(self) -> None:
+        oracle.at_rest(self.world, self.world.settle())
+
+    @invariant()
+    def nothing_is_placed_twice(self) -> None:
+        if hasattr(self, "world"):
+            oracle.placed_once(self.world)
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            oracle.drain(self.world)

@@ -1,0 +1,168 @@
+"""What must hold of a `World`, counted anew and without the ledger's own arithmetic wherever that is possible.
+
+After every write: nothing placed twice, nothing admitted beyond ceiling and capacity, no two take from each other in turn.
+At rest: no gang admitted in part, an answer for everybody that tells nothing of others, no idle accelerator that somebody may use.
+"""
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+from bulkhead.ledger.books import Books
+from bulkhead.ledger.decide import decide
+from bulkhead.ledger.model import Decisions, Line, Pod, Snapshot, Stage, Why
+from bulkhead.ledger.order import Workload, sort_out
+from tests.ledger.world import GPU, World
+
+
+def after_write(world: World, what: str, pod: Pod) -> None:
+    """The invariants that hold at any instant."""
+    placed_once(world)
+    if what == "admit":
+        within_quota(world, pod)
+    assert not any((other, one) in world.taken for one, other in world.taken), f"ping-pong: {sorted(world.taken)}"
+
+
+def placed_once(world: World) -> None:
+    for node in world.nodes.values():
+        there = [pod for pod in world.held() if node.name in {pod.node, pod.pinned}]
+        assert sum(pod.asks[GPU] for pod in there) <= node.allocatable[GPU], f"{node.name} is given twice: {there}"
+
+
+def within_quota(world: World, pod: Pod) -> None:
+    """What was just admitted fits into its tenant's ceiling and its cohort's capacity."""
+    for line, share in world.tenants[pod.tenant].shares.items():
+        if line[0] and line[0] != world.kind(pod):
+            continue
+        used = world.used(pod.tenant, line)
+        capacity, taken = _pool(world, line)
+        mine = share.nominal - _kept(world, pod.tenant, line)
+        most = share.nominal + min(capacity - mine, 1 << 30 if share.borrowing is None else share.borrowing)
+        assert used <= most, f"{pod.tenant} holds {used} of {line}, and may hold {most}"
+        assert used <= _kept(world, pod.tenant, line) or taken <= capacity, f"of {line} {taken} are taken of {capacity}"
+
+
+def _kept(world: World, tenant: str, line: Line) -> int:
+    share = world.tenants[tenant].shares[line]
+    return share.nominal - min(share.nominal, share.nominal if share.lending is None else share.lending)
+
+
+def _pool(world: World, line: Line) -> tuple[int, int]:
+    names = [name for name, each in world.tenants.items() if line in each.shares]
+    capacity = sum(world.tenants[name].shares[line].nominal - _kept(world, name, line) for name in names)
+    return capacity, sum(max(0, world.used(name, line) - _kept(world, name, line)) for name in names)
+
+
+def at_rest(world: World, decisions: Decisions) -> None:
+    """The invariants that hold once nothing is left to do."""
+    whole_gangs(world)
+    answers(world, decisions)
+    conserving(world, decisions)
+    same_in_any_order(world)
+
+
+def whole_gangs(world: World) -> None:
+    gangs: dict[tuple[str, str], list[Pod]] = {}
+    for pod in world.pods.values():
+        if pod.gang is not None and pod.gang.name not in world.restarted:
+            gangs.setdefault((pod.tenant, pod.gang.name), []).append(pod)
+    for name, pods in gangs.items():
+        stages = Counter(pod.stage for pod in pods)
+        held = stages[Stage.ADMITTED] + stages[Stage.BOUND]
+        size = max(pod.gang.size for pod in pods if pod.gang is not None)
+        assert not 0 < held < size or not stages[Stage.WAITING], f"gang {name} is admitted in part: {stages}"
+
+
+def answers(world: World, decisions: Decisions) -> None:
+    said: dict[tuple[str, str], set[str]] = {}
+    for pod in world.pods.values():
+        if pod.stage in {Stage.WAITING, Stage.BLOCKED} and not pod.ending:
+            assert pod.uid in decisions.verdicts, f"{pod} waits without an answer"
+            text = decisions.verdicts[pod.uid].message
+            assert not any(other in text.split() for other in world.tenants if other != pod.tenant)
+            if pod.gang is not None and decisions.verdicts[pod.uid].why is not Why.GANG:
+                said.setdefault((pod.tenant, pod.gang.name), set()).add(text)
+    # Pods beyond the size of their gang are workloads of their own.
+    assert all(len(texts) == 1 or name[1] in world.larger for name, texts in said.items()), said
+
+
+def same_in_any_order(world: World) -> None:
+    snapshot = world.snapshot()
+    pods, nodes = list(snapshot.pods), list(snapshot.nodes)
+    random.Random(len(pods)).shuffle(pods)
+    shuffled = replace(snapshot, pods=tuple(pods), nodes=tuple(reversed(nodes)))
+    assert decide(shuffled, world.now) == decide(snapshot, world.now)
+
+
+def waiting(snapshot: Snapshot) -> list[Workload]:
+    """What could be admitted if there were room."""
+    found = sort_out(snapshot.pods)
+    return [*found.rests, *found.workloads]
+
+
+def fits(books: Books, workload: Workload) -> bool:
+    """Whether quota and room suffice, if nothing is kept for others."""
+    for choice in books.flavors.choices(workload.tenant, workload.asks):
+        charge = books.charge(workload, choice)
+        if books.now.account.lacks(workload.tenant, charge) is None and books.now.place(workload, choice) is not None:
+            return True
+    return False
+
+
+def empty(snapshot: Snapshot) -> Books:
+    """The same cluster with nothing on it."""
+    held = {Stage.ADMITTED, Stage.BOUND}
+    return Books(replace(snapshot, pods=tuple(pod for pod in snapshot.pods if pod.stage not in held)))
+
+
+def conserving(world: World, decisions: Decisions) -> None:
+    """Whoever could start now is kept waiting by somebody who cannot, and waits for the same."""
+    snapshot = world.snapshot()
+    books, bare = Books(snapshot), empty(snapshot)
+    idle = [each for each in waiting(snapshot) if fits(books, each) and not (each.is_rest and _is_narrowed(world, each))]
+    stuck = [each for each in waiting(snapshot) if not fits(books, each) and fits(bare, each)]
+    for workload in idle:
+        keeps_out = [each for each in stuck if _waits_for_the_same(world, books, each, workload)]
+        assert keeps_out, f"{workload.tenant} {workload.key} could start: {decisions.verdicts[workload.pods[0].uid]}"
+
+
+def _is_narrowed(world: World, rest: Workload) -> bool:
+    """Whether what is missing of a gang has to go where the others are: that is not looked at here."""
+    topology = rest.topology
+    return any(each.shares and ("", GPU) not in each.shares for each in world.tenants.values()) or (
+        topology is not None and topology.required
+    )
+
+
+def _waits_for_the_same(world: World, books: Books, first: Workload, workload: Workload) -> bool:
+    choices = books.flavors.choices(first.tenant, first.asks)
+    lacks = {books.now.account.lacks(first.tenant, books.charge(first, choice)) for choice in choices}
+    if lacks == {"own"}:
+        return first.tenant == workload.tenant
+    return True
+
+
+def admissible(world: World) -> list[Workload]:
+    """What has to start sooner or later: it would on a cluster with nothing on it, where all nodes are usable."""
+    bare = empty(world.snapshot())
+    return [each for each in waiting(world.snapshot()) if fits(bare, each)]
+
+
+def drain(world: World) -> None:
+    """Nobody comes any more: whoever waits and can start has to, after no more releases than there are pods."""
+    for name, node in world.nodes.items():
+        world.nodes[name] = replace(node, usable=True)
+    world.happens()
+    for _ in range(2 * len(world.pods) + 4):
+        decisions = world.settle()
+        at_rest(world, decisions)
+        left = admissible(world)
+        running = sorted((pod for pod in world.held()), key=lambda pod: (pod.admitted or 0.0, pod.uid))
+        if not left or not running:
+            break
+        first = running[0]
+        for pod in running:
+            if pod.uid == first.uid or (first.gang is not None and pod.gang == first.gang and pod.tenant == first.tenant):
+                world.end(pod)
+    assert not admissible(world), [decisions.verdicts[each.pods[0].uid] for each in admissible(world)]
+    assert all(each.why is not Why.RECLAIMING for each in decisions.verdicts.values())

@@ -1,0 +1,258 @@
+"""A small cluster under the ledger: tenants, nodes and pods that live in memory, a shell that may stop after any write.
+
+    rules of the machine ──> World ──> Snapshot ──> decide ──> writes, one by one ──> World
+                                └──> what the oracle asks after every write, and once all is at rest
+
+The shell writes as the real one does: marks all pods of a group before the first one goes, takes a gate away with the note of
+when and where in one write. Kubelets, a scheduler and syncers are played by `step`. Time is a number.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from bulkhead.ledger.decide import decide
+from bulkhead.ledger.model import (
+    Cause,
+    Decisions,
+    Gang,
+    Line,
+    Node,
+    Pod,
+    Rules,
+    Share,
+    Snapshot,
+    Stage,
+    Tenant,
+    Topology,
+)
+
+GPU = "nvidia.com/gpu"
+RACK = "bulkhead.dev/rack"
+KIND = "gpu-kind"
+GRACE = 5.0
+COHORT = "research"
+
+
+@dataclass
+class World:
+    """See the module."""
+
+    tenants: dict[str, Tenant] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    rules: Rules = field(default_factory=Rules)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    now: float = 1000.0
+    serial: int = 0
+    # Pods that a disruption budget protects: they go at the deadline alone.
+    stubborn: set[str] = field(default_factory=set)
+    # Gangs of which somebody restarted a pod: they may lack one for as long as it takes.
+    restarted: set[str] = field(default_factory=set)
+    # Gangs with more pods than they say.
+    larger: set[str] = field(default_factory=set)
+    ended_at: dict[str, float] = field(default_factory=dict)
+    # Who took from whom since something happened that is not the ledger's doing.
+    taken: set[tuple[str, str]] = field(default_factory=set)
+    after_write: Callable[["World", str, Pod], None] = lambda world, what, pod: None
+
+    def snapshot(self) -> Snapshot:
+        """What the ledger sees."""
+        return Snapshot(dict(self.tenants), tuple(self.nodes.values()), tuple(self.pods.values()), {COHORT: self.rules})
+
+    def happens(self) -> None:
+        """Something happened that is not the ledger's doing."""
+        self.taken.clear()
+
+    def create(self, tenant: str, gpus: int, pods: int = 1, size: int = 0, **more: object) -> str:
+        """A single pod, or pods of a new gang; returns the name."""
+        self.serial += 1
+        name = f"w{self.serial}"
+        topology = more.pop("topology", None)
+        assert topology is None or isinstance(topology, Topology)
+        if size and pods > size:
+            self.larger.add(name)
+        gang = Gang(name, size or pods, topology) if pods > 1 or size else None
+        for _ in range(pods):
+            self.add(tenant, name, gpus, gang, **more)
+        self.happens()
+        return name
+
+    def add(self, tenant: str, name: str, gpus: int, gang: Gang | None = None, **more: object) -> Pod:
+        """One pod that waits."""
+        self.serial += 1
+        pod = Pod(
+            uid=f"u{self.serial:05}",
+            namespace=f"bh-{tenant}-work",
+            name=f"{name}-{self.serial}",
+            asks={GPU: gpus, "cpu": 1000},
+            stage=Stage.WAITING,
+            created=self.now,
+            tenant=tenant,
+            virtual_namespace="default",
+            virtual_name=name,
+            gang=gang,
+        )
+        pod = replace(pod, **more)  # type: ignore[arg-type]
+        self.pods[pod.uid] = pod
+        return pod
+
+    def decide(self) -> Decisions:
+        """What the ledger would do now."""
+        return decide(self.snapshot(), self.now)
+
+    def apply(self, decisions: Decisions, writes: int | None = None) -> bool:
+        """Write; after so many writes the shell dies. Whether all was written."""
+        for number, write in enumerate(self.writes(decisions)):
+            if number == writes:
+                return False
+            what, pod = write()
+            self.after_write(self, what, pod)
+        return True
+
+    def writes(self, decisions: Decisions) -> Iterator[Callable[[], tuple[str, Pod]]]:
+        """Every single write, in the order of the shell."""
+        for each in decisions.reclaim:
+            if each.cause in {Cause.BORROWED, Cause.FAIRNESS} and each.beneficiary:
+                self.taken.add((each.beneficiary, each.pod.tenant))
+            yield lambda each=each: self._set("mark", each.pod, reclaim_by=each.deadline, reclaim_cause=each.cause.value)  # type: ignore[misc]
+        for each in decisions.reclaim:
+            if each.pod.uid not in self.stubborn or each.cause is Cause.ROLLBACK:
+                yield lambda each=each: self._set("evict", each.pod, ending=True)  # type: ignore[misc]
+        for admission in decisions.admit:
+            yield lambda admission=admission: self._set(  # type: ignore[misc]
+                "admit",
+                admission.pod,
+                stage=Stage.ADMITTED,
+                admitted=self.now,
+                flavor=admission.flavor,
+                pinned=admission.node if admission.pod.plain else "",
+            )
+
+    def _set(self, what: str, pod: Pod, **changes: object) -> tuple[str, Pod]:
+        found = self.pods.get(pod.uid)
+        if found is None:
+            return "gone", pod
+        made = replace(found, **changes)  # type: ignore[arg-type]
+        self.pods[pod.uid] = made
+        if made.ending:
+            self.ended_at.setdefault(pod.uid, self.now + GRACE)
+        return what, made
+
+    def step(self, seconds: float) -> None:
+        """Time passes, and everybody but the ledger does what is due."""
+        self.now += seconds
+        for pod in list(self.pods.values()):
+            if pod.reclaim_by is not None and not pod.ending and (pod.uid not in self.stubborn or pod.reclaim_by <= self.now):
+                self._set("evict", pod, ending=True)
+        for uid, at in list(self.ended_at.items()):
+            if at <= self.now:
+                self._forget(uid)
+        for pod in list(self.pods.values()):
+            if pod.ends_by is not None and pod.ends_by <= self.now:
+                self.pods.pop(pod.uid)
+                self.happens()
+        for pod in sorted(self.pods.values(), key=lambda each: each.uid):
+            if pod.stage is Stage.ADMITTED and not pod.ending:
+                self._bind(pod)
+
+    def _forget(self, uid: str) -> None:
+        """A pod is gone; the syncer makes another one, if it went because it was taken back."""
+        self.ended_at.pop(uid)
+        pod = self.pods.pop(uid, None)
+        if pod is not None and pod.reclaim_by is not None:
+            self.serial += 1
+            made = Pod(
+                uid=f"u{self.serial:05}",
+                namespace=pod.namespace,
+                name=pod.name,
+                asks=pod.asks,
+                stage=Stage.WAITING,
+                created=self.now,
+                tenant=pod.tenant,
+                virtual_namespace=pod.virtual_namespace,
+                virtual_name=pod.virtual_name,
+                priority=pod.priority,
+                own_priority=pod.own_priority,
+                gang=pod.gang,
+                plain=pod.plain,
+                lasts=pod.lasts,
+            )
+            self.pods[made.uid] = made
+
+    def _bind(self, pod: Pod) -> None:
+        """As a kubelet and the host's scheduler do: pins hold, and nobody is bound where others run."""
+        for node in (
+            [self.nodes[pod.pinned]] if pod.pinned in self.nodes else [] if pod.pinned else sorted(self.nodes.values(), key=str)
+        ):
+            free = node.allocatable[GPU] - sum(
+                each.asks[GPU] for each in self.pods.values() if pod.uid != each.uid and node.name in {each.node, each.pinned}
+            )
+            if node.usable and pod.asks[GPU] <= free:
+                ends = None if pod.lasts is None else self.now + pod.lasts
+                self.pods[pod.uid] = replace(pod, stage=Stage.BOUND, node=node.name, ends_by=ends)
+                return
+
+    def end(self, pod: Pod) -> None:
+        """A pod ends by itself and is deleted."""
+        self.pods.pop(pod.uid, None)
+        self.ended_at.pop(pod.uid, None)
+        self.happens()
+
+    def settle(self, rounds: int = 400) -> Decisions:
+        """Decide and write until nothing is left to do; asserts that this comes."""
+        for _ in range(rounds):
+            decisions = self.decide()
+            self.apply(decisions)
+            self._note_over(decisions)
+            if self._is_quiet(decisions):
+                return decisions
+            times = [at - self.now for at in (decisions.next_at, *self._ends()) if at is not None and at > self.now]
+            self.step(max(0.001, min([10.0, *times]) if self._is_busy() else min([3600.0, *times])))
+        raise AssertionError(f"it does not come to rest: {decisions.reclaim} {decisions.admit}")
+
+    def _ends(self) -> Iterator[float]:
+        return (pod.ends_by for pod in self.pods.values() if pod.ends_by is not None)
+
+    def _is_busy(self) -> bool:
+        return any(pod.ending or pod.reclaim_by is not None or pod.stage is Stage.ADMITTED for pod in self.pods.values())
+
+    def _is_quiet(self, decisions: Decisions) -> bool:
+        unbound = any(pod.stage is Stage.ADMITTED and pod.pinned for pod in self.pods.values())
+        leaving = any(pod.ending or pod.reclaim_by is not None for pod in self.pods.values())
+        return not (decisions.admit or decisions.reclaim or decisions.next_at is not None or unbound or leaving)
+
+    def _note_over(self, decisions: Decisions) -> None:
+        """As the shell notes since when a tenant holds more than its ceiling."""
+        for name, lines in decisions.standings.items():
+            over = any(each.used > each.ceiling for each in lines.values())
+            since = self.tenants[name].over_since
+            wanted = (self.now if since is None else since) if over and self.rules.over_quota == "Reclaim" else None
+            if wanted != since:
+                self.tenants[name] = replace(self.tenants[name], over_since=wanted)
+
+    # What the oracle counts by itself.
+
+    def held(self) -> list[Pod]:
+        return [pod for pod in self.pods.values() if pod.stage in {Stage.ADMITTED, Stage.BOUND}]
+
+    def used(self, tenant: str, line: Line) -> int:
+        flavor, resource = line
+        of_kind = (pod for pod in self.held() if pod.tenant == tenant)
+        return sum(pod.asks.get(resource, 0) for pod in of_kind if not flavor or self.kind(pod) == flavor)
+
+    def kind(self, pod: Pod) -> str:
+        node = self.nodes.get(pod.node or pod.pinned)
+        return node.labels.get(KIND, "") if node else pod.flavor
+
+
+def nodes(count: int, gpus: int = 8, per_rack: int = 2, kinds: tuple[str, ...] = ()) -> dict[str, Node]:
+    """Nodes of one shape, two to a rack."""
+    made = {}
+    for number in range(count):
+        labels = {RACK: f"r{number // per_rack}"} | ({KIND: kinds[number % len(kinds)]} if kinds else {})
+        made[f"n{number}"] = Node(f"n{number}", {GPU: gpus, "cpu": 1 << 20, "pods": 110}, labels)
+    return made
+
+
+def tenant(name: str, nominal: int, borrowing: int | None = None, lending: int | None = None, weight: int = 1) -> Tenant:
+    """A tenant with one line."""
+    return Tenant(name, COHORT, weight, {("", GPU): Share(nominal, borrowing, lending)})
