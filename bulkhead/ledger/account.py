@@ -135,6 +135,10 @@ class Account:
                 worst = "cohort"
         return worst
 
+    def could_ever(self, tenant: str, charge: Charge) -> bool:
+        """Whether the tenant could hold that if nobody held anything."""
+        return all(amount <= self._entries[tenant][line].ceiling for line, amount in charge.items())
+
     def within_nominal(self, tenant: str, charge: Charge) -> bool:
         """Whether the tenant would borrow of none of these lines."""
         entries = self._entries.get(tenant, {})
@@ -170,6 +174,10 @@ class Account:
         """Whether the tenant holds more than nominal of a line."""
         entry = self._entries.get(tenant, {}).get(line)
         return entry is not None and entry.used > entry.nominal
+
+    def is_below_nominal(self, tenant: str, lines: Iterable[Line]) -> bool:
+        """Whether the tenant holds less than nominal of one of these lines."""
+        return any(self._entries[tenant][line].used < self._entries[tenant][line].nominal for line in lines)
 
     def over(self, tenant: str) -> dict[Line, int]:
         """Of which lines the tenant holds more than it may ever hold, and how much more."""

@@ -69,15 +69,33 @@ class Gate:
         self._own_heads: set[tuple[str, Line]] = set()
         self._room_heads: set[tuple[str, Line]] = set()
         self._led: set[tuple[str, str]] = set()
+        # Lines for which a tenant has somebody waiting of whom nothing is kept: who is behind him takes nothing back.
+        self._stalled: set[tuple[str, Line]] = set()
         self._futile: set[tuple[object, ...]] = set()
         self._shortfalls: dict[tuple[object, ...], Shortfall] = {}
         self._explained: dict[str, int] = {}
         self._searches, self._forecasts, self._lifted = _SEARCHES, _FORECASTS, _LIFTED
 
-    def charge(self, workload: Workload) -> Charge:
-        """What a workload would be charged as its tenant likes best; its place in the order goes by that."""
+    def charges(self, workload: Workload) -> list[Charge]:
+        """What a workload may be charged; its place in the order goes by that."""
+        return [self._books.charge(workload, choice) for choice in self._choices(workload)]
+
+    def can_start(self, workload: Workload) -> bool:
+        """Whether it could start if nothing else ran on the nodes that there are; if not, it keeps out nobody."""
         choices = self._choices(workload)
-        return self._books.charge(workload, choices[0]) if choices else {}
+        account, books = self._books.now.account, self._books
+        given = [each for each in choices if account.could_ever(workload.tenant, books.charge(workload, each))]
+        if any(books.could_ever(workload, each) for each in given):
+            return True
+        if given:
+            short = self._explain(workload, given[0])
+            room = verdict.never(workload) if short is None else verdict.of_room(short, workload.topology, given[0].name)
+            self._say(workload, room)
+        elif choices:
+            self._say(workload, self._of_quota(workload, Option(choices[0], books.charge(workload, choices[0]), "never")))
+        else:
+            self._say(workload, verdict.flavors_apart(workload))
+        return False
 
     def rest(self, workload: Workload, group: Group) -> None:
         """Judge what is missing of a gang that is admitted: of its flavor, and in its domain."""
@@ -97,17 +115,20 @@ class Gate:
     def judge(self, workload: Workload) -> None:
         """Admit a workload, or say why it waits."""
         options = []
-        for choice in self._rested.get(id(workload)) or self._choices(workload):
-            charge = self._books.charge(workload, choice)
+        charged = [
+            (each, self._books.charge(workload, each)) for each in self._rested.get(id(workload)) or self._choices(workload)
+        ]
+        if len(charged) > 1:
+            # It has its place in the order because some flavor is its tenant's own: that comes before what would be borrowed.
+            charged.sort(key=lambda each: not self._books.now.account.within_nominal(workload.tenant, each[1]))
+        for choice, charge in charged:
             lack = self._books.now.account.lacks(workload.tenant, charge)
             nodes = self._books.now.place(workload, choice) if lack is None else None
             if nodes is not None:
                 self._admit(workload, choice, charge, nodes)
                 return
             options.append(Option(choice, charge, lack))
-        if not options:
-            self._say(workload, verdict.flavors_apart(workload))
-        elif not self._passes(workload, options):
+        if not self._passes(workload, options):
             self._wait(workload, options)
 
     def _choices(self, workload: Workload) -> tuple[Choice, ...]:
@@ -152,32 +173,24 @@ class Gate:
 
     def _wait(self, workload: Workload, options: Sequence[Option]) -> None:
         """Find out what it waits for."""
-        possible = [each for each in options if each.lack != "never" and not self._never(workload, each)]
+        possible = [each for each in options if each.lack != "never" and self._books.could_ever(workload, each.choice)]
         if any(self._comes(workload, each) for each in possible) or any(self._reclaims(workload, each) for each in possible):
             return
         # The one for which the least is missing.
-        best = min(possible or options, key=lambda each: _SEVERITY[each.lack])
-        if best in possible:
-            self._hold_place(workload, best)
-        elif best.lack == "never":
-            self._say(workload, self._of_quota(workload, best))
+        if possible:
+            self._hold_place(workload, min(possible, key=lambda each: _SEVERITY[each.lack]))
         else:
-            self._say(workload, self._of_room(workload, best))
+            self._say(workload, verdict.never(workload))
 
-    def _never(self, workload: Workload, option: Option) -> bool:
-        """Whether no room would do, even if all nodes were empty; what is beyond the bounds is not looked at."""
-        short = self._explain(workload, option)
-        return short is not None and not short.could_ever
-
-    def _explain(self, workload: Workload, option: Option) -> Shortfall | None:
-        key = (workload.shape, option.choice.name, workload.topology)
+    def _explain(self, workload: Workload, choice: Choice) -> Shortfall | None:
+        key = (workload.shape, choice.name, workload.topology)
         found = self._shortfalls.get(key)
         if found is None:
             count = self._explained.get(workload.tenant, 0)
             if count >= _EXPLAINED_OF_ONE or len(self._shortfalls) >= _EXPLAINED:
                 return None
             self._explained[workload.tenant] = count + 1
-            found = self._books.now.board.explain(workload.pods, option.choice.flavor, workload.topology)
+            found = self._books.now.board.explain(workload.pods, choice.flavor, workload.topology)
             self._shortfalls[key] = found
         return found
 
@@ -216,7 +229,11 @@ class Gate:
     def _search(self, workload: Workload, option: Option, at: float) -> Found | None:
         """Whose borrowed quota would do."""
         key = (workload.tenant, workload.shape, workload.topology, option.choice.name, at)
-        if option.lack == "own" or key in self._futile:
+        if (
+            option.lack == "own"
+            or key in self._futile
+            or any((workload.tenant, line) in self._stalled for line in option.charge)
+        ):
             return None
         if self._searches <= 0 or self._candidates.budget <= 0:
             # Beyond the bounds of this turn: there will be another one at once.
@@ -248,14 +265,15 @@ class Gate:
 
     def _hold_place(self, workload: Workload, option: Option) -> None:
         """It is the first that waits for this, or it is behind the one that is."""
-        # Nobody keeps a place of whom it is not known that he can start at all.
-        first = self._explain(workload, option) is not None and self._is_first(workload, option)
+        first = self._is_first(workload, option)
         said = self._of_room(workload, option) if option.lack is None else self._of_quota(workload, option)
         if first:
             said = self._first(workload, option, said)
         led = (workload.tenant, str(option.lack))
         self._say(workload, said if first or led not in self._led else verdict.behind(workload))
         self._led.add(led)
+        if not first:
+            self._stalled.update((workload.tenant, line) for line in option.charge)
 
     def _is_first(self, workload: Workload, option: Option) -> bool:
         """Whether nobody waits for this quota or room yet; from now on somebody does."""
@@ -280,7 +298,7 @@ class Gate:
             self._forecasts -= 1
             start = forecast.by_known_ends(self._books, workload, option.choice, option.charge)
         if start is not None:
-            nodes, until = start.nodes, start.at
+            nodes, until = () if option.lack == "own" else start.nodes, start.at
             said = replace(said, message=verdict.starts(said.message, start.at), starts_by=start.at)
         else:
             ripe = self._search(workload, option, float("inf"))
@@ -311,7 +329,7 @@ class Gate:
         return verdict.of_quota(option.lack or "own", line, option.charge[line], entry)
 
     def _of_room(self, workload: Workload, option: Option) -> Verdict:
-        short = self._explain(workload, option)
+        short = self._explain(workload, option.choice)
         return verdict.behind(workload) if short is None else verdict.of_room(short, workload.topology, option.choice.name)
 
     def _pools(self, workload: Workload, charge: Charge) -> list[tuple[str, Line]]:

@@ -114,6 +114,8 @@ class Books:
         self.held: dict[str, Held] = {}
         self._coming: set[str] = set()
         self._later: Side | None = None
+        self._bare: Board | None = None
+        self._ever: dict[Where, bool] = {}
         # What was done to `now` beside the pods that it began with, for a `later` that is made afterwards.
         self._since: list[Done] = []
         self._open(snapshot.pods)
@@ -189,6 +191,16 @@ class Books:
     def staying(self, group: Group) -> list[Held]:
         """What a group holds that is not on its way out."""
         return [self.held[pod.uid] for pod in group.pods if pod.uid not in self._coming]
+
+    def could_ever(self, workload: Workload, choice: Choice) -> bool:
+        """Whether there would be room if the usable nodes were empty."""
+        where = (workload.shape, choice.name, workload.topology)
+        found = self._ever.get(where)
+        if found is None:
+            if self._bare is None:
+                self._bare = Board(self._snapshot.nodes, self._snapshot.avoid)
+            found = self._ever[where] = self._bare.place(workload.pods, choice.flavor, workload.topology) is not None
+        return found
 
     def charge(self, workload: Workload, choice: Choice) -> Charge:
         """What a workload would be charged."""

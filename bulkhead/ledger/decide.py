@@ -30,7 +30,7 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
     gate = Gate(snapshot, books, candidates, now)
     gate.outcome.backs.extend(back.backs)
     _rests(gate, found, back.backs)
-    queue = Queue(found.workloads, books.now.account, gate.charge)
+    queue = Queue(filter(gate.can_start, found.workloads), books.now.account, gate.charges)
     while (workload := queue.next()) is not None:
         gate.judge(workload)
         queue.judged(workload)

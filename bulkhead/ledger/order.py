@@ -2,7 +2,7 @@
 
     pods ──> workloads: single pods, whole gangs, what is missing of gangs that are admitted already
          └─> what cannot be admitted yet: gangs that are not complete, pods with gates of others
-    workloads ──> Queue: one line for each tenant, and of their first ones the first
+    workloads ──> Queue: a line for each tenant and quota, and of their first ones the first
 
 Of tenants the one goes first whose workload stays within its nominal quota, then the one that borrows least by weight; then
 host priority and age decide. Inside a tenant its own priority counts too. A gang is as old as the pod that completed it. Of two
@@ -17,10 +17,13 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from bulkhead.ledger.account import Account, Charge
-from bulkhead.ledger.model import Amounts, Gang, Needs, Pod, Stage, Topology
+from bulkhead.ledger.model import Amounts, Gang, Line, Needs, Pod, Stage, Topology
 
 Key: TypeAlias = tuple[str, str, str]
+# Workloads of one tenant that are charged to the same lines wait in one line; others do not stand in their way.
+_Line: TypeAlias = tuple[str, tuple[Line, ...]]
 _HELD: Final = (Stage.ADMITTED, Stage.BOUND)
+_Said: TypeAlias = tuple[int, Topology | None, str]
 Shape: TypeAlias = tuple[tuple[tuple[Needs, tuple[tuple[str, int], ...]], int], ...]
 
 
@@ -136,11 +139,11 @@ def _gang(members: list[Pod], found: Sorted) -> None:
     waiting = [pod for pod in members if pod.stage not in _HELD and not pod.ending]
     if not waiting:
         return
-    size, topology, remark = _agreed(
+    said = size, topology, remark = _agreed(
         [pod.gang for pod in members if pod.gang is not None and (pod.stage in _HELD or not pod.ending)]
     )
     if staying:
-        _rest(waiting, max(0, size - staying), topology, remark, found)
+        _rest(waiting, max(0, size - staying), said, found)
         return
     # A pod with gates of others does not keep out one that has none.
     waiting.sort(key=lambda pod: pod.stage is Stage.BLOCKED)
@@ -154,17 +157,20 @@ def _gang(members: list[Pod], found: Sorted) -> None:
         found.unready.append(Unready(beyond, len(waiting), size, beyond=True, remark=remark))
 
 
-def _rest(waiting: Sequence[Pod], missing: int, topology: Topology | None, remark: str, found: Sorted) -> None:
-    """What waits of a gang that is admitted: it is completed; what is beyond its size are single pods."""
+def _rest(waiting: Sequence[Pod], missing: int, said: _Said, found: Sorted) -> None:
+    """What waits of a gang that is admitted: it is completed first; then what is beyond its size are single pods."""
+    size, topology, remark = said
     free = [pod for pod in waiting if pod.stage is Stage.WAITING]
     if free[:missing]:
         found.rests.append(_workload(tuple(free[:missing]), topology, is_rest=True, remark=remark))
-    for pod in free[missing:]:
-        found.workloads.append(_workload((pod,)))
+        if free[missing:]:
+            found.unready.append(Unready(tuple(free[missing:]), size - missing + len(free), size, beyond=True, remark=remark))
+    else:
+        found.workloads.extend(_workload((pod,)) for pod in free)
     found.unready.extend(Unready((pod,), blocked=1) for pod in waiting if pod.stage is Stage.BLOCKED)
 
 
-def _agreed(said: Sequence[Gang]) -> tuple[int, Topology | None, str]:
+def _agreed(said: Sequence[Gang]) -> _Said:
     """What a gang's pods say of it: size, topology, and in what they contradict each other."""
     sizes = sorted({each.size for each in said})
     topologies = sorted(
@@ -238,32 +244,38 @@ def _key(pod: Pod) -> Key:
 class Queue:
     """Whose turn it is. What was taken and what is reserved since changes the order of what is left."""
 
-    def __init__(self, workloads: Iterable[Workload], account: Account, charge: Callable[[Workload], Charge]) -> None:
+    def __init__(
+        self, workloads: Iterable[Workload], account: Account, charges: Callable[[Workload], Sequence[Charge]]
+    ) -> None:
         self._account = account
-        self._charge = charge
-        self._lines: dict[str, list[Workload]] = {}
+        # What a workload may be charged, the best first.
+        self._charges = charges
+        self._lines: dict[_Line, list[Workload]] = {}
         for each in workloads:
-            self._lines.setdefault(each.tenant, []).append(each)
-        self._heap: list[tuple[bool, float, int, float, str, Key]] = []
-        for tenant, line in self._lines.items():
-            line.sort(key=lambda each: each.rank, reverse=True)
-            self._push(tenant)
+            self._lines.setdefault(self._line(each), []).append(each)
+        self._heap: list[tuple[bool, float, int, float, str, Key, _Line]] = []
+        for line, them in self._lines.items():
+            them.sort(key=lambda each: each.rank, reverse=True)
+            self._push(line)
 
     def next(self) -> Workload | None:
         """The one that is first now; the tenant's next one is looked at when this one was judged."""
         if not self._heap:
             return None
-        tenant = heapq.heappop(self._heap)[4]
-        return self._lines[tenant][-1]
+        return self._lines[heapq.heappop(self._heap)[-1]][-1]
 
     def judged(self, workload: Workload) -> None:
         """The workload has had its turn."""
-        self._lines[workload.tenant].pop()
-        if self._lines[workload.tenant]:
-            self._push(workload.tenant)
+        line = self._line(workload)
+        self._lines[line].pop()
+        if self._lines[line]:
+            self._push(line)
 
-    def _push(self, tenant: str) -> None:
-        first = self._lines[tenant][-1]
-        within = self._account.within_nominal(tenant, self._charge(first))
-        share = 0.0 if within else self._account.share(tenant)
-        heapq.heappush(self._heap, (not within, share, -first.priority, first.since, tenant, first.key))
+    def _line(self, workload: Workload) -> _Line:
+        return workload.tenant, tuple(sorted(self._charges(workload)[0]))
+
+    def _push(self, line: _Line) -> None:
+        first = self._lines[line][-1]
+        within = any(self._account.within_nominal(first.tenant, charge) for charge in self._charges(first))
+        share = 0.0 if within else self._account.share(first.tenant)
+        heapq.heappush(self._heap, (not within, share, -first.priority, first.since, first.tenant, first.key, line))

@@ -4,8 +4,9 @@
                                                                     └──> everything that turned out not to be needed is spared
 
 A workload within its tenant's nominal takes from whoever borrows. One that would borrow takes only from a tenant that borrows
-more by weight than its own would then (no two take from each other in turn), and only if it is before the victim in the queue
-once that is gone (otherwise the victim would come back first). Gangs go whole. Nobody goes before its minimum runtime. What is
+more by weight than its own would then (no two take from each other in turn), only if it is before the victim in the queue once
+that is gone (otherwise the victim would come back first), and no gang that is partly within nominal (what is taken of nominal
+may be taken back). Gangs go whole. Nobody goes before its minimum runtime. What is
 on its way out already was counted before anybody is asked here.
 
 The search is bounded: in groups and nodes looked at, in places tried. It works on `Books.later` and leaves it as it was.
@@ -261,7 +262,8 @@ class Search:
             self._side.free(held)
         if not self._within:
             left = account.share(tenant, reserved=False)
-            if left < self._has or (left == self._has and group.priority > self.workload.priority):
+            comes_first = left < self._has or (left == self._has and group.priority > self.workload.priority)
+            if comes_first or account.is_below_nominal(tenant, charge.keys() & self.charge.keys()):
                 self._side.undo(mark)
                 return False
         taken.append(group)

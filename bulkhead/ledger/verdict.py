@@ -122,6 +122,11 @@ def behind(workload: Workload) -> Verdict:
     return Verdict(Why.QUEUE, f"{asks(workload.asks)}; waits behind other work of its queue")
 
 
+def never(workload: Workload) -> Verdict:
+    """No nodes would do that are usable now."""
+    return Verdict(Why.CAPACITY, f"{asks(workload.asks)}; even if the nodes were empty there would be no room for it")
+
+
 def flavors_apart(workload: Workload) -> Verdict:
     """No kind of node has all of what it asks for."""
     return Verdict(Why.NEVER, f"{asks(workload.asks)}; there is no flavor that your quota names for all of these")

@@ -36,7 +36,7 @@ class Machine(RuleBasedStateMachine):
         over=st.sampled_from(("Keep", "Reclaim")),
         weights=st.sampled_from(((1, 1, 1), (1, 3, 1))),
     )
-    def begin(
+    def begin(  # noqa: PLR0917
         self, count: int, nominal: tuple[int, ...], flavored: bool, fair: bool, over: str, weights: tuple[int, ...]
     ) -> None:
         kinds = ("h100", "a100") if flavored else ()
@@ -66,7 +66,9 @@ class Machine(RuleBasedStateMachine):
         topology=st.sampled_from((None, None, Topology(RACK, required=True), Topology(RACK, required=False))),
         lasts=st.sampled_from((None, 300.0)),
     )
-    def gang(self, name: str, gpus: int, pods: int, more: int, topology: Topology | None, lasts: float | None) -> None:
+    def gang(  # noqa: PLR0917
+        self, name: str, gpus: int, pods: int, more: int, topology: Topology | None, lasts: float | None
+    ) -> None:
         self.world.create(name, gpus, pods, max(1, pods + more), topology=topology, lasts=lasts)
 
     @rule(pick=PICK)

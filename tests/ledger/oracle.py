@@ -1,7 +1,7 @@
 """What must hold of a `World`, counted anew and without the ledger's own arithmetic wherever that is possible.
 
 After every write: nothing placed twice, nothing admitted beyond ceiling and capacity, no two take from each other in turn.
-At rest: no gang admitted in part, an answer for everybody that tells nothing of others, no idle accelerator that somebody may use.
+At rest: no gang admitted in part, an answer for everybody that tells nothing of others, nothing idle that somebody may use.
 """
 
 import random
@@ -20,7 +20,7 @@ def after_write(world: World, what: str, pod: Pod) -> None:
     placed_once(world)
     if what == "admit":
         within_quota(world, pod)
-    assert not any((other, one) in world.taken for one, other in world.taken), f"ping-pong: {sorted(world.taken)}"
+    assert not any((other, one, kind) in world.taken for one, other, kind in world.taken), f"ping-pong: {sorted(world.taken)}"
 
 
 def placed_once(world: World) -> None:
@@ -89,7 +89,7 @@ def answers(world: World, decisions: Decisions) -> None:
 def same_in_any_order(world: World) -> None:
     snapshot = world.snapshot()
     pods, nodes = list(snapshot.pods), list(snapshot.nodes)
-    random.Random(len(pods)).shuffle(pods)
+    random.Random(len(pods)).shuffle(pods)  # noqa: S311
     shuffled = replace(snapshot, pods=tuple(pods), nodes=tuple(reversed(nodes)))
     assert decide(shuffled, world.now) == decide(snapshot, world.now)
 
@@ -123,7 +123,8 @@ def conserving(world: World, decisions: Decisions) -> None:
     stuck = [each for each in waiting(snapshot) if not fits(books, each) and fits(bare, each)]
     for workload in idle:
         keeps_out = [each for each in stuck if _waits_for_the_same(world, books, each, workload)]
-        assert keeps_out, f"{workload.tenant} {workload.key} could start: {decisions.verdicts[workload.pods[0].uid]}"
+        said = {each.key: decisions.verdicts[each.pods[0].uid].message for each in [*idle, *stuck]}
+        assert keeps_out, f"{workload.tenant} {workload.key} could start, {len(stuck)} cannot: {said}"
 
 
 def _is_narrowed(world: World, rest: Workload) -> bool:

@@ -50,8 +50,8 @@ class World:
     # Gangs with more pods than they say.
     larger: set[str] = field(default_factory=set)
     ended_at: dict[str, float] = field(default_factory=dict)
-    # Who took from whom since something happened that is not the ledger's doing.
-    taken: set[tuple[str, str]] = field(default_factory=set)
+    # Who took from whom, on which kind of node, since something happened that is not the ledger's doing.
+    taken: set[tuple[str, str, str]] = field(default_factory=set)
     after_write: Callable[["World", str, Pod], None] = lambda world, what, pod: None
 
     def snapshot(self) -> Snapshot:
@@ -112,7 +112,7 @@ class World:
         """Every single write, in the order of the shell."""
         for each in decisions.reclaim:
             if each.cause in {Cause.BORROWED, Cause.FAIRNESS} and each.beneficiary:
-                self.taken.add((each.beneficiary, each.pod.tenant))
+                self.taken.add((each.beneficiary, each.pod.tenant, self.kind(each.pod)))
             yield lambda each=each: self._set("mark", each.pod, reclaim_by=each.deadline, reclaim_cause=each.cause.value)  # type: ignore[misc]
         for each in decisions.reclaim:
             if each.pod.uid not in self.stubborn or each.cause is Cause.ROLLBACK:
@@ -179,14 +179,12 @@ class World:
             self.pods[made.uid] = made
 
     def _bind(self, pod: Pod) -> None:
-        """As a kubelet and the host's scheduler do: pins hold, and nobody is bound where others run."""
-        for node in (
-            [self.nodes[pod.pinned]] if pod.pinned in self.nodes else [] if pod.pinned else sorted(self.nodes.values(), key=str)
-        ):
-            free = node.allocatable[GPU] - sum(
-                each.asks[GPU] for each in self.pods.values() if pod.uid != each.uid and node.name in {each.node, each.pinned}
-            )
-            if node.usable and pod.asks[GPU] <= free:
+        """As the host's scheduler does: pins and flavors hold, and nobody is bound where others run."""
+        for node in sorted(self.nodes.values(), key=lambda each: each.name):
+            there = (each for each in self.pods.values() if node.name in {each.node, each.pinned} and each.uid != pod.uid)
+            free = node.allocatable[GPU] - sum(each.asks[GPU] for each in there)
+            may = pod.pinned in {"", node.name} and pod.flavor in {"", node.labels.get(KIND)}
+            if may and node.usable and pod.asks[GPU] <= free:
                 ends = None if pod.lasts is None else self.now + pod.lasts
                 self.pods[pod.uid] = replace(pod, stage=Stage.BOUND, node=node.name, ends_by=ends)
                 return
