@@ -7,13 +7,11 @@ seconds since 1970. A *workload* is what is admitted in one piece: a single pod,
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 Amounts: TypeAlias = Mapping[str, int]
 # A kind of node that has a quota of its own for a resource, and the resource; "" where a resource has no flavors.
 Line: TypeAlias = tuple[str, str]
-NOTHING: Final[Amounts] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
