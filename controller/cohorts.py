@@ -73,6 +73,11 @@ def given(
             for resource in resources
             if (flavors := mappings(section_of(asked, resource).get("flavors"))) and cohort
         },
+        devices={
+            name: against
+            for name, against in allotment.device_classes(bounds).items()
+            if isinstance(against, str) and against in resources
+        },
     )
 
 

@@ -121,7 +121,12 @@ class Books:
         self._open(snapshot.pods)
 
     def _blank(self) -> Side:
-        return Side(Account(self._snapshot.tenants), Board(self._snapshot.nodes, self._snapshot.avoid))
+        """Without pods. What claims hold nobody takes back; it is charged as the flavor that its tenant likes best."""
+        account = Account(self._snapshot.tenants)
+        for claim in self._snapshot.claims:
+            choices = self.flavors.choices(claim.tenant, claim.asks)
+            account.add(claim.tenant, account.charge(claim.tenant, claim.asks, choices[0].of if choices else {}))
+        return Side(account, Board(self._snapshot.nodes, self._snapshot.avoid))
 
     def _open(self, pods: Iterable[Pod]) -> None:
         """Hold what is held; then find a likely node for what will get one without us."""

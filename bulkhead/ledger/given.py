@@ -47,6 +47,8 @@ def write(tenant: Tenant) -> str:
     }
     if tenant.prefers:
         said["prefers"] = {resource: list(flavors) for resource, flavors in sorted(tenant.prefers.items())}
+    if tenant.devices:
+        said["devices"] = dict(sorted(tenant.devices.items()))
     return json.dumps(said, separators=(",", ":"))
 
 
@@ -73,6 +75,7 @@ def tenant_of(quota: Mapping[str, Any]) -> Tenant | None:
             for resource, flavors in mapping(noted.get("prefers")).items()
         },
         over_since=since,
+        devices={name: each for name, each in mapping(noted.get("devices")).items() if isinstance(each, str)},
     )
 
 

@@ -65,6 +65,8 @@ class Tenant:
     prefers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # Since when it holds more than its ceiling, as far as it was noted; only with over_quota Reclaim.
     over_since: float | None = None
+    # Device class -> the resource that each of its devices counts as.
+    devices: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,14 @@ class Pod:
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim for devices. No gate keeps it: it holds what it asks for from when it is there until it is gone."""
+
+    tenant: str
+    asks: Amounts
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything that one decision is made from."""
 
@@ -198,6 +208,7 @@ class Snapshot:
     rules: Mapping[str, Rules] = field(default_factory=dict)
     # Nodes on which a pinned pod was not bound in time, by what the pod needs: avoided for a while.
     avoid: Mapping[Needs, frozenset[str]] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

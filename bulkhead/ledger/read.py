@@ -2,6 +2,7 @@
 
     Node ──> node_of ──> model.Node         labels, taints that keep pods away, room, Ready
     Pod  ──> pod_of  ──> model.Pod | None   asks, stage, gang, needs; None once it has ended
+    ResourceClaim ──> bare_claim ──> claim_of ──> model.Claim | None   what it asks for of the classes that stand for a resource
 
 Objects may hold anything: what has the wrong shape reads as absent, and where absence would give a pod more nodes than the
 host's scheduler gives it (a selector, an affinity), it reads as what matches none. Whose a pod is, its namespace says. Pure.
@@ -14,12 +15,12 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from bulkhead.api import labels, ledger, names, podresources
+from bulkhead.api import deviceclaims, labels, ledger, names, podresources
 from bulkhead.api.conditions import condition_of
 from bulkhead.api.podphase import has_ended, is_pending_deletion
 from bulkhead.api.quantity import readable
 from bulkhead.api.untrusted import mapping, mappings, sequence, text
-from bulkhead.ledger.model import Expression, Gang, Needs, Node, Pod, Stage, Taint, Toleration, Topology
+from bulkhead.ledger.model import Claim, Expression, Gang, Needs, Node, Pod, Stage, Taint, Tenant, Toleration, Topology
 
 _MILLI: Final = 1000
 _KEEPING: Final = frozenset({"NoSchedule", "NoExecute"})
@@ -99,6 +100,28 @@ def pod_of(obj: Mapping[str, Any]) -> Pod | None:
         reclaim_cause="" if reclaimed is None else reclaimed.cause,
         slurm_worker=bool(tenant) and _is_slurm_worker(meta, noted),
     )
+
+
+def bare_claim(obj: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What of a claim has to be kept; None for one that no syncer made.
+
+    Those that the host's scheduler makes for what a pod asks for as a resource are not counted again beside the pod.
+    """
+    namespace = text(mapping(obj.get("metadata")).get("namespace"))
+    if not names.tenant_of_work(namespace) or not labels.is_mirrored(obj):
+        return None
+    return {"metadata": {"namespace": namespace}, "spec": obj.get("spec")}
+
+
+def claim_of(obj: Mapping[str, Any], tenants: Mapping[str, Tenant]) -> Claim | None:
+    """What a claim holds of its tenant's quota; None where its devices have a number of their own."""
+    tenant = names.tenant_of_work(text(mapping(obj.get("metadata")).get("namespace")))
+    devices = tenants[tenant].devices if tenant in tenants else {}
+    if not devices:
+        return None
+    counted = deviceclaims.charged(obj, devices)
+    asks = {resource: number for resource, number in counted.items() if resource in devices.values()}
+    return Claim(tenant, asks) if asks else None
 
 
 def _stage(spec: Mapping[str, Any], node: str) -> Stage:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from bulkhead.api import ledger, names
+from bulkhead.api import labels, ledger, names
 from bulkhead.api.untrusted import mapping, mappings
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -78,6 +78,7 @@ class Observed:
         self._nodes: Kept[Node] = Kept(read.node_of, changed)
         self._quotas: Kept[Quota] = Kept(quota_of, changed, without_standing)
         self._cohorts: Kept[Rules] = Kept(rules_of, changed)
+        self._claims: Kept[Obj] = Kept(read.bare_claim, changed)
         self.informers = (
             Informer(
                 client,
@@ -104,6 +105,15 @@ class Observed:
                 max_bytes=16 * _MIB,
                 optional=True,
             ),
+            Informer(
+                client,
+                kinds.RESOURCE_CLAIMS,
+                label_selector=f"{labels.SYNCED}={labels.SYNCED_BY_SYNCER}",
+                shrink=self._claims.shrink,
+                on_change=self._claims.heard,
+                max_bytes=64 * _MIB,
+                optional=True,
+            ),
         )
 
     def nodes(self) -> dict[str, Node]:
@@ -120,12 +130,15 @@ class Observed:
 
     def snapshot(self, avoided: Avoided, now: float) -> Snapshot:
         """Everything that one decision is made from."""
+        tenants = {name: quota.tenant for name, quota in self.quotas().items()}
+        claims = (read.claim_of(claim, tenants) for claim in self._claims.all())
         return Snapshot(
-            tenants={name: quota.tenant for name, quota in self.quotas().items()},
+            tenants=tenants,
             nodes=tuple(self._nodes.all()),
             pods=self.workers.valued(self.pods.all()),
             rules=self.rules(),
             avoid=avoided.at(now),
+            claims=tuple(claim for claim in claims if claim is not None),
         )
 
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from bulkhead.api import names
+from bulkhead.api import labels, names
 from bulkhead.cli import connection
 from bulkhead.cli.output import Progress
 from bulkhead.kube import resources as kinds
@@ -22,10 +22,11 @@ from bulkhead.kube.codec import decode_obj
 from bulkhead.kube.errors import Gone, NotFound
 from bulkhead.kube.objects import Obj, Resource, uid_of
 from bulkhead.ledger import given, read
-from bulkhead.ledger.model import Pod, Rules, Snapshot, Tenant
+from bulkhead.ledger.model import Claim, Pod, Rules, Snapshot, Tenant
 
 ALIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _QUOTAS: Final = f"metadata.name={names.POD_QUOTA}"
+_SYNCED: Final = f"{labels.SYNCED}={labels.SYNCED_BY_SYNCER}"
 _PATIENCE: Final = 2.0
 T = TypeVar("T")
 
@@ -92,7 +93,9 @@ async def observe(client: Client, keep: Callable[[Obj], bool] = _nothing) -> Vie
 
         pods = await collected(client, kinds.PODS, pod_of, reading, field_selector=ALIVE)
         rules = await _rules(client)
-    snapshot = Snapshot({each.name: each for each in quotas}, tuple(nodes), tuple(pods), rules)
+        tenants_given = {each.name: each for each in quotas}
+        claims = await _claims(client, tenants_given, reading)
+    snapshot = Snapshot(tenants_given, tuple(nodes), tuple(pods), rules, claims=claims)
     return View(snapshot, time.time(), {str(each["metadata"]["name"]): each for each in tenants}, tuple(kept.values()))
 
 
@@ -118,6 +121,21 @@ def _tenant(quota: Obj) -> Tenant | None:
     """Whose quota it is, its namespace says; who else may make quotas there is an admin of the host."""
     found = given.tenant_of(quota)
     return found if found and found.name == names.tenant_of_work(str(quota["metadata"].get("namespace"))) else None
+
+
+async def _claims(client: Client, tenants: Mapping[str, Tenant], reading: Reading) -> tuple[Claim, ...]:
+    """What claims for devices hold; where none stands for anything, none is read."""
+    if not any(each.devices for each in tenants.values()):
+        return ()
+
+    def take(obj: Obj) -> Claim | None:
+        bare = read.bare_claim(obj)
+        return None if bare is None else read.claim_of(bare, tenants)
+
+    try:
+        return tuple(await collected(client, kinds.RESOURCE_CLAIMS, take, reading, label_selector=_SYNCED))
+    except NotFound:
+        return ()
 
 
 async def _rules(client: Client) -> dict[str, Rules]:
