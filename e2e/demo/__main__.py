@@ -5,7 +5,7 @@ import os
 import sys
 import time
 
-from e2e.demo import slurm, table
+from e2e.demo import lending, slurm, table
 from e2e.demo.context import Context, StepError, run_steps
 from e2e.demo.steps import STEPS
 from e2e.machine import RESULTS
@@ -17,7 +17,7 @@ def main() -> int:
         return 1
     context = Context()
     try:
-        run_steps(STEPS + slurm.STEPS if slurm.wanted() else STEPS, context)
+        run_steps(STEPS + lending.STEPS + ((lending.ENDS, *slurm.STEPS) if slurm.wanted() else ()), context)
     except StepError as exc:
         print(f"\ndemo failed\n  step:  {exc.step}\n  cause: {exc.cause}\n  next:  {exc.hint}", file=sys.stderr)
         return 1

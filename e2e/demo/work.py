@@ -8,26 +8,46 @@ from e2e.demo.context import TEAMS, Context, Refusal, documents
 from e2e.poll import NotYetError, until
 from e2e.tenants import Tenant
 
-FILES = ("gpu-job.yaml", "trainer.yaml", "web.yaml", "crd.yaml", "too-much.yaml")
-APPS = "app in (gpu-job, trainer, web, client, last-fit, too-much)"  # every pod of the demo has one of these labels
+# What is made of each manifest has one of these labels, if it is a pod.
+APPS = {
+    "gpu-job.yaml": ("gpu-job",),
+    "trainer.yaml": ("trainer",),
+    "web.yaml": ("web", "client"),
+    "crd.yaml": (),
+    "too-much.yaml": ("last-fit", "too-much"),
+    "lending-borrower.yaml": ("borrower",),
+    "lending-gang.yaml": ("gang",),
+}
 
 
 def clear(context: Context) -> None:
     """Remove what an earlier run left, so that each run shows the same."""
-    team = context.teams[TEAMS[0]]
+    remove(context, *APPS)
+
+
+def remove(context: Context, *files: str) -> None:
+    """Remove what was made of these manifests, and wait until its pods are gone on the host too."""
     removed = [
         obj["metadata"]["name"]
-        for name in FILES
+        for team in context.teams.values()
+        for name in files
         for obj in documents(name)
         if team.api.delete(obj["kind"], obj["metadata"]["name"], obj["metadata"].get("namespace"), grace=1)
     ]
     if not removed:
         return
     context.note(f"removed {', '.join(removed)}")
+    apps = f"app in ({', '.join(app for name in files for app in APPS[name])})"
 
     def gone() -> None:
-        left = [obj["metadata"]["name"] for obj in team.api.list("Pod", "default", labels=APPS)]
-        mirrored = [obj["metadata"]["name"] for obj in context.host.list("Pod", team.work, labels=APPS)]
+        left = [
+            obj["metadata"]["name"] for team in context.teams.values() for obj in team.api.list("Pod", "default", labels=apps)
+        ]
+        mirrored = [
+            obj["metadata"]["name"]
+            for team in context.teams.values()
+            for obj in context.host.list("Pod", team.work, labels=apps)
+        ]
         if left or mirrored:
             raise NotYetError(f"still there: {', '.join(left)}; on the host: {len(mirrored)} pods")
 

@@ -1,0 +1,166 @@
+"""What idle quota is good for: team-b borrows it, team-a takes it back for a gang that starts whole or not at all.
+
+both in cohort `demo` ──> team-b borrows ──> team-a's gang, two of three: waits, and nothing is taken back for it
+──> the third ──> what team-b borrowed goes back ──> all three start ──> team-b's pods say why they wait
+"""
+
+import time
+from typing import Any
+
+from bulkhead.api import ledger, names
+from bulkhead.api.labels import GPU
+from e2e import commands, install, workloads
+from e2e.api import Obj
+from e2e.demo import work
+from e2e.demo.context import TEAMS, Context, Refusal, Step, documents
+from e2e.poll import NotYetError, until
+from e2e.tenants import Tenant
+
+COHORT = "demo"
+BORROWERS = 5
+GANG = tuple(f"gang-{number}" for number in range(3))
+_SECONDS = 90.0
+
+
+def join(context: Context) -> None:
+    """Both tenants in a cohort that gives back at once, so that nobody has to wait for it here."""
+    work.remove(context, "lending-borrower.yaml", "lending-gang.yaml", "trainer.yaml", "too-much.yaml")
+    for obj in install.example_objects():
+        spec = obj["spec"]
+        if obj["kind"] == "TenantClass":
+            spec["quota"] = spec["quota"] | {"cohorts": [COHORT]}
+            spec["scheduling"] = spec.get("scheduling", {}) | {"gangs": True}
+            context.host.apply(obj)
+    for obj in documents("lending-host.yaml"):
+        context.host.apply(obj)
+    for obj in install.example_objects():
+        if obj["kind"] == "Tenant":
+            obj["spec"]["quota"]["cohort"] = COHORT
+            context.host.apply(obj)
+    given = {name: _nominal(context, name) for name in TEAMS}
+    total = sum(given.values())
+
+    def ceilings() -> None:
+        quotas = [context.host.get("ResourceQuota", names.POD_QUOTA, context.teams[name].work) for name in TEAMS]
+        hard = [int(quota["spec"]["hard"][f"requests.{GPU}"]) for quota in quotas]
+        if hard != [total] * len(TEAMS):
+            raise NotYetError(f"the most that they may hold is {hard}, not {total}")
+
+    until("both quotas to have room for what can be borrowed", ceilings, seconds=_SECONDS, note=context.note)
+    context.show(f"cohort {COHORT}", ", ".join(f"{name} has {number} GPUs" for name, number in given.items()))
+
+
+def borrow(context: Context) -> None:
+    """Five pods of four GPUs, of a tenant that has four GPUs of its own."""
+    team = context.teams[TEAMS[1]]
+    for obj in documents("lending-borrower.yaml"):
+        team.api.apply(obj)
+    workloads.wait_available(team.api, "borrower", BORROWERS, seconds=_SECONDS)
+
+    def borrowed() -> int:
+        quota = context.host.get("ResourceQuota", names.POD_QUOTA, team.work)
+        standing = ledger.read_standing(quota["metadata"].get("annotations") or {}).get(("", GPU), {})
+        if standing.get("used") != 4 * BORROWERS:
+            raise NotYetError(f"noted on its quota: {standing}")
+        return standing["borrowed"]
+
+    number = until("the ledger to note what is borrowed", borrowed, seconds=_SECONDS)
+    context.show("borrowed", f"{team.name} uses {4 * BORROWERS} GPUs, {number} of them borrowed")
+    _show_top(context)
+
+
+def wait_whole(context: Context) -> None:
+    """Two pods of a gang of three: they start nothing, and nobody loses anything for them."""
+    team = context.teams[TEAMS[0]]
+    for obj in documents("lending-gang.yaml")[:-1]:
+        team.api.apply(obj)
+    said = workloads.wait_refused(team.api, GANG[0], "GangIncomplete", seconds=_SECONDS)
+    context.refusals.append(Refusal(team.name, f"pod {GANG[0]} (8 GPUs, one of a gang of 3)", said["reason"], said["message"]))
+    if _admitted(context, team):
+        raise AssertionError("a gang that is not complete was admitted in part")
+    workloads.wait_available(context.teams[TEAMS[1]].api, "borrower", BORROWERS, seconds=10)
+    context.show("gang of 3, two there", f"waits: {said['message']}")
+
+
+def take_back(context: Context) -> None:
+    """With the third the gang is complete and within its quota: what is borrowed goes back, and all three start."""
+    team, other = (context.teams[name] for name in TEAMS)
+    begin = time.monotonic()
+    team.api.apply(documents("lending-gang.yaml")[-1])
+
+    def running() -> None:
+        admitted = _admitted(context, team)
+        phases = {name: _phase(team, name) for name in GANG}
+        if any(phase == "Running" for phase in phases.values()) and len(admitted) < len(GANG):
+            raise AssertionError(f"one of the gang runs, and only {admitted} are admitted")
+        left = [name for name, phase in phases.items() if phase != "Running"]
+        if left:
+            raise NotYetError(f"{len(admitted)} of {len(GANG)} admitted; not running: {phases}")
+
+    until("all three to run", running, seconds=_SECONDS, note=context.note)
+    seconds = time.monotonic() - begin
+    nodes = sorted({str(team.api.get("Pod", name, "default")["spec"]["nodeName"]) for name in GANG})
+    context.show("gang of 3, complete", f"took back what was lent, and runs on {', '.join(nodes)} after {seconds:.1f} s")
+    _reason(context, other)
+    _show_top(context)
+
+
+def _phase(team: Tenant, name: str) -> str:
+    return str(team.api.get("Pod", name, "default").get("status", {}).get("phase"))
+
+
+def end(context: Context) -> None:
+    """What borrowed ends, so that others of its tenant find quota."""
+    work.remove(context, "lending-borrower.yaml")
+
+
+def _reason(context: Context, team: Tenant) -> None:
+    """What a pod says that was made again in place of one that was taken back, to its tenant and to the admin."""
+
+    def waiting() -> tuple[Obj, Obj]:
+        pods = team.api.list("Pod", "default", labels="app=borrower")
+        for pod in pods:
+            said = workloads.condition(pod, "PodScheduled") or {}
+            if said.get("status") == "False" and said.get("reason") not in {None, "SchedulingGated", "Unschedulable"}:
+                return pod, said
+        raise NotYetError(f"{len(pods)} pods, and none says why it waits")
+
+    pod, said = until("a pod to say why it waits", waiting, seconds=_SECONDS)
+    name = str(pod["metadata"]["name"])
+    context.refusals.append(Refusal(team.name, f"pod {name} (4 GPUs)", said["reason"], said["message"]))
+    for line in commands.bulkhead("why", team.name, name).out.splitlines():
+        context.note(f"    {line}")
+
+
+def _show_top(context: Context) -> None:
+    for line in commands.bulkhead("top", environment={"COLUMNS": "100", "LINES": "30"}).out.splitlines():
+        context.note(f"    {line}")
+
+
+def _admitted(context: Context, team: Tenant) -> list[str]:
+    """The host pods of the gang without the gate."""
+    pods = [pod for pod in context.host.list("Pod", team.work) if ledger.GANG in pod["metadata"].get("annotations", {})]
+    return [str(pod["metadata"]["name"]) for pod in pods if not _gated(pod)]
+
+
+def _gated(pod: Obj) -> bool:
+    gates: list[Any] = pod["spec"].get("schedulingGates") or []
+    return any(each["name"] == ledger.GATE for each in gates)
+
+
+def _nominal(context: Context, name: str) -> int:
+    return int(context.host.get("Tenant", name)["spec"]["quota"]["resources"][GPU]["nominal"])
+
+
+STEPS: tuple[Step, ...] = (
+    Step(
+        "both tenants join a cohort",
+        join,
+        "kubectl describe tenants; kubectl -n bulkhead-system logs deploy/bulkhead-controller",
+    ),
+    Step("team-b: borrows what team-a leaves idle", borrow, "bulkhead top; bulkhead cohort demo"),
+    Step("team-a: a gang of three, of which two are there", wait_whole, "bulkhead why team-a gang-0"),
+    Step("team-a: the third comes, and the gang starts whole", take_back, "bulkhead why team-a gang-0; bulkhead cohort demo"),
+)
+# Before what follows in the same tenants.
+ENDS = Step("team-b: ends what it borrowed for", end, "bulkhead connect team-b -- kubectl get deployments")
