@@ -27,7 +27,9 @@ PLACE = "registry.example.org:5000"  # REGISTRY of the README
 DIGEST = "sha256:" + "a" * 64
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_COMMAND = re.compile(r"\bbulkhead (?:host|tenant|kubeconfig|connect|slurm|images|preflight|version)\b[^\n#|&<>()…]*")
+_COMMAND = re.compile(
+    r"\bbulkhead (?:host|tenant|kubeconfig|connect|slurm|images|preflight|version|top|why|cohort|quota|usage)\b[^\n#|&<>()…]*"
+)
 _MAKE = re.compile(r"^(make [a-z][^\n#]*)", re.MULTILINE)
 
 

@@ -64,9 +64,7 @@ def _list(view: View, found: Sequence[Members], options: argparse.Namespace) -> 
         document([_json(view, each, None) for each in found], "json")
         return
     if not found:
-        sys.stderr.write(
-            "no tenant is in a cohort\nnext:  set spec.quota.cohort of a Tenant; its class has to list it in spec.cohorts\n"
-        )
+        sys.stderr.write("no tenant is in a cohort\nnext:  set spec.quota.cohort of a Tenant; its class has to list it\n")
         return
     rows = []
     for members in found:

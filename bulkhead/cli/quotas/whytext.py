@@ -112,7 +112,7 @@ def _gang(gang: Company) -> Iterator[str]:
 def _nodes(placement: Placement) -> Iterator[str]:
     fits = placement.nodes_by_reason.get(FITS, 0)
     yield (
-        f"nodes: {placement.nodes} in all, {fits} have room for it now; where it may go {placement.free} {placement.resource} "
+        f"nodes: {placement.nodes}, room for it now on {fits}; where it may go {placement.free} {placement.resource} "
         f"are free, at most {placement.largest} on one"
     )
     kept = [(reason, count) for reason, count in placement.nodes_by_reason.items() if reason != FITS]
