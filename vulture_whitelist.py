@@ -11,6 +11,9 @@ _.__doc__
 _.preflight
 _.print_kubeconfig
 _.print_trail
+_.print_usage
+_.explain_pod
+_.try_it
 _.describe_tenant
 _.print_token
 _.list_images

@@ -4,12 +4,15 @@ import copy
 
 import pytest
 
+from bulkhead.api import labels
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, KubeError, Unprocessable
+from bulkhead.ledger.metering import HOUR, Account, Tally
 from bulkhead.work.clock import SystemClock
 from controller.host.accelerators import Accelerators
 from controller.host.secretwatch import SecretWatch
+from controller.ledger.usagestore import UsageStore
 from controller.shares.content import Absent, Content
 from controller.shares.sources import Sources
 from controller.shares.spec import Item
@@ -123,3 +126,16 @@ async def test_a_changed_secret_is_noticed_without_a_watch(admin: Client, limite
         await until(once, "the change noticed")
         await admin.delete(kinds.SECRETS, "pki-x", "bh-team-a")
         await until(twice, "the deletion noticed")
+
+
+async def test_it_stores_what_it_metered(admin: Client, limited: Client) -> None:
+    store = UsageStore(limited, "bulkhead-system", "w")
+    page = await store.open(5 * HOUR)
+    page.add(Tally(5, Account("team-a", "ml", "Job/a", "nvidia.com/gpu", ""), 1, 0, 0))
+    await store.save(page)
+    page.until = 6 * HOUR
+    following = await store.close(page, await store.save(page))
+    assert (following.number, following.until) == (page.number + 1, 6 * HOUR)
+    await store.tidy(500 * 24 * HOUR)
+    left = (await admin.list(kinds.CONFIG_MAPS, "bulkhead-system", label_selector=labels.USAGE)).items
+    assert [each["metadata"]["name"] for each in left] == ["bulkhead-usage-open"]
