@@ -16,7 +16,7 @@ from controller.decide.bounds import object_counts
 from controller.decide.case import Case
 from controller.decide.exposure import exposure_of
 from controller.existing import Existing, Slot
-from controller.plane import etcd, rights
+from controller.plane import apiserver, etcd, rights
 from controller.plane.authentication import ISSUERS, kept_keys
 from controller.plane.spec import (
     BUDGETS,
@@ -137,11 +137,13 @@ def with_cohort(spec: PlaneSpec, case: Case, kept: Mapping[Line, Share] = Mappin
 def as_it_began(spec: PlaneSpec, existing: Existing) -> PlaneSpec:
     """A plane keeps the storage class and the etcd members that it began with: a changed default is for new tenants.
 
-    Claims cannot move, and members that are merely added would be a second cluster.
+    Claims cannot move, and members that are merely added would be a second cluster. How its API server ends changes with its
+    next image: no plane is restarted for that alone.
     """
     running = existing.get(Slot("StatefulSet", spec.namespace, PLANE))
     if running is None:
-        return spec
+        return replace(spec, ends_soon=True)
+    spec = replace(spec, ends_soon=apiserver.ends_soon(running, spec.images.kubernetes))
     claims = running["spec"].get("volumeClaimTemplates") or [{}]
     storage_class = (claims[0].get("spec") or {}).get("storageClassName")
     return replace(spec, storage_class=storage_class, replicas=etcd.members_of(running) or spec.replicas)

@@ -15,6 +15,7 @@ from controller.plane.spec import API_PORT, API_SERVER, CONFIG_PATH, PKI_PATH, O
 
 # An API server whose etcd stands still is not mended by a restart: it would only be away for longer once etcd answers again.
 LIVENESS_PATH: Final = "/livez?exclude=etcd"
+ENDS_SOON: Final = "--shutdown-send-retry-after=true"
 POD_GROUP_API: Final = "scheduling.k8s.io/v1alpha2"
 CIPHERS: Final = (
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
@@ -47,6 +48,13 @@ def container(spec: PlaneSpec) -> Obj:
         "livenessProbe": probe(LIVENESS_PATH, API_PORT, scheme="HTTPS", period=10, failures=6, timeout=10),
         "readinessProbe": probe("/readyz", API_PORT, scheme="HTTPS", period=5, failures=3, timeout=10),
     }
+
+
+def ends_soon(stateful_set: Obj, image: str) -> bool:
+    """Whether a plane that runs ends soon already, or may learn it with another image, which restarts it anyway."""
+    containers = stateful_set["spec"].get("template", {}).get("spec", {}).get("containers") or []
+    running: Obj = next((each for each in containers if each.get("name") == API_SERVER), {})
+    return ENDS_SOON in (running.get("command") or ()) or running.get("image") not in {None, image}
 
 
 def config_files(spec: PlaneSpec, shim_ca: str) -> dict[str, str]:
@@ -149,6 +157,8 @@ def _limits(spec: PlaneSpec) -> list[str]:
         "--event-ttl=1h",
         "--default-watch-cache-size=20",
         "--shutdown-delay-duration=0s",
+        # Without it every watch is waited for, which is to say the whole grace of the pod, in which nobody is answered.
+        *([ENDS_SOON] if spec.ends_soon else []),
     ]
 
 

@@ -332,6 +332,7 @@ class PlaneSpec:
     exposure: Exposure = field(default_factory=Exposure)
     certificates_revoked: str = ""  # the last request to revoke what people hold
     audit: Audit | None = None  # None: the built-in one
+    ends_soon: bool = False  # whether an API server that is told to end does so, or waits for its watches
 
     @property
     def namespace(self) -> str:

@@ -16,8 +16,8 @@ from controller.decide.admit import paused, refuse
 from controller.decide.plan import Plan, plan
 from controller.decide.planespec import as_it_began
 from controller.decide.teardown import Left, Step
-from controller.existing import by_slot
-from controller.plane import etcd
+from controller.existing import Existing, by_slot
+from controller.plane import apiserver, etcd
 from controller.plane.spec import PlaneSpec
 from controller.settings import Settings, SettingsError, load
 from tests.controller.samples import NOW, case, material, plane_for, plane_spec, tenant, tenant_class
@@ -253,6 +253,27 @@ def test_a_plane_keeps_its_members_when_the_number_of_its_class_changes() -> Non
         (stateful_set,) = [obj for obj in existing.values() if obj["kind"] == "StatefulSet"]
         stateful_set["spec"]["replicas"] = 0
         assert members(plan(as_it_began(new, existing), material(new), existing)) == (before, before)
+
+
+def test_a_plane_learns_to_end_soon_when_it_begins_or_with_another_image_and_is_not_restarted_for_it() -> None:
+    def ends_soon(spec: PlaneSpec, existing: Existing) -> bool:
+        made = plan(as_it_began(spec, existing), material(spec), existing)
+        (found,) = [obj for obj in made.rendered.workloads if obj["kind"] == "StatefulSet"]
+        servers = [each for each in found["spec"]["template"]["spec"]["containers"] if each["name"] == "kube-apiserver"]
+        return apiserver.ENDS_SOON in servers[0]["command"]
+
+    former = plane_spec()
+    later = replace(former, images=replace(former.images, kubernetes="docker.io/bulkhead/kubernetes:v1.36.4"))
+    for knows, spec, expected in (
+        (False, former, False),
+        (False, later, True),
+        (True, former, True),
+        (True, later, True),
+    ):
+        begun = replace(former, ends_soon=knows)
+        existing = by_slot(plan(begun, material(begun), {}).rendered.workloads)
+        assert ends_soon(spec, existing) is expected
+    assert ends_soon(former, {})
 
 
 # -- teardown

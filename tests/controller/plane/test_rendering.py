@@ -51,6 +51,7 @@ CASES: dict[str, dict[str, Any]] = {
         "ingress_controllers": ("ingress-nginx",),
     },
     "pod-groups": {"pod_groups": True},
+    "ends-soon": {"ends_soon": True},
     "cohort": {
         "given": '{"cohort":"research","weight":1,"lines":{"nvidia.com/gpu":{"nominal":24,"borrowing":null}}}',
         "ceilings": (("nvidia.com/gpu", "40"),),
