@@ -89,6 +89,9 @@ _.shared_config_maps
 _.image_pull_secret
 _.match_labels
 _.exposure
+_.max_borrowing
+# -- Cohort
+_.preemption
 # -- keys of a CRD's validation rules
 _.messageExpression
 _.fieldPath
@@ -109,6 +112,12 @@ _.nvlink
 _.clique
 _.zone
 _.product
+
+# Read by its name, as one of several counts (bulkhead/api/ledger.py, bulkhead/cli/quotas/summary.py).
+_.borrowable
+
+# Names that tests hold the chart's policies and the syncer against.
+_.BY_LEDGER
 
 # Set for a library that reads them: tarfile, io, kopf, asyncio, http.server.
 _.mtime
