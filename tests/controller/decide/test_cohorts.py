@@ -188,6 +188,16 @@ def test_the_quota_is_the_ceiling_and_the_syncers_limits_are_its_own() -> None:
     assert (facts[ledger.GATED_RESOURCES], facts.get(ledger.GATED_GANGS)) == (GPU, None)
 
 
+def test_devices_that_stand_for_what_is_lent_are_noted() -> None:
+    quota = {"gpu.example.com": {"resource": GPU}, "imex.example.com": {"devices": 4}}
+    offer = OFFER | {
+        "allowedDeviceClasses": ["gpu.example.com", "imex.example.com", "any.example.com"],
+        "deviceClassQuota": quota,
+    }
+    assert given_to(gpus(4), offer).devices == {"gpu.example.com": GPU}
+    assert given_to(gpus(4)).devices == {}
+
+
 def test_claims_for_devices_borrow_nothing() -> None:
     devices = {"allowedDeviceClasses": ["gpu"], "deviceClassQuota": {"gpu": {"resource": GPU}}}
     spec = in_cohort(gpus(8), OFFER | devices, mate("b", 16))
