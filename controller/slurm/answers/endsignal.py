@@ -14,26 +14,9 @@ from controller.slurm.answers.view import EndSignal
 _OPTION: Final = "--signal"
 _IN_COMMENT: Final = "signal="
 _ASKED: Final = re.compile(r"(?:([RB]{1,2}):)?(?:SIG)?([A-Z][A-Z0-9]{1,7}|[1-9][0-9]?)(?:@([0-9]{1,5}))?")
-# Without those that end or stop a job at once, which comes by itself.
+# Those that Slurm knows, without those that end or stop a job at once: that comes by itself.
 _NAMES: Final = frozenset(
-    {
-        "ABRT",
-        "ALRM",
-        "CONT",
-        "HUP",
-        "INT",
-        "PIPE",
-        "QUIT",
-        "TERM",
-        "TSTP",
-        "TTIN",
-        "TTOU",
-        "URG",
-        "USR1",
-        "USR2",
-        "WINCH",
-        "XCPU",
-    }
+    {"ABRT", "ALRM", "CONT", "HUP", "INT", "QUIT", "TERM", "TSTP", "TTIN", "TTOU", "URG", "USR1", "USR2", "XCPU"}
 )
 _NUMBERS: Final = frozenset(map(str, range(1, 32))) - {"9", "19"}
 _SPACES: Final = re.compile(r"[\s,;]+")

@@ -1,4 +1,4 @@
-"""Tells jobs why the workers that they wait for are not there, in a place where `scontrol show job` and `squeue` find it. Pure.
+"""Tells jobs why the workers that they wait for are not there, where `scontrol show job` shows it. Pure.
 
     a waiting worker's condition ──> AdminComment of the jobs that wait for workers of its set
 
