@@ -17,6 +17,8 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Obj, Resource
+from bulkhead.ledger.given import rules_of
+from bulkhead.ledger.model import Rules
 from tests.apiserver.bed import until
 from tests.crds import install
 from tests.kubeconfigs import to_yaml
@@ -28,6 +30,7 @@ EXAMPLES = [
     for document in yaml.safe_load_all(path.read_text())
 ]
 TENANT_CASES = [case for name in ("tenants", "tenants-slurm") for case in yaml.safe_load((DATA / f"{name}.yaml").read_text())]
+COHORT_CASES = yaml.safe_load((DATA / "cohorts.yaml").read_text())
 CLASS_CASES = yaml.safe_load((DATA / "tenantclasses.yaml").read_text())
 
 
@@ -90,9 +93,21 @@ async def test_tenant_class(client: Client, case: dict[str, Any]) -> None:
     judge(case, await attempt(client, kinds.TENANT_CLASSES, case, {}))
 
 
+@pytest.mark.parametrize("case", COHORT_CASES, ids=lambda case: case["case"])
+async def test_cohort(client: Client, case: dict[str, Any]) -> None:
+    judge(case, await attempt(client, kinds.COHORTS, case, {}))
+
+
+async def test_a_cohort_that_says_nothing_has_no_flavors_and_the_built_in_rules(client: Client) -> None:
+    made = await strict(client, "POST", kinds.COHORTS, {"metadata": {"name": "plain"}, "spec": {"reclaim": {}, "gangs": {}}})
+    await client.delete(kinds.COHORTS, "plain")
+    assert made["spec"].get("flavors") is None
+    assert rules_of(made) == Rules()
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["metadata"]["name"])
 async def test_the_examples_are_accepted(client: Client, example: Obj) -> None:
-    kind = {"Tenant": kinds.TENANTS, "TenantClass": kinds.TENANT_CLASSES}[example["kind"]]
+    kind = {"Tenant": kinds.TENANTS, "TenantClass": kinds.TENANT_CLASSES, "Cohort": kinds.COHORTS}[example["kind"]]
     await strict(client, "POST", kind, example)
     await client.delete(kind, example["metadata"]["name"])
 
