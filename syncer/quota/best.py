@@ -45,6 +45,8 @@ class Best:
         self._there: dict[Key, Entry] = {}
         self._open: dict[Key, Entry] = {}
         self._waiting = Heads()
+        # Those that ask for more than can ever be in use: they wait for nothing, and their gangs are as large all the same.
+        self._beyond: dict[Key, Entry] = {}
         # Those that wait although there may be room, because a better one does.
         self._behind: dict[Key, None] = {}
         self._gangs: dict[Key, set[Key]] = {}
@@ -61,6 +63,7 @@ class Best:
     def attempt(self, key: Key, virtual: Obj, desired: Obj) -> None:
         """Let a pod onto the host, or raise why it waits; nothing may be awaited between this and the claim of its devices."""
         self._open.pop(key, None)
+        self._beyond.pop(key, None)
         if not gate.is_gated(desired):
             self.forget(key)
             return
@@ -185,6 +188,8 @@ class Best:
             if not self._claims.counts(name) or least <= self._claims.limit(name):
                 continue
             self.forget(entry.key)
+            self._beyond[entry.key] = entry
+            self._note(entry)
             if all(each.movable for each in there):
                 self._take_back(there)
             what = f"asked for {least}" if entry.gang is None else f"the {entry.gang.size} pods of its gang ask for {least}"
@@ -235,7 +240,7 @@ class Best:
         self._bear()
         for key in self._gangs.get(entry.gang.key, set()) - {entry.key}:
             found = self._there.get(key) or self._open.get(key)
-            held = self._waiting.get(key)
+            held = self._waiting.get(key) or self._beyond.get(key)
             if found is not None:
                 there.append(found)
             elif held is not None:
@@ -257,6 +262,7 @@ class Best:
 
     def _no_longer_waits(self, key: Key) -> None:
         self._behind.pop(key, None)
+        self._beyond.pop(key, None)
         if self._waiting.pop(key) and self._behind:
             first = heapq.nsmallest(_AT_ONCE, self._behind, key=self._rank_of_waiting)
             for each in first:
@@ -276,7 +282,7 @@ class Best:
 
     def _settle(self, key: Key) -> None:
         """Forget of which gang a pod is that is nowhere any more."""
-        if key not in self._there and key not in self._open and key not in self._waiting:
+        if not any(key in each for each in (self._there, self._open, self._waiting, self._beyond)):
             self._leave(key)
 
     def _leave(self, key: Key) -> None:

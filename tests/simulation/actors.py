@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from bulkhead.kube.objects import Key, Obj, key_of
 from bulkhead.kube.resources import NAMESPACES, NODES, PODS, SECRETS
-from tests.simulation import claims
+from tests.simulation import claims, ledgeractor
 from tests.simulation.api import Api, Refused
 from tests.simulation.store import kind_of
 from tests.simulation.virtualtime import stamp
@@ -38,7 +38,15 @@ class HostActors:
         # A kubelet that does not answer: its pods keep their state.
         self.frozen: set[str] = set()
         self.idle = False
+        # The scheduler places nothing meanwhile.
+        self.schedules = True
         self._addresses = 0
+        self.ledger = ledgeractor.Ledger(api, work)
+
+    @property
+    def mood(self) -> object:
+        """What they do follows from this and from what the API servers have."""
+        return frozenset(self.frozen), self.schedules, self.ledger.idle, self.ledger.gpus
 
     def add_node(self, name: str) -> None:
         """A node of the tenant's pool, ready."""
@@ -70,7 +78,8 @@ class HostActors:
             return
         claims.provision(self.api, self.work)
         claims.unprotect(self.api)
-        for pod in self.pods():
+        self.ledger.step()
+        for pod in self.pods() if self.schedules else ():
             self.schedule(pod)
         for pod in self.pods():
             self.kubelet(pod)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from bulkhead.api import labels as marks
 from bulkhead.kube.objects import Key, Obj, key_of, uid_of
 from bulkhead.kube.resources import NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SECRETS, SERVICES
-from syncer.translate.metadata import host_namespace_key
+from syncer.translate.metadata import host_label_key, host_namespace_key
 from syncer.translate.podspec import placement
-from tests.simulation import policies
+from tests.simulation import ledgeractor, policies
 from tests.simulation.claims import ClaimWatch
 from tests.simulation.kinds import GPU
 from tests.simulation.sides import KINDS, Sides, changes, ended, gpus, needs, origin_of, virtual_uid
@@ -35,6 +35,7 @@ class Agreement:
     def differences(self) -> list[str]:
         """Everything in which the two sides are not what they should be to each other."""
         found = [*self._pods(), *self._orphans(), *self._services(), *self._needed(), *self._tokens(), *self._nodes()]
+        found += ledgeractor.differences(self._sides, self._limit()) if self._sides.waits_for_ledger else []
         return [*found, *policies.differences(self._sides), *self._claims.differences(self._sides.host_key)]
 
     def _pods(self) -> Iterator[str]:
@@ -69,10 +70,15 @@ class Agreement:
         says = any(each["type"] == "PodScheduled" and each["status"] == "False" and each.get("reason") for each in conditions)
         if taken is not None and not marks.is_mirrored(taken):
             return says
-        hard = [(each.get("spec") or {}).get("hard") or {} for each in self._host.store.all(RESOURCE_QUOTAS, self._work)]
-        limit = min((int(each[f"requests.{GPU}"]) for each in hard if f"requests.{GPU}" in each), default=1 << 30)
         used = sum(gpus(each) for each in self._host.store.all(PODS, self._work) if not ended(each))
-        return says and gpus(virtual) > 0 and used + gpus(virtual) > limit
+        if self._sides.waits_for_ledger:
+            # Whether it is right: `ledgeractor.differences`.
+            return says and gpus(virtual) > 0
+        return says and gpus(virtual) > 0 and used + gpus(virtual) > self._limit()
+
+    def _limit(self) -> int:
+        hard = [(each.get("spec") or {}).get("hard") or {} for each in self._host.store.all(RESOURCE_QUOTAS, self._work)]
+        return min((int(each[f"requests.{GPU}"]) for each in hard if f"requests.{GPU}" in each), default=1 << 30)
 
     def _orphans(self) -> Iterator[str]:
         for kind, r in KINDS.items():
@@ -164,6 +170,6 @@ def _compared(virtual: Obj, host: Obj) -> Iterator[tuple[str, object, object]]:
         yield what, bool(virtual["metadata"].get(what)), bool(host["metadata"].get(what))
     labels = virtual["metadata"].get("labels") or {}
     there = host["metadata"].get("labels") or {}
-    yield "labels", labels, {key: there.get(key) for key in labels}
+    yield "labels", labels, {key: there.get(host_label_key(key, "")) for key in labels}
     if not ended(virtual) and not virtual["metadata"].get("deletionTimestamp"):
         yield "what changes in place", changes(virtual), changes(host)

@@ -13,6 +13,7 @@ from tests.simulation import mishaps, stories, storms, virtualtime
 
 _CRASHES = 12
 _STORMS = 12
+_GATED = 6
 
 
 def plays(names: list[str]) -> Iterator[tuple[str, Callable[[], object]]]:
@@ -26,6 +27,8 @@ def plays(names: list[str]) -> Iterator[tuple[str, Callable[[], object]]]:
         yield f"crash after call {number}", partial(virtualtime.run, partial(stories.played, (number, "after")))
     for seed in range(_STORMS):
         yield f"storm {seed}", partial(virtualtime.run, partial(storms.rage, seed))
+    for seed in range(_GATED):
+        yield f"gated storm {seed}", partial(virtualtime.run, partial(storms.rage, seed, gated=True))
 
 
 def hunt(names: list[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 from bulkhead.api import names
 from bulkhead.kube.objects import uid_of
 from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS, SERVICE_ACCOUNTS
-from tests.simulation import copies, outages, resizes, stories, virtualtime
+from tests.simulation import copies, ledgeractor, ledgers, outages, resizes, stories, virtualtime
 from tests.simulation.faults import CallFault, WatchFault
 from tests.simulation.world import SPACE, WORK, Tenant, World
 
@@ -318,7 +318,7 @@ _OWN: Final[Mapping[str, stories.Story]] = {
     "pods replaced while the host's watches lag": late_copy_of_the_host,
     "the host's events come again": host_events_again,
 }
-_ALL: Final = (_OWN, copies.STORIES, resizes.STORIES, outages.STORIES)
+_ALL: Final = (_OWN, copies.STORIES, resizes.STORIES, outages.STORIES, ledgers.STORIES)
 STORIES: Final[Mapping[str, stories.Story]] = {name: story for part in _ALL for name, story in part.items()}
 # Of two stories of one name only the last would be played.
 assert len(STORIES) == sum(map(len, _ALL)), "two stories have one name"
@@ -328,7 +328,7 @@ def play(name: str, seed: int = 7) -> None:
     """One story in a world of its own."""
 
     async def whole() -> None:
-        async with World.open(seed) as world:
+        async with World.open(seed, **(ledgeractor.SETTINGS if name in ledgers.STORIES else {})) as world:
             await STORIES[name](world)
             world.oracle.raise_violations()
 

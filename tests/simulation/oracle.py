@@ -21,7 +21,8 @@ from syncer.settings import Settings
 from tests.simulation.agreement import Agreement, NodeMarks
 from tests.simulation.api import Api
 from tests.simulation.claims import ClaimWatch
-from tests.simulation.sides import KINDS, Sides, changes, ended, mounts, needs, origin_of, virtual_uid
+from tests.simulation.ledgeractor import gated
+from tests.simulation.sides import KINDS, Sides, changes, ended, gpus, mounts, needs, origin_of, virtual_uid
 from tests.simulation.store import Commit, Kind, kind_of
 
 HOST_USER: Final = "syncer-host"
@@ -129,6 +130,8 @@ class Oracle:
             self._new_pod(commit.after)
         if commit.after is not None:
             self._taken.discard((commit.kind, commit.key))
+        if commit.user == HOST_USER and commit.kind == kind_of(PODS):
+            self._gate(commit)
         if commit.user != HOST_USER or commit.key.namespace != self._work:
             if commit.after is None:
                 self._taken.add((commit.kind, commit.key))
@@ -172,7 +175,8 @@ class Oracle:
         uid = virtual_uid(before)
         kind = str(before["metadata"]["annotations"].get(marks.VIRTUAL_KIND))
         if kind == "Pod":
-            if uid not in self.dead and not (self._avoiding and not before["spec"].get("nodeName")):
+            moved = not before["spec"].get("nodeName") and (self._avoiding or gated(before))
+            if uid not in self.dead and not moved:
                 self.violate(f"I8: host pod of {origin_of(before)} deleted although nobody deleted the virtual pod")
             if after is None and before["spec"].get("nodeName") and not ended(before):
                 self.violate(f"I8: host pod of {origin_of(before)} forced away while its containers may run")
@@ -193,6 +197,14 @@ class Oracle:
             and self._in_use(kind, origin_of(before))
         ):
             self.violate(f"I8: host {kind} of {origin_of(before)} deleted although a pod needs it")
+
+    def _gate(self, commit: Commit) -> None:
+        """What asks for GPUs bears the ledger's gate from the first moment, and only the ledger takes it away."""
+        before, after = commit.before, commit.after
+        if before is None and after is not None and self._sides.waits_for_ledger and gpus(after) and not gated(after):
+            self.violate(f"host pod of {origin_of(after)} made without the ledger's gate")
+        if before is not None and after is not None and gated(before) and not gated(after):
+            self.violate(f"the syncer let host pod {commit.key} pass the ledger's gate")
 
     def _running(self) -> Iterator[Obj]:
         for each in self._host.store.all(PODS, self._work):

@@ -24,6 +24,7 @@ class Sides:
         self.host = host
         self.plane = plane
         self.work = settings.work_namespace
+        self.waits_for_ledger = bool(settings.gated_resources)
         self._tenant_uid = settings.tenant_uid
 
     def host_key(self, kind: str, key: Key) -> Key:

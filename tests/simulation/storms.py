@@ -8,11 +8,14 @@ import random
 import sys
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
+from bulkhead.api.ledger import ADMITTED
 from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, NETWORK_POLICIES, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS, SERVICES
 from tests.simulation import virtualtime
 from tests.simulation.api import Api, Refused
 from tests.simulation.faults import HONEST, CallFault, Faults, WatchFault
+from tests.simulation.ledgeractor import SETTINGS
 from tests.simulation.world import PATIENCE_SECONDS, WORK, World
 
 STEPS = 120
@@ -23,6 +26,7 @@ _DISKS = 0.1
 _ENDS = 0.08
 _POLICIES = 0.06
 _TAINTS = 0.05
+_LEDGER = 0.15
 _NAMES = ("a", "b", "c", "d")
 _CLAIMS = ("data", "logs")
 _KINDS = ("pods", "configmaps", "secrets", "services", "nodes")
@@ -31,7 +35,7 @@ _KINDS = ("pods", "configmaps", "secrets", "services", "nodes")
 class Storm:
     """One storm over one world."""
 
-    def __init__(self, world: World, seed: int) -> None:
+    def __init__(self, world: World, seed: int, *, gated: bool = False) -> None:
         self.world = world
         self.rng = random.Random(seed)
         # Draws of its own, so that a seed's storm is otherwise what it was before the later ones.
@@ -41,6 +45,7 @@ class Storm:
         self._ends = random.Random(seed + 4)
         self._policies = random.Random(seed + 5)
         self._taints = random.Random(seed + 6)
+        self._ledger = random.Random(seed + 7) if gated else None
         self.log: list[str] = []
         self._steps: list[tuple[int, Callable[[], str]]] = [
             (8, self.pod), (5, self.delete_pod), (3, self.label), (4, self.data), (2, self.service), (2, self.delete),
@@ -55,6 +60,8 @@ class Storm:
             (self._disks, _DISKS, self.claim), (self._ends, _ENDS, self.space),
             (self._policies, _POLICIES, self.policy), (self._taints, _TAINTS, self.taint),
         ]  # fmt: skip
+        if self._ledger is not None:
+            self._more.append((self._ledger, _LEDGER, self.ledger))
 
     async def run(self, steps: int = STEPS) -> None:
         """Rage, and then ask for everything that must hold."""
@@ -75,6 +82,7 @@ class Storm:
                 await world.restart()
                 self.alive = True
         world.quiet()
+        world.on_host.ledger.idle = False
         if world.life is not None:
             world.life.crash_at = None
         if world.crashed.is_set():
@@ -90,8 +98,12 @@ class Storm:
         name, gpus = self.rng.choice(_NAMES), self.rng.choice((0, 0, 1, 2, 3))
         refers, token = self.rng.random() < 0.5, self.rng.random() < 0.3
         claim = self._disks.choice(("", "", *_CLAIMS))
-        self.world.tenant.pod(name, gpus=gpus, refers=refers, token=token, claim=claim)
-        return f"pod {name} gpus={gpus} refers={refers} token={token} claim={claim}"
+        more: dict[str, Any] = {}
+        if self._ledger is not None:
+            priority, of = self._ledger.choice((0, 0, 1, 7)), self._ledger.choice((None, None, "g", "h"))
+            more = {"priority": priority, "gang": (of, 2) if of else None}
+        self.world.tenant.pod(name, gpus=gpus, refers=refers, token=token, claim=claim, **more)
+        return f"pod {name} gpus={gpus} refers={refers} token={token} claim={claim} {more or ''}"
 
     def delete_pod(self) -> str:
         name, grace = self.rng.choice(_NAMES), self.rng.choice((None, 0, 5))
@@ -194,6 +206,16 @@ class Storm:
         self.world.tenant.resize(name, cpu)
         return f"resize {name} {cpu}"
 
+    def ledger(self) -> str:
+        """The ledger takes back, is slow, or has more or less to give."""
+        draws, ledger = self._ledger or self.rng, self.world.on_host.ledger
+        pods = [each for each in self.world.on_host.pods() if ADMITTED in each["metadata"].get("annotations", {})]
+        if pods and draws.random() < 0.4:
+            ledger.take_back(pod := draws.choice(pods))
+            return f"ledger takes back {pod['metadata']['name']}"
+        ledger.gpus, ledger.idle = draws.choice((1, 2, 4)), draws.random() < 0.3
+        return f"ledger has {ledger.gpus}, idle={ledger.idle}"
+
     def outside_hand(self) -> str:
         """Somebody deletes a copy on the host who has no business there."""
         r = self.rng.choice((CONFIG_MAPS, SECRETS, SERVICES))
@@ -264,14 +286,14 @@ class Storm:
         return "calm"
 
 
-async def rage(seed: int, steps: int = STEPS) -> Storm:
-    """One storm from its seed."""
-    async with World.open(seed) as world:
-        storm = Storm(world, seed)
+async def rage(seed: int, steps: int = STEPS, *, gated: bool = False) -> Storm:
+    """One storm from its seed; `gated`: over a tenant whose GPUs are given by the ledger."""
+    async with World.open(seed, **(SETTINGS if gated else {})) as world:
+        storm = Storm(world, seed, gated=gated)
         try:
             await storm.run(steps)
         except AssertionError as error:
-            error.add_note(f"storm {seed}:\n" + "\n".join(storm.log[-60:]))
+            error.add_note(f"{'gated ' if gated else ''}storm {seed}:\n" + "\n".join(storm.log[-60:]))
             raise
         return storm
 

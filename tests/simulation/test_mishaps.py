@@ -18,15 +18,21 @@ def test_storm(seed: int) -> None:
     virtualtime.run(lambda: storms.rage(seed))
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_storm_over_a_tenant_who_waits_for_the_ledger(seed: int) -> None:
+    virtualtime.run(lambda: storms.rage(seed, gated=True))
+
+
 @pytest.mark.simulation
 @pytest.mark.timeout(1800)
-def test_many_storms() -> None:
+@pytest.mark.parametrize("gated", [False, True])
+def test_many_storms(gated: bool) -> None:
     """Seeds from SIMULATION_SEED on, SIMULATION_STORMS of them."""
     first, count = int(os.environ.get("SIMULATION_SEED", "1000")), int(os.environ.get("SIMULATION_STORMS", "150"))
     failed: list[str] = []
     for seed in range(first, first + count):
         try:
-            virtualtime.run(partial(storms.rage, seed))
+            virtualtime.run(partial(storms.rage, seed, gated=gated))
         except AssertionError as error:
             failed.append(f"storm {seed}: {error}")
     assert not failed, "\n".join(failed)

@@ -174,7 +174,7 @@ class World:
 
     def act(self) -> None:
         """One round of everybody but the syncer and the tenant."""
-        seen = (self.host.store.version, self.plane.store.version, frozenset(self.on_host.frozen))
+        seen = (self.host.store.version, self.plane.store.version, self.on_host.mood)
         if seen != self._acted:
             self.in_plane.step()
             self.on_host.step()
@@ -252,8 +252,19 @@ class Tenant:
         self.plane = plane
         self.space = space
 
-    def pod(self, name: str, *, gpus: int = 0, refers: bool = False, token: bool = False, claim: str = "") -> Obj:
-        """Create a pod; `refers`: to ConfigMap `config` and Secret `secret`."""
+    def pod(
+        self,
+        name: str,
+        *,
+        gpus: int = 0,
+        refers: bool = False,
+        token: bool = False,
+        claim: str = "",
+        priority: int = 0,
+        gang: tuple[str, int] | None = None,
+        gate: str = "",
+    ) -> Obj:
+        """Create a pod; `refers`: to ConfigMap `config` and Secret `secret`; `gang`: its name and how many pods it has."""
         container: Obj = {"name": "main", "image": "busybox:1.36", "resources": {"requests": {"cpu": "100m"}}}
         if gpus:
             container["resources"]["limits"] = {"nvidia.com/gpu": str(gpus)}
@@ -266,8 +277,14 @@ class Tenant:
             volumes.append({"name": "token", "projected": {"sources": sources}})
         if claim:
             volumes.append({"name": "data", "persistentVolumeClaim": {"claimName": claim}})
-        spec = {"containers": [container], "volumes": volumes, "serviceAccountName": "default"}
-        meta = {"name": name, "namespace": self.space, "labels": {"app": name}}
+        spec: Obj = {"containers": [container], "volumes": volumes, "serviceAccountName": "default"}
+        # What an API server computes from a class, of which there is none here.
+        spec |= {"priority": priority} if priority else {}
+        spec |= {"schedulingGates": [{"name": gate}]} if gate else {}
+        meta: Obj = {"name": name, "namespace": self.space, "labels": {"app": name}}
+        if gang:
+            meta["labels"]["kueue.x-k8s.io/pod-group-name"] = gang[0]
+            meta["annotations"] = {"kueue.x-k8s.io/pod-group-total-count": str(gang[1])}
         return self.plane.do("POST", PODS, {"metadata": meta, "spec": spec}, user="tenant")
 
     def config(self, value: str, name: str = "config") -> Obj:
@@ -346,6 +363,11 @@ class Tenant:
         spec = {"ephemeralContainers": [{"name": container, "image": "busybox:1.36"}]}
         self.plane.do("PATCH", PODS, {"spec": spec}, namespace=self.space, name=name, subresource="ephemeralcontainers",
                       user="tenant", content_type="application/strategic-merge-patch+json")  # fmt: skip
+
+    def lift_gates(self, name: str) -> None:
+        """Let a pod be scheduled."""
+        body = {"metadata": {"name": name, "namespace": self.space}, "spec": {"schedulingGates": None}}
+        self.plane.do("PATCH", PODS, body, user="tenant", content_type="application/merge-patch+json")
 
     def label(self, name: str, value: str) -> None:
         """Change a label of a pod."""

@@ -194,6 +194,17 @@ def test_item_96_a_gang_larger_than_the_ceiling_says_so_and_none_of_it_goes_down
     assert bed.gives_way() == ["b0"]
 
 
+def test_item_96_the_smaller_pods_of_a_gang_that_is_never_whole_stay_away_too(bed: Bed) -> None:
+    small, large = bed.pod("small", 4, of="a", size=2), bed.pod("large", 5, of="a", size=2)
+    assert not bed.create(small)
+    assert "ask for 9 nvidia.com/gpu" in bed.create(large)
+    bed.take_back(small)
+    assert "ask for 9 nvidia.com/gpu" in bed.create(small)
+    # The tenant takes the large one away: half of what is left fits.
+    bed.best.gone(large)
+    assert not bed.create(small)
+
+
 def test_item_96_a_gang_is_taken_back_whole_and_of_two_halves_the_better_one_stays(bed: Bed) -> None:
     worse = [bed.pod(f"w{number}", 2, of="w", size=4) for number in range(4)]
     better = [bed.pod(f"b{number}", 2, of="b", size=4, priority=1) for number in range(4)]
