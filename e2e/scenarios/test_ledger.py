@@ -1,0 +1,145 @@
+"""One ledger over two tenants of a cohort: idle quota is lent and comes back, gangs start whole, and who waits reads why."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from bulkhead.api import ledger
+from bulkhead.api.labels import GPU
+from e2e import commands, install, machine, tenants, workloads
+from e2e.api import Api, ApiError, Obj
+from e2e.poll import holds, until
+from e2e.tenants import Tenant
+
+CLASS = COHORT = "e2e-ledger"
+OWNER, BORROWER = "e2e-owner", "e2e-borrower"
+NOMINAL = 8  # GPUs of each of the two: one simulated node
+
+
+@pytest.fixture(scope="module")
+def cohort(host: Api) -> Iterator[str]:
+    """A cohort whose rules are short enough for a test, and a class that lets tenants join it and have gangs."""
+    standard = next(each for each in install.example_objects() if each["kind"] == "TenantClass")
+    spec = standard["spec"] | {"scheduling": {"gangs": True}}
+    spec["quota"] = spec["quota"] | {"cohorts": [COHORT]}
+    host.apply(standard | {"metadata": {"name": CLASS}, "spec": spec})
+    rules = {"reclaim": {"minRuntime": "1s", "within": "30s"}}
+    host.apply({"apiVersion": "bulkhead.dev/v1alpha1", "kind": "Cohort", "metadata": {"name": COHORT}, "spec": rules})
+    yield COHORT
+    host.delete("Cohort", COHORT)
+    host.delete("TenantClass", CLASS)
+
+
+@pytest.fixture(scope="module")
+def owner(host: Api, cohort: str) -> Iterator[Tenant]:
+    """A tenant whose quota is idle at first."""
+    yield from _member(host, OWNER, cohort)
+
+
+@pytest.fixture(scope="module")
+def borrower(host: Api, cohort: str) -> Iterator[Tenant]:
+    """A tenant that wants more than its own."""
+    yield from _member(host, BORROWER, cohort)
+
+
+def _member(host: Api, name: str, cohort: str) -> Iterator[Tenant]:
+    tenants.remove(host, name)
+    quota = {"cohort": cohort, "resources": {GPU: {"nominal": NOMINAL}}}
+    yield tenants.create(host, name, tenant_class=CLASS, quota=quota)
+    tenants.remove(host, name)
+
+
+@pytest.fixture(autouse=True)
+def _emptied(owner: Tenant, borrower: Tenant) -> Iterator[None]:
+    """Each test begins and ends without pods."""
+    yield
+    for tenant in (owner, borrower):
+        for pod in tenant.api.list("Pod", "default"):
+            tenant.api.delete("Pod", pod["metadata"]["name"], "default", grace=0)
+        until(f"no pod of {tenant.name} to be left", partial(_none, tenant), seconds=60)
+
+
+def _none(tenant: Tenant) -> None:
+    left = tenant.api.list("Pod", "default")
+    workloads.expect(not left, "; ".join(map(workloads.describe, left)))
+
+
+def _pod(tenant: Tenant, name: str, gpus: int, **metadata: dict[str, str]) -> None:
+    pod = workloads.pod(name, workloads.pod_spec(gpus=gpus, where=workloads.SIMULATED))
+    pod["metadata"] |= metadata
+    tenant.api.create(pod)
+
+
+def _held(host: Api, tenant: Tenant) -> int:
+    """GPUs of host pods of a tenant that have passed the gate."""
+    pods = host.list("Pod", tenant.work)
+    return sum(workloads.gpus_of(pod) for pod in pods if not _gated(pod))
+
+
+def _gated(pod: Obj) -> bool:
+    return any(gate["name"] == ledger.GATE for gate in pod["spec"].get("schedulingGates") or ())
+
+
+def test_idle_quota_is_lent_and_comes_back_when_its_owner_wants_it(host: Api, owner: Tenant, borrower: Tenant) -> None:
+    for name in ("own", "lent-1", "lent-2"):
+        _pod(borrower, name, 4)
+    for name in ("own", "lent-1", "lent-2"):
+        workloads.wait_running(borrower.api, name)
+    assert _held(host, borrower) == NOMINAL + 4
+
+    _pod(owner, "mine", NOMINAL)
+    workloads.wait_running(owner.api, "mine", seconds=90)
+
+    def one_is_gone() -> None:
+        left = [pod["metadata"]["name"] for pod in borrower.api.list("Pod", "default")]
+        workloads.expect(left == ["lent-1", "own"], f"the borrower has {left}")
+
+    until("the newest of the borrower's pods to have gone back", one_is_gone, seconds=30)
+    assert _held(host, owner) + _held(host, borrower) == 2 * NOMINAL
+
+
+def test_a_gang_waits_whole_and_starts_whole(host: Api, owner: Tenant) -> None:
+    group = {
+        "labels": {"kueue.x-k8s.io/pod-group-name": "train"},
+        "annotations": {"kueue.x-k8s.io/pod-group-total-count": "3"},
+    }
+    for number in range(2):
+        _pod(owner, f"train-{number}", 2, **group)
+    said = workloads.wait_refused(owner.api, "train-0", "GangIncomplete")
+    assert "2 of 3" in said["message"]
+    holds("no pod of it to start", lambda: workloads.expect(_held(host, owner) == 0, "one has started"), seconds=3)
+    _pod(owner, "train-2", 2, **group)
+    for number in range(3):
+        workloads.wait_running(owner.api, f"train-{number}")
+
+
+def test_what_no_quota_of_the_cohort_suffices_for_reads_why_with_numbers(owner: Tenant, borrower: Tenant) -> None:
+    for number in range(4):
+        _pod(borrower, f"all-{number}", 4)
+    for number in range(4):
+        workloads.wait_running(borrower.api, f"all-{number}")
+    _pod(borrower, "more", 4)
+    said = workloads.wait_refused(borrower.api, "more", "QuotaExceeded", seconds=15)
+    assert "4" in said["message"]
+    assert "16" in said["message"], said
+    assert owner.name not in said["message"]
+    told = commands.bulkhead("why", BORROWER, "more", kubeconfig=machine.KUBECONFIG)
+    assert "QuotaExceeded" in told.out
+
+
+def test_nobody_but_the_ledger_takes_its_gate_away(host: Api, owner: Tenant) -> None:
+    group = {
+        "labels": {"kueue.x-k8s.io/pod-group-name": "half"},
+        "annotations": {"kueue.x-k8s.io/pod-group-total-count": "2"},
+    }
+    _pod(owner, "half-0", 1, **group)
+    workloads.wait_refused(owner.api, "half-0", "GangIncomplete")
+    virtual = owner.api.get("Pod", "half-0", "default")
+    pod = until("its host pod", lambda: workloads.host_pod_of(host, virtual, owner.work), seconds=20)
+    name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+    with pytest.raises(ApiError, match="ledger"):
+        host.patch("Pod", name, {"spec": {"schedulingGates": None}}, namespace)
+    # The control: another change of the same pod by the same hand passes, so it was the gate.
+    host.patch("Pod", name, {"metadata": {"labels": {"example.org/note": "x"}}}, namespace)
+    assert _gated(host.get("Pod", name, namespace))
