@@ -34,10 +34,22 @@ def ensure_installed(note: Note, *flags: str, **values: str) -> Api:
     """
     machine.bring_up(lambda line: note(f"    {line}"), *flags)
     host = machine.host_api()
+    forget_interrupted(host, note)
     install_chart(note, **values)
     replace_outdated(host, note)
     apply_class(host)
     return host
+
+
+def forget_interrupted(host: Api, note: Note) -> None:
+    """Whoever ended helm half-way left a release that is pending for ever, over which helm installs nothing any more.
+
+    Nobody else installs on the embedded host, so what is pending here is over; what it applied, the next upgrade puts right.
+    """
+    for state in ("pending-install", "pending-upgrade", "pending-rollback"):
+        for record in host.list("Secret", names.SYSTEM_NAMESPACE, labels=f"owner=helm,name={RELEASE},status={state}"):
+            note(f"forgetting an installation that was interrupted ({record['metadata']['name']})")
+            host.delete("Secret", record["metadata"]["name"], names.SYSTEM_NAMESPACE)
 
 
 def install_chart(note: Note, **values: str) -> None:
