@@ -139,6 +139,19 @@ def test_a_lent_gpu_comes_back_from_slurm_and_its_job_is_told_before(host: Api, 
     borrower.run("scancel", str(kept))
 
 
+def test_a_job_that_ignores_every_signal_gives_its_gpus_back_too(owner: Tenant, borrower: Cluster) -> None:
+    deaf = "trap '' TERM USR1 CONT; while :; do sleep 1; done"
+    numbers = [jobs.submit(borrower, deaf, "--gres=gpu:2", "--exclusive", "--requeue", "--signal=USR1@600") for _ in range(2)]
+    for number in numbers:
+        jobs.wait(borrower, number, "RUNNING", seconds=240)
+    owner.api.create(workloads.pod("mine-too", workloads.pod_spec(gpus=2)))
+    workloads.wait_running(owner.api, "mine-too", seconds=GRACE + 30 + 30)
+    left = [job.restarts for number in numbers if (job := jobs.find(borrower, number)) is not None]
+    assert sorted(left) == [0, 1], left
+    owner.api.delete("Pod", "mine-too", "default")
+    borrower.run("scancel", *map(str, numbers))
+
+
 def told(cluster: Cluster, number: int) -> None:
     outcome = cluster.run("scontrol", "--json", "show", "job", str(number))
     (record,) = json.loads(outcome.out)["jobs"]
