@@ -15,6 +15,7 @@ from bulkhead.ledger.books import Books
 from bulkhead.ledger.model import Decisions, Reclaim, Snapshot, Verdict
 from bulkhead.ledger.order import Queue, Sorted, age, sort_out
 from bulkhead.ledger.reclaim import Candidates
+from bulkhead.ledger.spare import spared
 from bulkhead.ledger.takeback import Back, due, gang_of
 
 
@@ -41,6 +42,7 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
     return Decisions(
         admit=tuple(outcome.admitted),
         reclaim=tuple(_reclaims(outcome.backs)),
+        spare=spared(snapshot),
         verdicts=outcome.verdicts,
         standings=books.now.account.standings(),
         next_at=_next(snapshot, outcome, back.times, now),

@@ -291,6 +291,8 @@ class Decisions:
 
     admit: tuple[Admission, ...] = ()
     reclaim: tuple[Reclaim, ...] = ()
+    # Being taken back, and nobody waits for it any more.
+    spare: tuple[Pod, ...] = ()
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)  # by pod UID
     standings: Mapping[str, Mapping[Line, Standing]] = field(default_factory=dict)  # by tenant
     # When something is due by itself: a deadline, a minimum runtime that ends. None: only a change is worth a look.

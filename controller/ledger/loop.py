@@ -160,7 +160,7 @@ class Turns:
         return 0.0
 
     async def _carry_out(self, decisions: Decisions) -> float:
-        reclaim_at = await self._reclaims.carry_out(decisions.reclaim)
+        reclaim_at = await self._reclaims.carry_out(decisions.reclaim, decisions.spare)
         await self._admissions.carry_out(decisions.admit, self.observed.nodes())
         seconds = [
             await self._verdicts.carry_out(decisions.verdicts),

@@ -43,6 +43,11 @@ def reclaim(pod: Pod, reclaimed: Reclaimed) -> dict[str, Any]:
     return _annotated(pod, {ledger.RECLAIM: ledger.write_reclaim(said)})
 
 
+def spared(pod: Pod) -> dict[str, Any]:
+    """A patch that takes the note away."""
+    return _annotated(pod, {ledger.RECLAIM: None})
+
+
 def disruption(pod: Pod, reclaimed: Reclaimed, at: str) -> dict[str, Any]:
     """A strategic merge patch of a pod's status: it is about to be taken from its node, and whose doing that is."""
     condition = {

@@ -39,8 +39,9 @@ class Reclaims:
         self._clock = clock
         self._refused: Remembered[str, float] = Remembered(_MOST)
 
-    async def carry_out(self, decided: Sequence[Reclaim]) -> float | None:
+    async def carry_out(self, decided: Sequence[Reclaim], spare: Sequence[Pod] = ()) -> float | None:
         """Do what is due; returns when more is, by the wall clock."""
+        await each(spare, self._spare)
         due: list[float] = []
         workloads: dict[tuple[str, ...], list[tuple[Pod, Reclaimed]]] = {}
         for pod, reclaimed in self._all(decided):
@@ -62,6 +63,13 @@ class Reclaims:
         for seen in list(self._pods.seen()):
             if seen.reclaim is not None and seen.pod.uid not in now:
                 yield seen.pod, seen.reclaim
+
+    async def _spare(self, pod: Pod) -> None:
+        """Of a worker that nobody waits for any more the note goes; its Slurm takes the drain away."""
+        seen = self._pods.get(pod.uid)
+        if seen is not None and seen.reclaim is not None and not seen.disrupted:
+            then = replace(seen.pod, reclaim_by=None, reclaim_cause="")
+            await self._writes.patch("spare", seen.pod, patches.spared(seen.pod), then=then)
 
     async def _workload(self, members: Sequence[tuple[Pod, Reclaimed]], due: list[float]) -> None:
         whole = [await self._note(pod, reclaimed) for pod, reclaimed in members]

@@ -1,0 +1,57 @@
+"""A worker of Slurm that is being taken back is spared once nobody waits for it, and not before."""
+
+from dataclasses import replace
+
+import pytest
+
+from bulkhead.ledger.decide import decide
+from bulkhead.ledger.model import Cause, Node, Pod, Share, Snapshot, Stage, Tenant
+
+GPU, NIC = "nvidia.com/gpu", "rdma/hca"
+NOW = 10_000.0
+
+
+def pod(name: str, tenant: str, *, asks: str = GPU, stage: Stage = Stage.WAITING, gpus: int = 2, **more: object) -> Pod:
+    held = stage in (Stage.ADMITTED, Stage.BOUND)
+    made = Pod(name, f"bh-{tenant}-work", name, {asks: gpus}, stage, NOW - 1000, tenant=tenant, virtual_name=name)
+    return replace(made, node="n1" if held else "", admitted=NOW - 900 if held else None, **more)  # type: ignore[arg-type]
+
+
+WORKER = pod("w", "slurm", stage=Stage.BOUND, slurm_worker=True, reclaim_by=NOW + 60, reclaim_cause="ReclaimedBorrowed")
+CASES: list[tuple[str, Pod, list[Pod], bool]] = [
+    ("nobody waits", WORKER, [], True),
+    ("its owner waits", WORKER, [pod("o", "owner")], False),
+    ("its owner's pod has more to wait for", WORKER, [pod("o", "owner", stage=Stage.BLOCKED)], False),
+    ("somebody else of the cohort waits", WORKER, [pod("o", "third")], False),
+    ("its owner got what it asked for", WORKER, [pod("o", "owner", stage=Stage.BOUND)], True),
+    ("its own tenant waits", WORKER, [pod("o", "slurm")], True),
+    ("another cohort waits", WORKER, [pod("o", "stranger")], True),
+    ("somebody waits for something else", WORKER, [pod("o", "owner", asks=NIC)], True),
+    ("fair share", replace(WORKER, reclaim_cause=Cause.FAIRNESS), [], True),
+    ("its quota was lowered", replace(WORKER, reclaim_cause=Cause.LOWERED), [], False),
+    ("it has gone by now", replace(WORKER, ending=True), [], False),
+    ("it is not taken back", replace(WORKER, reclaim_by=None, reclaim_cause=""), [], False),
+    ("a pod of any other kind is evicted by now", replace(WORKER, slurm_worker=False), [], False),
+]
+
+
+@pytest.mark.parametrize(("name", "worker", "others", "wanted"), CASES, ids=[each[0] for each in CASES])
+def test_who_is_spared(name: str, worker: Pod, others: list[Pod], wanted: bool) -> None:
+    shares = {("", GPU): Share(2, borrowing=None), ("", NIC): Share(2)}
+    tenants = {each: Tenant(each, cohort="c", shares=shares) for each in ("owner", "third")}
+    tenants["slurm"] = Tenant("slurm", cohort="c", shares={("", GPU): Share(0, borrowing=None)})
+    tenants["stranger"] = Tenant("stranger", cohort="other", shares=shares)
+    snapshot = Snapshot(tenants, (Node("n1", {GPU: 4, NIC: 4, "pods": 100}),), (worker, *others))
+    assert decide(snapshot, NOW).spare == ((worker,) if wanted else ())
+
+
+def test_who_is_spared_is_not_taken_back_again_by_the_same_moment() -> None:
+    shares = {("", GPU): Share(2, borrowing=None)}
+    tenants = {each: Tenant(each, cohort="c", shares=shares) for each in ("owner", "slurm")}
+    held = replace(WORKER, asks={GPU: 4})
+    snapshot = Snapshot(tenants, (Node("n1", {GPU: 4, "pods": 100}),), (held,))
+    assert decide(snapshot, NOW).spare == (held,)
+    after = replace(snapshot, pods=(replace(held, reclaim_by=None, reclaim_cause=""),))
+    assert decide(after, NOW).reclaim == ()
+    again = replace(after, pods=(*after.pods, pod("o", "owner")))
+    assert [each.pod.uid for each in decide(again, NOW).reclaim] == ["w"]
