@@ -25,7 +25,7 @@ DEBIAN_PACKAGES := busybox-static ca-certificates conntrack containernetworking-
 VENV_STAMP := $(VENV)/.bulkhead-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-16)
 PACKAGES_STAMP := $(STAMPS)/packages-$(shell echo '$(DEBIAN_PACKAGES)' | sha256sum | cut -c1-16)
 
-.PHONY: help setup packages venv demo down test binaries-for-tests host-up e2e install-readme scenarios simulation hunt outages chaos slurm devices registry nodes upgrade bench-slurm bench-provision bench-sync bench-frontdoor bench-client bench-fragmentation conformance conformance-serial netpol-conformance check fmt crds docs dist clean
+.PHONY: help setup packages venv demo down test binaries-for-tests host-up e2e install-readme scenarios simulation hunt outages chaos slurm devices registry nodes upgrade bench-slurm bench-provision bench-sync bench-frontdoor bench-ledger bench-client bench-fragmentation conformance conformance-serial netpol-conformance check fmt crds docs dist clean
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-19s %s\n", $$1, $$2}' Makefile
@@ -130,6 +130,10 @@ bench-sync: setup ## throughput, latency and cost of the mirror beside the host'
 
 bench-frontdoor: setup binaries-for-tests install-readme ## what the way in costs: from bare nodes to a tenant, login, proxy, a new name -> build/results/frontdoor.json
 	@$(PY) -u -m e2e.performance.frontdoor
+
+bench-ledger: binaries-for-tests ## admissions, a gang of 512, a reclaim and a verdict at 500 simulated nodes, memory with 10,000 pods -> build/results/ledger.json
+	@$(PY) -u -m bulkhead.hostcluster.binaries kwok
+	@$(PY) -u -m e2e.performance.ledger
 
 bench-fragmentation: binaries-for-tests ## one trace of pods and gangs with the ledger and with the stock scheduler alone -> build/results/fragmentation.json
 	@$(PY) -u -m e2e.performance.fragmentation

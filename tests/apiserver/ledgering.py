@@ -44,16 +44,20 @@ class Host:
     @contextlib.asynccontextmanager
     async def open(cls, client: Client) -> AsyncIterator[Self]:
         host = cls(client)
-        await install(client)
-        # Somebody is in a cohort: otherwise nobody would need the ledger.
-        await host._member(f"m{host.mark}")
+        await host.install()
+        await host.member()
         try:
             yield host
         finally:
             await host.clean()
 
-    async def _member(self, name: str) -> None:
-        spec = {"class": "standard", "quota": {"cohort": f"c{self.mark}"}}
+    async def install(self) -> None:
+        """The kinds that the ledger watches."""
+        await install(self.client)
+
+    async def member(self) -> None:
+        """Somebody is in a cohort: otherwise nobody would need the ledger."""
+        name, spec = f"m{self.mark}", {"class": "standard", "quota": {"cohort": f"c{self.mark}"}}
         await self.client.apply(TENANTS, {"metadata": {"name": name}, "spec": spec})
         self.tenants.append(name)
 
@@ -179,7 +183,8 @@ class Host:
     async def standing(self, tenant: str) -> dict[str, int]:
         """What stands on a tenant's quota."""
         quota = await self.client.get(RESOURCE_QUOTAS, names.POD_QUOTA, names.work_namespace(tenant))
-        return ledger.read_standing(quota["metadata"].get("annotations") or {}).get(LINE, {})
+        found: dict[str, int] = ledger.read_standing(quota["metadata"].get("annotations") or {}).get(LINE, {})
+        return found
 
     async def end(self, tenant: str, name: str) -> None:
         """A pod has done its work."""
@@ -275,7 +280,8 @@ class Mortal(Client):
     writes = 0
 
     async def _write(self, *args: Any, **kwargs: Any) -> Obj:
-        return await self._mortally(super()._write(*args, **kwargs))
+        found: Obj = await self._mortally(super()._write(*args, **kwargs))
+        return found
 
     async def delete(self, *args: Any, **kwargs: Any) -> Obj | None:
         found: Obj | None = await self._mortally(super().delete(*args, **kwargs))

@@ -1,0 +1,50 @@
+"""`python -m e2e.performance.ledger`: what the ledger does in a second, and what it takes -> build/results/ledger.json.
+
+The API server, the scheduler and kwok are processes of this benchmark, so it needs neither root nor the embedded host.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from e2e.machine import RESULTS
+from e2e.performance import judgement
+from e2e.performance.ledger_bench import Shape, measure
+from e2e.progress import stopwatch
+
+LIMITS = Path(__file__).with_name("limits-ledger.yaml")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="e2e.performance.ledger", description="What the ledger does, and what it takes.")
+    parser.add_argument("--pods", type=int, default=Shape().pods, help="how many are there at most")
+    parser.add_argument("--nodes", type=int, default=Shape().nodes, help="simulated ones, with 8 GPUs each")
+    parser.add_argument("--singles", type=int, default=Shape().singles, help="pods that are admitted one by one")
+    parser.add_argument("--gang", type=int, default=Shape().gang, help="pods of the one gang")
+    chosen = parser.parse_args()
+    shape = replace(Shape(), pods=chosen.pods, nodes=chosen.nodes, singles=chosen.singles, gang=chosen.gang)
+    note = stopwatch()
+    with tempfile.TemporaryDirectory(prefix="bulkhead-bench-") as folder:
+        found = asyncio.run(measure(Path(folder), shape, note))
+    return _report(found, judgement.load(LIMITS))
+
+
+def _report(measured: dict[str, Any], limits: dict[str, dict[str, float]]) -> int:
+    verdicts = judgement.judge(measured, limits)
+    within = all(item.within_limit for item in verdicts)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    result = {**measured, "cores": os.cpu_count(), "load": os.getloadavg(), "limits": limits, "within_limits": within}
+    (RESULTS / "ledger.json").write_text(json.dumps(result, indent=2) + "\n")
+    print(judgement.as_text(verdicts))
+    print(f"{'within the limits' if within else 'FAILED: over a limit'}; {RESULTS / 'ledger.json'}")
+    return 0 if within else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
