@@ -1,0 +1,96 @@
+"""Pods as they are kept: once decoded, never back behind an own write, and read again where nobody knows."""
+
+from dataclasses import replace
+
+import pytest
+
+from bulkhead.ledger.model import Stage
+from controller.ledger.seen import Pods
+from tests.controller.ledger.pods import end, host_pod, seen, show
+
+
+class World:
+    def __init__(self) -> None:
+        self.time = 100.0
+        self.news = 0
+        self.pods = Pods(lambda: self.time, self._changed)
+
+    def _changed(self) -> None:
+        self.news += 1
+
+    def stage(self) -> Stage:
+        (pod,) = self.pods.all()
+        return pod.stage
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    show(made.pods, host_pod(gated=True))
+    return made
+
+
+def test_item_18_only_what_matters_is_news(world: World) -> None:
+    assert world.news == 1
+    show(world.pods, host_pod(gated=True, version=6))
+    show(world.pods, host_pod(gated=True, version=7, status={"phase": "Pending", "hostIP": "10.0.0.1"}))
+    assert world.news == 1
+    show(world.pods, host_pod(version=8))
+    assert (world.news, world.stage()) == (2, Stage.BOUND)
+
+
+def test_item_18_an_own_write_is_there_at_once_and_an_older_event_does_not_undo_it(world: World) -> None:
+    world.pods.answered(host_pod(version=9, node=""))
+    assert world.stage() is Stage.ADMITTED
+    show(world.pods, host_pod(gated=True, version=8))
+    assert world.stage() is Stage.ADMITTED
+    show(world.pods, host_pod(version=9, node=""))
+    show(world.pods, host_pod(version=10))
+    assert (world.stage(), world.pods.doubts()) == (Stage.BOUND, [])
+
+
+def test_item_18_what_no_watch_shows_is_read_again(world: World) -> None:
+    world.pods.answered(host_pod(version=9, node=""))
+    assert world.pods.doubts() == []
+    world.time += 31
+    assert [pod.uid for pod in world.pods.doubts()] == ["uid-p"]
+    # The host says the same: that is what holds, whatever the watch does.
+    world.pods.answered(host_pod(version=9, node=""))
+    assert world.pods.doubts() == []
+    # And a host that is back from a backup is believed.
+    show(world.pods, host_pod(gated=True, version=6))
+    assert world.stage() is Stage.WAITING
+
+
+def test_item_18_what_may_have_been_written_counts_as_written_until_it_was_read(world: World) -> None:
+    (pod,) = world.pods.all()
+    world.pods.doubt(replace(pod, stage=Stage.ADMITTED))
+    show(world.pods, host_pod(gated=True, version=6, status={"hostIP": "10.0.0.1"}))
+    assert world.stage() is Stage.ADMITTED
+    assert [each.stage for each in world.pods.doubts()] == [Stage.ADMITTED]
+    world.pods.answered(host_pod(gated=True, version=6))
+    assert (world.stage(), world.pods.doubts()) == (Stage.WAITING, [])
+
+
+def test_item_18_an_answer_brings_nothing_back_that_is_gone(world: World) -> None:
+    end(world.pods, host_pod())
+    world.pods.answered(host_pod(version=9))
+    assert (len(world.pods), world.pods.doubts()) == (0, [])
+
+
+def test_item_18_one_that_has_ended_holds_nothing(world: World) -> None:
+    world.pods.answered(host_pod(version=9, status={"phase": "Succeeded"}))
+    assert len(world.pods) == 0
+
+
+def test_item_18_equal_amounts_are_one_object() -> None:
+    assert seen(name="a").pod.asks is seen(name="b").pod.asks
+
+
+def test_item_18_nothing_of_a_pod_is_kept_by_the_informer() -> None:
+    pods = Pods(lambda: 0.0, lambda: None)
+    import msgspec
+
+    big = host_pod(notes={"x": "y" * 100_000})
+    meta, body = pods.shrink(msgspec.json.encode(big), None)
+    assert (meta.annotations, meta.labels, body) == (None, None, b"{}")

@@ -1,0 +1,48 @@
+"""What is done next with a pod that is taken back, as a table."""
+
+from typing import Any
+
+import pytest
+
+from bulkhead.api import ledger
+from bulkhead.api.ledger import Reclaimed
+from controller.ledger.steps import Next, Step, last_grace, next_step
+from tests.controller.ledger.pods import seen
+
+DEADLINE = 1000.0
+NOTE = {ledger.RECLAIM: ledger.write_reclaim(Reclaimed(DEADLINE, "ReclaimedBorrowed", "because"))}
+MARKED = {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}
+SLURM = {
+    "notes": NOTE | {"bulkhead.dev/virtual-namespace": "slurm"},
+    "meta": {"labels": {"app.kubernetes.io/part-of": "slurm", "app.kubernetes.io/name": "slurmd"}},
+}
+GOING = {"deletionTimestamp": ledger.moment(DEADLINE + 3600)}
+GOING_SOON = {"deletionTimestamp": ledger.moment(DEADLINE + 20)}
+
+
+@pytest.mark.parametrize(
+    ("pod", "cause", "now", "expected"),
+    [
+        ({}, "ReclaimedBorrowed", 0, Next(Step.NOTE)),
+        ({"notes": NOTE}, "ReclaimedBorrowed", 0, Next(Step.MARK)),
+        ({"notes": NOTE, "status": MARKED}, "ReclaimedBorrowed", 0, Next(Step.EVICT, DEADLINE)),
+        ({"notes": NOTE}, "ReclaimedBorrowed", DEADLINE, Next(Step.MARK)),
+        ({"notes": NOTE, "status": MARKED}, "ReclaimedBorrowed", DEADLINE, Next(Step.DELETE)),
+        ({"node": ""}, "ReclaimedBorrowed", 0, Next(Step.DROP)),
+        ({"node": "", "notes": NOTE}, "ReclaimedBorrowed", 0, Next(Step.DROP)),
+        ({}, "GangNotBound", 0, Next(Step.DROP)),
+        (SLURM, "ReclaimedBorrowed", DEADLINE + 29, Next(None, DEADLINE + 30)),
+        (SLURM, "ReclaimedBorrowed", DEADLINE + 30, Next(Step.MARK)),
+        (SLURM | {"status": MARKED}, "ReclaimedBorrowed", DEADLINE + 30, Next(Step.DELETE)),
+        ({"notes": NOTE, "meta": GOING}, "ReclaimedBorrowed", 0, Next(None, DEADLINE)),
+        ({"notes": NOTE, "meta": GOING}, "ReclaimedBorrowed", DEADLINE, Next(Step.DELETE)),
+        ({"notes": NOTE, "meta": GOING_SOON}, "ReclaimedBorrowed", DEADLINE, Next(None)),
+    ],
+)
+def test_item_18_one_step_after_another(pod: dict[str, Any], cause: str, now: float, expected: Next) -> None:
+    assert next_step(seen(**pod), Reclaimed(DEADLINE, cause, ""), now) == expected
+
+
+@pytest.mark.parametrize(("own", "left"), [(5, 5), (0, 1), (3600, 30), (None, 30)])
+def test_item_18_the_deadline_leaves_a_pod_half_a_minute_at_most(own: int | None, left: int) -> None:
+    assert last_grace(seen(terminationGracePeriodSeconds=own)) == left

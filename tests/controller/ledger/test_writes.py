@@ -1,0 +1,200 @@
+"""What becomes of writes: an answer, a refusal, no answer, and a lease that is another's."""
+
+import pytest
+
+from bulkhead.api import ledger
+from bulkhead.api.ledger import Reclaimed
+from bulkhead.kube.errors import Conflict, Forbidden, KubeError, NotFound, Throttled, Timeout, Unavailable, Unprocessable
+from bulkhead.ledger.model import Admission, Cause, Needs, Node, Reclaim, Stage, Verdict, Why
+from controller.ledger.admissions import Admissions
+from controller.ledger.answers import Verdicts
+from controller.ledger.apply import DeposedError, Writes
+from controller.ledger.avoid import Avoided
+from controller.ledger.reclaims import Reclaims
+from controller.ledger.seen import Pods
+from tests.controller.ledger.pods import FakeHost, host_pod, show
+from tests.fakeclock import FakeClock
+
+
+class World:
+    """Three pods that wait."""
+
+    def __init__(self) -> None:
+        self.clock, self.host, self.leads = FakeClock(), FakeHost(), True
+        self.pods = Pods(self.clock.monotonic, lambda: None)
+        self.writes = Writes(self.host, self.pods, self.clock, lambda: self.leads)
+        self.avoided = Avoided()
+        self.reclaims = Reclaims(self.writes, self.pods, self.avoided, self.clock)
+        for name in ("a", "b", "c"):
+            show(self.pods, host_pod(name, gated=True))
+
+    async def admit(self, *names: str) -> None:
+        chosen = [pod for pod in self.pods.all() if pod.name in names]
+        nodes = {"n0": Node("n0", {}, {"kubernetes.io/hostname": "the-name"})}
+        await Admissions(self.writes, self.pods, self.clock).carry_out([Admission(pod, "n0") for pod in chosen], nodes)
+
+    def stages(self) -> list[Stage]:
+        return [pod.stage for pod in self.pods.all()]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_item_18_an_admission_is_one_patch_of_that_pod_and_no_other(world: World) -> None:
+    world.host.answer = lambda _, name: host_pod(name, version=9, node="")
+    await world.admit("a")
+    assert world.host.asked == [
+        (
+            "patch pods",
+            "a",
+            {
+                "metadata": {
+                    "uid": "uid-a",
+                    "annotations": {
+                        ledger.ADMITTED: '{"at":"2026-01-01T00:00:00.000Z","node":"n0","pinned":true}',
+                        ledger.VERDICT: None,
+                    },
+                },
+                "spec": {
+                    "schedulingGates": [{"name": ledger.GATE, "$patch": "delete"}],
+                    "nodeSelector": {"kubernetes.io/hostname": "the-name"},
+                },
+            },
+        )
+    ]
+    assert world.stages() == [Stage.ADMITTED, Stage.WAITING, Stage.WAITING]
+
+
+@pytest.mark.parametrize("error", [Timeout("late"), Unavailable(0, "", "reset"), Unavailable(503, "", "no")], ids=repr)
+async def test_item_18_where_no_answer_comes_it_counts_as_written_until_it_was_read(world: World, error: KubeError) -> None:
+    world.host.answer = lambda *_: error
+    await world.admit("a")
+    assert (world.stages()[0], world.writes.away) == (Stage.ADMITTED, 1)
+    await world.writes.read_again()
+    assert world.stages()[0] is Stage.ADMITTED, "what cannot be read is not known either"
+    world.host.answer = lambda _, name: host_pod(name, gated=True)
+    await world.writes.read_again()
+    assert world.stages()[0] is Stage.WAITING
+
+
+@pytest.mark.parametrize("error", [Forbidden(403, "", "no"), Unprocessable(422, "", "no"), Conflict(409, "", "no")], ids=repr)
+async def test_item_18_a_pod_that_is_refused_waits_longer_each_time_and_keeps_no_other(world: World, error: KubeError) -> None:
+    world.host.answer = lambda verb, name: (
+        host_pod(name, gated=True) if verb == "get" else error if name == "a" else host_pod(name, version=9, node="")
+    )
+    await world.admit("a", "b")
+    assert (world.stages(), world.writes.away) == ([Stage.WAITING, Stage.ADMITTED, Stage.WAITING], 0)
+    await world.writes.read_again()
+    asked = len(world.host.asked)
+    await world.admit("a", "c")
+    assert [name for _, name, _ in world.host.asked[asked:]] == ["c"], "not again at once"
+    assert world.writes.due() is not None
+    world.clock.advance(60)
+    await world.admit("a")
+    assert world.host.asked[-1][:2] == ("patch pods", "a")
+
+
+async def test_item_18_a_host_that_asks_for_patience_has_done_nothing(world: World) -> None:
+    world.host.answer = lambda *_: Throttled(429, "", "slower")
+    await world.admit("a")
+    assert (world.stages()[0], world.writes.away, world.pods.doubts()) == (Stage.WAITING, 1, [])
+
+
+async def test_item_18_a_pod_that_is_gone_is_gone(world: World) -> None:
+    world.host.answer = lambda *_: NotFound(404, "NotFound", "no")
+    await world.admit("a")
+    assert (len(world.stages()), world.writes.away) == (2, 0)
+
+
+async def test_item_18_without_the_lease_nothing_is_written(world: World) -> None:
+    world.leads = False
+    with pytest.raises(ExceptionGroup) as raised:
+        await world.admit("a", "b")
+    assert raised.group_contains(DeposedError)
+    assert world.host.asked == []
+
+
+async def test_item_18_a_verdict_is_written_after_a_moment_and_once(world: World) -> None:
+    verdicts = Verdicts(world.writes, world.pods, world.clock)
+    said = {pod.uid: Verdict(Why.QUOTA, "asks 1") for pod in world.pods.all()}
+    text = ledger.write_verdict("QuotaExceeded", "asks 1")
+    world.host.answer = lambda _, name: host_pod(name, version=9, gated=True, notes={ledger.VERDICT: text})
+    due = await verdicts.carry_out(said)
+    assert world.host.asked == []
+    assert due is not None
+    world.clock.advance(due)
+    assert await verdicts.carry_out(said) is None
+    assert [body["metadata"]["annotations"] for _, _, body in world.host.asked] == [{ledger.VERDICT: text}] * 3
+    await verdicts.carry_out(said)
+    assert len(world.host.asked) == 3
+
+
+async def test_item_18_a_gang_is_noted_whole_before_the_first_of_it_goes(world: World) -> None:
+    gang = {"bulkhead.dev/gang": "g", "bulkhead.dev/gang-size": "2"}
+    for name in ("a", "b"):
+        show(world.pods, host_pod(name, version=6, notes=gang))
+    note = {ledger.RECLAIM: ledger.write_reclaim(Reclaimed(1e10, "ReclaimedBorrowed", ""))}
+    world.host.answer = lambda _, name: (
+        host_pod(name, version=9, notes=gang | note) if name == "a" else Forbidden(403, "", "no")
+    )
+    back = [Reclaim(pod, Cause.BORROWED, 1e10) for pod in world.pods.all() if pod.gang]
+    await world.reclaims.carry_out(back)
+    assert [(verb, name) for verb, name, _ in world.host.asked] == [("patch pods", "a"), ("patch pods", "b")]
+
+
+async def test_item_18_a_budget_that_says_no_is_asked_again_and_loses_at_the_deadline(world: World) -> None:
+    now = world.clock.now().timestamp()
+    note = {ledger.RECLAIM: ledger.write_reclaim(Reclaimed(now + 5, "ReclaimedBorrowed", ""))}
+    marked = {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    show(world.pods, host_pod("a", version=6, notes=note, status=marked))
+    world.host.answer = lambda verb, name: (
+        Throttled(429, "", "budget") if verb == "eviction" else host_pod(name, version=9, notes=note, status=marked)
+    )
+    assert await world.reclaims.carry_out([]) == now + 2
+    world.clock.advance(1)
+    await world.reclaims.carry_out([])
+    assert [verb for verb, *_ in world.host.asked] == ["eviction"]
+    assert world.writes.away == 0
+    world.clock.advance(1)
+    assert await world.reclaims.carry_out([]) == now + 4
+    world.clock.advance(3)
+    await world.reclaims.carry_out([])
+    assert [verb for verb, *_ in world.host.asked] == ["eviction", "eviction", "delete"]
+    assert world.host.asked[-1][2] == {"grace_seconds": 30, "uid": "uid-a", "resource_version": None}
+
+
+async def test_item_18_a_gang_that_was_not_bound_goes_as_it_was_seen_and_its_nodes_are_avoided(world: World) -> None:
+    admitted = {ledger.ADMITTED: '{"at":"2026-01-01T00:00:00Z","node":"n0","pinned":true}'}
+    show(world.pods, host_pod("a", version=6, node="", notes=admitted))
+    (pod,) = [each for each in world.pods.all() if each.name == "a"]
+    world.host.answer = lambda *_: None
+    await world.reclaims.carry_out([Reclaim(pod, Cause.ROLLBACK, 0.0)])
+    assert world.host.asked == [("delete", "a", {"grace_seconds": None, "uid": "uid-a", "resource_version": "6"})]
+    now = world.clock.now().timestamp()
+    assert world.avoided.at(now) == {pod.needs: frozenset({"n0"})}
+    assert world.avoided.at(now + 301) == {}
+
+
+def test_item_18_what_is_avoided_is_bounded() -> None:
+    avoided = Avoided()
+    for number in range(3000):
+        avoided.note(Needs(), f"n{number}", 0.0)
+    assert len(avoided.at(1.0)[Needs()]) == 1024
+
+
+async def test_item_18_an_eviction_is_believed_when_it_was_seen(world: World) -> None:
+    note = {ledger.RECLAIM: ledger.write_reclaim(Reclaimed(1e10, "ReclaimedBorrowed", ""))}
+    marked = {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    show(world.pods, host_pod("a", version=6, notes=note, status=marked))
+    world.host.answer = lambda *_: {}
+    await world.reclaims.carry_out([])
+    (pod,) = [each for each in world.pods.all() if each.name == "a"]
+    assert pod.ending
+    going = {"deletionTimestamp": "2026-01-01T00:00:30Z"}
+    world.host.answer = lambda _, name: host_pod(name, version=9, notes=note, status=marked, meta=going)
+    await world.writes.read_again()
+    assert world.pods.doubts() == []
+    assert await world.reclaims.carry_out([]) is None
+    assert [verb for verb, *_ in world.host.asked] == ["eviction", "get"]
