@@ -21,6 +21,7 @@ from bulkhead.cli import arrival, connection
 from bulkhead.cli.credentials import document, handed, provider
 from bulkhead.cli.credentials.token import Tokens
 from bulkhead.cli.failures import CliError
+from bulkhead.cli.main import main
 from bulkhead.hostcluster import binaries
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -197,13 +198,15 @@ async def test_a_provider_that_is_away_or_another(plane: Believer, dex: Dex, per
     assert (await person("login", "-f", str(file_of(tmp_path, dex, here)))).code == 0
 
 
-async def test_without_a_file_the_way_to_one_is_told(person: Person) -> None:
-    if connection.EMBEDDED.exists():
-        pytest.skip("an embedded host is here, and would be asked")
-    for words in (("login", "team-a"), ("connect", "team-a")):
-        done = await person(*words)
-        assert done.code == 1
-        assert "bulkhead login -f FILE" in done.err
+def test_without_a_file_the_way_to_one_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(connection, "EMBEDDED", tmp_path / "none")  # one that runs here would be asked
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    for words in (["login", "team-a"], ["connect", "team-a"]):
+        assert main(words) == 1
+        assert "bulkhead login -f FILE" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("word", ["login", "connect", "kubeconfig"])
