@@ -7,11 +7,14 @@ die between any two of them, and the next reconcile decides again.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from bulkhead.api.conditions import condition_of
 from bulkhead.api.podphase import is_ready, placed_on
+from controller.slurm.answers.parse import line
 from controller.slurm.spec import NODE_SET_LABEL, ORDINAL_LABEL, SPEC_ANNOTATION, Obj
+
+_REASON: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +239,8 @@ def _waits(pod: Obj) -> tuple[str, str]:
     scheduled = condition_of(pod, "PodScheduled")
     if scheduled.get("status") != "False":
         return "", ""
-    return str(scheduled.get("reason") or ""), str(scheduled.get("message") or "")
+    # It goes into the host's objects and onto terminals.
+    return line(str(scheduled.get("reason") or ""), _REASON), line(str(scheduled.get("message") or ""))
 
 
 def _moment(text: object) -> datetime | None:
