@@ -55,6 +55,8 @@ class Ledger:
         self._clock = clock or SystemClock()
         self._news = asyncio.Event()
         self._avoided = Avoided()
+        # Whether it has found that nobody needs it, and watches no pods.
+        self.resting = False
 
     async def run(self) -> None:
         """Decide while anybody needs it, until cancelled."""
@@ -72,7 +74,9 @@ class Ledger:
                     left = False
                     await self._watch(need)
                 else:
+                    self.resting = True
                     await self._news.wait()
+                    self.resting = False
 
     async def _any_gated(self, need: Need) -> bool:
         backoff = Backoff(1.0, 30.0)

@@ -115,13 +115,18 @@ class Host:
         space = names.work_namespace(name)
         await self.client.create(NAMESPACES, {"metadata": {"name": space}})
         self.spaces.append(space)
-        noted = given.write(Tenant(name, cohort or f"own-{name}", shares={LINE: Share(nominal, borrowing)}))
+        noted = _given(name, nominal, cohort, borrowing)
         meta = {"name": names.POD_QUOTA, "labels": {labels.TENANT: name}, "annotations": {ledger.GIVEN: noted}}
         hard = {f"requests.{GPU}": str(nominal if ceiling is None else ceiling)}
         await self.client.create(RESOURCE_QUOTAS, {"metadata": meta, "spec": {"hard": hard}}, space)
         status = {"status": {"hard": hard, "used": {f"requests.{GPU}": "0"}}}
         await self.client.patch(RESOURCE_QUOTAS, names.POD_QUOTA, status, space, subresource="status")
         return name
+
+    async def give(self, tenant: str, nominal: int, cohort: str = "", borrowing: int | None = None) -> None:
+        """Another quota."""
+        body = {"metadata": {"annotations": {ledger.GIVEN: _given(tenant, nominal, cohort, borrowing)}}}
+        await self.client.patch(RESOURCE_QUOTAS, names.POD_QUOTA, body, names.work_namespace(tenant))
 
     def pod(
         self,
@@ -191,6 +196,10 @@ class Host:
         await self.client.patch(
             PODS, name, {"status": {"phase": "Succeeded"}}, names.work_namespace(tenant), subresource="status"
         )
+
+
+def _given(tenant: str, nominal: int, cohort: str, borrowing: int | None) -> str:
+    return given.write(Tenant(tenant, cohort or f"own-{tenant}", shares={LINE: Share(nominal, borrowing)}))
 
 
 def leads() -> bool:

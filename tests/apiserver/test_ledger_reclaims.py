@@ -1,0 +1,120 @@
+"""What is lent comes back: budgets hold until the deadline, notes stand there for everyone, and quotas say who has what."""
+
+from bulkhead.api import ledger, names
+from bulkhead.kube.objects import Obj
+from bulkhead.kube.resources import POD_DISRUPTION_BUDGETS, PODS, RESOURCE_QUOTAS, TENANTS
+from controller.ledger.loop import Ledger
+from tests.apiserver.bed import until
+from tests.apiserver.ledgering import Host, Watched, gated, leads
+from tests.background import background
+from tests.controller.leading import leading
+
+
+async def runs(host: Host, tenant: str, name: str) -> Obj:
+    async def so() -> Obj | None:
+        pod = await host.get(tenant, name)
+        return pod if pod is not None and pod.get("status", {}).get("phase") == "Running" else None
+
+    found: Obj = await until(so, f"{name} of {tenant} runs", 30)
+    return found
+
+
+async def test_item_18_a_budget_holds_until_the_deadline_and_no_longer(ledger_host: Host) -> None:
+    host = ledger_host
+    room = {await host.node("n0", 4): 4}
+    cohort = await host.cohort("lending", reclaim={"minRuntime": "0s", "within": "10s"})
+    owner, borrower = [await host.tenant(name, 2, cohort, ceiling=4) for name in ("owner", "borrower")]
+    space = names.work_namespace(borrower)
+    # Nobody counts for it here, so it allows nothing.
+    spec = {"minAvailable": "100%", "selector": {"matchLabels": {"keep": "yes"}}}
+    await host.client.create(POD_DISRUPTION_BUDGETS, {"metadata": {"name": "keep"}, "spec": spec}, space)
+    async with leading(Ledger(host.client, leads)), Watched(host.client, room=room).watching():
+        for number in range(2):
+            pod = host.pod(borrower, f"lent-{number}", 2)
+            pod["metadata"]["labels"]["keep"] = "yes"
+            await host.client.create(PODS, pod, space)
+            await runs(host, borrower, f"lent-{number}")
+        standing = {"nominal": 2, "used": 4, "borrowed": 2}
+
+        async def noted() -> bool:
+            return standing.items() <= (await host.standing(borrower)).items() and (await host.standing(owner))["lent"] == 2
+
+        await until(noted, "the quotas say what is borrowed and lent")
+        await host.run(owner, "mine", 2)
+        message = await host.told(owner, "mine", "WaitingForReclaim")
+        assert "come back within 10 s" in message
+
+        async def marked() -> Obj | None:
+            found = [pod for pod in await host.pods(borrower) if ledger.RECLAIM in pod["metadata"]["annotations"]]
+            conditions = [each["type"] for pod in found for each in pod["status"].get("conditions", [])]
+            return found[0] if "DisruptionTarget" in conditions else None
+
+        victim = await until(marked, "one of them is told")
+        note = ledger.read_reclaim(victim["metadata"]["annotations"])
+        assert note is not None
+        assert note.cause == "ReclaimedBorrowed"
+        mine = await runs(host, owner, "mine")
+        # The last to be asked is the deadline: the budget was honoured as long as that.
+        assert (ledger.seconds(mine["status"]["startTime"]) or 0) >= int(note.by)
+        assert [pod["metadata"]["uid"] for pod in await host.pods(borrower)] != [victim["metadata"]["uid"]]
+
+
+async def test_item_18_over_a_lowered_quota_it_is_noted_since_when_and_taken_back_after_the_grace(ledger_host: Host) -> None:
+    host = ledger_host
+    await host.node("n0", 4)
+    cohort = await host.cohort(
+        "strict", overQuota={"policy": "Reclaim", "grace": "1s"}, reclaim={"minRuntime": "0s", "within": "10s"}
+    )
+    team = await host.tenant("team", 4, cohort, borrowing=0)
+    async with leading(Ledger(host.client, leads)):
+        for number in range(2):
+            await host.run(team, f"p-{number}", 2)
+            await runs(host, team, f"p-{number}")
+        await host.give(team, 2, cohort, borrowing=0)
+
+        async def lowered() -> bool:
+            return len(await host.pods(team)) == 1
+
+        await until(lowered, "one goes", 30)
+
+        async def forgotten() -> bool:
+            quota = await host.client.get(RESOURCE_QUOTAS, names.POD_QUOTA, names.work_namespace(team))
+            return ledger.OVER_SINCE not in quota["metadata"]["annotations"]
+
+        await until(forgotten, "it is no longer noted")
+
+
+async def test_item_18_where_nobody_is_in_a_cohort_no_pod_is_watched_until_somebody_is(ledger_host: Host) -> None:
+    host = ledger_host
+    await host.node("n0", 4)
+    team = await host.tenant("team", 2, ceiling=4)
+    (member,) = host.tenants
+    await host.client.delete(TENANTS, member)
+    idle = Ledger(host.client, leads)
+    async with background(idle.run()):
+        await until(lambda: _looked(idle), "it has looked")
+        await host.run(team, "early", 1)
+        await host.member()
+        await host.admitted(team, 1)
+        # Nobody is any more, and a pod with the gate is there still.
+        await host.run(team, "big", 2)
+        await host.told(team, "big", "QuotaExceeded")
+        await host.client.delete(TENANTS, member)
+        await host.end(team, "early")
+        await host.admitted(team, 2)
+        assert not any(map(gated, await host.pods(team)))
+
+
+async def test_item_18_pods_with_the_gate_that_a_dead_controller_left_are_found(ledger_host: Host) -> None:
+    host = ledger_host
+    await host.node("n0", 4)
+    team = await host.tenant("team", 2)
+    (member,) = host.tenants
+    await host.client.delete(TENANTS, member)
+    await host.run(team, "early", 1)
+    async with leading(Ledger(host.client, leads)):
+        await host.admitted(team, 1)
+
+
+async def _looked(idle: Ledger) -> bool:
+    return idle.resting
