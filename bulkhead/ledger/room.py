@@ -16,6 +16,7 @@ PODS: Final = "pods"
 # Where a node does not say how many pods it takes.
 _ANY_NUMBER: Final = 1 << 40
 _FEW_DOMAINS: Final = 64
+_MOST_KEPT: Final = 4096
 
 
 class Column:
@@ -118,12 +119,19 @@ class Room:
             self.columns[resource] = (Devices if "/" in resource else Column)(resource, capacity)
         self.devices = tuple(column for column in self.columns.values() if isinstance(column, Devices))
         self._log: list[tuple[int, Takes, int]] = []
+        self._takes: dict[tuple[tuple[str, int], ...], Takes] = {}
 
     def takes(self, asks: Amounts) -> Takes:
         """What a pod takes of a node: all that it asks for and any node has, and its place among the pods."""
-        columns = self.columns
-        found = [(columns[name], amount) for name, amount in asks.items() if amount > 0 and name in columns and name != PODS]
-        return (*found, (columns[PODS], 1))
+        asked = tuple(asks.items())
+        found = self._takes.get(asked)
+        if found is None:
+            columns = self.columns
+            named = [(columns[name], amount) for name, amount in asked if amount > 0 and name in columns and name != PODS]
+            found = (*named, (columns[PODS], 1))
+            if len(self._takes) < _MOST_KEPT:
+                self._takes[asked] = found
+        return found
 
     def fitting(self, node: int, takes: Takes) -> int:
         """How many such pods find room on a node."""

@@ -14,7 +14,7 @@ from e2e.performance.fragmentation.deciding import Alone
 from e2e.performance.fragmentation.figures import KINDS, Waits
 from e2e.performance.fragmentation.timeline import History, play
 from e2e.performance.fragmentation.trace import Job
-from e2e.performance.ledger_core import Bench
+from e2e.performance.ledger_core import measure
 
 
 def test_a_trace_follows_from_its_seed_and_offers_the_load_that_was_asked_for() -> None:
@@ -169,6 +169,6 @@ def test_every_workload_is_of_one_kind() -> None:
 
 
 def test_the_benchmark_of_the_core_admits_everything_at_any_size() -> None:
-    found = Bench(workloads=60, nodes=16).run()
+    found = measure(workloads=60, nodes=16)
     assert found["core_gangs"] == 60
     assert found["core_gangs_per_s"] > 0
