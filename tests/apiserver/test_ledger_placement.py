@@ -4,12 +4,15 @@ Nodes are objects without a kubelet; each test has an API server and a scheduler
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from bulkhead.api import labels
 from bulkhead.kube.client import Client
-from bulkhead.kube.resources import NAMESPACES, NODES, PODS
+from bulkhead.kube.resources import NAMESPACES, NODES, PODS, RUNTIME_CLASSES
+from bulkhead.ledger import read
 from e2e.performance.fragmentation import hosts, trace
 from e2e.performance.fragmentation.deciding import Alone
 from e2e.performance.fragmentation.timeline import play
@@ -66,6 +69,71 @@ async def test_needs_are_matched_as_by_the_scheduler(own_server: ApiServer) -> N
         found = await until(judged, "each pod is bound or has been refused", 60)
     wrong = {case["name"]: found[name] for name, case in cases.items() if (found[name] == "bound") is not case["matches"]}
     assert not wrong
+
+
+def asking(*containers: dict[str, str], inits: tuple[dict[str, Any], ...] = (), **more: Any) -> dict[str, Any]:
+    """A pod's spec by what its containers request; of devices a limit is one."""
+
+    def one(number: int, asks: dict[str, str], **also: Any) -> dict[str, Any]:
+        limits = {name: amount for name, amount in asks.items() if "/" in name}
+        requests = {name: amount for name, amount in asks.items() if "/" not in name}
+        return {"name": f"c{number}", "image": "busybox:1.36", "resources": {"requests": requests, "limits": limits}} | also
+
+    made = [one(number + 100, each.get("asks", each), **each.get("also", {})) for number, each in enumerate(inits)]
+    return {"containers": [one(number, each) for number, each in enumerate(containers)], "initContainers": made, **more}
+
+
+ASKING: dict[str, dict[str, Any]] = {
+    "containers": asking({"cpu": "500m", "memory": "1Gi", labels.GPU: "4"}, {"cpu": "1", labels.GPU: "2"}),
+    "an-init-container": asking({"cpu": "1", labels.GPU: "1"}, inits=({"cpu": "3", labels.GPU: "8"},)),
+    "sidecars": asking(
+        {"cpu": "1"}, inits=({"asks": {"cpu": "1"}, "also": {"restartPolicy": "Always"}}, {"cpu": "3"}, {labels.GPU: "1"})
+    ),
+    "overhead": asking({"cpu": "1"}, runtimeClassName="heavy"),
+    "as-a-whole": asking({"cpu": "4", "memory": "1Mi"}, resources={"requests": {"cpu": "5"}, "limits": {"cpu": "6"}}),
+    "limits-alone": {"containers": [{"name": "main", "image": "busybox:1.36", "resources": {"limits": {"cpu": "2"}}}]},
+}
+
+
+async def test_what_a_pod_asks_for_is_counted_as_by_the_scheduler(own_server: ApiServer) -> None:
+    """On a node with exactly what the ledger counts a pod finds room, and where any of it is one less it does not."""
+    own_server.start_scheduler(hosts.configuration(own_server))
+    heavy = {"metadata": {"name": "heavy"}, "handler": "heavy", "overhead": {"podFixed": {"cpu": "250m", "memory": "1Mi"}}}
+    async with Client(own_server.admin, user_agent="tests", field_manager="tests") as client:
+        await client.create(NAMESPACES, {"metadata": {"name": SPACE}})
+        await client.create(RUNTIME_CLASSES, heavy)
+        fits: dict[str, bool] = {}
+        for name, spec in ASKING.items():
+            body = {"metadata": {"name": f"{name}-there"}, "spec": spec | {"nodeSelector": {"case": f"{name}-there"}}}
+            seen = read.pod_of(await client.create(PODS, body, SPACE))
+            assert seen is not None
+            assert seen.asks
+            await make_room(client, f"{name}-there", seen.asks)
+            fits[f"{name}-there"] = True
+            for short in seen.asks:
+                node = f"{name}-short-{len(fits)}"
+                await client.create(
+                    PODS, body | {"metadata": {"name": node}, "spec": spec | {"nodeSelector": {"case": node}}}, SPACE
+                )
+                await make_room(client, node, {**seen.asks, short: seen.asks[short] - 1})
+                fits[node] = False
+
+        async def judged() -> dict[str, str] | None:
+            pods = (await client.list(PODS, SPACE)).items
+            found = {pod["metadata"]["name"]: verdict(pod) for pod in pods}
+            # Those that came before their node was there are looked at again.
+            right = all(found[name] == "bound" for name, fit in fits.items() if fit)
+            return found if right and all(found.values()) else None
+
+        found = await until(judged, "each pod is bound or has been refused", 60)
+    assert {name: reason == "bound" for name, reason in found.items()} == fits
+
+
+async def make_room(client: Client, name: str, asks: Mapping[str, int]) -> None:
+    await client.create(NODES, {"metadata": {"name": name, "labels": {"case": name}}})
+    room = {key: f"{amount}m" if key == "cpu" else str(amount) for key, amount in asks.items()} | {"pods": "1"}
+    await client.patch(NODES, name, {"status": {"capacity": room, "allocatable": room}}, subresource="status")
+    await client.patch(NODES, name, {"spec": {"taints": None}})
 
 
 def verdict(pod: dict[str, Any]) -> str:
