@@ -27,7 +27,9 @@ def notes(view: SlurmView, fleet: Fleet) -> Iterator[Note]:
             why.setdefault(worker.node_set, worker.why_not_there)
     left = MOST
     for job in sorted(view.jobs or (), key=lambda each: (-each.priority, each.job_id)):
-        if left and (job.note == "" or job.note.startswith(WAITS)) and job.note != (text := _said(job, why)):
+        # What has ended is not written to any more.
+        ours = (job.pending or job.active) and (job.note == "" or job.note.startswith(WAITS))
+        if left and ours and job.note != (text := _said(job, why)):
             left -= 1
             yield Note(job.job_id, text)
 

@@ -109,7 +109,9 @@ def _step(
         return [Drain(worker.name, reason_until(until, taken=taken, signalled=signalled_in(node.reason)), until)]
     jobs = view.jobs_on(worker.name)
     if not _occupied(node, jobs):
-        return [DeleteWorker(worker.name, worker.uid, "given back: drained")]
+        # Slurm may have let go of a job whose processes run on.
+        last = None if deadline is None or now < deadline else LAST_GRACE
+        return [DeleteWorker(worker.name, worker.uid, "given back: drained", last)]
     if deadline is None or now < deadline:
         return _signals(view, node, now=now, deadline=deadline) if ours and deadline is not None else []
     return _overdue(node, worker, jobs, late=now - deadline)

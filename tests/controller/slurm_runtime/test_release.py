@@ -92,6 +92,15 @@ def test_a_drained_worker_goes_as_soon_as_nothing_runs_there() -> None:
     assert released(view, 1, worker(0)) == [DeleteWorker("gpu-0", "uid-0", "given back: drained")]
 
 
+def test_a_worker_that_is_drained_only_after_its_deadline_has_little_left() -> None:
+    """Taken down, a node holds no job for Slurm, and a job that ignores SIGTERM runs on."""
+    view = SlurmView(nodes=(node(0, "DOWN", "DRAIN", reason=reason_until(UNTIL)),))
+    late = GRACE.total_seconds() + 13
+    wanted = [DeleteWorker("gpu-0", "uid-0", "given back: drained", LAST_GRACE)]
+    assert released(view, 1, worker(0), now_after=late) == wanted
+    assert released(view, 1, worker(0), now_after=1, by=START) == wanted
+
+
 @pytest.mark.parametrize("state", ["ALLOCATED", "MIXED", "COMPLETING", "UNKNOWN", "ERROR"])
 def test_a_node_that_may_be_busy_counts_as_busy_though_no_job_was_seen_on_it(state: str) -> None:
     view = SlurmView(nodes=(node(0, state, "DRAIN", reason=reason_until(UNTIL)),))

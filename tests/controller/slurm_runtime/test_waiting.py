@@ -76,6 +76,7 @@ JOBS: list[tuple[str, SlurmJob, str | None]] = [
     ("one that waits for another partition", pending(1, partitions=("cpu",)), None),
     ("one that may go to either", pending(1, partitions=("cpu", "gpu")), TEXT),
     ("one that runs by now", SlurmJob(1, frozenset({"RUNNING"}), partitions=("gpu",), note=TEXT), ""),
+    ("one that has ended by now", SlurmJob(1, frozenset({"CANCELLED"}), partitions=("gpu",), note=TEXT), None),
     ("one that is held by now", pending(1, held=True, note=TEXT), ""),
 ]
 
