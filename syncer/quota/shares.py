@@ -1,7 +1,8 @@
 """What each virtual node shows of the limited devices: the tenant's limit, shared out over the nodes as host pods leave room.
 
     host node changed ──> its room ──┐
-    own pod bound, ended ──> holds ──┴──> changed? ──> EVERY, soon ──> shared out ──> the nodes whose share is another, queued
+    own pod bound, ended ──> holds ──┼──> changed? ──> EVERY, soon ──> shared out ──> the nodes whose share is another, queued
+    host's quota changed ──> limit ──┘    of what the tenant may borrow: its own and that is what the host's quota says
 
 Only memory, no I/O; how the limit is shared out is `node.gpu_shares`.
 """
@@ -10,7 +11,8 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-from bulkhead.api import accelerators
+from bulkhead.api import accelerators, names
+from bulkhead.api.untrusted import mapping
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key
 from bulkhead.work.queue import Lane
@@ -42,10 +44,20 @@ class NodeShares:
         self._unread: set[str] = set()
         # Own host pods that ask for accelerators: where they are and what they hold by now.
         self._holders: dict[Key, tuple[str, dict[str, int]]] = {}
+        self._limits: dict[str, int] = {}
 
     def subscriptions(self) -> Iterable[Subscription]:
-        """The host's nodes and pods."""
-        return (Subscription("host", "Pod", self.pod_changed), Subscription("host", "Node", self.node_changed))
+        """The host's nodes and pods, and its quota."""
+        return (
+            Subscription("host", "Pod", self.pod_changed),
+            Subscription("host", "Node", self.node_changed),
+            Subscription("host", "ResourceQuota", self.quota_changed),
+        )
+
+    def quota_changed(self, _change: Change) -> None:
+        """The host's quota: what others lend may be more or less than before."""
+        if self._shown() != self._limits:
+            self._recount()
 
     def node_changed(self, change: Change) -> None:
         """A host node came, went or changed: where its room is another, every share may be."""
@@ -97,6 +109,16 @@ class NodeShares:
         self._queue.add_after(EVERY, _SHARE_DELAY, Lane.BACKFILL)
 
     def _count(self) -> node.Shares:
-        limits = self._caches.settings.limits
-        shown = {each: limits.get(each, 0) for each in self._caches.settings.gpu_resources}
-        return node.gpu_shares(self._rooms, shown, accelerators.by_node(self._holders.values()))
+        self._limits = self._shown()
+        return node.gpu_shares(self._rooms, self._limits, accelerators.by_node(self._holders.values()))
+
+    def _shown(self) -> dict[str, int]:
+        """The limit of each GPU resource; of what the tenant may borrow, its ceiling."""
+        settings = self._caches.settings
+        shown = {each: settings.limits.get(each, 0) for each in settings.gpu_resources}
+        if not settings.gated_resources:
+            return shown
+        quota = self._caches.host["ResourceQuota"].store.get(Key(settings.work_namespace, names.POD_QUOTA))
+        hard = mapping(mapping(mapping(quota).get("spec")).get("hard"))
+        counted = {each: hard.get(f"requests.{each}") for each in settings.gated_resources if each in shown}
+        return shown | {each: accelerators.count(limit) for each, limit in counted.items() if limit is not None}
