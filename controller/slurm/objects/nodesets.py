@@ -113,6 +113,7 @@ def _column(name: str, path: str, description: str, *, type_: str = "integer", p
     return column | {"priority": priority} if priority else column
 
 
+_WHY: Final = '.status.conditions[?(@.type=="WorkersWait")].message'
 _COLUMNS: Final = [
     _column("Replicas", ".spec.replicas", "Workers that are wanted"),
     _column("Ready", ".status.readyReplicas", "Workers that Slurm can use"),
@@ -125,6 +126,7 @@ _COLUMNS: Final = [
     _column("Drain", ".status.slurmDrain", "Slurm nodes that take no new jobs"),
     _column("Age", ".metadata.creationTimestamp", "Since when", type_="date"),
     _column("Type", ".spec.gpuType", "Type of the GPUs", type_="string", priority=1),
+    _column("Waits", _WHY, "Why workers are not there yet", type_="string", priority=1),
 ]
 
 _SPEC: Final[dict[str, Any]] = {
