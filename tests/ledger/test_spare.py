@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bulkhead.ledger.decide import decide
 from bulkhead.ledger.model import Cause, Node, Pod, Share, Snapshot, Stage, Tenant
@@ -55,3 +57,38 @@ def test_who_is_spared_is_not_taken_back_again_by_the_same_moment() -> None:
     assert decide(after, NOW).reclaim == ()
     again = replace(after, pods=(*after.pods, pod("o", "owner")))
     assert [each.pod.uid for each in decide(again, NOW).reclaim] == ["w"]
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    names = ["slurm", "owner", "third"]
+    cohorts = draw(st.lists(st.sampled_from(["c", "d"]), min_size=3, max_size=3))
+    tenants = {
+        name: Tenant(name, cohort=cohort, shares={("", GPU): Share(draw(st.integers(0, 4)), borrowing=None)})
+        for name, cohort in zip(names, cohorts, strict=True)
+    }
+    pods = []
+    for at in range(draw(st.integers(0, 6))):
+        stage = draw(st.sampled_from([Stage.WAITING, Stage.WAITING, Stage.BLOCKED, Stage.BOUND]))
+        made = pod(
+            f"p{at}",
+            draw(st.sampled_from(names)),
+            stage=stage,
+            gpus=draw(st.integers(1, 4)),
+            asks=draw(st.sampled_from([GPU, NIC])),
+        )
+        if stage is Stage.BOUND and draw(st.booleans()):
+            cause = draw(st.sampled_from([Cause.BORROWED, Cause.FAIRNESS, Cause.LOWERED]))
+            made = replace(made, slurm_worker=draw(st.booleans()), reclaim_by=NOW + 60, reclaim_cause=cause)
+        pods.append(made)
+    return Snapshot(tenants, (Node("n1", {GPU: draw(st.integers(0, 16)), NIC: 4, "pods": 100}),), tuple(pods))
+
+
+@given(snapshots())
+def test_who_is_spared_is_never_taken_back_for_what_waits_at_that_moment(snapshot: Snapshot) -> None:
+    spare = {each.uid for each in decide(snapshot, NOW).spare}
+    if not spare:
+        return
+    unmarked = tuple(replace(each, reclaim_by=None, reclaim_cause="") if each.uid in spare else each for each in snapshot.pods)
+    again = decide(replace(snapshot, pods=unmarked), NOW)
+    assert not spare & {each.pod.uid for each in again.reclaim}
