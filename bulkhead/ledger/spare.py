@@ -28,6 +28,8 @@ def spared(snapshot: Snapshot) -> tuple[Pod, ...]:
         if pod.stage in (Stage.WAITING, Stage.BLOCKED) and pod.tenant in snapshot.tenants:
             found = wanted.setdefault(snapshot.tenants[pod.tenant].cohort, set())
             found.update((pod.tenant, resource) for resource in pod.asks)
+    # Who has left every cohort lends to nobody and borrows from nobody.
+    wanted.pop("", None)
     return tuple(pod for pod in noted if not _is_wanted(pod, snapshot, wanted))
 
 

@@ -104,7 +104,7 @@ class Ledger:
             tasks = [group.create_task(each.run(), name=f"ledger: {each.resource}") for each in turns.observed.informers]
             for informer in turns.observed.informers:
                 await informer.synced()
-            while need.said() or turns.observed.pods.any_gated():
+            while need.said() or turns.observed.pods.any_open():
                 self._news.clear()
                 due = await turns.take()
                 with contextlib.suppress(TimeoutError):

@@ -106,9 +106,9 @@ class Pods:
             return tuple(each.pod for each in self._seen.values())
         return tuple(self._doubts.get(uid, each.pod) for uid, each in self._seen.items())
 
-    def any_gated(self) -> bool:
-        """Whether any pod bears the gate."""
-        return any(each.pod.stage in (Stage.WAITING, Stage.BLOCKED) for each in self._seen.values())
+    def any_open(self) -> bool:
+        """Whether any pod bears the gate, or a note that it is taken back."""
+        return any(each.reclaim is not None or each.pod.stage in (Stage.WAITING, Stage.BLOCKED) for each in self._seen.values())
 
     def _take(self, seen: Seen) -> None:
         before = self._seen.get(seen.pod.uid)

@@ -47,6 +47,13 @@ def test_who_is_spared(name: str, worker: Pod, others: list[Pod], wanted: bool) 
     assert decide(snapshot, NOW).spare == ((worker,) if wanted else ())
 
 
+def test_who_has_left_every_cohort_owes_nobody_anything() -> None:
+    shares = {("", GPU): Share(2)}
+    tenants = {each: Tenant(each, shares=shares) for each in ("owner", "slurm")}
+    snapshot = Snapshot(tenants, (Node("n1", {GPU: 4, "pods": 100}),), (WORKER, pod("o", "owner", gpus=9)))
+    assert decide(snapshot, NOW).spare == (WORKER,)
+
+
 def test_who_is_spared_is_not_taken_back_again_by_the_same_moment() -> None:
     shares = {("", GPU): Share(2, borrowing=None)}
     tenants = {each: Tenant(each, cohort="c", shares=shares) for each in ("owner", "slurm")}
