@@ -33,6 +33,8 @@ Decide: TypeAlias = Callable[[Snapshot, float], Decisions]
 _log = logging.getLogger(__name__)
 # So long changes are gathered; pods of a gang come one after another.
 _PAUSE: Final = 0.1
+# While nothing can be given, deciding takes half of a processor at most.
+_LONGEST_PAUSE: Final = 0.3
 # What an outsider wrote over is put right so late at the latest.
 _AT_LATEST: Final = 30.0
 
@@ -110,7 +112,7 @@ class Ledger:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(due):
                         await self._news.wait()
-                await self._clock.sleep(_PAUSE)
+                await self._clock.sleep(turns.pause)
             for task in tasks:
                 task.cancel()
         # Nobody is taken back any more.
@@ -135,6 +137,7 @@ class Turns:
         self._decide = decide
         self.observed = Observed(client, clock, news.set, board)
         pods = self.observed.pods
+        self.pause = _PAUSE
         self._clock = clock
         self._avoided = avoided
         self._backoff = Backoff(0.2, 10.0)
@@ -151,8 +154,11 @@ class Turns:
             await self._writes.read_again()
             now = self._now()
             snapshot = self.observed.snapshot(self._avoided, now)
-            with metrics.decide_seconds.time():
-                decisions = await asyncio.to_thread(self._decide, snapshot, now)
+            begun = self._clock.monotonic()
+            decisions = await asyncio.to_thread(self._decide, snapshot, now)
+            took = self._clock.monotonic() - begun
+            metrics.decide_seconds.observe(took)
+            self.pause = _PAUSE if decisions.admit or decisions.reclaim else min(max(_PAUSE, took), _LONGEST_PAUSE)
             due = await self._carry_out(decisions)
             self.observed.workers.tell()
             self._report(decisions)
