@@ -51,6 +51,9 @@ class Best:
         self._behind: dict[Key, None] = {}
         self._gangs: dict[Key, set[Key]] = {}
         self._gang_of: dict[Key, Key] = {}
+        # What was last said to a gang that waits, and what it followed from; counts changes of who is where.
+        self._said: dict[tuple[str, Key], tuple[tuple[object, ...], str]] = {}
+        self._turn = 0
         # UIDs of host pods that give their place.
         self._yielding: dict[Key, str] = {}
         # Host pods whose rank is of their own age yet, and not of their virtual pods'.
@@ -71,23 +74,26 @@ class Best:
         rank = self._priorities.rank(virtual, view)
         asks = asking.of_desired(desired, self._limited, view)
         entry = Entry(key, rank, asks, asking.gang_of(desired, key.namespace))
+        self._check_known(entry)
         there, waiting = self._others(entry)
-        self._check_alike(entry, [*there, *waiting])
+        self._check_alike(entry, there or waiting)
         self._check_ceiling(entry, there, waiting)
         best = order.rank_of([entry, *there, *waiting])
         if self._comes_after(entry, best):
-            self._wait(entry)
             self._behind[key] = None
             text = f"asked for {asking.words(entry.asks)}, and a pod that comes before it waits for the same. {_HOPE}"
-            raise Untranslatable(Reason.QUOTA_EXCEEDED, text)
+            raise self._wait(entry, text)
         needed = order.needed(entry, there, waiting)
         lacking = self._lacking(needed, counted_here=True)
         if lacking:
             self._make_room(entry, best, lacking)
-            raise Untranslatable(Reason.QUOTA_EXCEEDED, self._no_room(entry, needed, next(iter(lacking))))
+            raise self._wait(entry, self._no_room(entry, needed, next(iter(lacking))))
         self._no_longer_waits(key)
         self._open[key] = entry
         self._note(entry)
+        for each in waiting[:_AT_ONCE]:
+            # Where one of a gang has room, all have.
+            self._queue.add(Item("Pod", each.key))
 
     def refused(self, key: Key) -> None:
         """The host's own count had no room for a pod that was let onto it."""
@@ -97,6 +103,7 @@ class Best:
         there, waiting = self._others(entry)
         lacking = self._lacking(order.needed(entry, there, waiting), counted_here=False)
         if lacking:
+            self._wait(entry, "")
             self._make_room(entry, order.rank_of([entry, *there, *waiting]), lacking)
         else:
             # Of something that nobody here has to give, or that the host has not counted again: it holds up nobody.
@@ -174,13 +181,24 @@ class Best:
 
     # -- what is decided
 
-    def _check_alike(self, entry: Entry, others: Iterable[Entry]) -> None:
-        """All pods of a gang say the same of it; the first of them counts."""
-        for each in others:
-            if entry.gang is not None and each.gang is not None and each.gang != entry.gang:
-                self.forget(entry.key)
-                text = f"of the gang {entry.gang.name!r} the pod {each.key.name!r} says that it has {each.gang.said}"
-                raise Untranslatable(Reason.MALFORMED, f"{text}, and this one {entry.gang.said}", "metadata")
+    def _check_known(self, entry: Entry) -> None:
+        """Say the same as before to a gang of which nothing has changed: it may have thousands of pods that are tried again."""
+        said = self._said.get(entry.workload)
+        if said is not None and said[0] == self._state(entry) and self._waiting.get(entry.key) == entry:
+            raise Untranslatable(Reason.QUOTA_EXCEEDED, said[1])
+
+    def _state(self, entry: Entry) -> tuple[object, ...]:
+        """All that what is said to a pod of a gang follows from."""
+        numbers = ((self._claims.used(name), self._claims.limit(name)) for name in entry.asks if self._claims.counts(name))
+        return self._turn, tuple(entry.asks.items()), *numbers
+
+    def _check_alike(self, entry: Entry, others: list[Entry]) -> None:
+        """All pods of a gang say the same of it; the first of them counts, and what differs was never taken."""
+        first = others[0] if others else entry
+        if entry.gang is not None and first.gang is not None and first.gang != entry.gang:
+            self.forget(entry.key)
+            text = f"of the gang {entry.gang.name!r} the pod {first.key.name!r} says that it has {first.gang.said}"
+            raise Untranslatable(Reason.MALFORMED, f"{text}, and this one {entry.gang.said}", "metadata")
 
     def _check_ceiling(self, entry: Entry, there: list[Entry], waiting: list[Entry]) -> None:
         """Refuse what can never be whole; what of it is on the host already gives its place."""
@@ -213,8 +231,7 @@ class Best:
         return None if counted_here else asking.room_of(self._quota() or {}, name)
 
     def _make_room(self, entry: Entry, best: Rank, lacking: Amounts) -> None:
-        """Have the pod wait, and those on the host give their place whose place it needs."""
-        self._wait(entry)
+        """Have those on the host give their place whose place the pod needs."""
         self._bear()
         others = (each for each in self._there.values() if each.workload != entry.workload)
         self._take_back(order.victims(best, lacking, others))
@@ -256,14 +273,22 @@ class Best:
                 entry = self._there[key]
                 self._there[key] = replace(entry, rank=(*entry.rank[:2], *asking.age_of(virtual)))
 
-    def _wait(self, entry: Entry) -> None:
-        self._waiting.add(entry)
-        self._note(entry)
+    def _wait(self, entry: Entry, text: str) -> Untranslatable:
+        """Have a pod wait; returns what is said to it."""
+        if self._waiting.get(entry.key) != entry:
+            self._waiting.add(entry)
+            self._note(entry)
+        if entry.gang is not None and text:
+            self._said[entry.workload] = self._state(entry), text
+        return Untranslatable(Reason.QUOTA_EXCEEDED, text)
 
     def _no_longer_waits(self, key: Key) -> None:
         self._behind.pop(key, None)
         self._beyond.pop(key, None)
-        if self._waiting.pop(key) and self._behind:
+        if not self._waiting.pop(key):
+            return
+        self._turn += 1
+        if self._behind:
             first = heapq.nsmallest(_AT_ONCE, self._behind, key=self._rank_of_waiting)
             for each in first:
                 del self._behind[each]
@@ -274,6 +299,7 @@ class Best:
         return order.LAST if entry is None else entry.rank
 
     def _note(self, entry: Entry) -> None:
+        self._turn += 1
         if entry.gang is None or self._gang_of.get(entry.key) != entry.gang.key:
             self._leave(entry.key)
         if entry.gang is not None:
@@ -282,6 +308,7 @@ class Best:
 
     def _settle(self, key: Key) -> None:
         """Forget of which gang a pod is that is nowhere any more."""
+        self._turn += 1
         if not any(key in each for each in (self._there, self._open, self._waiting, self._beyond)):
             self._leave(key)
 
@@ -291,3 +318,4 @@ class Best:
             self._gangs[gang].discard(key)
             if not self._gangs[gang]:
                 del self._gangs[gang]
+                self._said.pop(("Gang", gang), None)
