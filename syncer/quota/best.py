@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
-from bulkhead.api.podphase import has_ended
+from bulkhead.api.podphase import has_ended, is_pending_deletion
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Obj, uid_of
 from syncer.quota import asking, order
@@ -51,6 +51,8 @@ class Best:
         self._behind: dict[Key, None] = {}
         self._gangs: dict[Key, set[Key]] = {}
         self._gang_of: dict[Key, Key] = {}
+        # Pods that say something else of a gang than those that came before them; tried again when none of those is left.
+        self._odd: dict[Key, dict[Key, None]] = {}
         # What was last said to a gang that waits, and what it followed from; counts changes of who is where.
         self._said: dict[tuple[str, Key], tuple[tuple[object, ...], str]] = {}
         self._turn = 0
@@ -154,7 +156,8 @@ class Best:
             return
         key, before = Key(who.namespace, who.name), self._there.get(Key(who.namespace, who.name))
         host = None if change.kind == "deleted" else self._caches.host["Pod"].store.get(change.key)
-        if host is None or has_ended(host) or not gate.is_the_ledgers(host):
+        # One that is being deleted makes no gang whole, and says nothing of one that comes after it.
+        if host is None or has_ended(host) or is_pending_deletion(host) or not gate.is_the_ledgers(host):
             self._there.pop(key, None)
             self._unborn.pop(key, None)
             self._yielding.pop(key, None)
@@ -197,6 +200,7 @@ class Best:
         first = others[0] if others else entry
         if entry.gang is not None and first.gang is not None and first.gang != entry.gang:
             self.forget(entry.key)
+            self._odd.setdefault(entry.gang.key, {})[entry.key] = None
             text = f"of the gang {entry.gang.name!r} the pod {first.key.name!r} says that it has {first.gang.said}"
             raise Untranslatable(Reason.MALFORMED, f"{text}, and this one {entry.gang.said}", "metadata")
 
@@ -319,3 +323,5 @@ class Best:
             if not self._gangs[gang]:
                 del self._gangs[gang]
                 self._said.pop(("Gang", gang), None)
+                for each in self._odd.pop(gang, ()):
+                    self._queue.add(Item("Pod", each))

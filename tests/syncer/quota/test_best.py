@@ -223,6 +223,11 @@ def test_item_93_pods_of_one_gang_that_say_different_sizes_are_refused(bed: Bed)
     said = bed.create(bed.pod("a1", of="a", size=5))
     assert said.startswith("Malformed")
     assert "the pod 'a0' says that it has 4 pods, and this one 5 pods" in said
+    # When all of that gang are on their way out, another of its name begins.
+    ending = bed.of(Key("team", "a0"))
+    bed.show(ending | {"metadata": ending["metadata"] | {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, "modified")
+    assert "a1" in bed.queued
+    assert not bed.create(Key("team", "a1"))
     # A gang of the same name in another namespace is another one.
     assert not bed.create(bed.pod("a2", of="a", size=2, namespace="elsewhere"))
 
