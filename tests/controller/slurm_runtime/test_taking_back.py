@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.slurm.answers.view import EndSignal
+from controller.slurm.lease.deadlines import Deadlines
 from controller.slurm.lease.fleet import DeleteWorker, Down, Drain, Free, Requeue, SetReplicas, Signal, Undrain
 from controller.slurm.lease.free import free_of, left
+from controller.slurm.lease.plan import plan_leases
 from controller.slurm.lease.reasons import TAKEN, deadline_in, is_taken, reason_until, signalled_in
 from controller.slurm.lease.release import LAST_GRACE, ranks
 from tests.controller.slurm_runtime.test_lease import created, world
@@ -282,46 +284,57 @@ def test_a_reason_says_what_it_was_made_of(back: bool, jobs: set[int]) -> None:
 
 # -- laws
 
-
-@given(
-    steps=st.lists(
-        st.tuples(
-            st.sampled_from(["take", "spare", "silence", "job", "edit", "time", "step"]), st.integers(0, 3), st.floats(0, 60)
-        ),
-        max_size=30,
-    )
+Happening = tuple[str, int, float]
+HAPPENINGS = st.lists(
+    st.tuples(
+        st.sampled_from(["take", "spare", "silence", "job", "edit", "time", "step", "crash"]),
+        st.integers(0, 3),
+        st.floats(0, 60),
+    ),
+    max_size=30,
 )
-def test_whatever_happens_what_is_taken_is_back_in_time(steps: list[tuple[str, int, float]]) -> None:
+
+
+def happen(made: World, happening: Happening, serial: int) -> None:
+    what, which, seconds = happening
+    name = f"gpu-{which}"
+    node = made.nodes.get(name)
+    assert made.taken is not None
+    match what:
+        case "take":
+            made.taken[name] = made.now + timedelta(seconds=seconds)
+        case "spare":
+            made.taken.pop(name, None)
+        case "silence":
+            made.silent = not made.silent
+        case "job" if node and name in made.workers and not node.draining and not node.down and not made.on(name):
+            made.run_job(serial, name, seconds=seconds * 100)
+            made.jobs[serial].signal = USR1
+        case "edit" if node and "giving back" in node.reason:
+            node.reason = "bulkhead: giving back until 2099-01-01T00:00:00+00:00"
+        case "time":
+            made.pass_time(seconds)
+        case "step":
+            made.step()
+        case "crash":
+            # It dies after some of its writes, and with it what it remembered.
+            made.do(plan_leases(made.spec, made.view(), made.fleet(), made.now)[:which])
+            made.deadlines = Deadlines()
+
+
+@given(HAPPENINGS)
+def test_whatever_happens_what_is_taken_is_back_in_time(happenings: list[Happening]) -> None:
     made = World(slurm_spec(node_set(minimum=0, maximum=4)), targets={"gpu": 4})
     for ordinal in range(4):
         made.add_worker("gpu", ordinal)
-    for serial, (what, which, seconds) in enumerate(steps):
-        name = f"gpu-{which}"
-        node = made.nodes.get(name)
-        match what:
-            case "take" if made.taken is not None:
-                made.taken[name] = made.now + timedelta(seconds=seconds)
-            case "spare" if made.taken is not None:
-                made.taken.pop(name, None)
-            case "silence":
-                made.silent = not made.silent
-            case "job" if node and name in made.workers and not node.draining and not node.down and not made.on(name):
-                made.run_job(serial, name, seconds=seconds * 100)
-            case "edit" if node and "giving back" in node.reason:
-                node.reason = "bulkhead: giving back until 2099-01-01T00:00:00+00:00"
-            case "time":
-                made.pass_time(seconds)
-            case "step":
-                made.step()
-    doomed = [name for name in made.taken or {} if name in made.workers]
-    made.silent = False
-    # By the later of the deadline and now, each is gone within its 30 seconds.
-    for name in doomed:
-        made.taken = {name: made.now}
+    for serial, happening in enumerate(happenings):
+        happen(made, happening, serial)
+    if not {"edit", "spare"} & {what for what, _, _ in happenings}:
+        assert len(made.signalled) == len(set(made.signalled)), "a job was sent its signal twice"
+    doomed = {name: made.workers[name].uid for name in made.taken or {} if name in made.workers}
+    made.silent, made.taken = False, dict.fromkeys(doomed, made.now)
     until = made.now + timedelta(seconds=30)
-    uids = {name: made.workers[name].uid for name in doomed}
     while made.now < until:
         made.step()
         made.pass_time(3)
-    if doomed:
-        assert made.workers.get(doomed[-1]) is None or made.workers[doomed[-1]].uid != uids[doomed[-1]]
+    assert not [name for name, uid in doomed.items() if name in made.workers and made.workers[name].uid == uid]
