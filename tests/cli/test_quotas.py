@@ -2,7 +2,11 @@
 
 import asyncio
 import json
+import os
+import re
 import signal
+import sys
+import termios
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,10 +85,51 @@ async def test_top_shows_who_borrows_and_a_map_of_the_nodes(site: Site, cli: Cli
     assert "rack-0 / nvl-1" in lines
     assert sum("BBBBBBBB" in line for line in lines) == 2
     assert sum("BBBB....  broken" in line for line in lines) == 1
-    assert lines[-1] == f"B {site.b}  . free"
+    assert lines[-1] == f". free   B {site.b}"
     assert "\x1b" not in done.out
     nowhere = await cli("top", "--resource", "amd.com/gpu")
     assert (nowhere.code, GPU in nowhere.err) == (3, True)
+
+
+async def on_terminal(*words: str, lines: int, **environment: str) -> str:
+    """What the command writes to a terminal of so many lines."""
+    reader, writer = os.openpty()
+    termios.tcsetwinsize(writer, (lines, 100))
+    plain = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "LINES", "NO_COLOR"}}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bulkhead.cli.main", *words, stdout=writer, env=plain | {"TERM": "xterm"} | environment
+    )
+    os.close(writer)
+    written = bytearray()
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def read() -> None:
+        try:
+            part = os.read(reader, 65536)
+        except OSError:
+            part = b""
+        written.extend(part)
+        if not part:
+            loop.remove_reader(reader)
+            ended.set()
+
+    loop.add_reader(reader, read)
+    async with asyncio.timeout(60):
+        await ended.wait()
+        assert await process.wait() == 0
+    os.close(reader)
+    return written.decode()
+
+
+async def test_a_terminal_gets_colours_and_no_more_lines_than_it_has(site: Site, host_file: Path) -> None:
+    where = {"KUBECONFIG": str(host_file)}
+    shown = await on_terminal("top", lines=24, **where)
+    assert re.search("\x1b\\[[0-9]+mB+\x1b\\[0m", shown)
+    assert shown.count("\n") <= 24
+    folded = await on_terminal("top", "--resource", GPU, lines=12, NO_COLOR="1", **where)
+    assert "\x1b[" not in folded
+    assert folded.count("\n") <= 12
+    assert "rack-1 / nvl-2: BBBBBBBB" in folded
 
 
 async def test_top_tells_programs_everything(site: Site, cli: Cli) -> None:

@@ -24,12 +24,14 @@ from bulkhead.cli.quotas.hostview import View
 from bulkhead.cli.quotas.summary import Members, as_json, cohorts, is_device, number, waiting_pods
 from bulkhead.cli.quotas.topmap import Block, Paint
 from bulkhead.kube.client import Client
+from bulkhead.kube.errors import KubeError
 from bulkhead.ledger.model import Snapshot
 
 _COLOURS: Final = (32, 33, 34, 35, 36, 91, 92, 93, 94, 95, 96, 31)
 _HEADERS: Final = ("NOMINAL", "USED", "BORROWED", "LENT", "WAITING")
-_LEAST_LINES: Final = 6
-_LEGENDS: Final = 24  # tenants with a letter of their own in one legend
+_LEAST_LINES: Final = 3
+_LEAST_ROWS: Final = 5
+_LEGEND_LINES: Final = 4
 
 
 def show(options: argparse.Namespace) -> int:
@@ -47,15 +49,23 @@ async def _show(options: argparse.Namespace) -> int:
 
 
 async def _watch(client: Client, options: argparse.Namespace) -> None:
-    """Frames until the user interrupts; one that fails is said on the next, and ends nothing."""
+    """Frames until the user interrupts; a read that fails is said and tried again, once there was a first frame."""
     terminal = is_terminal(sys.stdout)
+    drawn = False
     while True:
-        view = await hostview.observe(client)
-        if terminal:
-            sys.stdout.write("\x1b[H\x1b[J")
-        _print(view, options)
-        if not terminal and options.output == "text":
-            sys.stdout.write("\n")
+        try:
+            view = await hostview.observe(client)
+        except KubeError as error:
+            if not drawn:
+                raise
+            sys.stderr.write(f"not read: {plain(error)}\n")
+        else:
+            drawn = True
+            if terminal:
+                sys.stdout.write("\x1b[H\x1b[J")
+            _print(view, options)
+            if not terminal and options.output == "text":
+                sys.stdout.write("\n")
         sys.stdout.flush()
         await asyncio.sleep(options.interval)
 
@@ -74,7 +84,7 @@ def _print(view: View, options: argparse.Namespace) -> None:
     size = shutil.get_terminal_size((100, 60))
     names = topmap.letters(_by_use(view.snapshot, resources))
     paint = _painter(list(names))
-    lines = tables(found, resources)
+    lines = tables(found, resources, size.lines // 2 if is_terminal(sys.stdout) else None)
     room = max(_LEAST_LINES, (size.lines - len(lines) - 1) // max(1, len(resources)) - 3)
     for resource in resources:
         lines += ["", *_map(view.snapshot, resource, names, paint, room=room, width=size.columns)]
@@ -97,18 +107,25 @@ def _is_vendors(resource: str) -> bool:
     return domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
 
 
-def tables(found: Sequence[Members], resources: Iterable[str]) -> list[str]:
-    """A table for each line of each cohort."""
+def tables(found: Sequence[Members], resources: Iterable[str], most: int | None) -> list[str]:
+    """A table for each line of each cohort; in about so many lines together, where that is bounded."""
     asked = set(resources)
-    parts = [_table(members, line) for members in found for line in members.lines() if line[1] in asked]
+    wanted = [(members, line) for members in found for line in members.lines() if line[1] in asked]
+    rows = None if most is None else max(_LEAST_ROWS, most // max(1, len(wanted)) - 3)
+    parts = [_table(members, line, rows) for members, line in wanted]
     if not parts:
         return ["no tenant has a quota of devices"]
     return [line for at, part in enumerate(parts) for line in (["", *part] if at else part)]
 
 
-def _table(members: Members, line: tuple[str, str]) -> list[str]:
+def _table(members: Members, line: tuple[str, str], most: int | None) -> list[str]:
     title = f"cohort {members.name}" if members.name else "no cohort"
     rows = [row for row in members.rows if row.line == line]
+    left = 0
+    if most is not None and len(rows) > most:
+        # Those of whom there is most to say.
+        busiest = sorted(rows, key=lambda row: (-row.standing.used - row.waiting, -row.standing.nominal, row.tenant))
+        rows, left = sorted(busiest[:most], key=lambda row: row.tenant), len(rows) - most
     total = members.total(line)
     cells = [
         (
@@ -116,9 +133,10 @@ def _table(members: Members, line: tuple[str, str]) -> list[str]:
             *(number(line, getattr(row.standing, field.lower())) for field in _HEADERS[:-1]),
             number(line, row.waiting),
         )
-        for row in ([*rows, total] if len(rows) > 1 else rows)
+        for row in ([*rows, total] if len(rows) + left > 1 else rows)
     ]
-    cells = [(f"{title}: {line_name(*line)}", *_HEADERS), *((cell[0] or "all", *cell[1:]) for cell in cells)]
+    everybody = f"all, {left} more tenants among them" if left else "all"
+    cells = [(f"{title}: {line_name(*line)}", *_HEADERS), *((cell[0] or everybody, *cell[1:]) for cell in cells)]
     widths = [max(len(cell[at]) for cell in cells) for at in range(len(cells[0]))]
     return [
         f"{cell[0]:<{widths[0]}}   {'   '.join(value.rjust(width) for value, width in zip(cell[1:], widths[1:], strict=True))}"
@@ -138,17 +156,22 @@ def _map(snapshot: Snapshot, resource: str, names: Mapping[str, str], paint: Pai
         f"{states['broken']} broken ({free['broken']} free), {states['full']} full"
     )
     head += f", {states['closed']} take no pods" if states["closed"] else ""
-    return [head, *topmap.picture(shown, names, lines=room, width=width, paint=paint), *_legend(shown, names, paint)]
+    return [head, *topmap.picture(shown, names, lines=room, width=width, paint=paint), *_legend(shown, names, paint, width)]
 
 
-def _legend(shown: Sequence[Block], names: Mapping[str, str], paint: Paint) -> list[str]:
+def _legend(shown: Sequence[Block], names: Mapping[str, str], paint: Paint, width: int) -> list[str]:
     here = {tenant for block in shown for tenant, _ in block.held}
-    tenants = [tenant for tenant in names if tenant in here]
-    words = [f"{paint(names[tenant], tenant)} {tenant}" for tenant in tenants[:_LEGENDS]]
-    words += [f"{len(tenants) - _LEGENDS} more"] if len(tenants) > _LEGENDS else []
-    words += [f"{topmap.OTHERS} no tenant's"] if "" in here else []
-    words += [f"{topmap.CLOSED} takes no pods"] if any(not block.usable for block in shown) else []
-    return ["  ".join([*words, f"{topmap.FREE} free"])]
+    marks = [f"{topmap.OTHERS} no tenant's"] if "" in here else []
+    marks += [f"{topmap.CLOSED} takes no pods"] if any(not block.usable for block in shown) else []
+    words = [(f"{text}  ", len(text) + 2) for text in [f"{topmap.FREE} free", *marks]]
+    for tenant in names:
+        if tenant in here:
+            letter = names[tenant]
+            words.append((f"{paint(letter, tenant)} {tenant}  ", len(letter) + len(tenant) + 3))
+    lines = [line.rstrip() for line in topmap.wrapped("", words, width)]
+    if len(lines) <= _LEGEND_LINES:
+        return lines
+    return [*lines[:_LEGEND_LINES], f"and letters of more tenants: {len(names)} in all, -o json has them"]
 
 
 def _by_use(snapshot: Snapshot, resources: Iterable[str]) -> list[str]:

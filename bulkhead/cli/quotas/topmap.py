@@ -139,7 +139,7 @@ def _side_by_side(shown: Sequence[Block], names: Mapping[str, str], width: int, 
     """Nodes in the order of their names, without these."""
     found: list[str] = []
     for domain, members in _domains(shown):
-        found += _wrapped(domain, [drawn(block, names, paint) for block in members], width)
+        found += wrapped(domain, [drawn(block, names, paint) for block in members], width)
     return found
 
 
@@ -155,7 +155,7 @@ def _counted(shown: Sequence[Block], names: Mapping[str, str], width: int, paint
             text, size = drawn(alike[0], names, paint)
             times = f"{len(alike)}x" if len(alike) > 1 else ""
             words.append((f"{times}{text}", len(times) + size))
-        found += _wrapped(domain, words, width)
+        found += wrapped(domain, words, width)
     return found
 
 
@@ -167,7 +167,7 @@ def _domains(shown: Sequence[Block]) -> list[tuple[str, list[Block]]]:
     return [(" / ".join(part for part in domain if part), members) for domain, members in found.items()]
 
 
-def _wrapped(title: str, words: Sequence[tuple[str, int]], width: int) -> list[str]:
+def wrapped(title: str, words: Sequence[tuple[str, int]], width: int) -> list[str]:
     """Words of known width in lines, under or behind a title."""
     indent = f"{title}: " if title else ""
     found, line, used = [], indent, len(indent)
