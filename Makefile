@@ -131,7 +131,7 @@ bench-sync: setup ## throughput, latency and cost of the mirror beside the host'
 bench-frontdoor: setup binaries-for-tests install-readme ## what the way in costs: from bare nodes to a tenant, login, proxy, a new name -> build/results/frontdoor.json
 	@$(PY) -u -m e2e.performance.frontdoor
 
-bench-ledger: binaries-for-tests ## admissions, a gang of 512, a reclaim and a verdict at 500 simulated nodes, memory with 10,000 pods -> build/results/ledger.json
+bench-ledger: binaries-for-tests ## gangs by the core alone; admissions, a gang of 512, a reclaim and a verdict at 500 simulated nodes, memory with 10,000 pods -> build/results/ledger.json
 	@$(PY) -u -m bulkhead.hostcluster.binaries kwok
 	@$(PY) -u -m e2e.performance.ledger
 

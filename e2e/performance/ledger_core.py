@@ -1,4 +1,4 @@
-"""How many gangs a second the ledger's core admits, alone: `python -m e2e.performance.ledger_core`.
+"""How many gangs a second the ledger's core admits, alone; a part of `make bench-ledger`.
 
 The shape is the one that Kueue publishes for topology-aware scheduling: 640 nodes in ten racks of 64, two cohorts of three
 tenants, 15,000 workloads of 2, 4 or 8 pods that come at 40 a second. Here each node has eight GPUs, and racks are required,
@@ -10,10 +10,7 @@ Time is virtual. CPU time of `decide` alone is counted, of each turn the least o
 busy machine moves the figure little.
 """
 
-import json
-import os
 import random
-import sys
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -23,7 +20,6 @@ from typing import Any, Final
 from bulkhead.api.labels import GPU, RACK
 from bulkhead.ledger.decide import decide
 from bulkhead.ledger.model import Gang, Node, Pod, Share, Snapshot, Stage, Tenant, Topology
-from e2e.machine import RESULTS
 
 _NODES, _RACK, _PER_NODE = 640, 64, 8
 _WORKLOADS: Final = 15_000
@@ -142,15 +138,3 @@ def measure(rounds: int = _ROUNDS, **sizes: int) -> Mapping[str, Any]:
         "core_decide_p50_ms": round(ordered[len(ordered) // 2] * 1e3, 1),
         "core_decide_p95_ms": round(ordered[len(ordered) * 95 // 100] * 1e3, 1),
     }
-
-
-def main() -> int:
-    measured = measure()
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / "ledger-core.json").write_text(json.dumps({**measured, "cores": os.cpu_count()}, indent=2) + "\n")
-    print(json.dumps(measured, indent=2))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
