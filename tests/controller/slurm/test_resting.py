@@ -1,0 +1,28 @@
+"""Which workers hold their devices for nobody's job: metering counts them as idle, so whatever is not known is not idle."""
+
+import pytest
+
+from controller.slurm.answers.view import SlurmJob, SlurmNode, SlurmView
+from controller.slurm.decide.status import resting
+
+IDLE = SlurmNode("gpu-0", frozenset({"IDLE"}))
+
+
+@pytest.mark.parametrize(
+    ("states", "rests"),
+    [("IDLE", True), ("IDLE DRAIN", True), ("ALLOCATED", False), ("MIXED", False), ("IDLE COMPLETING", False),
+     ("IDLE PLANNED", False), ("UNKNOWN", False), ("ERROR", False), ("DOWN", True)],
+)  # fmt: skip
+def test_a_worker_rests_when_nothing_is_on_it_or_about_to_be(states: str, *, rests: bool) -> None:
+    view = SlurmView(nodes=(SlurmNode("gpu-0", frozenset(states.split())),))
+    assert resting(view) == ({"gpu-0"} if rests else set())
+
+
+def test_a_worker_with_a_job_works_whatever_its_state_says() -> None:
+    job = SlurmJob(1, frozenset({"RUNNING"}), nodes=("gpu-0",))
+    assert resting(SlurmView(nodes=(IDLE,), jobs=(job,))) == set()
+    assert resting(SlurmView(nodes=(SlurmNode("gpu-0", frozenset({"IDLE"}), cpus_used=1),))) == set()
+
+
+def test_where_jobs_were_not_read_nobody_rests() -> None:
+    assert resting(SlurmView(nodes=(IDLE,), jobs=None)) == set()
