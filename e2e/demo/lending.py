@@ -9,7 +9,7 @@ from typing import Any
 
 from bulkhead.api import ledger, names
 from bulkhead.api.labels import GPU
-from e2e import commands, install, workloads
+from e2e import commands, install, machine, workloads
 from e2e.api import Obj
 from e2e.demo import work
 from e2e.demo.context import TEAMS, Context, Refusal, Step, documents
@@ -128,12 +128,14 @@ def _reason(context: Context, team: Tenant) -> None:
     pod, said = until("a pod to say why it waits", waiting, seconds=_SECONDS)
     name = str(pod["metadata"]["name"])
     context.refusals.append(Refusal(team.name, f"pod {name} (4 GPUs)", said["reason"], said["message"]))
-    for line in commands.bulkhead("why", team.name, name).out.splitlines():
+    for line in commands.bulkhead("why", team.name, name, kubeconfig=machine.KUBECONFIG).out.splitlines():
         context.note(f"    {line}")
 
 
 def _show_top(context: Context) -> None:
-    for line in commands.bulkhead("top", environment={"COLUMNS": "100", "LINES": "30"}).out.splitlines():
+    for line in commands.bulkhead(
+        "top", environment={"COLUMNS": "100", "LINES": "30"}, kubeconfig=machine.KUBECONFIG
+    ).out.splitlines():
         context.note(f"    {line}")
 
 
