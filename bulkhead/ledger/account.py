@@ -198,11 +198,6 @@ class Account:
         return {tenant: {line: _standing(entry, lent.get(entry, 0)) for line, entry in entries.items()}
                 for tenant, entries in self._entries.items()}  # fmt: skip
 
-    def lent(self, tenant: str, line: Line) -> int:
-        """Of a tenant's nominal, what others hold."""
-        entry = self._entries[tenant][line]
-        return _lent(entry.pool).get(entry, 0)
-
     def _lent(self) -> dict[Entry, int]:
         pools = {id(entry.pool): entry.pool for entries in self._entries.values() for entry in entries.values()}
         return {entry: amount for pool in pools.values() for entry, amount in _lent(pool).items()}

@@ -69,7 +69,7 @@ class Gate:
         self._own_heads: set[tuple[str, Line]] = set()
         self._room_heads: set[tuple[str, Line]] = set()
         self._led: set[tuple[str, str]] = set()
-        # Lines for which a tenant has somebody waiting of whom nothing is kept: who is behind him takes nothing back.
+        # Lines for which a tenant has somebody waiting for whom they are not kept: who is behind him takes nothing back.
         self._stalled: set[tuple[str, Line]] = set()
         self._futile: set[tuple[object, ...]] = set()
         self._shortfalls: dict[tuple[object, ...], Shortfall] = {}
@@ -174,13 +174,18 @@ class Gate:
     def _wait(self, workload: Workload, options: Sequence[Option]) -> None:
         """Find out what it waits for."""
         possible = [each for each in options if each.lack != "never" and self._books.could_ever(workload, each.choice)]
-        if any(self._comes(workload, each) for each in possible) or any(self._reclaims(workload, each) for each in possible):
-            return
-        # The one for which the least is missing.
-        if possible:
-            self._hold_place(workload, min(possible, key=lambda each: _SEVERITY[each.lack]))
-        else:
+        if not possible:
             self._say(workload, verdict.never(workload))
+            return
+        kept = next((each for each in possible if self._comes(workload, each)), None)
+        kept = kept or next((each for each in possible if self._reclaims(workload, each)), None)
+        if kept is None:
+            # The one for which the least is missing.
+            best = min(possible, key=lambda each: _SEVERITY[each.lack])
+            kept = best if self._hold_place(workload, best) else None
+        # What is not kept for it, it may take all the same when it comes free: who is behind it would take that back in vain.
+        others = (each for each in possible if each is not kept)
+        self._stalled.update((workload.tenant, line) for each in others for line in each.charge)
 
     def _explain(self, workload: Workload, choice: Choice) -> Shortfall | None:
         key = (workload.shape, choice.name, workload.topology)
@@ -235,13 +240,13 @@ class Gate:
             or any((workload.tenant, line) in self._stalled for line in option.charge)
         ):
             return None
+        if not self._books.later.account.borrowers(workload.tenant, option.charge):
+            return None
         if self._searches <= 0 or self._candidates.budget <= 0:
             # Beyond the bounds of this turn: there will be another one at once.
             self.outcome.times.append(self._now + 1.0)
             return None
         ahead = any(pool in self._quota_heads for pool in self._pools(workload, option.charge))
-        if not self._books.later.account.borrowers(workload.tenant, option.charge):
-            return None
         self._searches -= 1
         fair = self._rules(workload).fair_preemption and not ahead
         found = Search(self._books, self._candidates, workload, option.choice, option.charge, at, fair).run()
@@ -263,8 +268,8 @@ class Gate:
         self._keep(workload, option, nodes, None)
         self._say(workload, Verdict(Why.RECLAIMING, text, deadline))
 
-    def _hold_place(self, workload: Workload, option: Option) -> None:
-        """It is the first that waits for this, or it is behind the one that is."""
+    def _hold_place(self, workload: Workload, option: Option) -> bool:
+        """It is the first that waits for this, or it is behind the one that is; whether it is the first."""
         first = self._is_first(workload, option)
         said = self._of_room(workload, option) if option.lack is None else self._of_quota(workload, option)
         if first:
@@ -272,8 +277,7 @@ class Gate:
         led = (workload.tenant, str(option.lack))
         self._say(workload, said if first or led not in self._led else verdict.behind(workload))
         self._led.add(led)
-        if not first:
-            self._stalled.update((workload.tenant, line) for line in option.charge)
+        return first
 
     def _is_first(self, workload: Workload, option: Option) -> bool:
         """Whether nobody waits for this quota or room yet; from now on somebody does."""

@@ -1,0 +1,103 @@
+"""The ledger with one rule taken out, each time another one. `machine` has to find each of them.
+
+A mutation names what is wrong with the code that it makes, and puts that into the present code.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from bulkhead.ledger import admit, decide, takeback
+from bulkhead.ledger.account import Account, Entry
+from bulkhead.ledger.books import Books, Held, Side
+from bulkhead.ledger.model import Stage
+from bulkhead.ledger.reclaim import Search
+
+Mutation = Callable[[pytest.MonkeyPatch], None]
+
+
+def lends_more_than_there_is(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Entry, "room", lambda self: max(0, self.ceiling - self.used - self.reserved - self.own))
+
+
+def forgets_pods_between_admission_and_binding(patch: pytest.MonkeyPatch) -> None:
+    def hold(self: Side, held: Held) -> None:
+        self.account.add(held.pod.tenant, held.charge)
+        if held.pod.stage is Stage.BOUND:
+            self.board.hold(held.node, held.pod.asks)
+
+    patch.setattr(Side, "hold", hold)
+
+
+def gives_away_what_has_not_come_free(patch: pytest.MonkeyPatch) -> None:
+    hold = Side.hold
+
+    def some(self: Side, held: Held) -> None:
+        if not held.pod.ending:
+            hold(self, held)
+
+    patch.setattr(Side, "hold", some)
+
+
+def keeps_nothing_for_who_waits(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(admit.Gate, "_keep", lambda *_: None)
+
+
+def leaves_gangs_in_part(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(decide, "_rests", lambda *_: None)
+
+
+def waits_for_ever_for_a_binding(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(takeback, "_unbound", lambda *_: None)
+
+
+def forgets_the_rest_of_a_gang_that_goes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(takeback, "_interrupted", lambda *_: None)
+
+
+def takes_from_who_borrows_less(patch: pytest.MonkeyPatch) -> None:
+    begin = Search.__post_init__
+
+    def anybody(self: Search) -> None:
+        begin(self)
+        self._would = self._has = -1.0
+
+    patch.setattr(Search, "__post_init__", anybody)
+
+
+def holds_places_for_what_cannot_start(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Books, "could_ever", lambda *_: True)
+
+
+def puts_borrowers_before_owners(patch: pytest.MonkeyPatch) -> None:
+    share, within = Account.share, Account.within_nominal
+    patch.setattr(decide.Queue, "_push", _push_by_age)
+    assert share
+    assert within
+
+
+def _push_by_age(self: Any, line: Any) -> None:
+    import heapq
+
+    first = self._lines[line][-1]
+    heapq.heappush(self._heap, (False, 0.0, -first.priority, first.since, first.tenant, first.key, line))
+
+
+def takes_what_is_partly_nominal(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Account, "is_below_nominal", lambda *_: False)
+
+
+MUTATIONS: Final[tuple[Mutation, ...]] = (
+    lends_more_than_there_is,
+    forgets_pods_between_admission_and_binding,
+    gives_away_what_has_not_come_free,
+    keeps_nothing_for_who_waits,
+    leaves_gangs_in_part,
+    waits_for_ever_for_a_binding,
+    forgets_the_rest_of_a_gang_that_goes,
+    takes_from_who_borrows_less,
+    holds_places_for_what_cannot_start,
+    puts_borrowers_before_owners,
+    takes_what_is_partly_nominal,
+)
