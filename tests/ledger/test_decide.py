@@ -1,0 +1,144 @@
+"""Who starts, who goes and who reads what: golden cases, and what holds of all of them."""
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bulkhead.ledger.decide import decide
+from bulkhead.ledger.model import Decisions, Gang, Pod, Share, Snapshot, Stage, Tenant
+from bulkhead.ledger.trial import try_quota
+from tests.ledger.world import COHORT, GPU, World, nodes
+
+CASES: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "data/decisions.yaml").read_text())
+NOW = 10_000.0
+
+
+def pods_of(lines: list[str], prefix: str, stage: Stage) -> list[Pod]:
+    """See the data."""
+    found: list[Pod] = []
+    for number, line in enumerate(lines):
+        tenant, gpus, *rest = line.split()
+        said = dict(itertools.pairwise(rest))
+        node = next((each for each in rest if each.startswith("n") and each[1:].isdigit()), "")
+        count = next((int(each[1:]) for each in rest if each.startswith("x")), 0)
+        gang = Gang(said.get("named", f"{prefix}{number}"), int(said.get("of", count))) if count else None
+        since = NOW - float(said.get("age", 500 - number))
+        for _ in range(count or 1):
+            uid = f"{prefix}{len(found)}"
+            found.append(
+                Pod(
+                    uid=uid,
+                    namespace=f"bh-{tenant}-work",
+                    name=uid,
+                    asks={GPU: int(gpus)},
+                    stage=stage,
+                    created=since,
+                    tenant=tenant,
+                    node=node,
+                    virtual_namespace="default",
+                    virtual_name=uid,
+                    priority=next((int(each[1:]) for each in rest if each.startswith("!")), 0),
+                    gang=gang,
+                    admitted=since if stage is Stage.BOUND else None,
+                    lasts=float(said["lasts"]) if "lasts" in said else None,
+                    ends_by=NOW + float(said["ends"]) if "ends" in said else None,
+                    reclaim_by=NOW + float(said["leaving"]) if "leaving" in said else None,
+                    reclaim_cause="ReclaimedBorrowed" if "leaving" in said else "",
+                )
+            )
+    return found
+
+
+def snapshot_of(case: dict[str, Any]) -> Snapshot:
+    tenants = {}
+    for name, said in case["tenants"].items():
+        shares = said if isinstance(said, dict) else {"nominal": said}
+        share = Share(shares["nominal"], shares.get("borrowing"), shares.get("lending"))
+        tenants[name] = Tenant(name, COHORT, shares={("", GPU): share})
+    pods = pods_of(case.get("running", []), "r", Stage.BOUND) + pods_of(case.get("waiting", []), "w", Stage.WAITING)
+    return Snapshot(tenants, tuple(nodes(case["nodes"]).values()), tuple(pods))
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_what_is_decided(case: dict[str, Any]) -> None:
+    decisions = decide(snapshot_of(case), NOW)
+    assert [each.pod.uid for each in decisions.admit] == case.get("admit", [])
+    assert {each.pod.uid: each.cause for each in decisions.reclaim} == case.get("reclaim", {})
+    texts = {uid: f"{each.why}: {each.message}" for uid, each in decisions.verdicts.items()}
+    assert {uid: texts.get(uid) for uid in case.get("says", {})} == case.get("says", {})
+    assert set(decisions.verdicts) | {each.pod.uid for each in decisions.admit} >= {
+        f"w{number}" for number in range(len(case.get("waiting", [])))
+    }
+    if "next" in case:
+        assert decisions.next_at == NOW + case["next"]
+
+
+def test_a_deadline_is_the_bound_of_the_cohort() -> None:
+    case = next(each for each in CASES if each["name"].startswith("lent quota comes back"))
+    (reclaim,) = decide(snapshot_of(case), NOW).reclaim
+    assert reclaim.deadline == NOW + 180.0
+    assert reclaim.beneficiary == "ada"
+    assert "ada" not in reclaim.message
+
+
+def test_standings_add_up() -> None:
+    case = {"tenants": {"ada": 8, "bob": {"nominal": 8, "lending": 4}, "cyd": 0}, "nodes": 2, "running": ["cyd 6 n0"]}
+    standings = decide(snapshot_of(case), NOW).standings
+    line = ("", GPU)
+    assert {name: lines[line].lent for name, lines in standings.items()} == {"ada": 4, "bob": 2, "cyd": 0}
+    assert {name: lines[line].ceiling for name, lines in standings.items()} == {"ada": 12, "bob": 16, "cyd": 12}
+    assert standings["cyd"][line].borrowed == 6
+    assert standings["ada"][line].borrowable == 0
+
+
+def waiting_for_a_head(running: int) -> World:
+    """A gang of whole nodes behind small work, of which there is always more."""
+    world = World(nodes=nodes(2))
+    world.tenants = {"ada": Tenant("ada", COHORT, shares={("", GPU): Share(16, None)}),
+                     "bob": Tenant("bob", COHORT, shares={("", GPU): Share(16, None)})}  # fmt: skip
+    for _ in range(running):
+        world.create("bob", 1)
+    world.settle()
+    return world
+
+
+def releases_until_the_head_starts(world: World) -> int | None:
+    """Each time a small pod ends, another one comes. After how many ends the gang runs; None: never."""
+    head = world.create("ada", 8, 2)
+    for ends in range(64):
+        world.settle()
+        if all(pod.stage is Stage.BOUND for pod in world.pods.values() if pod.virtual_name == head):
+            return ends
+        world.step(1.0)
+        world.end(min((pod for pod in world.held()), key=lambda pod: (pod.admitted or 0.0, pod.uid)))
+        world.create("bob", 1)
+    return None
+
+
+def test_small_work_does_not_starve_a_gang() -> None:
+    assert releases_until_the_head_starts(waiting_for_a_head(16)) == 16
+
+
+def test_it_would_if_nothing_were_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bulkhead.ledger.admit.Gate._keep", lambda *_: None)
+    assert releases_until_the_head_starts(waiting_for_a_head(16)) is None
+
+
+def test_a_trial_says_who_loses_what_and_writes_nothing() -> None:
+    case = {"tenants": {"ada": 8, "bob": 8}, "nodes": 2, "running": ["bob 8 n0", "bob 8 n1"], "waiting": ["ada 8"]}
+    snapshot = replace(
+        snapshot_of(case), tenants=snapshot_of(case).tenants | {"ada": Tenant("ada", COHORT, shares={("", GPU): Share(0)})}
+    )
+    trial = try_quota(snapshot, "ada", {("", GPU): Share(8, None)}, NOW)
+    assert [(each.pod.uid, each.by) for each in trial.losses] == [("r1", NOW + 180.0)]
+    assert not decide(snapshot, NOW).reclaim
+    lowered = try_quota(snapshot, "bob", {("", GPU): Share(4, 0)}, NOW)
+    assert lowered.kept == {"bob": {("", GPU): 12}}
+
+
+def test_nothing_is_decided_of_nothing() -> None:
+    assert decide(Snapshot({}, (), ()), NOW) == Decisions()
