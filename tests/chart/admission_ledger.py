@@ -29,7 +29,7 @@ def of_a_gang(**spec: Any) -> dict[str, Any]:
 NO_GATE = "pod: waits at the ledger's gate, because it asks for what its tenant's cohort lends"
 NO_GATE_OF_A_GANG = "pod: waits at the ledger's gate, because it is of a gang"
 NO_GANG = "pod: a gang has a name, a size of 1 to 4096, and one topology; its own priority is a number"
-NOT_THE_SYNCERS = "syncer: no annotation that means something to others on the host"
+KEEPS = "pod: keeps the gang and the own priority that it was made with"
 
 REFUSED: dict[str, dict[str, Any]] = {
     "what is lent without its gate": pod(LENT),
@@ -94,7 +94,11 @@ CHANGES: dict[str, Change] = {
     "past the ledger's gate and its own": Change(
         pod(LENT, schedulingGates=[*OF_ITS_OWN, *GATED]), {"spec": {"schedulingGates": None}}
     ),
-    "a gang of too many later": Change(noted(gang="train", gang_size="2"), annotated("bulkhead.dev/gang-size", "9999")),
+    "a larger gang later": Change(noted(gang="train", gang_size="2"), annotated("bulkhead.dev/gang-size", "3")),
+    "a gang later": Change(pod(), {"metadata": {"annotations": {"bulkhead.dev/gang": "train", "bulkhead.dev/gang-size": "2"}}}),
+    "no gang any more": Change(noted(gang="train", gang_size="2"), annotated("bulkhead.dev/gang", None)),
+    "a gang by its status": Change(pod(), annotated("bulkhead.dev/gang", "train"), "status"),
+    "another own priority": Change(noted(own_priority="1"), annotated("bulkhead.dev/own-priority", "2")),
     "admitted by its word later": Change(noted(), annotated("ledger.bulkhead.dev/admitted", "{}")),
     "not taken back by its word": Change(
         {**noted(), "metadata": noted()["metadata"] | {"annotations": ANNOTATIONS | {"ledger.bulkhead.dev/reclaim": "{}"}}},
@@ -104,7 +108,7 @@ CHANGES: dict[str, Change] = {
 }
 REASONS_OF_CHANGES: dict[str, tuple[str, ...]] = {
     "pod: the ledger's gate is taken away by the ledger": ("past the ledger's gate", "past the ledger's gate and its own"),
-    NO_GANG: ("a gang of too many later",),
+    KEEPS: ("a larger gang later", "a gang later", "no gang any more", "a gang by its status", "another own priority"),
 }
 # Made before its tenant had a cohort, or admitted since: written as ever.
 KEPT: dict[str, dict[str, Any]] = {"what is lent, of before": pod(LENT), "a gang of before": of_a_gang()}

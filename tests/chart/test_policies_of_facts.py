@@ -20,7 +20,9 @@ from controller.plane.policyfacts import policy_facts
 from controller.plane.quota import limit_range
 from syncer.translate.kinds.classes import BETA_DEFAULT_STORAGE_CLASS, DEFAULT_STORAGE_CLASS
 from tests.apiserver.servers import ApiServer
+from tests.chart import admission_ledger as ledger
 from tests.chart.admission_objects import (
+    CLOSED,
     KINDS,
     MARKS,
     TEAM_A,
@@ -219,3 +221,29 @@ async def test_without_a_list_a_claim_is_of_the_hosts_default_class(policed: Api
         await admin.delete(kinds.PERSISTENT_VOLUME_CLAIMS, name, space)
     for name in classes:
         await admin.delete(kinds.STORAGE_CLASSES, name)
+
+
+@pytest.mark.apiserver
+async def test_what_waits_at_the_ledgers_gate_is_what_the_controller_says(syncer: Client, admin: Client) -> None:
+    """Without its word nothing does, as on an upgrade: then no quota is more than the tenant's own."""
+    await in_force(syncer, admin)
+    lent, gang = ledger.REFUSED["what is lent without its gate"], ledger.REFUSED["a gang without its gate"]
+    await noted(admin, "gated-gangs", None)
+    await noted(admin, "gated-resources", None)
+    await until_let_in(syncer, lent, admin)
+    await until_let_in(syncer, gang, admin)
+    await noted(admin, "gated-gangs", "true")
+    await until_refused(syncer, gang, admin, ledger.NO_GATE_OF_A_GANG)
+    assert not await refused(syncer, lent, cleaner=admin)
+    await noted(admin, "gated-gangs", None)
+    await noted(admin, "gated-resources", "cpu,memory")
+    # A limit without a request is one, and the pod as a whole asks for its containers.
+    limited = pod({"resources": {"limits": {"cpu": "1m"}}, "envFrom": CLOSED})
+    await until_refused(syncer, limited, admin, ledger.NO_GATE)
+    assert await refused(syncer, pod(resources={"requests": {"memory": "1"}}), cleaner=admin) == ledger.NO_GATE
+    assert await refused(syncer, gang, cleaner=admin) == ledger.NO_GATE_OF_A_GANG
+    assert not await refused(syncer, lent, cleaner=admin), "it asks for neither"
+    await noted(admin, "gated-resources", "nvidia.com/gpu")
+    await until_refused(syncer, pod(), admin, ledger.NO_GATE)
+    await prepare(admin)
+    await until_let_in(syncer, pod(), admin)
