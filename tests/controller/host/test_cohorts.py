@@ -1,0 +1,47 @@
+"""A Cohort that comes, changes or goes is work for the Tenants that name it: on a real API server."""
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from controller.handlers import Events
+from controller.host.cohorts import Cohorts
+from tests.apiserver.bed import until
+from tests.apiserver.servers import ApiServer
+from tests.background import background
+from tests.crds import install
+
+
+async def test_a_cohort_is_work_for_those_that_name_it(own_server: ApiServer) -> None:
+    told: list[str] = []
+    events = Events(told.append)
+    for tenant, quota in (("one", {"cohort": "research"}), ("two", {"cohort": "batch"}), ("three", {}), ("four", None)):
+        events.tenant(name=tenant, spec={"class": "standard", "quota": quota}, type="ADDED")
+    async with (
+        Client(own_server.admin, user_agent="tests", field_manager="tests") as client,
+        background(Cohorts(client, events.cohort).run()),
+    ):
+        # As on an upgrade: the definition comes once the controller runs.
+        await install(client)
+
+        async def is_told(*expected: str) -> None:
+            async def so() -> bool:
+                return told == list(expected)
+
+            await until(so, f"{expected} to be told")
+            told.clear()
+
+        told.clear()
+        cohort = {"metadata": {"name": "research"}, "spec": {}}
+        await client.apply(kinds.COHORTS, cohort)
+        await is_told("one")
+        await client.apply(kinds.COHORTS, cohort | {"spec": {"preemption": "Nominal"}})
+        await is_told("one")
+        events.tenant(name="one", spec={"quota": {"cohort": "batch"}}, type="MODIFIED")
+        events.tenant(name="two", spec={"quota": {"cohort": "research"}}, type="MODIFIED")
+        told.clear()
+        await client.delete(kinds.COHORTS, "research")
+        await is_told("two")
+        events.tenant(name="one", spec={}, type="DELETED")
+        told.clear()
+        await client.apply(kinds.COHORTS, {"metadata": {"name": "batch"}, "spec": {}})
+        await client.apply(kinds.COHORTS, {"metadata": {"name": "research"}, "spec": {}})
+        await is_told("two")
