@@ -1,6 +1,6 @@
 """Takes pods back, step by step (`steps`), whole workloads side by side.
 
-    decided now, or noted on a pod before ──> all pods of a workload noted ──> marked, evicted, at the deadline deleted
+    decided, or noted before ──> all of a workload that has a node noted ──> marked, evicted, at the deadline deleted
 
 Once noted, a pod is taken back by whoever leads then: the note is the decision. A deadline that stands there is never moved.
 """
@@ -42,15 +42,30 @@ class Reclaims:
     async def carry_out(self, decided: Sequence[Reclaim], spare: Sequence[Pod] = ()) -> float | None:
         """Do what is due; returns when more is, by the wall clock."""
         await each(spare, self._spare)
-        due: list[float] = []
-        workloads: dict[tuple[str, ...], list[tuple[Pod, Reclaimed]]] = {}
-        for pod, reclaimed in self._all(decided):
-            workloads.setdefault(workload(pod), []).append((pod, reclaimed))
         deadline = self._clock.monotonic() + _SECONDS
-        begun = until(workloads.items(), deadline, self._clock.monotonic, lambda item: item[0])
-        await each(begun, lambda item: self._workload(item[1], due))
-        if self._clock.monotonic() > deadline:
-            due.append(self._now())
+        begun: list[tuple[Pod, Reclaimed]] = []
+        broken: set[tuple[str, ...]] = set()
+
+        async def note(item: tuple[Pod, Reclaimed]) -> None:
+            begun.append(item)
+            if not await self._note(*item):
+                broken.add(workload(item[0]))
+
+        workloads: dict[tuple[str, ...], list[tuple[Pod, Reclaimed]]] = {}
+        for item in self._all(decided):
+            workloads.setdefault(workload(item[0]), []).append(item)
+        all_of_it = [item for members in workloads.values() for item in members]
+        await each(until(all_of_it, deadline, self._clock.monotonic, lambda item: workload(item[0])), note)
+        # All of a gang is noted before the first of it goes: none of it is taken for what is left of a gang that runs.
+        whole = [item for item in begun if workload(item[0]) not in broken]
+        due = [] if len(begun) == len(all_of_it) else [self._now()]
+
+        async def go_on(item: tuple[Pod, Reclaimed]) -> None:
+            at = await self._go_on(item[0].uid, item[1])
+            if at is not None:
+                due.append(at)
+
+        await each(whole, go_on)
         return min(due, default=None)
 
     def _all(self, decided: Sequence[Reclaim]) -> Iterable[tuple[Pod, Reclaimed]]:
@@ -71,16 +86,6 @@ class Reclaims:
             then = replace(seen.pod, reclaim_by=None, reclaim_cause="")
             await self._writes.patch("spare", seen.pod, patches.spared(seen.pod), then=then)
 
-    async def _workload(self, members: Sequence[tuple[Pod, Reclaimed]], due: list[float]) -> None:
-        whole = [await self._note(pod, reclaimed) for pod, reclaimed in members]
-        # All of a gang is noted before the first of it goes: none of it is taken for what is left of a gang that runs.
-        if not all(whole):
-            return
-        for pod, reclaimed in members:
-            at = await self._go_on(pod.uid, reclaimed)
-            if at is not None:
-                due.append(at)
-
     async def _note(self, pod: Pod, reclaimed: Reclaimed) -> bool:
         seen = self._pods.get(pod.uid)
         if seen is None or next_step(seen, reclaimed, self._now()).step is not Step.NOTE:
@@ -100,9 +105,9 @@ class Reclaims:
             following = next_step(replace(seen, disrupted=seen.disrupted or marked), reclaimed, self._now())
             if following.step is Step.EVICT:
                 return await self._evict(seen, following.at)
+            if following.step in (Step.DELETE, Step.DROP):
+                await self._end(following.step, seen, reclaimed)
             if following.step is not Step.MARK:
-                if following.step is not None:
-                    await self._end(following.step, seen, reclaimed)
                 return following.at
             body = patches.disruption(seen.pod, reclaimed, ledger.moment(self._now())[:19] + "Z")
             await self._writes.patch("mark", seen.pod, body, then=seen.pod, subresource="status")
@@ -116,7 +121,7 @@ class Reclaims:
             return
         if reclaimed.cause == Cause.ROLLBACK and pod.stage is Stage.ADMITTED and pod.pinned:
             self._avoided.note(pod.needs, pod.pinned, self._now())
-        if await self._writes.delete("drop", pod, version=seen.version):
+        if await self._writes.delete("drop", pod, version=seen.version) and seen.reclaim is None:
             metrics.count_reclaim(reclaimed.cause)
 
     async def _evict(self, seen: Seen, deadline: float | None) -> float | None:

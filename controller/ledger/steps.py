@@ -1,7 +1,8 @@
 """What is to be done next with a pod that is taken back. Pure.
 
-    never started, or its gang was not bound ──> DROP: it is made again, gated
-    else NOTE ──> MARK ──> EVICT, again while a disruption budget says no ──> deadline ──> DELETE
+    no node ──> DROP: it is made again, gated
+    else NOTE ──> its gang was not bound ──> DROP
+         NOTE ──> MARK ──> EVICT, again while a disruption budget says no ──> deadline ──> DELETE
          NOTE ──> a worker of Slurm: drained by those who know its jobs ──> deadline and a while more ──> MARK ──> DELETE
 
 Each step is seen in the pod afterwards, so whoever comes next goes on where the last one ended.
@@ -44,10 +45,10 @@ def next_step(seen: Seen, reclaimed: Reclaimed, now: float) -> Next:
     pod = seen.pod
     if pod.ending:
         return _ending(seen, reclaimed, now)
-    if reclaimed.cause == Cause.ROLLBACK or pod.stage is not Stage.BOUND:
-        return Next(Step.DROP)
-    if seen.reclaim is None:
+    if pod.stage is Stage.BOUND and seen.reclaim is None:
         return Next(Step.NOTE)
+    if pod.stage is not Stage.BOUND or reclaimed.cause == Cause.ROLLBACK:
+        return Next(Step.DROP)
     if pod.slurm_worker and now < reclaimed.by + _OF_SLURM:
         return Next(None, reclaimed.by + _OF_SLURM)
     if not seen.disrupted:
