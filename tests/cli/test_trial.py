@@ -1,0 +1,45 @@
+"""`bulkhead quota try`: what of a changed quota is taken, and what is said of a class that would not allow it."""
+
+import pytest
+
+from bulkhead.cli.failures import CliError
+from bulkhead.cli.quotas.trial import beyond, changed
+from bulkhead.ledger.model import Share, Tenant
+
+GPU = "nvidia.com/gpu"
+PLAIN = Tenant("red", "c", shares={("", GPU): Share(8, None, 6), ("", "cpu"): Share(64_000, 0, 0)})
+KINDS = Tenant("red", "c", shares={("h100", GPU): Share(8), ("a100", GPU): Share(16)})
+
+
+def test_only_nominal_changes_and_nobody_lends_more_than_it_has() -> None:
+    assert changed(PLAIN, {GPU: "4", "cpu": "1500m"}) == {
+        ("", GPU): Share(4, None, 4),
+        ("", "cpu"): Share(1500, 0, 0),
+    }
+    assert changed(PLAIN, {GPU: "1k"})["", GPU] == Share(1000, None, 6)
+    assert changed(KINDS, {f"{GPU}@a100": "0"}) == {("a100", GPU): Share(0)}
+
+
+@pytest.mark.parametrize(
+    ("tenant", "name", "said"),
+    [
+        (KINDS, GPU, f"name one: {GPU}@a100, {GPU}@h100"),
+        (KINDS, f"{GPU}@b200", f"name one: {GPU}@a100, {GPU}@h100"),
+        (PLAIN, "memory", f"the ledger counts for it: cpu, {GPU}"),
+        (Tenant("red"), GPU, "the ledger counts nothing for it"),
+    ],
+)
+def test_what_the_ledger_does_not_count_is_refused_with_what_it_does(tenant: Tenant, name: str, said: str) -> None:
+    with pytest.raises(CliError) as caught:
+        changed(tenant, {name: "1"})
+    assert caught.value.next_step == said
+
+
+def test_a_class_that_would_not_allow_it_is_named() -> None:
+    bounds = {GPU: {"maxNominal": 20}, "cpu": {"maxNominal": "100"}, "memory": "odd"}
+    assert beyond(PLAIN, changed(PLAIN, {GPU: "20", "cpu": "100"}), bounds) == []
+    assert beyond(PLAIN, changed(PLAIN, {"cpu": "101"}), bounds) == [
+        "cpu: 101 is more than its class allows (100): it would be refused"
+    ]
+    (said,) = beyond(KINDS, changed(KINDS, {f"{GPU}@h100": "5"}), bounds)
+    assert said == f"{GPU}: 21 is more than its class allows (20): it would be refused"
