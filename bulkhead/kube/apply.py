@@ -10,13 +10,15 @@ Anything else observed is drift, and is written over.
 
 import hashlib
 from collections.abc import Container
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from bulkhead.kube.objects import Key, Obj, key_of, uid_of
 from bulkhead.work.remembered import Remembered
 
+# By the host's controller of Deployments, and by the ledger on quotas: none of an intent's.
+_NOTES: Final = ("deployment.", "ledger.bulkhead.dev/")
 _Slot: TypeAlias = tuple[str, Key]
 
 
@@ -62,7 +64,7 @@ def _content(obj: Obj) -> bytes:
     """What of a stored object an intent is about: identity, labels, annotations and content, no status and no bookkeeping."""
     meta = obj.get("metadata") or {}
     kept = {key: value for key, value in obj.items() if key not in {"metadata", "status", "apiVersion", "kind"}}
-    annotations = {k: v for k, v in (meta.get("annotations") or {}).items() if not k.startswith("deployment.")}
+    annotations = {k: v for k, v in (meta.get("annotations") or {}).items() if not k.startswith(_NOTES)}
     return _digest(
         {
             "content": kept,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from bulkhead.api.ledger import GIVEN, OVER_SINCE, STANDING
 from bulkhead.kube.apply import ApplyMemory
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict
@@ -38,7 +39,14 @@ async def test_an_intent_is_unchanged_until_it_or_its_object_changes(host_client
     # What others write beside the content is no drift.
     assert memory.unchanged(wanted, left | {"status": {"phase": "Active"}})
     assert memory.unchanged(wanted, left | {"metadata": left["metadata"] | {"resourceVersion": "0", "managedFields": []}})
-    for mark in ({"uid": "another"}, {"labels": {"a": "b"}}, {"deletionTimestamp": "2026-06-01T12:00:00Z"}):
+    noted = {"annotations": {STANDING: "{}", OVER_SINCE: "x", "deployment.kubernetes.io/revision": "2"}}
+    assert memory.unchanged(wanted, left | {"metadata": left["metadata"] | noted})
+    for mark in (
+        {"uid": "another"},
+        {"labels": {"a": "b"}},
+        {"annotations": {GIVEN: "{}"}},
+        {"deletionTimestamp": "2026-06-01T12:00:00Z"},
+    ):
         assert not memory.unchanged(wanted, left | {"metadata": left["metadata"] | mark})
 
 
