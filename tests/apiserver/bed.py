@@ -16,7 +16,16 @@ from bulkhead.api import labels as marks
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, KubeError, NotFound
 from bulkhead.kube.objects import Key, Obj, Resource
-from bulkhead.kube.resources import EVENTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, SERVICE_ACCOUNTS, SERVICE_CIDRS
+from bulkhead.kube.resources import (
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
+    SERVICE_ACCOUNTS,
+    SERVICE_CIDRS,
+)
 from syncer.session import Session
 from syncer.settings import Settings, parse
 from syncer.translate.registry import KINDS
@@ -66,6 +75,7 @@ class Bed:
         self.work = self.settings.work_namespace
         self.space = f"space-{self.tenant}"
         self.session: Session | None = None
+        self._priorities: list[str] = []
         self._task: asyncio.Task[None] | None = None
 
     @classmethod
@@ -154,6 +164,8 @@ class Bed:
     async def clean(self) -> None:
         await empty(self.plane, self.space)
         await empty(self.host, self.work)
+        for name in self._priorities:
+            await self.plane.delete(PRIORITY_CLASSES, name)
         for client in (self.host, self.plane):
             for each in (await client.list(NODES)).items:
                 if self.tenant in each["metadata"]["name"]:
@@ -168,6 +180,13 @@ class Bed:
     def gpu_pod(self, name: str, gpus: int = 1) -> Obj:
         limits = {"nvidia.com/gpu": str(gpus)}
         return self.pod(name, containers=[{"name": "main", "image": "busybox:1.36", "resources": {"limits": limits}}])
+
+    async def priority(self, name: str, value: int) -> str:
+        """A PriorityClass of the plane, gone at the end; returns its name."""
+        name = f"{name}-{self.tenant}"
+        await self.plane.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
+        self._priorities.append(name)
+        return name
 
     async def create(self, pod: Obj) -> Obj:
         return await self.plane.create(PODS, pod)

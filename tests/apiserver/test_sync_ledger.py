@@ -18,7 +18,6 @@ from bulkhead.kube.resources import (
     NODES,
     POD_GROUPS,
     PODS,
-    PRIORITY_CLASSES,
     RESOURCE_QUOTAS,
 )
 from syncer.translate.kinds import gate
@@ -161,17 +160,20 @@ async def test_item_37_94_a_pod_that_is_made_again_for_other_cordons_is_gated_ag
 
 async def test_item_96_a_better_pod_takes_the_place_of_a_worse_one_that_waits(bed: Gated) -> None:
     # By the limit of the settings: nobody here takes off a ResourceQuota what is gone.
+    # Times of creation are whole seconds, so here the order is one of priorities.
+    usual = await bed.priority("usual", 3)
     for number in range(2):
-        await bed.create(bed.gang_pod(f"low-{number}", "low", 2, 4))
+        made = bed.gang_pod(f"low-{number}", "low", 2, 4)
+        made["spec"]["priorityClassName"] = usual
+        await bed.create(made)
     low = [await bed.gated(f"low-{number}") for number in range(2)]
     for each in low:
         await bed.judge(each, "NoCapacity", "no node has room")
     await bed.says("low-0", "NoCapacity")
-    # One of equal priority that comes later waits.
+    # A worse one waits.
     await bed.create(bed.gpu_pod("later", 4))
     await bed.says("later", "QuotaExceeded", "asked for 4 nvidia.com/gpu, 8 of 8 are in use")
-    urgent = f"urgent-{bed.tenant}"
-    await bed.plane.create(PRIORITY_CLASSES, {"metadata": {"name": urgent}, "value": 7})
+    urgent = await bed.priority("urgent", 7)
     high = bed.gpu_pod("high", 4)
     high["spec"]["priorityClassName"] = urgent
     await bed.create(high)
@@ -197,7 +199,6 @@ async def test_item_96_a_better_pod_takes_the_place_of_a_worse_one_that_waits(be
     for number in range(2):
         await bed.gated(f"low-{number}")
     await bed.stays_away("later")
-    await bed.plane.delete(PRIORITY_CLASSES, urgent)
 
 
 async def test_item_95_96_beyond_the_ceiling_and_a_gang_larger_than_it_say_so_at_once(bed: Gated) -> None:

@@ -44,8 +44,9 @@ class Shared:
         host.spaces.append(bed.work)
         self.other = await host.tenant("other", NOMINAL, self.cohort, CEILING, CEILING - NOMINAL)
 
-    async def create(self, name: str, gpus: int, *, gang: tuple[str, int] | None = None) -> None:
+    async def create(self, name: str, gpus: int, *, gang: tuple[str, int] | None = None, priority: str = "") -> None:
         made = self.bed.gpu_pod(name, gpus)
+        made["spec"] |= {"priorityClassName": priority} if priority else {}
         if gang is not None:
             made["metadata"]["labels"] = {"kueue.x-k8s.io/pod-group-name": gang[0]}
             made["metadata"]["annotations"] = {"kueue.x-k8s.io/pod-group-total-count": str(gang[1])}
@@ -116,10 +117,10 @@ async def test_item_96_a_better_pod_comes_first_on_the_real_thing(shared: Shared
     bed = shared.bed
     await shared.create("runs", 6)
     await shared.run("runs")
-    await shared.create("low", 2, gang=("low", 2))
-    await shared.says("low", "QuotaExceeded", "and the rest of its gang for 2 more")
+    await shared.create("first", 2, gang=("first", 2), priority=await bed.priority("usual", 3))
+    await shared.says("first", "QuotaExceeded", "and the rest of its gang for 2 more")
     await shared.create("small", 1)
     await shared.says("small", "QuotaExceeded", "a pod that comes before it waits for the same")
     await bed.plane.delete(PODS, "runs", bed.space)
-    await shared.says("low", "GangIncomplete")
+    await shared.says("first", "GangIncomplete")
     await shared.run("small")
