@@ -28,6 +28,7 @@ TOKEN_ENDS: Final = "bulkhead.dev/token-ends"  # noqa: S105 - the name of a fact
 
 # Inside the plane of a tenant with Slurm.
 SLURM_NAMESPACE: Final = "slurm"
+SLURM_GROUP: Final = "slurm.bulkhead.dev"  # of its kinds in the plane
 SLURM_CONTROLLER: Final = "slurmctld"
 SLURM_LOGIN: Final = "login"
 SLURM_KEYS: Final = "slurm-keys"

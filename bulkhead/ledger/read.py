@@ -9,6 +9,7 @@ host's scheduler gives it (a selector, an affinity), it reads as what matches no
 """
 
 import functools
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -39,6 +40,7 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,10}")
 _LABEL_KEY: Final = re.compile(r"([-.a-z0-9]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _INT32: Final = 2**31
 _LONGEST_NAME: Final = 253
+_OWNERS: Final = 65_536
 
 
 def node_of(obj: Mapping[str, Any]) -> Node:
@@ -152,9 +154,21 @@ def _gang(noted: Mapping[str, Any]) -> Gang | None:
 
 
 def _is_slurm_worker(meta: Mapping[str, Any], noted: Mapping[str, Any]) -> bool:
+    """Whether the platform made it; others' operators use the same labels, and nobody would drain what is theirs."""
     marks = mapping(meta.get("labels"))
-    return noted.get(labels.VIRTUAL_NAMESPACE) == names.SLURM_NAMESPACE and all(
-        marks.get(key) == value for key, value in _SLURM.items()
+    if noted.get(labels.VIRTUAL_NAMESPACE) != names.SLURM_NAMESPACE:
+        return False
+    return all(marks.get(key) == value for key, value in _SLURM.items()) and _of_node_set(noted.get(labels.VIRTUAL_OWNERS))
+
+
+def _of_node_set(owners: Any) -> bool:
+    try:
+        listed = json.loads(owners) if isinstance(owners, str) and len(owners) <= _OWNERS else []
+    except (ValueError, RecursionError):
+        return False
+    return any(
+        each.get("controller") is True and text(each.get("apiVersion")).startswith(f"{names.SLURM_GROUP}/")
+        for each in mappings(listed)
     )
 
 

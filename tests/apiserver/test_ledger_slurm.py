@@ -1,5 +1,6 @@
 """The ledger and workers of Slurm on a real API server: noted, never evicted, shown on the board, spared when nobody waits."""
 
+import json
 from typing import Any
 
 from bulkhead.api import labels, ledger, names
@@ -10,12 +11,14 @@ from tests.apiserver.bed import until
 from tests.apiserver.ledgering import Host, leads
 from tests.controller.leading import leading
 
+OWNERS = json.dumps([{"apiVersion": f"{names.SLURM_GROUP}/v1alpha1", "kind": "NodeSet", "name": "gpu", "controller": True}])
+
 
 async def worker(host: Host, tenant: str, name: str, gpus: int) -> None:
     """A host pod of a worker, as a syncer makes it."""
     made = host.pod(tenant, name, gpus)
     made["metadata"]["labels"] |= {"app.kubernetes.io/part-of": "slurm", "app.kubernetes.io/name": "slurmd"}
-    made["metadata"]["annotations"] |= {labels.VIRTUAL_NAMESPACE: names.SLURM_NAMESPACE}
+    made["metadata"]["annotations"] |= {labels.VIRTUAL_NAMESPACE: names.SLURM_NAMESPACE, labels.VIRTUAL_OWNERS: OWNERS}
     await host.client.create(PODS, made, names.work_namespace(tenant))
 
 

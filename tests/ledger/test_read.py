@@ -1,6 +1,7 @@
 """What the ledger sees of host objects: golden cases, and objects of any shape."""
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from bulkhead.ledger.model import Needs, Node, Pod, Taint
 from bulkhead.ledger.nodes import Nodes
 from bulkhead.ledger.read import node_of, pod_of
 from controller.slurm.objects import parts
-from controller.slurm.spec import NAMESPACE, WORKER
+from controller.slurm.objects.workers import worker_pod
+from controller.slurm.spec import NAMESPACE, WORKER, NodeSetSpec, SlurmImages, SlurmSpec
 from syncer.translate import metadata
 from tests.api.test_podresources import SIDECAR, holder, pod
 
@@ -84,10 +86,22 @@ def test_a_node_that_is_not_ready_or_cordoned_takes_nobody(status: str) -> None:
 
 def test_the_workers_of_slurm_are_called_as_they_are_made() -> None:
     marks = {metadata.host_label_key(key, ""): value for key, value in parts.marks(WORKER).items()}
-    made = over(PLAIN, {"metadata": {"labels": marks, "annotations": {"bulkhead.dev/virtual-namespace": NAMESPACE}}})
-    found = pod_of(made)
-    assert found is not None
-    assert found.slurm_worker
+    spec = SlurmSpec("team-a", "team-a", "26.05.5", SlurmImages("slurm", "mariadb"))
+    virtual = worker_pod(spec, NodeSetSpec("gpu", 1, 1, 1, cpus=1, memory_mib=64), 0, owner_uid="u")
+    owners = json.dumps(virtual["metadata"]["ownerReferences"])
+    noted = {"bulkhead.dev/virtual-namespace": NAMESPACE, "bulkhead.dev/virtual-owners": owners}
+
+    def is_worker(**more: str) -> bool:
+        found = pod_of(over(PLAIN, {"metadata": {"labels": marks, "annotations": noted | more}}))
+        assert found is not None
+        return found.slurm_worker
+
+    assert is_worker()
+    # Slinky's have the same labels, and its chart's namespace is the same.
+    slinky = '[{"apiVersion": "slinky.slurm.net/v1beta1", "kind": "NodeSet", "name": "x", "controller": true}]'
+    for other in (slinky, owners.replace("true", "false", 1), "[", "{}", "[1]", "x" * 70_000, '[{"apiVersion": 1}]'):
+        assert not is_worker(**{"bulkhead.dev/virtual-owners": other})
+    assert not is_worker(**{"bulkhead.dev/virtual-namespace": "default"})
 
 
 def test_equal_needs_are_one_object() -> None:

@@ -49,7 +49,7 @@ SPEC_ANNOTATION: Final = "slurm.bulkhead.dev/spec"
 NAME_LABEL: Final = "app.kubernetes.io/name"
 PART_OF: Final = "app.kubernetes.io/part-of"
 
-NODE_SET_GROUP: Final = "slurm.bulkhead.dev"
+NODE_SET_GROUP: Final = names.SLURM_GROUP
 NODE_SET_VERSION: Final = "v1alpha1"
 
 # Reasons of drains and downs that are ours; no other reason is ever touched.

@@ -12,8 +12,9 @@ from tests.controller.ledger.pods import seen
 DEADLINE = 1000.0
 NOTE = {ledger.RECLAIM: ledger.write_reclaim(Reclaimed(DEADLINE, "ReclaimedBorrowed", "because"))}
 MARKED = {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}
+OWNERS = '[{"apiVersion": "slurm.bulkhead.dev/v1alpha1", "kind": "NodeSet", "name": "gpu", "controller": true}]'
 SLURM = {
-    "notes": NOTE | {"bulkhead.dev/virtual-namespace": "slurm"},
+    "notes": NOTE | {"bulkhead.dev/virtual-namespace": "slurm", "bulkhead.dev/virtual-owners": OWNERS},
     "meta": {"labels": {"app.kubernetes.io/part-of": "slurm", "app.kubernetes.io/name": "slurmd"}},
 }
 GOING = {"deletionTimestamp": ledger.moment(DEADLINE + 3600)}

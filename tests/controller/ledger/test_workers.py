@@ -1,19 +1,22 @@
 """What the ledger shows of Slurm's workers, and what it takes over of what their Slurm says."""
 
+import json
 from typing import Any
 
 import msgspec
 
-from bulkhead.api import labels, ledger
+from bulkhead.api import labels, ledger, names
 from bulkhead.api.ledger import Reclaimed
 from bulkhead.kube.informer import Change
 from controller.ledger.seen import Pods
 from controller.ledger.workers import Workers
 from controller.slurm.board import Board, OnHost
 
+OWNERS = json.dumps([{"apiVersion": f"{names.SLURM_GROUP}/v1alpha1", "kind": "NodeSet", "name": "gpu", "controller": True}])
+
 
 def host_pod(name: str, *, by: float | None = None, worker: bool = True, ending: bool = False) -> dict[str, Any]:
-    noted = {labels.VIRTUAL_NAMESPACE: "slurm", labels.VIRTUAL_NAME: name}
+    noted = {labels.VIRTUAL_NAMESPACE: "slurm", labels.VIRTUAL_NAME: name, labels.VIRTUAL_OWNERS: OWNERS}
     if by is not None:
         noted[ledger.RECLAIM] = ledger.write_reclaim(Reclaimed(by, "ReclaimedBorrowed", ""))
     meta = {
