@@ -111,7 +111,7 @@ class Session:
         self.patrol = Patrol(self.caches, self.queue, self.references, self._clock, settings.patrol_seconds)
         self.shares = NodeShares(self.caches, self.queue)
         self.nodes = Nodes(self.caches, plane, self.shares)
-        self.starved = Starved(self.queue)
+        self.starved = Starved(self.queue, quota=self.caches.host["ResourceQuota"].store.get)
         self.groups = PodGroups(self.caches, self.queue)
         self.claims = Claims(
             (name for name in (*settings.gpu_resources, *settings.extended_resources) if "/" in name),

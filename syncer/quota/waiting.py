@@ -5,11 +5,14 @@ those that waited longest, a bounded number at once; the slow retry of each key 
 """
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
+import msgspec
+
+from bulkhead.api.untrusted import mapping
 from bulkhead.kube.informer import Change
-from bulkhead.kube.objects import Key
+from bulkhead.kube.objects import Key, Obj
 from syncer.quota.order import Rank
 from syncer.translate.registry import KINDS
 from syncer.watch.informers import Subscription
@@ -23,8 +26,11 @@ _UNRANKED: Final[Rank] = (0, 0, "", "")
 class Starved:
     """Keys that wait for quota, the best first."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Queue, *, quota: Callable[[Key], Obj | None]) -> None:
         self._queue = queue
+        self._quota = quota
+        # By quota, as last seen.
+        self._numbers: dict[Key, int] = {}
         self._waiting: dict[Item, Rank] = {}
 
     def __len__(self) -> int:
@@ -41,12 +47,20 @@ class Starved:
     def subscriptions(self) -> Iterable[Subscription]:
         """The host's quotas, and its copies of the kinds whose devices are counted."""
         counted = (Subscription("host", kind, self.gone) for kind, each in KINDS.items() if each.counted)
-        return (*counted, Subscription("host", "ResourceQuota", self.room))
+        return (*counted, Subscription("host", "ResourceQuota", self.counted))
 
     def room(self, _change: Change) -> None:
         """Something on the host changed that may have made room."""
         for item in heapq.nsmallest(_AT_ONCE, self._waiting, key=self._waiting.__getitem__):
             self._queue.add(item)
+
+    def counted(self, change: Change) -> None:
+        """A quota changed: what the ledger notes on it, time and again, makes no room."""
+        quota = self._quota(change.key) or {}
+        numbers = hash(msgspec.json.encode([mapping(quota.get("spec")).get("hard"), quota.get("status")], order="sorted"))
+        if self._numbers.get(change.key) != numbers:
+            self._numbers[change.key] = numbers
+            self.room(change)
 
     def gone(self, change: Change) -> None:
         """A host pod or claim changed: only its end makes room."""
