@@ -14,7 +14,7 @@ _AT_ONCE = 10
 _ROUNDS = 20
 
 
-async def test_item_18_of_ten_at_once_exactly_five_are_admitted_two_hundred_times(ledger_host: Host) -> None:
+async def test_of_ten_at_once_exactly_five_are_admitted_two_hundred_times(ledger_host: Host) -> None:
     """Half of the tenants have a ceiling above their quota: the ledger refuses; half do not: the host's quota does."""
     host = ledger_host
     for number in range(10):

@@ -41,7 +41,7 @@ async def lived(host: Host, dies_at: int, done: Callable[[], Awaitable[bool]], *
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_item_18_a_controller_dies_at_each_step_of_an_admission(ledger_host: Host, *, after: bool) -> None:
+async def test_a_controller_dies_at_each_step_of_an_admission(ledger_host: Host, *, after: bool) -> None:
     host = ledger_host
     rooms = {await host.node(f"n{number}", 4): 4 for number in range(2)}
     team = await host.tenant("team", 8, ceiling=12)
@@ -70,7 +70,7 @@ async def test_item_18_a_controller_dies_at_each_step_of_an_admission(ledger_hos
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_item_18_a_controller_dies_at_each_step_of_a_reclaim(ledger_host: Host, *, after: bool) -> None:
+async def test_a_controller_dies_at_each_step_of_a_reclaim(ledger_host: Host, *, after: bool) -> None:
     host = ledger_host
     rooms = {await host.node(f"n{number}", 4): 4 for number in range(2)}
     cohort = await host.cohort("lending", reclaim={"minRuntime": "0s", "within": "10s"})
@@ -104,7 +104,7 @@ async def test_item_18_a_controller_dies_at_each_step_of_a_reclaim(ledger_host: 
     pytest.fail("a story without end")
 
 
-async def test_item_18_one_that_dies_at_every_write_gets_there_too(ledger_host: Host) -> None:
+async def test_one_that_dies_at_every_write_gets_there_too(ledger_host: Host) -> None:
     host = ledger_host
     room = {await host.node("n0", 8): 8}
     team = await host.tenant("team", 8)
@@ -122,7 +122,7 @@ async def test_item_18_one_that_dies_at_every_write_gets_there_too(ledger_host: 
         assert deaths >= 4
 
 
-async def test_item_18_two_leaders_for_a_moment_pass_no_ceiling_and_no_node(ledger_host: Host) -> None:
+async def test_two_leaders_for_a_moment_pass_no_ceiling_and_no_node(ledger_host: Host) -> None:
     """More than the lease ever allows: both decide and write all the time, each of what it has seen itself."""
     host = ledger_host
     rooms = {await host.node(f"n{number}", 4): 4 for number in range(2)}
@@ -148,7 +148,7 @@ async def _settled(host: Host, team: str) -> bool:
     return all(verdict(pod) if gated(pod) else pod["status"]["phase"] == "Running" for pod in await host.pods(team))
 
 
-async def test_item_18_one_that_was_stopped_and_wakes_up_without_the_lease_writes_nothing(ledger_host: Host) -> None:
+async def test_one_that_was_stopped_and_wakes_up_without_the_lease_writes_nothing(ledger_host: Host) -> None:
     host = ledger_host
     room = {await host.node("n0", 8): 8}
     team = await host.tenant("team", 5, ceiling=8)

@@ -19,7 +19,7 @@ async def runs(host: Host, tenant: str, name: str) -> Obj:
     return found
 
 
-async def test_item_18_a_budget_holds_until_the_deadline_and_no_longer(ledger_host: Host) -> None:
+async def test_a_budget_holds_until_the_deadline_and_no_longer(ledger_host: Host) -> None:
     host = ledger_host
     room = {await host.node("n0", 4): 4}
     cohort = await host.cohort("lending", reclaim={"minRuntime": "0s", "within": "10s"})
@@ -59,7 +59,7 @@ async def test_item_18_a_budget_holds_until_the_deadline_and_no_longer(ledger_ho
         assert [pod["metadata"]["uid"] for pod in await host.pods(borrower)] != [victim["metadata"]["uid"]]
 
 
-async def test_item_18_over_a_lowered_quota_it_is_noted_since_when_and_taken_back_after_the_grace(ledger_host: Host) -> None:
+async def test_over_a_lowered_quota_it_is_noted_since_when_and_taken_back_after_the_grace(ledger_host: Host) -> None:
     host = ledger_host
     await host.node("n0", 4)
     cohort = await host.cohort(
@@ -84,7 +84,7 @@ async def test_item_18_over_a_lowered_quota_it_is_noted_since_when_and_taken_bac
         await until(forgotten, "it is no longer noted")
 
 
-async def test_item_18_where_nobody_is_in_a_cohort_no_pod_is_watched_until_somebody_is(ledger_host: Host) -> None:
+async def test_where_nobody_is_in_a_cohort_no_pod_is_watched_until_somebody_is(ledger_host: Host) -> None:
     host = ledger_host
     await host.node("n0", 4)
     team = await host.tenant("team", 2, ceiling=4)
@@ -105,7 +105,7 @@ async def test_item_18_where_nobody_is_in_a_cohort_no_pod_is_watched_until_someb
         assert not any(map(gated, await host.pods(team)))
 
 
-async def test_item_18_pods_with_the_gate_that_a_dead_controller_left_are_found(ledger_host: Host) -> None:
+async def test_pods_with_the_gate_that_a_dead_controller_left_are_found(ledger_host: Host) -> None:
     host = ledger_host
     await host.node("n0", 4)
     team = await host.tenant("team", 2)

@@ -27,7 +27,7 @@ async def noted(host: Host, tenant: str) -> list[str]:
     return [pod["metadata"]["name"] for pod in pods if ledger.read_reclaim(pod["metadata"]["annotations"])]
 
 
-async def test_item_18_the_worker_with_which_the_least_is_lost_is_noted_left_to_its_slurm_and_spared(ledger_host: Host) -> None:
+async def test_the_worker_with_which_the_least_is_lost_is_noted_left_to_its_slurm_and_spared(ledger_host: Host) -> None:
     host = ledger_host
     await host.node("n0", 4)
     cohort = await host.cohort("lending", reclaim={"minRuntime": "0s", "within": "2m"})

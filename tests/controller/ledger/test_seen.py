@@ -30,7 +30,7 @@ def world() -> World:
     return made
 
 
-def test_item_18_only_what_matters_is_news(world: World) -> None:
+def test_only_what_matters_is_news(world: World) -> None:
     assert world.news == 1
     show(world.pods, host_pod(gated=True, version=6))
     show(world.pods, host_pod(gated=True, version=7, status={"phase": "Pending", "hostIP": "10.0.0.1"}))
@@ -39,7 +39,7 @@ def test_item_18_only_what_matters_is_news(world: World) -> None:
     assert (world.news, world.stage()) == (2, Stage.BOUND)
 
 
-def test_item_18_an_own_write_is_there_at_once_and_an_older_event_does_not_undo_it(world: World) -> None:
+def test_an_own_write_is_there_at_once_and_an_older_event_does_not_undo_it(world: World) -> None:
     world.pods.answered(host_pod(version=9, node=""))
     assert world.stage() is Stage.ADMITTED
     show(world.pods, host_pod(gated=True, version=8))
@@ -49,7 +49,7 @@ def test_item_18_an_own_write_is_there_at_once_and_an_older_event_does_not_undo_
     assert (world.stage(), world.pods.doubts()) == (Stage.BOUND, [])
 
 
-def test_item_18_what_no_watch_shows_is_read_again(world: World) -> None:
+def test_what_no_watch_shows_is_read_again(world: World) -> None:
     world.pods.answered(host_pod(version=9, node=""))
     assert world.pods.doubts() == []
     world.time += 31
@@ -62,7 +62,7 @@ def test_item_18_what_no_watch_shows_is_read_again(world: World) -> None:
     assert world.stage() is Stage.WAITING
 
 
-def test_item_18_what_may_have_been_written_counts_as_written_until_it_was_read(world: World) -> None:
+def test_what_may_have_been_written_counts_as_written_until_it_was_read(world: World) -> None:
     (pod,) = world.pods.all()
     world.pods.doubt(replace(pod, stage=Stage.ADMITTED))
     show(world.pods, host_pod(gated=True, version=6, status={"hostIP": "10.0.0.1"}))
@@ -72,22 +72,22 @@ def test_item_18_what_may_have_been_written_counts_as_written_until_it_was_read(
     assert (world.stage(), world.pods.doubts()) == (Stage.WAITING, [])
 
 
-def test_item_18_an_answer_brings_nothing_back_that_is_gone(world: World) -> None:
+def test_an_answer_brings_nothing_back_that_is_gone(world: World) -> None:
     end(world.pods, host_pod())
     world.pods.answered(host_pod(version=9))
     assert (len(world.pods), world.pods.doubts()) == (0, [])
 
 
-def test_item_18_one_that_has_ended_holds_nothing(world: World) -> None:
+def test_one_that_has_ended_holds_nothing(world: World) -> None:
     world.pods.answered(host_pod(version=9, status={"phase": "Succeeded"}))
     assert len(world.pods) == 0
 
 
-def test_item_18_equal_amounts_are_one_object() -> None:
+def test_equal_amounts_are_one_object() -> None:
     assert seen(name="a").pod.asks is seen(name="b").pod.asks
 
 
-def test_item_18_nothing_of_a_pod_is_kept_by_the_informer() -> None:
+def test_nothing_of_a_pod_is_kept_by_the_informer() -> None:
     pods = Pods(lambda: 0.0, lambda: None)
     import msgspec
 

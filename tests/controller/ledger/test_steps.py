@@ -42,10 +42,10 @@ GOING_SOON = {"deletionTimestamp": ledger.moment(DEADLINE + 20)}
         ({"notes": NOTE, "meta": GOING_SOON}, "ReclaimedBorrowed", DEADLINE, Next(None)),
     ],
 )
-def test_item_18_one_step_after_another(pod: dict[str, Any], cause: str, now: float, expected: Next) -> None:
+def test_one_step_after_another(pod: dict[str, Any], cause: str, now: float, expected: Next) -> None:
     assert next_step(seen(**pod), Reclaimed(DEADLINE, cause, ""), now) == expected
 
 
 @pytest.mark.parametrize(("own", "left"), [(5, 5), (0, 1), (3600, 30), (None, 30)])
-def test_item_18_the_deadline_leaves_a_pod_half_a_minute_at_most(own: int | None, left: int) -> None:
+def test_the_deadline_leaves_a_pod_half_a_minute_at_most(own: int | None, left: int) -> None:
     assert last_grace(seen(terminationGracePeriodSeconds=own)) == left

@@ -42,7 +42,7 @@ def world() -> World:
     return World()
 
 
-async def test_item_18_an_admission_is_one_patch_of_that_pod_and_no_other(world: World) -> None:
+async def test_an_admission_is_one_patch_of_that_pod_and_no_other(world: World) -> None:
     world.host.answer = lambda _, name: host_pod(name, version=9, node="")
     await world.admit("a")
     assert world.host.asked == [
@@ -68,7 +68,7 @@ async def test_item_18_an_admission_is_one_patch_of_that_pod_and_no_other(world:
 
 
 @pytest.mark.parametrize("error", [Timeout("late"), Unavailable(0, "", "reset"), Unavailable(503, "", "no")], ids=repr)
-async def test_item_18_where_no_answer_comes_it_counts_as_written_until_it_was_read(world: World, error: KubeError) -> None:
+async def test_where_no_answer_comes_it_counts_as_written_until_it_was_read(world: World, error: KubeError) -> None:
     world.host.answer = lambda *_: error
     await world.admit("a")
     assert (world.stages()[0], world.writes.away) == (Stage.ADMITTED, 1)
@@ -80,7 +80,7 @@ async def test_item_18_where_no_answer_comes_it_counts_as_written_until_it_was_r
 
 
 @pytest.mark.parametrize("error", [Forbidden(403, "", "no"), Unprocessable(422, "", "no"), Conflict(409, "", "no")], ids=repr)
-async def test_item_18_a_pod_that_is_refused_waits_longer_each_time_and_keeps_no_other(world: World, error: KubeError) -> None:
+async def test_a_pod_that_is_refused_waits_longer_each_time_and_keeps_no_other(world: World, error: KubeError) -> None:
     world.host.answer = lambda verb, name: (
         host_pod(name, gated=True) if verb == "get" else error if name == "a" else host_pod(name, version=9, node="")
     )
@@ -96,19 +96,19 @@ async def test_item_18_a_pod_that_is_refused_waits_longer_each_time_and_keeps_no
     assert world.host.asked[-1][:2] == ("patch pods", "a")
 
 
-async def test_item_18_a_host_that_asks_for_patience_has_done_nothing(world: World) -> None:
+async def test_a_host_that_asks_for_patience_has_done_nothing(world: World) -> None:
     world.host.answer = lambda *_: Throttled(429, "", "slower")
     await world.admit("a")
     assert (world.stages()[0], world.writes.away, world.pods.doubts()) == (Stage.WAITING, 1, [])
 
 
-async def test_item_18_a_pod_that_is_gone_is_gone(world: World) -> None:
+async def test_a_pod_that_is_gone_is_gone(world: World) -> None:
     world.host.answer = lambda *_: NotFound(404, "NotFound", "no")
     await world.admit("a")
     assert (len(world.stages()), world.writes.away) == (2, 0)
 
 
-async def test_item_18_without_the_lease_nothing_is_written(world: World) -> None:
+async def test_without_the_lease_nothing_is_written(world: World) -> None:
     world.leads = False
     with pytest.raises(ExceptionGroup) as raised:
         await world.admit("a", "b")
@@ -116,7 +116,7 @@ async def test_item_18_without_the_lease_nothing_is_written(world: World) -> Non
     assert world.host.asked == []
 
 
-async def test_item_18_a_verdict_is_written_after_a_moment_and_once(world: World) -> None:
+async def test_a_verdict_is_written_after_a_moment_and_once(world: World) -> None:
     verdicts = Verdicts(world.writes, world.pods, world.clock)
     said = {pod.uid: Verdict(Why.QUOTA, "asks 1") for pod in world.pods.all()}
     text = ledger.write_verdict("QuotaExceeded", "asks 1")
@@ -131,7 +131,7 @@ async def test_item_18_a_verdict_is_written_after_a_moment_and_once(world: World
     assert len(world.host.asked) == 3
 
 
-async def test_item_18_a_gang_is_noted_whole_before_the_first_of_it_goes(world: World) -> None:
+async def test_a_gang_is_noted_whole_before_the_first_of_it_goes(world: World) -> None:
     gang = {"bulkhead.dev/gang": "g", "bulkhead.dev/gang-size": "2"}
     for name in ("a", "b"):
         show(world.pods, host_pod(name, version=6, notes=gang))
@@ -144,7 +144,7 @@ async def test_item_18_a_gang_is_noted_whole_before_the_first_of_it_goes(world: 
     assert [(verb, name) for verb, name, _ in world.host.asked] == [("patch pods", "a"), ("patch pods", "b")]
 
 
-async def test_item_18_a_budget_that_says_no_is_asked_again_and_loses_at_the_deadline(world: World) -> None:
+async def test_a_budget_that_says_no_is_asked_again_and_loses_at_the_deadline(world: World) -> None:
     now = world.clock.now().timestamp()
     note = {ledger.RECLAIM: ledger.write_reclaim(Reclaimed(now + 5, "ReclaimedBorrowed", ""))}
     marked = {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}
@@ -165,7 +165,7 @@ async def test_item_18_a_budget_that_says_no_is_asked_again_and_loses_at_the_dea
     assert world.host.asked[-1][2] == {"grace_seconds": 30, "uid": "uid-a", "resource_version": None}
 
 
-async def test_item_18_a_gang_that_was_not_bound_goes_as_it_was_seen_and_its_nodes_are_avoided(world: World) -> None:
+async def test_a_gang_that_was_not_bound_goes_as_it_was_seen_and_its_nodes_are_avoided(world: World) -> None:
     admitted = {ledger.ADMITTED: '{"at":"2026-01-01T00:00:00Z","node":"n0","pinned":true}'}
     show(world.pods, host_pod("a", version=6, node="", notes=admitted))
     (pod,) = [each for each in world.pods.all() if each.name == "a"]
@@ -177,14 +177,14 @@ async def test_item_18_a_gang_that_was_not_bound_goes_as_it_was_seen_and_its_nod
     assert world.avoided.at(now + 301) == {}
 
 
-def test_item_18_what_is_avoided_is_bounded() -> None:
+def test_what_is_avoided_is_bounded() -> None:
     avoided = Avoided()
     for number in range(3000):
         avoided.note(Needs(), f"n{number}", 0.0)
     assert len(avoided.at(1.0)[Needs()]) == 1024
 
 
-async def test_item_18_an_eviction_is_believed_when_it_was_seen(world: World) -> None:
+async def test_an_eviction_is_believed_when_it_was_seen(world: World) -> None:
     note = {ledger.RECLAIM: ledger.write_reclaim(Reclaimed(1e10, "ReclaimedBorrowed", ""))}
     marked = {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}
     show(world.pods, host_pod("a", version=6, notes=note, status=marked))
