@@ -103,6 +103,8 @@ def take_back(context: Context) -> None:
     context.show("gang of 3, complete", f"took back what was lent, and runs on {', '.join(nodes)} after {seconds:.1f} s")
     _reason(context, other)
     _show_top(context)
+    for line in commands.bulkhead("usage", "--since", "1h", "--by", "owner", kubeconfig=machine.KUBECONFIG).out.splitlines():
+        context.note(f"    {line}")
 
 
 def _phase(team: Tenant, name: str) -> str:
@@ -121,9 +123,10 @@ def _reason(context: Context, team: Tenant) -> None:
         pods = team.api.list("Pod", "default", labels="app=borrower")
         for pod in pods:
             said = workloads.condition(pod, "PodScheduled") or {}
-            if said.get("status") == "False" and said.get("reason") not in {None, "SchedulingGated", "Unschedulable"}:
+            # The first of its tenant says it with numbers, and those behind it that they are behind.
+            if said.get("status") == "False" and said.get("reason") == "CohortExhausted":
                 return pod, said
-        raise NotYetError(f"{len(pods)} pods, and none says why it waits")
+        raise NotYetError("; ".join(workloads.describe(pod) for pod in pods))
 
     pod, said = until("a pod to say why it waits", waiting, seconds=_SECONDS)
     name = str(pod["metadata"]["name"])

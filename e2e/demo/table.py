@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from bulkhead.api import ledger
 from bulkhead.api.labels import GPU
 from bulkhead.api.quantity import whole
 from e2e import workloads
@@ -49,7 +50,9 @@ def planes(context: Context) -> list[dict[str, Any]]:
     for name in TEAMS:
         tenant = context.host.get("Tenant", name)
         quota = context.host.get("ResourceQuota", "tenant-quota", context.teams[name].work)
-        used = whole(quota.get("status", {}).get("used", {}).get(f"requests.{GPU}", 0))
+        standing = ledger.read_standing(quota["metadata"].get("annotations") or {}).get(("", GPU))
+        # What waits for the ledger counts in the quota, and holds nothing.
+        used = standing["used"] if standing else whole(quota.get("status", {}).get("used", {}).get(f"requests.{GPU}", 0))
         pod = context.host.get("Pod", "plane-0", context.teams[name].plane)
         found.append(
             {
