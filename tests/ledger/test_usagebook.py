@@ -1,0 +1,95 @@
+"""Pages of stored usage: what is read of them, their bounds, and which of them count."""
+
+import zlib
+
+import pytest
+
+from bulkhead.ledger import usagebook
+from bulkhead.ledger.metering import HOUR, Account, Meter, Tally
+from bulkhead.ledger.usagebook import Page, Sums, UnreadableError
+from tests.ledger.test_metering import GPU, held
+
+
+def tally(hour: int = 1, owner: str = "Job/a", tenant: str = "red", used: int = 1) -> Tally:
+    return Tally(hour, Account(tenant, "ml", owner, GPU, ""), used, 2, 3)
+
+
+def test_a_page_is_read_as_it_was_written() -> None:
+    page = Page(7, 8 * HOUR, "w")
+    for each in (tally(), tally(), tally(hour=0), tally(owner="Job/\u2603")):
+        page.add(each)
+    found = usagebook.read(usagebook.write(page))
+    assert found == page
+    assert list(found.rows())[1] == (1, tally().account, Sums(2, 4, 6))
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [b"", b"x", *(zlib.compress(each) for each in (
+        b"[]", b'{"form":2}', b'{"form":1,"number":"1","until":2}', b'{"form":1,"number":1,"until":2,"rows":[[1]]}',
+        b"[" * 9999,
+        b'{"form":1,"number":1,"until":2,"rows":[[1,"a","b","c","d","e",1,2,-3]]}',
+        b'{"form":1,"number":1,"until":2,"rows":[[1,"a","b","c","d",5,1,2,3]]}',
+    ))],
+)  # fmt: skip
+def test_what_nobody_can_have_written_is_refused(stored: bytes) -> None:
+    with pytest.raises(UnreadableError):
+        usagebook.read(stored)
+
+
+def test_rows_are_bounded_and_what_is_beyond_keeps_its_tenant() -> None:
+    page = Page(1, HOUR)
+    for number in range(6000):
+        page.add(tally(owner=f"Job/{number}"))
+    for number in range(12 * 512):
+        page.add(tally(owner=f"Job/{number}", tenant=f"t{number % 12}"))
+    rows = page.hours[1]
+    assert len(rows) < 4096 + 20
+    of_red = {account: each for account, each in rows.items() if account.tenant == "red"}
+    assert len(of_red) == 513
+    assert sum(each.used for each in of_red.values()) == 6000
+    assert sum(each.used for account, each in rows.items() if account.tenant != "red") == 12 * 512
+
+
+def test_a_page_is_closed_when_its_day_is_over_or_when_it_is_large_and_its_hour_is_over() -> None:
+    page = Page(1, 30 * HOUR)
+    assert not page.is_full(10**6)
+    page.add(tally(hour=29))
+    assert not page.is_full(1000)
+    assert page.is_full(70_000)
+    page.add(tally(hour=30))
+    assert not page.is_full(70_000)
+    assert page.is_full(700_000)
+    page.until = 48 * HOUR
+    assert page.is_full(1000)
+
+
+def test_ten_thousand_short_pods_a_day_stay_small() -> None:
+    page, size = Page(1, 0), 0
+    for number in range(10_000):
+        begin = number * 8640
+        meter = Meter(begin)
+        owner = f"Job/batch-{number * 7919 % 100_003:05d}"
+        meter.see(held(since=begin, running=begin + 500, ended=begin + 60_000, name_of_owner=owner), listed=True)
+        for each in meter.count(begin + 60_000):
+            page.add(each)
+        page.until = begin + 60_000
+    size = len(usagebook.write(page))
+    assert size < 256 * 1024
+    total = sum(sums.used + sums.idle for _, _, sums in page.rows())
+    assert total == 10_000 * 60_000
+
+
+def test_of_each_number_the_page_that_reaches_furthest_counts() -> None:
+    old, new, other = Page(1, 10), Page(1, 20), Page(2, 20)
+    assert usagebook.newest([new, old, other]) == [new, other]
+    assert usagebook.newest([old, new]) == [new]
+
+
+def test_sums_are_of_whole_hours_by_what_is_asked() -> None:
+    page = Page(1, 0)
+    for each in (tally(hour=1), tally(hour=2), tally(hour=2, owner="Job/b"), tally(hour=3, tenant="blue")):
+        page.add(each)
+    found = usagebook.summed(page.rows(), 2 * HOUR + 5, lambda account: account._replace(owner="", namespace=""))
+    red, blue = Account("red", "", "", GPU, ""), Account("blue", "", "", GPU, "")
+    assert found == {red: Sums(2, 4, 6), blue: Sums(1, 2, 3)}
