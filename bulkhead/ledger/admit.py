@@ -100,7 +100,7 @@ class Gate:
     def rest(self, workload: Workload, group: Group) -> None:
         """Judge what is missing of a gang that is admitted: of its flavor, and in its domain."""
         pods = [pod for pod in group.pods if not pod.ending]
-        choices = [each for each in self._choices(workload) if not each.name or any(each.name == pod.flavor for pod in pods)]
+        choices = list(self._choices(workload))
         topology = workload.topology
         nodes = [self._candidates.nodes.get(pod.node or pod.pinned) for pod in pods]
         if topology is not None and topology.required and nodes:
@@ -109,7 +109,7 @@ class Gate:
             )
             if domain is not None:
                 choices = [_narrowed(each, workload, topology.key, domain) for each in choices]
-        self._rested[id(workload)] = tuple(choices) or self._choices(workload)
+        self._rested[id(workload)] = tuple(choices)
         self.judge(workload)
 
     def judge(self, workload: Workload) -> None:
@@ -132,7 +132,8 @@ class Gate:
             self._wait(workload, options)
 
     def _choices(self, workload: Workload) -> tuple[Choice, ...]:
-        return self._books.flavors.choices(workload.tenant, workload.asks)
+        choices = self._books.flavors.choices(workload.tenant, workload.asks)
+        return tuple(each for each in choices if workload.flavor in {"", each.name}) or choices
 
     def _admit(self, workload: Workload, choice: Choice, charge: Charge, nodes: Sequence[str]) -> None:
         self._books.do(Done(workload, charge, nodes))

@@ -51,7 +51,8 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
 
 def _rests(gate: Gate, found: Sorted, backs: Iterable[Back]) -> None:
     """Gangs that are admitted in part are completed before anybody else is looked at, unless they go back themselves."""
-    groups = {gang_of(group): group for group in found.groups if group.is_gang}
+    staying = (group for group in found.groups if any(not pod.ending and pod.reclaim_by is None for pod in group.pods))
+    groups = {gang_of(group): group for group in staying if group.is_gang}
     gone = {gang_of(back.group) for back in backs if back.group.is_gang}
     for workload in found.rests:
         gang = gang_of(workload)

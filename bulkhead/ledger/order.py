@@ -12,8 +12,8 @@ gets no more for it. Pure; the same pods in any order give the same workloads.
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from bulkhead.ledger.account import Account, Charge
@@ -44,6 +44,8 @@ class Workload:
     since: float = 0.0
     # Pods of its gang are admitted already.
     is_rest: bool = False
+    # That its gang runs on, which it goes back with; "" for any.
+    flavor: str = ""
     # Something that its tenant should know whatever becomes of it.
     remark: str = ""
 
@@ -132,41 +134,56 @@ def _gang(members: list[Pod], found: Sorted) -> None:
     """One gang: what of it is held, what waits, what is too much."""
     members.sort(key=age)
     held = [pod for pod in members if pod.stage in _HELD]
-    if held:
-        found.groups.append(_group(tuple(held), is_gang=True))
+    mine = [*held, *(pod for pod in members if pod.stage not in _HELD and not pod.ending)]
+    if not mine:
+        return
+    said = size, topology, remark = _agreed([pod.gang for pod in mine if pod.gang is not None])
+    found.groups.extend(_generations(held))
     # What is on its way out is no part of the gang any more: those that come in its stead start with each other.
     staying = sum(1 for pod in held if not pod.ending and pod.reclaim_by is None)
     waiting = [pod for pod in members if pod.stage not in _HELD and not pod.ending]
     if not waiting:
         return
-    said = size, topology, remark = _agreed(
-        [pod.gang for pod in members if pod.gang is not None and (pod.stage in _HELD or not pod.ending)]
-    )
     if staying:
-        _rest(waiting, max(0, size - staying), said, found)
+        flavor = next((pod.flavor for pod in held if pod.flavor and not pod.ending and pod.reclaim_by is None), "")
+        _rest(waiting, max(0, size - staying), said, flavor, found)
         return
     # A pod with gates of others does not keep out one that has none.
     waiting.sort(key=lambda pod: pod.stage is Stage.BLOCKED)
-    mine, beyond = tuple(waiting[:size]), tuple(waiting[size:])
-    blocked = sum(1 for pod in mine if pod.stage is Stage.BLOCKED)
-    if len(mine) < size or blocked:
-        found.unready.append(Unready(mine, len(mine), size, blocked, remark=remark))
+    first, beyond = tuple(waiting[:size]), tuple(waiting[size:])
+    blocked = sum(1 for pod in first if pod.stage is Stage.BLOCKED)
+    if len(first) < size or blocked:
+        found.unready.append(Unready(first, len(first), size, blocked, remark=remark))
     else:
-        found.workloads.append(_workload(mine, topology, remark=remark))
+        found.workloads.append(_workload(first, topology, remark=remark))
     if beyond:
         found.unready.append(Unready(beyond, len(waiting), size, beyond=True, remark=remark))
 
 
-def _rest(waiting: Sequence[Pod], missing: int, said: _Said, found: Sorted) -> None:
+def _generations(held: list[Pod]) -> Iterator[Group]:
+    """What goes together: who came in the stead of those that are on their way out is a gang of its own."""
+    leaving = [pod for pod in held if pod.ending or pod.reclaim_by is not None]
+    since = max((_since(pod) for pod in leaving), default=float("-inf"))
+    staying = [pod for pod in held if not pod.ending and pod.reclaim_by is None]
+    with_them = [pod for pod in staying if pod.created <= since]
+    newer = [pod for pod in staying if pod.created > since]
+    if leaving:
+        yield _group((*leaving, *with_them), is_gang=True)
+    if newer:
+        yield _group(tuple(newer), is_gang=True)
+
+
+def _rest(waiting: Sequence[Pod], missing: int, said: _Said, flavor: str, found: Sorted) -> None:
     """What waits of a gang that is admitted: it is completed first; then what is beyond its size are single pods."""
     size, topology, remark = said
     free = [pod for pod in waiting if pod.stage is Stage.WAITING]
     if free[:missing]:
-        found.rests.append(_workload(tuple(free[:missing]), topology, is_rest=True, remark=remark))
+        rest = _workload(tuple(free[:missing]), topology, is_rest=True, remark=remark)
+        found.rests.append(replace(rest, flavor=flavor))
         if free[missing:]:
             found.unready.append(Unready(tuple(free[missing:]), size - missing + len(free), size, beyond=True, remark=remark))
     else:
-        found.workloads.extend(_workload((pod,)) for pod in free)
+        found.workloads.extend(replace(_workload((pod,)), flavor=flavor) for pod in free)
     found.unready.extend(Unready((pod,), blocked=1) for pod in waiting if pod.stage is Stage.BLOCKED)
 
 
@@ -209,7 +226,7 @@ def _workload(pods: tuple[Pod, ...], topology: Topology | None = None, *, is_res
 
 
 def _group(pods: tuple[Pod, ...], *, is_gang: bool) -> Group:
-    since = max(pod.created if pod.admitted is None else pod.admitted for pod in pods)
+    since = max(map(_since, pods))
     return Group(pods[0].tenant, _key(pods[0]), pods, since, max(pod.priority for pod in pods), is_gang)
 
 
@@ -235,6 +252,10 @@ def _loss(group: Group) -> int:
     """What is lost with a worker, from 1 on where it runs anything; 0 for what is none, or of which nobody has said."""
     loss = group.pods[0].loss
     return 0 if loss is None or group.is_gang else min(loss, -1) if loss < 0 else loss + 1
+
+
+def _since(pod: Pod) -> float:
+    return pod.created if pod.admitted is None else pod.admitted
 
 
 def _key(pod: Pod) -> Key:

@@ -102,7 +102,9 @@ def waiting(snapshot: Snapshot) -> list[Workload]:
 
 def fits(books: Books, workload: Workload) -> bool:
     """Whether quota and room suffice, if nothing is kept for others."""
-    for choice in books.flavors.choices(workload.tenant, workload.asks):
+    choices = books.flavors.choices(workload.tenant, workload.asks)
+    # What joins a gang that runs goes where that is.
+    for choice in [each for each in choices if workload.flavor in {"", each.name}] or choices:
         charge = books.charge(workload, choice)
         if books.now.account.lacks(workload.tenant, charge) is None and books.now.place(workload, choice) is not None:
             return True
@@ -119,7 +121,7 @@ def conserving(world: World, decisions: Decisions) -> None:
     """Whoever could start now is kept waiting by somebody who cannot, and waits for the same."""
     snapshot = world.snapshot()
     books, bare = Books(snapshot), empty(snapshot)
-    idle = [each for each in waiting(snapshot) if fits(books, each) and not (each.is_rest and _is_narrowed(world, each))]
+    idle = [each for each in waiting(snapshot) if fits(books, each) and not (each.is_rest and _is_narrowed(each))]
     stuck = [each for each in waiting(snapshot) if not fits(books, each) and fits(bare, each)]
     for workload in idle:
         keeps_out = [each for each in stuck if _waits_for_the_same(world, books, each, workload)]
@@ -127,12 +129,9 @@ def conserving(world: World, decisions: Decisions) -> None:
         assert keeps_out, f"{workload.tenant} {workload.key} could start, {len(stuck)} cannot: {said}"
 
 
-def _is_narrowed(world: World, rest: Workload) -> bool:
+def _is_narrowed(rest: Workload) -> bool:
     """Whether what is missing of a gang has to go where the others are: that is not looked at here."""
-    topology = rest.topology
-    return any(each.shares and ("", GPU) not in each.shares for each in world.tenants.values()) or (
-        topology is not None and topology.required
-    )
+    return rest.topology is not None and rest.topology.required
 
 
 def _waits_for_the_same(world: World, books: Books, first: Workload, workload: Workload) -> bool:
