@@ -167,6 +167,8 @@ def _generations(held: list[Pod]) -> Iterator[Group]:
     staying = [pod for pod in held if not pod.ending and pod.reclaim_by is None]
     with_them = [pod for pod in staying if pod.created <= since]
     newer = [pod for pod in staying if pod.created > since]
+    # The newest is marked first: if that is interrupted, who is left is older than who is marked, and known to belong to them.
+    newer.sort(key=age, reverse=True)
     if leaving:
         yield _group((*leaving, *with_them), is_gang=True)
     if newer:

@@ -142,3 +142,42 @@ def test_a_trial_says_who_loses_what_and_writes_nothing() -> None:
 
 def test_nothing_is_decided_of_nothing() -> None:
     assert decide(Snapshot({}, (), ()), NOW) == Decisions()
+
+
+def test_marking_that_is_interrupted_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shell dies after the first mark; the rest of the gang goes too, whoever asks for it now."""
+
+    def world() -> World:
+        made = World(nodes=nodes(2))
+        made.tenants = {name: Tenant(name, COHORT, shares={("", GPU): Share(8, None)}) for name in ("ada", "bob")}
+        made.create("bob", 8, 2)
+        made.settle()
+        made.step(500.0)
+        made.create("ada", 8)
+        assert not made.apply(made.decide(), writes=1)
+        made.tenants["ada"] = Tenant("ada", COHORT, shares={("", GPU): Share(0)})
+        return made
+
+    assert len(world().decide().reclaim) == 1
+    monkeypatch.setattr("bulkhead.ledger.takeback._interrupted", lambda *_: None)
+    assert not world().decide().reclaim
+
+
+def test_fairness_takes_no_gang_that_is_partly_nominal(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = {"tenants": {"ada": 0, "bob": 4, "cyd": 12}, "nodes": 2, "running": ["bob 8 n0 x2"], "waiting": ["ada 4"]}
+    case["running"] = ["bob 8 n0 age 500 x1 of 2 named g", "bob 8 n1 age 500 x1 of 2 named g"]
+    assert not decide(snapshot_of(case), NOW).reclaim
+    monkeypatch.setattr("bulkhead.ledger.account.Account.is_below_nominal", lambda *_: False)
+    assert len(decide(snapshot_of(case), NOW).reclaim) == 2
+
+
+def test_nobody_takes_from_who_borrows_no_more_than_he_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = next(each for each in CASES if each["name"].startswith("two that borrow as much"))
+    assert not decide(snapshot_of(case), NOW).reclaim
+    monkeypatch.setattr("bulkhead.ledger.reclaim.Search.__post_init__", _would_have_nothing)
+    assert decide(snapshot_of(case), NOW).reclaim
+
+
+def _would_have_nothing(search: Any) -> None:
+    search._side = search.books.later
+    search._within, search._would, search._has, search._places = False, -1.0, -1.0, 48
