@@ -276,9 +276,15 @@ class Gate:
         if first:
             said = self._first(workload, option, said)
         led = (workload.tenant, str(option.lack))
-        self._say(workload, said if first or led not in self._led else verdict.behind(workload))
+        self._say(workload, said if first or led not in self._led else self._behind(workload, option))
         self._led.add(led)
         return first
+
+    def _behind(self, workload: Workload, option: Option) -> Verdict:
+        if option.lack is None:
+            return verdict.behind(workload)
+        line, _ = self._missing(workload, option)
+        return verdict.behind(workload, line, self._books.now.account.entry(workload.tenant, line))
 
     def _is_first(self, workload: Workload, option: Option) -> bool:
         """Whether nobody waits for this quota or room yet; from now on somebody does."""

@@ -2,9 +2,9 @@
 
     asks 8 nvidia.com/gpu; of your quota of 16, 4 are free; 0 can be borrowed now; 4 that you lent come back within 3 min
 
-Each is complete in itself, with numbers, and the same for all pods of a workload. Numbers are given to the first of a tenant
-that waits for something; what is behind it says only that, since its own numbers would change at every turn. Other tenants
-appear as numbers, never by name. Pure.
+Each is complete in itself, with numbers, and the same for all pods of a workload. What is free is said to the first of a
+tenant that waits for something; what is behind it reads its quota alone, since the rest would change at every turn. Other
+tenants appear as numbers, never by name. Pure.
 """
 
 from collections.abc import Mapping
@@ -117,9 +117,14 @@ def of_unready(unready: Unready) -> Verdict:
     return Verdict(Why.GATED, "it has scheduling gates of its own")
 
 
-def behind(workload: Workload) -> Verdict:
-    """Something before it waits for the same."""
-    return Verdict(Why.QUEUE, f"{asks(workload.asks)}; waits behind other work of its queue")
+def behind(workload: Workload, line: Line | None = None, entry: Entry | None = None) -> Verdict:
+    """Something before it waits for the same; where that is quota, it is named by what does not change at every turn."""
+    text = f"{asks(workload.asks)}; waits behind other work of its queue"
+    if line is not None and entry is not None:
+        text += f" for room in your quota of {amount(line[1], entry.nominal)} {line_name(*line)}"
+        if entry.ceiling > entry.nominal:
+            text += f", at most {amount(line[1], entry.ceiling)} with what can be borrowed"
+    return Verdict(Why.QUEUE, text)
 
 
 def never(workload: Workload) -> Verdict:

@@ -49,8 +49,8 @@ async def _ten(host: Host, tenant: str, *, wide: bool) -> None:
 
 
 async def _answered(host: Host, tenant: str) -> bool:
-    """The first that waits has the numbers of its quota, and those behind it say that they are."""
+    """The first that waits reads what is free of its quota, and those behind it read the quota that they wait for."""
     said = [verdict(pod) for pod in await host.pods(tenant) if gated(pod)]
     first = [each for each in said if each == ("QuotaExceeded", f"asks 1 {GPU}; of your quota of 5, 0 are free")]
-    behind = [each for each in said if each is not None and each[0] == "BehindInQueue"]
-    return (len(first), len(behind)) == (1, 4)
+    queued = f"asks 1 {GPU}; waits behind other work of its queue for room in your quota of 5 {GPU}"
+    return (len(first), sum(each is not None and each[1].startswith(queued) for each in said)) == (1, 4)
