@@ -78,14 +78,15 @@ test: binaries-for-tests ## the tests that need no root
 
 # One hash seed, so that the order of sets, and with it every run, follows from SIMULATION_SEED alone: a run repeats until the code
 # changes. `hunt` tries new histories.
-simulation: venv ## the syncer in simulation: every crash, thousands of faults, seeded bugs (ten minutes)
-	@PYTHONHASHSEED=0 $(PY) -m pytest tests/simulation $(PYTEST_ARGS)
+simulation: venv ## syncer and ledger in simulation: every crash, thousands of faults and histories, seeded bugs (ten minutes)
+	@PYTHONHASHSEED=0 $(PY) -m pytest tests/simulation tests/ledger/test_machine.py $(PYTEST_ARGS)
 
 hunt: SIMULATION_SEED ?= $(shell date +%s)
 hunt: venv ## new storms and histories, seeded by the time of day or SIMULATION_SEED (ten minutes)
 	@echo "SIMULATION_SEED=$(SIMULATION_SEED)"
 	@SIMULATION_SEED=$(SIMULATION_SEED) SIMULATION_STORMS=$${SIMULATION_STORMS:-1000} SIMULATION_EXAMPLES=$${SIMULATION_EXAMPLES:-1000} \
-		PYTHONHASHSEED=0 $(PY) -m pytest tests/simulation -k "test_many_storms or test_many_histories" $(PYTEST_ARGS)
+		PYTHONHASHSEED=0 $(PY) -m pytest tests/simulation tests/ledger/test_machine.py \
+		-k "test_many_storms or test_many_histories or test_whatever_else_happens" $(PYTEST_ARGS)
 
 outages: binaries-for-tests ## five minutes without an API, twenty syncers, older backups (half an hour, 8 GiB)
 	@$(PY) -m pytest tests/apiserver/test_outages.py $(PYTEST_ARGS)

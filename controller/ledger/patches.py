@@ -19,8 +19,12 @@ _LONGEST_MESSAGE: Final = 1024
 
 
 def pinned(admission: Admission, labels: Mapping[str, str]) -> str:
-    """The value of the node's label by which a pod is pinned to it; "" where it is not plain, or the node has no such label."""
-    return labels.get(HOSTNAME, "") if admission.pod.plain else ""
+    """The value of the node's label by which a pod is pinned to it; "" where it is not to be, or the node has no such label.
+
+    One that is not plain may find no place on the node that the check named. With a flavor it is pinned all the same: on
+    another kind of node it would hold what it is not charged for. Where it cannot be bound it goes back; that node is avoided.
+    """
+    return labels.get(HOSTNAME, "") if admission.pod.plain or admission.flavor else ""
 
 
 def admission(admission: Admission, at: float, hostname: str) -> dict[str, Any]:

@@ -31,16 +31,6 @@ def forgets_pods_between_admission_and_binding(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(Side, "hold", hold)
 
 
-def gives_away_what_has_not_come_free(patch: pytest.MonkeyPatch) -> None:
-    hold = Side.hold
-
-    def some(self: Side, held: Held) -> None:
-        if not held.pod.ending:
-            hold(self, held)
-
-    patch.setattr(Side, "hold", some)
-
-
 def leaves_gangs_in_part(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(decide, "_rests", lambda *_: None)
 
@@ -66,7 +56,6 @@ QUICK: Final[tuple[Mutation, ...]] = (lends_more_than_there_is,)
 MUTATIONS: Final[tuple[Mutation, ...]] = (
     lends_more_than_there_is,
     forgets_pods_between_admission_and_binding,
-    gives_away_what_has_not_come_free,
     leaves_gangs_in_part,
     waits_for_ever_for_a_binding,
     holds_places_for_what_cannot_start,

@@ -163,6 +163,20 @@ def test_marking_that_is_interrupted_is_finished(monkeypatch: pytest.MonkeyPatch
     assert not world().decide().reclaim
 
 
+@pytest.mark.parametrize(
+    "leaving", [{"ending": True}, {"reclaim_by": NOW + 60.0}, {"ends_by": NOW}], ids=lambda each: next(iter(each))
+)
+def test_what_a_pod_holds_is_nobody_elses_until_it_is_gone(leaving: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers end after the request to end, so neither the quota nor the node is free before."""
+    case = {"tenants": {"ada": 8, "bob": 8}, "nodes": 1, "running": ["bob 8 n0"], "waiting": ["ada 8"]}
+    before = snapshot_of(case)
+    held = replace(before.pods[0], **leaving)
+    full = replace(before, pods=(held, *before.pods[1:]))
+    assert not decide(full, NOW).admit
+    monkeypatch.setattr("bulkhead.ledger.books.Side.hold", lambda *_: None)
+    assert [each.pod.uid for each in decide(full, NOW).admit] == ["w0"]
+
+
 def test_fairness_takes_no_gang_that_is_partly_nominal(monkeypatch: pytest.MonkeyPatch) -> None:
     case = {"tenants": {"ada": 0, "bob": 4, "cyd": 12}, "nodes": 2, "running": ["bob 8 n0 x2"], "waiting": ["ada 4"]}
     case["running"] = ["bob 8 n0 age 500 x1 of 2 named g", "bob 8 n1 age 500 x1 of 2 named g"]

@@ -1,11 +1,14 @@
 """What becomes of writes: an answer, a refusal, no answer, and a lease that is another's."""
 
+from dataclasses import replace
+
 import pytest
 
 from bulkhead.api import ledger
 from bulkhead.api.ledger import Reclaimed
 from bulkhead.kube.errors import Conflict, Forbidden, KubeError, NotFound, Throttled, Timeout, Unavailable, Unprocessable
 from bulkhead.ledger.model import Admission, Cause, Needs, Node, Reclaim, Stage, Verdict, Why
+from controller.ledger import patches
 from controller.ledger.admissions import Admissions
 from controller.ledger.answers import Verdicts
 from controller.ledger.apply import DeposedError, Writes
@@ -65,6 +68,17 @@ async def test_an_admission_is_one_patch_of_that_pod_and_no_other(world: World) 
         )
     ]
     assert world.stages() == [Stage.ADMITTED, Stage.WAITING, Stage.WAITING]
+
+
+@pytest.mark.parametrize(
+    ("plain", "flavor", "pinned"),
+    [(True, "", "the-name"), (True, "h100", "the-name"), (False, "", ""), (False, "h100", "the-name")],
+)
+def test_a_pod_is_pinned_where_the_check_knows_all_of_it_or_its_kind_of_node_counts(
+    world: World, *, plain: bool, flavor: str, pinned: str
+) -> None:
+    admission = Admission(replace(world.pods.all()[0], plain=plain), "n0", flavor)
+    assert patches.pinned(admission, {patches.HOSTNAME: "the-name"}) == pinned
 
 
 @pytest.mark.parametrize("error", [Timeout("late"), Unavailable(0, "", "reset"), Unavailable(503, "", "no")], ids=repr)
