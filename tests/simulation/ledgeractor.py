@@ -117,7 +117,9 @@ def differences(sides: Sides, limit: int) -> Iterator[str]:
     for name, pods in found.items():
         asked = _least(pods)
         held = [by_origin[key_of(each)] for each in pods if key_of(each) in by_origin]
-        if waits[name] and held and all(map(gated, held)) and asked > limit:
+        # Of pods without GPUs a gang may be whole for less than what those with GPUs ask for.
+        whole = sum(_workload(each) == name for each in hosts) >= _virtual_size(pods[0])
+        if waits[name] and held and all(map(gated, held)) and asked > limit and not whole:
             yield f"half of {name} is on the host, and there is never room for all of it"
         rank = min(map(_rank, pods))
         if not waits[name] or asked > limit or len(pods) > _virtual_size(pods[0]) or _held_up(rank, waits, found, limit):
