@@ -158,7 +158,7 @@ async def test_what_pods_hold_is_stored_by_owner_and_goes_on_over_a_restart(host
         await host.sums_are(a=(2 * (60 + 1200 + 60 - 20), 20), b=(650, 10))
         await host.delete("b")
         await host.delete("a")
-        await host.seen(usage, 2)
+        await until(lambda: _gone(usage), "both ends to be seen")
         await host.pass_time(60)
         await host.sums_are(a=(2 * (60 + 1200 + 60 - 10), 20), b=(650, 10))
     value = usagemetrics.seconds.labels(host.tenant, GPU, "", "used")._value.get()
