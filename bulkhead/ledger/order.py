@@ -4,10 +4,10 @@
          └─> what cannot be admitted yet: gangs that are not complete, pods with gates of others
     workloads ──> Queue: a line for each tenant and quota, and of their first ones the first
 
-Of tenants the one goes first whose workload stays within its nominal quota, then the one that borrows least by weight; then
-host priority and age decide. Inside a tenant its own priority counts too. A gang is as old as the pod that completed it. Of two
-pods that say different things about their gang the larger size holds, and the required topology: whoever contradicts himself
-gets no more for it. Pure; the same pods in any order give the same workloads.
+Of tenants the one goes first whose workload stays within its nominal quota, then the one that would borrow least by weight;
+then host priority and age decide. Inside a tenant its own priority counts too. A gang is as old as the pod that completed it.
+Of two pods that say different things about their gang the larger size holds, and the required topology: whoever contradicts
+himself gets no more for it. Pure; the same pods in any order give the same workloads.
 """
 
 import heapq
@@ -300,5 +300,5 @@ class Queue:
     def _push(self, line: _Line) -> None:
         first = self._lines[line][-1]
         within = any(self._account.within_nominal(first.tenant, charge) for charge in self._charges(first))
-        share = 0.0 if within else self._account.share(first.tenant)
+        share = 0.0 if within else min(self._account.share(first.tenant, charge) for charge in self._charges(first))
         heapq.heappush(self._heap, (not within, share, -first.priority, first.since, first.tenant, first.key, line))
