@@ -82,9 +82,9 @@ def _gated(pod: Obj) -> bool:
 
 
 def test_idle_quota_is_lent_and_comes_back_when_its_owner_wants_it(host: Api, owner: Tenant, borrower: Tenant) -> None:
+    # One after the other, so that it is known which is the newest.
     for name in ("own", "lent-1", "lent-2"):
         _pod(borrower, name, 4)
-    for name in ("own", "lent-1", "lent-2"):
         workloads.wait_running(borrower.api, name)
     assert _held(host, borrower) == NOMINAL + 4
 
