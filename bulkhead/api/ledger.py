@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from bulkhead.api.untrusted import mapping
+from bulkhead.api.untrusted import mapping, text
 
 # The scheduling gate of host pods that the ledger admits; nobody but the ledger takes it away.
 GATE: Final = "bulkhead.dev/ledger"
@@ -89,8 +89,8 @@ def read_admitted(annotations: Mapping[str, Any]) -> Admitted | None:
     borrowed = {k: v for k, v in mapping(found.get("borrowed")).items() if type(v) is int and v > 0}
     return Admitted(
         at,
-        node=_string(found.get("node")),
-        flavor=_string(found.get("flavor")),
+        node=text(found.get("node")),
+        flavor=text(found.get("flavor")),
         pinned=found.get("pinned") is True,
         borrowed=borrowed or None,
     )
@@ -104,7 +104,7 @@ def write_verdict(reason: str, message: str) -> str:
 def read_verdict(annotations: Mapping[str, Any]) -> tuple[str, str] | None:
     """Reason and message; None where the ledger has said nothing yet."""
     found = _read(annotations.get(VERDICT))
-    reason, message = _string(found.get("reason")), _string(found.get("message"))
+    reason, message = text(found.get("reason")), text(found.get("message"))
     return (reason, message) if reason else None
 
 
@@ -117,7 +117,7 @@ def read_reclaim(annotations: Mapping[str, Any]) -> Reclaimed | None:
     """Until when a pod is taken back, and why; None for one that is not."""
     found = _read(annotations.get(RECLAIM))
     by = seconds(found.get("by"))
-    return None if by is None else Reclaimed(by, _string(found.get("cause")), _string(found.get("message")))
+    return None if by is None else Reclaimed(by, text(found.get("cause")), text(found.get("message")))
 
 
 def line_name(flavor: str, resource: str) -> str:
@@ -180,7 +180,3 @@ def _read(value: Any, most: int = _LONGEST) -> Mapping[str, Any]:
         return mapping(json.loads(value))
     except (ValueError, RecursionError):
         return {}
-
-
-def _string(value: Any) -> str:
-    return value if isinstance(value, str) else ""
