@@ -19,12 +19,15 @@ NOMINAL = 8  # GPUs of each of the two: one simulated node
 
 @pytest.fixture(scope="module")
 def cohort(host: Api) -> Iterator[str]:
-    """A cohort whose rules are short enough for a test, and a class that lets tenants join it and have gangs."""
+    """A cohort whose rules are short enough for a test, and a class that lets tenants join it and have gangs.
+
+    Without a minimum runtime: under one of a second an older pod goes where the newest has not run for it yet.
+    """
     standard = next(each for each in install.example_objects() if each["kind"] == "TenantClass")
     spec = standard["spec"] | {"scheduling": {"gangs": True}}
     spec["quota"] = spec["quota"] | {"cohorts": [COHORT]}
     host.apply(standard | {"metadata": {"name": CLASS}, "spec": spec})
-    rules = {"reclaim": {"minRuntime": "1s", "within": "30s"}}
+    rules = {"reclaim": {"minRuntime": "0s", "within": "30s"}}
     host.apply({"apiVersion": "bulkhead.dev/v1alpha1", "kind": "Cohort", "metadata": {"name": COHORT}, "spec": rules})
     yield COHORT
     host.delete("Cohort", COHORT)
