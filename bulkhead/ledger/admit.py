@@ -11,7 +11,7 @@ What is kept for a workload, nobody behind it gets, unless he is known to end be
 keeps out only his own tenant: nobody else pays for that. What can never start keeps out nobody.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -87,15 +87,30 @@ class Gate:
         given = [each for each in choices if account.could_ever(workload.tenant, books.charge(workload, each))]
         if any(books.could_ever(workload, each) for each in given):
             return True
-        if given:
-            short = self._explain(workload, given[0])
-            room = verdict.never(workload) if short is None else verdict.of_room(short, workload.topology, given[0].name)
-            self._say(workload, room)
-        elif choices:
-            self._say(workload, self._of_quota(workload, Option(choices[0], books.charge(workload, choices[0]), "never")))
-        else:
-            self._say(workload, verdict.flavors_apart(workload))
+        self._say(workload, self._cannot(workload, choices, given))
         return False
+
+    def _cannot(self, workload: Workload, choices: Sequence[Choice], given: Sequence[Choice]) -> Verdict:
+        """Why it could not start even if nothing else ran; of several flavors by the one that its own needs leave."""
+        if not choices:
+            return verdict.flavors_apart(workload)
+        # Who waits for a node that is down does not wait for another kind.
+        board = self._books.now.board.emptied()
+        left = [each for each in choices if not each.name or board.reach(workload.pods, each.flavor)]
+        told = min(choices, key=lambda each: (each not in left, each not in given))
+        if not left and (nodes := board.reach(workload.pods)):
+            kinds = [each for each in self._rules(workload).flavors if board.reach(workload.pods, each)]
+            return verdict.of_no_kind(workload, nodes, kinds, self._nominals(workload.tenant, told.of))
+        charge = self._books.charge(workload, told)
+        if told not in given:
+            return self._of_quota(workload, Option(told, charge, "never"))
+        short = self._explain(workload, told)
+        return verdict.never(workload) if short is None else verdict.of_room(short, workload.topology, told.name)
+
+    def _nominals(self, tenant: str, resources: Iterable[str]) -> dict[Line, int]:
+        """What a tenant has of each flavor of these resources."""
+        lines = self._books.now.account.lines(tenant)
+        return {line: entry.nominal for line, entry in lines if line[0] and line[1] in resources}
 
     def rest(self, workload: Workload, group: Group) -> None:
         """Judge what is missing of a gang that is admitted: of its flavor, and in its domain."""

@@ -4,7 +4,8 @@
     pod with a node ──> the first flavor of which the node has all labels
 
 What a node is, decides what is counted on it: a note on a pod is believed only where the node has no word. A workload that asks
-for two resources with flavors gets a flavor of the same name in both, since it is one kind of node. Pure.
+for two resources with flavors gets a flavor of the same name in both, since it is one kind of node. Of a flavor that no Cohort
+lists there are no nodes. Pure.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,7 +45,12 @@ class Flavors:
             return (_PLAIN,)
         names = [name for name in named[resources[0]] if all(name in named[each] for each in resources)]
         known = {(each.name, each.resource): each for each in self._rule(tenant).flavors}
-        return tuple(Choice(name, dict.fromkeys(resources, name), known.get((name, resources[0]))) for name in names)
+        return tuple(
+            Choice(
+                name, dict.fromkeys(resources, name), known.get((name, resources[0])) or Flavor(name, resources[0], _NO_NODES)
+            )
+            for name in names
+        )
 
     def used(self, pod: Pod) -> Mapping[str, str]:
         """The flavors that a pod uses that is admitted or runs."""
@@ -76,6 +82,8 @@ class Flavors:
 
 
 _DEFAULT = Rules()
+# No label has that name.
+_NO_NODES = {"": ""}
 
 
 def _is_of(node: Node | None, flavor: Flavor) -> bool:

@@ -115,7 +115,7 @@ class Board:
 
     def explain(self, pods: Sequence[Pod], flavor: Flavor | None = None, topology: Topology | None = None) -> Shortfall:
         """Why `place` finds nothing."""
-        ever = self._emptied().place(pods, flavor, topology) is not None
+        ever = self.emptied().place(pods, flavor, topology) is not None
         kinds = self._kinds(pods, flavor)
         if kinds is None:
             return self._of_nothing(pods, flavor, could_ever=ever)
@@ -139,6 +139,13 @@ class Board:
             could_ever=ever,
         )
 
+    def reach(self, pods: Sequence[Pod], flavor: Flavor | None = None) -> int:
+        """To how many usable nodes of that kind some of these pods may go by their needs."""
+        found: Bits = 0
+        for needs in {pod.needs for pod in pods if flavor is None or _of(flavor, pod)}:
+            found |= self._nodes.matching(needs, flavor)
+        return found.bit_count()
+
     def _of_nothing(self, pods: Sequence[Pod], flavor: Flavor | None, *, could_ever: bool) -> Shortfall:
         """Some pods ask for what no node has at all."""
         unknown = ((pod, name) for pod in pods for name, amount in pod.asks.items() if amount > 0 and self._lacks(name))
@@ -150,7 +157,8 @@ class Board:
     def _lacks(self, resource: str) -> bool:
         return resource not in self._room.columns
 
-    def _emptied(self) -> "Board":
+    def emptied(self) -> "Board":
+        """All nodes, the ones that are not usable now among them, without what holds room there."""
         if self._empty is None:
             self._empty = Board([replace(node, usable=True) for node in self._all])
         return self._empty

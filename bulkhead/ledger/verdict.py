@@ -7,7 +7,7 @@ tenant that waits for something; what is behind it reads its quota alone, since 
 tenants appear as numbers, never by name. Pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -15,7 +15,7 @@ from bulkhead.api.ledger import line_name
 from bulkhead.api.quantity import canonical
 from bulkhead.ledger.account import Charge, Entry, Lack
 from bulkhead.ledger.given import quantity
-from bulkhead.ledger.model import Amounts, Cause, Line, Topology, Verdict, Why
+from bulkhead.ledger.model import Amounts, Cause, Flavor, Line, Topology, Verdict, Why
 from bulkhead.ledger.order import Unready, Workload
 from bulkhead.ledger.place import Shortfall
 
@@ -135,6 +135,21 @@ def never(workload: Workload) -> Verdict:
 def flavors_apart(workload: Workload) -> Verdict:
     """No kind of node has all of what it asks for."""
     return Verdict(Why.NEVER, f"{asks(workload.asks)}; there is no flavor that your quota names for all of these")
+
+
+def of_no_kind(workload: Workload, nodes: int, kinds: Sequence[Flavor], nominals: Mapping[Line, int]) -> Verdict:
+    """Of the kinds of node to which its own needs leave it none is one of which its tenant has a quota."""
+    match = f"{nodes} {'node matches' if nodes == 1 else 'nodes match'}"
+    theirs = _listed(list(dict.fromkeys(each.name for each in kinds)))
+    yours = _listed([f"{amount(resource, number)} of {flavor}" for (flavor, resource), number in nominals.items()])
+    of = f"of flavor {theirs}" if theirs else "of no flavor"
+    return Verdict(Why.NEVER, f"{asks(workload.asks)}; {match}, {of}; your quota is for others: {yours}")
+
+
+def _listed(words: Sequence[str]) -> str:
+    """Words as people list them."""
+    words = [*words[:_NAMED], f"{len(words) - _NAMED} more"] if len(words) > _NAMED else words
+    return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)
 
 
 def unplaced_rest(verdict: Verdict, workload: Workload) -> Verdict:
