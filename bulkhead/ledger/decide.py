@@ -38,12 +38,12 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
     outcome = gate.outcome
     for unready in found.unready:
         said = verdict.of_unready(unready)
-        outcome.verdicts.update((pod.uid, said) for pod in unready.pods)
+        gate.answers.verdicts.update((pod.uid, said) for pod in unready.pods)
     return Decisions(
         admit=tuple(outcome.admitted),
         reclaim=tuple(_reclaims(outcome.backs)),
         spare=spared(snapshot),
-        verdicts=outcome.verdicts,
+        verdicts=gate.answers.verdicts,
         standings=books.now.account.standings(),
         next_at=_next(snapshot, outcome, back.times, now),
     )
@@ -58,7 +58,7 @@ def _rests(gate: Gate, found: Sorted, backs: Iterable[Back]) -> None:
         gang = gang_of(workload)
         if gang in gone:
             said: Verdict = verdict.behind(workload)
-            gate.outcome.verdicts.update((pod.uid, said) for pod in workload.pods)
+            gate.answers.verdicts.update((pod.uid, said) for pod in workload.pods)
         else:
             gate.rest(workload, groups[gang])
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bulkhead.ledger.admit import Gate
 from bulkhead.ledger.decide import decide
+from bulkhead.ledger.heads import Heads
 from bulkhead.ledger.model import Gang, Pod, Share, Snapshot, Stage, Tenant
 from tests.ledger.world import COHORT, GPU, nodes
 
@@ -72,5 +72,5 @@ def test_a_delay_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bulkhead.ledger.admit._AROUND", -1e9)
     assert delays(snapshot_of([(4, 100.0), (4, 100.0)], [(1, 800.0)]))
     monkeypatch.undo()
-    monkeypatch.setattr(Gate, "_keep", lambda *_: None)
+    monkeypatch.setattr(Heads, "keep", lambda *_: None)
     assert delays(snapshot_of([(4, 100.0), (4, 100.0)], [(1, None)]))

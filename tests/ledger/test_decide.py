@@ -124,7 +124,7 @@ def test_small_work_does_not_starve_a_gang() -> None:
 
 
 def test_it_would_if_nothing_were_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bulkhead.ledger.admit.Gate._keep", lambda *_: None)
+    monkeypatch.setattr("bulkhead.ledger.heads.Heads.keep", lambda *_: None)
     assert releases_until_the_head_starts(waiting_for_a_head(16)) is None
 
 
