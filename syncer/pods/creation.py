@@ -87,7 +87,7 @@ class PodCreation:
     def no_longer_waits(self, key: Key) -> None:
         """The pod is not to be on the host any more."""
         self._waits_for_nothing(key)
-        self._best.gone(key)
+        self._best.forget(key)
 
     def _waits_for_nothing(self, key: Key) -> None:
         self._starved.forget(key)
@@ -119,7 +119,7 @@ class PodCreation:
         try:
             self._claims.claim(place, desired)
         except Untranslatable:
-            self._best.dropped(key)
+            self._best.forget(key)
             raise
         self._expectations.expect_creation(key, uid_of(virtual))
         try:
@@ -141,7 +141,7 @@ class PodCreation:
             if refused is not None and refusals.is_quota(refused):
                 self._best.refused(key)
             else:
-                self._best.dropped(key)
+                self._best.forget(key)
             if refused is None:
                 raise
             raise refused from error
@@ -151,7 +151,7 @@ class PodCreation:
 
     def _drop(self, key: Key, place: Key) -> None:
         self._claims.drop(place)
-        self._best.dropped(key)
+        self._best.forget(key)
 
     async def _refuse(self, virtual: Obj, refused: Untranslatable) -> float:
         key = key_of(virtual)

@@ -1,36 +1,36 @@
 """Keeps on the host what of a tenant's pods is the best, where the quota has no room for all that wait for the ledger.
 
-    host pods, as they change ──> there ──┐
-    pod to be made ──> `attempt` ─────────┴─ more than its ceiling   -> says so at once, and holds up nobody
-                                          ├─ a better one waits      -> waits behind it
-                                          ├─ no room                 -> waits; the worst on the host give their place
-                                          └─ room                    -> open, until the host shows it
+    host pods, as they change ──> roster ──┐
+    pod to be made ──> `attempt` ──────────┴─> verdict: Odd     -> says so, and is tried again when the others are gone
+                                                        Beyond  -> says so at once, and holds up nobody
+                                                        Behind  -> waits until a better one does not
+                                                        Lacks   -> waits; the worst on the host give their place
+                                                        Fits    -> open, until the host shows it
     one that gives its place ──> queued ──> `gives_way` ──> its reconcile deletes the host pod while it is gated, without a node
 
 What the host's own count refuses waits the same way. Only memory, no I/O: after a restart the host pods are listed, and what
-waits tries again. How the order is made is `order`; a tenant without gated pods costs nothing here.
+waits tries again. What is decided is `verdict`, who is where `roster`; a tenant without gated pods costs nothing here.
 """
 
-import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Final, assert_never
 
 from bulkhead.api.podphase import has_ended, is_pending_deletion
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Obj, uid_of
-from syncer.quota import asking, order
+from syncer.quota import asking, verdict
 from syncer.quota.asking import Priorities
 from syncer.quota.claims import Claims
-from syncer.quota.heads import Heads
 from syncer.quota.order import Amounts, Entry, Rank
+from syncer.quota.roster import AT_ONCE, Place, Roster
+from syncer.quota.verdict import Line
 from syncer.translate import Reason, Untranslatable
 from syncer.translate.kinds import gate
 from syncer.translate.origin import virtual_uid
 from syncer.watch.informers import Caches, Subscription
 from syncer.work import Item, Queue
 
-_AT_ONCE: Final = 64
 _HOPE: Final = "The pod starts when enough is free."
 
 
@@ -42,23 +42,12 @@ class Best:
         self._queue = queue
         self._claims = claims
         self._quota = quota
-        self._there: dict[Key, Entry] = {}
-        self._open: dict[Key, Entry] = {}
-        self._waiting = Heads()
-        # Those that ask for more than can ever be in use: they wait for nothing, and their gangs are as large all the same.
-        self._beyond: dict[Key, Entry] = {}
-        # Those that wait although there may be room, because a better one does.
-        self._behind: dict[Key, None] = {}
-        self._gangs: dict[Key, set[Key]] = {}
-        self._gang_of: dict[Key, Key] = {}
-        # Pods that say something else of a gang than those that came before them; tried again when none of those is left.
-        self._odd: dict[Key, dict[Key, None]] = {}
-        # What was last said to a gang that waits, and what it followed from; counts changes of who is where.
-        self._said: dict[tuple[str, Key], tuple[tuple[object, ...], str]] = {}
-        self._turn = 0
+        self._roster = Roster()
         # UIDs of host pods that give their place.
         self._yielding: dict[Key, str] = {}
-        # Host pods whose rank is of their own age yet, and not of their virtual pods'.
+        # By what was lacking: for whom places were last asked for, and what that followed from.
+        self._asked: dict[tuple[str, ...], tuple[object, ...]] = {}
+        # Host pods whose rank is of their own age yet, since their virtual pods, of these UIDs, were not seen.
         self._unborn: dict[Key, str] = {}
         self._priorities = Priorities()
         self._limited = tuple(dict.fromkeys((*caches.settings.gated_resources, *claims.resources)))
@@ -67,46 +56,48 @@ class Best:
 
     def attempt(self, key: Key, virtual: Obj, desired: Obj) -> None:
         """Let a pod onto the host, or raise why it waits; nothing may be awaited between this and the claim of its devices."""
-        self._open.pop(key, None)
-        self._beyond.pop(key, None)
         if not gate.is_gated(desired):
             self.forget(key)
             return
         view = self._caches.view()
-        rank = self._priorities.rank(virtual, view)
         asks = asking.of_desired(desired, self._limited, view)
-        entry = Entry(key, rank, asks, asking.gang_of(desired, key.namespace))
-        self._check_known(entry)
-        there, waiting = self._others(entry)
-        self._check_alike(entry, there or waiting)
-        self._check_ceiling(entry, there, waiting)
-        best = order.rank_of([entry, *there, *waiting])
-        if self._comes_after(entry, best):
-            self._behind[key] = None
-            text = f"asked for {asking.words(entry.asks)}, and a pod that comes before it waits for the same. {_HOPE}"
-            raise self._wait(entry, text)
-        needed = order.needed(entry, there, waiting)
-        lacking = self._lacking(needed, counted_here=True)
-        if lacking:
-            self._make_room(entry, best, lacking)
-            raise self._wait(entry, self._no_room(entry, needed, next(iter(lacking))))
-        self._no_longer_waits(key)
-        self._open[key] = entry
-        self._note(entry)
-        for each in waiting[:_AT_ONCE]:
-            # Where one of a gang has room, all have.
-            self._queue.add(Item("Pod", each.key))
+        entry = Entry(key, self._priorities.rank(virtual, view), asks, asking.gang_of(desired, key.namespace))
+        with self._roster.others(entry) as others:
+            found = verdict.judge(entry, others, self._roster.heads(entry), self._counted(entry.asks))
+            best = verdict.rank_of(entry, others)
+        match found:
+            case verdict.Odd():
+                self._try(self._roster.refuse(entry))
+                raise Untranslatable(Reason.MALFORMED, _odd(found), "metadata")
+            case verdict.Beyond(resource, least):
+                self._try(self._roster.put(entry, Place.BEYOND))
+                self._take_back_gang(entry, best)
+                raise Untranslatable(Reason.QUOTA_EXCEEDED, self._beyond(entry, resource, least))
+            case verdict.Behind():
+                self._try(self._roster.put(entry, Place.BEHIND))
+                raise Untranslatable(Reason.QUOTA_EXCEEDED, _behind(entry))
+            case verdict.Lacks(needed, lacking):
+                self._try(self._roster.put(entry, Place.WAITS))
+                self._make_room(entry, best, lacking)
+                raise Untranslatable(Reason.QUOTA_EXCEEDED, self._no_room(entry, needed, next(iter(lacking))))
+            case verdict.Fits():
+                self._try(self._roster.put(entry, Place.OPEN))
+                # Where one of a gang has room, all have.
+                self._try(each.key for each in self._roster.gang_of(entry).in_plane.best(AT_ONCE))
+            case _:
+                assert_never(found)
 
     def refused(self, key: Key) -> None:
         """The host's own count had no room for a pod that was let onto it."""
-        entry = self._open.pop(key, None)
+        entry = self._roster.opened(key)
         if entry is None:
             return
-        there, waiting = self._others(entry)
-        lacking = self._lacking(order.needed(entry, there, waiting), counted_here=False)
-        if lacking:
-            self._wait(entry, "")
-            self._make_room(entry, order.rank_of([entry, *there, *waiting]), lacking)
+        with self._roster.others(entry) as others:
+            found = verdict.lacks(entry, others, self._counted_by_all(entry.asks))
+            best = verdict.rank_of(entry, others)
+        if found is not None:
+            self._try(self._roster.put(entry, Place.WAITS))
+            self._make_room(entry, best, found.lacking)
         else:
             # Of something that nobody here has to give, or that the host has not counted again: it holds up nobody.
             self.forget(key)
@@ -115,20 +106,9 @@ class Best:
         """The host has made a pod: what priority it gave to its class."""
         self._priorities.learn(desired, made)
 
-    def dropped(self, key: Key) -> None:
-        """It was not made, for another reason than a lack of room."""
-        self._open.pop(key, None)
-        self.forget(key)
-
     def forget(self, key: Key) -> None:
-        """The pod is on the host, is gone, or has no place on the host whatever room there is."""
-        self._no_longer_waits(key)
-        self._settle(key)
-
-    def gone(self, key: Key) -> None:
-        """The virtual pod is gone, or about to be."""
-        self._open.pop(key, None)
-        self.forget(key)
+        """The pod is gone, was not made, or has no place on the host whatever room there is."""
+        self._try(self._roster.leave(key))
 
     def rank(self, virtual: Obj) -> Rank:
         """Where a pod stands among those that wait for quota."""
@@ -145,100 +125,81 @@ class Best:
         return self._yielding.get(key) == uid_of(host) and gate.may_be_taken_back(host)
 
     def subscriptions(self) -> Iterable[Subscription]:
-        """The host's pods, where any wait for the ledger."""
+        """The pods of both sides, where any wait for the ledger."""
         settings = self._caches.settings
-        return (Subscription("host", "Pod", self.seen),) if settings.gated_resources or settings.gated_gangs else ()
+        if not settings.gated_resources and not settings.gated_gangs:
+            return ()
+        return Subscription("host", "Pod", self.seen), Subscription("virtual", "Pod", self.born)
 
     def seen(self, change: Change) -> None:
         """A host pod came, changed or went."""
         who = self._caches.origin(change.meta)
         if who is None or who.kind != "Pod":
             return
-        key, before = Key(who.namespace, who.name), self._there.get(Key(who.namespace, who.name))
+        key = Key(who.namespace, who.name)
         host = None if change.kind == "deleted" else self._caches.host["Pod"].store.get(change.key)
         # One that is being deleted makes no gang whole, and says nothing of one that comes after it.
         if host is None or has_ended(host) or is_pending_deletion(host) or not gate.is_the_ledgers(host):
-            self._there.pop(key, None)
             self._unborn.pop(key, None)
             self._yielding.pop(key, None)
-            self._settle(key)
+            self._try(self._roster.hide(key))
             return
-        movable = gate.may_be_taken_back(host)
+        before, movable = self._roster.hosted(key), gate.may_be_taken_back(host)
         if before is not None and before.uid == uid_of(host) and before.movable == movable:
             return
         self._priorities.saw(host, self._caches.view())
         asks, gang = asking.of_host(host, self._limited), asking.gang_of(host, key.namespace)
         entry = Entry(key, asking.rank_of_host(host), asks, gang, movable=movable, uid=uid_of(host))
-        self._there[key] = entry
         self._unborn[key] = virtual_uid(host)
-        self._open.pop(key, None)
-        self._no_longer_waits(key)
-        self._note(entry)
+        self._try(self._roster.show(self._of_age(entry)))
+        self._try(self._roster.leave(key))
         if not movable or self._yielding.get(key) != entry.uid:
             self._yielding.pop(key, None)
-        for name in asks if movable else ():
+        if movable:
             # One that was let in while a better one was refused.
-            head = self._waiting.first(name)
-            if head is not None and head.rank < entry.rank:
-                self._queue.add(Item("Pod", head.key))
+            self._try(head.key for head in self._roster.heads(entry) if head.rank < entry.rank)
 
-    # -- what is decided
+    def born(self, change: Change) -> None:
+        """A virtual pod came or changed: its host pod may have been seen first."""
+        entry = self._roster.hosted(change.key) if change.key in self._unborn else None
+        if entry is not None and (aged := self._of_age(entry)) != entry:
+            self._try(self._roster.show(aged))
 
-    def _check_known(self, entry: Entry) -> None:
-        """Say the same as before to a gang of which nothing has changed: it may have thousands of pods that are tried again."""
-        said = self._said.get(entry.workload)
-        if said is not None and said[0] == self._state(entry) and self._waiting.get(entry.key) == entry:
-            raise Untranslatable(Reason.QUOTA_EXCEEDED, said[1])
+    def _of_age(self, entry: Entry) -> Entry:
+        """A host pod with the age of its virtual pod, if that was seen."""
+        virtual = self._caches.virtual_pod(entry.key)
+        if virtual is None or uid_of(virtual) != self._unborn[entry.key]:
+            return entry
+        del self._unborn[entry.key]
+        return replace(entry, rank=(*entry.rank[:2], *asking.age_of(virtual)))
 
-    def _state(self, entry: Entry) -> tuple[object, ...]:
-        """All that what is said to a pod of a gang follows from."""
-        numbers = ((self._claims.used(name), self._claims.limit(name)) for name in entry.asks if self._claims.counts(name))
-        return self._turn, tuple(entry.asks.items()), *numbers
+    # -- what follows from a verdict
 
-    def _check_alike(self, entry: Entry, others: list[Entry]) -> None:
-        """All pods of a gang say the same of it; the first of them counts, and what differs was never taken."""
-        first = others[0] if others else entry
-        if entry.gang is not None and first.gang is not None and first.gang != entry.gang:
-            self.forget(entry.key)
-            self._odd.setdefault(entry.gang.key, {})[entry.key] = None
-            text = f"of the gang {entry.gang.name!r} the pod {first.key.name!r} says that it has {first.gang.said}"
-            raise Untranslatable(Reason.MALFORMED, f"{text}, and this one {entry.gang.said}", "metadata")
+    def _counted(self, asks: Amounts) -> dict[str, Line]:
+        """The lines of what the syncer counts by itself."""
+        claims = self._claims
+        return {name: Line(claims.limit(name), claims.used(name)) for name in asks if claims.counts(name)}
 
-    def _check_ceiling(self, entry: Entry, there: list[Entry], waiting: list[Entry]) -> None:
-        """Refuse what can never be whole; what of it is on the host already gives its place."""
-        for name, least in order.at_least(entry, [*there, *waiting]).items():
-            if not self._claims.counts(name) or least <= self._claims.limit(name):
-                continue
-            self.forget(entry.key)
-            self._beyond[entry.key] = entry
-            self._note(entry)
-            if all(each.movable for each in there):
-                self._take_back(there)
-            what = f"asked for {least}" if entry.gang is None else f"the {entry.gang.size} pods of its gang ask for {least}"
-            hopeless = "It is more than can ever be in use: the pod starts when the quota is raised."
-            raise Untranslatable(Reason.QUOTA_EXCEEDED, f"{self._claims.exceeded(name, what)} {hopeless}")
-
-    def _comes_after(self, entry: Entry, best: Rank) -> bool:
-        """Whether a better workload waits for any of the same resources."""
-        heads = (self._waiting.first(name) for name in entry.asks)
-        return any(head is not None and head.workload != entry.workload and head.rank < best for head in heads)
-
-    def _lacking(self, needed: Amounts, *, counted_here: bool) -> dict[str, int]:
-        """What there is no room for: by the syncer's own count, and of what only the host counts by that of the host."""
-        rooms = {name: self._room(name, counted_here=counted_here) for name in needed}
-        return {name: need - room for name, need in needed.items() if (room := rooms[name]) is not None and need > room}
-
-    def _room(self, name: str, *, counted_here: bool) -> int | None:
-        if self._claims.counts(name):
-            return self._claims.limit(name) - self._claims.used(name)
-        # Behind by moments: the host refuses by itself, and only then it says who has to go.
-        return None if counted_here else asking.room_of(self._quota() or {}, name)
+    def _counted_by_all(self, asks: Amounts) -> dict[str, Line]:
+        """And those of what only the host counts: behind by moments, so it refuses first, and only then they say who goes."""
+        quota = self._quota() or {}
+        rooms = {name: asking.room_of(quota, name) for name in asks}
+        return {name: Line(room, 0) for name, room in rooms.items() if room is not None} | self._counted(asks)
 
     def _make_room(self, entry: Entry, best: Rank, lacking: Amounts) -> None:
-        """Have those on the host give their place whose place the pod needs."""
-        self._bear()
-        others = (each for each in self._there.values() if each.workload != entry.workload)
-        self._take_back(order.victims(best, lacking, others))
+        """Have those on the host give their place whose place the pod needs; once for a gang, and again with its best pod."""
+        if self._is_news(tuple(lacking), (entry.workload, best, lacking, self._roster.changes), again=entry.rank == best):
+            self._take_back(verdict.victims(best, lacking, self._roster.worst_first(but=entry.workload)))
+
+    def _take_back_gang(self, entry: Entry, best: Rank) -> None:
+        """What is never whole gives its place, unless some of it was admitted."""
+        there = self._roster.gang_of(entry).on_host
+        if there.movable and self._is_news((), (entry.workload, self._roster.changes), again=entry.rank == best):
+            self._take_back(there)
+
+    def _is_news(self, what: tuple[str, ...], state: tuple[object, ...], *, again: bool) -> bool:
+        known, self._asked[what] = self._asked.get(what), state
+        return again or known != state
 
     def _take_back(self, pods: Iterable[Entry]) -> None:
         for each in pods:
@@ -246,82 +207,27 @@ class Best:
                 self._yielding[each.key] = each.uid
                 self._queue.add(Item("Pod", each.key))
 
-    def _no_room(self, entry: Entry, needed: Amounts, name: str) -> str:
-        gang = f", and the rest of its gang for {needed[name] - entry.asks[name]} more" if needed != entry.asks else ""
-        return f"{self._claims.exceeded(name, f'asked for {entry.asks[name]}')[:-1]}{gang}. {_HOPE}"
+    def _try(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self._queue.add(Item("Pod", key))
 
-    # -- what is remembered
+    # -- in words
 
-    def _others(self, entry: Entry) -> tuple[list[Entry], list[Entry]]:
-        """The other pods of its gang: on the host or about to be, and those that wait."""
-        there: list[Entry] = []
-        waiting: list[Entry] = []
-        if entry.gang is None:
-            return there, waiting
-        self._bear()
-        for key in self._gangs.get(entry.gang.key, set()) - {entry.key}:
-            found = self._there.get(key) or self._open.get(key)
-            held = self._waiting.get(key) or self._beyond.get(key)
-            if found is not None:
-                there.append(found)
-            elif held is not None:
-                waiting.append(held)
-        return there, waiting
+    def _beyond(self, entry: Entry, resource: str, least: int) -> str:
+        what = f"asked for {least}" if entry.gang is None else f"the {entry.gang.size} pods of its gang ask for {least}"
+        hopeless = "It is more than can ever be in use: the pod starts when the quota is raised."
+        return f"{self._claims.exceeded(resource, what)} {hopeless}"
 
-    def _bear(self) -> None:
-        """Give host pods the age of their virtual pods, which their informer may have shown later."""
-        for key, uid in list(self._unborn.items()):
-            virtual = self._caches.virtual_pod(key)
-            if virtual is not None and uid_of(virtual) == uid:
-                del self._unborn[key]
-                entry = self._there[key]
-                self._there[key] = replace(entry, rank=(*entry.rank[:2], *asking.age_of(virtual)))
+    def _no_room(self, entry: Entry, needed: Amounts, resource: str) -> str:
+        rest = needed[resource] - entry.asks[resource]
+        gang = f", and the rest of its gang for {rest} more" if needed != entry.asks else ""
+        return f"{self._claims.exceeded(resource, f'asked for {entry.asks[resource]}')[:-1]}{gang}. {_HOPE}"
 
-    def _wait(self, entry: Entry, text: str) -> Untranslatable:
-        """Have a pod wait; returns what is said to it."""
-        if self._waiting.get(entry.key) != entry:
-            self._waiting.add(entry)
-            self._note(entry)
-        if entry.gang is not None and text:
-            self._said[entry.workload] = self._state(entry), text
-        return Untranslatable(Reason.QUOTA_EXCEEDED, text)
 
-    def _no_longer_waits(self, key: Key) -> None:
-        self._behind.pop(key, None)
-        self._beyond.pop(key, None)
-        if not self._waiting.pop(key):
-            return
-        self._turn += 1
-        if self._behind:
-            first = heapq.nsmallest(_AT_ONCE, self._behind, key=self._rank_of_waiting)
-            for each in first:
-                del self._behind[each]
-                self._queue.add(Item("Pod", each))
+def _behind(entry: Entry) -> str:
+    return f"asked for {asking.words(entry.asks)}, and a pod that comes before it waits for the same. {_HOPE}"
 
-    def _rank_of_waiting(self, key: Key) -> Rank:
-        entry = self._waiting.get(key)
-        return order.LAST if entry is None else entry.rank
 
-    def _note(self, entry: Entry) -> None:
-        self._turn += 1
-        if entry.gang is None or self._gang_of.get(entry.key) != entry.gang.key:
-            self._leave(entry.key)
-        if entry.gang is not None:
-            self._gangs.setdefault(entry.gang.key, set()).add(entry.key)
-            self._gang_of[entry.key] = entry.gang.key
-
-    def _settle(self, key: Key) -> None:
-        """Forget of which gang a pod is that is nowhere any more."""
-        self._turn += 1
-        if not any(key in each for each in (self._there, self._open, self._waiting, self._beyond)):
-            self._leave(key)
-
-    def _leave(self, key: Key) -> None:
-        gang = self._gang_of.pop(key, None)
-        if gang is not None:
-            self._gangs[gang].discard(key)
-            if not self._gangs[gang]:
-                del self._gangs[gang]
-                self._said.pop(("Gang", gang), None)
-                for each in self._odd.pop(gang, ()):
-                    self._queue.add(Item("Pod", each))
+def _odd(found: verdict.Odd) -> str:
+    text = f"of the gang {found.own.name!r} the pod {found.pod!r} says that it has {found.theirs.said}"
+    return f"{text}, and this one {found.own.said}"

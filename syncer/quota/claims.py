@@ -9,6 +9,7 @@ resource for which nobody gives a number is limited to nothing.
     claim before the create -> kept until the object is seen -> held until it ends or is gone; dropped when the create failed
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -52,45 +53,47 @@ class Claims:
         self._clock = clock
         self._hard = hard
         self._held: dict[Key, Amounts] = {}
+        # The oldest first.
         self._made: dict[Key, tuple[float, Amounts]] = {}
+        # What both add up to: it is asked for several times for each try of each pod.
+        self._used: Counter[str] = Counter()
 
     def used(self, resource: str) -> int:
         """What pods and claims hold now, those that the cache does not show yet included."""
         now = self._clock.monotonic()
-        self._made = {
-            key: made for key, made in self._made.items() if now - made[0] < _UNSEEN_SECONDS and key not in self._held
-        }
-        open_claims = (amounts for _, amounts in self._made.values())
-        return sum(amounts.get(resource, 0) for amounts in (*self._held.values(), *open_claims))
+        while self._made and now - (oldest := next(iter(self._made.items())))[1][0] >= _UNSEEN_SECONDS:
+            self.drop(oldest[0])
+        return self._used[resource]
 
     def claim(self, key: Key, host: Obj, kind: str = "Pod") -> None:
         """Take what the object asks for, or refuse it; nothing may be awaited between the count and the taking."""
         asked = self._asked(kind, host)
         if not asked:
             return
-        self._made.pop(key, None)  # an earlier attempt whose answer was lost
+        self.drop(key)  # an earlier attempt whose answer was lost
         for resource, amount in asked.items():
             used, limit = self.used(resource), self.limit(resource)
             if used + amount > limit:
                 hope = "The pod starts when enough is free." if kind == "Pod" else "The claim is made when enough is free."
                 raise Untranslatable(Reason.QUOTA_EXCEEDED, f"{self.exceeded(resource, f'asked for {amount}')} {hope}", "")
-        self._made[key] = (self._clock.monotonic(), asked)
+        if key not in self._held:
+            self._made[key] = (self._clock.monotonic(), asked)
+            self._used.update(asked)
 
     def drop(self, key: Key) -> None:
         """The create failed."""
-        self._made.pop(key, None)
+        if (made := self._made.pop(key, None)) is not None:
+            self._used.subtract(made[1])
 
     def seen(self, change: Change, host: Obj | None, kind: str = "Pod") -> None:
         """A host pod or claim as the cache has it now; None when it is gone."""
-        if host is None or change.kind == "deleted":
-            self._held.pop(change.key, None)
-            self._made.pop(change.key, None)
-            return
-        self._made.pop(change.key, None)
-        if kind == "Pod" and has_ended(host):
-            self._held.pop(change.key, None)
+        self.drop(change.key)
+        if host is None or change.kind == "deleted" or (kind == "Pod" and has_ended(host)):
+            if (held := self._held.pop(change.key, None)) is not None:
+                self._used.subtract(held)
         elif change.key not in self._held and (amounts := self._asked(kind, host)):
             self._held[change.key] = amounts
+            self._used.update(amounts)
 
     def _asked(self, kind: str, host: Obj) -> Amounts:
         """What an object asks for; names of pods and of claims on the host never meet, so one table has both."""

@@ -1,59 +1,38 @@
-"""Pods that wait in the plane for room in the quota, and for each resource the best of them. Only memory.
+"""Pods that wait in the plane for room in the quota, and for each resource the best of them. Only memory."""
 
-The best is asked for at every try of every pod, so it is the head of a heap; entries that are not waiting any more are dropped
-when they come to its head, or when they are more than those that wait.
-"""
-
-import heapq
-from collections.abc import Iterator
 from typing import Final
 
 from bulkhead.kube.objects import Key
-from syncer.quota.order import Entry, Rank
-
-_SPARE: Final = 64
+from syncer.quota.order import Entry
+from syncer.quota.ranked import Ranked
 
 
 class Heads:
     """See the module."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Key, Entry] = {}
-        self._heaps: dict[str, list[tuple[Rank, Key]]] = {}
-
-    def __contains__(self, key: Key) -> bool:
-        return key in self._waiting
-
-    def __iter__(self) -> Iterator[Entry]:
-        return iter(self._waiting.values())
+        self._waiting: Final[dict[Key, Entry]] = {}
+        self._lines: Final[dict[str, Ranked[Key]]] = {}
 
     def get(self, key: Key) -> Entry | None:
         """A pod that waits."""
         return self._waiting.get(key)
 
     def add(self, entry: Entry) -> None:
-        """Have a pod wait."""
-        if self._waiting.get(entry.key) == entry:
-            return
+        """Have a pod wait, or wait for what it asks for now."""
+        self.discard(entry.key)
         self._waiting[entry.key] = entry
         for name in entry.asks:
-            heap = self._heaps.setdefault(name, [])
-            heapq.heappush(heap, (entry.rank, entry.key))
-            if len(heap) > 2 * len(self._waiting) + _SPARE:
-                heap[:] = [(each.rank, each.key) for each in self if name in each.asks]
-                heapq.heapify(heap)
+            self._lines.setdefault(name, Ranked()).set(entry.key, entry.rank)
 
-    def pop(self, key: Key) -> bool:
-        """It does not wait any more; whether it did."""
-        return self._waiting.pop(key, None) is not None
+    def discard(self, key: Key) -> None:
+        """It does not wait any more."""
+        entry = self._waiting.pop(key, None)
+        for name in entry.asks if entry is not None else ():
+            self._lines[name].discard(key)
 
     def first(self, resource: str) -> Entry | None:
         """The best of those that wait for a resource."""
-        heap = self._heaps.get(resource, [])
-        while heap:
-            rank, key = heap[0]
-            entry = self._waiting.get(key)
-            if entry is not None and entry.rank == rank and resource in entry.asks:
-                return entry
-            heapq.heappop(heap)
-        return None
+        line = self._lines.get(resource)
+        key = None if line is None else line.first()
+        return None if key is None else self._waiting[key]

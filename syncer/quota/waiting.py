@@ -4,7 +4,6 @@ What was refused waits here. When a host pod or claim goes or the quota's number
 those that waited longest, a bounded number at once; the slow retry of each key is the fallback. Only memory, no I/O.
 """
 
-import heapq
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -14,6 +13,7 @@ from bulkhead.api.untrusted import mapping
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Obj
 from syncer.quota.order import Rank
+from syncer.quota.ranked import Ranked
 from syncer.translate.registry import KINDS
 from syncer.watch.informers import Subscription
 from syncer.work import Item, Queue
@@ -31,18 +31,18 @@ class Starved:
         self._quota = quota
         # By quota, as last seen.
         self._numbers: dict[Key, int] = {}
-        self._waiting: dict[Item, Rank] = {}
+        self._waiting: Final[Ranked[Item]] = Ranked()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def add(self, key: Key, kind: str = "Pod", rank: Rank = _UNRANKED) -> None:
         """There was no room for this pod, or object of another kind."""
-        self._waiting[Item(kind, key)] = rank
+        self._waiting.set(Item(kind, key), rank)
 
     def forget(self, key: Key, kind: str = "Pod") -> None:
         """It is there, or gone."""
-        self._waiting.pop(Item(kind, key), None)
+        self._waiting.discard(Item(kind, key))
 
     def subscriptions(self) -> Iterable[Subscription]:
         """The host's quotas, and its copies of the kinds whose devices are counted."""
@@ -51,7 +51,7 @@ class Starved:
 
     def room(self, _change: Change) -> None:
         """Something on the host changed that may have made room."""
-        for item in heapq.nsmallest(_AT_ONCE, self._waiting, key=self._waiting.__getitem__):
+        for item in self._waiting.best(_AT_ONCE):
             self._queue.add(item)
 
     def counted(self, change: Change) -> None:

@@ -147,7 +147,7 @@ def test_item_96_a_waiting_pod_that_goes_lets_those_behind_it_try(bed: Bed) -> N
     assert bed.create(high)
     assert "comes before it" in bed.create(low)
     bed.queued.clear()
-    bed.best.gone(high)
+    bed.best.forget(high)
     assert bed.queued == ["low"]
     assert not bed.create(low)
 
@@ -201,7 +201,7 @@ def test_item_96_the_smaller_pods_of_a_gang_that_is_never_whole_stay_away_too(be
     bed.take_back(small)
     assert "ask for 9 nvidia.com/gpu" in bed.create(small)
     # The tenant takes the large one away: half of what is left fits.
-    bed.best.gone(large)
+    bed.best.forget(large)
     assert not bed.create(small)
 
 

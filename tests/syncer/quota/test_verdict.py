@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.kube.objects import Key
-from syncer.quota import order
+from syncer.quota import order, verdict
+from syncer.quota.crowd import Crowd
 from syncer.quota.order import Entry, Gang
+from syncer.quota.verdict import Others
 
 GPU = "nvidia.com/gpu"
 
@@ -21,8 +23,20 @@ def names(entries: Iterable[Entry]) -> list[str]:
     return sorted(each.key.name for each in entries)
 
 
+def others(on_host: Iterable[Entry] = (), in_plane: Iterable[Entry] = ()) -> Others:
+    on_host, in_plane = list(on_host), list(in_plane)
+    return Others(Crowd(on_host), Crowd(in_plane), Crowd([*on_host, *in_plane]))
+
+
+def worst_first(there: Iterable[Entry]) -> list[Crowd]:
+    found: dict[order.Workload, list[Entry]] = {}
+    for each in there:
+        found.setdefault(each.workload, []).append(each)
+    return sorted(map(Crowd, found.values()), key=lambda crowd: crowd.rank, reverse=True)
+
+
 def victims(lacking: int, *there: Entry, rank: order.Rank = (0, -5, "m", "m")) -> list[str]:
-    return names(order.victims(rank, {GPU: lacking}, there))
+    return names(verdict.victims(rank, {GPU: lacking}, worst_first(there)))
 
 
 def test_the_worst_give_their_place_and_no_more_than_are_needed() -> None:
@@ -36,7 +50,7 @@ def test_nobody_goes_for_whom_it_makes_no_room() -> None:
     assert victims(3, entry("a"), entry("b")) == []
     assert victims(1, entry("a", admitted=True)) == []
     assert victims(1, entry("a", priority=5), entry("b", priority=9)) == []
-    assert order.victims((0, -5, "m", "m"), {"example.com/other": 1}, [entry("a")]) == []
+    assert verdict.victims((0, -5, "m", "m"), {"example.com/other": 1}, worst_first([entry("a")])) == []
 
 
 def test_a_gang_goes_whole_or_not_at_all() -> None:
@@ -49,20 +63,21 @@ def test_a_gang_goes_whole_or_not_at_all() -> None:
 
 def test_a_gang_needs_what_all_of_it_asks_for() -> None:
     first = entry("a", 2, gang="g", size=4)
-    assert order.needed(entry("x", 2), [], []) == {GPU: 2}
-    assert order.needed(first, [], []) == {GPU: 8}
+    assert verdict.needed(entry("x", 2), others()) == {GPU: 2}
+    assert verdict.needed(first, others()) == {GPU: 8}
     # Of those that are known it counts what they ask for, of the others as little as any asks for.
-    assert order.needed(first, [], [entry("b", 1, gang="g", size=4)]) == {GPU: 5}
-    assert order.needed(first, [entry("c", 1, gang="g", size=4)], [entry("b", 5, gang="g", size=4)]) == {GPU: 8}
+    assert verdict.needed(first, others([], [entry("b", 1, gang="g", size=4)])) == {GPU: 5}
+    known = others([entry("c", 1, gang="g", size=4)], [entry("b", 5, gang="g", size=4)])
+    assert verdict.needed(first, known) == {GPU: 8}
     # It is whole already, and this is one more.
-    assert order.needed(first, [entry(name, gang="g", size=4) for name in "bcde"], []) == {GPU: 2}
+    assert verdict.needed(first, others(entry(name, gang="g", size=4) for name in "bcde")) == {GPU: 2}
 
 
 def test_a_gang_asks_at_least_for_its_smallest_pods() -> None:
     first = entry("a", 8, gang="g", size=3)
-    assert order.at_least(first, []) == {GPU: 24}
-    assert order.at_least(first, [entry("b", 1, gang="g", size=3)]) == {GPU: 10}
-    assert order.at_least(entry("x", 3), []) == {GPU: 3}
+    assert verdict.at_least(first, others()) == {GPU: 24}
+    assert verdict.at_least(first, others([], [entry("b", 1, gang="g", size=3)])) == {GPU: 10}
+    assert verdict.at_least(entry("x", 3), others()) == {GPU: 3}
 
 
 ENTRIES = st.builds(
@@ -74,13 +89,13 @@ POPULATION = st.lists(ENTRIES, max_size=12, unique_by=lambda each: each.key)
 
 @given(there=POPULATION, candidate=ENTRIES, lacking=st.integers(1, 12))
 def test_victims_are_worse_whole_enough_and_none_of_them_too_many(there: list[Entry], candidate: Entry, lacking: int) -> None:
-    others = [each for each in there if each.workload != candidate.workload]
-    found = order.victims(candidate.rank, {GPU: lacking}, others)
+    rest = [each for each in there if each.workload != candidate.workload]
+    found = verdict.victims(candidate.rank, {GPU: lacking}, worst_first(rest))
     gone = {each.workload for each in found}
     for workload in gone:
-        pods = [each for each in others if each.workload == workload]
+        pods = [each for each in rest if each.workload == workload]
         assert {each.key for each in pods} <= {each.key for each in found}, "a gang goes whole"
-        assert order.rank_of(pods) > candidate.rank
+        assert Crowd(pods).rank > candidate.rank
         # Without this one there would be too little room.
         assert sum(each.asks[GPU] for each in found if each.workload != workload) < lacking
     assert not found or sum(each.asks[GPU] for each in found) >= lacking
@@ -97,7 +112,7 @@ def test_giving_place_ends(pods: list[Entry], limit: int) -> None:
             if each in there:
                 continue
             short = each.asks[GPU] - (limit - sum(one.asks[GPU] for one in there))
-            gone = order.victims(each.rank, {GPU: short}, there) if short > 0 else []
+            gone = verdict.victims(each.rank, {GPU: short}, worst_first(there)) if short > 0 else []
             if short <= 0 or gone:
                 there = [one for one in there if one not in gone] + [each]
                 moved = True

@@ -1,0 +1,137 @@
+"""Some pods, added up: how many they are, who is the best, what they ask for together and what the smallest of them do.
+
+A gang may have thousands of pods, each of which is tried again and again, so nothing here walks through all of them: what is
+asked for is kept as they come and go. Only memory.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from bulkhead.kube.objects import Key
+from syncer.quota.order import LAST, Entry, Rank
+from syncer.quota.ranked import Ranked
+
+
+class Smallest:
+    """Numbers, and the sum of the smallest so many of them."""
+
+    def __init__(self) -> None:
+        self._numbers: Final[list[int]] = []
+        # The sum of those before the cut, which moves to where it was last asked for: the next question is near it.
+        self._cut = 0
+        self._sum = 0
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def add(self, number: int) -> None:
+        """One more."""
+        insort(self._numbers, number)
+        if self._cut and number < self._numbers[self._cut]:
+            self._sum += number - self._numbers[self._cut]
+
+    def remove(self, number: int) -> None:
+        """One that is there goes."""
+        at = bisect_left(self._numbers, number)
+        del self._numbers[at]
+        if at >= self._cut:
+            return
+        self._sum -= number
+        if len(self._numbers) < self._cut:
+            self._cut -= 1
+        else:
+            self._sum += self._numbers[self._cut - 1]
+
+    def sum_of(self, count: int) -> int:
+        """The sum of the smallest so many, or of all where there are fewer."""
+        wanted = min(max(count, 0), len(self._numbers))
+        while self._cut < wanted:
+            self._sum += self._numbers[self._cut]
+            self._cut += 1
+        while self._cut > wanted:
+            self._cut -= 1
+            self._sum -= self._numbers[self._cut]
+        return self._sum
+
+    def least(self) -> int:
+        """The smallest of all."""
+        return self._numbers[0]
+
+
+class Crowd:
+    """See the module."""
+
+    def __init__(self, pods: Iterable[Entry] = ()) -> None:
+        self._pods: Final[dict[Key, Entry]] = {}
+        self._ranked: Final[Ranked[Key]] = Ranked()
+        # By resource what those ask for that ask for any.
+        self._asks: Final[dict[str, Smallest]] = {}
+        self._fixed = 0
+        for each in pods:
+            self.add(each)
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._pods.values())
+
+    def get(self, key: Key) -> Entry | None:
+        """One of them."""
+        return self._pods.get(key)
+
+    def add(self, pod: Entry) -> None:
+        """One more, or one that is there as it is now."""
+        self.discard(pod.key)
+        self._pods[pod.key] = pod
+        self._ranked.set(pod.key, pod.rank)
+        self._fixed += not pod.movable
+        for name, number in pod.asks.items():
+            self._asks.setdefault(name, Smallest()).add(number)
+
+    def discard(self, key: Key) -> None:
+        """One goes, if it is there."""
+        pod = self._pods.pop(key, None)
+        if pod is None:
+            return
+        self._ranked.discard(key)
+        self._fixed -= not pod.movable
+        for name, number in pod.asks.items():
+            self._asks[name].remove(number)
+
+    @property
+    def movable(self) -> bool:
+        """Whether all of them are."""
+        return self._fixed == 0
+
+    @property
+    def rank(self) -> Rank:
+        """That of the best of them."""
+        first = self.first()
+        return LAST if first is None else first.rank
+
+    def first(self) -> Entry | None:
+        """The best of them."""
+        key = self._ranked.first()
+        return None if key is None else self._pods[key]
+
+    def best(self, count: int) -> list[Entry]:
+        """So many of the best."""
+        return [self._pods[key] for key in self._ranked.best(count)]
+
+    def total(self, resource: str) -> int:
+        """What all of them ask for together."""
+        return self.sum_of_smallest(resource, len(self))
+
+    def sum_of_smallest(self, resource: str, count: int) -> int:
+        """What the smallest so many of them ask for together; those that do not ask for it are the smallest."""
+        asking = self._asks.get(resource)
+        return 0 if asking is None else asking.sum_of(count - (len(self) - len(asking)))
+
+    def least(self, resource: str, least: int) -> int:
+        """What the smallest of them asks for, where that is less than this."""
+        asking = self._asks.get(resource)
+        if asking is None or len(asking) < len(self):
+            return 0 if self else least
+        return min(least, asking.least()) if self else least

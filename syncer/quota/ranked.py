@@ -1,0 +1,57 @@
+"""Things in the order of their ranks, those that came first before their equals, as they come and go. Only memory.
+
+A sorted list: what is done is a search by halves and one move of memory, and the best and the worst are at its ends.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterator
+from typing import Final, Generic, TypeVar
+
+from syncer.quota.order import Rank
+
+T = TypeVar("T", bound=Hashable)
+
+
+class Ranked(Generic[T]):
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._order: Final[list[tuple[Rank, int, T]]] = []
+        self._places: Final[dict[T, tuple[Rank, int, T]]] = {}
+        self._came = 0
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __contains__(self, each: object) -> bool:
+        return each in self._places
+
+    def set(self, each: T, rank: Rank) -> None:
+        """Give it this rank, whether it is there or not."""
+        before = self._places.get(each)
+        if before is not None and before[0] == rank:
+            return
+        self.discard(each)
+        self._came += 1
+        place = rank, self._came if before is None else before[1], each
+        insort(self._order, place)
+        self._places[each] = place
+
+    def discard(self, each: T) -> bool:
+        """It is not there any more; whether it was."""
+        place = self._places.pop(each, None)
+        if place is not None:
+            del self._order[bisect_left(self._order, place)]
+        return place is not None
+
+    def first(self) -> T | None:
+        """The best of all."""
+        return self._order[0][2] if self._order else None
+
+    def best(self, count: int) -> list[T]:
+        """So many of the best, in their order."""
+        return [each for _, _, each in self._order[:count]]
+
+    def worst_first(self) -> Iterator[T]:
+        """All of them, backwards."""
+        return (each for _, _, each in reversed(self._order))

@@ -1,0 +1,151 @@
+"""Who of the tenant's gated pods is where: on the host, let onto it, or waiting in the plane, and why. Only memory.
+
+    on the host                 as the host shows it; by workload, the worst first, those that may give their place
+    in the plane    OPEN        let onto the host, which does not show it yet
+                    WAITS       there is no room
+                    BEHIND      there may be room, and a better one waits for it
+                    BEYOND      asks for more than can ever be in use: waits for nothing, and its gang is as large all the same
+
+A pod has one place in the plane or none; beside it a host pod of the same key may be there that was made for one before it.
+What changes who is where returns the pods that are to be tried again for it.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from enum import Enum, auto
+from typing import Final
+
+from bulkhead.kube.objects import Key
+from syncer.quota.crowd import Crowd
+from syncer.quota.gangs import Gangs
+from syncer.quota.heads import Heads
+from syncer.quota.order import Entry, Workload
+from syncer.quota.ranked import Ranked
+from syncer.quota.verdict import Others
+
+AT_ONCE: Final = 64
+
+
+class Place(Enum):
+    """Where a pod is in the plane."""
+
+    OPEN = auto()
+    WAITS = auto()
+    BEHIND = auto()
+    BEYOND = auto()
+
+
+_WAITING: Final = frozenset({Place.WAITS, Place.BEHIND})
+
+
+class Roster:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._hosted: Final[dict[Key, Entry]] = {}
+        self._workloads: Final[dict[Workload, Crowd]] = {}
+        self._order: Final[Ranked[Workload]] = Ranked()
+        self._places: Final[dict[Key, tuple[Place, Entry]]] = {}
+        self._waiting: Final = Heads()
+        self._behind: Final[Ranked[Key]] = Ranked()
+        self._gangs: Final = Gangs()
+        # Counts the changes of who is on the host.
+        self.changes = 0
+
+    # -- on the host
+
+    def hosted(self, key: Key) -> Entry | None:
+        """The pod that the host shows."""
+        return self._hosted.get(key)
+
+    def show(self, entry: Entry) -> list[Key]:
+        """The host shows a pod, or shows it otherwise."""
+        self._unhost(entry.key)
+        self._hosted[entry.key] = entry
+        workload = self._workloads.setdefault(entry.workload, Crowd())
+        workload.add(entry)
+        self._order.set(entry.workload, workload.rank)
+        return self._count(entry.key)
+
+    def hide(self, key: Key) -> list[Key]:
+        """The host shows it no more."""
+        self._unhost(key)
+        return self._count(key)
+
+    def worst_first(self, *, but: Workload) -> Iterator[Crowd]:
+        """The other workloads on the host."""
+        return (self._workloads[each] for each in self._order.worst_first() if each != but)
+
+    def _unhost(self, key: Key) -> None:
+        self.changes += 1
+        entry = self._hosted.pop(key, None)
+        if entry is None:
+            return
+        workload = self._workloads[entry.workload]
+        workload.discard(key)
+        if workload:
+            self._order.set(entry.workload, workload.rank)
+        else:
+            del self._workloads[entry.workload]
+            self._order.discard(entry.workload)
+
+    # -- in the plane
+
+    def put(self, entry: Entry, place: Place) -> list[Key]:
+        """A pod has this place now."""
+        waited = self._waiting.get(entry.key) is not None
+        self._places[entry.key] = place, entry
+        self._behind.discard(entry.key)
+        if place is Place.BEHIND:
+            self._behind.set(entry.key, entry.rank)
+        if place in _WAITING:
+            self._waiting.add(entry)
+            return self._count(entry.key)
+        self._waiting.discard(entry.key)
+        return [*self._count(entry.key), *(self._next() if waited else ())]
+
+    def leave(self, key: Key) -> list[Key]:
+        """A pod has no place in the plane any more."""
+        waited = self._waiting.get(key) is not None
+        self._places.pop(key, None)
+        self._waiting.discard(key)
+        self._behind.discard(key)
+        return [*self._count(key), *(self._next() if waited else ())]
+
+    def refuse(self, entry: Entry) -> list[Key]:
+        """A pod says something else of its gang than the others: it has no place until those are gone."""
+        again = self.leave(entry.key)
+        if entry.gang is not None:
+            self._gangs.is_odd(entry.key, entry.gang.key)
+        return again
+
+    def opened(self, key: Key) -> Entry | None:
+        """The pod that was let onto the host and is not shown by it."""
+        place, entry = self._places.get(key, (None, None))
+        return entry if place is Place.OPEN else None
+
+    def heads(self, entry: Entry) -> list[Entry]:
+        """The best that wait for what a pod asks for."""
+        return [head for name in entry.asks if (head := self._waiting.first(name)) is not None]
+
+    def _next(self) -> list[Key]:
+        """Those that waited behind another: where one goes, there may be room for the best of them."""
+        found = self._behind.best(AT_ONCE)
+        for each in found:
+            self._behind.discard(each)
+        return found
+
+    # -- gangs
+
+    def others(self, entry: Entry) -> AbstractContextManager[Others]:
+        """The other pods of a pod's gang, as long as nothing is changed."""
+        return self._gangs.without(entry)
+
+    def gang_of(self, entry: Entry) -> Others:
+        """All pods of a pod's gang, as they change."""
+        return self._gangs.of(entry)
+
+    def _count(self, key: Key) -> list[Key]:
+        place, entry = self._places.get(key, (None, None))
+        is_open = place is Place.OPEN
+        return self._gangs.place(key, self._hosted.get(key) or (entry if is_open else None), None if is_open else entry)

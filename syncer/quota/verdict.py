@@ -1,0 +1,156 @@
+"""What becomes of a pod that is to wait at the ledger's gate, and who gives his place for it. Pure.
+
+A pod at the gate counts in the tenant's quota as one that runs. So where the quota is full, a pod that is worse than one that
+waits in the plane gives its place, and nothing else is done with it:
+
+    says something else of its gang than the others           Odd
+    its workload asks for more than can ever be in use        Beyond   waits for nothing, and holds up nobody
+    a better workload waits for the same                      Behind
+    not all of its workload that is to come has room          Lacks    victims give their place
+    otherwise                                                 Fits
+
+    needed    what a pod asks for, of a gang what all of it asks for that is not on the host yet
+    victims   the worst workloads first, none of a better rank, none that was admitted, none that would not help, gangs whole
+
+The order is strict, so no two pods ever take each other's place in turn.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from syncer.quota.crowd import Crowd
+from syncer.quota.order import Amounts, Entry, Gang, Rank
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """The other pods of a pod's gang; none for a pod that starts by itself."""
+
+    on_host: Crowd = field(default_factory=Crowd)  # or about to be
+    in_plane: Crowd = field(default_factory=Crowd)
+    all: Crowd = field(default_factory=Crowd)
+
+    @property
+    def first(self) -> Entry | None:
+        """Whose word on the gang counts."""
+        return self.on_host.first() or self.in_plane.first()
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A resource as the syncer counts it, or the host where only that does."""
+
+    limit: int
+    used: int
+
+
+@dataclass(frozen=True, slots=True)
+class Odd:
+    """A pod that came before says something else of the gang."""
+
+    pod: str
+    theirs: Gang
+    own: Gang
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """The least that the workload asks for of a resource is more than can ever be in use."""
+
+    resource: str
+    least: int
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """There may be room, and a better workload waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lacks:
+    """What the workload needs, and how much of it there is no room for."""
+
+    needed: Amounts
+    lacking: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Fits:
+    """It may go to the host."""
+
+
+Verdict: TypeAlias = Odd | Beyond | Behind | Lacks | Fits
+
+
+def judge(entry: Entry, others: Others, heads: Iterable[Entry], lines: Mapping[str, Line]) -> Verdict:
+    """What becomes of a pod; `heads` are the best of those that wait for what it asks for."""
+    first = others.first
+    if entry.gang is not None and first is not None and first.gang is not None and first.gang != entry.gang:
+        return Odd(first.key.name, first.gang, entry.gang)
+    for name, least in at_least(entry, others).items():
+        if name in lines and least > lines[name].limit:
+            return Beyond(name, least)
+    best = rank_of(entry, others)
+    if any(head.workload != entry.workload and head.rank < best for head in heads):
+        return Behind()
+    return lacks(entry, others, lines) or Fits()
+
+
+def lacks(entry: Entry, others: Others, lines: Mapping[str, Line]) -> Lacks | None:
+    """What of its workload has no room; of what has no line there is room always."""
+    asked = needed(entry, others)
+    short = {name: number - (lines[name].limit - lines[name].used) for name, number in asked.items() if name in lines}
+    lacking = {name: number for name, number in short.items() if number > 0}
+    return Lacks(asked, lacking) if lacking else None
+
+
+def rank_of(entry: Entry, others: Others) -> Rank:
+    """The rank of a pod's workload."""
+    return min(entry.rank, others.all.rank)
+
+
+def needed(entry: Entry, others: Others) -> dict[str, int]:
+    """What the workload of a pod asks for until it is whole."""
+    missing = 0 if entry.gang is None else entry.gang.size - len(others.on_host) - 1
+    if missing <= 0:
+        return dict(entry.asks)
+    return {name: own + _rest(name, missing, others.in_plane, others.all.least(name, own)) for name, own in entry.asks.items()}
+
+
+def at_least(entry: Entry, others: Others) -> dict[str, int]:
+    """The least that the workload of a pod can ask for when it is whole."""
+    missing = 0 if entry.gang is None else entry.gang.size - 1
+    return {name: own + _rest(name, missing, others.all, others.all.least(name, own)) for name, own in entry.asks.items()}
+
+
+def victims(rank: Rank, lacking: Amounts, worst_first: Iterable[Crowd]) -> list[Entry]:
+    """The pods on the host that give their place to a workload of this rank; none where that would not make enough room."""
+    chosen: list[Crowd] = []
+    left = dict(lacking)
+    for workload in worst_first:
+        if workload.rank <= rank or _enough(left):
+            break
+        if workload.movable and any(workload.total(name) for name in lacking):
+            chosen.append(workload)
+            left = {name: number - workload.total(name) for name, number in left.items()}
+    if not _enough(left):
+        return []
+    # The better of them are spared where the worse ones alone make enough room.
+    kept: list[Crowd] = []
+    for workload in reversed(chosen):
+        spared = {name: number + workload.total(name) for name, number in left.items()}
+        if _enough(spared):
+            left = spared
+        else:
+            kept.append(workload)
+    return [each for workload in reversed(kept) for each in workload]
+
+
+def _rest(name: str, missing: int, known: Crowd, least: int) -> int:
+    """What so many further pods of a gang ask for at least; those that nobody has seen ask for as little as any."""
+    return known.sum_of_smallest(name, missing) + least * max(0, missing - len(known))
+
+
+def _enough(lacking: Amounts) -> bool:
+    return all(number <= 0 for number in lacking.values())

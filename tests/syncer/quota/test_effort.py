@@ -1,0 +1,120 @@
+"""What a gang of many pods costs, in steps of the interpreter and never in seconds: for each pod the same, however many."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import syncer.quota
+from bulkhead.kube.objects import Key
+from tests.syncer.quota.test_best import GPU, Bed
+
+FOLDER = str(Path(syncer.quota.__file__).parent)
+
+
+class Steps:
+    """Counts the lines that are run in `syncer.quota`, each round of a loop again."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, frame: FrameType, _event: str, _what: Any) -> Any:
+        return self._line if frame.f_code.co_filename.startswith(FOLDER) else None
+
+    def _line(self, _frame: FrameType, _event: str, _what: Any) -> Any:
+        self.count += 1
+        return self._line
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        before = sys.gettrace()
+        sys.settrace(self)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+
+def gang(bed: Bed, name: str, size: int, *, priority: int = 0) -> list[Key]:
+    return [bed.pod(f"{name}{number:04}", of=name, size=size, priority=priority) for number in range(size)]
+
+
+def all_have_room(size: int) -> Callable[[], object]:
+    bed = Bed(limit=size)
+    pods = gang(bed, "a", size)
+    return lambda: [bed.create(each) for each in pods]
+
+
+def a_worse_gang_has_to_go(size: int) -> Callable[[], object]:
+    bed = Bed(limit=size)
+    worse, better = gang(bed, "a", size), gang(bed, "b", size, priority=1)
+    for each in worse:
+        assert not bed.create(each)
+    return lambda: [bed.create(each) for each in better]
+
+
+def singles_have_to_go(size: int) -> Callable[[], object]:
+    bed = Bed(limit=size)
+    worse, better = [bed.pod(f"s{number}") for number in range(size)], gang(bed, "b", size, priority=1)
+    for each in worse:
+        assert not bed.create(each)
+    return lambda: [bed.create(each) for each in better]
+
+
+def nobody_can_go(size: int) -> Callable[[], object]:
+    bed = Bed(limit=size)
+    single, pods = bed.pod("single"), gang(bed, "a", size)
+    assert not bed.create(single)
+    bed.admit(single)
+    return lambda: [bed.create(each) for _ in range(2) for each in pods]
+
+
+def never_whole(size: int) -> Callable[[], object]:
+    bed = Bed(limit=size)
+    pods = gang(bed, "a", size)
+    for each in pods[::2]:
+        assert not bed.create(each)
+    bed.quota["spec"]["hard"][f"requests.{GPU}"] = str(size - 1)
+    return lambda: [bed.create(each) for each in pods[1::2]]
+
+
+def all_wait_and_go(size: int) -> Callable[[], object]:
+    bed = Bed(limit=1)
+    assert not bed.create(bed.pod("single", priority=9))
+    pods = [bed.pod(f"s{number}") for number in range(size)]
+    assert [each for each in pods if not bed.create(each)] == []
+    return lambda: [bed.best.forget(each) for each in pods]
+
+
+STORIES = (all_have_room, a_worse_gang_has_to_go, singles_have_to_go, nobody_can_go, never_whole, all_wait_and_go)
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_each_pod_costs_the_same_however_many_there_are(story: Callable[[int], Callable[[], object]]) -> None:
+    costs = []
+    for size in (80, 320):
+        play, steps = story(size), Steps()
+        with steps.counted():
+            play()
+        costs.append(steps.count)
+    assert costs[0] > 100, "nothing was counted"
+    # Four times as many pods; sixteen times as much would be the square.
+    assert costs[1] < 6 * costs[0]
+
+
+def test_the_count_sees_a_square() -> None:
+    """The control: what walks through all pods for each of them is found."""
+    costs = []
+    for size in (80, 320):
+        bed, steps = Bed(limit=size), Steps()
+        for each in gang(bed, "a", size):
+            assert not bed.create(each)
+        with steps.counted():
+            for _ in range(size):
+                bed.best._take_back(entry for entry in bed.best._roster._workloads[("Gang", Key("team", "a"))])
+        costs.append(steps.count)
+    assert costs[1] > 10 * costs[0]
