@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
+from bulkhead.api.cohortstatus import CohortStatus
 from bulkhead.api.fields import (
     DEVICE_NAMES,
     LABEL_KEYS,
@@ -117,3 +118,4 @@ class Cohort(ApiModel):
 
     model_config = model_rules(_NAME)
     spec: CohortSpec = Field(description="By what rules its tenants lend and take back.")
+    status: CohortStatus | None = Field(None, description="What the ledger last counted.")

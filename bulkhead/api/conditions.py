@@ -1,4 +1,4 @@
-"""The conditions of a Tenant: their types, their fixed reasons, and how one is set.
+"""The conditions of a Tenant and of a Cohort: their types, their fixed reasons, and how one is set.
 
 Pure: time is passed in. A condition's `lastTransitionTime` moves only when its status does, and setting what is already
 there returns an equal list, so that a status that did not change is not written.
@@ -120,10 +120,26 @@ class Reason(_Explained):
     TEARDOWN_BLOCKED = "TeardownBlocked", "An object of the tenant does not go away; the message names it."
 
 
+class CohortCondition(_Explained):
+    """What a Cohort reports about itself."""
+
+    RULES_WORK = "RulesWork", "The rules can do what they say; the message names everything that cannot work."
+
+
+class CohortReason(_Explained):
+    """Why the rules of a Cohort work or cannot: of several reasons the first of these."""
+
+    WORK = "RulesWork", "Tenants are in the cohort, and each of its flavors has nodes of its own."
+    NO_TENANTS = "NoTenants", "No tenant is in the cohort, so nothing is lent."
+    UNKNOWN_FLAVOR = "UnknownFlavor", "A tenant has a quota of a flavor that the Cohort does not list; its pods wait."
+    NO_NODES = "NoNodes", "No node carries the labels of a flavor; pods that are to have it wait."
+    FLAVORS_OVERLAP = "FlavorsOverlap", "Two flavors of one resource fit the same node, which counts as the first of them."
+
+
 def condition(
-    type_: ConditionType,
+    type_: ConditionType | CohortCondition,
     status: Status,
-    reason: Reason,
+    reason: Reason | CohortReason,
     message: str,
     *,
     now: datetime,
@@ -142,9 +158,9 @@ def condition(
 
 def set_condition(
     conditions: Sequence[Mapping[str, Any]],
-    type_: ConditionType,
+    type_: ConditionType | CohortCondition,
     status: Status,
-    reason: Reason,
+    reason: Reason | CohortReason,
     message: str,
     *,
     now: datetime,

@@ -22,6 +22,7 @@ from pydantic_core import core_schema
 import bulkhead
 from bulkhead.api import labels, names
 from bulkhead.api.cohort import Cohort
+from bulkhead.api.conditions import CohortCondition
 from bulkhead.api.sharedvolume import SharedVolume
 from bulkhead.api.tenant import Tenant
 from bulkhead.api.tenantclass import TenantClass
@@ -120,12 +121,28 @@ CRDS = (
         "cohorts",
         "coh",
         (
-            Column("Preemption", ".spec.preemption", description="Who takes back what was lent"),
-            Column("Within", ".spec.reclaim.within", description="How soon it is back"),
-            Column("Over-Quota", ".spec.overQuota.policy", description="What becomes of pods over a lowered quota"),
-            Column("Flavors", ".spec.flavors[*].name", description="Kinds of nodes with quotas of their own"),
+            Column(
+                "Rules-Work",
+                f'.status.conditions[?(@.type=="{CohortCondition.RULES_WORK}")].status',
+                description="Whether they can",
+            ),
+            Column("Tenants", ".status.tenants", "integer", "Tenants in it"),
+            Column("Devices", ".status.devices", description="Devices used of nominal, all resources together"),
+            Column("Borrowed", ".status.borrowed", "integer", "Devices used beyond the user's own quota"),
+            Column("Waiting", ".status.waiting", "integer", "Workloads that wait"),
             AGE,
+            Column(
+                "Reason",
+                f'.status.conditions[?(@.type=="{CohortCondition.RULES_WORK}")].reason',
+                description="Why not",
+                priority=1,
+            ),
+            Column("Preemption", ".spec.preemption", description="Who takes back what was lent", priority=1),
+            Column("Within", ".spec.reclaim.within", description="How soon it is back", priority=1),
+            Column("Over-Quota", ".spec.overQuota.policy", description="What becomes of pods over a quota", priority=1),
+            Column("Flavors", ".spec.flavors[*].name", description="Kinds of nodes with quotas of their own", priority=1),
         ),
+        status=True,
     ),
     Crd(
         SharedVolume,

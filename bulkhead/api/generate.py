@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bulkhead.api import crd
-from bulkhead.api.conditions import ConditionType, Reason
+from bulkhead.api.conditions import CohortCondition, CohortReason, ConditionType, Reason
 
 CRD_FOLDERS = (Path("crds"), Path("charts/bulkhead/crds"))
 REFERENCE = Path("docs/api.md")
@@ -37,7 +37,13 @@ def reference() -> str:
             parts.append(
                 f"| `{path}`{' (required)' if required else ''} | {_type(node)} | {_cell(str(node['description']))} |\n"
             )
-    for title, members in (("Conditions of a Tenant", ConditionType), ("Reasons", Reason)):
+    explained = (
+        ("Conditions of a Tenant", ConditionType),
+        ("Reasons", Reason),
+        ("Conditions of a Cohort", CohortCondition),
+        ("Reasons of a Cohort", CohortReason),
+    )
+    for title, members in explained:
         parts.append(f"\n## {title}\n\n| name | meaning |\n| --- | --- |\n")
         parts += [f"| `{member.value}` | {_cell(member.explanation)} |\n" for member in members]
     return "".join(parts)

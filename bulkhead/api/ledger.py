@@ -42,6 +42,9 @@ GATED_RESOURCES: Final = "bulkhead.dev/gated-resources"
 GATED_GANGS: Final = "bulkhead.dev/gated-gangs"
 
 MOST_PODS: Final = 4096  # in a gang
+# In the status of a Cohort.
+MOST_LINES_SHOWN: Final = 64
+MOST_TENANTS_SHOWN: Final = 64
 _LONGEST: Final = 4096
 _LONGEST_OF_QUOTA: Final = 64 * 1024
 _LINES: Final = 256

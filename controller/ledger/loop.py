@@ -2,7 +2,7 @@
 
     needed? ──> watch ──> a change, or something is due ──> what is in doubt is read again ──> decide, in a thread
                   ^                                                                              │
-                  └───── a pause <── standings <── verdicts <── admissions <── reclaims <────────┘
+                  └─ a pause <── statuses <── standings <── verdicts <── admissions <── reclaims ┘
 
 Losing the lease cancels it, and with it every write that has not been sent; and none is begun without a look at the lease. What
 was sent then the next leader sees, as it does what a dead one left.
@@ -25,6 +25,7 @@ from controller.ledger.admissions import Admissions
 from controller.ledger.answers import Standings, Verdicts
 from controller.ledger.apply import Writes
 from controller.ledger.avoid import Avoided
+from controller.ledger.cohorts import Statuses
 from controller.ledger.observe import Need, Observed
 from controller.ledger.reclaims import Reclaims
 from controller.slurm.board import Board
@@ -57,6 +58,7 @@ class Ledger:
         self._clock = clock or SystemClock()
         self._news = asyncio.Event()
         self._avoided = Avoided()
+        self._statuses = Statuses(client, leads, self._clock)
         # Whether it has found that nobody needs it, and watches no pods.
         self.resting = False
 
@@ -76,9 +78,16 @@ class Ledger:
                     left = False
                     await self._watch(need)
                 else:
-                    self.resting = True
-                    await self._news.wait()
-                    self.resting = False
+                    await self._rest(need)
+
+    async def _rest(self, need: Need) -> None:
+        """Wait for news. Nobody is in any cohort; of those that have rules that is said."""
+        self.resting = True
+        due = await self._statuses.of_nobody(need.cohorts.by_name())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(due):
+                await self._news.wait()
+        self.resting = False
 
     async def _any_gated(self, need: Need) -> bool:
         backoff = Backoff(1.0, 30.0)
@@ -91,8 +100,15 @@ class Ledger:
 
     async def _watch(self, need: Need) -> None:
         """Take turns for as long as anybody needs them."""
+        observed = Observed(self._client, self._clock, self._news.set, self._board, need.cohorts)
         turns = Turns(
-            self._client, self._leads, self._decide, self._clock, news=self._news, avoided=self._avoided, board=self._board
+            self._client,
+            self._leads,
+            self._decide,
+            self._clock,
+            observed=observed,
+            avoided=self._avoided,
+            statuses=self._statuses,
         )
         _log.info("ledger: watching")
         try:
@@ -130,13 +146,14 @@ class Turns:
         decide: Decide,
         clock: Clock,
         *,
-        news: asyncio.Event,
+        observed: Observed,
         avoided: Avoided,
-        board: Board,
+        statuses: Statuses,
     ) -> None:
         self._decide = decide
-        self.observed = Observed(client, clock, news.set, board)
-        pods = self.observed.pods
+        self.observed = observed
+        self._statuses = statuses
+        pods = observed.pods
         self.pause = _PAUSE
         self._clock = clock
         self._avoided = avoided
@@ -159,7 +176,7 @@ class Turns:
             took = self._clock.monotonic() - begun
             metrics.decide_seconds.observe(took)
             self.pause = _PAUSE if decisions.admit or decisions.reclaim else min(max(_PAUSE, took), _LONGEST_PAUSE)
-            due = await self._carry_out(decisions)
+            due = await self._carry_out(snapshot, decisions)
             self.observed.workers.tell()
             self._report(decisions)
         if not self._writes.away + self._standings.away:
@@ -169,13 +186,14 @@ class Turns:
         await self._clock.sleep(self._backoff.next())
         return 0.0
 
-    async def _carry_out(self, decisions: Decisions) -> float:
+    async def _carry_out(self, snapshot: Snapshot, decisions: Decisions) -> float:
         reclaim_at = await self._reclaims.carry_out(decisions.reclaim, decisions.spare)
         await self._admissions.carry_out(decisions.admit, self.observed.nodes())
         seconds = [
             await self._verdicts.carry_out(decisions.verdicts),
             await self._standings.carry_out(decisions.standings, self.observed.quotas(), self.observed.rules()),
             self._writes.due(),
+            await self._statuses.carry_out(snapshot, decisions, self.observed.cohorts()),
         ]
         now = self._now()
         seconds += [at - now for at in (reclaim_at, decisions.next_at) if at is not None]

@@ -1,8 +1,8 @@
 """What the ledger watches while it is needed: pods that have not ended, nodes, tenants' quotas, cohorts.
 
-    Need: a Tenant in a cohort, a class with gangs, a pod with the gate ──> Observed: four informers ──> Snapshot
+    Need: a Tenant in a cohort, a class with gangs, a pod with the gate ──> Observed: four informers, and Cohorts ──> Snapshot
 
-A host that has none of these watches two small kinds and nothing of pods. A standby watches nothing.
+A host that has none of these watches three small kinds and nothing of pods. A standby watches nothing.
 """
 
 from collections.abc import Callable
@@ -18,11 +18,10 @@ from bulkhead.kube.codec import decode_meta, decode_obj, decode_with
 from bulkhead.kube.informer import Informer
 from bulkhead.kube.objects import Meta, Obj
 from bulkhead.ledger import read
-from bulkhead.ledger.given import rules_of
 from bulkhead.ledger.model import Node, Rules, Snapshot
 from bulkhead.work.clock import Clock
 from controller.ledger.avoid import Avoided
-from controller.ledger.quotas import Kept, Quota, quota_of, without_standing
+from controller.ledger.quotas import Cohort, Kept, Quota, cohort_of, quota_of, without_standing, without_status
 from controller.ledger.seen import Pods
 from controller.ledger.workers import Workers
 from controller.slurm.board import Board
@@ -49,11 +48,21 @@ class Need:
         self._client = client
         self._tenants = Informer(client, kinds.TENANTS, shrink=_only(_in_cohort), on_change=lambda _: changed())
         self._classes = Informer(client, kinds.TENANT_CLASSES, shrink=_only(_with_gangs), on_change=lambda _: changed())
+        # Nobody needs the ledger for a Cohort without tenants, but it says so in its status.
+        self.cohorts: Kept[Cohort] = Kept(cohort_of, changed, without_status)
+        self._cohorts = Informer(
+            client,
+            kinds.COHORTS,
+            shrink=self.cohorts.shrink,
+            on_change=self.cohorts.heard,
+            max_bytes=16 * _MIB,
+            optional=True,
+        )
 
     @property
     def informers(self) -> tuple[Informer, ...]:
         """To be run for as long as this is asked."""
-        return self._tenants, self._classes
+        return self._tenants, self._classes, self._cohorts
 
     def said(self) -> bool:
         """Whether a Tenant or a class says so."""
@@ -72,12 +81,12 @@ class Need:
 class Observed:
     """The host, as far as decisions are made from it."""
 
-    def __init__(self, client: Client, clock: Clock, changed: Callable[[], None], board: Board) -> None:
+    def __init__(self, client: Client, clock: Clock, changed: Callable[[], None], board: Board, cohorts: Kept[Cohort]) -> None:
         self.pods = Pods(clock.monotonic, changed)
         self.workers = Workers(board, self.pods)
         self._nodes: Kept[Node] = Kept(read.node_of, changed)
         self._quotas: Kept[Quota] = Kept(quota_of, changed, without_standing)
-        self._cohorts: Kept[Rules] = Kept(rules_of, changed)
+        self._cohorts = cohorts
         self._claims: Kept[Obj] = Kept(read.bare_claim, changed)
         self.informers = (
             Informer(
@@ -99,14 +108,6 @@ class Observed:
             ),
             Informer(
                 client,
-                kinds.COHORTS,
-                shrink=self._cohorts.shrink,
-                on_change=self._cohorts.heard,
-                max_bytes=16 * _MIB,
-                optional=True,
-            ),
-            Informer(
-                client,
                 kinds.RESOURCE_CLAIMS,
                 label_selector=f"{labels.SYNCED}={labels.SYNCED_BY_SYNCER}",
                 shrink=self._claims.shrink,
@@ -124,9 +125,13 @@ class Observed:
         """Every tenant's quota, by tenant."""
         return {quota.tenant.name: quota for quota in self._quotas.all()}
 
+    def cohorts(self) -> dict[str, Cohort]:
+        """Each cohort that has an object."""
+        return self._cohorts.by_name()
+
     def rules(self) -> dict[str, Rules]:
         """The rules of each cohort that has any."""
-        return self._cohorts.by_name()
+        return {name: cohort.rules for name, cohort in self._cohorts.by_name().items()}
 
     def snapshot(self, avoided: Avoided, now: float) -> Snapshot:
         """Everything that one decision is made from."""

@@ -1,6 +1,7 @@
 """What is neither pod nor running: nodes, what tenants were given, and the rules of cohorts, each decoded once for a change.
 
-    Node ──> model.Node      tenant-quota ──> Quota: model.Tenant and the standing that it bears      Cohort ──> model.Rules
+    Node ──> model.Node      tenant-quota ──> Quota: model.Tenant and the standing that it bears
+    Cohort ──> Cohort: model.Rules, and the status that it bears
 
 A node says every few minutes that it lives and a quota at each pod what is used: only what matters to a decision is news.
 """
@@ -16,8 +17,8 @@ from bulkhead.api.untrusted import mapping
 from bulkhead.kube.codec import decode_meta, decode_obj
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta, Obj
-from bulkhead.ledger.given import tenant_of
-from bulkhead.ledger.model import Tenant
+from bulkhead.ledger.given import rules_of, tenant_of
+from bulkhead.ledger.model import Rules, Tenant
 
 T = TypeVar("T")
 
@@ -39,6 +40,27 @@ def quota_of(obj: Obj) -> Quota | None:
     if tenant is None or names.tenant_of_work(namespace) != tenant.name:
         return None
     return Quota(namespace, tenant, str(mapping(meta.get("annotations")).get(ledger.STANDING) or ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """The rules of a cohort, and what was said of it last."""
+
+    rules: Rules
+    generation: int
+    status: Obj
+
+
+def cohort_of(obj: Obj) -> Cohort:
+    """A Cohort."""
+    generation = mapping(obj.get("metadata")).get("generation")
+    status = obj.get("status")
+    return Cohort(rules_of(obj), generation if type(generation) is int else 0, dict(status) if isinstance(status, dict) else {})
+
+
+def without_status(cohort: Cohort) -> Cohort:
+    """What of a cohort decisions are made from."""
+    return replace(cohort, status={})
 
 
 def without_standing(quota: Quota) -> Quota:

@@ -75,6 +75,20 @@ async def test_it_reads_what_is_shared_and_writes_nothing_there(admin: Client, l
             await limited.delete(r, "registry", "bulkhead-shared")
 
 
+async def test_it_writes_the_status_of_a_cohort_and_nothing_else_of_it(admin: Client, limited: Client) -> None:
+    await admin.apply(kinds.COHORTS, {"metadata": {"name": "rights"}, "spec": {"preemption": "Nominal"}})
+    said = {"status": {"tenants": 3}, "spec": {"preemption": "FairShare"}}
+    found = await limited.patch(kinds.COHORTS, "rights", said, subresource="status")
+    assert (found["status"]["tenants"], found["spec"]["preemption"]) == (3, "Nominal")
+    for attempt in (
+        limited.patch(kinds.COHORTS, "rights", {"spec": {"preemption": "FairShare"}}),
+        limited.delete(kinds.COHORTS, "rights"),
+        limited.create(kinds.COHORTS, {"metadata": {"name": "own"}, "spec": {}}),
+    ):
+        with pytest.raises(Forbidden):
+            await attempt
+
+
 async def test_it_makes_shared_volumes_by_its_rights_and_no_others(admin: Client, limited: Client) -> None:
     given = volume_samples.grant()
     await limited.create(kinds.PERSISTENT_VOLUMES, host_volume(given))

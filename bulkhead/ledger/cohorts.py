@@ -1,0 +1,205 @@
+"""What the tenants of a cohort have together, what waits, and whether its rules can do what they say; for the Cohort's status.
+
+    Snapshot, Decisions ──> Summary by cohort: tenants, sums by line, workloads that wait, faults of the rules ──> status
+
+Numbers are those of the decision, so they say what `bulkhead top` says. Everything that is listed is bounded. Pure; time is
+passed in.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import combinations
+from typing import Any, Final
+
+from bulkhead.api.conditions import CohortCondition, CohortReason, set_condition
+from bulkhead.api.ledger import MOST_LINES_SHOWN, MOST_TENANTS_SHOWN, line_name
+from bulkhead.api.untrusted import mappings
+from bulkhead.ledger.flavors import Flavors
+from bulkhead.ledger.model import Decisions, Flavor, Line, Node, Pod, Rules, Snapshot, Stage, Tenant
+from bulkhead.ledger.verdict import amount
+
+_SUMS: Final = ("nominal", "used", "borrowed", "lent")
+_WAITS: Final = (Stage.WAITING, Stage.BLOCKED)
+_MOST_COUNTED: Final = 1_000_000
+_NAMED: Final = 4  # faults of one kind in a message, and tenants of one fault
+_WORK: Final = "its tenants lend each other what is idle by these rules"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One cohort."""
+
+    tenants: tuple[str, ...] = ()
+    # By line what `_SUMS` names; workloads that wait for it.
+    lines: Mapping[Line, Mapping[str, int]] | None = None
+    waiting_for: Mapping[Line, int] | None = None
+    waiting: int = 0
+    faults: tuple[tuple[CohortReason, str], ...] = ((CohortReason.NO_TENANTS, "no tenant is in it"),)
+
+
+# Of a cohort in which nobody is.
+EMPTY: Final = Summary()
+
+
+def summaries(snapshot: Snapshot, decisions: Decisions, cohorts: Collection[str]) -> dict[str, Summary]:
+    """These cohorts, once that is done which was decided."""
+    members: dict[str, list[Tenant]] = {name: [] for name in cohorts}
+    for tenant in snapshot.tenants.values():
+        if tenant.cohort in members:
+            members[tenant.cohort].append(tenant)
+    waiting = _waiting(snapshot, decisions, {tenant.name: name for name, here in members.items() for tenant in here})
+    return {
+        name: _summary(here, decisions, waiting.get(name, {}), snapshot.rules.get(name, Rules()), snapshot.nodes)
+        for name, here in members.items()
+    }
+
+
+def status(summary: Summary, before: Mapping[str, Any], generation: int, now: datetime) -> dict[str, Any]:
+    """The whole status; `before` is the one that is there."""
+    lines = summary.lines or {}
+    devices = [sums for (_, resource), sums in lines.items() if "/" in resource]
+    reason, text = summary.faults[0][0] if summary.faults else CohortReason.WORK, _told(summary.faults)
+    return {
+        "observedGeneration": generation,
+        "conditions": set_condition(
+            [each for each in mappings(before.get("conditions")) if each.get("type") == CohortCondition.RULES_WORK],
+            CohortCondition.RULES_WORK,
+            "False" if summary.faults else "True",
+            reason,
+            text,
+            now=now,
+            observed_generation=generation,
+        ),
+        "tenants": len(summary.tenants),
+        "tenantNames": list(summary.tenants[:MOST_TENANTS_SHOWN]),
+        "waiting": min(summary.waiting, _MOST_COUNTED),
+        "devices": f"{sum(each['used'] for each in devices)}/{sum(each['nominal'] for each in devices)}"[:64],
+        "borrowed": min(sum(each["borrowed"] for each in devices), _MOST_COUNTED),
+        "resources": [
+            {
+                "name": line_name(*line),
+                **{field: _quantity(line[1], sums[field]) for field in _SUMS},
+                "waiting": min((summary.waiting_for or {}).get(line, 0), _MOST_COUNTED),
+            }
+            for line, sums in sorted(lines.items(), key=_devices_first)[:MOST_LINES_SHOWN]
+        ],
+    }
+
+
+def _quantity(resource: str, number: int) -> str | int:
+    """A number of devices, or a quantity as people write it; the status of a Tenant has the same."""
+    return number if "/" in resource else amount(resource, number)
+
+
+def _devices_first(item: tuple[Line, Any]) -> tuple[bool, str, str]:
+    flavor, resource = item[0]
+    return "/" not in resource, resource, flavor
+
+
+def _summary(
+    members: Sequence[Tenant], decisions: Decisions, waiting: Mapping[Line | None, int], rules: Rules, nodes: Iterable[Node]
+) -> Summary:
+    lines: dict[Line, Counter[str]] = {}
+    for tenant in members:
+        for line, standing in decisions.standings.get(tenant.name, {}).items():
+            lines.setdefault(line, Counter()).update({field: getattr(standing, field) for field in _SUMS})
+    return Summary(
+        tuple(sorted(tenant.name for tenant in members)),
+        lines,
+        {line: number for line, number in waiting.items() if line is not None},
+        waiting.get(None, 0),
+        tuple(_faults(members, rules, nodes)),
+    )
+
+
+def _waiting(snapshot: Snapshot, decisions: Decisions, cohort_of: Mapping[str, str]) -> dict[str, Counter[Line | None]]:
+    """By cohort how many workloads wait for a line, and at None how many in all; each for what its tenant likes best."""
+    admitted = {each.pod.uid for each in decisions.admit}
+    wanted: dict[tuple[str, ...], set[Line]] = {}
+    flavors, chosen = Flavors(snapshot), dict[tuple[str, frozenset[str]], frozenset[Line]]()
+    for pod in snapshot.pods:
+        if pod.tenant not in cohort_of or pod.stage not in _WAITS or pod.ending or pod.uid in admitted:
+            continue
+        asked = pod.tenant, frozenset(pod.asks)
+        if asked not in chosen:
+            choices = flavors.choices(*asked)
+            of = choices[0].of if choices else {}
+            lines = {(of.get(name, ""), name) for name in pod.asks}
+            chosen[asked] = frozenset(lines & snapshot.tenants[pod.tenant].shares.keys())
+        wanted.setdefault(_workload(pod), set()).update(chosen[asked])
+    found: dict[str, Counter[Line | None]] = {}
+    for (tenant, *_), lines in wanted.items():
+        found.setdefault(cohort_of[tenant], Counter()).update([None, *lines])
+    return found
+
+
+def _workload(pod: Pod) -> tuple[str, ...]:
+    return (pod.tenant, pod.uid) if pod.gang is None else (pod.tenant, pod.virtual_namespace, pod.gang.name)
+
+
+def _faults(members: Sequence[Tenant], rules: Rules, nodes: Iterable[Node]) -> Iterator[tuple[CohortReason, str]]:
+    """What of the rules cannot work, the gravest first."""
+    if not members:
+        yield from EMPTY.faults
+    known = {(each.name, each.resource) for each in rules.flavors}
+    named: dict[Line, list[str]] = {}
+    for tenant in sorted(members, key=lambda each: each.name):
+        for line in tenant.shares:
+            if line[0] and line not in known:
+                named.setdefault(line, []).append(tenant.name)
+    for line, tenants in sorted(named.items()):
+        yield CohortReason.UNKNOWN_FLAVOR, f"it lists no flavor {_called(line)}, which is in the quota of {_some(tenants)}"
+    carrying = _carrying(rules.flavors, nodes)
+    for flavor in rules.flavors:
+        if not carrying[flavor.name, flavor.resource]:
+            yield CohortReason.NO_NODES, f"no node carries the labels of flavor {_called((flavor.name, flavor.resource))}"
+    for one, other in combinations(rules.flavors, 2):
+        if one.resource == other.resource:
+            both = carrying[one.name, one.resource] & carrying[other.name, other.resource]
+            if both:
+                count = both.bit_count()
+                text = f"flavors {one.name} and {other.name} of {one.resource} both fit {count} node{'s' if count > 1 else ''}"
+                yield CohortReason.FLAVORS_OVERLAP, text
+
+
+def _carrying(flavors: Iterable[Flavor], nodes: Iterable[Node]) -> dict[Line, int]:
+    """By flavor the set of nodes that carry its labels, bit N for node N."""
+    wanted = {label for flavor in flavors for label in flavor.node_labels.items()}
+    having: Counter[tuple[str, str]] = Counter()
+    every = 0
+    for number, node in enumerate(nodes):
+        every |= 1 << number
+        for key in {key for key, _ in wanted}:
+            label = key, node.labels.get(key, "")
+            if key in node.labels and label in wanted:
+                having[label] |= 1 << number
+    found: dict[Line, int] = {}
+    for flavor in flavors:
+        fits = every
+        for label in flavor.node_labels.items():
+            fits &= having[label]
+        found[flavor.name, flavor.resource] = fits
+    return found
+
+
+def _called(line: Line) -> str:
+    return f"{line[0]} of {line[1]}"
+
+
+def _some(tenants: Sequence[str]) -> str:
+    more = len(tenants) - _NAMED
+    return ", ".join(tenants[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _told(faults: Sequence[tuple[CohortReason, str]]) -> str:
+    """All faults in one message; of each kind the first."""
+    if not faults:
+        return _WORK
+    said: list[str] = []
+    for reason in dict.fromkeys(reason for reason, _ in faults):
+        texts = [text for each, text in faults if each is reason]
+        said += texts[:_NAMED]
+        said += [f"and {len(texts) - _NAMED} more like this"] if len(texts) > _NAMED else []
+    return "; ".join(said)
