@@ -2,15 +2,22 @@
 
 import argparse
 import importlib
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from bulkhead.api.auditevents import MOST_EVENTS
 from bulkhead.api.quantity import InvalidQuantityError, parse, whole
+from bulkhead.cli.failures import CliError, Exit
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - argparse has no public name for it
 RAW = argparse.RawDescriptionHelpFormatter
+_DAY: Final = 86_400.0
+_SHORT_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_UNITS: Final = {**_SHORT_UNITS, "d": _DAY, "w": 7 * _DAY}
+_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
+_LONGEST_NAME: Final = 253
 
 
 def later(module: str, function: str) -> Callable[[argparse.Namespace], int]:
@@ -22,17 +29,28 @@ def later(module: str, function: str) -> Callable[[argparse.Namespace], int]:
     return run
 
 
+def object_name(text: str) -> str:
+    """What an object of Kubernetes may be called; anything else would be no part of a path."""
+    if len(text) > _LONGEST_NAME or not _NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no object's name: lower-case letters, digits, '-' and '.'")
+    return text
+
+
 def _seconds(text: str) -> float:
-    """A duration: 90, 90s, 5m or 1h."""
-    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    """A duration: 90, 90s, 5m or 1h, at most a day."""
+    value = _duration(text, _SHORT_UNITS)
+    if not 0 < value <= _DAY:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90s, 5m or 1h, at most 24h")
+    return value
+
+
+def _duration(text: str, units: Mapping[str, float]) -> float:
+    """Seconds; below 0 where it is none."""
     number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
     try:
-        value = float(number) * unit
+        return float(number) * unit
     except ValueError:
-        value = -1.0
-    if not 0 < value <= 86_400:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90s, 5m or 1h")
-    return value
+        return -1.0
 
 
 def _gpus(text: str) -> int:
@@ -52,6 +70,16 @@ def quota(text: str) -> tuple[str, str]:
     if not name or not separator:
         raise argparse.ArgumentTypeError(f"{text!r} is not a quota such as memory=512Gi")
     return name, value
+
+
+def each_once(asked: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Quotas by resource; an error where one is named twice, as nobody knows which is meant."""
+    found: dict[str, str] = {}
+    for name, value in asked:
+        if name in found:
+            raise CliError(f"{name}: named twice, as {found[name]} and as {value}", code=Exit.USAGE)
+        found[name] = value
+    return found
 
 
 def add_tenant(commands: Commands, shared: argparse.ArgumentParser) -> None:
@@ -133,12 +161,11 @@ def add_wait(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def since(text: str) -> float:
-    """How long ago: 90s, 5m, 1h or 7d."""
-    if text[-1:] != "d":
-        return _seconds(text)
-    if text[:-1].isascii() and text[:-1].isdigit() and len(text) < 6 and 0 < int(text[:-1]) <= 3650:
-        return int(text[:-1]) * 86_400.0
-    raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 30m, 1h or 7d")
+    """How long ago: 90s, 5m, 36h, 7d or 2w, at most ten years."""
+    value = _duration(text, _UNITS)
+    if not 0 < value <= 3650 * _DAY:
+        raise argparse.ArgumentTypeError(f"{text!r} is not how long ago, such as 30m, 36h, 7d or 2w")
+    return value
 
 
 def _events(text: str) -> int:
@@ -331,7 +358,14 @@ def add_preflight(commands: Commands, shared: argparse.ArgumentParser) -> None:
         parser.add_argument(option, metavar=metavar, action="append", default=[], help=f"{what}; may be repeated")
     parser.add_argument("--image", metavar="IMAGE", help="image with python3 for the probes (default: the bulkhead image)")
     parser.add_argument("--registry-config", metavar="FILE", help="a config.json of `docker login`, tried as a pull secret")
-    parser.add_argument("-n", "--namespace", metavar="NAME", default="bulkhead-system", help="where the pull secrets are read")
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        type=object_name,
+        default="bulkhead-system",
+        help="where the pull secrets are read",
+    )
     parser.add_argument(
         "--timeout", metavar="TIME", type=_seconds, default=60.0, help="for all of it, 60s at most and by default"
     )

@@ -2,7 +2,7 @@
 
 import argparse
 
-from bulkhead.cli.parsers import RAW, Commands, later, quota, since
+from bulkhead.cli.parsers import RAW, Commands, later, object_name, quota, since
 
 
 def _interval(text: str) -> float:
@@ -58,9 +58,14 @@ def add_why(commands: Commands, shared: argparse.ArgumentParser) -> None:
         formatter_class=RAW,
     )
     parser.add_argument("tenant", metavar="TENANT", help="the tenant")
-    parser.add_argument("pod", metavar="POD", help="the pod, as its tenant calls it")
+    parser.add_argument("pod", metavar="POD", type=object_name, help="the pod, as its tenant calls it")
     parser.add_argument(
-        "-n", "--namespace", metavar="NAME", default="default", help="its namespace in the plane; default `default`"
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        type=object_name,
+        default="default",
+        help="its namespace in the plane; default `default`",
     )
     _add_output(parser)
     parser.set_defaults(handler=later("quotas.why", "explain_pod"))
@@ -142,7 +147,9 @@ def add_usage(commands: Commands, shared: argparse.ArgumentParser) -> None:
     parser.add_argument("tenant", metavar="TENANT", nargs="?", help="one tenant (default: all of them)")
     parser.add_argument("--since", metavar="TIME", type=since, default=7 * 86_400.0, help="how far back: 12h, 7d; default 7d")
     parser.add_argument("--by", choices=["tenant", "namespace", "owner"], default="tenant", help="what is summed up")
-    parser.add_argument("-n", "--namespace", metavar="NAME", default="bulkhead-system", help="where the controller runs")
+    parser.add_argument(
+        "-n", "--namespace", metavar="NAME", type=object_name, default="bulkhead-system", help="where the controller runs"
+    )
     parser.add_argument(
         "-o", "--output", choices=["table", "json", "csv"], default="table", help="form; json and csv in seconds"
     )

@@ -17,6 +17,7 @@ from bulkhead.api.untrusted import mapping
 from bulkhead.cli import connection, waiting
 from bulkhead.cli.failures import CliError, Exit
 from bulkhead.cli.output import Progress, age, document, table
+from bulkhead.cli.parsers import each_once
 from bulkhead.kube import codec
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -145,11 +146,13 @@ def _from_options(options: argparse.Namespace, tenant: Mapping[str, Any]) -> Obj
         spec["class"] = options.class_name
     if options.mode:
         spec["scheduling"] = _section(spec, "scheduling") | {"mode": options.mode}
-    asked = ({} if options.gpus is None else {labels.GPU: options.gpus}) | dict(options.quota)
+    gpus = [] if options.gpus is None else [(labels.GPU, str(options.gpus))]
+    asked = each_once([*gpus, *options.quota])
     if asked:
         quota = _section(spec, "quota")
         resources = _section(quota, "resources")
-        named = {name: _section(resources, name) | {"nominal": value} for name, value in asked.items()}
+        numbers = asked if options.gpus is None else asked | {labels.GPU: options.gpus}
+        named = {name: _section(resources, name) | {"nominal": value} for name, value in numbers.items()}
         spec["quota"] = quota | {"resources": resources | named}
     if options.admin:
         access = _section(spec, "access")

@@ -1,5 +1,6 @@
 """The parser, exit codes and errors that need no tenant."""
 
+import argparse
 import json
 import os
 import subprocess
@@ -10,7 +11,7 @@ import pytest
 import yaml
 
 import bulkhead
-from bulkhead.cli import connection, main
+from bulkhead.cli import connection, main, parsers
 from bulkhead.cli.failures import CliError
 from bulkhead.kube.kubeconfig import KubeConfig
 from tests.cli.conftest import Cli, finish, start
@@ -31,6 +32,28 @@ async def test_the_version() -> None:
 @pytest.mark.parametrize("arguments", [[], ["tenant"], ["nonsense"], ["tenant", "list", "-o", "xml"]])
 async def test_wrong_usage_is_code_2(arguments: list[str]) -> None:
     assert (await finish(await start(*arguments))).code == 2
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90.0), ("36h", 129_600.0), ("7d", 604_800.0), ("2w", 1_209_600.0)])
+def test_how_long_ago_may_be_more_than_a_day(text: str, seconds: float) -> None:
+    assert parsers.since(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "d", "0s", "-5m", "nan", "infd", "3651d", "1e9w", "tomorrow", "2026-11-01"])
+def test_what_is_no_time_is_refused_with_what_would_be_one(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="such as 30m, 36h, 7d or 2w"):
+        parsers.since(text)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "a?b=c", "A", "a-", "a" * 254, "a\nb"])
+@pytest.mark.parametrize("words", [("why", "red"), ("why", "red", "pod", "-n"), ("usage", "-n"), ("preflight", "-n")])
+def test_what_can_be_no_objects_name_is_wrong_usage(
+    words: tuple[str, ...], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main.main([*words, name])
+    assert caught.value.code == 2
+    assert "is no object's name" in capsys.readouterr().err
 
 
 def test_help_and_version_load_nothing_heavy() -> None:

@@ -19,6 +19,7 @@ from bulkhead.api.untrusted import mapping
 from bulkhead.cli import connection
 from bulkhead.cli.failures import CliError, Exit
 from bulkhead.cli.output import document, heading, plain, table
+from bulkhead.cli.parsers import each_once
 from bulkhead.cli.quotas import hostview, queued
 from bulkhead.cli.quotas.guess import did_you_mean
 from bulkhead.cli.quotas.hostview import View
@@ -44,7 +45,7 @@ def try_it(options: argparse.Namespace) -> int:
             f"tenant {options.tenant}: it has no quota on the host yet",
             next_step=f"see why: bulkhead tenant describe {options.tenant}",
         )
-    shares = changed(tenant, dict(options.quota))
+    shares = changed(tenant, each_once(options.quota))
     for warning in beyond(tenant, shares, bounds):
         sys.stderr.write(f"warning: {warning}\n")
     found = try_quota(view.snapshot, tenant.name, shares, view.now)
@@ -89,8 +90,9 @@ def _no_line(tenant: Tenant, name: str, line: Line) -> CliError:
     there = sorted(line_name(*each) for each in tenant.shares)
     flavors = [each for each in there if line_named(each)[1] == line[1]]
     if flavors:
+        how = "of no flavors of it, but of all together" if ("", line[1]) in tenant.shares else "of each flavor of it"
         return CliError(
-            f"{name}: tenant {tenant.name} has a quota of each flavor of it",
+            f"{plain(name, 100)}: tenant {tenant.name} has a quota {how}",
             next_step=f"name one: {', '.join(flavors)}",
             code=Exit.USAGE,
         )
