@@ -1,7 +1,8 @@
 """Events in the plane: our own warnings, and the host's events about mirrored pods, in the tenant's words.
 
 Bounded in rate and in memory: a tenant that makes errors by the thousand gets some of them as events and all of them as a
-metric. An event that repeats is one event whose count grows, after a minute, then two, four, up to half an hour. A failing
+metric. Of one object there is one event for each reason. When it repeats its count grows, after a minute, then two, four, up to
+half an hour; where its text has changed, as the numbers of a quota do, it gets the latest after a twelfth of that. A failing
 plane costs events, nothing else; they are never retried for ever. Events of the host wait while pods do: in a burst, statuses
 are written first. A restarted syncer receives all events of the host again: those that the plane has already are not written
 again (one list of names), so a count that grew meanwhile is seen with the next repeat.
@@ -11,7 +12,7 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from bulkhead.api.conditions import timestamp
 from bulkhead.kube.client import Client
@@ -41,6 +42,20 @@ _REMEMBERED: Final = 5000
 _REPEAT_SECONDS: Final = 60.0
 # Less than the hour after which API servers forget an event.
 _LONGEST_REPEAT_SECONDS: Final = 1800.0
+_SOONER_WITH_NEWS: Final = 12
+
+
+class _Told(NamedTuple):
+    """A warning as it was last written, or is about to be."""
+
+    at: float
+    # How often it was asked for, and how long it then waits until it is written again.
+    times: int
+    pause: float
+    message: str
+
+
+_NEVER: Final = _Told(float("-inf"), 0, _REPEAT_SECONDS / 2, "")
 
 
 class Recorder:
@@ -54,27 +69,33 @@ class Recorder:
         self.busy = busy
         self._queue: KeyedQueue[Key] = KeyedQueue(max_keys=_QUEUED, clock=clock)
         self._ours: dict[Key, Obj] = {}
-        # When a warning was last written, how often it was asked for, and how long it waits until it is written again.
-        self._repeats: Remembered[Key, tuple[float, int, float]] = Remembered(_REMEMBERED)
+        self._told: Remembered[Key, _Told] = Remembered(_REMEMBERED)
         self._mirrored: Remembered[Key, str] = Remembered(_REMEMBERED)
         # Events that an earlier process wrote, as hashes: read with the host's first event, forgotten once the queue is empty.
         self._earlier: set[int] | None = None
 
     # -- our own
 
-    def warn(self, obj: Obj, reason: str, message: str) -> None:
-        """Warn the tenant about one of its objects, with an event on it."""
-        about_key = key_of(obj)
-        text = hashlib.sha256(f"{uid_of(obj)}\0{reason}\0{message}".encode("utf-8", "replace")).hexdigest()[:16]
-        key = Key(about_key.namespace, f"{about_key.name[:230].rstrip('.-')}.{text}")
-        now = self._clock.monotonic()
-        last, count, pause = self._repeats.get(key, (float("-inf"), 0, _REPEAT_SECONDS / 2))
-        quiet = now - last < pause
-        self._repeats[key] = (last, count + 1, pause) if quiet else (now, count + 1, min(_LONGEST_REPEAT_SECONDS, pause * 2))
-        if quiet or self._caches.namespace_ending(about_key.namespace):
+    def warn(self, obj: Obj, reason: str, message: str, *, beside: bool = False) -> None:
+        """Warn the tenant about one of its objects, with an event on it; `beside` others of the same reason."""
+        key = _key(obj, f"{reason}\0{message}" if beside else reason)
+        told, now = self._told.get(key, _NEVER), self._clock.monotonic()
+        count = told.times + 1
+        if key in self._ours:
+            # Not written yet: then with the latest text.
+            self._told[key] = told._replace(times=count, message=message)
+            self._ours[key] = self._event(key, obj, reason, message, count)
             return
-        self._ours[key] = self._event(key, obj, reason, message, count + 1)
-        if not self._queue.add(key):
+        same = message == told.message
+        after = max(0.0, told.at + (told.pause if same else told.pause / _SOONER_WITH_NEWS) - now)
+        if same and after > 0:
+            self._told[key] = told._replace(times=count)
+            return
+        self._told[key] = _Told(now + after, count, min(_LONGEST_REPEAT_SECONDS, told.pause * 2), message)
+        if self._caches.namespace_ending(key.namespace):
+            return
+        self._ours[key] = self._event(key, obj, reason, message, count)
+        if not self._queue.add_after(key, after):
             self._ours.pop(key, None)
             metrics.EVENTS_DROPPED.inc()
 
@@ -201,3 +222,10 @@ class Recorder:
                 name: event[name] for name in ("count", "lastTimestamp", "message", "series") if event.get(name) is not None
             }
             await self._plane.patch(EVENTS, key.name, news, key.namespace)
+
+
+def _key(obj: Obj, what: str) -> Key:
+    """The name of the event that says this of an object."""
+    about_key = key_of(obj)
+    digest = hashlib.sha256(f"{uid_of(obj)}\0{what}".encode("utf-8", "replace")).hexdigest()[:16]
+    return Key(about_key.namespace, f"{about_key.name[:230].rstrip('.-')}.{digest}")

@@ -59,7 +59,7 @@ class NodePorts:
             return await self._follow(virtual, host)
         except Untranslatable as refused:
             self._elsewhere.clear()
-            self._recorder.warn(virtual, str(refused.reason), f"node ports are not served: {refused}")
+            self._recorder.warn(virtual, str(refused.reason), f"node ports are not served: {refused}", beside=True)
             return _ROOM_SECONDS if refused.retriable else _REFUSED_SECONDS
 
     async def _absent(self, key: Key, host: Obj) -> float | None:

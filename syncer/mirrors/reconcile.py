@@ -178,7 +178,7 @@ class Mirrors:
             virtual, view if host is None else kind.view_of_copy(view, host)
         )
         for remark in remarks:
-            self._recorder.warn(virtual, str(Reason.NOT_SUPPORTED), remark)
+            self._recorder.warn(virtual, str(Reason.NOT_SUPPORTED), remark, beside=True)
         return stamped(desired) if kind.stamped else desired
 
     async def _create(self, item: Item, desired: Obj, view: TenantView) -> None:

@@ -1,9 +1,16 @@
-"""What a recorder knows of its predecessor's events."""
+"""One event for each reason, however its text changes, and what a recorder knows of its predecessor's events."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from bulkhead.kube.errors import AlreadyExists
 from bulkhead.kube.objects import Key
 from syncer.events import Recorder
+from tests.background import background
 from tests.fakeclock import FakeClock
 
 
@@ -16,3 +23,94 @@ def test_what_an_earlier_process_told_is_passed_over_once_and_then_is_news() -> 
     assert not recorder._written_earlier(other)
     assert recorder._written_earlier(told)
     assert not recorder._written_earlier(told)
+
+
+class Plane:
+    """What was written of events, in order."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, dict[str, Any]] = {}
+        self.writes = 0
+
+    async def create(self, _kind: Any, event: dict[str, Any]) -> None:
+        self.writes += 1
+        if event["metadata"]["name"] in self.events:
+            raise AlreadyExists(409, "AlreadyExists", "there")
+        self.events[event["metadata"]["name"]] = dict(event)
+
+    async def patch(self, _kind: Any, name: str, news: dict[str, Any], _namespace: str) -> None:
+        self.events[name] |= news
+
+    def said(self) -> list[tuple[str, int]]:
+        return [(event["message"], event["count"]) for event in self.events.values()]
+
+
+class Bench:
+    """A recorder that writes, a plane that it writes to, and a clock."""
+
+    def __init__(self) -> None:
+        self.plane, self.clock = Plane(), FakeClock()
+        caches = SimpleNamespace(namespace_ending=lambda _: False)
+        self.recorder = Recorder(cast("Any", caches), cast("Any", self.plane), self.clock, busy=lambda: False)
+
+    def warn(self, message: str, *, reason: str = "QuotaExceeded", uid: str = "u", beside: bool = False) -> None:
+        pod = {"kind": "Pod", "metadata": {"namespace": "team", "name": "web", "uid": uid}}
+        self.recorder.warn(pod, reason, message, beside=beside)
+
+    async def pass_by(self, seconds: int) -> None:
+        for _ in range(seconds * 2):
+            self.clock.advance(0.5)
+            self.recorder._queue.promote()
+            for _ in range(8):
+                await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    made = Bench()
+    async with background(made.recorder.run()):
+        yield made
+
+
+async def test_of_one_reason_there_is_one_event_with_the_latest_numbers(bench: Bench) -> None:
+    for used in range(200):
+        bench.warn(f"{used} of 4 are in use")
+        await bench.pass_by(1)
+    assert len(bench.plane.events) == 1
+    # Positive control: it does follow, less and less often.
+    assert 4 <= bench.plane.writes <= 8
+    await bench.pass_by(200)
+    assert bench.plane.said() == [("199 of 4 are in use", 200)]
+
+
+async def test_a_text_that_changed_at_once_is_told_seconds_later_and_the_latest_alone(bench: Bench) -> None:
+    bench.warn("first")
+    await bench.pass_by(1)
+    bench.warn("second")
+    bench.warn("third")
+    await bench.pass_by(2)
+    assert bench.plane.said() == [("first", 1)]
+    await bench.pass_by(5)
+    assert bench.plane.said() == [("third", 3)]
+    assert bench.plane.writes == 2
+
+
+async def test_a_text_that_repeats_is_written_again_after_a_minute(bench: Bench) -> None:
+    for _ in range(59):
+        bench.warn("same")
+        await bench.pass_by(1)
+    assert bench.plane.said() == [("same", 1)]
+    await bench.pass_by(1)
+    bench.warn("same")
+    await bench.pass_by(1)
+    assert bench.plane.said() == [("same", 60)]
+
+
+async def test_other_reasons_other_objects_and_what_stands_beside_have_events_of_their_own(bench: Bench) -> None:
+    bench.warn("a")
+    bench.warn("a", reason="NotAllowed")
+    bench.warn("a", uid="another")
+    bench.warn("b", reason="NotSupported", beside=True)
+    bench.warn("c", reason="NotSupported", beside=True)
+    await bench.pass_by(5)
+    assert sorted(bench.plane.said()) == [("a", 1), ("a", 1), ("a", 1), ("b", 1), ("c", 1)]
