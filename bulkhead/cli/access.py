@@ -110,7 +110,7 @@ def _for_people(options: argparse.Namespace, tenant: Obj) -> bytes:
 async def one_hour(client: Client, options: argparse.Namespace, tenant: Obj) -> bytes:
     """A kubeconfig that holds the certificate that is kept, for a command that ends soon."""
     document.place_of(tenant)
-    return document.with_certificate(tenant, await certificate.current(client, options, document.name_of(tenant)))
+    return document.with_certificate(tenant, await certificate.current(client, options, tenant))
 
 
 def write_private(path: Path, data: bytes) -> None:

@@ -178,7 +178,7 @@ async def _refused(client: Client, tenant: Obj, options: argparse.Namespace) -> 
     """The tenant's own pods that do not run, with the messages that the tenant sees."""
     heading("The tenant's pods that may not run")
     try:
-        found = await certificate.current(client, options, document.name_of(tenant), patience=_PLANE_SECONDS)
+        found = await certificate.current(client, options, tenant, patience=_PLANE_SECONDS)
         config = KubeConfig.from_bytes(document.with_certificate(tenant, found), hostile=True)
         plane = Client(
             config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_PLANE_SECONDS, max_body=_PLANE_BODY

@@ -114,7 +114,7 @@ async def _log_in(options: argparse.Namespace) -> tuple[Obj, Issuer | None, floa
         tenant = await connection.get_tenant(client, options.tenant)
         document.place_of(tenant)
         issuer = token.issuer_of(options) if options.issuer_url else choice.of_tenant(tenant, options)
-        ends = 0.0 if issuer else (await certificate.current(client, options, options.tenant)).ends
+        ends = 0.0 if issuer else (await certificate.current(client, options, tenant)).ends
     return tenant, issuer, ends
 
 
@@ -174,7 +174,7 @@ async def _own(client: Client, options: argparse.Namespace, tenant: Obj) -> cert
     """A certificate from before, by which to see that it is refused; None for who may revoke and not log in."""
     try:
         document.place_of(tenant)
-        return await certificate.current(client, options, options.tenant)
+        return await certificate.current(client, options, tenant)
     except (CliError, KubeError):
         return None
 

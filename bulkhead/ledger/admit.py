@@ -187,7 +187,7 @@ class Gate:
         for group in found.groups:
             staying = tuple(held.pod for held in self._books.staying(group))
             gone = replace(group, pods=staying)
-            message = verdict.taken_back(found.cause, deadline)
+            message = verdict.taken_back(found.cause)
             self.outcome.backs.append(Back(gone, found.cause, deadline, message, workload.tenant))
             self._books.comes(gone)
             self._candidates.gone(gone)

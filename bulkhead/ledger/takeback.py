@@ -70,7 +70,7 @@ def _interrupted(group: Group, books: Books) -> Back | None:
     first = min(marked, key=lambda pod: (pod.reclaim_by, pod.uid))
     cause = Cause(first.reclaim_cause) if first.reclaim_cause in set(Cause) else Cause.BORROWED
     deadline = first.reclaim_by or 0.0
-    return Back(replace(group, pods=left), cause, deadline, verdict.taken_back(cause, deadline))
+    return Back(replace(group, pods=left), cause, deadline, verdict.taken_back(cause))
 
 
 def _unbound(group: Group, rest: Workload | None, rules: Rules, now: float, times: list[float]) -> Back | None:
@@ -113,7 +113,7 @@ def _lowered(snapshot: Snapshot, books: Books, candidates: Candidates, now: floa
             continue
         deadline = now + rules.reclaim_within
         for group in _too_much(name, books, candidates):
-            yield Back(group, Cause.LOWERED, deadline, verdict.taken_back(Cause.LOWERED, deadline))
+            yield Back(group, Cause.LOWERED, deadline, verdict.taken_back(Cause.LOWERED))
 
 
 def _too_much(tenant: str, books: Books, candidates: Candidates) -> list[Group]:

@@ -163,9 +163,9 @@ def remarked(verdict: Verdict, workload: Workload) -> Verdict:
     return Verdict(verdict.why, _with(verdict.message, workload.remark), verdict.starts_by)
 
 
-def taken_back(cause: Cause, deadline: float) -> str:
-    """Why a pod goes."""
-    return f"{_CAUSES[cause]}; it ends by {clock(deadline)} at the latest"
+def taken_back(cause: Cause) -> str:
+    """Why a pod goes; by when, its note says beside."""
+    return _CAUSES[cause]
 
 
 def not_bound(within: float, pods: int) -> str:

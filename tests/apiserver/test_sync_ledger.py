@@ -225,7 +225,7 @@ async def test_item_97_what_runs_is_announced_and_then_ended_with_its_reason(bed
     await bed.bind(host)
     await bed.run(host)
     await bed.announce(host, "ReclaimedBorrowed", "Another tenant needs its quota.")
-    await bed.event("train", "It is ended by 2027-01-15T08:00:00.000Z at the latest", reason="ReclaimedBorrowed")
+    await bed.event("train", "it ends by 2027-01-15T08:00:00.000Z at the latest", reason="ReclaimedBorrowed")
     await bed.plane.patch(PODS, "train", {"metadata": {"finalizers": ["example.com/watch"]}}, bed.space)
     await bed.host.delete(PODS, host["metadata"]["name"], bed.work, grace_seconds=20)
 

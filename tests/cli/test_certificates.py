@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from cryptography import x509
 
+from bulkhead.api import names
 from bulkhead.cli.credentials import cache
 from bulkhead.cli.failures import CliError
 from bulkhead.kube import resources as kinds
@@ -98,6 +100,30 @@ async def test_a_process_that_asks_again_was_refused_and_gets_another(cli: Cli, 
     words = ("credential", "certificate", tenant)
     first, second = [json.loads((await cli(*words)).out)["status"]["clientCertificateData"] for _ in range(2)]
     assert first != second
+
+
+async def test_a_tenant_made_anew_under_its_name_or_whose_certificates_were_revoked_is_not_shown_an_old_one(
+    cli: Cli, controller: Controller, host_client: Client, tenant: str
+) -> None:
+    async def shown() -> str:
+        done = await cli("kubeconfig", tenant, "--static")
+        assert done.code == 0, done.err
+        return str(yaml.safe_load(done.out)["users"][0]["user"]["client-certificate-data"])
+
+    first = await shown()
+    # Positive control: while the tenant is the same, so is the certificate.
+    assert await shown() == first
+    # Another admin's doing, of which this cache knows nothing.
+    await host_client.patch(kinds.TENANTS, tenant, {"spec": {"access": {"certificatesRevoked": "now"}}})
+    revoked = {"stringData": {"revoked": "now"}}
+    await host_client.patch(kinds.SECRETS, "pki-ca-users", revoked, names.plane_namespace(tenant))
+    second = await shown()
+    status = (await host_client.get(kinds.TENANTS, tenant))["status"]
+    await host_client.delete(kinds.TENANTS, tenant)
+    await controller.tenant(tenant, access={"certificatesRevoked": "now"})
+    await host_client.patch(kinds.TENANTS, tenant, {"status": status}, subresource="status")
+    third = await shown()
+    assert len({first, second, third}) == 3
 
 
 async def test_who_may_not_log_in_is_told_whom_to_ask(

@@ -4,7 +4,8 @@
             (its API server notes who files it)
 
 The certificate is kept until shortly before its end, with its key, in this user's cache; there it belongs to one file of the
-host's kubeconfig as it is now, one context of it and one tenant.
+host's kubeconfig as it is now, one context of it and one tenant. Who has read the Tenant takes none of a former tenant of that
+name, and none that was revoked; a plugin has not, and finds out by being asked again.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bulkhead.api import labels, names
+from bulkhead.api.untrusted import mapping
 from bulkhead.cli import connection
 from bulkhead.cli.credentials import cache
 from bulkhead.cli.failures import CliError, Exit
@@ -50,24 +52,32 @@ def for_plugin(options: argparse.Namespace) -> Certificate:
         if found is None:
             # One that was refused is of no use to anybody, also where there is no other.
             entry.clear()
-            found = asyncio.run(_obtain(options))
-        entry.write(cache.given(_kept(found, options.tenant)))
+            found, kept = asyncio.run(_obtain(options)), {}
+        entry.write(cache.given(_kept(found, options.tenant, str(kept.get("of") or ""))))
         return found
 
 
-async def current(client: Client, options: argparse.Namespace, tenant: str, *, patience: float = ANSWER_SECONDS) -> Certificate:
-    """The certificate that is kept, or a new one."""
-    entry = entry_of(options, tenant)
+async def current(client: Client, options: argparse.Namespace, tenant: Obj, *, patience: float = ANSWER_SECONDS) -> Certificate:
+    """The certificate that is kept, if the tenant still takes it, or a new one."""
+    name, of = str(tenant["metadata"]["name"]), _issue(tenant)
+    entry = entry_of(options, name)
     with entry.locked():
-        found = _good(entry.read())
+        kept = entry.read()
+        found = _good(kept) if kept.get("of") == of else None
         if found is None:
-            found = await obtain(client, tenant, patience=patience)
-            entry.write(_kept(found, tenant))
+            found = await obtain(client, name, patience=patience)
+            entry.write(_kept(found, name, of))
         return found
 
 
-def _kept(found: Certificate, tenant: str) -> dict[str, Any]:
-    return {"tenant": tenant, "certificate": found.certificate, "key": found.key, "ends": found.ends}
+def _issue(tenant: Obj) -> str:
+    """Whose certificates are taken: a tenant's of this UID, since it last revoked what was out."""
+    access = mapping(mapping(tenant.get("spec")).get("access"))
+    return f"{tenant['metadata'].get('uid')} {access.get('certificatesRevoked') or ''}"
+
+
+def _kept(found: Certificate, tenant: str, of: str) -> dict[str, Any]:
+    return {"tenant": tenant, "of": of, "certificate": found.certificate, "key": found.key, "ends": found.ends}
 
 
 def entry_of(options: argparse.Namespace, tenant: str) -> cache.Entry:

@@ -104,7 +104,7 @@ async def _ask_plane(client: Client, options: argparse.Namespace, tenant: Obj, v
     copies = [each for each in view.snapshot.pods if each.tenant == options.tenant and each.virtual_name]
     here = [f"{each.virtual_name} -n {each.virtual_namespace}" for each in copies]
     try:
-        found = await certificate.current(client, options, kubeconfigs.name_of(tenant), patience=_PLANE_SECONDS)
+        found = await certificate.current(client, options, tenant, patience=_PLANE_SECONDS)
         config = KubeConfig.from_bytes(kubeconfigs.with_certificate(tenant, found), hostile=True)
         plane = Client(
             config, user_agent="bulkhead-cli", field_manager="bulkhead-cli", timeout=_PLANE_SECONDS, max_body=_PLANE_BODY

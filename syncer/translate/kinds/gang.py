@@ -140,6 +140,8 @@ _SPELLINGS: Final[tuple[Callable[[Obj, TenantView, Groups], Gang | None], ...]] 
 
 def _size(value: Any, path: str, what: str) -> int:
     plain = text(value)
+    if value is None:
+        raise Untranslatable(Reason.MALFORMED, f"how many pods its gang has is not said: there is no {what}", path)
     if type(value) is int:
         size = value
     elif _COUNT.fullmatch(plain):

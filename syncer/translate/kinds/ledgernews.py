@@ -54,7 +54,8 @@ def announced(host: Obj, virtual: Obj, view: TenantView) -> tuple[str, str] | No
     if found is None:
         return None
     message = sanitise.for_tenant(found.message[:_LONGEST], virtual, view)
-    return _reason(found.cause, "Reclaimed"), f"{message} It is ended by {ledger.moment(found.by)} at the latest.".strip()
+    why = f"{message.rstrip(' .;')}; " if message else ""
+    return _reason(found.cause, "Reclaimed"), f"{why}it ends by {ledger.moment(found.by)} at the latest"
 
 
 def _told(host: Obj, condition: Mapping[str, Any]) -> Mapping[str, Any]:

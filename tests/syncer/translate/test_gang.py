@@ -88,6 +88,16 @@ def test_item_93_a_group_of_the_coscheduling_plugin_counts_before_a_label() -> N
     assert refused(COSCHEDULED, Groups()).startswith("Malformed")
 
 
+def test_item_93_a_gang_whose_size_nobody_says_is_told_where_to_say_it() -> None:
+    for virtual, groups, where in (
+        (samples.pod({}, {"labels": {"kueue.x-k8s.io/pod-group-name": "a"}}), Groups(), "kueue.x-k8s.io/pod-group-total-count"),
+        (COSCHEDULED, Groups(own={"metadata": {"name": "g", "uid": "u"}, "spec": {}}), "minMember of the PodGroup"),
+    ):
+        said = refused(virtual, groups)
+        assert f"how many pods its gang has is not said: there is no {where}" in said
+        assert "None" not in said
+
+
 def test_item_93_one_pod_is_no_gang() -> None:
     assert gang.of_pod(GROUPED, VIEW, Groups(upstream(1))) is None
     assert not gate.is_gated(made(GROUPED, Groups(upstream(1))))

@@ -1,10 +1,13 @@
 """What the ledger says of a host pod, as the tenant reads it: verdicts, announcements, and why a pod was ended."""
 
+import re
 from typing import Any
 
 import pytest
 
 from bulkhead.api import ledger
+from bulkhead.ledger import verdict as verdict_texts
+from bulkhead.ledger.model import Cause
 from syncer.translate import Obj
 from syncer.translate.kinds import ledgernews
 from syncer.translate.kinds import podstatus as status
@@ -81,7 +84,20 @@ def test_item_97_what_is_to_be_taken_back_is_announced_with_cause_and_time() -> 
     assert ledgernews.announced(host(), OWN, VIEW) is None
     assert ledgernews.announced(host(said={ledger.RECLAIM: "{}"}), OWN, VIEW) is None
     found = ledgernews.announced(host(said=reclaim(), admitted=True), OWN, VIEW)
-    assert found == ("ReclaimedBorrowed", "Another needs its quota. It is ended by 2027-01-15T08:00:00.000Z at the latest.")
+    assert found == ("ReclaimedBorrowed", "Another needs its quota; it ends by 2027-01-15T08:00:00.000Z at the latest")
+    bare = ledgernews.announced(host(said=reclaim(message=""), admitted=True), OWN, VIEW)
+    assert bare == ("ReclaimedBorrowed", "it ends by 2027-01-15T08:00:00.000Z at the latest")
+
+
+@pytest.mark.parametrize("cause", [Cause.BORROWED, Cause.FAIRNESS, Cause.LOWERED])
+def test_item_97_what_the_ledger_says_of_a_reclaim_reads_as_one_sentence_that_says_its_time_once(cause: Cause) -> None:
+    said = reclaim(str(cause), verdict_texts.taken_back(cause))
+    _, message = ledgernews.announced(host(said=said, admitted=True), OWN, VIEW) or ("", "")
+    assert message.count("at the latest") == 1
+    assert re.fullmatch(r"[a-z][^.;]*; it ends by [-0-9T:.]+Z at the latest", message), message
+
+
+def test_item_97_what_is_announced_is_no_disruption_yet() -> None:
     assert condition(host(said=reclaim(), admitted=True), "DisruptionTarget") == {}
 
 
