@@ -113,6 +113,8 @@ def _add_connection(parser: argparse.ArgumentParser, *, default: str | None) -> 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    # Whoever starts us with closed outputs wants to read nothing; everybody else here may rely on there being some.
+    sys.stdout, sys.stderr = (each or open(os.devnull, "w") for each in (sys.stdout, sys.stderr))  # noqa: PTH123, SIM115
     arguments, command = _split(list(sys.argv[1:] if argv is None else argv))
     options = build_parser(arguments).parse_args(arguments)
     if command:

@@ -1,5 +1,6 @@
 """A certificate of an hour: asked for by the real command, signed by the controller's own part, used on a real plane."""
 
+import argparse
 import asyncio
 import json
 import os
@@ -10,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from cryptography import x509
 
 from bulkhead.api import names
-from bulkhead.cli.credentials import cache
+from bulkhead.cli.credentials import cache, certificate
 from bulkhead.cli.failures import CliError
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -102,28 +102,29 @@ async def test_a_process_that_asks_again_was_refused_and_gets_another(cli: Cli, 
     assert first != second
 
 
-async def test_a_tenant_made_anew_under_its_name_or_whose_certificates_were_revoked_is_not_shown_an_old_one(
-    cli: Cli, controller: Controller, host_client: Client, tenant: str
+async def test_none_is_kept_of_a_former_tenant_of_the_name_nor_one_that_was_revoked(
+    controller: Controller, host_client: Client, host_file: Path, own_cache: Path, tenant: str
 ) -> None:
-    async def shown() -> str:
-        done = await cli("kubeconfig", tenant, "--static")
-        assert done.code == 0, done.err
-        return str(yaml.safe_load(done.out)["users"][0]["user"]["client-certificate-data"])
+    options = argparse.Namespace(kubeconfig=str(host_file), context=None)
 
-    first = await shown()
+    async def current() -> str:
+        found = await certificate.current(host_client, options, await host_client.get(kinds.TENANTS, tenant))
+        return found.certificate
+
+    first = await current()
     # Positive control: while the tenant is the same, so is the certificate.
-    assert await shown() == first
+    assert await current() == first
     # Another admin's doing, of which this cache knows nothing.
     await host_client.patch(kinds.TENANTS, tenant, {"spec": {"access": {"certificatesRevoked": "now"}}})
     revoked = {"stringData": {"revoked": "now"}}
     await host_client.patch(kinds.SECRETS, "pki-ca-users", revoked, names.plane_namespace(tenant))
-    second = await shown()
-    status = (await host_client.get(kinds.TENANTS, tenant))["status"]
+    second = await current()
     await host_client.delete(kinds.TENANTS, tenant)
     await controller.tenant(tenant, access={"certificatesRevoked": "now"})
-    await host_client.patch(kinds.TENANTS, tenant, {"status": status}, subresource="status")
-    third = await shown()
+    third = await current()
     assert len({first, second, third}) == 3
+    assert await current() == third
+    assert len(kept_in(own_cache)) == 1
 
 
 async def test_who_may_not_log_in_is_told_whom_to_ask(

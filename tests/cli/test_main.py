@@ -34,6 +34,13 @@ async def test_wrong_usage_is_code_2(arguments: list[str]) -> None:
     assert (await finish(await start(*arguments))).code == 2
 
 
+@pytest.mark.parametrize(("closed", "shows"), [("", True), ("2>&-", True), (">&-", False), (">&- 2>&-", False)])
+def test_closed_outputs_are_no_fault(closed: str, shows: bool) -> None:
+    line = f"{sys.executable} -m bulkhead.cli.main images list {closed}"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr, "proxy" in done.stdout) == (0, "", shows)
+
+
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90.0), ("36h", 129_600.0), ("7d", 604_800.0), ("2w", 1_209_600.0)])
 def test_how_long_ago_may_be_more_than_a_day(text: str, seconds: float) -> None:
     assert parsers.since(text) == seconds

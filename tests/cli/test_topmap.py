@@ -2,13 +2,14 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api.labels import NVLINK_DOMAIN, RACK
-from bulkhead.cli.quotas import topmap
+from bulkhead.cli.quotas import topmap, whytext
 from bulkhead.cli.quotas.explained import FITS, explain
 from bulkhead.cli.quotas.topmap import Block, blocks, letters, picture
 from bulkhead.ledger.model import Expression, Needs, Node, Pod, Share, Snapshot, Stage, Taint, Tenant, Toleration
@@ -52,8 +53,6 @@ def test_blocks_are_of_all_who_hold_and_of_what_is_pinned() -> None:
 
 
 def topmap_admitted(found: Pod) -> Pod:
-    from dataclasses import replace
-
     return replace(found, stage=Stage.ADMITTED)
 
 
@@ -113,6 +112,17 @@ def test_the_picture_fits_and_no_device_is_lost_on_the_way(
     assert counted == +wanted
 
 
+@pytest.mark.parametrize("width", [20, 32, 40, 80])
+def test_nodes_are_told_apart_by_the_ends_of_their_names_where_there_is_no_room_for_them(width: int) -> None:
+    nodes = [f"gpu-node-of-the-blue-rack-{number}" for number in range(3)]
+    made = [Block(name, ("", ""), 8, (), usable=True) for name in nodes]
+    shown = [line.split()[0] for line in picture(made, {}, lines=10, width=width, paint=plain)]
+    assert len(set(shown)) == 3
+    assert [name[-1] for name in shown] == ["0", "1", "2"]
+    # Positive control: names that fit beside the devices stay whole.
+    assert (shown == nodes) == (width >= len(nodes[0]) + len("  ........  closed  "))
+
+
 def test_five_hundred_nodes_that_look_alike_are_one_word() -> None:
     made = [Block(f"n{number}", ("", ""), 8, (), usable=True) for number in range(500)]
     made[7] = Block("n7", ("", ""), 8, (("team-a", 2),), usable=True)
@@ -149,3 +159,32 @@ def test_too_little_is_told_from_never_enough_and_from_closed() -> None:
         FITS: 1,
     }
     assert (found.placement.free, found.placement.largest, found.next_node) == (19, 8, "free")
+
+
+def test_a_tenant_without_a_cohort_that_holds_too_much_is_not_said_to_give_it_back() -> None:
+    held = [pod("a", "n1", 8), pod("b", "n1", 4)]
+    alone = snapshot([node("n1", 16)], held)
+    cohort = replace(alone, tenants={name: replace(each, cohort="c") for name, each in alone.tenants.items()})
+    said = ["\n".join(whytext.text(explain(each, held[1], 0.0), {}, 0.0)) for each in (alone, cohort)]
+    assert "it keeps that until its pods end" in said[0]
+    assert "when another one needs that" not in said[0]
+    assert "when another one needs that, pods of it end within 3 min" in said[1]
+
+
+def test_until_when_a_pod_is_spared_is_said_while_it_is() -> None:
+    held = [replace(pod("a", "n1", 8), admitted=1000.0), replace(pod("b", "n1", 4), admitted=1000.0)]
+    seen = snapshot([node("n1", 16)], held)
+    seen = replace(seen, tenants={name: replace(each, cohort="c") for name, each in seen.tenants.items()})
+    texts = {now: "\n".join(whytext.text(explain(seen, held[1], now), {}, now)) for now in (1119.0, 1121.0)}
+    assert "and not before 1970-01-01 00:18:40Z" in texts[1119.0]
+    assert "not before" not in texts[1121.0]
+
+
+def test_what_never_fits_has_no_place_in_the_queue_and_no_forecast() -> None:
+    waits = [pod("never", gpus=7, own_priority=9), pod("large", gpus=5), pod("holds", "n1", 4)]
+    seen = snapshot([node("n1", 6)], waits)
+    said = {name: "\n".join(whytext.text(explain(seen, each, 0.0), {}, 0.0)) for name, each in zip("nl", waits, strict=False)}
+    assert "NeverFits" in said["n"]
+    assert "queue: not in it, since no room would help" in said["n"]
+    assert "forecast" not in said["n"]
+    assert "queue: place 1 of 1" in said["l"]

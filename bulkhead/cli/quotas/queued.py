@@ -9,7 +9,7 @@ from typing import Any
 
 from bulkhead.api.ledger import moment
 from bulkhead.cli.quotas.summary import number
-from bulkhead.ledger.model import Decisions, Pod, Snapshot, Verdict
+from bulkhead.ledger.model import Decisions, Pod, Snapshot, Verdict, Why
 from bulkhead.ledger.order import sort_out
 
 
@@ -61,7 +61,7 @@ def waiting(snapshot: Snapshot, decisions: Decisions, cohort: str, alone: str = 
         if not pods or uid in done or pods[0].tenant not in mates:
             continue
         done |= {pod.uid for pod in pods}
-        queued = pods[0].uid in ready
+        queued = pods[0].uid in ready and verdict.why is not Why.NEVER
         place += queued
         listed.append(Waiting(place if queued else None, pods, verdict))
     return listed

@@ -126,13 +126,25 @@ def picture(shown: Sequence[Block], names: Mapping[str, str], *, lines: int, wid
 
 def _by_node(shown: Sequence[Block], names: Mapping[str, str], width: int, paint: Paint) -> list[str]:
     """A line for each node, under its domain."""
-    room = min(max((len(block.node) for block in shown), default=0), max(8, width - _DRAWN - 12))
+    widest = max((drawn(block, names, paint)[1] for block in shown), default=0)
+    room = min(max((len(block.node) for block in shown), default=0), max(8, width - widest - 12))
     found: list[str] = []
     for domain, members in _domains(shown):
         found += [f"{domain}"] if domain else []
         indent = "  " if domain else ""
-        found += [f"{indent}{block.node[:room]:<{room}}  {drawn(block, names, paint)[0]}  {block.state}" for block in members]
+        found += [
+            f"{indent}{_shortened(block.node, room):<{room}}  {drawn(block, names, paint)[0]}  {block.state}"
+            for block in members
+        ]
     return found
+
+
+def _shortened(name: str, room: int) -> str:
+    """A name in so many columns; of nodes that are called alike it is the end by which they are told apart."""
+    if len(name) <= room:
+        return name
+    head = (room - 1) // 2
+    return f"{name[:head]}…{name[len(name) - (room - 1 - head) :]}"
 
 
 def _side_by_side(shown: Sequence[Block], names: Mapping[str, str], width: int, paint: Paint) -> list[str]:

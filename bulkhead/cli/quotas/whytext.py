@@ -32,7 +32,10 @@ def text(found: Explanation, noted: Mapping[str, Any], now: float) -> list[str]:
     """Lines for people."""
     pod = found.pod
     title = f"pod {pod.virtual_namespace}/{pod.virtual_name} of tenant {pod.tenant} asks {queued.devices(pod.asks)}"
-    lines = [plain(title, 1000), *(_waits(found, noted) if pod.stage in (Stage.WAITING, Stage.BLOCKED) else _has(found, noted))]
+    lines = [
+        plain(title, 1000),
+        *(_waits(found, noted) if pod.stage in (Stage.WAITING, Stage.BLOCKED) else _has(found, noted, now)),
+    ]
     lines += _quota(found.quota, found.cohort)
     lines += _gang(found.gang) if found.gang is not None else []
     lines += _nodes(found.placement) if found.placement is not None else []
@@ -62,7 +65,7 @@ def _waits(found: Explanation, noted: Mapping[str, Any]) -> Iterator[str]:
         yield "  forecast: none, since nobody can know when what holds its place ends"
 
 
-def _has(found: Explanation, noted: Mapping[str, Any]) -> Iterator[str]:
+def _has(found: Explanation, noted: Mapping[str, Any], now: float) -> Iterator[str]:
     pod, admitted = found.pod, ledger.read_admitted(noted)
     where = pod.node or pod.pinned
     verb = "is on" if pod.node else "is admitted and goes to" if where else "is admitted and has no node yet"
@@ -78,11 +81,19 @@ def _has(found: Explanation, noted: Mapping[str, Any]) -> Iterator[str]:
     elif found.reclaim is not None:
         yield f"  it is taken back next, by {clock(found.reclaim.deadline)}: {found.reclaim.cause}: {found.reclaim.message}"
     elif any(each.standing.borrowed for each in found.quota):
-        within = duration(found.rules.reclaim_within)
-        spared = f", and not before {clock(found.spared_until)}" if found.spared_until is not None else ""
-        yield f"  its tenant borrows: when another one needs that, pods of it end within {within}{spared}"
+        yield f"  {_may_go(found, now)}"
     else:
         yield "  its tenant borrows nothing of that: nobody takes it back"
+
+
+def _may_go(found: Explanation, now: float) -> str:
+    """When somebody could take it back of a tenant that holds more than its own."""
+    if not found.cohort:
+        return "its tenant holds more than its quota, which nobody else has a claim to: it keeps that until its pods end"
+    spared = found.spared_until
+    not_before = f", and not before {clock(spared)}" if spared is not None and spared > now else ""
+    within = duration(found.rules.reclaim_within)
+    return f"its tenant borrows: when another one needs that, pods of it end within {within}{not_before}"
 
 
 def _quota(quota: Iterable[Quota], cohort: str) -> Iterator[str]:
