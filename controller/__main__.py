@@ -178,7 +178,14 @@ class Controller:
         await handlers.run(self._events, self._config)
 
     async def _meter(self) -> None:
-        await Usage(self._client, self._settings.system_namespace, resting=self._slurm.resting, clock=self._clock).run()
+        usage = Usage(
+            self._client,
+            self._settings.system_namespace,
+            resting=self._slurm.resting,
+            lines=self._owned.device_lines,
+            clock=self._clock,
+        )
+        await usage.run()
 
     async def _lead(self) -> None:
         """Work while the lease is held; come back to wait for it when it is lost."""

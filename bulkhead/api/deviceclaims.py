@@ -7,17 +7,30 @@ for several classes at once. All devices of a class, however many there are, cou
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bulkhead.api import ledger
+from bulkhead.api.quantity import readable
 from bulkhead.api.untrusted import mapping, mappings
 
 # The most devices that a claim can be given, whatever it asks for.
 MOST_DEVICES: Final = 32
 COUNT: Final = "count/resourceclaims.resource.k8s.io"
+# On ResourceQuota `tenant-objects`, by the controller: the line that devices of a class count in, where that is a resource's.
+LINES: Final = "bulkhead.dev/device-lines"
 _OF_CLASS: Final = ".deviceclass.resource.k8s.io/devices"
 
 
 def quota_name(device_class: str) -> str:
     """The name under which a ResourceQuota counts the devices of a class."""
     return f"{device_class}{_OF_CLASS}"
+
+
+def lines_of(quota: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """By device class of which its tenant may have any: flavor and resource, or its own name if it stands for no resource."""
+    hard = mapping(mapping(quota.get("spec")).get("hard"))
+    noted = ledger.read_object(mapping(mapping(quota.get("metadata")).get("annotations")).get(LINES))
+    classes = (name.removesuffix(_OF_CLASS) for name, most in hard.items() if name.endswith(_OF_CLASS) and readable(most))
+    said = ((name, noted.get(name)) for name in classes)
+    return {name: ledger.line_named(line) if isinstance(line, str) else ("", name) for name, line in said}
 
 
 def charged(claim: Mapping[str, Any], resources: Mapping[str, str]) -> dict[str, int]:

@@ -34,7 +34,7 @@ class Flavors:
         self._nodes = {node.name: node for node in snapshot.nodes}
         self._rules = snapshot.rules
         self._tenants = snapshot.tenants
-        self._named = {name: _named(tenant) for name, tenant in snapshot.tenants.items()}
+        self._named = {name: named(tenant) for name, tenant in snapshot.tenants.items()}
         self._on: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {}
 
     def choices(self, tenant: str, asks: Iterable[str]) -> tuple[Choice, ...]:
@@ -90,7 +90,7 @@ def _is_of(node: Node | None, flavor: Flavor) -> bool:
     return node is not None and all(node.labels.get(key) == value for key, value in flavor.node_labels.items())
 
 
-def _named(tenant: Tenant) -> dict[str, tuple[str, ...]]:
+def named(tenant: Tenant) -> dict[str, tuple[str, ...]]:
     """The flavors of which a tenant has a quota, by resource, in the order of preference."""
     found: dict[str, tuple[str, ...]] = {}
     for resource in sorted({resource for flavor, resource in tenant.shares if flavor}):

@@ -1,25 +1,30 @@
-"""How long pods hold devices, so that each second of each pod is counted once: whatever is late, dies or jumps meanwhile.
+"""How long pods and claims hold devices, each second of each counted once: whatever is late, dies or jumps meanwhile.
 
     host pod ──> held_of ──> Held: whose, of what, since when, running since, ended ──┐
-    the store says: counted up to here ──> Meter <── see, gone ──────────────────────┘
+    host claim ──> claimed_of ──> Claimed: whose, of what, since when, for whom ──────┤
+    the store says: counted up to here ──> Meter <── see, gone ───────────────────────┘
                                              └── count(to) ──> Tallies by the hour, for `usagebook`; counted up to `to`
 
 An interval is one of a pod's UID and of time. What was counted is what lies before `until`, for all pods alike, so that nobody
 has to keep a list of pods that were counted. The ends of intervals are the host's own stamps. A pod of which only the absence
-is known, as after a gap, ended when it was last counted. Times are whole milliseconds since 1970, sums are device-milliseconds,
-so nothing is ever rounded. Pure; time is passed in.
+is known, as after a gap, ended when it was last counted. A claim may be given devices, lose them, and get others: each time is
+an interval of its own, and none reaches back before `until`. Times are whole milliseconds since 1970, sums are
+device-milliseconds, so nothing is ever rounded. Pure; time is passed in.
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from bulkhead.api import accelerators, labels, ledger, names
 from bulkhead.api.conditions import condition_of
 from bulkhead.api.podphase import has_ended, placed_on
 from bulkhead.api.untrusted import mapping, mappings, text
-from bulkhead.ledger.model import Amounts
+from bulkhead.ledger.claimed import Claimed
+from bulkhead.ledger.model import Amounts, Line
 
 HOUR: Final = 3_600_000
 # Of a jump of the clock: what is believed at once, and after how long the rest is.
@@ -29,11 +34,16 @@ _MOST_DEVICES: Final = 64
 _LONGEST_NAME: Final = 253
 _OWNERS: Final = 65_536
 _NEVER: Final = 1 << 62
+# Of one claim, users of a minute; more than that are those that it has now.
+_MOST_USERS: Final = 1024
+Lines: TypeAlias = Mapping[str, Mapping[str, Line]]  # by tenant and device class: the line of the quota that a device counts in
+Resting: TypeAlias = Collection[tuple[str, str]]  # workers without a job: tenant and virtual name
+_NO_LINES: Final[Lines] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A pod of a tenant that holds devices, or held them."""
+    """A pod of a tenant that holds devices, or held them; or has claims, which hold them."""
 
     uid: str
     tenant: str
@@ -68,7 +78,7 @@ class Tally(NamedTuple):
     hour: int
     account: Account
     used: int
-    # Held, and nothing ran: admitted or bound and not started, or a worker of Slurm without a job.
+    # Held, and nothing ran: admitted, bound or reserved and not started, or a worker of Slurm without a job.
     idle: int
     # Of both, what was borrowed.
     borrowed: int
@@ -81,19 +91,20 @@ def held_of(pod: Mapping[str, Any]) -> Held | None:
     if not uid or not tenant:
         return None
     devices = accelerators.requested(pod, sorted(accelerators.extended(pod))[:_MOST_DEVICES])
-    since = _since(pod) if devices else None
+    claims = mapping(pod.get("spec")).get("resourceClaims")
+    since = _since(pod) if devices or claims else None
     if since is None:
         return None
     noted = mapping(meta.get("annotations"))
     admitted = ledger.read_admitted(noted)
-    name = text(noted.get(labels.VIRTUAL_NAME)) or text(meta.get("name"))
+    name = (text(noted.get(labels.VIRTUAL_NAME)) or text(meta.get("name")))[:_LONGEST_NAME]
     borrowed = {} if admitted is None else admitted.borrowed or {}
     over = has_ended(pod)
     started, finished = _stamps(status, "startedAt"), _stamps(status, "finishedAt")
     return Held(
         uid,
         tenant,
-        namespace=text(noted.get(labels.VIRTUAL_NAMESPACE)),
+        namespace=text(noted.get(labels.VIRTUAL_NAMESPACE))[:_LONGEST_NAME],
         name=name,
         owner=_owner(noted) or f"Pod/{name}",
         devices=devices,
@@ -163,12 +174,26 @@ class _Known:
     gone: bool = False
 
 
+@dataclass(slots=True)
+class _KnownClaim:
+    """A claim, for as long as it has what it was given."""
+
+    claimed: Claimed
+    counted: int
+    # Pods that it was reserved for since it was last counted.
+    users: set[str] = field(default_factory=set)
+    end: int = _NEVER
+
+
 class Meter:
     """Counts, from when the store says that it was counted to."""
 
     def __init__(self, until: int) -> None:
         self.until = until
         self._known: dict[str, _Known] = {}
+        self._claims: dict[str, _KnownClaim] = {}
+        # What claims had that have lost it, until that is counted.
+        self._left: dict[str, list[_KnownClaim]] = {}
 
     def see(self, held: Held, *, listed: bool = False) -> None:
         """A pod as it is now. One of the first list may have been counted before; one that appeared since has not been."""
@@ -188,8 +213,31 @@ class Meter:
             known.gone = True
             known.end = min(known.end, max(known.counted, self.until if at is None else at))
 
-    def count(self, to: int, resting: Collection[tuple[str, str]] = ()) -> Iterator[Tally]:
-        """All that is not counted yet, up to then. `resting` are workers without a job: tenant and virtual name."""
+    def see_claim(self, claimed: Claimed, at: int | None) -> None:
+        """A claim as it is now. Where nobody says when it was given what it has, it was `at`, if it was seen to be given it."""
+        known = self._claims.get(claimed.uid)
+        if known is None:
+            earlier = max((each.end for each in self._left.get(claimed.uid, ())), default=0)
+            known = self._claims[claimed.uid] = _KnownClaim(claimed, max(self.until, earlier, self._given(claimed, at)))
+        known.claimed = claimed
+        known.users = set(claimed.users).union(() if len(known.users) > _MOST_USERS else known.users)
+
+    def claim_gone(self, uid: str, at: int | None) -> None:
+        """A claim has nothing any more: since then, or, where nobody saw that, since it was last counted."""
+        known = self._claims.pop(uid, None)
+        if known is not None:
+            known.end = max(known.counted, self.until if at is None else at)
+            if known.counted < known.end:
+                self._left.setdefault(uid, []).append(known)
+
+    def no_claims(self) -> None:
+        """Nobody knows of any claim what it has: it is counted again from when it is seen again."""
+        for uid in tuple(self._claims):
+            self.claim_gone(uid, None)
+
+    def count(self, to: int, resting: Resting = (), lines: Lines = _NO_LINES) -> Iterator[Tally]:
+        """All that is not counted yet, up to then."""
+        yield from self._count_claims(to, resting, lines)
         for uid, known in tuple(self._known.items()):
             end = min(to, known.end)
             if known.counted < end:
@@ -200,17 +248,77 @@ class Meter:
                 del self._known[uid]
         self.until = max(self.until, to)
 
+    def _given(self, claimed: Claimed, at: int | None) -> int:
+        """Since when a claim has what it has; where nobody says so, since the first of its pods was bound."""
+        bound = (pod.held.since for pod in self._pods_of(claimed, claimed.users))
+        said = claimed.given if claimed.given is not None else at
+        return max(claimed.created, min(bound, default=0)) if said is None else said
+
+    def _count_claims(self, to: int, resting: Resting, lines: Lines) -> Iterator[Tally]:
+        for known in (*self._claims.values(), *(each for left in self._left.values() for each in left)):
+            end = min(to, known.end)
+            if known.counted < end:
+                pods = self._pods_of(known.claimed, known.users)
+                yield from _of_claim(known, end, pods, resting, lines.get(known.claimed.tenant, {}))
+                known.counted = end
+                # Who has left is done with once it is counted to its end.
+                known.users = {*known.claimed.users, *(pod.held.uid for pod in pods if pod.end > to)}
+        kept = ((uid, [each for each in left if each.end > to]) for uid, left in self._left.items())
+        self._left = {uid: left for uid, left in kept if left}
+
+    def _pods_of(self, claimed: Claimed, users: Iterable[str]) -> list[_Known]:
+        known = (self._known.get(uid) for uid in users)
+        return [pod for pod in known if pod is not None and pod.held.tenant == claimed.tenant]
+
 
 def _tallies(held: Held, start: int, end: int, *, rests: bool) -> Iterator[Tally]:
     running = end if held.running is None or rests else held.running
+    for hour, begin, stop in _hours(start, end):
+        idle = min(max(running, begin), stop) - begin
+        for resource, devices in held.devices.items():
+            account = Account(held.tenant, held.namespace, held.owner, resource, held.flavor)
+            borrowed = held.borrowed.get(resource, 0) * (stop - begin)
+            yield Tally(hour, account, devices * (stop - begin - idle), devices * idle, borrowed)
+
+
+def _of_claim(
+    known: _KnownClaim, end: int, pods: Collection[_Known], resting: Resting, lines: Mapping[str, Line]
+) -> Iterator[Tally]:
+    """What a claim had up to then: used while any of its pods ran. None borrows."""
+    claimed = known.claimed
+    owners = {pod.held.owner for pod in pods}
+    # What several use that have nothing to do with each other is nobody's but its own.
+    owner = owners.pop() if len(owners) == 1 else f"ResourceClaim/{claimed.name}"[:_LONGEST_NAME]
+    devices: Counter[Line] = Counter()
+    for device_class, number in claimed.devices.items():
+        devices[lines.get(device_class, ("", device_class))] += number
+    runs = [
+        (pod.held.running, pod.end)
+        for pod in pods
+        if pod.held.running is not None and (pod.held.tenant, pod.held.name) not in resting
+    ]
+    for hour, begin, stop in _hours(known.counted, end):
+        used = _covered(begin, stop, runs)
+        for (flavor, resource), number in devices.items():
+            account = Account(claimed.tenant, claimed.namespace, owner, resource, flavor)
+            yield Tally(hour, account, number * used, number * (stop - begin - used), 0)
+
+
+def _covered(start: int, end: int, spans: Iterable[tuple[int, int]]) -> int:
+    """How much of that time lies in any of the spans."""
+    found = 0
+    for begin, stop in sorted(spans):
+        found += max(0, min(stop, end) - max(begin, start))
+        start = max(start, min(stop, end))
+    return found
+
+
+def _hours(start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Each hour of that time, and which part of it."""
     while start < end:
         hour = start // HOUR
         stop = min(end, (hour + 1) * HOUR)
-        idle = min(max(running, start), stop) - start
-        for resource, devices in held.devices.items():
-            account = Account(held.tenant, held.namespace, held.owner, resource, held.flavor)
-            borrowed = held.borrowed.get(resource, 0) * (stop - start)
-            yield Tally(hour, account, devices * (stop - start - idle), devices * idle, borrowed)
+        yield hour, start, stop
         start = stop
 
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from bulkhead.api import labels, names
+from bulkhead.api import deviceclaims, labels, names
 from bulkhead.api.ledger import OVER_SINCE, STANDING
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -27,6 +27,7 @@ from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Key, Obj, Resource
 from bulkhead.kube.store import Entry
 from bulkhead.ledger.given import tenant_of
+from bulkhead.ledger.model import Line
 from bulkhead.ledger.model import Tenant as Member
 
 OWNED = (
@@ -119,6 +120,13 @@ class Owned:
     def pod_quota(self, tenant: str) -> Obj | None:
         """The quota of a tenant's pods, as last seen."""
         return self.get(kinds.RESOURCE_QUOTAS, Key(names.work_namespace(tenant), names.POD_QUOTA))
+
+    def device_lines(self) -> dict[str, dict[str, Line]]:
+        """By tenant that may have claims for devices: the line of its quota that a device of each class counts in."""
+        store = self._informers[kinds.RESOURCE_QUOTAS].store
+        keys = [meta.key for meta in store.metas() if meta.name == names.OBJECT_QUOTA]
+        found = {names.tenant_of_work(key.namespace): deviceclaims.lines_of(store.get(key) or {}) for key in keys}
+        return {tenant: lines for tenant, lines in found.items() if tenant and lines}
 
     def tenants(self) -> set[str]:
         """The names of all tenants of whom anything is left."""

@@ -17,7 +17,7 @@ _MILLI: Final = 1000
 
 seconds = Counter(
     "bulkhead_gpu_seconds_total",
-    "Seconds for which pods of a tenant held devices, times devices; state `idle` where nothing ran.",
+    "Seconds for which pods and claims of a tenant held devices, times devices; state `idle` where nothing ran.",
     ["tenant", "resource", "flavor", "state"],
 )
 borrowed_seconds = Counter(

@@ -11,12 +11,15 @@ has let it start (docs/decisions/0040). What host and platform keep in the names
 tenant's alone. So Secrets may be as many more as there may be pods, since the tokens of each pod lie in one.
 """
 
+import json
 from typing import Final
 
-from bulkhead.api import deviceclaims
-from bulkhead.api.ledger import GIVEN
+from bulkhead.api import deviceclaims, labels
+from bulkhead.api.ledger import GIVEN, line_name
 from bulkhead.api.names import OBJECT_QUOTA, POD_QUOTA, SECRET_QUOTA
 from bulkhead.api.quantity import Amount
+from bulkhead.ledger.flavors import named
+from bulkhead.ledger.given import tenant_of
 from controller.plane import environment
 from controller.plane.parts import metadata
 from controller.plane.spec import Obj, PlaneSpec
@@ -59,8 +62,21 @@ def limits(spec: PlaneSpec) -> dict[str, Amount]:
 
 
 def _notes(spec: PlaneSpec, name: str) -> dict[str, str]:
-    """What the ledger goes by."""
-    return {GIVEN: spec.given} if spec.given and name == POD_QUOTA else {}
+    """What the ledger goes by, and what claims for devices are metered as."""
+    if name == POD_QUOTA and spec.given:
+        return {GIVEN: spec.given}
+    if name == OBJECT_QUOTA and spec.device_class_resources:
+        return {deviceclaims.LINES: json.dumps(_lines(spec), separators=(",", ":"))}
+    return {}
+
+
+def _lines(spec: PlaneSpec) -> dict[str, str]:
+    """By device class the line that it counts in: of a resource with flavors the one that the tenant likes best."""
+    noted = {"labels": {labels.TENANT: spec.tenant}, "annotations": {GIVEN: spec.given}}
+    tenant = tenant_of({"metadata": noted})
+    flavors = {} if tenant is None else named(tenant)
+    classes = sorted(spec.device_class_resources.items())
+    return {name: line_name(flavors.get(resource, ("",))[0], resource) for name, resource in classes}
 
 
 def limit_range(spec: PlaneSpec) -> Obj:

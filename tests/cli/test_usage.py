@@ -1,4 +1,4 @@
-"""`bulkhead usage` against a real API server: pages that a controller stored, and pods that hold something since."""
+"""`bulkhead usage` against a real API server: pages that a controller stored, and pods and claims that hold something since."""
 
 import csv
 import io
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bulkhead.api import labels, ledger, names
+from bulkhead.api import deviceclaims, labels, ledger, names
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.ledger import usagebook
@@ -91,6 +91,35 @@ async def test_what_pods_hold_since_the_last_page_is_counted(cli: Cli, stored: S
     assert (row["tenant"], row["namespace"], row["usedSeconds"]) == (name, "ml", 0)
     assert 4 * 3600 <= row["idleSeconds"] < 4 * 3600 + 240
     assert row["borrowedSeconds"] == pytest.approx(row["idleSeconds"] / 2)
+
+
+async def test_what_claims_hold_since_the_last_page_is_counted_where_the_tenant_may_have_any(
+    cli: Cli, stored: Stored, name: str
+) -> None:
+    await stored.page(1, until=stored.now - 2 * HOUR, closed=False)
+    work, classes = names.work_namespace(name), ("gpu.example.com", "imex.example.com")
+    noted = {labels.VIRTUAL_NAMESPACE: "ml", labels.VIRTUAL_NAME: "mine"}
+    meta = {"name": "mine", "labels": {labels.SYNCED: "syncer"}, "annotations": noted}
+    requests = [{"name": f"r{at}", "exactly": {"deviceClassName": each}} for at, each in enumerate(classes)]
+    claim = {"metadata": meta, "spec": {"devices": {"requests": requests}}}
+    await stored.client.create(kinds.RESOURCE_CLAIMS, claim, work)
+    given = [{"request": each["name"], "driver": "d", "pool": "n1", "device": each["name"]} for each in requests]
+    # By a host that says nothing of when; so it was then, or since the claim was made.
+    status = {"status": {"allocation": {"devices": {"results": given}}}}
+    await stored.client.patch(kinds.RESOURCE_CLAIMS, "mine", status, work, subresource="status")
+
+    async def rows() -> list[tuple[str, str, str, str]]:
+        said = json.loads((await cli("usage", name, "-n", stored.space, "--by", "owner", "-o", "json")).out)["items"]
+        assert all(0 < each["idleSeconds"] < 240 and each["usedSeconds"] == each["borrowedSeconds"] == 0 for each in said)
+        return [(each["namespace"], each["owner"], each["resource"], each["flavor"]) for each in said]
+
+    assert await rows() == []
+    lines = json.dumps({classes[0]: f"{GPU}@h100"})
+    hard = {deviceclaims.quota_name(each): "4" for each in classes}
+    quota = {"metadata": {"name": names.OBJECT_QUOTA, "annotations": {deviceclaims.LINES: lines}}, "spec": {"hard": hard}}
+    await stored.client.create(kinds.RESOURCE_QUOTAS, quota, work)
+    owner = "ResourceClaim/mine"
+    assert sorted(await rows()) == [("ml", owner, classes[1], ""), ("ml", owner, GPU, "h100")]
 
 
 async def test_without_pages_the_next_step_is_told_and_what_cannot_be_read_is_left_out(

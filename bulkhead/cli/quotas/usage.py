@@ -1,11 +1,12 @@
-"""`bulkhead usage`: for how long tenants held devices, as the controller stored it, and since then as their pods say.
+"""`bulkhead usage`: for how long tenants held devices, as the controller stored it, and since then as pods and claims say.
 
 pages on the host ──> of each number the newest ──> up to some moment ──┐
-pods of tenants ──> what they held since that moment ──> the same Meter ─┴─> sums by tenant, namespace or owner
+pods, claims    ──> what they held since that moment ──> the same Meter ─┴─> sums by tenant, namespace or owner
 """
 
 import argparse
 import asyncio
+import contextlib
 import csv
 import sys
 import time
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from bulkhead.api import labels, names
+from bulkhead.api import deviceclaims, labels, names
 from bulkhead.cli import connection
 from bulkhead.cli.failures import CliError, Exit
 from bulkhead.cli.output import document, plain, table
@@ -23,7 +24,9 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj
 from bulkhead.ledger import usagebook
-from bulkhead.ledger.metering import HOUR, Account, Meter, held_of
+from bulkhead.ledger.claimed import claimed_of
+from bulkhead.ledger.metering import HOUR, Account, Lines, Meter, held_of
+from bulkhead.ledger.model import Line
 from bulkhead.ledger.usagebook import Page, Sums, UnreadableError
 
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -35,6 +38,8 @@ _FLAVOR: Final = ("resource", "flavor")
 # Pages of more than a year, should somebody ask for it.
 _MOST_PAGES: Final = 4000
 _TRIES: Final = 3
+_SYNCED: Final = f"{labels.SYNCED}={labels.SYNCED_BY_SYNCER}"
+_QUOTAS: Final = f"metadata.name={names.OBJECT_QUOTA}"
 
 
 def print_usage(options: argparse.Namespace) -> int:
@@ -71,11 +76,27 @@ async def _collect(
                     next_step="the controller meters from when it first leads; name its namespace with -n if it is another",
                 )
             meter = Meter(max(page.until for page in pages))
-            selector = f"{labels.SYNCED}={labels.SYNCED_BY_SYNCER}"
-            for held in await collected(client, kinds.PODS, held_of, reading, label_selector=selector):
+            for held in await collected(client, kinds.PODS, held_of, reading, label_selector=_SYNCED):
                 meter.see(held, listed=True)
-    rows = [(each.hour, each.account, Sums(each.used, each.idle, each.borrowed)) for each in meter.count(now)]
+            lines = await _see_claims(client, meter, reading)
+    found = meter.count(now, lines=lines)
+    rows = [(each.hour, each.account, Sums(each.used, each.idle, each.borrowed)) for each in found]
     return pages, rows, now
+
+
+async def _see_claims(client: Client, meter: Meter, reading: Reading) -> Lines:
+    """Claims for devices; returns what each of them counts as. Where no tenant may have one, none is read."""
+    quotas = await collected(client, kinds.RESOURCE_QUOTAS, _lines, reading, field_selector=_QUOTAS)
+    if quotas:
+        with contextlib.suppress(NotFound):
+            for claimed in await collected(client, kinds.RESOURCE_CLAIMS, claimed_of, reading, label_selector=_SYNCED):
+                meter.see_claim(claimed, None)
+    return dict(quotas)
+
+
+def _lines(quota: Obj) -> tuple[str, dict[str, Line]] | None:
+    tenant, lines = names.tenant_of_work(str(quota["metadata"].get("namespace"))), deviceclaims.lines_of(quota)
+    return (tenant, lines) if tenant and lines else None
 
 
 async def _check_tenant(client: Client, options: argparse.Namespace) -> None:
@@ -140,7 +161,7 @@ def _print(rows: Iterable[tuple[Account, Sums]], fields: tuple[str, ...], form: 
     headers = [*(field.upper() for field in fields), "HOURS", "USED", "IDLE", "BORROWED"]
     shown = [(*(getattr(account, field) for field in fields), *_hours(sums)) for account, sums in rows]
     if not shown:
-        sys.stderr.write("no tenant's pod held a device in that time\n")
+        sys.stderr.write("nothing of a tenant held a device in that time\n")
         return
     table(headers, shown)
     sys.stderr.write(f"device-hours from {_moment(since)} to {_moment(until)}\n")

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bulkhead.api import labels, ledger
+from bulkhead.api import deviceclaims, labels, ledger, names
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Key, Obj
@@ -153,6 +153,26 @@ async def test_what_one_is_given_is_work_for_the_others_of_its_cohort(own_server
                 return told == ["two", "two"]
 
             await until(told_twice, "the others to be told that it is gone")
+
+
+async def test_what_devices_of_claims_count_as_is_said_by_the_quotas_of_objects(own_server: ApiServer) -> None:
+    async with Client(own_server.admin, user_agent="tests", field_manager="tests") as client:
+        owned = Owned(client, lambda _: None)
+        async with background(owned.run()):
+            await owned.synced()
+            assert owned.device_lines() == {}
+            for tenant, most in (("claims", 4), ("none", 0)):
+                body = quota(tenant) | {"spec": {"hard": {deviceclaims.quota_name("gpu.example.com"): str(most)}}}
+                lines = {deviceclaims.LINES: '{"gpu.example.com":"x.com/gpu@a"}'}
+                body["metadata"] |= {"name": names.OBJECT_QUOTA, "annotations": lines}
+                await client.apply(kinds.NAMESPACES, {"metadata": {"name": f"bh-{tenant}-work"}})
+                await client.apply(kinds.RESOURCE_QUOTAS, body)
+
+            async def seen() -> bool:
+                return owned.tenants() >= {"claims", "none"}
+
+            await until(seen, "both quotas")
+            assert owned.device_lines() == {"claims": {"gpu.example.com": ("a", "x.com/gpu")}}
 
 
 def quota(tenant: str) -> Obj:

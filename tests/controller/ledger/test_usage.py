@@ -42,12 +42,12 @@ class Host:
     def moment(self) -> float:
         return self.clock.now().timestamp()
 
-    async def run(self, name: str, gpus: int = 1) -> None:
+    async def run(self, name: str, gpus: int = 1, **more: Any) -> None:
         """Bind a pod now, by the test's clock, which the stamps in its status go by; its container starts 10 s later."""
         noted = {labels.VIRTUAL_NAMESPACE: "ml", labels.VIRTUAL_NAME: name}
         meta = {"name": name, "labels": {labels.SYNCED: "syncer"}, "annotations": noted}
-        container = {"name": "c", "image": "x", "resources": {"limits": {GPU: gpus}}}
-        spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
+        container = {"name": "c", "image": "x", "resources": {"limits": {GPU: gpus} if gpus else {}}}
+        spec = {"containers": [container], "terminationGracePeriodSeconds": 0} | more
         await self.client.create(kinds.PODS, {"metadata": meta, "spec": spec}, self.work)
         self.since[name] = self.moment()
         await self.say(name, "Running", {"running": {"startedAt": whole(self.since[name] + 10)}})

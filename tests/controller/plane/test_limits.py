@@ -1,10 +1,13 @@
 """What a tenant may use of the host, and the parts of its plane of a node: quotas, and how much Go code runs at once."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from bulkhead.api import deviceclaims
+from bulkhead.ledger.given import write
+from bulkhead.ledger.model import Share, Tenant
 from controller.plane.quota import limit_range, resource_quotas
 from controller.plane.spec import Budget
 from controller.plane.syncer import settings
@@ -138,3 +141,20 @@ def test_devices_by_claims_are_held_to_the_resource_that_they_stand_for_or_to_a_
     told = settings(spec)
     assert told["limits"] == {"nvidia.com/gpu": 24, "rdma/hca": 0, "imex.example.com": 4, "x": 0}
     assert told["deviceClassResources"] == {"gpu.example.com": "nvidia.com/gpu", "nic.example.com": "rdma/hca"}
+
+
+def test_what_devices_of_a_class_are_metered_as_is_noted_with_the_flavor_that_the_tenant_likes_best() -> None:
+    shares = {(flavor, "nvidia.com/gpu"): Share(4) for flavor in ("a100", "h100")}
+    tenant = Tenant("team-a", cohort="c", shares=shares, prefers={"nvidia.com/gpu": ("h100", "a100")})
+    classes = (("gpu.example.com", "nvidia.com/gpu"), ("nic.example.com", "rdma/hca"), ("imex.example.com", 4))
+    spec = plane_spec(
+        extended_resources=("rdma/hca",), limits=(("nvidia.com/gpu", "24"),), device_classes=classes, given=write(tenant)
+    )
+    (quota,) = [each for each in resource_quotas(spec) if each["metadata"]["name"] == "tenant-objects"]
+    assert json.loads(quota["metadata"]["annotations"][deviceclaims.LINES]) == {
+        "gpu.example.com": "nvidia.com/gpu@h100", "nic.example.com": "rdma/hca",
+    }  # fmt: skip
+    # As it is read, nothing is said of a class of which the tenant may have none.
+    assert deviceclaims.lines_of(quota) == {
+        "gpu.example.com": ("h100", "nvidia.com/gpu"), "imex.example.com": ("", "imex.example.com"),
+    }  # fmt: skip

@@ -1,0 +1,111 @@
+"""Claims for devices as metering watches them: only on a host on which a tenant may have any, or one has one left.
+
+    quotas that count a device class, or a claim that is there ──> an informer ──> Claimed, nothing else is kept ──> heard
+                            neither ──> none of it
+
+Where a host does not serve claims, or its watch of them is silent, this is `deaf`: what they hold is not known then. That never
+keeps pods from being metered.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+
+from bulkhead.api import labels
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.codec import decode_meta, decode_obj
+from bulkhead.kube.errors import KubeError, NotFound
+from bulkhead.kube.informer import Change, Informer
+from bulkhead.kube.objects import Meta
+from bulkhead.ledger.claimed import Claimed, claimed_of
+from bulkhead.ledger.metering import Lines
+
+_log = logging.getLogger(__name__)
+SELECTOR: Final = f"{labels.SYNCED}={labels.SYNCED_BY_SYNCER}"
+_MIB: Final = 1024 * 1024
+_FIRST_LIST: Final = 20.0
+
+
+def of_claim(raw: bytes | msgspec.Raw, meta: Meta | None) -> tuple[Meta, bytes]:
+    """What is kept of a claim: what it was given, and nothing as long as that is nothing."""
+    meta = meta or decode_meta(raw)
+    bare = Meta(name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version)
+    claimed = claimed_of(decode_obj(raw))
+    return bare, b"" if claimed is None else msgspec.json.encode(claimed)
+
+
+class Claims:
+    """The claims of all tenants, while there may be any."""
+
+    def __init__(self, client: Client, heard: Callable[[Change], None], silence: float) -> None:
+        self._client = client
+        self._heard = heard
+        self._silence = silence
+        self._informer: Informer | None = None
+        self._task: asyncio.Task[None] | None = None
+        # A tenant may have left claims of classes that it may not have any more.
+        self._looked = False
+
+    @property
+    def watched(self) -> bool:
+        """Whether claims are watched."""
+        return self._informer is not None
+
+    @property
+    def deaf(self) -> bool:
+        """Whether what claims hold is not known."""
+        informer = self._informer
+        return informer is None or not informer.has_synced or not informer.served or informer.silence() > self._silence
+
+    def all(self) -> Iterator[Claimed]:
+        """Every claim that has devices."""
+        for each in self._informer.store.objects() if self._informer else ():
+            yield msgspec.convert(each, Claimed)
+
+    def of(self, change: Change) -> Claimed | None:
+        """The claim that has changed."""
+        found = self._informer.store.get(change.key) if self._informer else None
+        return None if found is None else msgspec.convert(found, Claimed)
+
+    async def look(self, group: asyncio.TaskGroup, lines: Lines) -> None:
+        """Watch where that is needed, and no longer than it is."""
+        if self._informer is None:
+            if lines or await self._any_left():
+                await self._start(group)
+        elif not lines and not len(self._informer.store) and self._task is not None:
+            self._task.cancel()
+            self._informer = self._task = None
+
+    async def _start(self, group: asyncio.TaskGroup) -> None:
+        self._informer = informer = Informer(
+            self._client,
+            kinds.RESOURCE_CLAIMS,
+            label_selector=SELECTOR,
+            shrink=of_claim,
+            on_change=self._heard,
+            max_bytes=64 * _MIB,
+            optional=True,
+        )
+        self._task = group.create_task(informer.run(), name="usage: claims")
+        # Where the host does not answer that, pods do not wait for it.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_LIST):
+                await informer.synced()
+
+    async def _any_left(self) -> bool:
+        if self._looked:
+            return False
+        try:
+            async for page in self._client.pages(kinds.RESOURCE_CLAIMS, label_selector=SELECTOR, limit=1):
+                self._looked = True
+                return bool(page.items)
+        except NotFound:
+            self._looked = True
+        except KubeError as error:
+            _log.warning("claims for devices not listed: %s", error)
+        return False
