@@ -23,6 +23,9 @@ _.list_tenants
 _.delete_tenant
 _.create_tenant
 
+# A fixture that every test of its file has.
+_._emptied
+
 # Fields of our API: pydantic writes them into the CRDs, and the controller reads an object by its JSON names.
 # -- Tenant
 _.class_
@@ -91,6 +94,7 @@ _.match_labels
 _.exposure
 _.max_borrowing
 # -- Cohort
+_.tenant_names
 _.preemption
 # -- keys of a CRD's validation rules
 _.messageExpression

@@ -23,6 +23,8 @@ HOST_USER_PREFIX: Final = "bulkhead:host:"
 LOGIN_SIGNER: Final = "bulkhead.dev/tenant-admin"
 # Whoever may do this to a Tenant gets one.
 LOGIN_VERB: Final = "login"
+# The ClusterRole of the chart by which people see the quotas of all tenants, and what was metered.
+QUOTA_ROLE: Final = "bulkhead-quota-view"
 # In a plane, what its API server knows of a user by a token: when that ends, in seconds since 1970.
 TOKEN_ENDS: Final = "bulkhead.dev/token-ends"  # noqa: S105 - the name of a fact
 

@@ -15,11 +15,12 @@ from typing import Any, Final, TypeVar
 
 from bulkhead.api import labels, names
 from bulkhead.cli import connection
+from bulkhead.cli.failures import CliError
 from bulkhead.cli.output import Progress
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_obj
-from bulkhead.kube.errors import Gone, NotFound
+from bulkhead.kube.errors import Forbidden, Gone, NotFound
 from bulkhead.kube.objects import Obj, Resource, uid_of
 from bulkhead.ledger import given, read
 from bulkhead.ledger.model import Claim, Pod, Rules, Snapshot, Tenant
@@ -70,6 +71,19 @@ class Reading:
                 await asyncio.sleep(1.0)
 
 
+@contextlib.asynccontextmanager
+async def allowed() -> AsyncIterator[None]:
+    """Say to whoever may not read what quotas are seen from which role would do, and what he can see without it."""
+    try:
+        yield
+    except Forbidden as error:
+        raise CliError(
+            f"this shows the quotas and pods of all tenants, and you may not read these on the host: {error}",
+            next_step=f"ask an admin of the host for ClusterRole {names.QUOTA_ROLE}; without it, sums of each cohort are in "
+            "`kubectl get cohorts`, those of a tenant in `bulkhead tenant describe TENANT`, and each pod that waits says why",
+        ) from error
+
+
 def _nothing(_: Obj) -> bool:
     return False
 
@@ -77,7 +91,7 @@ def _nothing(_: Obj) -> bool:
 async def observe(client: Client, keep: Callable[[Obj], bool] = _nothing) -> View:
     """Read everything."""
     reading = Reading()
-    async with reading.told():
+    async with reading.told(), allowed():
         try:
             tenants = (await client.list(kinds.TENANTS)).items
         except NotFound as error:

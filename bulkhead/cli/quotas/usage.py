@@ -18,7 +18,7 @@ from bulkhead.api import deviceclaims, labels, names
 from bulkhead.cli import connection
 from bulkhead.cli.failures import CliError, Exit
 from bulkhead.cli.output import document, plain, table
-from bulkhead.cli.quotas.hostview import Reading, collected
+from bulkhead.cli.quotas.hostview import Reading, allowed, collected
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
@@ -68,7 +68,7 @@ async def _collect(
         if options.tenant:
             await _check_tenant(client, options)
         reading = Reading()
-        async with reading.told():
+        async with reading.told(), allowed():
             pages = await _whole(client, options.namespace, since, reading)
             if not pages:
                 raise CliError(

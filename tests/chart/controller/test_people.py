@@ -1,0 +1,110 @@
+"""What people see of quotas by the chart's roles: all of it with the one that is made for it, and cohorts' sums to log in."""
+
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bulkhead.api import names
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import Forbidden, KubeError
+from tests.apiserver.bed import until
+from tests.apiserver.ledgering import GPU, Host
+from tests.apiserver.servers import ApiServer
+from tests.cli.conftest import Outcome, finish, start
+from tests.kubeconfigs import to_yaml
+
+pytestmark = pytest.mark.apiserver
+RBAC = "rbac.authorization.k8s.io"
+LOGIN = "bulkhead-login"
+
+
+class Person:
+    """Somebody with one of the chart's roles."""
+
+    def __init__(self, server: ApiServer, folder: Path) -> None:
+        self.name = f"p-{secrets.token_hex(4)}"
+        self.config = server.config_for(self.name)
+        self._file = folder / "kubeconfig"
+        self._file.write_bytes(to_yaml(self.config))
+
+    async def given(self, admin: Client, role: str, namespace: str | None = None) -> None:
+        subjects = [{"kind": "User", "apiGroup": RBAC, "name": self.name}]
+        kind = "ClusterRole" if namespace is None else "Role"
+        binding = {"subjects": subjects, "roleRef": {"apiGroup": RBAC, "kind": kind, "name": role}}
+        resource = kinds.CLUSTER_ROLE_BINDINGS if namespace is None else kinds.ROLE_BINDINGS
+        await admin.create(resource, binding | {"metadata": {"name": self.name}}, namespace)
+
+        async def may() -> bool:
+            async with Client(self.config, user_agent="tests", field_manager="tests") as client:
+                try:
+                    await client.list(kinds.TENANTS if namespace is None else kinds.CONFIG_MAPS, namespace)
+                except KubeError:
+                    return False
+            return True
+
+        await until(may, f"{self.name} to have {role}")
+
+    async def run(self, *words: str) -> Outcome:
+        return await finish(await start(*words, environment={"KUBECONFIG": str(self._file)}))
+
+
+@pytest.fixture
+def person(server: ApiServer, tmp_path: Path) -> Person:
+    return Person(server, tmp_path)
+
+
+@pytest.fixture
+async def host(admin: Client) -> AsyncIterator[Host]:
+    async with Host.open(admin) as made:
+        yield made
+
+
+async def commands(host: Host) -> dict[str, list[str]]:
+    """Every command that shows quotas, and a tenant with a pod that waits for them to be about."""
+    cohort = await host.cohort("research")
+    tenant = await host.tenant("seen", 4, cohort)
+    spec = {"class": "standard", "quota": {"cohort": cohort, "resources": {GPU: {"nominal": 4}}}}
+    await host.client.apply(kinds.TENANTS, {"metadata": {"name": tenant}, "spec": spec})
+    host.tenants.append(tenant)
+    await host.run(tenant, "waits", 4)
+    return {
+        "top": ["top"],
+        "cohort": ["cohort", cohort],
+        "why": ["why", tenant, "waits"],
+        "quota try": ["quota", "try", tenant, f"{GPU}=2"],
+        "usage": ["usage"],
+    }
+
+
+async def test_the_role_for_quotas_is_all_that_the_commands_need(admin: Client, host: Host, person: Person) -> None:
+    await person.given(admin, names.QUOTA_ROLE)
+    await person.given(admin, names.QUOTA_ROLE, "bulkhead-system")
+    for name, words in (await commands(host)).items():
+        done = await person.run(*words)
+        # Nothing was metered here, which is known only to who may look.
+        assert (done.code, done.err) == (0, "") or (name == "usage" and "nothing was metered yet" in done.err), (name, done.err)
+    async with Client(person.config, user_agent="tests", field_manager="tests") as client:
+        for resource in (kinds.SECRETS, kinds.CONFIG_MAPS):
+            with pytest.raises(Forbidden):
+                await client.list(resource)
+        with pytest.raises(Forbidden):
+            await client.create(kinds.CERTIFICATE_SIGNING_REQUESTS, {"metadata": {"name": "x"}})
+
+
+async def test_who_may_log_in_sees_cohorts_and_reads_which_role_shows_the_rest(
+    admin: Client, host: Host, person: Person
+) -> None:
+    await person.given(admin, LOGIN)
+    for name, words in (await commands(host)).items():
+        done = await person.run(*words)
+        assert done.code == 1, name
+        assert "you may not read these on the host" in done.err, name
+        assert names.QUOTA_ROLE in done.err, name
+        assert "kubectl get cohorts" in done.err, name
+    async with Client(person.config, user_agent="tests", field_manager="tests") as client:
+        assert host.cohorts[0] in {each["metadata"]["name"] for each in (await client.list(kinds.COHORTS)).items}
+        with pytest.raises(Forbidden):
+            await client.patch(kinds.COHORTS, host.cohorts[0], {"status": {"waiting": 0}}, subresource="status")
