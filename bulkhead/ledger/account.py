@@ -57,11 +57,11 @@ class Entry:
 
     def change(self, used: int, reserved: int, own: int) -> None:
         """Count what is taken (or given back, where it is negative)."""
-        pool, before = self.pool, self.used + self.reserved
-        after = before + used + reserved
-        pool.taken += max(0, after - self.guaranteed) - max(0, before - self.guaranteed)
+        if used or reserved:
+            before = self.used + self.reserved
+            self.pool.taken += _crossing(before, before + used + reserved, self.guaranteed)
         if used:
-            pool.borrowed += max(0, self.used + used - self.nominal) - max(0, self.used - self.nominal)
+            self.pool.borrowed += _crossing(self.used, self.used + used, self.nominal)
         self.used += used
         self.reserved += reserved
         self.own += own
@@ -96,18 +96,21 @@ class Account:
         entries = self._entries.get(tenant)
         if not entries:
             return {}
-        lines = (((flavors.get(name, ""), name), amount) for name, amount in asks.items() if amount > 0)
-        return {line: amount for line, amount in lines if line in entries}
+        # By lines, of which there are fewer than amounts: this runs for each pod.
+        return {line: amount for line in entries
+                if (amount := asks.get(line[1], 0)) > 0 and flavors.get(line[1], "") == line[0]}  # fmt: skip
 
     def add(self, tenant: str, charge: Charge, times: int = 1) -> None:
         """The tenant holds that, from now on; with `times` of -1 no more."""
-        self._change(tenant, ((line, amount * times, 0, 0) for line, amount in charge.items()))
+        entries = self._entries.get(tenant, {})
+        for line, amount in charge.items():
+            self._change(entries[line], amount * times, 0, 0)
 
     def reserve(self, tenant: str, charge: Charge, times: int = 1, *, own: bool = False) -> None:
         """Keep that for what the tenant has waiting; with `own` from its own other workloads alone."""
-        self._change(
-            tenant, ((line, 0, 0 if own else amount * times, amount * times if own else 0) for line, amount in charge.items())
-        )
+        entries = self._entries.get(tenant, {})
+        for line, amount in charge.items():
+            self._change(entries[line], 0, 0 if own else amount * times, amount * times if own else 0)
 
     def mark(self) -> int:
         """The state as it is, for `undo`."""
@@ -202,12 +205,16 @@ class Account:
         pools = {id(entry.pool): entry.pool for entries in self._entries.values() for entry in entries.values()}
         return {entry: amount for pool in pools.values() for entry, amount in _lent(pool).items()}
 
-    def _change(self, tenant: str, changes: Iterable[tuple[Line, int, int, int]]) -> None:
-        entries = self._entries.get(tenant, {})
-        for line, used, reserved, own in changes:
-            entry = entries[line]
-            entry.change(used, reserved, own)
-            self._log.append((entry, used, reserved, own))
+    def _change(self, entry: Entry, used: int, reserved: int, own: int) -> None:
+        entry.change(used, reserved, own)
+        self._log.append((entry, used, reserved, own))
+
+
+def _crossing(before: int, after: int, mark: int) -> int:
+    """How much more lies beyond a mark than before."""
+    if after > mark:
+        return after - max(before, mark)
+    return mark - before if before > mark else 0
 
 
 def _lent(pool: Pool) -> dict[Entry, int]:

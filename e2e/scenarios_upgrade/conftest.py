@@ -1,4 +1,4 @@
-"""Fixtures: the older Bulkhead with two tenants at work, and the same installation after `helm upgrade` to the tree's own.
+"""Fixtures: the older Bulkhead with tenants at work, one of them in Slurm mode, and the same after `helm upgrade` to this tree.
 
 older installed ──> tenants Ready, pods running ──> [seen] ──> probes begin ──> helm upgrade ──> syncers replaced
 ──> every tenant reconciled twice more ──> [seen again] ──> probes end
@@ -18,13 +18,16 @@ from e2e.api import Api, ApiError, Obj, UnreachableError
 from e2e.poll import NotYetError, until
 from e2e.progress import stopwatch
 from e2e.scenarios.conftest import pytest_runtest_makereport
-from e2e.scenarios_upgrade import former, seen
+from e2e.scenarios_upgrade import former, queued, seen
+from e2e.scenarios_upgrade.queued import Queued
+from e2e.slurm import images
 from e2e.tenants import Tenant
 
 __all__ = ["pytest_runtest_makereport"]
 
 HERE = Path(__file__).parent
 WANTED = ("up-one", "up-two")
+EVERYBODY = (*WANTED, queued.NAME)
 OWN = build.BULKHEAD.rpartition("/")[2]
 # Often enough that a test sees what a reconcile after the upgrade does, and not only the first.
 OFTEN = {"controller.resyncSeconds": "10"}
@@ -70,12 +73,13 @@ class Upgraded:
     after: Mapping[str, seen.Running]
     definitions: Mapping[str, str]  # UIDs, before
     probes: Mapping[str, Probe]
+    slurm: Queued
 
     def running(self) -> dict[str, seen.Running]:
         """What runs of these tenants, once pods that a test made and deleted are gone."""
 
         def probe() -> dict[str, seen.Running]:
-            found = seen.running(self.host, self.tenants)
+            found = seen.running(self.host, EVERYBODY)
             workloads.expect(len(found) == len(self.before), ", ".join(sorted(each.name for each in found.values())))
             return found
 
@@ -86,33 +90,35 @@ class Upgraded:
 def upgraded() -> Iterator[Upgraded]:
     """Built once for all tests here."""
     note = stopwatch()
-    machine.bring_up(lambda line: note(f"    {line}"))
+    images.ensure(note)
     host = machine.host_api()
     former.checked_out()
-    for name in WANTED:
+    for name in EVERYBODY:
         if host.find("Namespace", names.plane_namespace(name)):
             tenants.remove(host, name)
     former.wipe(host, note)
     former.installed(note)
     made = _tenants(host)
-    note(f"tenants {', '.join(made)} are at work")
+    slurm = queued.made(host)
+    note(f"tenants {', '.join(EVERYBODY)} are at work")
     definitions = {each: host.get("CustomResourceDefinition", each)["metadata"]["uid"] for each in DEFINITIONS}
-    before = seen.running(host, made)
-    probes = {name: Probe(tenant.kubeconfig) for name, tenant in made.items()}
+    before = seen.running(host, EVERYBODY)
+    probes = {tenant.name: Probe(tenant.kubeconfig) for tenant in (*made.values(), slurm.cluster.tenant)}
     stop = threading.Event()
     threads = [threading.Thread(target=each.run, args=(stop,), daemon=True) for each in probes.values()]
     for thread in threads:
         thread.start()
     install.install_chart(note, **OFTEN)
-    settle(host, list(made))
+    settle(host, list(EVERYBODY))
     note("reconciled by the new controller")
     stop.set()
     for thread in threads:
         thread.join(30)
-    after = seen.running(host, made)
+    after = seen.running(host, EVERYBODY)
     made = {name: tenants.open_tenant(name) for name in made}
-    yield Upgraded(host, made, before, after, definitions, probes)
-    for name in made:
+    slurm = slurm.through(tenants.open_tenant(queued.NAME))
+    yield Upgraded(host, made, before, after, definitions, probes, slurm)
+    for name in EVERYBODY:
         host.delete("Tenant", name)
 
 
@@ -125,12 +131,8 @@ def _tenants(host: Api) -> dict[str, Tenant]:
         host.create(tenants.manifest(name, gpus=4))
     tenants.wait_ready(host, WANTED, seconds=150)
     made = {}
-    tenants.KUBECONFIGS.mkdir(parents=True, exist_ok=True)
     for name in WANTED:
-        path = tenants.KUBECONFIGS / f"{name}.yaml"
-        path.touch(mode=0o600)
-        path.write_text(former.run("-m", "bulkhead.cli.main", "kubeconfig", name))
-        made[name] = Tenant(name, Api(path))
+        made[name] = former.opened(name)
         _work(made[name])
     for tenant in made.values():
         for name in ("claimed", "accelerated"):

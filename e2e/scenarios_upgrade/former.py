@@ -17,9 +17,10 @@ from pathlib import Path
 from bulkhead.api import names
 from bulkhead.hostcluster.component import POD_RANGE, RUN_DIR
 from bulkhead.hostcluster.storage.volumes import IMMEDIATE_CLASS
-from e2e import commands, install, machine
+from e2e import commands, install, machine, tenants
 from e2e.api import Api
 from e2e.poll import Note
+from e2e.tenants import Tenant
 
 # The last one before planes could be placed, reached from outside, and their definitions upgraded.
 COMMIT = "a4dbc2f82d7a584c14bc43d6ae268d02b771d4d7"
@@ -57,6 +58,15 @@ def run(*arguments: str, seconds: float = 120.0) -> str:
     """A Python program of the older tree; -P, or the modules of this folder would come first."""
     environment = {"PYTHONPATH": str(TREE), "KUBECONFIG": str(machine.KUBECONFIG)}
     return commands.run([sys.executable, "-P", *arguments], seconds=seconds, environment=environment).out
+
+
+def opened(name: str) -> Tenant:
+    """A tenant through the kubeconfig that the older command line hands out."""
+    tenants.KUBECONFIGS.mkdir(parents=True, exist_ok=True)
+    path = tenants.KUBECONFIGS / f"{name}.yaml"
+    path.touch(mode=0o600)
+    path.write_text(run("-m", "bulkhead.cli.main", "kubeconfig", name))
+    return Tenant(name, Api(path))
 
 
 def import_image(note: Note) -> None:

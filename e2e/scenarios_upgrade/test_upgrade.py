@@ -13,7 +13,8 @@ from e2e import commands, install, machine, tenants, workloads
 from e2e.commands import kubectl
 from e2e.progress import stopwatch
 from e2e.scenarios_upgrade import former, seen
-from e2e.scenarios_upgrade.conftest import DEFINITIONS, OFTEN, Upgraded, settle
+from e2e.scenarios_upgrade.conftest import DEFINITIONS, EVERYBODY, OFTEN, Upgraded, settle
+from e2e.slurm import jobs
 
 # What an upgrade from the older Bulkhead replaces, each named in docs/upgrading.md; nothing else may be.
 RESTARTED = (seen.SYNCER,)
@@ -21,11 +22,11 @@ SYSTEM = ("--namespace", names.SYSTEM_NAMESPACE)
 
 
 def test_nothing_restarts_that_need_not(upgraded: Upgraded) -> None:
-    # Of each tenant: its plane, DNS and syncer, and six pods of its own.
-    assert len(upgraded.before) == len(upgraded.tenants) * (3 + 6)
+    # Of each tenant: its plane, DNS and syncer, and six pods of its own, of which Slurm has at least four.
+    assert len(upgraded.before) >= len(upgraded.tenants) * (3 + 6) + 3 + 4
     assert seen.replaced(upgraded.before, upgraded.after, but=RESTARTED) == []
     # The positive control: syncers were replaced, so a replaced pod is seen.
-    assert len(seen.replaced(upgraded.before, upgraded.after)) == len(upgraded.tenants)
+    assert len(seen.replaced(upgraded.before, upgraded.after)) == len(EVERYBODY)
 
 
 def test_what_restarts_is_named_where_admins_read(upgraded: Upgraded) -> None:
@@ -37,6 +38,20 @@ def test_what_restarts_is_named_where_admins_read(upgraded: Upgraded) -> None:
 def test_users_of_a_tenant_were_answered_all_the_time(upgraded: Upgraded) -> None:
     assert {name: probe.failures for name, probe in upgraded.probes.items()} == {name: [] for name in upgraded.probes}
     assert all(probe.answers > 10 for probe in upgraded.probes.values())
+
+
+def test_a_job_runs_on_and_the_one_behind_it_starts_after_it(upgraded: Upgraded) -> None:
+    cluster, before = upgraded.slurm.cluster, upgraded.slurm.running
+    assert jobs.find(cluster, before.number) == before
+    # It still writes, and has not begun anew.
+    written = jobs.output(cluster, before.number)
+    later = jobs.wait_output(cluster, before.number, lambda text: len(text) > len(written))
+    assert later.startswith("1\n2\n")
+    assert later.count("\n1\n") == 0
+    assert jobs.done(cluster, "hostname", "--partition=cpu").strip() == "cpu-0"
+    cluster.run("scancel", str(before.number))
+    jobs.wait(cluster, upgraded.slurm.waiting.number)
+    assert jobs.output(cluster, upgraded.slurm.waiting.number) == "after\n"
 
 
 def test_definitions_are_of_this_release_and_their_objects_are_the_same(upgraded: Upgraded) -> None:
@@ -77,7 +92,7 @@ def test_an_uninstallation_is_refused_and_without_hooks_it_leaves_tenants_whole(
     with pytest.raises(commands.CommandError, match=r"it needs tenants\.bulkhead\.dev"):
         former.kubectl("delete", "crd", "tenants.bulkhead.dev")
     install.install_chart(note, **OFTEN)
-    settle(upgraded.host, list(upgraded.tenants))
+    settle(upgraded.host, list(EVERYBODY))
     assert seen.replaced(before, upgraded.running(), but=()) == []
 
 
@@ -86,7 +101,7 @@ def test_a_value_that_restarts_planes_is_seen_to(upgraded: Upgraded) -> None:
     before = upgraded.running()
     where = {"planes.nodeSelector.kubernetes\\.io/hostname": machine.NODE}
     install.install_chart(stopwatch(), **OFTEN, **where)
-    settle(upgraded.host, list(upgraded.tenants))
+    settle(upgraded.host, list(EVERYBODY))
     found = seen.replaced(before, upgraded.running())
     assert any(": plane " in each for each in found)
     assert not any(f": {seen.WORK} " in each for each in found)
