@@ -36,7 +36,7 @@ class Pool:
 class Entry:
     """One line of one tenant."""
 
-    __slots__ = ("borrowing", "guaranteed", "nominal", "own", "pool", "reserved", "tenant", "used")
+    __slots__ = ("borrowing", "ceiling", "guaranteed", "nominal", "own", "pool", "reserved", "tenant", "used")
 
     def __init__(self, tenant: str, share: Share, pool: Pool) -> None:
         self.tenant = tenant
@@ -49,11 +49,8 @@ class Entry:
         # Reserved for a workload that waits for its own tenant: it narrows this tenant's room and nobody else's.
         self.own = 0
         self.pool = pool
-
-    @property
-    def ceiling(self) -> int:
-        """The most that the tenant may ever hold."""
-        return self.nominal + min(self.borrowing, self.pool.capacity - (self.nominal - self.guaranteed))
+        # The most that the tenant may ever hold; known once all members of the pool are.
+        self.ceiling = 0
 
     def change(self, used: int, reserved: int, own: int) -> None:
         """Count what is taken (or given back, where it is negative)."""
@@ -90,6 +87,9 @@ class Account:
                 pool.nominal += entry.nominal
                 pool.capacity += entry.nominal - entry.guaranteed
                 pool.members.append(entry)
+        for entry in (entry for entries in self._entries.values() for entry in entries.values()):
+            others = entry.pool.capacity - (entry.nominal - entry.guaranteed)
+            entry.ceiling = entry.nominal + min(entry.borrowing, others)
 
     def charge(self, tenant: str, asks: Amounts, flavors: Mapping[str, str]) -> dict[Line, int]:
         """What of these amounts counts, by line; `flavors` by resource, for those that have flavors."""

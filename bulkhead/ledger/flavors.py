@@ -39,9 +39,9 @@ class Flavors:
 
     def choices(self, tenant: str, asks: Iterable[str]) -> tuple[Choice, ...]:
         """What a workload that asks for these resources may use, the best first; none where flavors have no name in common."""
-        named = self._named.get(tenant, {})
-        resources = sorted(each for each in asks if each in named)
-        if not resources:
+        named = self._named.get(tenant)
+        resources = sorted(each for each in asks if each in named) if named else []
+        if not named or not resources:
             return (_PLAIN,)
         names = [name for name in named[resources[0]] if all(name in named[each] for each in resources)]
         known = {(each.name, each.resource): each for each in self._rule(tenant).flavors}

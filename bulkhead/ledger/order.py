@@ -134,16 +134,13 @@ def _gang(members: list[Pod], found: Sorted) -> None:
     """One gang: what of it is held, what waits, what is too much."""
     members.sort(key=age)
     held = [pod for pod in members if pod.stage in _HELD]
-    mine = [*held, *(pod for pod in members if pod.stage not in _HELD and not pod.ending)]
-    if not mine:
-        return
-    said = size, topology, remark = _agreed([pod.gang for pod in mine if pod.gang is not None])
     found.groups.extend(_generations(held))
-    # What is on its way out is no part of the gang any more: those that come in its stead start with each other.
-    staying = sum(1 for pod in held if not pod.ending and pod.reclaim_by is None)
     waiting = [pod for pod in members if pod.stage not in _HELD and not pod.ending]
     if not waiting:
         return
+    # What is on its way out is no part of the gang any more: those that come in its stead start with each other.
+    staying = sum(1 for pod in held if not pod.ending and pod.reclaim_by is None)
+    said = size, topology, remark = _agreed([pod.gang for pod in (*held, *waiting) if pod.gang is not None])
     if staying:
         flavor = next((pod.flavor for pod in held if pod.flavor and not pod.ending and pod.reclaim_by is None), "")
         _rest(waiting, max(0, size - staying), said, flavor, found)
@@ -161,14 +158,14 @@ def _gang(members: list[Pod], found: Sorted) -> None:
 
 
 def _generations(held: list[Pod]) -> Iterator[Group]:
-    """What goes together: who came in the stead of those that are on their way out is a gang of its own."""
+    """What goes together, of pods by age: who came in the stead of those that are on their way out is a gang of its own."""
     leaving = [pod for pod in held if pod.ending or pod.reclaim_by is not None]
     since = max((_since(pod) for pod in leaving), default=float("-inf"))
     staying = [pod for pod in held if not pod.ending and pod.reclaim_by is None]
     with_them = [pod for pod in staying if pod.created <= since]
     newer = [pod for pod in staying if pod.created > since]
     # The newest is marked first: if that is interrupted, who is left is older than who is marked, and known to belong to them.
-    newer.sort(key=age, reverse=True)
+    newer.reverse()
     if leaving:
         yield _group((*leaving, *with_them), is_gang=True)
     if newer:
