@@ -78,7 +78,13 @@ class PodCreation:
         Raises `Stale` where a predecessor's host pod has its place.
         """
         try:
-            await self._create(key, virtual)
+            desired, view = await self._prepared(key, virtual)
+        except Untranslatable as refused:
+            # Room in the quota would not bring it to the host: it holds up nobody.
+            self._best.forget(key)
+            return await self._refuse(virtual, refused)
+        try:
+            await self._create(key, virtual, desired, view)
         except Untranslatable as refused:
             return await self._refuse(virtual, refused)
         self._waits_for_nothing(key)
@@ -93,7 +99,8 @@ class PodCreation:
         self._starved.forget(key)
         self._groups.forget(key)
 
-    async def _create(self, key: Key, virtual: Obj) -> None:
+    async def _prepared(self, key: Key, virtual: Obj) -> tuple[Obj, TenantView]:
+        """The host pod to be made, with what it needs on the host, and the view that it was made by."""
         if runtime := (virtual.get("spec") or {}).get("runtimeClassName"):
             await self._classes.learn_runtime(str(runtime))
         around, view = self._groups.around(key, virtual), self._caches.view()
@@ -102,6 +109,9 @@ class PodCreation:
         self._groups.check(key, virtual)
         for item in sorted(self._references.of(Item("Pod", key))):
             await self._mirrors.ensure(item)
+        return desired, view
+
+    async def _create(self, key: Key, virtual: Obj, desired: Obj, view: TenantView) -> None:
         made = await self._claimed(key, virtual, desired, view)
         if narrowed := tolerations.narrowed(virtual.get("spec") or {}, view):
             self._recorder.warn(virtual, tolerations.NARROWED, narrowed)
@@ -157,8 +167,6 @@ class PodCreation:
         key = key_of(virtual)
         if refusals.is_quota(refused):
             self._starved.add(key, rank=self._best.rank(virtual))
-        else:
-            self._best.forget(key)
         if await self._virtual.refusal(virtual, refused):
             metrics.REFUSED.labels(str(refused.reason)).inc()
             _log.info("pod refused", extra=about("Pod", key, reason=refused.reason, why=str(refused)))

@@ -157,7 +157,7 @@ class Pods:
     def _observe(self, key: Key, virtual: Obj | None, host: Obj | None) -> None:
         """Remember what the caches show."""
         self._expectations.observe(key, host)
-        if virtual is None or is_pending_deletion(virtual):
+        if virtual is None or is_pending_deletion(virtual) or has_ended(virtual):
             self._creation.no_longer_waits(key)
         if virtual is not None and host is not None and virtual_uid(host) == uid_of(virtual):
             self._expectations.note_host(key, uid_of(virtual))

@@ -67,7 +67,7 @@ class Best:
             best = verdict.rank_of(entry, others)
         match found:
             case verdict.Odd():
-                self._try(self._roster.refuse(entry))
+                self._try(self._roster.refuse(key, found.theirs))
                 raise Untranslatable(Reason.MALFORMED, _odd(found), "metadata")
             case verdict.Beyond(resource, least):
                 self._try(self._roster.put(entry, Place.BEYOND))

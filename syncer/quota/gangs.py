@@ -1,7 +1,8 @@
 """Of which gang a tenant's pods are, on the host and in the plane, and who says something else of one. Only memory.
 
 A pod counts where it is: on the host, or about to be, or in the plane. Where a host pod of before and the pod that is to be
-made in its place are of two gangs, it is one of either.
+made in its place are of two gangs, it is one of either. The word of the first of its pods counts for a gang; who says something
+else is no part of it until that word is another one, or gone with the last that gave it.
 """
 
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import Final
 
 from bulkhead.kube.objects import Key
 from syncer.quota.crowd import Crowd
-from syncer.quota.order import Entry
+from syncer.quota.order import Entry, Gang
 from syncer.quota.verdict import Others
 
 
@@ -20,8 +21,8 @@ class Gangs:
     def __init__(self) -> None:
         self._gangs: Final[dict[Key, Others]] = {}
         self._of: Final[dict[Key, tuple[Key, ...]]] = {}
-        # Pods that say something else of a gang than those that came before them, and of which gang.
-        self._odd: Final[dict[Key, dict[Key, None]]] = {}
+        # The word that pods of a gang disagreed with, and who they are.
+        self._odd: Final[dict[Key, tuple[Gang, dict[Key, None]]]] = {}
         self._odd_of: Final[dict[Key, Key]] = {}
 
     def of(self, entry: Entry) -> Others:
@@ -44,37 +45,48 @@ class Gangs:
                 _add(gang, gang.in_plane, in_plane)
 
     def place(self, key: Key, on_host: Entry | None, in_plane: Entry | None) -> list[Key]:
-        """Count a pod where it is now; returns who said something else of a gang of which no pod is left."""
-        self._agrees(key)
+        """Count a pod where it is now; returns who disagreed with a word that does not count any more."""
+        self._forget_odd(key)
         before = self._of.pop(key, ())
         for each in before:
             _discard(self._gangs[each], key)
-        of = {}
-        for entry, where in ((in_plane, "in_plane"), (on_host, "on_host")):
-            if entry is not None and entry.gang is not None:
-                of[entry.gang.key] = entry, where
-        for name, (entry, where) in of.items():
-            gang = self._gangs.setdefault(name, Others())
-            _add(gang, gang.on_host if where == "on_host" else gang.in_plane, entry)
-        if of:
-            self._of[key] = tuple(of)
-        return [odd for each in before if not self._gangs[each].all for odd in self._end(each)]
+        now: dict[Key, None] = {}
+        for entry, where in ((on_host, "on_host"), (in_plane, "in_plane")):
+            if entry is not None and entry.gang is not None and entry.gang.key not in now:
+                now[entry.gang.key] = None
+                gang = self._gangs.setdefault(entry.gang.key, Others())
+                _add(gang, gang.on_host if where == "on_host" else gang.in_plane, entry)
+        if now:
+            self._of[key] = tuple(now)
+        for each in before:
+            if not self._gangs[each].all:
+                del self._gangs[each]
+        return [odd for each in dict.fromkeys((*before, *now)) for odd in self._unopposed(each)]
 
-    def is_odd(self, key: Key, gang: Key) -> None:
-        """A pod says something else of this gang."""
-        self._odd.setdefault(gang, {})[key] = None
-        self._odd_of[key] = gang
+    def is_odd(self, key: Key, word: Gang) -> None:
+        """A pod says something else of a gang than the word that counts."""
+        self._odd.setdefault(word.key, (word, {}))[1][key] = None
+        self._odd_of[key] = word.key
 
-    def _agrees(self, key: Key) -> None:
-        gang = self._odd_of.pop(key, None)
-        if gang is not None:
-            self._odd[gang].pop(key)
-            if not self._odd[gang]:
-                del self._odd[gang]
+    def _unopposed(self, name: Key) -> list[Key]:
+        """Those that disagreed with a word that is no longer the gang's; that they did is forgotten."""
+        word, odd = self._odd.get(name, (None, {}))
+        gang = self._gangs.get(name)
+        first = None if gang is None else gang.first
+        if word is None or (first is not None and first.gang == word):
+            return []
+        del self._odd[name]
+        for each in odd:
+            del self._odd_of[each]
+        return list(odd)
 
-    def _end(self, gang: Key) -> list[Key]:
-        del self._gangs[gang]
-        return list(self._odd.get(gang, ()))
+    def _forget_odd(self, key: Key) -> None:
+        name = self._odd_of.pop(key, None)
+        if name is not None:
+            odd = self._odd[name][1]
+            del odd[key]
+            if not odd:
+                del self._odd[name]
 
 
 def _add(gang: Others, side: Crowd, entry: Entry) -> None:

@@ -19,7 +19,7 @@ from bulkhead.kube.objects import Key
 from syncer.quota.crowd import Crowd
 from syncer.quota.gangs import Gangs
 from syncer.quota.heads import Heads
-from syncer.quota.order import Entry, Workload
+from syncer.quota.order import Entry, Gang, Workload
 from syncer.quota.ranked import Ranked
 from syncer.quota.verdict import Others
 
@@ -112,11 +112,10 @@ class Roster:
         self._behind.discard(key)
         return [*self._count(key), *(self._next() if waited else ())]
 
-    def refuse(self, entry: Entry) -> list[Key]:
-        """A pod says something else of its gang than the others: it has no place until those are gone."""
-        again = self.leave(entry.key)
-        if entry.gang is not None:
-            self._gangs.is_odd(entry.key, entry.gang.key)
+    def refuse(self, key: Key, word: Gang) -> list[Key]:
+        """A pod says something else of its gang than this: it has no place as long as this is the word that counts."""
+        again = self.leave(key)
+        self._gangs.is_odd(key, word)
         return again
 
     def opened(self, key: Key) -> Entry | None:

@@ -155,6 +155,37 @@ def _hold(world: World, host: Obj, finalizers: list[str] | None) -> None:
     world.host.do("PATCH", PODS, body, namespace=WORK, name=key_of(host).name, user="somebody", content_type=_MERGE)
 
 
+async def ends_while_it_waits(world: World) -> None:
+    """A pod that its tenant calls ended, while it waits as the first, holds up nobody any more."""
+    world.tenant.pod("runs", gpus=2)
+    await world.until("it runs", _running(world, "runs"))
+    world.tenant.pod("large", gpus=3, priority=5)
+    await world.settle(60)
+    world.tenant.pod("small", gpus=1)
+    await world.settle(60)
+    assert list(_on_host(world)) == ["runs"]
+    world.plane.do("PATCH", PODS, {"status": {"phase": "Failed"}}, namespace=SPACE, name="large", subresource="status",
+                   user="tenant", content_type=_MERGE)  # fmt: skip
+    await world.until("the small one runs", _running(world, "small"), 20)
+    world.tenant.delete(PODS, "large", grace=0)
+    await world.check()
+
+
+async def another_word(world: World) -> None:
+    """Pods that say something else of a gang than the others are tried again as soon as those are gone."""
+    world.on_host.ledger.idle = True
+    world.tenant.pod("first", gpus=1, gang=("odd", 3))
+    await world.settle(60)
+    for name in ("second", "third"):
+        world.tenant.pod(name, gpus=1, gang=("odd", 2))
+    await world.wait(10)
+    assert list(_on_host(world)) == ["first"]
+    world.on_host.ledger.idle = False
+    world.tenant.delete(PODS, "first", grace=0)
+    await world.until("the others run", _running(world, "second", "third"), 20)
+    await world.check()
+
+
 async def told_anew(world: World) -> None:
     """Each new verdict is shown, and the tenant's own gate goes before the ledger's."""
     world.on_host.ledger.gpus = 1
@@ -177,6 +208,8 @@ STORIES: Final[Mapping[str, stories.Story]] = {
     "gangs are on the host whole or not at all": gangs_stay_whole,
     "nobody slips in before a gang that waits": nobody_slips_in,
     "a gang that is never whole stays away": never_whole,
+    "who is called ended while it waits holds up nobody": ends_while_it_waits,
+    "who says something else of a gang is tried again without those": another_word,
     "what is taken back runs no second time, and what never ran waits again": partial(taken_back, finalizer=False),
     "nor does it end what never ran when something holds its host pod": partial(taken_back, finalizer=True),
     "what the ledger says is shown": told_anew,
