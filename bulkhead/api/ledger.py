@@ -167,7 +167,8 @@ def seconds(value: Any) -> float | None:
         return None
     try:
         read = datetime.fromisoformat(value)
-        return read.timestamp() if read.tzinfo is not None else None
+        # In UTC it has to be a time too, or `moment` could not write it.
+        return read.astimezone(UTC).timestamp() if read.tzinfo is not None else None
     except (ValueError, OverflowError):
         return None
 

@@ -4,6 +4,7 @@ Amounts are whole numbers in base units, as in `bulkhead.ledger.model`: millicor
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final
@@ -18,6 +19,10 @@ from syncer.translate.podspec import podsize
 from syncer.translate.view import TenantView
 
 _MILLI: Final = 1000
+# As every API server writes it: as texts such times stand in their order.
+_MADE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
+_YOUNGEST: Final = "9999-12-31T23:59:59Z"
+_LONGEST_UID: Final = 64
 
 
 class Priorities:
@@ -43,10 +48,11 @@ class Priorities:
         return (-self._known.get(name, 0), -gate.own_priority(virtual), *age_of(virtual))
 
 
-def age_of(virtual: Obj) -> tuple[str, str]:
-    """When a virtual pod was made, and what tells it from others of that second."""
-    meta = mapping(virtual.get("metadata"))
-    return text(meta.get("creationTimestamp")), text(meta.get("uid"))
+def age_of(pod: Obj) -> tuple[str, str]:
+    """When a pod was made, and what tells it from others of that second; what is no time of an API server is the youngest."""
+    meta = mapping(pod.get("metadata"))
+    made = text(meta.get("creationTimestamp"))
+    return made if _MADE.fullmatch(made) else _YOUNGEST, text(meta.get("uid"))[:_LONGEST_UID]
 
 
 def rank_of_host(host: Obj) -> Rank:

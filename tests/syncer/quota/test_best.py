@@ -232,6 +232,49 @@ def test_item_93_pods_of_one_gang_that_say_different_sizes_are_refused(bed: Bed)
     assert not bed.create(bed.pod("a2", of="a", size=2, namespace="elsewhere"))
 
 
+def test_item_93_a_gang_that_says_another_size_while_it_waits_is_another_gang_once_all_of_it_say_so(bed: Bed) -> None:
+    single = bed.pod("single", 8)
+    assert not bed.create(single)
+    bed.admit(single)
+    pods = [bed.pod(f"a{number}", of="a", size=4) for number in range(4)]
+    assert all("in use" in bed.create(each) for each in pods)
+    for each in pods:
+        bed.virtual[each]["metadata"]["annotations"] = {"kueue.x-k8s.io/pod-group-total-count": "3"}
+    assert all("'a" in (said := bed.create(each)) and "and this one 3 pods" in said for each in pods[:3])
+    assert "in use" in bed.create(pods[3])
+    assert bed.queued == ["a0", "a1", "a2"], "nobody says four any more"
+    assert all("the rest of its gang" in bed.create(each) for each in pods[:3])
+    # One that is gone is told nothing.
+    odd = bed.pod("odd", of="a", size=9)
+    assert bed.create(odd).startswith("Malformed")
+    bed.best.forget(odd)
+    for each in pods:
+        bed.best.forget(each)
+    assert "odd" not in bed.queued
+
+
+@pytest.mark.parametrize("made", ["", "0", "yesterday", "0000", "2026-01-01", "2026-01-01T00:00:00", " " * 9, ["1"], 3, None])
+def test_a_time_that_no_api_server_writes_makes_no_pod_the_oldest(bed: Bed, made: Any) -> None:
+    forged, honest = bed.pod("forged", 8, creationTimestamp=made), bed.pod("honest", 8)
+    assert not bed.create(forged)
+    assert bed.create(honest)
+    assert bed.gives_way() == ["forged"]
+
+
+def test_a_host_pod_that_was_seen_before_its_virtual_pod_has_the_age_of_that(bed: Bed) -> None:
+    late, early = bed.pod("late", 8, creationTimestamp="2026-01-01T00:00:09Z"), bed.pod("early", 8)
+    hidden = bed.virtual.pop(late)
+    desired = pod.for_creation(hidden, VIEW, Around(gang.Groups()))
+    meta = desired["metadata"] | {"uid": "h-late", "creationTimestamp": "2025-01-01T00:00:00Z"}
+    bed.show(desired | {"metadata": meta, "status": {}})
+    assert bed.create(early)
+    assert not bed.best.gives_way(late), "as old as its host pod, as far as is known"
+    bed.virtual[late] = hidden
+    bed.best.born(Change("added", late, hidden["metadata"]))
+    assert bed.create(early)
+    assert bed.best.gives_way(late)
+
+
 def test_item_96_the_hosts_own_count_takes_back_too_and_what_it_lacks_otherwise_holds_up_nobody(bed: Bed) -> None:
     low, high = bed.pod("low", 2), bed.pod("high", 2, priority=5)
     assert not bed.create(low)

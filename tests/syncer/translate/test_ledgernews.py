@@ -1,5 +1,6 @@
 """What the ledger says of a host pod, as the tenant reads it: verdicts, announcements, and why a pod was ended."""
 
+import json
 import re
 from typing import Any
 
@@ -99,6 +100,12 @@ def test_item_97_what_the_ledger_says_of_a_reclaim_reads_as_one_sentence_that_sa
 
 def test_item_97_what_is_announced_is_no_disruption_yet() -> None:
     assert condition(host(said=reclaim(), admitted=True), "DisruptionTarget") == {}
+
+
+@pytest.mark.parametrize("by", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "2027-01-15", "soon", "", 5, None])
+def test_what_is_no_time_announces_nothing(by: Any) -> None:
+    note = json.dumps({"by": by, "cause": "ReclaimedBorrowed", "message": "soon"})
+    assert ledgernews.announced(host(said={ledger.RECLAIM: note}, admitted=True), OWN, VIEW) is None
 
 
 def test_item_97_a_pod_that_is_taken_back_says_why() -> None:
