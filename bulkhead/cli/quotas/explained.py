@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from bulkhead.cli.quotas.queued import Waiting, waiting
+from bulkhead.cli.quotas.summary import claimed
 from bulkhead.ledger.books import Books
 from bulkhead.ledger.decide import decide
 from bulkhead.ledger.flavors import Choice
@@ -32,6 +33,8 @@ class Quota:
     line: Line
     asks: int
     standing: Standing
+    # Of what is used, what its tenant's claims for devices hold.
+    claims: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ def explain(snapshot: Snapshot, pod: Pod, now: float) -> Explanation:
     return Explanation(
         pod,
         cohort,
-        quota=_quota(books, pod),
+        quota=_quota(snapshot, books, pod),
         gang=_gang(snapshot, pod),
         placement=_placement(snapshot, books, pod) if gated else None,
         waits=next((each for each in queue if pod.uid in {member.uid for member in each.pods}), None) if gated else None,
@@ -108,14 +111,17 @@ def explain(snapshot: Snapshot, pod: Pod, now: float) -> Explanation:
     )
 
 
-def _quota(books: Books, pod: Pod) -> tuple[Quota, ...]:
+def _quota(snapshot: Snapshot, books: Books, pod: Pod) -> tuple[Quota, ...]:
     gated = pod.stage in _GATED
     choices = books.flavors.choices(pod.tenant, pod.asks) if gated else (Choice(of=books.flavors.used(pod)),)
     account = books.now.account
     found = {line: number for each in choices for line, number in account.charge(pod.tenant, pod.asks, each.of).items()}
     # Before the next turn, not after it: what is true now is what the numbers of the verdict are of.
     standings = account.standings().get(pod.tenant, {})
-    return tuple(Quota(line, number, standings[line]) for line, number in found.items() if line in standings)
+    claims = claimed(snapshot, books)
+    return tuple(
+        Quota(line, number, standings[line], claims[pod.tenant, line]) for line, number in found.items() if line in standings
+    )
 
 
 def _gang(snapshot: Snapshot, pod: Pod) -> Company | None:

@@ -10,10 +10,10 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
-from bulkhead.api import labels, names
+from bulkhead.api import deviceclaims, labels, names
 from bulkhead.cli import connection
 from bulkhead.cli.failures import CliError
 from bulkhead.cli.output import Progress
@@ -23,10 +23,11 @@ from bulkhead.kube.codec import decode_obj
 from bulkhead.kube.errors import Forbidden, Gone, NotFound
 from bulkhead.kube.objects import Obj, Resource, uid_of
 from bulkhead.ledger import given, read
-from bulkhead.ledger.model import Claim, Pod, Rules, Snapshot, Tenant
+from bulkhead.ledger.model import Claim, Line, Pod, Rules, Snapshot, Tenant
 
 ALIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _QUOTAS: Final = f"metadata.name={names.POD_QUOTA}"
+_OBJECT_QUOTAS: Final = f"metadata.name={names.OBJECT_QUOTA}"
 _SYNCED: Final = f"{labels.SYNCED}={labels.SYNCED_BY_SYNCER}"
 _PATIENCE: Final = 2.0
 T = TypeVar("T")
@@ -107,7 +108,8 @@ async def observe(client: Client, keep: Callable[[Obj], bool] = _nothing) -> Vie
 
         pods = await collected(client, kinds.PODS, pod_of, reading, field_selector=ALIVE)
         rules = await _rules(client)
-        tenants_given = {each.name: each for each in quotas}
+        lines = await device_lines(client, reading)
+        tenants_given = {each.name: _with_devices(each, lines.get(each.name, {})) for each in quotas}
         claims = await _claims(client, tenants_given, reading)
     snapshot = Snapshot(tenants_given, tuple(nodes), tuple(pods), rules, claims=claims)
     return View(snapshot, time.time(), {str(each["metadata"]["name"]): each for each in tenants}, tuple(kept.values()))
@@ -135,6 +137,25 @@ def _tenant(quota: Obj) -> Tenant | None:
     """Whose quota it is, its namespace says; who else may make quotas there is an admin of the host."""
     found = given.tenant_of(quota)
     return found if found and found.name == names.tenant_of_work(str(quota["metadata"].get("namespace"))) else None
+
+
+async def device_lines(client: Client, reading: Reading) -> dict[str, dict[str, Line]]:
+    """By tenant that may have claims for devices: the line of its quota that a device of each class counts in."""
+
+    def take(quota: Obj) -> tuple[str, dict[str, Line]] | None:
+        tenant = names.tenant_of_work(str(quota["metadata"].get("namespace")))
+        found = deviceclaims.lines_of(quota)
+        return (tenant, found) if tenant and found else None
+
+    return dict(await collected(client, kinds.RESOURCE_QUOTAS, take, reading, field_selector=_OBJECT_QUOTAS))
+
+
+def _with_devices(tenant: Tenant, lines: Mapping[str, Line]) -> Tenant:
+    """A tenant without a note, which the ledger has nothing to do with, with what claims count as in its quota all the same."""
+    if tenant.devices:
+        return tenant
+    resources = {resource for _, resource in tenant.shares}
+    return replace(tenant, devices={name: resource for name, (_, resource) in lines.items() if resource in resources})
 
 
 async def _claims(client: Client, tenants: Mapping[str, Tenant], reading: Reading) -> tuple[Claim, ...]:

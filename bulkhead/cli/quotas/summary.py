@@ -22,6 +22,8 @@ class Row:
     standing: Standing
     # What its pods ask for that wait on the host.
     waiting: int
+    # Of what is used, what claims for devices hold, from when they are there.
+    claims: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +42,19 @@ class Members:
         """All tenants together."""
         rows = [row for row in self.rows if row.line == line]
         sums = {field: sum(getattr(row.standing, field) for row in rows) for field in Standing.__slots__}
-        return Row("", line, Standing(**sums), sum(row.waiting for row in rows))
+        return Row("", line, Standing(**sums), sum(row.waiting for row in rows), sum(row.claims for row in rows))
 
 
 def cohorts(snapshot: Snapshot) -> list[Members]:
     """Every cohort with its tenants' lines; who is in none comes last."""
     books = Books(snapshot)
     standings = books.now.account.standings()
-    waiting = _waiting(snapshot, books)
+    waiting, claims = _waiting(snapshot, books), claimed(snapshot, books)
     found = []
     for name in sorted({tenant.cohort for tenant in snapshot.tenants.values()}, key=lambda name: (not name, name)):
         tenants = tuple(sorted(each.name for each in snapshot.tenants.values() if each.cohort == name))
         rows = tuple(
-            Row(tenant, line, standing, waiting[tenant, line])
+            Row(tenant, line, standing, waiting[tenant, line], claims[tenant, line])
             for tenant in tenants
             for line, standing in sorted(standings.get(tenant, {}).items(), key=lambda item: (item[0][1], item[0][0]))
         )
@@ -66,6 +68,16 @@ def _waiting(snapshot: Snapshot, books: Books) -> Counter[tuple[str, Line]]:
         choices = books.flavors.choices(pod.tenant, pod.asks)
         for line, number in books.now.account.charge(pod.tenant, pod.asks, choices[0].of if choices else {}).items():
             found[pod.tenant, line] += number
+    return found
+
+
+def claimed(snapshot: Snapshot, books: Books) -> Counter[tuple[str, Line]]:
+    """What claims for devices hold of each line of each tenant."""
+    found: Counter[tuple[str, Line]] = Counter()
+    for claim in snapshot.claims:
+        choices = books.flavors.choices(claim.tenant, claim.asks)
+        for line, number in books.now.account.charge(claim.tenant, claim.asks, choices[0].of if choices else {}).items():
+            found[claim.tenant, line] += number
     return found
 
 
@@ -90,4 +102,4 @@ def as_json(row: Row) -> dict[str, Any]:
     said = {"resource": resource, "flavor": flavor, "name": line_name(*row.line)} | asdict(row.standing)
     if not row.tenant:
         del said["ceiling"], said["borrowable"]
-    return said | {"waiting": row.waiting}
+    return said | {"waiting": row.waiting, "claims": row.claims}

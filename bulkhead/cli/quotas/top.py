@@ -29,6 +29,8 @@ from bulkhead.ledger.model import Snapshot
 
 _COLOURS: Final = (32, 33, 34, 35, 36, 91, 92, 93, 94, 95, 96, 31)
 _HEADERS: Final = ("NOMINAL", "USED", "BORROWED", "LENT", "WAITING")
+# Only where claims hold something: of what is used, what they do, from when they are there.
+_OF_CLAIMS: Final = "BY CLAIMS"
 _LEAST_LINES: Final = 3
 _LEAST_ROWS: Final = 5
 _LEGEND_LINES: Final = 4
@@ -127,16 +129,18 @@ def _table(members: Members, line: tuple[str, str], most: int | None) -> list[st
         busiest = sorted(rows, key=lambda row: (-row.standing.used - row.waiting, -row.standing.nominal, row.tenant))
         rows, left = sorted(busiest[:most], key=lambda row: row.tenant), len(rows) - most
     total = members.total(line)
+    headers = (*_HEADERS, _OF_CLAIMS) if total.claims else _HEADERS
     cells = [
         (
             row.tenant,
             *(number(line, getattr(row.standing, field.lower())) for field in _HEADERS[:-1]),
             number(line, row.waiting),
+            *((number(line, row.claims),) if total.claims else ()),
         )
         for row in ([*rows, total] if len(rows) + left > 1 else rows)
     ]
     everybody = f"all, {left} more tenants among them" if left else "all"
-    cells = [(f"{title}: {line_name(*line)}", *_HEADERS), *((cell[0] or everybody, *cell[1:]) for cell in cells)]
+    cells = [(f"{title}: {line_name(*line)}", *headers), *((cell[0] or everybody, *cell[1:]) for cell in cells)]
     widths = [max(len(cell[at]) for cell in cells) for at in range(len(cells[0]))]
     return [
         f"{cell[0]:<{widths[0]}}   {'   '.join(value.rjust(width) for value, width in zip(cell[1:], widths[1:], strict=True))}"
@@ -146,8 +150,10 @@ def _table(members: Members, line: tuple[str, str], most: int | None) -> list[st
 
 def _map(snapshot: Snapshot, resource: str, names: Mapping[str, str], paint: Paint, *, room: int, width: int) -> list[str]:
     shown = topmap.blocks(snapshot, resource)
+    claimed = sum(claim.asks.get(resource, 0) for claim in snapshot.claims)
+    undrawn = f", {claimed} more by claims for devices, on nodes that are not known here" if claimed else ""
     if not shown:
-        return [f"{resource}: no node has any"]
+        return [f"{resource}: no node has any{undrawn}"]
     states = Counter(block.state for block in shown)
     free = {state: sum(block.free for block in shown if block.state == state) for state in ("whole", "broken")}
     total = sum(block.capacity for block in shown)
@@ -155,7 +161,7 @@ def _map(snapshot: Snapshot, resource: str, names: Mapping[str, str], paint: Pai
         f"{resource}: {total} on {len(shown)} nodes, {states['whole']} whole ({free['whole']} free), "
         f"{states['broken']} broken ({free['broken']} free), {states['full']} full"
     )
-    head += f", {states['closed']} take no pods" if states["closed"] else ""
+    head += (f", {states['closed']} take no pods" if states["closed"] else "") + undrawn
     return [head, *topmap.picture(shown, names, lines=room, width=width, paint=paint), *_legend(shown, names, paint, width)]
 
 

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from bulkhead.api import deviceclaims, labels, names
+from bulkhead.api import labels, names
 from bulkhead.cli import connection
 from bulkhead.cli.failures import CliError, Exit
 from bulkhead.cli.output import document, plain, table
-from bulkhead.cli.quotas.hostview import Reading, allowed, collected
+from bulkhead.cli.quotas.hostview import Reading, allowed, collected, device_lines
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
@@ -26,7 +26,6 @@ from bulkhead.kube.objects import Obj
 from bulkhead.ledger import usagebook
 from bulkhead.ledger.claimed import claimed_of
 from bulkhead.ledger.metering import HOUR, Account, Lines, Meter, held_of
-from bulkhead.ledger.model import Line
 from bulkhead.ledger.usagebook import Page, Sums, UnreadableError
 
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -39,7 +38,6 @@ _FLAVOR: Final = ("resource", "flavor")
 _MOST_PAGES: Final = 4000
 _TRIES: Final = 3
 _SYNCED: Final = f"{labels.SYNCED}={labels.SYNCED_BY_SYNCER}"
-_QUOTAS: Final = f"metadata.name={names.OBJECT_QUOTA}"
 
 
 def print_usage(options: argparse.Namespace) -> int:
@@ -86,17 +84,12 @@ async def _collect(
 
 async def _see_claims(client: Client, meter: Meter, reading: Reading) -> Lines:
     """Claims for devices; returns what each of them counts as. Where no tenant may have one, none is read."""
-    quotas = await collected(client, kinds.RESOURCE_QUOTAS, _lines, reading, field_selector=_QUOTAS)
-    if quotas:
+    lines = await device_lines(client, reading)
+    if lines:
         with contextlib.suppress(NotFound):
             for claimed in await collected(client, kinds.RESOURCE_CLAIMS, claimed_of, reading, label_selector=_SYNCED):
                 meter.see_claim(claimed, None)
-    return dict(quotas)
-
-
-def _lines(quota: Obj) -> tuple[str, dict[str, Line]] | None:
-    tenant, lines = names.tenant_of_work(str(quota["metadata"].get("namespace"))), deviceclaims.lines_of(quota)
-    return (tenant, lines) if tenant and lines else None
+    return lines
 
 
 async def _check_tenant(client: Client, options: argparse.Namespace) -> None:

@@ -106,6 +106,8 @@ def _quota(quota: Iterable[Quota], cohort: str) -> Iterator[str]:
             for field in ("nominal", "used", "borrowed", "lent", "borrowable")
         )
         yield f"  {line_name(*line)}: asks {number(line, each.asks)}; {said}; at most {number(line, standing.ceiling)} ever"
+        if each.claims:
+            yield f"    of what is used, claims for devices hold {number(line, each.claims)} for as long as they are there"
 
 
 def _gang(gang: Company) -> Iterator[str]:
@@ -171,7 +173,7 @@ def as_json(found: Explanation, noted: Mapping[str, Any]) -> dict[str, Any]:
         "reclaim": _reclaim(found, reclaimed),
         "sparedUntil": None if found.spared_until is None else moment(found.spared_until),
         "quota": [
-            {"resource": each.line[1], "flavor": each.line[0], "asks": each.asks} | asdict(each.standing)
+            {"resource": each.line[1], "flavor": each.line[0], "asks": each.asks, "claims": each.claims} | asdict(each.standing)
             for each in found.quota
         ],
         "gang": None if found.gang is None else _gang_json(found.gang),
