@@ -133,7 +133,8 @@ def add_usage(commands: Commands, shared: argparse.ArgumentParser) -> None:
         parents=[shared],
         help="for how long tenants held GPUs",
         description="Device-hours of each tenant, resource and flavor: used while a container ran, idle while devices were\n"
-        "held and nothing ran on them, and of both what was borrowed. Counted up to this moment.",
+        "held and nothing ran on them, and of both what was borrowed. Counted up to this moment; of pods that have gone since\n"
+        "the controller stored it last, a minute ago at most, the last minute is counted as soon as it has.",
         epilog="examples:\n"
         "  bulkhead usage                                   all tenants, the last seven days\n"
         "  bulkhead usage red --since 24h --by owner        whose jobs of red they were\n"

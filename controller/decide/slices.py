@@ -60,3 +60,9 @@ def clash(service_slice: str, needed: Iterable[int], used: Iterable[str]) -> str
     first = int(IPv4Network(service_slice).network_address)
     wanted = {str(IPv4Address(first + place)) for place in needed}
     return next((address for address in sorted(used) if address in wanted), None)
+
+
+def inside(service_slice: str, address: str) -> bool:
+    """Whether an address is one of a slice."""
+    network, found = _network(service_slice), _address(address)
+    return network is not None and found is not None and found in network

@@ -12,13 +12,14 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Conflict, NotFound
 from bulkhead.kube.objects import Obj, Resource
-from controller.decide import teardown
+from controller.decide import slices, teardown
 from controller.decide.teardown import Action, Left, Step
 from controller.tenant.observe import owned_by
 
 _log = logging.getLogger(__name__)
 _AGAIN = 0.25
 _AGAIN_SLOW = 1.0
+_AGAIN_BLOCKED = 5.0
 _NAMED = 3
 _WORKLOAD_GRACE_SECONDS = 10
 _PLANE_GRACE_SECONDS = 1
@@ -42,8 +43,8 @@ class Dismantler:
         self._slots = asyncio.Semaphore(_PARALLEL)
         self._logged: dict[str, str] = {}
 
-    async def step(self, tenant: Obj) -> Progress:
-        """List what is left, and make the calls that follow from it."""
+    async def step(self, tenant: Obj, *, blocked: bool = False) -> Progress:
+        """List what is left, and make the calls that follow from it; say of one that is `blocked` what by, where it can."""
         left = await self._left(tenant)
         upcoming = teardown.next_step(left)
         if upcoming.step is Step.FINALIZER:
@@ -53,11 +54,29 @@ class Dismantler:
         some = ", ".join(upcoming.waiting_for[:_NAMED])
         more = len(upcoming.waiting_for) - _NAMED
         message = f"{upcoming.step}: {some}" + (f" and {more} more" if more > 0 else "")
+        if blocked and upcoming.step is Step.CLUSTER_SCOPED:
+            message += await self._held_by_others(tenant)
         name = str(tenant["metadata"]["name"])
         if self._logged.get(name) != message:
             self._logged[name] = message
             _log.info(message, extra={"tenant": name})
-        return Progress(False, message, _AGAIN if upcoming.actions or len(upcoming.waiting_for) < 20 else _AGAIN_SLOW)
+        again = _AGAIN if upcoming.actions or len(upcoming.waiting_for) < 20 else _AGAIN_SLOW
+        return Progress(False, message, _AGAIN_BLOCKED if blocked else again)
+
+    async def _held_by_others(self, tenant: Obj) -> str:
+        """Services of the host that have an address of the tenant's slice: it stays for as long as they do.
+
+        The host gives such addresses to any Service that asks for none in particular.
+        """
+        name, service_slice = str(tenant["metadata"]["name"]), str((tenant.get("status") or {}).get("serviceSlice") or "")
+        own = {names.plane_namespace(name), names.work_namespace(name)}
+        found = []
+        for each in (await self._client.list(kinds.IP_ADDRESSES)).items:
+            address, parent = str(each["metadata"]["name"]), (each.get("spec") or {}).get("parentRef") or {}
+            if slices.inside(service_slice, address) and parent.get("namespace") not in own:
+                found.append(f"{parent.get('namespace')}/{parent.get('name')} has {address}")
+        some = ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")
+        return f"; the host gave Services addresses of the slice: {some}; delete them, and make them again" if found else ""
 
     async def _left(self, tenant: Obj) -> Left:
         name, uid = str(tenant["metadata"]["name"]), str(tenant["metadata"]["uid"])

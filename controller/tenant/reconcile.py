@@ -320,13 +320,13 @@ class Reconciler:
         await self._leave_plane(name)
         await self._interior.forget(name)
         await withdraw(self._client, self._owned, name)
-        progress = await self._dismantler.step(tenant)
+        now = self._clock.now()
+        blocked = now - datetime.fromisoformat(str(tenant["metadata"]["deletionTimestamp"])) > _PATIENCE
+        progress = await self._dismantler.step(tenant, blocked=blocked)
         if progress.done:
             await finalizer.take_off(self._client, tenant)
             await self._forget(name)
             return Outcome(None)
-        now = self._clock.now()
-        blocked = now - datetime.fromisoformat(str(tenant["metadata"]["deletionTimestamp"])) > _PATIENCE
         await self._report(tenant, status.terminating(tenant, progress.message, blocked=blocked, now=now))
         return Outcome(progress.again)
 

@@ -220,6 +220,29 @@ async def test_a_pod_that_never_reached_the_host_is_explained_by_its_tenants_own
     assert "has ended: Succeeded" in (await cli("why", site.a, name)).out
 
 
+async def test_of_a_tenant_that_is_being_deleted_that_is_the_answer(
+    site: Site, cli: Cli, host_client: Client, name: str
+) -> None:
+    spec = {"class": "standard"}
+    await host_client.create(
+        kinds.TENANTS,
+        {
+            "apiVersion": names.API_VERSION,
+            "kind": "Tenant",
+            "metadata": {"name": name, "finalizers": ["example.org/stays"]},
+            "spec": spec,
+        },
+    )
+    before = await cli("why", name, "web")
+    assert (before.code, "is being deleted" in before.err) == (1, False)
+    await host_client.delete(kinds.TENANTS, name)
+    done = await cli("why", name, "web")
+    assert (done.code, f"tenant {name} is being deleted, and its pod default/web has no copy" in done.err) == (3, True), (
+        done.err
+    )
+    await host_client.patch(kinds.TENANTS, name, {"metadata": {"finalizers": None}})
+
+
 async def test_a_cohort_shows_members_rules_and_its_queue_in_order(site: Site, cli: Cli) -> None:
     listed = await cli("cohort")
     assert [site.cohort, "2", GPU, "24", "20", "12", "24", "3"] in [line.split() for line in listed.out.splitlines()]

@@ -12,7 +12,7 @@ from bulkhead.api.labels import NVLINK_DOMAIN, RACK
 from bulkhead.cli.quotas import topmap, whytext
 from bulkhead.cli.quotas.explained import FITS, explain
 from bulkhead.cli.quotas.topmap import Block, blocks, letters, picture
-from bulkhead.ledger.model import Expression, Needs, Node, Pod, Share, Snapshot, Stage, Taint, Tenant, Toleration
+from bulkhead.ledger.model import Expression, Needs, Node, Pod, Rules, Share, Snapshot, Stage, Taint, Tenant, Toleration
 
 GPU = "nvidia.com/gpu"
 
@@ -166,9 +166,13 @@ def test_a_tenant_without_a_cohort_that_holds_too_much_is_not_said_to_give_it_ba
     alone = snapshot([node("n1", 16)], held)
     cohort = replace(alone, tenants={name: replace(each, cohort="c") for name, each in alone.tenants.items()})
     said = ["\n".join(whytext.text(explain(each, held[1], 0.0), {}, 0.0)) for each in (alone, cohort)]
-    assert "it keeps that until its pods end" in said[0]
+    assert "its tenant holds more than it may, and keeps that until its pods end" in said[0]
     assert "when another one needs that" not in said[0]
     assert "when another one needs that, pods of it end within 3 min" in said[1]
+    strict = replace(cohort, rules={"c": Rules(over_quota="Reclaim")})
+    assert "pods over it are taken back 10 min after that began" in "\n".join(
+        whytext.text(explain(strict, held[1], 0.0), {}, 0.0)
+    )
 
 
 def test_until_when_a_pod_is_spared_is_said_while_it_is() -> None:

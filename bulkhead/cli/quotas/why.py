@@ -60,6 +60,13 @@ async def _explain(options: argparse.Namespace) -> int:
                 else:
                     sys.stdout.write("\n".join(whytext.text(found, noted, view.now)) + "\n")
                 return Exit.DONE
+        if _text(tenant, "deletionTimestamp"):
+            raise CliError(
+                f"tenant {options.tenant} is being deleted, and its pod {options.namespace}/{options.pod} has no copy on the "
+                "host",
+                next_step=f"see what is left of the tenant: bulkhead tenant describe {options.tenant}",
+                code=Exit.NOT_FOUND,
+            )
         said = await _ask_plane(client, options, tenant, view)
     if options.output == "json":
         document(said, "json")

@@ -80,20 +80,25 @@ def _has(found: Explanation, noted: Mapping[str, Any], now: float) -> Iterator[s
         yield f"  it is taken back by {clock(reclaimed.by)} at the latest: {reclaimed.cause}: {plain(reclaimed.message, 1000)}"
     elif found.reclaim is not None:
         yield f"  it is taken back next, by {clock(found.reclaim.deadline)}: {found.reclaim.cause}: {found.reclaim.message}"
-    elif any(each.standing.borrowed for each in found.quota):
-        yield f"  {_may_go(found, now)}"
     else:
-        yield "  its tenant borrows nothing of that: nobody takes it back"
+        yield from (f"  {line}" for line in _may_go(found, now))
 
 
-def _may_go(found: Explanation, now: float) -> str:
-    """When somebody could take it back of a tenant that holds more than its own."""
-    if not found.cohort:
-        return "its tenant holds more than its quota, which nobody else has a claim to: it keeps that until its pods end"
-    spared = found.spared_until
-    not_before = f", and not before {clock(spared)}" if spared is not None and spared > now else ""
-    within = duration(found.rules.reclaim_within)
-    return f"its tenant borrows: when another one needs that, pods of it end within {within}{not_before}"
+def _may_go(found: Explanation, now: float) -> Iterator[str]:
+    """Whether, and when, somebody could take it back."""
+    if any(each.standing.used > each.standing.ceiling for each in found.quota):
+        keeps, after = found.rules.over_quota == "Keep", duration(found.rules.over_quota_grace)
+        how = "and keeps that until its pods end" if keeps else f"and pods over it are taken back {after} after that began"
+        yield f"its tenant holds more than it may, {how}"
+        if not found.cohort:
+            return
+    if any(each.standing.borrowed for each in found.quota):
+        spared = found.spared_until
+        not_before = f", and not before {clock(spared)}" if spared is not None and spared > now else ""
+        within = duration(found.rules.reclaim_within)
+        yield f"its tenant borrows: when another one needs that, pods of it end within {within}{not_before}"
+    else:
+        yield "its tenant borrows nothing of that: nobody takes it back"
 
 
 def _quota(quota: Iterable[Quota], cohort: str) -> Iterator[str]:

@@ -188,6 +188,17 @@ def test_foreign_ranges_and_garbage_do_not_confuse_the_allocation() -> None:
     assert slices.allocate(RANGE, PREFIX, taken=taken, used=["fd00::1", ""]) == "10.112.16.0/22"
 
 
+def test_what_is_inside_a_slice_and_what_is_not() -> None:
+    assert slices.inside("10.112.4.0/22", "10.112.5.186")
+    for service_slice, address in (
+        ("10.112.4.0/22", "10.112.8.1"),
+        ("10.112.4.0/22", "fd00::1"),
+        ("", "10.112.4.1"),
+        ("x", "y"),
+    ):
+        assert not slices.inside(service_slice, address)
+
+
 def test_a_clash_names_the_address_that_the_plane_needs() -> None:
     assert slices.clash("10.112.4.0/22", (1, 10, 11), ["10.112.4.200", "10.112.4.10"]) == "10.112.4.10"
     assert slices.clash("10.112.4.0/22", (1, 10, 11), ["10.112.4.200"]) is None

@@ -1,0 +1,73 @@
+"""A teardown that cannot go on says by whose doing, and is not tried four times a second meanwhile."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.errors import NotFound
+from bulkhead.kube.resources import Resource
+from controller.tenant.dismantle import Dismantler
+
+TENANT = {
+    "metadata": {"name": "red", "uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z"},
+    "status": {"serviceSlice": "10.112.4.0/22"},
+}
+SLICE = {
+    "apiVersion": "networking.k8s.io/v1",
+    "kind": "ServiceCIDR",
+    "metadata": {"name": "bh-red", "uid": "s", "deletionTimestamp": "2026-01-01T00:00:00Z"},
+}
+
+
+class Host:
+    """A host on which nothing is left of the tenant but its slice, of which Services have addresses."""
+
+    def __init__(self, **holders: str) -> None:
+        self._addresses = [
+            {
+                "metadata": {"name": address},
+                "spec": {"parentRef": {"namespace": place.split("/")[0], "name": place.split("/")[1]}},
+            }
+            for place, address in holders.items()
+        ]
+        self.asked = 0
+
+    async def get(self, *_: Any) -> Any:
+        raise NotFound(404, "NotFound", "gone")
+
+    async def list_metadata(self, kind: Resource, *_: Any, **__: Any) -> Any:
+        return SimpleNamespace(items=[SLICE] if kind is kinds.SERVICE_CIDRS else [])
+
+    async def list(self, kind: Resource) -> Any:
+        assert kind is kinds.IP_ADDRESSES
+        self.asked += 1
+        return SimpleNamespace(items=self._addresses)
+
+
+OTHERS = {"bulkhead-system/bulkhead-controller": "10.112.5.186", "bh-red/plane": "10.112.4.1", "default/web": "10.96.0.7"}
+
+
+@pytest.mark.parametrize("blocked", [False, True])
+async def test_who_has_an_address_of_the_slice_is_named_once_the_teardown_is_blocked(blocked: bool) -> None:
+    host = Host(**OTHERS)
+    found = await Dismantler(cast("Any", host)).step(TENANT, blocked=blocked)
+    assert not found.done
+    assert found.message.startswith("removing rights and the address slice: ServiceCIDR bh-red")
+    assert ("bulkhead-system/bulkhead-controller has 10.112.5.186; delete them" in found.message) is blocked
+    assert "plane has" not in found.message
+    assert "default/web" not in found.message
+    # Nobody else pays for a tenant that has been going for minutes.
+    assert (found.again >= 5, host.asked) == ((True, 1) if blocked else (False, 0))
+
+
+async def test_where_no_service_holds_the_slice_none_is_blamed() -> None:
+    found = await Dismantler(cast("Any", Host(**{"default/web": "10.96.0.7"}))).step(TENANT, blocked=True)
+    assert found.message == "removing rights and the address slice: ServiceCIDR bh-red"
+
+
+async def test_many_are_counted() -> None:
+    host = Host(**{f"default/web-{number}": f"10.112.4.{100 + number}" for number in range(5)})
+    found = await Dismantler(cast("Any", host)).step(TENANT, blocked=True)
+    assert "default/web-2 has 10.112.4.102 and 2 more; delete them" in found.message
