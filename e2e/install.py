@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 
 from bulkhead.api import names
+from bulkhead.api.labels import GPU
 from bulkhead.hostcluster.component import NODE_ADDRESS, POD_RANGE
 from bulkhead.hostcluster.storage.volumes import IMMEDIATE_CLASS
 from e2e import commands, machine
@@ -23,6 +24,9 @@ RELEASE = "bulkhead"
 # The one address of the host's API server: pods in the chart's namespace reach no other address but planes.
 HOST_API = {"networkPolicy.hostAPI[0].cidr": f"{NODE_ADDRESS}/32", "networkPolicy.hostAPI[0].port": "6443"}
 _IMPORTED = machine.DATA / "containerd" / "imported.json"  # written by the host whenever it imports an image
+
+# What some simulated nodes are given beside GPUs; the classes of most tests do not offer it.
+SLICES = "nvidia.com/mig-1g.10gb"
 
 Note = Callable[[str], None]
 
@@ -58,6 +62,7 @@ def install_chart(note: Note, **values: str) -> None:
     # Planes run on the one real node, so their volumes need not wait for the scheduler's choice (docs/decisions/0006).
     # Its nodes have no NFS client, so what is shared between tenants is a directory of a node.
     own = {"storageClass": IMMEDIATE_CLASS, "podNetworks": f"{{{POD_RANGE}}}", "shares.volumeTypes": "{nfs,csi,local}"}
+    own |= {"gpuResources": f"{{{GPU},{SLICES}}}"}
     for name, value in {**own, **HOST_API, **values}.items():
         arguments += ["--set", f"{name}={value}"]
     commands.helm(machine.KUBECONFIG, *arguments, "--wait", "--timeout", "150s", seconds=180)

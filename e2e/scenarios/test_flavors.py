@@ -1,0 +1,209 @@
+"""GPUs of several kinds in one cohort: a quota for each kind, an order of preference, and slices counted as what they are."""
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import pytest
+
+from bulkhead.api.labels import GPU
+from e2e import commands, install, machine, tenants, workloads
+from e2e.api import Api, Obj
+from e2e.install import SLICES
+from e2e.poll import NotYetError, until
+from e2e.tenants import Tenant
+
+CLASS = COHORT = "e2e-flavors"
+FIRST, SECOND = "e2e-kinds", "e2e-mate"
+KIND = "example.org/gpu-kind"
+# Which simulated node is of which kind. Nobody has a quota of the third.
+FAST, SLOW, OTHER = "fast", "slow", "other"
+KINDS = {FAST: "gpu-sim-0", SLOW: "gpu-sim-1", OTHER: "gpu-sim-2"}
+SLICED, OF_NODE = "gpu-sim-3", 7
+OWN = 4  # GPUs of each kind that each of the two has: half a node
+ANYWHERE: Mapping[str, str] = workloads.SIMULATED
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kinds(host: Api) -> Iterator[None]:
+    """Three nodes get a label that says of which kind they are, and the fourth has slices beside its GPUs."""
+    for kind, node in KINDS.items():
+        host.patch("Node", node, {"metadata": {"labels": {KIND: kind}}})
+    _slice(host, str(OF_NODE))
+    yield
+    for node in KINDS.values():
+        host.patch("Node", node, {"metadata": {"labels": {KIND: None}}})
+    _slice(host, None)
+
+
+def _slice(host: Api, count: str | None) -> None:
+    changed = {"status": {"capacity": {SLICES: count}, "allocatable": {SLICES: count}}}
+    host.patch("Node", SLICED, changed, subresource="status")
+
+
+@pytest.fixture(scope="module")
+def cohort(host: Api) -> Iterator[str]:
+    """A cohort that knows three kinds, and takes back at once."""
+    standard = next(each for each in install.example_objects() if each["kind"] == "TenantClass")
+    spec = standard["spec"] | {"gpuResources": [GPU, SLICES]}
+    resources = spec["quota"]["resources"] | {SLICES: {"maxNominal": OF_NODE}}
+    spec["quota"] = spec["quota"] | {"cohorts": [COHORT], "resources": resources}
+    host.apply(standard | {"metadata": {"name": CLASS}, "spec": spec})
+    flavors = [{"name": kind, "resource": GPU, "nodeLabels": {KIND: kind}} for kind in KINDS]
+    rules = {"flavors": flavors, "reclaim": {"minRuntime": "0s", "within": "30s"}}
+    host.apply({"apiVersion": "bulkhead.dev/v1alpha1", "kind": "Cohort", "metadata": {"name": COHORT}, "spec": rules})
+    yield COHORT
+    host.delete("Cohort", COHORT)
+    host.delete("TenantClass", CLASS)
+
+
+@pytest.fixture(scope="module")
+def both(host: Api, cohort: str) -> Iterator[tuple[Tenant, Tenant]]:
+    """One that likes fast GPUs better, may borrow of these only, and has slices; and one that lends everything."""
+    for name in (FIRST, SECOND):
+        tenants.remove(host, name)
+    for name, slow, slices in ((FIRST, {"borrowingLimit": 0}, 2), (SECOND, {}, 0)):
+        flavors = [{"name": FAST, "nominal": OWN}, {"name": SLOW, "nominal": OWN} | slow]
+        resources = {GPU: {"nominal": 2 * OWN, "flavors": flavors}, SLICES: {"nominal": slices}}
+        host.create(tenants.manifest(name, tenant_class=CLASS, quota={"cohort": cohort, "resources": resources}))
+    tenants.wait_ready(host, [FIRST, SECOND])
+    yield tenants.open_tenant(FIRST), tenants.open_tenant(SECOND)
+    for name in (FIRST, SECOND):
+        host.delete("Tenant", name)
+    for name in (FIRST, SECOND):
+        tenants.wait_gone(host, name)
+
+
+@pytest.fixture
+def first(both: tuple[Tenant, Tenant]) -> Tenant:
+    """The one that has slices."""
+    return both[0]
+
+
+@pytest.fixture
+def second(both: tuple[Tenant, Tenant]) -> Tenant:
+    """The one that lends."""
+    return both[1]
+
+
+@pytest.fixture(autouse=True)
+def _emptied(host: Api, first: Tenant, second: Tenant) -> Iterator[None]:
+    """Each test begins and ends without pods; what the host has not forgotten yet still holds its kind of GPU."""
+    yield
+    for tenant in (first, second):
+        for pod in tenant.api.list("Pod", "default"):
+            tenant.api.delete("Pod", pod["metadata"]["name"], "default", grace=0)
+        until(f"no pod of {tenant.name} to be left", partial(_none, host, tenant), seconds=60)
+
+
+def _none(host: Api, tenant: Tenant) -> None:
+    left = [*tenant.api.list("Pod", "default"), *host.list("Pod", tenant.work)]
+    workloads.expect(not left, "; ".join(map(workloads.describe, left)))
+
+
+def _pod(tenant: Tenant, name: str, amount: int, resource: str = GPU, where: Mapping[str, str] = ANYWHERE) -> None:
+    spec = workloads.pod_spec(where=where, tolerations=[workloads.TOLERATION])
+    spec["containers"][0]["resources"]["limits"] |= {resource: str(amount)}
+    tenant.api.create(workloads.pod(name, spec))
+
+
+def _runs_on(tenant: Tenant, name: str, seconds: float = 60) -> str:
+    return str(workloads.wait_running(tenant.api, name, seconds=seconds)["spec"]["nodeName"])
+
+
+def _asked(*words: str) -> Any:
+    return json.loads(commands.bulkhead(*words, "-o", "json", kubeconfig=machine.KUBECONFIG).out)
+
+
+def _lines_of(tenant: str) -> dict[str, Obj]:
+    """What `bulkhead top` shows of a tenant."""
+    found = next(each for each in _asked("top")["cohorts"] if each["name"] == COHORT)
+    return {line["name"]: line for each in found["tenants"] if each["name"] == tenant for line in each["lines"]}
+
+
+def _standing(host: Api, name: str, line: str) -> Obj:
+    quota = host.get("Tenant", name).get("status", {}).get("quota") or []
+    return next((each for each in quota if each["name"] == line), {})
+
+
+def test_a_pod_goes_to_the_preferred_kind_and_then_to_the_next_and_each_is_lent_by_itself(
+    host: Api, first: Tenant, second: Tenant
+) -> None:
+    # Own of the preferred kind, own of the next one, and only then what others lend.
+    for name, kind in (("preferred", FAST), ("next", SLOW), ("borrowed", FAST)):
+        _pod(first, name, OWN)
+        assert _runs_on(first, name) == KINDS[kind], name
+    shown, mates = _lines_of(FIRST), _lines_of(SECOND)
+    fast, slow = f"{GPU}@{FAST}", f"{GPU}@{SLOW}"
+    assert (shown[fast]["nominal"], shown[fast]["used"], shown[fast]["borrowed"]) == (OWN, 2 * OWN, OWN)
+    assert (shown[slow]["nominal"], shown[slow]["used"], shown[slow]["borrowed"]) == (OWN, OWN, 0)
+    assert (mates[fast]["lent"], mates[slow]["lent"]) == (OWN, 0)
+    # It may borrow of one kind alone, so the host's hard stop is not twice its quota.
+    hard = host.get("ResourceQuota", "tenant-quota", first.work)["spec"]["hard"]
+    assert hard[f"requests.{GPU}"] == str(3 * OWN)
+    told = commands.bulkhead("why", FIRST, "borrowed", kubeconfig=machine.KUBECONFIG).out
+    assert f"{fast}: asks {OWN}; nominal {OWN}, used {2 * OWN}, borrowed {OWN}" in told, told
+    assert slow not in told, told
+
+    def noted() -> None:
+        standing = _standing(host, FIRST, fast)
+        workloads.expect((standing.get("used"), standing.get("borrowed")) == (2 * OWN, OWN), f"{standing}")
+        status = host.get("Cohort", COHORT).get("status", {})
+        together = {each["name"]: (each["nominal"], each["used"], each["lent"]) for each in status.get("resources", ())}
+        whole = together.get(fast) == (2 * OWN, 2 * OWN, OWN) and together.get(slow, ())[1:] == (OWN, 0)
+        workloads.expect(whole, f"{status}")
+
+    until("the statuses of Tenant and Cohort to say what is borrowed of which kind", noted, seconds=20)
+    listed = commands.kubectl(machine.KUBECONFIG, "get", "cohort", COHORT, "--no-headers").out.split()
+    assert listed[1:5] == ["True", "2", f"{3 * OWN}/{4 * OWN + 2}", str(OWN)], listed
+    # Its own quota of one kind is free, of the other it is lent: that comes back.
+    _pod(second, "mine", OWN)
+    assert _runs_on(second, "mine") == KINDS[SLOW]
+    _pod(second, "back", OWN)
+    assert _runs_on(second, "back", seconds=90) == KINDS[FAST]
+    assert _runs_on(first, "next") == KINDS[SLOW]
+
+
+def test_who_names_a_kind_of_which_he_has_no_quota_reads_so_with_numbers(first: Tenant) -> None:
+    _pod(first, "elsewhere", 2, where={KIND: OTHER})
+    said = workloads.wait_refused(first.api, "elsewhere", "NeverFits", seconds=20)["message"]
+    assert "asks 2 nvidia.com/gpu" in said
+    assert f"{OTHER}" in said, said
+    assert f"{OWN} of {FAST}" in said, said
+    # The control: by the name of a kind that it has, the same pod runs.
+    _pod(first, "here", 2, where={KIND: SLOW})
+    assert _runs_on(first, "here") == KINDS[SLOW]
+
+
+def test_slices_are_counted_as_slices_and_kinds_as_kinds(host: Api, first: Tenant) -> None:
+    shown = first.api.get("Node", SLICED)["status"]["allocatable"]
+    assert shown[SLICES] == "2"
+    _pod(first, "sliced", 2, SLICES)
+    _pod(first, "fast", OWN)
+    _pod(first, "slow", OWN)
+    assert _runs_on(first, "sliced") == SLICED
+    assert {_runs_on(first, "fast"), _runs_on(first, "slow")} == {KINDS[FAST], KINDS[SLOW]}
+    _pod(first, "one-more", 1, SLICES)
+    said = workloads.wait_refused(first.api, "one-more", "QuotaExceeded")["message"]
+    assert SLICES in said, said
+    lines = _lines_of(FIRST)
+    assert (lines[SLICES]["nominal"], lines[SLICES]["used"], lines[SLICES]["flavor"]) == (2, 2, "")
+    drawn = commands.bulkhead("top", "--resource", SLICES, kubeconfig=machine.KUBECONFIG).out
+    assert f"{SLICES}: {OF_NODE} on 1 nodes" in drawn, drawn
+
+    def counted() -> None:
+        status = host.get("Tenant", FIRST).get("status", {})
+        found = (_standing(host, FIRST, SLICES).get("used"), status.get("gpus", {}).get("used"))
+        workloads.expect(found == (2, 2 * OWN + 2), f"{found}")
+
+    until("the Tenant's status to count slices by themselves", counted, seconds=20)
+
+    def metered() -> None:
+        command = commands.bulkhead("usage", FIRST, "-o", "json", kubeconfig=machine.KUBECONFIG, check=False)
+        if command.code:
+            raise NotYetError(command.text)
+        rows = {(row["resource"], row["flavor"]) for row in json.loads(command.out)["items"] if row["seconds"] > 0}
+        workloads.expect(rows == {(GPU, FAST), (GPU, SLOW), (SLICES, "")}, f"{rows}")
+
+    until("its use to be metered by kind, and slices as slices", metered, seconds=100)
