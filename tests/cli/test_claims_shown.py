@@ -57,6 +57,23 @@ def test_why_says_how_much_of_what_is_used_claims_hold() -> None:
     assert "claims for devices" not in "\n".join(whytext.text(explain(snapshot(), held.pods[0], 0.0), {}, 0.0))
 
 
+def test_why_says_that_the_scheduler_gives_what_a_pod_claims_and_what_it_says() -> None:
+    claims = [{"name": f"gpu{number}", "resourceClaimName": "x"} for number in range(10)]
+    unbound = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "cannot allocate\x1b[31m"}
+    pod = {"spec": {"resourceClaims": claims}, "status": {"conditions": [unbound]}}
+    said = list(whytext.of_claims(pod))
+    assert said[0] == (
+        "claims for devices: gpu0, gpu1, gpu2, gpu3, gpu4, gpu5, gpu6, gpu7 and 2 more; "
+        "the host's scheduler gives these, and not the ledger"
+    )
+    assert said[1].startswith("  it says Unschedulable: cannot allocate")
+    assert "\x1b" not in said[1]
+    assert len(list(whytext.of_claims(pod | {"status": {}}))) == 1
+    assert list(whytext.of_claims({"spec": {"resourceClaims": "none"}})) == []
+    gated = unbound | {"reason": "SchedulingGated"}
+    assert len(list(whytext.of_claims(pod | {"status": {"conditions": [gated]}}))) == 1
+
+
 @pytest.fixture
 async def space(host_client: Client, name: str) -> AsyncIterator[str]:
     """The work namespace of a tenant without a cohort, with a claim for three devices."""

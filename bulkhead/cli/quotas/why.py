@@ -56,9 +56,10 @@ async def _explain(options: argparse.Namespace) -> int:
                 found = explain(view.snapshot, pod, view.now)
                 noted = mapping(newest["metadata"].get("annotations"))
                 if options.output == "json":
-                    document(whytext.as_json(found, noted), "json")
+                    document(whytext.as_json(found, noted) | {"claims": whytext.claims_of(newest)}, "json")
                 else:
-                    sys.stdout.write("\n".join(whytext.text(found, noted, view.now)) + "\n")
+                    lines = (*whytext.text(found, noted, view.now), *whytext.of_claims(newest))
+                    sys.stdout.write("\n".join(lines) + "\n")
                 return Exit.DONE
         if _text(tenant, "deletionTimestamp"):
             raise CliError(

@@ -6,7 +6,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from bulkhead.api import ledger
+from bulkhead.api.conditions import condition_of
 from bulkhead.api.ledger import line_name, moment
+from bulkhead.api.untrusted import mapping, mappings
+from bulkhead.api.untrusted import text as text_of
 from bulkhead.cli.output import age, plain
 from bulkhead.cli.quotas import queued
 from bulkhead.cli.quotas.explained import FITS, Company, Explanation, Placement, Quota, ahead
@@ -153,6 +156,25 @@ def _queue(found: Explanation, now: float) -> Iterator[str]:
         yield f"  before it: {each.first.tenant} {plain(each.name)} asks {queued.devices(each.asks)}, waits {since}"
     if len(before) > _SHOWN:
         yield f"  and {len(before) - _SHOWN} more before it"
+
+
+def claims_of(pod: Mapping[str, Any]) -> list[str]:
+    """The claims for devices of a host pod, as the pod calls them."""
+    return [text_of(each.get("name")) for each in mappings(mapping(pod.get("spec")).get("resourceClaims"))]
+
+
+def of_claims(pod: Mapping[str, Any]) -> Iterator[str]:
+    """What only the host's scheduler gives, and what it says of a pod that it has given no node yet."""
+    claims = claims_of(pod)
+    if not claims:
+        return
+    more = f" and {len(claims) - _SHOWN} more" if len(claims) > _SHOWN else ""
+    yield plain(
+        f"claims for devices: {', '.join(claims[:_SHOWN])}{more}; the host's scheduler gives these, and not the ledger", 1000
+    )
+    scheduled = condition_of(pod, "PodScheduled")
+    if scheduled.get("status") == "False" and scheduled.get("reason") != "SchedulingGated":
+        yield f"  it says {plain(text_of(scheduled.get('reason')))}: {plain(text_of(scheduled.get('message')), 2000)}"
 
 
 def as_json(found: Explanation, noted: Mapping[str, Any]) -> dict[str, Any]:
