@@ -95,6 +95,19 @@ class CohortGangs(ApiModel):
     )
 
 
+class CohortConsolidation(ApiModel):
+    """Whether pods are moved to other nodes, so that a workload finds room among accelerators that are free in pieces."""
+
+    policy: Literal["Never", "WhenBroken"] = Field(
+        "Never",
+        description="WhenBroken: for a workload that has quota and no room, single pods that something makes again and that "
+        "fit elsewhere are taken back, and room on another node is kept for those that come in their stead: pods of the "
+        "workload's own tenant, and where it is within its nominal quota, of tenants that borrow. Only smaller ones, none of "
+        "higher priority, none before reclaim.minRuntime; until the time of reclaim.within disruption budgets hold.",
+    )
+    max_moves: int = Field(4, ge=1, le=32, description="With WhenBroken: how many pods are moved for one workload at most.")
+
+
 class CohortSpec(ApiModel):
     """By what rules its tenants lend and take back."""
 
@@ -111,6 +124,7 @@ class CohortSpec(ApiModel):
     )
     over_quota: CohortOverQuota | None = Field(None, description="What becomes of pods over a quota that was lowered.")
     gangs: CohortGangs | None = Field(None, description="How gangs are started.")
+    consolidation: CohortConsolidation | None = Field(None, description="Whether pods are moved to make whole nodes free.")
 
 
 class Cohort(ApiModel):

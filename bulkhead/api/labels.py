@@ -58,6 +58,7 @@ PROXY_HOSTS: Final = "bulkhead.dev/proxy-hosts"
 PROXY_TARGET: Final = "bulkhead.dev/proxy-target"
 
 # On nodes.
+HOSTNAME: Final = "kubernetes.io/hostname"
 SIMULATED: Final = "bulkhead.dev/simulated"
 RACK: Final = "bulkhead.dev/rack"
 NVLINK_DOMAIN: Final = "bulkhead.dev/nvlink-domain"

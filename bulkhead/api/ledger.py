@@ -59,6 +59,8 @@ class Admitted:
     node: str
     flavor: str = ""
     pinned: bool = False
+    # Its own selector names the node: it may go to no other.
+    fixed: bool = False
     borrowed: Mapping[str, int] | None = None
 
 
@@ -78,6 +80,8 @@ def write_admitted(admitted: Admitted) -> str:
         said["flavor"] = admitted.flavor
     if admitted.pinned:
         said["pinned"] = True
+    if admitted.fixed:
+        said["fixed"] = True
     if admitted.borrowed:
         said["borrowed"] = dict(sorted(admitted.borrowed.items()))
     return _text(said)
@@ -95,6 +99,7 @@ def read_admitted(annotations: Mapping[str, Any]) -> Admitted | None:
         node=text(found.get("node")),
         flavor=text(found.get("flavor")),
         pinned=found.get("pinned") is True,
+        fixed=found.get("fixed") is True,
         borrowed=borrowed or None,
     )
 

@@ -8,7 +8,8 @@
                   ──> else ───────────────────────────────────────────> behind
 
 What is kept for a workload, nobody behind it gets, unless he is known to end before. Whoever waits for his own tenant's ceiling
-keeps out only his own tenant: nobody else pays for that. What can never start keeps out nobody.
+keeps out only his own tenant: nobody else pays for that. What can never start keeps out nobody. Before all of them comes what
+is made in the stead of pods that were moved: quota and room are kept for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,10 +19,12 @@ from typing import Final
 from bulkhead.ledger import forecast, verdict
 from bulkhead.ledger.account import Charge, Lack
 from bulkhead.ledger.books import Books, Done
+from bulkhead.ledger.consolidate import Broken, Consolidation
 from bulkhead.ledger.explain import Answers
 from bulkhead.ledger.flavors import Choice
 from bulkhead.ledger.heads import Heads, Option
-from bulkhead.ledger.model import Admission, Flavor, Rules, Snapshot, Verdict, Why
+from bulkhead.ledger.homes import Homes, at_home
+from bulkhead.ledger.model import Admission, Cause, Flavor, Rules, Snapshot, Verdict, Why
 from bulkhead.ledger.order import Group, Workload
 from bulkhead.ledger.reclaim import Candidates, Found, Search
 from bulkhead.ledger.takeback import Back
@@ -42,6 +45,8 @@ class Outcome:
     backs: list[Back] = field(default_factory=list)
     # When something ripens.
     times: list[float] = field(default_factory=list)
+    # Who has quota and no room, where pods may be moved: the first of each cohort.
+    broken: dict[tuple[object, ...], Broken] = field(default_factory=dict)
 
 
 class Gate:
@@ -52,13 +57,17 @@ class Gate:
         self.outcome = Outcome()
         self.answers = Answers(books)
         self._heads = Heads(snapshot, books)
+        self._homes = Homes(snapshot.moved, books)
         self._rested: dict[int, tuple[Choice, ...]] = {}
         self._futile: set[tuple[object, ...]] = set()
         self._searches, self._forecasts, self._lifted = _SEARCHES, _FORECASTS, _LIFTED
 
     def charges(self, workload: Workload) -> list[Charge]:
-        """What a workload may be charged; its place in the order goes by that."""
-        return [self._books.charge(workload, choice) for choice in self._choices(workload)]
+        """What a workload may be charged; its place in the order goes by that, and by no flavor that no node has for it."""
+        choices = self._choices(workload)
+        if len(choices) > 1:
+            choices = tuple(each for each in choices if self._books.could_ever(workload, each)) or choices
+        return [self._books.charge(workload, choice) for choice in choices]
 
     def can_start(self, workload: Workload) -> bool:
         """Whether it could start if nothing else ran on the nodes that there are; if not, it keeps out nobody."""
@@ -88,13 +97,7 @@ class Gate:
     def judge(self, workload: Workload) -> None:
         """Admit a workload, or say why it waits."""
         options = []
-        charged = [
-            (each, self._books.charge(workload, each)) for each in self._rested.get(id(workload)) or self._choices(workload)
-        ]
-        if len(charged) > 1:
-            # It has its place in the order because some flavor is its tenant's own: that comes before what would be borrowed.
-            charged.sort(key=lambda each: not self._books.now.account.within_nominal(workload.tenant, each[1]))
-        for choice, charge in charged:
+        for choice, charge in self._charged(workload):
             lack = self._books.now.account.lacks(workload.tenant, charge)
             nodes = self._books.now.place(workload, choice) if lack is None else None
             if nodes is not None:
@@ -104,11 +107,39 @@ class Gate:
         if not self._passes(workload, options):
             self._wait(workload, options)
 
+    def _charged(self, workload: Workload) -> list[tuple[Choice, Charge]]:
+        choices = self._rested.get(id(workload)) or self._choices(workload)
+        charged = [(each, self._books.charge(workload, each)) for each in choices]
+        if len(charged) > 1:
+            # It has its place in the order because some flavor is its tenant's own: that comes before what would be borrowed.
+            charged.sort(key=lambda each: not self._books.now.account.within_nominal(workload.tenant, each[1]))
+        return charged
+
+    def returns(self, workload: Workload) -> bool:
+        """Admit what comes in the stead of a pod that was moved; or let it wait for that pod's end."""
+        home = self._homes.of(workload)
+        if home is None:
+            return False
+        if home.is_there:
+            # The quota of one is not that of two.
+            within = self._rules(workload).reclaim_within
+            text = verdict.comes_back(verdict.asks(workload.asks), None, 0, within, mine=False)
+            self.answers.say(workload, Verdict(Why.RECLAIMING, text))
+            return True
+        there = at_home(workload, home)
+        for choice, charge in self._charged(workload):
+            if self._books.now.account.lacks(workload.tenant, charge) is None:
+                nodes = self._books.now.place(there, choice)
+                if nodes is not None:
+                    self._admit(workload, choice, charge, nodes, home.moved.pod.uid)
+                    return True
+        return False
+
     def _choices(self, workload: Workload) -> tuple[Choice, ...]:
         choices = self._books.flavors.choices(workload.tenant, workload.asks)
         return tuple(each for each in choices if workload.flavor in {"", each.name}) or choices
 
-    def _admit(self, workload: Workload, choice: Choice, charge: Charge, nodes: Sequence[str]) -> None:
+    def _admit(self, workload: Workload, choice: Choice, charge: Charge, nodes: Sequence[str], instead: str = "") -> None:
         self._books.do(Done(workload, charge, nodes))
         over = self._books.now.account.borrowed(workload.tenant, charge)
         left = {resource: amount for (_, resource), amount in over.items()}
@@ -118,7 +149,7 @@ class Gate:
             borrowed = {name: amount for name, amount in borrowed.items() if amount > 0}
             for name, amount in borrowed.items():
                 left[name] -= amount
-            admitted.append(Admission(pod, node, choice.name, borrowed))
+            admitted.append(Admission(pod, node, choice.name, borrowed, instead))
         self.outcome.admitted.extend(reversed(admitted))
 
     def _passes(self, workload: Workload, options: Sequence[Option]) -> bool:
@@ -157,10 +188,39 @@ class Gate:
             # The one for which the least is missing.
             best = min(possible, key=lambda each: _SEVERITY[each.lack])
             kept = best if self._hold_place(workload, best) else None
+            self._is_broken(workload, best)
         # What is not kept for it, it may take all the same when it comes free: who is behind it would take that back in vain.
         for each in possible:
             if each is not kept:
                 self._heads.stall(workload.tenant, each.charge)
+
+    def _is_broken(self, workload: Workload, option: Option) -> None:
+        """See at the end of the turn whether it helps to move pods, unless it starts soon anyway."""
+        rules = self._rules(workload)
+        if rules.max_moves <= 0 or option.lack is not None or workload.is_rest:
+            return
+        starts_by = self.answers.verdicts[workload.pods[0].uid].starts_by
+        if starts_by is None or starts_by > self._now + rules.reclaim_within:
+            cohort = self._snapshot.tenants[workload.tenant].cohort
+            broken = Broken(workload, option.choice, option.charge, self._heads.kept_for(workload))
+            self.outcome.broken.setdefault((cohort, *sorted(option.charge)), broken)
+
+    def consolidate(self) -> None:
+        """Nobody else is judged after this: have pods moved for those who have quota and no room."""
+        if not self.outcome.broken:
+            return
+        consolidation = Consolidation(self._snapshot, self._books, self._candidates, self._now)
+        for broken in self.outcome.broken.values():
+            workload, within = broken.workload, self._rules(broken.workload).reclaim_within
+            deadline, moves = self._now + within, consolidation.moves(broken)
+            message = verdict.taken_back(Cause.MOVED)
+            self.outcome.backs.extend(
+                Back(move.group, Cause.MOVED, deadline, message, workload.tenant, move.to) for move in moves
+            )
+            if moves:
+                option = Option(broken.choice, broken.charge, None)
+                self.answers.say(workload, Verdict(Why.RECLAIMING, self.answers.comes_back(workload, option, within), deadline))
+        self.outcome.times.extend(consolidation.times)
 
     def _comes(self, workload: Workload, option: Option) -> bool:
         """Keep for it what is on its way out, if that is enough."""

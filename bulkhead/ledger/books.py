@@ -117,7 +117,7 @@ class Books:
         self._bare: Board | None = None
         self._ever: dict[Where, bool] = {}
         # What was done to `now` beside the pods that it began with, for a `later` that is made afterwards.
-        self._since: list[Done] = []
+        self._since: list[tuple[Done, int]] = []
         self._open(snapshot.pods)
 
     def _blank(self) -> Side:
@@ -167,8 +167,8 @@ class Books:
             for uid, held in self.held.items():
                 if uid not in self._coming:
                     side.hold(held)
-            for done in self._since:
-                side.do(done)
+            for done, times in self._since:
+                side.do(done, times)
         return self._later
 
     def is_coming(self, pod: Pod) -> bool:
@@ -211,9 +211,9 @@ class Books:
         """What a workload would be charged."""
         return self.now.account.charge(workload.tenant, workload.asks, choice.of)
 
-    def do(self, done: Done) -> None:
-        """A workload holds that from now on, or has it kept for it."""
-        self._since.append(done)
-        self.now.do(done)
+    def do(self, done: Done, times: int = 1) -> None:
+        """A workload holds that from now on, or has it kept for it; with `times` of -1 no more."""
+        self._since.append((done, times))
+        self.now.do(done, times)
         if self._later is not None:
-            self._later.do(done)
+            self._later.do(done, times)

@@ -1,6 +1,7 @@
 """From a snapshot to decisions: what the ledger's shell does next.
 
-    Snapshot ──> workloads ──> what goes back by itself ──> rests of gangs ──> the queue, one by one ──> Decisions
+    Snapshot ──> workloads ──> what goes back by itself ──> rests of gangs, successors of moved pods
+                 ──> the queue, one by one ──> who is moved ──> Decisions
 
 The same snapshot, its pods in any order, gives the same decisions. All of them are made at one moment and fit each other, so
 the shell may stop after any of its writes: the next snapshot shows what was done, and the rest is decided anew.
@@ -31,10 +32,12 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
     gate = Gate(snapshot, books, candidates, now)
     gate.outcome.backs.extend(back.backs)
     _rests(gate, found, back.backs)
-    queue = Queue(filter(gate.can_start, found.workloads), books.now.account, gate.charges)
+    waiting = [each for each in found.workloads if not gate.returns(each)] if snapshot.moved else found.workloads
+    queue = Queue(filter(gate.can_start, waiting), books.now.account, gate.charges)
     while (workload := queue.next()) is not None:
         gate.judge(workload)
         queue.judged(workload)
+    gate.consolidate()
     outcome = gate.outcome
     for unready in found.unready:
         said = verdict.of_unready(unready)
@@ -66,11 +69,12 @@ def _rests(gate: Gate, found: Sorted, backs: Iterable[Back]) -> None:
 def _reclaims(backs: Iterable[Back]) -> Iterable[Reclaim]:
     for back in backs:
         for pod in back.group.pods:
-            yield Reclaim(pod, back.cause, back.deadline, back.beneficiary, back.message)
+            yield Reclaim(pod, back.cause, back.deadline, back.beneficiary, back.message, back.to)
 
 
 def _next(snapshot: Snapshot, outcome: Outcome, times: Iterable[float], now: float) -> float | None:
     """When something is due by itself."""
     deadlines = [pod.reclaim_by for pod in snapshot.pods if pod.reclaim_by is not None]
+    deadlines += [each.until for each in snapshot.moved if each.until is not None]
     due_times = [*deadlines, *times, *outcome.times, *(back.deadline for back in outcome.backs)]
     return min((at for at in due_times if at > now), default=None)

@@ -26,6 +26,8 @@ _LINES: Final = 256
 _HEAVIEST: Final = 1000
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _MOST_FLAVORS: Final = 64
+_MOVES: Final = 4
+_MOST_MOVES: Final = 32
 
 
 def units(resource: str, number: Decimal) -> int:
@@ -90,8 +92,15 @@ def rules_of(cohort: Mapping[str, Any]) -> Rules:
         over_quota="Reclaim" if over.get("policy") == "Reclaim" else "Keep",
         over_quota_grace=_duration(over.get("grace"), usual.over_quota_grace),
         bind_within=_duration(mapping(spec.get("gangs")).get("bindWithin"), usual.bind_within),
+        max_moves=_moves(mapping(spec.get("consolidation"))),
         flavors=tuple(_flavor(each) for each in mappings(spec.get("flavors"), _MOST_FLAVORS)),
     )
+
+
+def _moves(said: Mapping[str, Any]) -> int:
+    most = said.get("maxMoves", _MOVES)
+    known = type(most) is int and 1 <= most <= _MOST_MOVES
+    return most if said.get("policy") == "WhenBroken" and known else 0
 
 
 def _share(share: Share) -> dict[str, int | None]:

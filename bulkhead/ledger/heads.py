@@ -48,6 +48,10 @@ class Heads:
         self._kept.append((done, until))
         return done
 
+    def kept_for(self, workload: Workload) -> Done | None:
+        """What is kept for a workload."""
+        return next((done for done, _ in self._kept if done.workload is workload), None)
+
     def not_needed_before(self, ends: float) -> list[Done]:
         """What is kept for those who cannot start any sooner."""
         return [done for done, until in self._kept if until is not None and ends <= until]

@@ -49,6 +49,8 @@ class Rules:
     over_quota_grace: float = 600.0
     # An admitted gang that is not bound whole after so long is taken back, and admitted anew.
     bind_within: float = 60.0
+    # How many pods may be moved to other nodes at once so that a workload finds room; 0: nobody is moved.
+    max_moves: int = 0
     flavors: tuple[Flavor, ...] = ()
 
 
@@ -185,6 +187,8 @@ class Pod:
     reclaim_cause: str = ""
     # A worker of the tenant's Slurm cluster: it is drained, not evicted.
     slurm_worker: bool = False
+    # What in its tenant's plane makes another one when it goes; "" for nothing.
+    maker: str = ""
     # What is lost with a worker, compared with the tenant's others: below 0 with one that runs nothing; None: nobody has said.
     loss: int | None = None
 
@@ -195,6 +199,18 @@ class Claim:
 
     tenant: str
     asks: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A pod that is moved, or was: what is kept for the one that comes in its stead."""
+
+    pod: Pod
+    node: str
+    # When that was decided: its successor is not older.
+    since: float
+    # Until then its place is kept; None while it is there itself.
+    until: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +225,7 @@ class Snapshot:
     # Nodes on which a pinned pod was not bound in time, by what the pod needs: avoided for a while.
     avoid: Mapping[Needs, frozenset[str]] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
+    moved: tuple[Moved, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +238,8 @@ class Admission:
     flavor: str = ""
     # What of it the tenant borrows.
     borrowed: Amounts = field(default_factory=dict)
+    # The UID of the pod that was moved, in the place of which it comes.
+    instead: str = ""
 
 
 class Why(StrEnum):
@@ -254,6 +273,7 @@ class Cause(StrEnum):
     FAIRNESS = "ReclaimedFairShare"  # somebody borrows less, by weight
     LOWERED = "ReclaimedOverQuota"  # its tenant's quota was lowered
     ROLLBACK = "GangNotBound"  # its gang was not bound whole in time
+    MOVED = "Consolidated"  # something larger needs its node, and it fits on another
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +287,8 @@ class Reclaim:
     # For whom: a tenant; "" for a rollback.
     beneficiary: str = ""
     message: str = ""
+    # The node on which room is kept for its successor; "" unless it is moved.
+    to: str = ""
 
 
 @dataclass(frozen=True, slots=True)

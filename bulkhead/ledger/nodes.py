@@ -10,7 +10,7 @@ as with the scheduler. Everything that is remembered here is bounded.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, TypeVar
 
 from bulkhead.ledger.model import Expression, Flavor, Needs, Node, Taint, Toleration
@@ -30,6 +30,12 @@ def numbers(bits: Bits) -> Iterator[int]:
         lowest = bits & -bits
         yield lowest.bit_length() - 1
         bits ^= lowest
+
+
+def only(needs: Needs, operator: str, nodes: Iterable[str]) -> Needs:
+    """The same needs on one node alone (In), or on none of these nodes (NotIn)."""
+    named = tuple(Expression("metadata.name", operator, (name,), of_name=True) for name in sorted(nodes))
+    return replace(needs, terms=tuple((*term, *named) for term in needs.terms) or (named,)) if named else needs
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,6 +202,11 @@ def _agreed(said: Sequence[Gang]) -> _Said:
     return sizes[-1], topologies[0], "; ".join(remarks)
 
 
+def single(pod: Pod) -> Workload:
+    """A pod by itself."""
+    return _workload((pod,))
+
+
 def _workload(pods: tuple[Pod, ...], topology: Topology | None = None, *, is_rest: bool = False, remark: str = "") -> Workload:
     first = pods[0]
     kinds = Counter((pod.needs, tuple(sorted(pod.asks.items()))) for pod in pods)

@@ -87,6 +87,11 @@ class Board:
         if number is not None:
             self._room.take(number, self._room.takes(asks), -1)
 
+    def free(self, node: str, resource: str) -> int:
+        """How much of a resource is free on a node."""
+        column, number = self._room.columns.get(resource), self._nodes.numbers.get(node)
+        return 0 if column is None or number is None else max(0, column.free[number])
+
     def mark(self) -> int:
         """The state as it is, for `undo`."""
         return self._room.mark()
@@ -141,10 +146,17 @@ class Board:
 
     def reach(self, pods: Sequence[Pod], flavor: Flavor | None = None) -> int:
         """To how many usable nodes of that kind some of these pods may go by their needs."""
+        return self._reached(pods, flavor).bit_count()
+
+    def reached(self, pods: Sequence[Pod], flavor: Flavor | None = None) -> frozenset[str]:
+        """The names of these."""
+        return frozenset(self._all[node].name for node in numbers(self._reached(pods, flavor)))
+
+    def _reached(self, pods: Sequence[Pod], flavor: Flavor | None) -> Bits:
         found: Bits = 0
         for needs in {pod.needs for pod in pods if flavor is None or _of(flavor, pod)}:
             found |= self._nodes.matching(needs, flavor)
-        return found.bit_count()
+        return found
 
     def _of_nothing(self, pods: Sequence[Pod], flavor: Flavor | None, *, could_ever: bool) -> Shortfall:
         """Some pods ask for what no node has at all."""

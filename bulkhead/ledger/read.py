@@ -76,6 +76,7 @@ def pod_of(obj: Mapping[str, Any]) -> Pod | None:
     reclaimed = ledger.read_reclaim(noted) if held and tenant else None
     lasts, since = spec.get("activeDeadlineSeconds"), ledger.seconds(status.get("startTime"))
     lasts = float(lasts) if type(lasts) is int and 0 < lasts < _INT32 else None
+    pin = labels.HOSTNAME if admitted is not None and admitted.pinned and not admitted.fixed else ""
     return Pod(
         uid=uid,
         namespace=namespace,
@@ -90,7 +91,7 @@ def pod_of(obj: Mapping[str, Any]) -> Pod | None:
         priority=_int32(spec.get("priority")),
         own_priority=_written(noted.get(ledger.OWN_PRIORITY)) or 0 if tenant else 0,
         gang=_gang(noted) if tenant else None,
-        needs=_needs(spec),
+        needs=_needs(spec, pin),
         plain=_plain(spec),
         admitted=None if admitted is None else admitted.at,
         flavor="" if admitted is None else admitted.flavor,
@@ -101,6 +102,7 @@ def pod_of(obj: Mapping[str, Any]) -> Pod | None:
         reclaim_by=None if reclaimed is None else reclaimed.by,
         reclaim_cause="" if reclaimed is None else reclaimed.cause,
         slurm_worker=bool(tenant) and _is_slurm_worker(meta, noted),
+        maker=_maker(noted) if tenant else "",
     )
 
 
@@ -158,18 +160,25 @@ def _is_slurm_worker(meta: Mapping[str, Any], noted: Mapping[str, Any]) -> bool:
     marks = mapping(meta.get("labels"))
     if noted.get(labels.VIRTUAL_NAMESPACE) != names.SLURM_NAMESPACE:
         return False
-    return all(marks.get(key) == value for key, value in _SLURM.items()) and _of_node_set(noted.get(labels.VIRTUAL_OWNERS))
+    return all(marks.get(key) == value for key, value in _SLURM.items()) and any(
+        each.get("controller") is True and text(each.get("apiVersion")).startswith(f"{names.SLURM_GROUP}/")
+        for each in _owners(noted)
+    )
 
 
-def _of_node_set(owners: Any) -> bool:
+def _maker(noted: Mapping[str, Any]) -> str:
+    found = (text(each.get("uid")) for each in _owners(noted) if each.get("controller") is True)
+    return next(found, "")[:_LONGEST_NAME]
+
+
+def _owners(noted: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Those of the virtual pod, as its tenant says."""
+    owners = noted.get(labels.VIRTUAL_OWNERS)
     try:
         listed = json.loads(owners) if isinstance(owners, str) and len(owners) <= _OWNERS else []
     except (ValueError, RecursionError):
-        return False
-    return any(
-        each.get("controller") is True and text(each.get("apiVersion")).startswith(f"{names.SLURM_GROUP}/")
-        for each in mappings(listed)
-    )
+        return []
+    return mappings(listed)
 
 
 def _plain(spec: Mapping[str, Any]) -> bool:
@@ -186,8 +195,9 @@ def _plain(spec: Mapping[str, Any]) -> bool:
     )
 
 
-def _needs(spec: Mapping[str, Any]) -> Needs:
-    selector = mapping(spec.get("nodeSelector"))
+def _needs(spec: Mapping[str, Any], pin: str) -> Needs:
+    """Where it may go, and would be let go again: that it is pinned now is no need of its own."""
+    selector = {key: value for key, value in mapping(spec.get("nodeSelector")).items() if key != pin}
     affinity = mapping(mapping(spec.get("affinity")).get("nodeAffinity"))
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     terms = () if required is None else _terms(mapping(required))

@@ -28,6 +28,7 @@ class Back:
     deadline: float
     message: str
     beneficiary: str = ""
+    to: str = ""
 
 
 @dataclass(frozen=True, slots=True)

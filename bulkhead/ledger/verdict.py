@@ -179,6 +179,8 @@ _CAUSES: Final[Mapping[Cause, str]] = {
     Cause.BORROWED: "it ran on borrowed quota, which goes back to the tenant that lent it",
     Cause.FAIRNESS: "it ran on borrowed quota, which goes to a tenant that borrows less by weight",
     Cause.LOWERED: "the quota of its tenant was lowered",
+    Cause.MOVED: "it makes room for larger work, since what is free lies in pieces; room on another node is kept for the pod "
+    "that comes in its stead",
 }
 
 

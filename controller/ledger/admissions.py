@@ -14,6 +14,7 @@ from bulkhead.ledger.model import Admission, Node, Pod, Stage
 from bulkhead.work.clock import Clock
 from controller.ledger import metrics, patches
 from controller.ledger.apply import Writes, each, until
+from controller.ledger.moves import Moves
 from controller.ledger.seen import Pods
 
 # So long new workloads are begun in one turn.
@@ -28,9 +29,10 @@ def workload(pod: Pod) -> tuple[str, ...]:
 class Admissions:
     """Carries out what was decided."""
 
-    def __init__(self, writes: Writes, pods: Pods, clock: Clock) -> None:
+    def __init__(self, writes: Writes, pods: Pods, moves: Moves, clock: Clock) -> None:
         self._writes = writes
         self._pods = pods
+        self._moves = moves
         self._clock = clock
 
     async def carry_out(self, admissions: Sequence[Admission], nodes: Mapping[str, Node]) -> None:
@@ -55,4 +57,5 @@ class Admissions:
             pinned=admission.node if hostname else "",
         )
         if await self._writes.patch("admit", admission.pod, body, then=then):
+            self._moves.forget(admission.instead)
             metrics.admission_seconds.observe(max(0.0, self._clock.monotonic() - seen.since))

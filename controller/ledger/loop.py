@@ -26,6 +26,7 @@ from controller.ledger.answers import Standings, Verdicts
 from controller.ledger.apply import Writes
 from controller.ledger.avoid import Avoided
 from controller.ledger.cohorts import Statuses
+from controller.ledger.moves import Moves
 from controller.ledger.observe import Need, Observed
 from controller.ledger.reclaims import Reclaims
 from controller.slurm.board import Board
@@ -57,7 +58,7 @@ class Ledger:
         self._decide = decide
         self._clock = clock or SystemClock()
         self._news = asyncio.Event()
-        self._avoided = Avoided()
+        self._memory = Avoided(), Moves()
         self._statuses = Statuses(client, leads, self._clock)
         # Whether it has found that nobody needs it, and watches no pods.
         self.resting = False
@@ -107,7 +108,7 @@ class Ledger:
             self._decide,
             self._clock,
             observed=observed,
-            avoided=self._avoided,
+            memory=self._memory,
             statuses=self._statuses,
         )
         _log.info("ledger: watching")
@@ -147,7 +148,7 @@ class Turns:
         clock: Clock,
         *,
         observed: Observed,
-        avoided: Avoided,
+        memory: tuple[Avoided, Moves],
         statuses: Statuses,
     ) -> None:
         self._decide = decide
@@ -156,11 +157,11 @@ class Turns:
         pods = observed.pods
         self.pause = _PAUSE
         self._clock = clock
-        self._avoided = avoided
+        self._avoided, self._moves = memory
         self._backoff = Backoff(0.2, 10.0)
         self._writes = Writes(client, pods, clock, leads)
-        self._reclaims = Reclaims(self._writes, pods, avoided, clock)
-        self._admissions = Admissions(self._writes, pods, clock)
+        self._reclaims = Reclaims(self._writes, pods, self._avoided, self._moves, clock)
+        self._admissions = Admissions(self._writes, pods, self._moves, clock)
         self._verdicts = Verdicts(self._writes, pods, clock)
         self._standings = Standings(client, self._writes, clock)
 
@@ -170,7 +171,7 @@ class Turns:
             self._writes.away = self._standings.away = 0
             await self._writes.read_again()
             now = self._now()
-            snapshot = self.observed.snapshot(self._avoided, now)
+            snapshot = self.observed.snapshot(self._avoided, self._moves, now)
             begun = self._clock.monotonic()
             decisions = await asyncio.to_thread(self._decide, snapshot, now)
             took = self._clock.monotonic() - begun

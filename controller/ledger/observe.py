@@ -18,9 +18,10 @@ from bulkhead.kube.codec import decode_meta, decode_obj, decode_with
 from bulkhead.kube.informer import Informer
 from bulkhead.kube.objects import Meta, Obj
 from bulkhead.ledger import read
-from bulkhead.ledger.model import Node, Rules, Snapshot
+from bulkhead.ledger.model import Node, Pod, Rules, Snapshot
 from bulkhead.work.clock import Clock
 from controller.ledger.avoid import Avoided
+from controller.ledger.moves import Moves
 from controller.ledger.quotas import Cohort, Kept, Quota, cohort_of, quota_of, without_standing, without_status
 from controller.ledger.seen import Pods
 from controller.ledger.workers import Workers
@@ -133,7 +134,7 @@ class Observed:
         """The rules of each cohort that has any."""
         return {name: cohort.rules for name, cohort in self._cohorts.by_name().items()}
 
-    def snapshot(self, avoided: Avoided, now: float) -> Snapshot:
+    def snapshot(self, avoided: Avoided, moves: Moves, now: float) -> Snapshot:
         """Everything that one decision is made from."""
         tenants = {name: quota.tenant for name, quota in self.quotas().items()}
         claims = (read.claim_of(claim, tenants) for claim in self._claims.all())
@@ -144,7 +145,12 @@ class Observed:
             rules=self.rules(),
             avoid=avoided.at(now),
             claims=tuple(claim for claim in claims if claim is not None),
+            moved=moves.at(now, self._pod),
         )
+
+    def _pod(self, uid: str) -> Pod | None:
+        seen = self.pods.get(uid)
+        return None if seen is None else seen.pod
 
 
 def _only(matters: Callable[[Obj], bool]) -> Callable[[bytes | msgspec.Raw, Meta | None], tuple[Meta, bytes]]:

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from bulkhead.api import ledger
+from bulkhead.api.labels import HOSTNAME
 from bulkhead.api.ledger import Admitted, Reclaimed
 from bulkhead.ledger.model import Admission, Pod
 
-HOSTNAME: Final = "kubernetes.io/hostname"
 _LONGEST_MESSAGE: Final = 1024
 
 
@@ -29,7 +29,8 @@ def pinned(admission: Admission, labels: Mapping[str, str]) -> str:
 
 def admission(admission: Admission, at: float, hostname: str) -> dict[str, Any]:
     """A strategic merge patch that takes the gate away and notes where to, in one write."""
-    said = Admitted(at, admission.node, admission.flavor, bool(hostname), dict(admission.borrowed) or None)
+    fixed = bool(hostname) and any(key == HOSTNAME for key, _ in admission.pod.needs.selector)
+    said = Admitted(at, admission.node, admission.flavor, bool(hostname), fixed, dict(admission.borrowed) or None)
     spec: dict[str, Any] = {"schedulingGates": [{"name": ledger.GATE, "$patch": "delete"}]}
     if hostname:
         spec["nodeSelector"] = {HOSTNAME: hostname}

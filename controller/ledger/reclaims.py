@@ -19,6 +19,7 @@ from controller.ledger.admissions import workload
 from controller.ledger.apply import Writes, each, until
 from controller.ledger.avoid import Avoided
 from controller.ledger.hostpod import Seen
+from controller.ledger.moves import Moves
 from controller.ledger.seen import Pods
 from controller.ledger.steps import Step, last_grace, next_step
 
@@ -32,10 +33,11 @@ _SECONDS: Final = 1.0
 class Reclaims:
     """Carries out what was decided, and what was noted."""
 
-    def __init__(self, writes: Writes, pods: Pods, avoided: Avoided, clock: Clock) -> None:
+    def __init__(self, writes: Writes, pods: Pods, avoided: Avoided, moves: Moves, clock: Clock) -> None:
         self._writes = writes
         self._pods = pods
         self._avoided = avoided
+        self._moves = moves
         self._clock = clock
         self._refused: Remembered[str, float] = Remembered(_MOST)
 
@@ -43,11 +45,15 @@ class Reclaims:
         """Do what is due; returns when more is, by the wall clock."""
         await each(spare, self._spare)
         deadline = self._clock.monotonic() + _SECONDS
+        moved = {reclaim.pod.uid: reclaim for reclaim in decided if reclaim.to}
         begun: list[tuple[Pod, Reclaimed]] = []
         broken: set[tuple[str, ...]] = set()
 
         async def note(item: tuple[Pod, Reclaimed]) -> None:
             begun.append(item)
+            # Before it is noted: where no answer comes it may well be.
+            if item[0].uid in moved:
+                self._moves.note(moved[item[0].uid], self._now())
             if not await self._note(*item):
                 broken.add(workload(item[0]))
 

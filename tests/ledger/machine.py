@@ -12,7 +12,7 @@ from tests.ledger import oracle
 from tests.ledger.world import COHORT, GPU, KIND, RACK, World, nodes
 
 TENANTS = ("ada", "bob", "cyd")
-NOMINAL = st.sampled_from((0, 2, 4, 8))
+NOMINAL = st.sampled_from((0, 2, 4, 8, 16))
 BORROWING = st.sampled_from((None, None, None, 0, 4))
 LENDING = st.sampled_from((None, None, None, 0, 2))
 GPUS = st.sampled_from((1, 1, 2, 4, 8))
@@ -35,18 +35,37 @@ class Machine(RuleBasedStateMachine):
         fair=st.booleans(),
         over=st.sampled_from(("Keep", "Reclaim")),
         weights=st.sampled_from(((1, 1, 1), (1, 3, 1))),
+        moves=st.sampled_from((0, 1, 4)),
+        pieces=st.sampled_from((0, 0, 2, 4)),
     )
     def begin(  # noqa: PLR0917
-        self, count: int, nominal: tuple[int, ...], flavored: bool, fair: bool, over: str, weights: tuple[int, ...]
+        self,
+        count: int,
+        nominal: tuple[int, ...],
+        flavored: bool,
+        fair: bool,
+        over: str,
+        weights: tuple[int, ...],
+        moves: int,
+        pieces: int,
     ) -> None:
         kinds = ("h100", "a100") if flavored else ()
         self.world = World(nodes=nodes(count, kinds=kinds), after_write=oracle.after_write)
+        self.world.before_writes = oracle.before_writes
         flavors = tuple(Flavor(kind, GPU, {KIND: kind}) for kind in kinds)
-        self.world.rules = Rules(fair_preemption=fair, over_quota=over, flavors=flavors)  # type: ignore[arg-type]
+        self.world.rules = Rules(fair_preemption=fair, over_quota=over, flavors=flavors, max_moves=moves)  # type: ignore[arg-type]
         lines = [(kind, GPU) for kind in kinds] or [("", GPU)]
         for name, amount, weight in zip(TENANTS, nominal, weights, strict=True):
             shares = {line: Share(amount, None) for line in lines}
             self.world.tenants[name] = Tenant(name, COHORT, weight, shares, {GPU: kinds} if kinds else {})
+        if pieces:
+            self._break(pieces)
+
+    def _break(self, pieces: int) -> None:
+        """What is free lies in pieces: on each node something runs for long already."""
+        for number, node in enumerate(sorted(self.world.nodes)):
+            runs = {"stage": Stage.BOUND, "node": node, "created": 0.0, "admitted": 0.0, "maker": f"p{number}"}
+            self.world.add(TENANTS[number % 2], f"p{number}", pieces, **runs)
 
     @rule(
         name=st.sampled_from(TENANTS),
@@ -54,9 +73,12 @@ class Machine(RuleBasedStateMachine):
         priority=st.sampled_from((0, 0, 0, 10)),
         lasts=st.sampled_from((None, None, 30.0, 600.0)),
         plain=st.sampled_from((True, True, True, False)),
+        maker=st.sampled_from(("a job", "another", "a job", "")),
     )
-    def single(self, name: str, gpus: int, priority: int, lasts: float | None, plain: bool) -> None:
-        self.world.create(name, gpus, priority=priority, own_priority=priority, lasts=lasts, plain=plain)
+    def single(  # noqa: PLR0917
+        self, name: str, gpus: int, priority: int, lasts: float | None, plain: bool, maker: str
+    ) -> None:
+        self.world.create(name, gpus, priority=priority, own_priority=priority, lasts=lasts, plain=plain, maker=maker)
 
     @rule(
         name=st.sampled_from(TENANTS),
@@ -89,6 +111,16 @@ class Machine(RuleBasedStateMachine):
     def end(self, pick: int) -> None:
         for pod in _one(self.running(), pick):
             self.world.end(pod)
+
+    @rule(gpus=st.sampled_from((4, 8)), name=st.sampled_from(TENANTS), pods=st.sampled_from((1, 1, 2)))
+    def break_up(self, gpus: int, name: str, pods: int) -> None:
+        """Of each node's pods the smallest is left, so that what is free lies in pieces; then something large comes."""
+        for node in self.world.nodes:
+            there = sorted((pod for pod in self.running() if pod.node == node), key=lambda pod: (pod.asks[GPU], pod.uid))
+            for pod in there[1:]:
+                self.world.end(pod)
+        self.world.step(130.0)
+        self.world.create(name, gpus, pods)
 
     @rule(pick=PICK)
     def restart(self, pick: int) -> None:

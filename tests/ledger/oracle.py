@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from bulkhead.ledger.books import Books
 from bulkhead.ledger.decide import decide
-from bulkhead.ledger.model import Decisions, Line, Pod, Snapshot, Stage, Why
+from bulkhead.ledger.model import Cause, Decisions, Line, Pod, Snapshot, Stage, Why
 from bulkhead.ledger.order import Workload, sort_out
 from tests.ledger.world import GPU, World
 
@@ -21,6 +21,36 @@ def after_write(world: World, what: str, pod: Pod) -> None:
     if what == "admit":
         within_quota(world, pod)
     assert not any((other, one, kind) in world.taken for one, other, kind in world.taken), f"ping-pong: {sorted(world.taken)}"
+
+
+def before_writes(world: World, decisions: Decisions) -> None:
+    """Whoever is moved is smaller than what it is moved for, and has room where it is said to go."""
+    taken: Counter[str] = Counter()
+    for each in decisions.reclaim:
+        if each.cause is not Cause.MOVED:
+            continue
+        comes = [pod for pod in world.pods.values() if pod.uid in decisions.verdicts and pod.tenant == each.beneficiary]
+        sizes = Counter((pod.virtual_name, decisions.verdicts[pod.uid].why) for pod in comes for _ in range(pod.asks[GPU]))
+        assert any(size > each.pod.asks[GPU] for (_, why), size in sizes.items() if why is Why.RECLAIMING), each
+        assert each.pod.gang is None, each
+        assert each.pod.tenant == each.beneficiary or _borrows(world, decisions, each.pod.tenant), each
+        taken[each.to] += each.pod.asks[GPU]
+    for name, gpus in taken.items():
+        there = sum(pod.asks[GPU] for pod in world.held() if name in {pod.node, pod.pinned})
+        assert world.nodes[name].usable, name
+        assert there + gpus <= world.nodes[name].allocatable[GPU], f"no room on {name}"
+
+
+def _borrows(world: World, decisions: Decisions, tenant: str) -> bool:
+    """With what is admitted in the same turn."""
+    more = sum(each.pod.asks[GPU] for each in decisions.admit if each.pod.tenant == tenant)
+    return any(world.used(tenant, line) + more > share.nominal for line, share in world.tenants[tenant].shares.items())
+
+
+def moved_start_again(world: World) -> None:
+    """Nothing else happened: then whoever was moved runs, under another name or the same."""
+    there = {pod.virtual_name for pod in world.held()}
+    assert not set(world.moves) - there, f"moved, and does not run: {set(world.moves) - there}"
 
 
 def placed_once(world: World) -> None:
@@ -56,6 +86,7 @@ def _pool(world: World, line: Line) -> tuple[int, int]:
 def at_rest(world: World, decisions: Decisions) -> None:
     """The invariants that hold once nothing is left to do."""
     whole_gangs(world)
+    moved_start_again(world)
     answers(world, decisions)
     conserving(world, decisions)
     same_in_any_order(world)

@@ -87,7 +87,7 @@ def test_a_cohort_without_an_object_has_the_defaults_of_the_definition() -> None
     schema = Cohort.model_json_schema()["$defs"]
     defaults = {
         f"{kind}.{field}": said["default"]
-        for kind in ("CohortReclaim", "CohortOverQuota", "CohortGangs", "CohortSpec")
+        for kind in ("CohortReclaim", "CohortOverQuota", "CohortGangs", "CohortConsolidation", "CohortSpec")
         for field, said in schema[kind]["properties"].items()
         if said.get("default") is not None
     }
@@ -96,7 +96,10 @@ def test_a_cohort_without_an_object_has_the_defaults_of_the_definition() -> None
         "preemption": defaults["CohortSpec.preemption"],
         "overQuota": {"policy": defaults["CohortOverQuota.policy"], "grace": defaults["CohortOverQuota.grace"]},
         "gangs": {"bindWithin": defaults["CohortGangs.bindWithin"]},
+        "consolidation": {"policy": defaults["CohortConsolidation.policy"]},
     }
+    most = defaults["CohortConsolidation.maxMoves"]
+    assert rules_of({"spec": {"consolidation": {"policy": "WhenBroken"}}}).max_moves == most
     assert rules_of({"spec": filled}) == rules_of({}) == Rules()
 
 
@@ -107,6 +110,7 @@ def test_a_cohort_says_how_it_lends_and_of_what() -> None:
         "preemption": "Nominal",
         "overQuota": {"policy": "Reclaim", "grace": "90s"},
         "gangs": {"bindWithin": "5m"},
+        "consolidation": {"policy": "WhenBroken", "maxMoves": 7},
     }
     assert rules_of({"spec": spec}) == Rules(
         min_runtime=0.0,
@@ -115,13 +119,15 @@ def test_a_cohort_says_how_it_lends_and_of_what() -> None:
         over_quota="Reclaim",
         over_quota_grace=90.0,
         bind_within=300.0,
+        max_moves=7,
         flavors=(Flavor("h100", GPU, {"kind": "h100"}),),
     )
 
 
 @given(JSON)
 def test_any_cohort_has_rules(said: Any) -> None:
-    names = ("flavors", "reclaim", "preemption", "overQuota", "gangs")
+    names = ("flavors", "reclaim", "preemption", "overQuota", "gangs", "consolidation")
+    assert 0 <= rules_of({"spec": {"consolidation": {"policy": "WhenBroken", "maxMoves": said}}}).max_moves <= 32
     assert rules_of({"spec": dict.fromkeys(names, said)}).bind_within > 0
     assert rules_of({"spec": {"reclaim": {"within": said}, "gangs": {"bindWithin": said}}}).flavors == ()
     assert rules_of({"spec": said}) == replace(Rules(), flavors=rules_of({"spec": said}).flavors) or isinstance(said, dict)

@@ -16,6 +16,7 @@ from bulkhead.ledger.model import (
     Decisions,
     Gang,
     Line,
+    Moved,
     Node,
     Pod,
     Rules,
@@ -31,6 +32,8 @@ RACK = "bulkhead.dev/rack"
 KIND = "gpu-kind"
 GRACE = 5.0
 COHORT = "research"
+# So long the place of a pod that was moved is kept once it is gone.
+KEPT = 60.0
 
 
 @dataclass
@@ -53,14 +56,26 @@ class World:
     # Who took from whom, on which kind of node, since something happened that is not the ledger's doing.
     taken: set[tuple[str, str, str]] = field(default_factory=set)
     after_write: Callable[["World", str, Pod], None] = lambda world, what, pod: None
+    before_writes: Callable[["World", Decisions], None] = lambda world, decisions: None
+    # What the shell remembers: by UID who was moved where.
+    moved: dict[str, Moved] = field(default_factory=dict)
+    # Names of what was moved since something else happened.
+    moves: list[str] = field(default_factory=list)
 
     def snapshot(self) -> Snapshot:
         """What the ledger sees."""
-        return Snapshot(dict(self.tenants), tuple(self.nodes.values()), tuple(self.pods.values()), {COHORT: self.rules})
+        for uid, each in list(self.moved.items()):
+            until = self.now + KEPT if each.until is None and uid not in self.pods else each.until
+            self.moved[uid] = replace(each, until=until)
+            if until is not None and until <= self.now:
+                del self.moved[uid]
+        pods, moved = tuple(self.pods.values()), tuple(self.moved.values())
+        return Snapshot(dict(self.tenants), tuple(self.nodes.values()), pods, {COHORT: self.rules}, moved=moved)
 
     def happens(self) -> None:
         """Something happened that is not the ledger's doing."""
         self.taken.clear()
+        self.moves.clear()
 
     def create(self, tenant: str, gpus: int, pods: int = 1, size: int = 0, **more: object) -> str:
         """A single pod, or pods of a new gang; returns the name."""
@@ -101,8 +116,11 @@ class World:
 
     def apply(self, decisions: Decisions, writes: int | None = None) -> bool:
         """Write; after so many writes the shell dies. Whether all was written."""
+        self.before_writes(self, decisions)
         for number, write in enumerate(self.writes(decisions)):
             if number == writes:
+                self.moved.clear()
+                self.moves.clear()
                 return False
             what, pod = write()
             self.after_write(self, what, pod)
@@ -113,11 +131,17 @@ class World:
         for each in decisions.reclaim:
             if each.cause in {Cause.BORROWED, Cause.FAIRNESS} and each.beneficiary:
                 self.taken.add((each.beneficiary, each.pod.tenant, self.kind(each.pod)))
+            if each.cause is Cause.MOVED:
+                self.moved[each.pod.uid] = Moved(each.pod, each.to, self.now)
+                self.moves.append(each.pod.virtual_name)
+            else:
+                self.moves.clear()
             yield lambda each=each: self._set("mark", each.pod, reclaim_by=each.deadline, reclaim_cause=each.cause.value)  # type: ignore[misc]
         for each in decisions.reclaim:
             if each.pod.uid not in self.stubborn or each.cause is Cause.ROLLBACK:
                 yield lambda each=each: self._set("evict", each.pod, ending=True)  # type: ignore[misc]
         for admission in decisions.admit:
+            self.moved.pop(admission.instead, None)
             yield lambda admission=admission: self._set(  # type: ignore[misc]
                 "admit",
                 admission.pod,
@@ -158,6 +182,8 @@ class World:
         """A pod is gone; the syncer makes another one, if it went because it was taken back."""
         self.ended_at.pop(uid)
         pod = self.pods.pop(uid, None)
+        if pod is not None and pod.reclaim_cause == Cause.MOVED and not pod.maker:
+            return
         if pod is not None and pod.reclaim_by is not None:
             self.serial += 1
             made = Pod(
@@ -174,6 +200,7 @@ class World:
                 own_priority=pod.own_priority,
                 gang=pod.gang,
                 plain=pod.plain,
+                maker=pod.maker,
                 lasts=pod.lasts,
             )
             self.pods[made.uid] = made

@@ -137,8 +137,15 @@ def _rules(rules: Rules | None, name: str) -> list[str]:
         f"by whom: work within its tenant's nominal quota, {fair}",
         f"pods over a lowered quota: {over}",
         f"a gang that is not bound whole within {duration(rules.bind_within)} is admitted anew",
+        f"where no node has room: {_moves(rules)}",
         *([f"flavors: {', '.join(flavors)}"] if flavors else []),
     ]
+
+
+def _moves(rules: Rules) -> str:
+    if not rules.max_moves:
+        return "nobody is moved to another one"
+    return f"at most {rules.max_moves} {'pod is' if rules.max_moves == 1 else 'pods are'} moved to others for one workload"
 
 
 def _labels(found: Any) -> str:

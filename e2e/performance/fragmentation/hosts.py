@@ -143,7 +143,7 @@ class Gated(Host):
         return seen(obj, self.arrived[obj["metadata"]["name"]])
 
     async def _let_go(self, each: Admission, now: float) -> None:
-        body = patches.admission(each, now, patches.pinned(each, {patches.HOSTNAME: each.node}))
+        body = patches.admission(each, now, patches.pinned(each, {labels.HOSTNAME: each.node}))
         await self.client.patch(PODS, each.pod.name, body, trace.SPACE, content_type=STRATEGIC_PATCH)
 
     def _bound(self, names: Sequence[str]) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bulkhead.api import ledger
+from bulkhead.api.labels import HOSTNAME
 from bulkhead.api.ledger import Reclaimed
 from bulkhead.kube.errors import Conflict, Forbidden, KubeError, NotFound, Throttled, Timeout, Unavailable, Unprocessable
 from bulkhead.ledger.model import Admission, Cause, Needs, Node, Reclaim, Stage, Verdict, Why
@@ -13,6 +14,7 @@ from controller.ledger.admissions import Admissions
 from controller.ledger.answers import Verdicts
 from controller.ledger.apply import DeposedError, Writes
 from controller.ledger.avoid import Avoided
+from controller.ledger.moves import Moves
 from controller.ledger.reclaims import Reclaims
 from controller.ledger.seen import Pods
 from tests.controller.ledger.pods import FakeHost, host_pod, show
@@ -27,14 +29,17 @@ class World:
         self.pods = Pods(self.clock.monotonic, lambda: None)
         self.writes = Writes(self.host, self.pods, self.clock, lambda: self.leads)
         self.avoided = Avoided()
-        self.reclaims = Reclaims(self.writes, self.pods, self.avoided, self.clock)
+        self.moves = Moves()
+        self.reclaims = Reclaims(self.writes, self.pods, self.avoided, self.moves, self.clock)
         for name in ("a", "b", "c"):
             show(self.pods, host_pod(name, gated=True))
 
     async def admit(self, *names: str) -> None:
         chosen = [pod for pod in self.pods.all() if pod.name in names]
         nodes = {"n0": Node("n0", {}, {"kubernetes.io/hostname": "the-name"})}
-        await Admissions(self.writes, self.pods, self.clock).carry_out([Admission(pod, "n0") for pod in chosen], nodes)
+        await Admissions(self.writes, self.pods, self.moves, self.clock).carry_out(
+            [Admission(pod, "n0") for pod in chosen], nodes
+        )
 
     def stages(self) -> list[Stage]:
         return [pod.stage for pod in self.pods.all()]
@@ -78,7 +83,7 @@ def test_a_pod_is_pinned_where_the_check_knows_all_of_it_or_its_kind_of_node_cou
     world: World, *, plain: bool, flavor: str, pinned: str
 ) -> None:
     admission = Admission(replace(world.pods.all()[0], plain=plain), "n0", flavor)
-    assert patches.pinned(admission, {patches.HOSTNAME: "the-name"}) == pinned
+    assert patches.pinned(admission, {HOSTNAME: "the-name"}) == pinned
 
 
 @pytest.mark.parametrize("error", [Timeout("late"), Unavailable(0, "", "reset"), Unavailable(503, "", "no")], ids=repr)
@@ -143,6 +148,28 @@ async def test_a_verdict_is_written_after_a_moment_and_once(world: World) -> Non
     assert [body["metadata"]["annotations"] for _, _, body in world.host.asked] == [{ledger.VERDICT: text}] * 3
     await verdicts.carry_out(said)
     assert len(world.host.asked) == 3
+
+
+async def test_a_pod_that_may_go_to_one_node_alone_is_noted_as_such(world: World) -> None:
+    own = Needs(selector=((HOSTNAME, "the-name"),))
+    pod = replace(world.pods.all()[0], needs=own)
+    patch = patches.admission(Admission(pod, "n0"), 0.0, "the-name")
+    assert ledger.read_admitted(patch["metadata"]["annotations"]) == ledger.Admitted(0.0, "n0", pinned=True, fixed=True)
+
+
+async def test_a_moved_pod_is_remembered_before_it_goes_and_until_its_successor_is_admitted(world: World) -> None:
+    note = {ledger.RECLAIM: ledger.write_reclaim(Reclaimed(1e10, "Consolidated", ""))}
+    show(world.pods, host_pod("d", node="n0"))
+    pod = next(pod for pod in world.pods.all() if pod.name == "d")
+    world.host.answer = lambda _, name: host_pod(name, version=9, node="n0", notes=note)
+    await world.reclaims.carry_out([Reclaim(pod, Cause.MOVED, 1e10, to="n1")])
+    assert [(each.pod.uid, each.node) for each in world.moves.at(0.0, lambda _: pod)] == [(pod.uid, "n1")]
+    world.host.answer = lambda _, name: host_pod(name, version=9, node="")
+    successor = next(pod for pod in world.pods.all() if pod.name == "a")
+    await Admissions(world.writes, world.pods, world.moves, world.clock).carry_out(
+        [Admission(successor, "n1", instead=pod.uid)], {}
+    )
+    assert world.moves.at(0.0, lambda _: pod) == ()
 
 
 async def test_a_gang_is_noted_whole_before_the_first_of_it_goes(world: World) -> None:

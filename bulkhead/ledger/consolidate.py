@@ -1,0 +1,271 @@
+"""Whom to move to other nodes, so that a workload with quota finds room among accelerators that are free in pieces.
+
+    has quota, no room ──> nodes (or domains) that the least has to leave ──> small pods released one by one until it fits
+                                                                         ──> each of them fits elsewhere, now ──> they are moved
+
+Moved are single pods alone, of which nothing but what is checked here decides where they fit, and which their tenant's plane
+makes again: the beneficiary's own tenant's, and where it is within its nominal, those of tenants that borrow, no more of them
+than is borrowed. None of higher priority, none before its minimum runtime, and none that is not smaller than the beneficiary:
+what is larger never makes way for what is smaller, so no two ever move each other in turn.
+
+A pod that goes keeps its quota and room on its new node (`homes`); it does not go where another one has to leave first. It is
+looked at only at the end of a turn: whoever could start without anybody's moving has started by then. The search is bounded: in
+pods and nodes looked at, in places tried, in moves. It leaves the books as they will be after the moves.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
+
+from bulkhead.ledger.account import Charge
+from bulkhead.ledger.books import Books, Done, Held, Side
+from bulkhead.ledger.flavors import Choice
+from bulkhead.ledger.model import Cause, Rules, Snapshot, Stage
+from bulkhead.ledger.nodes import only
+from bulkhead.ledger.order import Group, Workload
+from bulkhead.ledger.reclaim import Candidates
+
+_PLACES: Final = 96  # tried for one workload
+_UNITS: Final = 32  # nodes or domains
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A workload that has quota and no room."""
+
+    workload: Workload
+    choice: Choice
+    charge: Charge
+    # What is kept for it as it waits, if it is the first.
+    kept: Done | None
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A pod that goes, and where room is kept for its successor."""
+
+    group: Group
+    to: str
+
+
+# Where the workload starts then, and the moves.
+_Found: TypeAlias = tuple[tuple[str, ...], tuple[Move, ...]]
+
+
+class Consolidation:
+    """Of one turn."""
+
+    def __init__(self, snapshot: Snapshot, books: Books, candidates: Candidates, now: float) -> None:
+        self._snapshot, self._books, self._candidates, self._now = snapshot, books, candidates, now
+        # When somebody has run for its minimum who could be moved then.
+        self.times: list[float] = []
+        # One after the other: while pods of a cohort are on their way, no others go for it.
+        on_their_way = (held.pod for held in books.coming if held.pod.reclaim_cause == Cause.MOVED)
+        self._busy = {snapshot.tenants[pod.tenant].cohort for pod in on_their_way if pod.tenant in snapshot.tenants}
+
+    def moves(self, broken: Broken) -> tuple[Move, ...]:
+        """Who makes room for a workload; nobody if that does not help."""
+        tenant = self._snapshot.tenants.get(broken.workload.tenant)
+        if tenant is None or tenant.cohort in self._busy:
+            return ()
+        rules = self._snapshot.rules.get(tenant.cohort, Rules())
+        search = _Search(self._snapshot, self._books, self._candidates, broken, self._now, rules.max_moves)
+        found = search.run()
+        if found:
+            self._busy.add(tenant.cohort)
+        elif search.ripens is not None:
+            self.times.append(search.ripens)
+        return found
+
+
+@dataclass(slots=True)
+class _Search:
+    """One search for one workload."""
+
+    snapshot: Snapshot
+    books: Books
+    candidates: Candidates
+    broken: Broken
+    now: float
+    most: int
+    ripens: float | None = None
+    _side: Side = field(init=False)
+    _resource: str = field(init=False)
+    # What each of its pods asks for, at most.
+    _each: int = field(init=False)
+    _on: dict[str, list[Group]] = field(init=False, default_factory=dict)
+    _places: int = field(init=False, default=_PLACES)
+
+    def __post_init__(self) -> None:
+        self._side = self.books.now
+        flavor, workload = self.broken.choice.flavor, self.broken.workload
+        devices = sorted(name for name in workload.asks if "/" in name)
+        self._resource = flavor.resource if flavor is not None else next(iter(devices), "")
+        self._each = max(pod.asks.get(self._resource, 0) for pod in workload.pods)
+
+    def run(self) -> tuple[Move, ...]:
+        """Try nodes or domains one after the other."""
+        if self._each <= 0:
+            return ()
+        mark = self._side.mark()
+        if self.broken.kept is not None:
+            self._side.do(self.broken.kept, -1)
+        self._look()
+        found = next((each for each in self._trials() if each is not None), None)
+        self._side.undo(mark)
+        if found is None:
+            return ()
+        nodes, moves = found
+        self._carry_out(nodes, moves)
+        return moves
+
+    def _trials(self) -> Iterator[_Found | None]:
+        for unit in self._units():
+            for order in (_large_first, _small_first):
+                before = self._side.mark()
+                yield self._within(unit, order)
+                self._side.undo(before)
+
+    def _look(self) -> None:
+        """Who may be moved, by node."""
+        account, workload = self._side.account, self.broken.workload
+        lends = account.within_nominal(workload.tenant, self.broken.charge)
+        borrowers = account.borrowers(workload.tenant, self.broken.charge) if lends else set()
+        allowed = self._side.board.reached(workload.pods, self.broken.choice.flavor)
+        for tenant in (workload.tenant, *sorted(borrowers)):
+            for group in self.candidates.of(tenant):
+                self.candidates.budget -= 1
+                if self.candidates.budget <= 0:
+                    return
+                node = group.pods[0].node
+                if node not in allowed or not self._is_movable(group):
+                    continue
+                ripe = self.candidates.ripe(group)
+                if ripe > self.now:
+                    self.ripens = ripe if self.ripens is None else min(ripe, self.ripens)
+                else:
+                    self._on.setdefault(node, []).append(group)
+
+    def _is_movable(self, group: Group) -> bool:
+        pod, workload = group.pods[0], self.broken.workload
+        if group.is_gang or pod.slurm_worker or not pod.plain or not pod.maker or pod.stage is not Stage.BOUND:
+            return False
+        if pod.ending or pod.reclaim_by is not None or self.books.is_coming(pod):
+            return False
+        own = pod.own_priority if pod.tenant == workload.tenant else 0
+        than = workload.own_priority if pod.tenant == workload.tenant else 0
+        return (pod.priority, own) <= (workload.priority, than) and 0 < self._asks(group) < workload.asks[self._resource]
+
+    def _units(self) -> list[list[str]]:
+        """Nodes that are tried together: those first that the least has to leave."""
+        ranked = sorted((self._lacks(node), node) for node in self._on)
+        nodes = [node for lack, node in ranked if lack <= sum(map(self._asks, self._on[node]))]
+        topology = self.broken.workload.topology
+        if topology is not None and topology.required:
+            domains: dict[str, list[str]] = {}
+            for node in nodes:
+                domains.setdefault(self.candidates.nodes[node].labels.get(topology.key, ""), []).append(node)
+            domains.pop("", None)
+            return list(domains.values())[:_UNITS]
+        return [[node] for node in nodes[:_UNITS]] if len(self.broken.workload.pods) == 1 else [nodes]
+
+    def _lacks(self, node: str) -> int:
+        """How much has to come free on a node for one pod more."""
+        return self._each - self._side.board.free(node, self._resource) % self._each
+
+    def _within(self, nodes: Sequence[str], order: Callable[[int], int]) -> _Found | None:
+        """Where it starts, and who makes room for it on these nodes."""
+        taken: list[Group] = []
+        for node in nodes:
+            while self._clear(node, order, taken):
+                if self._place() is not None:
+                    return self._settled(taken)
+        return None
+
+    def _clear(self, node: str, order: Callable[[int], int], taken: list[Group]) -> bool:
+        """Release pods of a node until one pod more has room there."""
+        mark, before, lack = self._side.mark(), len(taken), self._lacks(node)
+        for group in sorted(self._on[node], key=lambda each: order(self._asks(each))):
+            if lack <= 0 or len(taken) >= self.most:
+                break
+            if group not in taken and self._may_take(group):
+                self._side.free(self._held(group))
+                taken.append(group)
+                lack -= self._asks(group)
+        if lack > 0:
+            self._side.undo(mark)
+            del taken[before:]
+        return lack <= 0
+
+    def _may_take(self, group: Group) -> bool:
+        """Of others no more than they borrow."""
+        if group.tenant == self.broken.workload.tenant:
+            return True
+        charge = self._held(group).charge
+        return any(line in self.broken.charge and self._side.account.borrows(group.tenant, line) for line in charge)
+
+    def _settled(self, taken: list[Group]) -> _Found | None:
+        """Who really has to go, and where to; None unless each of them has room elsewhere."""
+        for group in taken[::-1]:
+            mark = self._side.mark()
+            self._side.hold(self._held(group))
+            if self._place() is not None:
+                taken.remove(group)
+            else:
+                self._side.undo(mark)
+        nodes = self._place()
+        if nodes is None or not taken:
+            return None
+        self._hold(nodes)
+        left, moves = {group.pods[0].node for group in taken}, []
+        for group in sorted(taken, key=self._asks, reverse=True):
+            node = self._elsewhere(self._held(group), left)
+            if not node:
+                return None
+            self._side.board.hold(node, group.pods[0].asks)
+            moves.append(Move(group, node))
+        return nodes, tuple(moves)
+
+    def _elsewhere(self, held: Held, left: set[str]) -> str:
+        """A node with room for a pod as things are, of the kind that it is on; "" for none."""
+        pod, flavors = held.pod, self.books.flavors
+        used = flavors.used(pod)
+        choice = next((each for each in flavors.choices(pod.tenant, pod.asks) if each.of == used), None)
+        if choice is None:
+            return ""
+        away = only(pod.needs, "NotIn", left | self.snapshot.avoid.get(pod.needs, frozenset()))
+        found = self._side.board.place((replace(pod, needs=away),), choice.flavor)
+        return found[0] if found is not None else ""
+
+    def _carry_out(self, nodes: tuple[str, ...], moves: tuple[Move, ...]) -> None:
+        """The books as they will be: nothing is judged any more, so `later` is of no use to anybody."""
+        if self.broken.kept is not None:
+            self._side.do(self.broken.kept, -1)
+        for move in moves:
+            self._side.board.release(move.group.pods[0].node, move.group.pods[0].asks)
+            self._side.board.hold(move.to, move.group.pods[0].asks)
+            self.candidates.gone(move.group)
+            self.books.comes(move.group)
+        self._hold(nodes)
+
+    def _hold(self, nodes: Sequence[str]) -> None:
+        for pod, node in zip(self.broken.workload.pods, nodes, strict=True):
+            self._side.board.hold(node, pod.asks)
+
+    def _place(self) -> tuple[str, ...] | None:
+        self._places -= 1
+        return self._side.place(self.broken.workload, self.broken.choice) if self._places >= 0 else None
+
+    def _asks(self, group: Group) -> int:
+        return group.pods[0].asks.get(self._resource, 0)
+
+    def _held(self, group: Group) -> Held:
+        return self.books.held[group.pods[0].uid]
+
+
+def _large_first(amount: int) -> int:
+    return -amount
+
+
+def _small_first(amount: int) -> int:
+    return amount

@@ -1,0 +1,48 @@
+"""Pods that are moved to other nodes, and for how long their places are kept once they are gone.
+
+    noted that it goes ──> remembered ──> gone ──> a while more ──> forgotten
+                                │          └──> its successor is admitted ──> forgotten
+                                └──> the host did not take the note, so it stays ──> forgotten
+
+Memory only, bounded: after a restart a successor waits like everybody else, and whoever comes first has the room.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from bulkhead.ledger.model import Moved, Pod, Reclaim
+from bulkhead.work.remembered import Remembered
+
+# A Job waits ten seconds before it makes another pod.
+_SECONDS: Final = 60.0
+# Longer than a note takes to be seen on a pod.
+_SHOWN_WITHIN: Final = 30.0
+_MOST: Final = 1024
+
+
+class Moves:
+    """Who is moved where."""
+
+    def __init__(self) -> None:
+        self._moved: Remembered[str, Moved] = Remembered(_MOST)
+
+    def note(self, reclaim: Reclaim, now: float) -> None:
+        """That it goes is about to be noted on a pod."""
+        self._moved[reclaim.pod.uid] = Moved(reclaim.pod, reclaim.to, now)
+
+    def forget(self, uid: str) -> None:
+        """Its successor is admitted."""
+        self._moved.pop(uid, None)
+
+    def at(self, now: float, pod: Callable[[str], Pod | None]) -> tuple[Moved, ...]:
+        """What is kept at this moment."""
+        for uid, moved in list(self._moved.items()):
+            there = pod(uid)
+            stays = there is not None and there.reclaim_by is None and not there.ending and now > moved.since + _SHOWN_WITHIN
+            until = now + _SECONDS if moved.until is None and there is None else moved.until
+            if stays or (until is not None and until <= now):
+                del self._moved[uid]
+            elif until != moved.until:
+                self._moved[uid] = replace(moved, until=until)
+        return tuple(self._moved.values())
