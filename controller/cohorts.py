@@ -14,9 +14,8 @@ from decimal import Decimal
 from typing import Any, Final
 
 from bulkhead.api.podresources import AMOUNTS
-from bulkhead.api.quantity import Amount, canonical, readable
+from bulkhead.api.quantity import Amount, base_units, canonical, of_base_units, readable
 from bulkhead.api.untrusted import mapping, mappings
-from bulkhead.ledger.given import quantity, units
 from bulkhead.ledger.model import Line, Share, Tenant
 from controller import allotment
 from controller.sections import section_of, text_or_none
@@ -97,7 +96,7 @@ def ceilings(
         most = _most_borrowing(resource, bounds)
         nominal = limits.get(resource, Amount.of(0))
         if more := more if most is None else min(more, most):
-            found[resource] = Amount(nominal.number + quantity(resource, more), nominal.notation)
+            found[resource] = Amount(nominal.number + of_base_units(resource, more), nominal.notation)
     return found
 
 
@@ -176,8 +175,8 @@ def _most_borrowing(resource: str, bounds: Mapping[str, Any]) -> int | None:
 
 def _said(resource: str, section: Mapping[str, Any], field: str) -> int | None:
     number = readable(mapping(section).get(field))
-    return None if number is None else units(resource, number)
+    return None if number is None else base_units(resource, number, "down")
 
 
 def _units(resource: str, amount: Amount | None) -> int:
-    return 0 if amount is None else units(resource, amount.number)
+    return 0 if amount is None else base_units(resource, amount.number, "down")

@@ -13,6 +13,7 @@ from decimal import ROUND_FLOOR, ROUND_UP, Context, Decimal
 from typing import Any, Final, Literal, Self, TypeAlias
 
 Notation: TypeAlias = Literal["decimal", "binary", "exponent"]
+Rounding: TypeAlias = Literal["down", "up"]
 
 _QUANTITY: Final = re.compile(
     r"\+?([0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?[0-9]{1,2}))?"
@@ -25,6 +26,7 @@ _FACTORS: Final[Mapping[str, Decimal]] = {suffix: Decimal(1024) ** at for at, su
 }
 _MOST: Final = Decimal(2**63 - 1)
 _NANO: Final = Decimal("1e-9")
+_MILLI: Final = 3  # a power of ten
 # More digits than any of the above have together: the context of the thread would round.
 _EXACT: Final = Context(prec=250)
 
@@ -93,6 +95,21 @@ def whole(value: Any) -> int:
 def mebibytes(value: Any) -> int:
     """Whole MiB of a quantity of memory, rounded down."""
     return int((parse(value) / 2**20).to_integral_value(ROUND_FLOOR))
+
+
+def base_units(resource: str, number: Decimal, rounding: Rounding) -> int:
+    """A number in whole base units: millicores of cpu, of all else what it counts.
+
+    What is given (a quota, a node's room) is rounded down and what is asked for or used is rounded up: so what fits in base
+    units fits.
+    """
+    exact = number.scaleb(_MILLI, _EXACT) if resource == "cpu" else number
+    return math.floor(exact) if rounding == "down" else math.ceil(exact)
+
+
+def of_base_units(resource: str, units: int) -> Decimal:
+    """The number that so many base units are."""
+    return Decimal(units).scaleb(-_MILLI, _EXACT) if resource == "cpu" else Decimal(units)
 
 
 def same(one: Any, other: Any) -> bool:

@@ -9,35 +9,23 @@ down lends nothing once its note is gone. What cannot be read is read as nothing
 """
 
 import json
-import math
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
 from bulkhead.api import labels
 from bulkhead.api.ledger import GIVEN, OVER_SINCE, line_name, line_named, read_object, seconds
-from bulkhead.api.quantity import readable
+from bulkhead.api.quantity import base_units, readable
 from bulkhead.api.untrusted import mapping, mappings, sequence, text
 from bulkhead.ledger.model import Flavor, Line, Rules, Share, Tenant
 
 _COUNTED: Final = "requests."
-_MILLI: Final = 1000
 _LINES: Final = 256
 _HEAVIEST: Final = 1000
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _MOST_FLAVORS: Final = 64
 _MOVES: Final = 4
 _MOST_MOVES: Final = 32
-
-
-def units(resource: str, number: Decimal) -> int:
-    """A quantity in the ledger's base units; a part of one is none."""
-    return math.floor(number * _MILLI if resource == "cpu" else number)
-
-
-def quantity(resource: str, number: int) -> Decimal:
-    """Base units as the number of a quantity."""
-    return Decimal(number) / _MILLI if resource == "cpu" else Decimal(number)
 
 
 def write(tenant: Tenant) -> str:
@@ -126,7 +114,7 @@ def _counted(quota: Mapping[str, Any]) -> dict[Line, Share]:
     hard = mapping(mapping(quota.get("spec")).get("hard"))
     names = [name for name in hard if name.startswith(f"{_COUNTED}hugepages-") or (name.startswith(_COUNTED) and "/" in name)]
     resources = {name.removeprefix(_COUNTED): readable(hard[name]) or Decimal(0) for name in names[:_LINES]}
-    return {("", resource): Share(units(resource, number), lending=0) for resource, number in resources.items()}
+    return {("", resource): Share(base_units(resource, number, "down"), lending=0) for resource, number in resources.items()}
 
 
 def _flavor(said: Mapping[str, Any]) -> Flavor:

@@ -10,20 +10,17 @@ host's scheduler gives it (a selector, an affinity), it reads as what matches no
 
 import functools
 import json
-import math
 import re
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any, Final
 
 from bulkhead.api import deviceclaims, labels, ledger, names, podresources
 from bulkhead.api.conditions import condition_of
 from bulkhead.api.podphase import has_ended, is_pending_deletion
-from bulkhead.api.quantity import readable
+from bulkhead.api.quantity import base_units, readable
 from bulkhead.api.untrusted import mapping, mappings, sequence, text
 from bulkhead.ledger.model import Claim, Expression, Gang, Needs, Node, Pod, Stage, Taint, Tenant, Toleration, Topology
 
-_MILLI: Final = 1000
 _KEEPING: Final = frozenset({"NoSchedule", "NoExecute"})
 # Requirements and values of one pod; a syncer names at most a thousand nodes. What asks for more fits nowhere.
 _MOST_REQUIREMENTS: Final = 16_384
@@ -53,7 +50,7 @@ def node_of(obj: Mapping[str, Any]) -> Node:
     )
     return Node(
         name=text(meta.get("name")),
-        allocatable={name: math.floor(_base(name, number)) for name, number in room if number is not None},
+        allocatable={name: base_units(name, number, "down") for name, number in room if number is not None},
         labels={key: value for key, value in mapping(meta.get("labels")).items() if isinstance(value, str)},
         taints=tuple(taint for taint in taints if taint.effect in _KEEPING),
         # What a kubelet has said nothing of bears a taint that says so.
@@ -139,11 +136,7 @@ def _stage(spec: Mapping[str, Any], node: str) -> Stage:
 
 def _asks(obj: Mapping[str, Any]) -> dict[str, int]:
     reserved = podresources.reserved(obj)
-    return {name: math.ceil(_base(name, number)) for name, number in reserved.items() if number > 0}
-
-
-def _base(resource: str, number: Decimal) -> Decimal:
-    return number * _MILLI if resource == "cpu" else number
+    return {name: base_units(name, number, "up") for name, number in reserved.items() if number > 0}
 
 
 def _gang(noted: Mapping[str, Any]) -> Gang | None:

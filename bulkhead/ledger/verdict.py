@@ -12,9 +12,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from bulkhead.api.ledger import line_name
-from bulkhead.api.quantity import canonical
+from bulkhead.api.quantity import canonical, of_base_units
 from bulkhead.ledger.account import Charge, Entry, Lack
-from bulkhead.ledger.given import quantity
 from bulkhead.ledger.model import Amounts, Cause, Flavor, Line, Topology, Verdict, Why
 from bulkhead.ledger.order import Unready, Workload
 from bulkhead.ledger.place import Shortfall
@@ -25,7 +24,7 @@ _NAMED: Final = 3  # resources in one sentence
 def amount(resource: str, number: int) -> str:
     """An amount as people write it."""
     if resource == "cpu":
-        return canonical(quantity(resource, number))
+        return canonical(of_base_units(resource, number))
     if resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-"):
         return canonical(number, "1Ki") if number % 1024 == 0 else canonical(number)
     return str(number)

@@ -18,9 +18,9 @@ from typing import Any, Final, TypeAlias
 
 from bulkhead.api import labels, names
 from bulkhead.api.conditions import Reason
-from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes, readable
+from bulkhead.api.quantity import Amount, InvalidQuantityError, mebibytes, of_base_units, readable
 from bulkhead.api.untrusted import mapping
-from bulkhead.ledger.given import quantity, tenant_of
+from bulkhead.ledger.given import tenant_of
 from bulkhead.ledger.model import Line, Share
 from controller import allotment
 from controller.decide.bounds import within
@@ -160,7 +160,7 @@ class _Runs:
         sums: dict[str, int] = {}
         for (_, resource), share in self.shares.items():
             sums[resource] = sums.get(resource, 0) + share.nominal
-        return {resource: quantity(resource, number) for resource, number in sums.items()}
+        return {resource: of_base_units(resource, number) for resource, number in sums.items()}
 
     def serves_pod_groups(self, version: str) -> bool:
         """Whether the plane does, with the flags that it has; one that is not there yet, by its version."""

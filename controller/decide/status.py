@@ -14,8 +14,7 @@ from bulkhead.api.accelerators import count
 from bulkhead.api.conditions import MESSAGE_LIMIT, ConditionType, Reason, is_true, set_condition
 from bulkhead.api.ledger import line_name, read_standing
 from bulkhead.api.podphase import serves
-from bulkhead.api.quantity import Amount
-from bulkhead.ledger.given import quantity
+from bulkhead.api.quantity import Amount, of_base_units
 from controller.decide import auditing, exposure, extras, held
 from controller.decide.dedicated import Finding
 from controller.decide.extras import Refused
@@ -180,7 +179,11 @@ def _standing(lines: Lines) -> list[Obj]:
 
 def _quantity(resource: str, number: int) -> str | int:
     """A number of devices, or a quantity as people write it."""
-    return number if "/" in resource else str(Amount(quantity(resource, number), "decimal" if resource == "cpu" else "binary"))
+    return (
+        number
+        if "/" in resource
+        else str(Amount(of_base_units(resource, number), "decimal" if resource == "cpu" else "binary"))
+    )
 
 
 def _held(refusal: Refusal, failure: Refusal | None) -> Verdict:

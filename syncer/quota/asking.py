@@ -3,14 +3,13 @@
 Amounts are whole numbers in base units, as in `bulkhead.ledger.model`: millicores of cpu, bytes of memory, devices.
 """
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
 from bulkhead.api import ledger, podresources
-from bulkhead.api.quantity import readable
+from bulkhead.api.quantity import base_units, readable
 from bulkhead.api.untrusted import mapping, text
 from bulkhead.kube.objects import Obj
 from syncer.quota.order import Amounts, Gang, Rank
@@ -18,7 +17,6 @@ from syncer.translate.kinds import gate
 from syncer.translate.podspec import podsize
 from syncer.translate.view import TenantView
 
-_MILLI: Final = 1000
 # As every API server writes it: as texts such times stand in their order.
 _MADE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _YOUNGEST: Final = "9999-12-31T23:59:59Z"
@@ -78,7 +76,7 @@ def of_desired(desired: Obj, resources: Iterable[str], view: TenantView) -> dict
 
 def of_host(host: Obj, resources: Iterable[str]) -> dict[str, int]:
     """What a host pod asks for of each resource."""
-    found = {name: _base(name, podresources.requested(host, name)) for name in resources}
+    found = {name: base_units(name, podresources.requested(host, name), "up") for name in resources}
     return {name: number for name, number in found.items() if number > 0}
 
 
@@ -86,16 +84,14 @@ def room_of(quota: Mapping[str, Any], resource: str) -> int | None:
     """What a quota of the host has left of a resource, as its controller last counted; None where it has no limit."""
     status, name = mapping(quota.get("status")), f"requests.{resource}"
     hard, used = readable(mapping(status.get("hard")).get(name)), readable(mapping(status.get("used")).get(name))
-    return None if hard is None else _base(resource, hard) - _base(resource, used or Decimal(0))
+    if hard is None:
+        return None
+    return base_units(resource, hard, "down") - base_units(resource, used or Decimal(0), "up")
 
 
 def words(asks: Amounts) -> str:
     """Amounts as people read them."""
     return ", ".join(f"{number}{'m' if name == 'cpu' else ''} {name}" for name, number in asks.items())
-
-
-def _base(resource: str, number: Decimal) -> int:
-    return math.ceil(number * _MILLI if resource == "cpu" else number)
 
 
 def _priority(host: Obj) -> int:

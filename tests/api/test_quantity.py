@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkhead.api import quantity
-from bulkhead.api.quantity import Amount, InvalidQuantityError
+from bulkhead.api.quantity import Amount, InvalidQuantityError, base_units, of_base_units
 
 MOST = 2**63 - 1
 SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -124,3 +124,35 @@ def test_an_amount_is_read_once_and_keeps_the_notation_in_which_it_came() -> Non
     assert (Amount.read("1500m").count, Amount.read("1500m").is_whole, Amount.read(7)) == (2, False, Amount.of(7))
     with pytest.raises(InvalidQuantityError):
         Amount.read("many")
+
+
+RESOURCES = st.sampled_from(["cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "cpus", "requests.cpu"])
+# To the smallest steps that an API server knows, and beyond what any context of decimals has digits for.
+NUMBERS = st.integers(0, 2**63 * 10**9).map(lambda nano: Decimal(nano).scaleb(-9, quantity._EXACT))
+
+
+@given(RESOURCES, NUMBERS)
+def test_base_units_are_rounded_as_is_said_and_by_less_than_one(resource: str, number: Decimal) -> None:
+    exact = Fraction(number) * (1000 if resource == "cpu" else 1)
+    down, up = base_units(resource, number, "down"), base_units(resource, number, "up")
+    assert exact - 1 < down <= exact <= up < exact + 1
+    assert (down == up) == (exact.denominator == 1)
+
+
+@given(RESOURCES, NUMBERS, st.lists(NUMBERS, max_size=4))
+def test_what_fits_in_base_units_fits(resource: str, given_: Decimal, asked: list[Decimal]) -> None:
+    if sum(base_units(resource, each, "up") for each in asked) <= base_units(resource, given_, "down"):
+        assert sum(map(Fraction, asked)) <= Fraction(given_)
+
+
+@given(RESOURCES, st.integers(0, 2**80), st.sampled_from(["up", "down"]))
+def test_whole_base_units_come_back_as_they_were(resource: str, units: int, rounding: quantity.Rounding) -> None:
+    assert base_units(resource, of_base_units(resource, units), rounding) == units
+
+
+def test_of_cpu_base_units_are_thousandths() -> None:
+    names = ("cpu", "memory", "nvidia.com/gpu")
+    assert [base_units(name, Decimal("1.5"), "down") for name in names] == [1500, 1, 1]
+    assert [base_units(name, Decimal("1.5"), "up") for name in names] == [1500, 2, 2]
+    assert [base_units("cpu", Decimal("0.0015"), rounding) for rounding in ("down", "up")] == [1, 2]
+    assert [of_base_units(name, 1500) for name in names] == [Decimal("1.5"), 1500, 1500]

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from bulkhead.api.cohort import Cohort
 from bulkhead.api.ledger import GIVEN, OVER_SINCE
-from bulkhead.ledger.given import quantity, rules_of, tenant_of, units, write
+from bulkhead.ledger.given import rules_of, tenant_of, write
 from bulkhead.ledger.model import Flavor, Line, Rules, Share, Tenant
 
 GPU = "nvidia.com/gpu"
@@ -131,8 +130,3 @@ def test_any_cohort_has_rules(said: Any) -> None:
     assert rules_of({"spec": dict.fromkeys(names, said)}).bind_within > 0
     assert rules_of({"spec": {"reclaim": {"within": said}, "gangs": {"bindWithin": said}}}).flavors == ()
     assert rules_of({"spec": said}) == replace(Rules(), flavors=rules_of({"spec": said}).flavors) or isinstance(said, dict)
-
-
-def test_units_are_whole_and_cpu_is_counted_in_thousandths() -> None:
-    assert [units(name, Decimal("1.5")) for name in ("cpu", "memory", GPU)] == [1500, 1, 1]
-    assert [quantity(name, 1500) for name in ("cpu", "memory", GPU)] == [Decimal("1.5"), 1500, 1500]

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bulkhead.api.ledger import line_name, line_named, moment
-from bulkhead.api.quantity import Amount, readable
+from bulkhead.api.quantity import Amount, base_units, readable
 from bulkhead.api.untrusted import mapping
 from bulkhead.cli import connection
 from bulkhead.cli.failures import CliError, Exit
@@ -28,7 +28,6 @@ from bulkhead.cli.quotas.why import tenant_of
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import Forbidden, NotFound
 from bulkhead.kube.objects import Obj
-from bulkhead.ledger.given import units
 from bulkhead.ledger.model import Line, Share, Standing, Tenant
 from bulkhead.ledger.trial import Trial, try_quota
 
@@ -80,7 +79,7 @@ def changed(tenant: Tenant, asked: Mapping[str, str]) -> dict[Line, Share]:
         amount = Amount.read(said)
         if "/" in line[1] and not amount.is_whole:
             raise CliError(f"{name}={said}: {line[1]} can only be had whole", code=Exit.USAGE)
-        nominal = units(line[1], amount.number)
+        nominal = base_units(line[1], amount.number, "down")
         lending = share.lending if share.lending is None else min(share.lending, nominal)
         found[line] = replace(share, nominal=nominal, lending=lending)
     return found
@@ -111,8 +110,8 @@ def beyond(tenant: Tenant, shares: Mapping[Line, Share], bounds: Mapping[str, An
     for resource in sorted({resource for _, resource in shares}):
         most = readable(mapping(bounds.get(resource)).get("maxNominal"))
         total = sum(share.nominal for (_, name), share in {**tenant.shares, **shares}.items() if name == resource)
-        if most is not None and total > units(resource, most):
-            allowed = number(("", resource), units(resource, most))
+        if most is not None and total > base_units(resource, most, "down"):
+            allowed = number(("", resource), base_units(resource, most, "down"))
             found.append(
                 f"{resource}: {number(('', resource), total)} is more than its class allows ({allowed}): it would be refused"
             )
