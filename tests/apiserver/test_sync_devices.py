@@ -10,6 +10,7 @@ from bulkhead.api import deviceclaims
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Forbidden
 from bulkhead.kube.resources import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, RESOURCE_QUOTAS
+from bulkhead.ledger.claimed import claimed_of
 from controller.plane.quota import resource_quotas
 from tests.apiserver.bed import Bed, until
 from tests.controller.samples import plane_spec
@@ -58,6 +59,30 @@ async def test_item_52_53_54_a_claim_made_from_a_template_reaches_the_host_and_i
 
     await until(allocated, "devices in the plane")
     assert ((await bed.virtual("web")) or {})["status"]["resourceClaimStatuses"] == statuses
+
+
+async def test_item_53_a_status_that_a_tenant_forges_is_metered_nowhere_and_the_hosts_is_with_whose_it_is(bed: Bed) -> None:
+    await ask(bed, "mine", 1)
+    host = await bed.copied(RESOURCE_CLAIMS, "mine")
+    results = [{"request": "gpu", "driver": CLASS, "pool": bed.node, "device": f"gpu-{number}"} for number in range(32)]
+    reserved = [{"resource": "pods", "name": "another's", "uid": "u"}]
+    forged = {"status": {"allocation": {"devices": {"results": results}}, "reservedFor": reserved}}
+    await bed.plane.patch(RESOURCE_CLAIMS, "mine", forged, bed.space, subresource="status")
+    # Changes of one object are handled in order: with this label the status was.
+    await bed.plane.patch(RESOURCE_CLAIMS, "mine", {"metadata": {"labels": {"app": "x"}}}, bed.space)
+
+    async def labelled() -> bool:
+        found = await bed.host.get(RESOURCE_CLAIMS, host["metadata"]["name"], bed.work)
+        return "x" in found["metadata"]["labels"].values()
+
+    await until(labelled, "the label on the host")
+    assert claimed_of(await bed.host.get(RESOURCE_CLAIMS, host["metadata"]["name"], bed.work)) is None
+    # The positive control: what the host says is.
+    status = {"status": {"allocation": {"devices": {"results": results[:1]}}}}
+    await bed.host.patch(RESOURCE_CLAIMS, host["metadata"]["name"], status, bed.work, subresource="status")
+    found = claimed_of(await bed.host.get(RESOURCE_CLAIMS, host["metadata"]["name"], bed.work))
+    assert found is not None
+    assert (found.namespace, found.name, found.devices, found.users) == (bed.space, "mine", {CLASS: 1}, ())
 
 
 async def test_item_53_a_class_that_is_not_offered_is_refused_with_a_reason(bed: Bed) -> None:

@@ -18,7 +18,7 @@ from controller.ledger import usageclaims, usagemetrics
 from controller.ledger.usage import Usage
 from tests.apiserver.bed import until
 from tests.background import background
-from tests.controller.ledger.test_usage import GPU, Host, whole
+from tests.controller.ledger.test_usage import GPU, Dying, Host, whole
 from tests.fakeclock import FakeClock
 
 pytestmark = pytest.mark.apiserver
@@ -194,6 +194,36 @@ async def test_one_that_is_made_again_under_its_name_and_one_that_vanished_unsee
         await host.watched(usage)
         await host.pass_time(60)
         await host.table_is({("Pod/a", GPU): (20 + 4 * 50, 10)})
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("fatal", range(2, 6))
+async def test_a_controller_that_is_killed_at_any_write_counts_no_claim_twice_and_loses_none(
+    host: Devices, fatal: int, *, after: bool
+) -> None:
+    deadly = Dying(host.client, fatal, after=after)
+    usage = host.usage(deadly)  # type: ignore[arg-type]
+    async with background(usage.run()):
+        await host.watched(usage)
+        await host.ask("mine", gpu=3)
+        await host.run_with("a", "mine")
+        await host.has(usage, 1)
+        for _ in range(6):
+            if deadly.died.is_set():
+                break
+            host.clock.advance(60)
+
+            async def counted_or_dead() -> bool:
+                return deadly.died.is_set() or host.clock.sleepers > 0
+
+            await until(counted_or_dead, "the write or the end")
+    assert deadly.died.is_set()
+    passed = host.moment() - host.since["a"]
+    usage = host.usage()
+    async with background(usage.run()):
+        await host.has(usage, 1)
+        await host.pass_time(180)
+        await host.table_is({("Pod/a", GPU): (round(3 * (passed + 180 - 20)), 30)})
 
 
 async def test_a_host_on_which_nobody_may_have_claims_has_no_watch_of_them(
