@@ -10,11 +10,12 @@ from typing import Final
 
 from bulkhead.kube.objects import Key
 from syncer.quota.order import LAST, Entry, Rank
-from syncer.quota.ranked import Ranked
 
 
 class Smallest:
     """Numbers, and the sum of the smallest so many of them."""
+
+    __slots__ = ("_cut", "_numbers", "_sum")
 
     def __init__(self) -> None:
         self._numbers: Final[list[int]] = []
@@ -62,9 +63,12 @@ class Smallest:
 class Crowd:
     """See the module."""
 
+    # There may be tens of thousands, most of them of one pod.
+    __slots__ = ("_asks", "_fixed", "_order", "_pods")
+
     def __init__(self, pods: Iterable[Entry] = ()) -> None:
         self._pods: Final[dict[Key, Entry]] = {}
-        self._ranked: Final[Ranked[Key]] = Ranked()
+        self._order: Final[list[tuple[Rank, Key]]] = []
         # By resource what those ask for that ask for any.
         self._asks: Final[dict[str, Smallest]] = {}
         self._fixed = 0
@@ -85,7 +89,7 @@ class Crowd:
         """One more, or one that is there as it is now."""
         self.discard(pod.key)
         self._pods[pod.key] = pod
-        self._ranked.set(pod.key, pod.rank)
+        insort(self._order, (pod.rank, pod.key))
         self._fixed += not pod.movable
         for name, number in pod.asks.items():
             self._asks.setdefault(name, Smallest()).add(number)
@@ -95,7 +99,7 @@ class Crowd:
         pod = self._pods.pop(key, None)
         if pod is None:
             return
-        self._ranked.discard(key)
+        del self._order[bisect_left(self._order, (pod.rank, key))]
         self._fixed -= not pod.movable
         for name, number in pod.asks.items():
             self._asks[name].remove(number)
@@ -108,17 +112,15 @@ class Crowd:
     @property
     def rank(self) -> Rank:
         """That of the best of them."""
-        first = self.first()
-        return LAST if first is None else first.rank
+        return self._order[0][0] if self._order else LAST
 
     def first(self) -> Entry | None:
         """The best of them."""
-        key = self._ranked.first()
-        return None if key is None else self._pods[key]
+        return self._pods[self._order[0][1]] if self._order else None
 
     def best(self, count: int) -> list[Entry]:
         """So many of the best."""
-        return [self._pods[key] for key in self._ranked.best(count)]
+        return [self._pods[key] for _, key in self._order[:count]]
 
     def total(self, resource: str) -> int:
         """What all of them ask for together."""

@@ -12,7 +12,7 @@ from typing import Final
 from bulkhead.kube.objects import Key
 from syncer.quota.crowd import Crowd
 from syncer.quota.order import Entry, Gang
-from syncer.quota.verdict import Others
+from syncer.quota.verdict import NOBODY, Others
 
 
 class Gangs:
@@ -28,7 +28,7 @@ class Gangs:
     def of(self, entry: Entry) -> Others:
         """All pods of a pod's gang."""
         gang = None if entry.gang is None else self._gangs.get(entry.gang.key)
-        return gang or Others()
+        return gang or NOBODY
 
     @contextmanager
     def without(self, entry: Entry) -> Iterator[Others]:

@@ -15,6 +15,8 @@ T = TypeVar("T", bound=Hashable)
 class Ranked(Generic[T]):
     """See the module."""
 
+    __slots__ = ("_came", "_order", "_places")
+
     def __init__(self) -> None:
         self._order: Final[list[tuple[Rank, int, T]]] = []
         self._places: Final[dict[T, tuple[Rank, int, T]]] = {}

@@ -17,7 +17,7 @@ The order is strict, so no two pods ever take each other's place in turn.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from syncer.quota.crowd import Crowd
 from syncer.quota.order import Amounts, Entry, Gang, Rank
@@ -35,6 +35,9 @@ class Others:
     def first(self) -> Entry | None:
         """Whose word on the gang counts."""
         return self.on_host.first() or self.in_plane.first()
+
+
+NOBODY: Final = Others()
 
 
 @dataclass(frozen=True, slots=True)
