@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from bulkhead.api import ledger, podresources
 from bulkhead.api.quantity import base_units, readable
-from bulkhead.api.untrusted import mapping, text
+from bulkhead.api.untrusted import mapping, sequence, text
 from bulkhead.kube.objects import Obj
 from syncer.quota.order import Amounts, Gang, Rank
 from syncer.translate.kinds import gate
@@ -43,21 +43,32 @@ class Priorities:
         """Where a virtual pod stands."""
         named = text(mapping(virtual.get("spec")).get("priorityClassName"))
         name = named if named in view.allowed_priority_classes else view.priority_class
-        return (-self._known.get(name, 0), -gate.own_priority(virtual), *age_of(virtual))
+        return (_held_back(virtual), -self._known.get(name, 0), -gate.own_priority(virtual), *_age_of(virtual))
 
 
-def age_of(pod: Obj) -> tuple[str, str]:
+def rank_of_host(host: Obj) -> Rank:
+    """Where a host pod stands, with its own age, as long as nobody has seen its virtual pod."""
+    noted = text(mapping(mapping(host.get("metadata")).get("annotations")).get(ledger.OWN_PRIORITY))
+    own = int(noted) if noted.removeprefix("-").isdecimal() and len(noted) < 12 else 0
+    return (0, -_priority(host), -own, *_age_of(host))
+
+
+def rank_as(virtual: Obj, rank: Rank) -> Rank:
+    """The same with what follows from its virtual pod."""
+    _, given, own, *_ = rank
+    return (_held_back(virtual), given, own, *_age_of(virtual))
+
+
+def _held_back(virtual: Obj) -> int:
+    """Whether its tenant holds a pod back; gates that somebody on the host has put on it are no matter of its order."""
+    return int(bool(sequence(mapping(virtual.get("spec")).get("schedulingGates"))))
+
+
+def _age_of(pod: Obj) -> tuple[str, str]:
     """When a pod was made, and what tells it from others of that second; what is no time of an API server is the youngest."""
     meta = mapping(pod.get("metadata"))
     made = text(meta.get("creationTimestamp"))
     return made if _MADE.fullmatch(made) else _YOUNGEST, text(meta.get("uid"))[:_LONGEST_UID]
-
-
-def rank_of_host(host: Obj) -> Rank:
-    """Where a host pod stands, with its own age."""
-    noted = text(mapping(mapping(host.get("metadata")).get("annotations")).get(ledger.OWN_PRIORITY))
-    own = int(noted) if noted.removeprefix("-").isdecimal() and len(noted) < 12 else 0
-    return (-_priority(host), -own, *age_of(host))
 
 
 def gang_of(host: Obj, namespace: str) -> Gang | None:

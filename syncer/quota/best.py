@@ -47,8 +47,8 @@ class Best:
         self._yielding: dict[Key, str] = {}
         # By what was lacking: for whom places were last asked for, and what that followed from.
         self._asked: dict[tuple[str, ...], tuple[object, ...]] = {}
-        # Host pods whose rank is of their own age yet, since their virtual pods, of these UIDs, were not seen.
-        self._unborn: dict[Key, str] = {}
+        # UIDs of the virtual pods for which the pods on the host were made.
+        self._made_for: dict[Key, str] = {}
         self._priorities = Priorities()
         self._limited = tuple(dict.fromkeys((*caches.settings.gated_resources, *claims.resources)))
 
@@ -129,7 +129,7 @@ class Best:
         settings = self._caches.settings
         if not settings.gated_resources and not settings.gated_gangs:
             return ()
-        return Subscription("host", "Pod", self.seen), Subscription("virtual", "Pod", self.born)
+        return Subscription("host", "Pod", self.seen), Subscription("virtual", "Pod", self.virtual_changed)
 
     def seen(self, change: Change) -> None:
         """A host pod came, changed or went."""
@@ -140,7 +140,7 @@ class Best:
         host = None if change.kind == "deleted" else self._caches.host["Pod"].store.get(change.key)
         # One that is being deleted makes no gang whole, and says nothing of one that comes after it.
         if host is None or has_ended(host) or is_pending_deletion(host) or not gate.is_the_ledgers(host):
-            self._unborn.pop(key, None)
+            self._made_for.pop(key, None)
             self._yielding.pop(key, None)
             self._try(self._roster.hide(key))
             return
@@ -150,8 +150,8 @@ class Best:
         self._priorities.saw(host, self._caches.view())
         asks, gang = asking.of_host(host, self._limited), asking.gang_of(host, key.namespace)
         entry = Entry(key, asking.rank_of_host(host), asks, gang, movable=movable, uid=uid_of(host))
-        self._unborn[key] = virtual_uid(host)
-        self._try(self._roster.show(self._of_age(entry)))
+        self._made_for[key] = virtual_uid(host)
+        self._try(self._roster.show(self._as_virtual(entry)))
         self._try(self._roster.leave(key))
         if not movable or self._yielding.get(key) != entry.uid:
             self._yielding.pop(key, None)
@@ -159,19 +159,18 @@ class Best:
             # One that was let in while a better one was refused.
             self._try(head.key for head in self._roster.heads(entry) if head.rank < entry.rank)
 
-    def born(self, change: Change) -> None:
-        """A virtual pod came or changed: its host pod may have been seen first."""
-        entry = self._roster.hosted(change.key) if change.key in self._unborn else None
-        if entry is not None and (aged := self._of_age(entry)) != entry:
-            self._try(self._roster.show(aged))
+    def virtual_changed(self, change: Change) -> None:
+        """A virtual pod came or changed: its host pod may have been seen first, or be held back no longer."""
+        entry = self._roster.hosted(change.key)
+        if entry is not None and (now := self._as_virtual(entry)) != entry:
+            self._try(self._roster.show(now))
 
-    def _of_age(self, entry: Entry) -> Entry:
-        """A host pod with the age of its virtual pod, if that was seen."""
+    def _as_virtual(self, entry: Entry) -> Entry:
+        """A host pod with the rank that follows from its virtual pod, if that was seen."""
         virtual = self._caches.virtual_pod(entry.key)
-        if virtual is None or uid_of(virtual) != self._unborn[entry.key]:
+        if virtual is None or uid_of(virtual) != self._made_for[entry.key]:
             return entry
-        del self._unborn[entry.key]
-        return replace(entry, rank=(*entry.rank[:2], *asking.age_of(virtual)))
+        return replace(entry, rank=asking.rank_as(virtual, entry.rank))
 
     # -- what follows from a verdict
 

@@ -1,6 +1,7 @@
 """The order in which a tenant's pods come where not all may wait on the host: by priority and age, and gangs whole. Pure.
 
-A workload is a pod, or all pods of a gang; its rank is that of its best pod. No two pods have the same rank.
+A workload is a pod, or all pods of a gang; its rank is that of its best pod. No two pods have the same rank. Last come those
+that their tenant holds back itself, by scheduling gates of its own: the ledger admits none of them, so they keep nobody out.
 """
 
 from collections.abc import Mapping
@@ -12,9 +13,9 @@ from bulkhead.kube.objects import Key
 Amounts: TypeAlias = Mapping[str, int]
 # What is moved in one piece: a pod, or a gang, and its name.
 Workload: TypeAlias = tuple[str, Key]
-# The smaller is the better: negated priorities, when the virtual pod was made, its UID.
-Rank: TypeAlias = tuple[int, int, str, str]
-LAST: Final[Rank] = (1 << 32, 0, "", "")
+# The smaller is the better: 1 for what its tenant holds back, negated priorities, when the virtual pod was made, its UID.
+Rank: TypeAlias = tuple[int, int, int, str, str]
+LAST: Final[Rank] = (2, 0, 0, "", "")
 
 
 @dataclass(frozen=True, slots=True)

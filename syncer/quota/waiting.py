@@ -20,7 +20,7 @@ from syncer.work import Item, Queue
 
 _AT_ONCE: Final = 64
 # Of what has no priority.
-_UNRANKED: Final[Rank] = (0, 0, "", "")
+_UNRANKED: Final[Rank] = (0, 0, 0, "", "")
 
 
 class Starved:

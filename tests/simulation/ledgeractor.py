@@ -45,6 +45,9 @@ class Ledger:
             asked = sum(gpus(each) for each in members)
             if len(there) < _size(members[0]):
                 self._judge(members, "GangIncomplete", f"{len(there)} of {_size(members[0])} pods are there")
+            elif any(map(held_back, members)):
+                # It holds nothing and keeps nobody out.
+                self._judge(members, "SchedulingGated", f"asks {asked}, {room} are free, and it is held back")
             elif asked > room or any(each["metadata"].get("deletionTimestamp") for each in members):
                 self._judge(members, "QuotaExceeded", f"asks {asked}, and too few are free")
                 room = 0
@@ -82,6 +85,11 @@ def gated(host: Obj) -> bool:
     return any(each["name"] == ledger.GATE for each in host["spec"].get("schedulingGates") or ())
 
 
+def held_back(pod: Obj) -> bool:
+    """Whether a pod bears gates of others."""
+    return any(each["name"] != ledger.GATE for each in pod["spec"].get("schedulingGates") or ())
+
+
 def _size(host: Obj) -> int:
     return int(host["metadata"]["annotations"].get(ledger.GANG_SIZE, "1"))
 
@@ -94,10 +102,10 @@ def _workload(host: Obj) -> object:
     return (origin_of(host).namespace, name) if name else origin_of(host)
 
 
-def _rank(pod: Obj) -> tuple[int, str, str]:
+def _rank(pod: Obj) -> tuple[bool, int, str, str]:
     noted = (pod["metadata"].get("annotations") or {}).get(ledger.OWN_PRIORITY)
     priority = int(noted) if noted is not None else pod["spec"].get("priority", 0)
-    return (-priority, pod["metadata"]["creationTimestamp"], uid_of(pod))
+    return (held_back(pod), -priority, pod["metadata"]["creationTimestamp"], uid_of(pod))
 
 
 # -- what must hold once all is quiet
@@ -135,7 +143,7 @@ def differences(sides: Sides, limit: int) -> Iterator[str]:
 
 
 def _held_up(
-    rank: tuple[int, str, str], waits: Mapping[object, list[Obj]], found: Mapping[object, list[Obj]], limit: int
+    rank: tuple[bool, int, str, str], waits: Mapping[object, list[Obj]], found: Mapping[object, list[Obj]], limit: int
 ) -> bool:
     """Whether a better workload waits, for which there may be room some day."""
     return any(pods and min(map(_rank, found[name])) < rank and _least(found[name]) <= limit for name, pods in waits.items())

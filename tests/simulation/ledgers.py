@@ -155,6 +155,26 @@ def _hold(world: World, host: Obj, finalizers: list[str] | None) -> None:
     world.host.do("PATCH", PODS, body, namespace=WORK, name=key_of(host).name, user="somebody", content_type=_MERGE)
 
 
+async def held_back(world: World) -> None:
+    """Pods that their tenant holds back, as queues of its own do, keep out nobody, on the host or before it."""
+    for name in ("held", "later"):
+        world.tenant.pod(name, gpus=4, priority=5, gate="example.com/mine")
+        await world.settle(60)
+    assert list(_on_host(world)) == ["held"]
+    world.tenant.pod("ready", gpus=3)
+    await world.until("it runs", _running(world, "ready"), 60)
+    assert list(_on_host(world)) == ["ready"]
+    world.tenant.lift_gates("later")
+    await world.settle(60)
+    world.on_host.finish(_on_host(world)["ready"], "Succeeded")
+    await world.until("what was held back longer runs", _running(world, "later"), 60)
+    world.on_host.finish(_on_host(world)["later"], "Succeeded")
+    await world.settle(60)
+    world.tenant.lift_gates("held")
+    await world.until("the other one runs", _running(world, "held"), 60)
+    await world.check()
+
+
 async def ends_while_it_waits(world: World) -> None:
     """A pod that its tenant calls ended, while it waits as the first, holds up nobody any more."""
     world.tenant.pod("runs", gpus=2)
@@ -208,6 +228,7 @@ STORIES: Final[Mapping[str, stories.Story]] = {
     "gangs are on the host whole or not at all": gangs_stay_whole,
     "nobody slips in before a gang that waits": nobody_slips_in,
     "a gang that is never whole stays away": never_whole,
+    "what its tenant holds back keeps out nobody": held_back,
     "who is called ended while it waits holds up nobody": ends_while_it_waits,
     "who says something else of a gang is tried again without those": another_word,
     "what is taken back runs no second time, and what never ran waits again": partial(taken_back, finalizer=False),

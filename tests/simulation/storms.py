@@ -27,8 +27,10 @@ _ENDS = 0.08
 _POLICIES = 0.06
 _TAINTS = 0.05
 _LEDGER = 0.15
+_LIFTS = 0.1
 _NAMES = ("a", "b", "c", "d")
 _CLAIMS = ("data", "logs")
+_GATES = ("", "", "", "example.com/mine")
 _KINDS = ("pods", "configmaps", "secrets", "services", "nodes")
 
 
@@ -46,6 +48,7 @@ class Storm:
         self._policies = random.Random(seed + 5)
         self._taints = random.Random(seed + 6)
         self._ledger = random.Random(seed + 7) if gated else None
+        self._holds = random.Random(seed + 8)
         self.log: list[str] = []
         self._steps: list[tuple[int, Callable[[], str]]] = [
             (8, self.pod), (5, self.delete_pod), (3, self.label), (4, self.data), (2, self.service), (2, self.delete),
@@ -61,7 +64,7 @@ class Storm:
             (self._policies, _POLICIES, self.policy), (self._taints, _TAINTS, self.taint),
         ]  # fmt: skip
         if self._ledger is not None:
-            self._more.append((self._ledger, _LEDGER, self.ledger))
+            self._more += [(self._ledger, _LEDGER, self.ledger), (self._holds, _LIFTS, self.lift)]
 
     async def run(self, steps: int = STEPS) -> None:
         """Rage, and then ask for everything that must hold."""
@@ -101,7 +104,7 @@ class Storm:
         more: dict[str, Any] = {}
         if self._ledger is not None:
             priority, of = self._ledger.choice((0, 0, 1, 7)), self._ledger.choice((None, None, "g", "h"))
-            more = {"priority": priority, "gang": (of, 2) if of else None}
+            more = {"priority": priority, "gang": (of, 2) if of else None, "gate": self._holds.choice(_GATES)}
         self.world.tenant.pod(name, gpus=gpus, refers=refers, token=token, claim=claim, **more)
         return f"pod {name} gpus={gpus} refers={refers} token={token} claim={claim} {more or ''}"
 
@@ -205,6 +208,11 @@ class Storm:
         name, cpu = self._sizes.choice(_NAMES), self._sizes.choice(("100m", "150m", "200m"))
         self.world.tenant.resize(name, cpu)
         return f"resize {name} {cpu}"
+
+    def lift(self) -> str:
+        """The tenant holds a pod back no longer."""
+        self.world.tenant.lift_gates(name := self._holds.choice(_NAMES))
+        return f"lift gates of {name}"
 
     def ledger(self) -> str:
         """The ledger takes back, is slow, or has more or less to give."""

@@ -82,7 +82,7 @@ class Bed:
         )  # fmt: skip
         best: Any = SimpleNamespace(
             attempt=lambda *_: None, refused=lambda *_: None, made=lambda *_: None, forget=lambda *_: None,
-            rank=lambda _pod: (0, 0, "", ""), gives_way=lambda _key: False, may_take_back=lambda *_: False,
+            rank=lambda _pod: (0, 0, 0, "", ""), gives_way=lambda _key: False, may_take_back=lambda *_: False,
         )  # fmt: skip
         self.pods = Pods(
             caches, host, plane, mirrors=other, references=references, tokens=other, nodes=other, starved=quiet, groups=quiet,

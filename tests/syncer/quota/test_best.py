@@ -253,6 +253,45 @@ def test_item_93_a_gang_that_says_another_size_while_it_waits_is_another_gang_on
     assert "odd" not in bed.queued
 
 
+def test_item_96_what_its_tenant_holds_back_keeps_nobody_out(bed: Bed) -> None:
+    """The ledger admits none of those: were they in the way, what the tenant wants to start might wait for ever."""
+    held, ready, more = bed.pod("held", 8, priority=9), bed.pod("ready", 6), bed.pod("more", 2)
+    bed.virtual[held]["spec"]["schedulingGates"] = [{"name": "example.com/mine"}]
+    assert not bed.create(held)
+    assert bed.create(ready)
+    assert bed.gives_way() == ["held"]
+    bed.take_back(held)
+    assert "comes before it" in bed.create(held)
+    assert not bed.create(ready)
+    assert bed.create(held)
+    assert not bed.create(more), "nor does it where it waits"
+    # The tenant lets it go: now it is the best of all.
+    del bed.virtual[held]["spec"]["schedulingGates"]
+    assert bed.create(held)
+    assert bed.gives_way() == ["more", "ready"]
+
+
+def test_item_96_who_is_held_back_no_longer_keeps_its_place(bed: Bed) -> None:
+    held, ready = bed.pod("held", 8), bed.pod("ready", 8)
+    bed.virtual[held]["spec"]["schedulingGates"] = [{"name": "example.com/mine"}]
+    assert not bed.create(held)
+    del bed.virtual[held]["spec"]["schedulingGates"]
+    bed.best.virtual_changed(Change("modified", held, bed.virtual[held]["metadata"]))
+    assert bed.create(ready)
+    assert bed.gives_way() == []
+
+
+def test_a_gate_that_the_host_has_put_on_a_pod_changes_nothing_of_the_order(bed: Bed) -> None:
+    """Who waits has no such gate yet: would it count, both would give their place in turn."""
+    first, second = bed.pod("first", 8), bed.pod("second", 8)
+    assert not bed.create(first)
+    host = bed.of(first)
+    gates = [*host["spec"]["schedulingGates"], {"name": "example.com/hosts"}]
+    bed.show(host | {"spec": host["spec"] | {"schedulingGates": gates}}, "modified")
+    assert bed.create(second)
+    assert bed.gives_way() == []
+
+
 @pytest.mark.parametrize("made", ["", "0", "yesterday", "0000", "2026-01-01", "2026-01-01T00:00:00", " " * 9, ["1"], 3, None])
 def test_a_time_that_no_api_server_writes_makes_no_pod_the_oldest(bed: Bed, made: Any) -> None:
     forged, honest = bed.pod("forged", 8, creationTimestamp=made), bed.pod("honest", 8)
@@ -270,7 +309,7 @@ def test_a_host_pod_that_was_seen_before_its_virtual_pod_has_the_age_of_that(bed
     assert bed.create(early)
     assert not bed.best.gives_way(late), "as old as its host pod, as far as is known"
     bed.virtual[late] = hidden
-    bed.best.born(Change("added", late, hidden["metadata"]))
+    bed.best.virtual_changed(Change("added", late, hidden["metadata"]))
     assert bed.create(early)
     assert bed.best.gives_way(late)
 

@@ -11,7 +11,7 @@ from syncer.quota.ranked import Ranked
 STEPS = st.lists(st.tuples(st.sampled_from(["add", "remove", "ask"]), st.integers(0, 9)), max_size=60)
 PODS = st.builds(
     lambda number, priority, gpus, cpu, movable: Entry(
-        Key("space", f"p{number}"), (0, -priority, "", f"u{number}"),
+        Key("space", f"p{number}"), (0, 0, -priority, "", f"u{number}"),
         {name: asked for name, asked in (("gpu", gpus), ("cpu", cpu)) if asked}, movable=movable,
     ),
     st.integers(0, 8), st.integers(0, 3), st.integers(0, 3), st.integers(0, 3), st.booleans(),
@@ -60,9 +60,9 @@ def test_a_crowd_is_what_its_pods_are(steps: list[Entry | int], count: int) -> N
 def test_of_equals_those_that_came_first_come_first_and_keep_their_place() -> None:
     ranked = Ranked[str]()
     for name, priority in (("b", 0), ("a", 0), ("c", 7), ("b", 0)):
-        ranked.set(name, (0, -priority, "", ""))
+        ranked.set(name, (0, 0, -priority, "", ""))
     assert ranked.best(9) == ["c", "b", "a"]
-    ranked.set("c", (0, 0, "", ""))
+    ranked.set("c", (0, 0, 0, "", ""))
     assert list(ranked.worst_first()) == ["c", "a", "b"]
     assert ranked.discard("b")
     assert not ranked.discard("b")

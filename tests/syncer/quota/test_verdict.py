@@ -16,7 +16,7 @@ GPU = "nvidia.com/gpu"
 
 def entry(name: str, gpus: int = 1, *, priority: int = 0, gang: str = "", size: int = 1, admitted: bool = False) -> Entry:
     of = Gang("space", gang, size) if gang else None
-    return Entry(Key("space", name), (0, -priority, name, name), {GPU: gpus}, of, movable=not admitted, uid=name)
+    return Entry(Key("space", name), (0, 0, -priority, name, name), {GPU: gpus}, of, movable=not admitted, uid=name)
 
 
 def names(entries: Iterable[Entry]) -> list[str]:
@@ -35,7 +35,7 @@ def worst_first(there: Iterable[Entry]) -> list[Crowd]:
     return sorted(map(Crowd, found.values()), key=lambda crowd: crowd.rank, reverse=True)
 
 
-def victims(lacking: int, *there: Entry, rank: order.Rank = (0, -5, "m", "m")) -> list[str]:
+def victims(lacking: int, *there: Entry, rank: order.Rank = (0, 0, -5, "m", "m")) -> list[str]:
     return names(verdict.victims(rank, {GPU: lacking}, worst_first(there)))
 
 
@@ -50,7 +50,7 @@ def test_nobody_goes_for_whom_it_makes_no_room() -> None:
     assert victims(3, entry("a"), entry("b")) == []
     assert victims(1, entry("a", admitted=True)) == []
     assert victims(1, entry("a", priority=5), entry("b", priority=9)) == []
-    assert verdict.victims((0, -5, "m", "m"), {"example.com/other": 1}, worst_first([entry("a")])) == []
+    assert verdict.victims((0, 0, -5, "m", "m"), {"example.com/other": 1}, worst_first([entry("a")])) == []
 
 
 def test_a_gang_goes_whole_or_not_at_all() -> None:

@@ -24,7 +24,7 @@ def test_item_96_the_best_are_tried_first_and_of_equals_those_that_waited_longes
     queue: Any = Queue()
     starved = Starved(queue, quota=lambda _key: None)
     for name, priority in (("b", 0), ("a", 0), ("c", 7)):
-        starved.add(Key("space", name), rank=(0, -priority, "", ""))
+        starved.add(Key("space", name), rank=(0, 0, -priority, "", ""))
     starved.add(Key("space", "claim"), "ResourceClaim")
     starved.gone(change())
     assert queue.queued == []
