@@ -80,7 +80,7 @@ class TenantClassSpec(ApiModel):
     quota: ClassQuota | None = Field(None, description="Bounds on the quota of a tenant.")
     gpu_resources: Annotated[list[DeviceName], Field(min_length=1, max_length=8)] = Field(
         [labels.GPU],
-        description="Names of the resources that count as GPUs.",
+        description="Names of the resources that count as GPUs; pods get those that the chart's gpuResources list, too.",
         json_schema_extra={"x-kubernetes-list-type": "set", **rules(DEVICE_NAMES)},
     )
     extended_resources: (
