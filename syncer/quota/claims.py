@@ -28,10 +28,12 @@ _UNSEEN_SECONDS: Final = 60.0
 _PREFIX: Final = "requests."
 
 Amounts = Mapping[str, int]
-# What the ledger says of a line of the quota, in words; the ceiling is the quota's number.
+# What the ledger says of a line of the quota, in words; the ceiling is the quota's number. In use is for the host's quota also
+# what only waits for the ledger, which nobody would guess who sees what runs.
 _WORDS: Final = {
-    "nominal": "its own {}", "borrowed": "borrowed {}", "lent": "lent to others {}", "borrowable": "to be borrowed now {}",
+    "used": "by what has started {}", "nominal": "its own {}", "borrowed": "borrowed {}", "lent": "lent to others {}", "borrowable": "to be borrowed now {}",
 }  # fmt: skip
+_ALWAYS: Final = frozenset({"used", "nominal"})
 
 
 class Claims:
@@ -125,6 +127,6 @@ def _standing(meta: Mapping[str, Any], resource: str) -> str:
     }
     said = []
     for (flavor, _), numbers in sorted(lines.items()):
-        words = ", ".join(word.format(numbers[name]) for name, word in _WORDS.items() if name == "nominal" or numbers[name])
+        words = ", ".join(word.format(numbers[name]) for name, word in _WORDS.items() if name in _ALWAYS or numbers[name])
         said.append(f"{flavor}: {words}" if flavor else words)
     return f" ({'; '.join(said)})" if said else ""

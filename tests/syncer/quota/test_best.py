@@ -165,7 +165,7 @@ def test_item_95_what_is_beyond_the_ceiling_says_so_with_numbers_and_holds_up_no
     huge, small = bed.pod("huge", 9, priority=9), bed.pod("small", 8)
     said = bed.create(huge)
     assert said.startswith("QuotaExceeded quota tenant-quota exceeded: asked for 9 nvidia.com/gpu, 0 of 8 are in use")
-    assert "(its own 6, lent to others 1, to be borrowed now 2)" in said
+    assert "(by what has started 0, its own 6, lent to others 1, to be borrowed now 2)" in said
     assert "more than can ever be in use" in said
     assert not bed.create(small)
 
