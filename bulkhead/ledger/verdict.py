@@ -169,8 +169,12 @@ def taken_back(cause: Cause) -> str:
 
 def not_bound(within: float, pods: int) -> str:
     """Why what was admitted is taken back."""
+    if pods <= 1:
+        return f"it was not bound within {duration(within)} of its admission, and is admitted anew"
+    # What ran comes back only if somebody in the plane makes it again.
     return (
-        f"{'its gang was' if pods > 1 else 'it was'} not bound within {duration(within)} of its admission, and is admitted anew"
+        f"its gang was not bound whole within {duration(within)} of its admission: "
+        "what has started of it ends, to start with all the others once it is made again"
     )
 
 

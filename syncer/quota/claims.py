@@ -31,8 +31,12 @@ Amounts = Mapping[str, int]
 # What the ledger says of a line of the quota, in words; the ceiling is the quota's number. In use is for the host's quota also
 # what only waits for the ledger, which nobody would guess who sees what runs.
 _WORDS: Final = {
-    "used": "by what has started {}", "nominal": "its own {}", "borrowed": "borrowed {}", "lent": "lent to others {}", "borrowable": "to be borrowed now {}",
-}  # fmt: skip
+    "used": "by what has started {}",
+    "nominal": "its own {}",
+    "borrowed": "borrowed {}",
+    "lent": "lent to others {}",
+    "borrowable": "to be borrowed now {}",
+}
 _ALWAYS: Final = frozenset({"used", "nominal"})
 
 
@@ -117,16 +121,22 @@ class Claims:
         """The words for a lack of room, with all numbers that are known."""
         meta = (self._hard() or {}).get("metadata") or {}
         text = f"quota {meta.get('name') or names.POD_QUOTA} exceeded: {asked} {resource}"
-        return f"{text}, {self.used(resource)} of {self.limit(resource)} are in use{_standing(meta, resource)}."
+        used = self.used(resource)
+        return f"{text}, {used} of {self.limit(resource)} are in use{_standing(meta, resource, used)}."
 
 
-def _standing(meta: Mapping[str, Any], resource: str) -> str:
-    """What the ledger has counted of a resource, by kinds of nodes with a quota of their own; empty where it said nothing."""
+def _standing(meta: Mapping[str, Any], resource: str, used: int) -> str:
+    """What the ledger has counted of a resource, by kinds of nodes with a quota of their own; empty where it said nothing.
+
+    It says so once a second at most. Where more has started by it than is in use now, only the nominal quota holds still.
+    """
     lines = {
         line: numbers for line, numbers in ledger.read_standing(meta.get("annotations") or {}).items() if line[1] == resource
     }
+    late = sum(numbers["used"] for numbers in lines.values()) > used
     said = []
     for (flavor, _), numbers in sorted(lines.items()):
-        words = ", ".join(word.format(numbers[name]) for name, word in _WORDS.items() if name in _ALWAYS or numbers[name])
+        shown = [name for name in _WORDS if (name == "nominal" if late else name in _ALWAYS or numbers[name])]
+        words = ", ".join(_WORDS[name].format(numbers[name]) for name in shown)
         said.append(f"{flavor}: {words}" if flavor else words)
     return f" ({'; '.join(said)})" if said else ""

@@ -90,9 +90,18 @@ def test_item_97_what_is_to_be_taken_back_is_announced_with_cause_and_time() -> 
     assert bare == ("ReclaimedBorrowed", "it ends by 2027-01-15T08:00:00.000Z at the latest")
 
 
-@pytest.mark.parametrize("cause", [Cause.BORROWED, Cause.FAIRNESS, Cause.LOWERED])
-def test_item_97_what_the_ledger_says_of_a_reclaim_reads_as_one_sentence_that_says_its_time_once(cause: Cause) -> None:
-    said = reclaim(str(cause), verdict_texts.taken_back(cause))
+@pytest.mark.parametrize(
+    ("cause", "text"),
+    [
+        *((cause, verdict_texts.taken_back(cause)) for cause in (Cause.BORROWED, Cause.FAIRNESS, Cause.LOWERED)),
+        (Cause.ROLLBACK, verdict_texts.not_bound(20.0, 3)),
+        (Cause.ROLLBACK, verdict_texts.not_bound(20.0, 1)),
+    ],
+)
+def test_item_97_what_the_ledger_says_of_a_reclaim_reads_as_one_sentence_that_says_its_time_once(
+    cause: Cause, text: str
+) -> None:
+    said = reclaim(str(cause), text)
     _, message = ledgernews.announced(host(said=said, admitted=True), OWN, VIEW) or ("", "")
     assert message.count("at the latest") == 1
     assert re.fullmatch(r"[a-z][^.;]*; it ends by [-0-9T:.]+Z at the latest", message), message
