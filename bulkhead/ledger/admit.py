@@ -59,6 +59,7 @@ class Gate:
         self._heads = Heads(snapshot, books)
         self._homes = Homes(snapshot.moved, books)
         self._rested: dict[int, tuple[Choice, ...]] = {}
+        self._out_of_turn: set[int] = set()
         self._futile: set[tuple[object, ...]] = set()
         self._searches, self._forecasts, self._lifted = _SEARCHES, _FORECASTS, _LIFTED
 
@@ -92,20 +93,32 @@ class Gate:
             if domain is not None:
                 choices = [_narrowed(each, workload, topology.key, domain) for each in choices]
         self._rested[id(workload)] = tuple(choices)
+        self._out_of_turn.add(id(workload))
         self.judge(workload)
 
-    def judge(self, workload: Workload) -> None:
-        """Admit a workload, or say why it waits."""
-        options = []
+    def judge(self, workload: Workload) -> bool:
+        """Admit a workload, or say why it waits; false if it is to be asked again as one that borrows."""
+        options: list[Option] = []
         for choice, charge in self._charged(workload):
             lack = self._books.now.account.lacks(workload.tenant, charge)
             nodes = self._books.now.place(workload, choice) if lack is None else None
             if nodes is not None:
+                if options and self._is_out_of_turn(workload, options[0].charge, charge):
+                    return False
                 self._admit(workload, choice, charge, nodes)
-                return
+                return True
             options.append(Option(choice, charge, lack))
         if not self._passes(workload, options):
             self._wait(workload, options)
+        return True
+
+    def _is_out_of_turn(self, workload: Workload, best: Charge, charge: Charge) -> bool:
+        """It has its turn for a flavor of its own, which is not to be had: to borrow of another its turn comes later."""
+        account = self._books.now.account
+        if id(workload) in self._out_of_turn or account.within_nominal(workload.tenant, charge):
+            return False
+        self._out_of_turn.add(id(workload))
+        return account.within_nominal(workload.tenant, best)
 
     def _charged(self, workload: Workload) -> list[tuple[Choice, Charge]]:
         choices = self._rested.get(id(workload)) or self._choices(workload)

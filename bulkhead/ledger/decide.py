@@ -35,8 +35,10 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
     waiting = [each for each in found.workloads if not gate.returns(each)] if snapshot.moved else found.workloads
     queue = Queue(filter(gate.can_start, waiting), books.now.account, gate.charges)
     while (workload := queue.next()) is not None:
-        gate.judge(workload)
-        queue.judged(workload)
+        if gate.judge(workload):
+            queue.judged(workload)
+        else:
+            queue.borrows(workload)
     gate.consolidate()
     outcome = gate.outcome
     for unready in found.unready:

@@ -296,11 +296,21 @@ class Queue:
         if self._lines[line]:
             self._push(line)
 
+    def borrows(self, workload: Workload) -> None:
+        """The workload had its turn for what is its tenant's own, and has another one for what it would borrow."""
+        charges = self._charges(workload)
+        over = [each for each in charges if not self._account.within_nominal(workload.tenant, each)]
+        self._put(self._line(workload), workload, within=False, charges=over or charges)
+
     def _line(self, workload: Workload) -> _Line:
         return workload.tenant, tuple(sorted(self._charges(workload)[0]))
 
     def _push(self, line: _Line) -> None:
         first = self._lines[line][-1]
-        within = any(self._account.within_nominal(first.tenant, charge) for charge in self._charges(first))
-        share = 0.0 if within else min(self._account.share(first.tenant, charge) for charge in self._charges(first))
+        charges = self._charges(first)
+        within = any(self._account.within_nominal(first.tenant, charge) for charge in charges)
+        self._put(line, first, within=within, charges=charges)
+
+    def _put(self, line: _Line, first: Workload, *, within: bool, charges: Sequence[Charge]) -> None:
+        share = 0.0 if within else min(self._account.share(first.tenant, charge) for charge in charges)
         heapq.heappush(self._heap, (not within, share, -first.priority, first.since, first.tenant, first.key, line))

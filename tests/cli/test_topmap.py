@@ -192,3 +192,10 @@ def test_what_never_fits_has_no_place_in_the_queue_and_no_forecast() -> None:
     assert "queue: not in it, since no room would help" in said["n"]
     assert "forecast" not in said["n"]
     assert "queue: place 1 of 1" in said["l"]
+
+
+@pytest.mark.parametrize(("maker", "moves", "told"), [("job", 4, True), ("job", 0, False), ("", 4, False)])
+def test_whether_a_pod_may_be_moved_is_said(maker: str, moves: int, *, told: bool) -> None:
+    held = pod("a", "n1", maker=maker)
+    seen = replace(snapshot([node("n1")], [held]), rules={"": Rules(max_moves=moves)})
+    assert ("it may be moved to another one" in "\n".join(whytext.text(explain(seen, held, 0.0), {}, 0.0))) == told

@@ -114,3 +114,30 @@ def test_slices_are_counted_beside_gpus_and_not_as_gpus() -> None:
     found = decide(snapshot(pod("w", {MIG: 2}), pod("v", {GPU: 4})), 100.0)
     used = {line: each.used for line, each in found.standings["ada"].items()}
     assert used == {("", MIG): 2, ("fast", GPU): 4, ("slow", GPU): 0}
+
+
+def borrows_again(slow: Node) -> list[tuple[str, str]]:
+    """Who starts when what another tenant borrowed of a kind is free again, and its own of the other kind cannot be had."""
+    tenants = (tenant(fast=4), tenant("bob", fast=4, slow=8), tenant("cyd", fast=0, slow=8))
+    theirs = {"tenant": "bob", "namespace": "bh-bob-work", "priority": 10}
+    runs = {"stage": Stage.BOUND, "admitted": 1.0}
+    there = snapshot(
+        pod("own", {GPU: 4}, "", **theirs, **runs, node="n-fast", flavor="fast"),
+        pod("full", {GPU: 8}, "", **runs, tenant="cyd", node="n-slow", flavor="slow"),
+        pod("lent", {GPU: 1}, "", **theirs, created=50.0),
+        pod("mine", {GPU: 4}),
+        tenants=tenants,
+    )
+    nodes = tuple(slow if each.name == slow.name else each for each in there.nodes)
+    return [(each.pod.uid, each.node) for each in decide(replace(there, nodes=nodes), 100.0).admit]
+
+
+@pytest.mark.parametrize(
+    "slow", [NODES[1], replace(NODES[1], usable=False), replace(NODES[1], labels={})], ids=["full", "down", "none"]
+)
+def test_who_has_a_turn_for_his_own_kind_does_not_borrow_of_another_in_it(slow: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise what was taken back for its owner would go to who had borrowed it, again and again."""
+    assert borrows_again(slow) == [("mine", "n-fast")]
+    monkeypatch.setattr("bulkhead.ledger.admit.Gate._is_out_of_turn", lambda *_: False)
+    monkeypatch.setattr("bulkhead.ledger.books.Books.could_ever", lambda *_: True)
+    assert borrows_again(slow) == [("lent", "n-fast")]

@@ -102,6 +102,9 @@ def _may_go(found: Explanation, now: float) -> Iterator[str]:
         yield f"its tenant borrows: when another one needs that, pods of it end within {within}{not_before}"
     else:
         yield "its tenant borrows nothing of that: nobody takes it back"
+    pod = found.pod
+    if found.rules.max_moves and pod.maker and pod.plain and pod.gang is None and not pod.slurm_worker:
+        yield "for larger work that finds no node it may be moved to another one, if it fits there"
 
 
 def _quota(quota: Iterable[Quota], cohort: str) -> Iterator[str]:
