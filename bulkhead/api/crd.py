@@ -140,7 +140,6 @@ CRDS = (
             Column("Preemption", ".spec.preemption", description="Who takes back what was lent", priority=1),
             Column("Within", ".spec.reclaim.within", description="How soon it is back", priority=1),
             Column("Over-Quota", ".spec.overQuota.policy", description="What becomes of pods over a quota", priority=1),
-            Column("Flavors", ".spec.flavors[*].name", description="Kinds of nodes with quotas of their own", priority=1),
         ),
         status=True,
     ),

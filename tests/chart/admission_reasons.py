@@ -69,7 +69,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a taint for longer",
         "a taint for ever",
     ),
-    "pod: requests a resource that its tenant may not use": (
+    "pod: requests a resource that its tenant may not use: its class and the chart list those that it may": (
         "a resource it may not have",
         "a resource that its quota does not count",
         "huge pages that its quota does not count",
