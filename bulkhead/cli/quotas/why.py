@@ -134,12 +134,16 @@ async def _ask_plane(client: Client, options: argparse.Namespace, tenant: Obj, v
 
 
 def _meant(options: argparse.Namespace, here: Iterable[str], otherwise: str) -> str:
-    """The same pod in another namespace, else names that are alike."""
+    """The same pod in another namespace, else pods whose names are alike, those of its namespace before others."""
     known = list(here)
     same = next((each for each in known if each.startswith(f"{options.pod} -n ")), None)
     if same is not None:
         return f"did you mean {plain(same, 300)}?"
-    return did_you_mean(f"{options.pod} -n {options.namespace}", known, otherwise)
+    # Of the namespace all have as much in common as they have with anything else there.
+    called: dict[str, str] = {}
+    for each in sorted(known, key=lambda each: each.endswith(f" -n {options.namespace}")):
+        called[each.partition(" -n ")[0]] = each
+    return did_you_mean(options.pod, called, otherwise, called)
 
 
 def _no_such_pod(options: argparse.Namespace, here: Iterable[str]) -> CliError:
