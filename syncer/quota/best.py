@@ -28,6 +28,7 @@ from syncer.quota.verdict import Line
 from syncer.translate import Reason, Untranslatable
 from syncer.translate.kinds import gate
 from syncer.translate.origin import virtual_uid
+from syncer.translate.reasons import when_raised
 from syncer.watch.informers import Caches, Subscription
 from syncer.work import Item, Queue
 
@@ -214,8 +215,7 @@ class Best:
 
     def _beyond(self, entry: Entry, resource: str, least: int) -> str:
         what = f"asked for {least}" if entry.gang is None else f"the {entry.gang.size} pods of its gang ask for {least}"
-        hopeless = "It is more than can ever be in use: the pod starts when the quota is raised."
-        return f"{self._claims.exceeded(resource, what)} {hopeless}"
+        return f"{self._claims.exceeded(resource, what)} {when_raised(_HOPE)}"
 
     def _no_room(self, entry: Entry, needed: Amounts, resource: str) -> str:
         rest = needed[resource] - entry.asks[resource]

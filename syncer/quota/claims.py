@@ -21,7 +21,7 @@ from bulkhead.kube.objects import Key, Obj
 from bulkhead.work.clock import Clock
 from syncer.translate import Untranslatable
 from syncer.translate.kinds import deviceclaim
-from syncer.translate.reasons import Reason
+from syncer.translate.reasons import Reason, when_raised
 
 # A create that was answered but whose pod never showed: it came and went between two lists.
 _UNSEEN_SECONDS: Final = 60.0
@@ -81,6 +81,7 @@ class Claims:
             used, limit = self.used(resource), self.limit(resource)
             if used + amount > limit:
                 hope = "The pod starts when enough is free." if kind == "Pod" else "The claim is made when enough is free."
+                hope = hope if amount <= limit else when_raised(hope)
                 raise Untranslatable(Reason.QUOTA_EXCEEDED, f"{self.exceeded(resource, f'asked for {amount}')} {hope}", "")
         if key not in self._held:
             self._made[key] = (self._clock.monotonic(), asked)

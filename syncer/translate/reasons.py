@@ -58,6 +58,12 @@ class Untranslatable(Exception):  # noqa: N818  # the name says what the object 
         return self.reason in RETRIABLE
 
 
+def when_raised(when_free: str) -> str:
+    """Of a sentence that says what happens when enough is free: the one for what asks for more than its whole quota."""
+    started = when_free[:1].lower() + when_free[1:]
+    return f"It is more than can ever be in use: {started.replace('enough is free', 'the quota is raised')}"
+
+
 def _plain(text: str) -> str:
     """`text` without control characters and lone surrogates, and bounded: it may quote what a hostile plane sent."""
     short = text[:_MESSAGE_LIMIT].encode("utf-8", "replace").decode()

@@ -5,10 +5,13 @@ much of it is used and what was asked, in its own words, and nothing of host nam
 """
 
 import re
+from decimal import Decimal
 from typing import Final
 
+from bulkhead.api.quantity import readable
 from bulkhead.kube.errors import ApiError, Forbidden, Unprocessable
 from syncer.translate import Reason, Untranslatable
+from syncer.translate.reasons import when_raised
 
 _EXCEEDED: Final = re.compile(
     r"exceeded quota: (?P<quota>[^,]+), requested: (?P<asked>.+), used: (?P<used>.+), limited: (?P<hard>.+)$"
@@ -35,7 +38,7 @@ def explain(error: ApiError, pod: str, hope: str = "The pod starts when enough i
         return None
     exceeded = _EXCEEDED.search(error.message)
     if exceeded:
-        return Untranslatable(Reason.QUOTA_EXCEEDED, f"{_quota_text(exceeded)} {hope}", "")
+        return Untranslatable(Reason.QUOTA_EXCEEDED, _quota_text(exceeded, hope), "")
     unspecified = _MUST_SPECIFY.search(error.message)
     if unspecified:
         text = f"quota {unspecified['quota'].strip()} counts resources that every container must name: {unspecified['what']}"
@@ -51,13 +54,18 @@ def plain(message: str, name: str) -> str:
     return _WORK.sub("the tenant", _HASHED.sub(name, message))[:500]
 
 
-def _quota_text(found: "re.Match[str]") -> str:
+def _quota_text(found: "re.Match[str]", hope: str) -> str:
     asked, used, hard = (_pairs(found[part]) for part in ("asked", "used", "hard"))
     parts = [
         f"asked for {amount} {_tenant_word(name)}, {used.get(name, '?')} of {hard.get(name, '?')} are in use"
         for name, amount in asked.items()
     ]
-    return f"quota {found['quota'].strip()} exceeded: {'; '.join(parts)}."
+    never = any(_amount(amount) > _amount(hard.get(name, amount)) for name, amount in asked.items())
+    return f"quota {found['quota'].strip()} exceeded: {'; '.join(parts)}. {when_raised(hope) if never else hope}"
+
+
+def _amount(text: str) -> Decimal:
+    return readable(text) or Decimal(0)
 
 
 def _pairs(text: str) -> dict[str, str]:

@@ -113,6 +113,15 @@ def test_a_sidecar_and_the_init_container_beside_it_count_together(clock: FakeCl
     assert claims.used(GPU) == 4
 
 
+def test_what_asks_for_more_than_the_whole_quota_is_not_told_to_wait_for_what_is_free(clock: FakeClock) -> None:
+    claims = limited_to(clock, None, {GPU: 4})
+    with pytest.raises(Untranslatable, match=r"0 of 4 are in use. It is more than can ever be in use: the pod starts when the"):
+        claims.claim(key("a"), pod(5))
+    claims.claim(key("b"), pod(1))
+    with pytest.raises(Untranslatable, match=r"1 of 4 are in use. The pod starts when enough is free."):
+        claims.claim(key("c"), pod(4))
+
+
 GPU_CLASS, IMEX_CLASS = "gpu.example.com", "imex.example.com"
 
 

@@ -45,8 +45,13 @@ def test_what_a_quota_lacks_is_told_in_the_tenants_words() -> None:
         "requests.cpu=64,requests.memory=256Gi",
     )
     assert "asked for 65 cpu, 0 of 64 are in use; asked for 1Gi memory, 256Gi of 256Gi are in use." in said
+    assert said.endswith(" It is more than can ever be in use: the pod starts when the quota is raised.")
     said = quota("count/pods=1", "count/pods=2k", "count/pods=2k")
     assert "asked for 1 pods (those that have ended are counted), 2k of 2k are in use." in said
+    # Positive control: what fits into the whole quota waits for its turn.
+    assert said.endswith(" The pod starts when enough is free.")
+    assert quota("requests.memory=1Gi", "requests.memory=0", "requests.memory=1023Mi").endswith("when the quota is raised.")
+    assert quota("requests.memory=1Gi", "requests.memory=1", "requests.memory=1024Mi").endswith("when enough is free.")
 
 
 def test_the_bound_on_one_claim_is_told_without_the_hosts_names() -> None:
