@@ -157,9 +157,9 @@ class _Search:
         return (pod.priority, own) <= (workload.priority, than) and 0 < self._asks(group) < workload.asks[self._resource]
 
     def _units(self) -> list[list[str]]:
-        """Nodes that are tried together: those first that the least has to leave."""
-        ranked = sorted((self._lacks(node), node) for node in self._on)
-        nodes = [node for lack, node in ranked if lack <= sum(map(self._asks, self._on[node]))]
+        """Nodes that are tried together: those first that the least has to leave, and of these where the least work is lost."""
+        ranked = sorted((self._lacks(node), self._work(node), node) for node in self._on)
+        nodes = [node for lack, _, node in ranked if lack <= sum(map(self._asks, self._on[node]))]
         topology = self.broken.workload.topology
         if topology is not None and topology.required:
             domains: dict[str, list[str]] = {}
@@ -168,6 +168,10 @@ class _Search:
             domains.pop("", None)
             return list(domains.values())[:_UNITS]
         return [[node] for node in nodes[:_UNITS]] if len(self.broken.workload.pods) == 1 else [nodes]
+
+    def _work(self, node: str) -> float:
+        """What was done there since these began, which those that leave lose."""
+        return sum((self.now - group.since) * self._asks(group) for group in self._on[node])
 
     def _lacks(self, node: str) -> int:
         """How much has to come free on a node for one pod more."""

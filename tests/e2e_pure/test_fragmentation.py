@@ -12,6 +12,7 @@ from bulkhead.ledger.read import node_of, pod_of
 from e2e.performance.fragmentation import figures, plot, trace
 from e2e.performance.fragmentation.deciding import Alone
 from e2e.performance.fragmentation.figures import KINDS, Waits
+from e2e.performance.fragmentation.moving import Moving
 from e2e.performance.fragmentation.timeline import History, play
 from e2e.performance.fragmentation.trace import Job
 from e2e.performance.ledger_core import measure
@@ -172,3 +173,16 @@ def test_the_benchmark_of_the_core_admits_everything_at_any_size() -> None:
     found = measure(workloads=60, nodes=16)
     assert found["core_gangs"] == 60
     assert found["core_gangs_per_s"] > 0
+
+
+async def test_pods_that_move_lose_their_work_and_nothing_else() -> None:
+    jobs = trace.make(7, nodes=20, jobs=150, load=1.1)
+    nodes = [trace.node(number) for number in range(20)]
+    alone = await play(jobs, Alone(nodes), 20 * trace.PER_NODE)
+    still, moving = Moving(jobs, nodes, most=0), Moving(jobs, nodes)
+    assert still.run().started == alone.started
+    assert still.cost() == {"moves": 0, "most_of_one": 0, "gpu_hours_lost": 0.0}
+    history, cost = moving.run(), moving.cost()
+    assert len(history.started) == len(jobs)
+    assert history.samples[-1].held == 0
+    assert cost["moves"] > 0 < cost["gpu_hours_lost"]

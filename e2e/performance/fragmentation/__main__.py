@@ -16,11 +16,13 @@ from typing import Any, Final
 from e2e.machine import RESULTS
 from e2e.performance.fragmentation import figures, hosts, plot, trace
 from e2e.performance.fragmentation.deciding import Alone
+from e2e.performance.fragmentation.moving import Moving
 from e2e.performance.fragmentation.timeline import History, play
 from tests.apiserver.servers import ServerOptions, running
 
 PLOT: Final = RESULTS / "fragmentation.svg"
 BULKHEAD: Final = "Bulkhead"
+MOVING: Final = "Bulkhead, pods moved"
 # Name, side, and what of the scheduler is not as it comes.
 SIDES: Final[Mapping[str, tuple[type[hosts.Host], Mapping[str, Any]]]] = {
     BULKHEAD: (hosts.Gated, {}),
@@ -62,13 +64,17 @@ def main() -> int:
         for name in SIDES
     }
     summaries = {name: [figures.summary(run) for run in each] for name, each in runs.items()}
+    moving = Moving(jobs, objects)
+    summaries[MOVING] = [figures.summary(moving.run())]
     same = runs[BULKHEAD][0].placed == alone.placed
     result = {**vars(chosen), "pods": sum(job.pods for job in jobs), "core_alone_decides_the_same": same, "sides": summaries}
+    result["moved"] = moving.cost()
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / "fragmentation.json").write_text(json.dumps(result, indent=2) + "\n")
     title = f"{chosen.workloads} workloads on {chosen.nodes} nodes with {trace.PER_NODE} GPUs each, seed {chosen.seed}"
     PLOT.write_text(plot.svg({name: figures.median(each) for name, each in runs.items()}, title))
     print(figures.table(summaries))
+    print("moved: " + ", ".join(f"{name} {number}" for name, number in moving.cost().items()))
     print(f"the core alone decides {'the same' if same else 'SOMETHING ELSE'}; {RESULTS / 'fragmentation.json'}, {PLOT}")
     return 0 if same else 1
 

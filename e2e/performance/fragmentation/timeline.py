@@ -83,12 +83,13 @@ async def play(
             if there[job.number] == job.pods:
                 history.started[job.number] = now
                 heapq.heappush(events, (now + job.lasts, 0, job.number))
-        history.samples.append(_sample(now, there, history))
+        history.samples.append(sample(now, there, history))
         note(now, len(events))
     return history
 
 
-def _sample(now: float, there: Mapping[int, int], history: History) -> Sample:
+def sample(now: float, there: Mapping[int, int], history: History) -> Sample:
+    """What is now; `there`: pods with a node, by workload that has come and not gone."""
     jobs = history.jobs
     held = sum(jobs[number].gpus * pods for number, pods in there.items())
     waiting = [jobs[number] for number, pods in there.items() if pods < jobs[number].pods]
