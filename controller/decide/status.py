@@ -136,11 +136,10 @@ def _aside(spec: PlaneSpec, findings: Findings) -> dict[ConditionType, Verdict]:
 
 def summary(spec: PlaneSpec, findings: Findings, applied_class: Mapping[str, Any]) -> Obj:
     """The fields beside the conditions."""
-    used = (findings.quotas.get(names.POD_QUOTA, {}).get("status") or {}).get("used") or {}
-    total = sum(count(used.get(f"requests.{name}")) for name in spec.gpu_resources)
     limit = sum(spec.allotted[name].count for name in spec.gpu_resources)
     standing = read_standing(findings.quotas.get(names.POD_QUOTA, {}).get("metadata", {}).get("annotations") or {})
     lines = standing if spec.given else {}
+    total = _held_gpus(spec, findings, lines)
     identity = {"planeClusterUID": findings.plane_uid} if findings.plane_uid else {}
     authority = {"certificateAuthority": findings.certificate_authority} if findings.certificate_authority else {}
     return (
@@ -161,6 +160,18 @@ def summary(spec: PlaneSpec, findings: Findings, applied_class: Mapping[str, Any
             # None deletes a field in a merge patch.
             "quota": _standing(lines) or None,
         }
+    )
+
+
+def _held_gpus(spec: PlaneSpec, findings: Findings, lines: Lines) -> int:
+    """GPUs that the tenant's pods hold. In the host's quota are those of pods, too, that only wait for the ledger."""
+    used = (findings.quotas.get(names.POD_QUOTA, {}).get("status") or {}).get("used") or {}
+    judged = {resource for _, resource in lines}
+    return sum(
+        sum(counts["used"] for (_, resource), counts in lines.items() if resource == name)
+        if name in judged
+        else count(used.get(f"requests.{name}"))
+        for name in spec.gpu_resources
     )
 
 

@@ -103,9 +103,11 @@ def test_what_a_tenant_borrows_and_lends_is_as_the_ledger_noted_it() -> None:
     assert made["quota"][2] == {"name": f"{GPU}@h100", "nominal": 24, "ceiling": 40, "used": 30, "borrowed": 6, "lent": 0}
     assert [(each["name"], each["used"]) for each in made["quota"][:2]] == [("cpu", "1500m"), ("memory", "1Gi")]
     assert (made["gpus"]["borrowed"], made["gpus"]["lent"]) == (6, 0)
+    # What only waits for the ledger is in the host's quota already, and held by nobody.
+    assert (made["gpus"]["used"], made["gpus"]["summary"]) == (30, "30/24")
     # Of one that has left its cohort nothing is said that was noted before.
     left = compute(tenant(), plane_spec(), findings, NOW)
-    assert (left["quota"], "borrowed" in left["gpus"]) == (None, False)
+    assert (left["quota"], "borrowed" in left["gpus"], left["gpus"]["used"]) == (None, False, 16)
 
 
 def test_a_refusal_changes_ready_and_nothing_else() -> None:
