@@ -196,6 +196,6 @@ def _lines(said: Mapping[str, Any]) -> list[str]:
         lines.append(f"  nobody has said why yet; see its syncer: bulkhead tenant describe {said['tenant']}")
     if said["reason"] in _BEYOND:
         lines.append(
-            "  what lies beyond nominal and what may ever be borrowed waits in the plane until something of its tenant ends"
+            "  it waits in the plane: what lies beyond nominal and all that may ever be borrowed does not reach the host"
         )
     return lines
