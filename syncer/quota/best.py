@@ -70,9 +70,10 @@ class Best:
             case verdict.Odd():
                 self._try(self._roster.refuse(key, found.theirs))
                 raise Untranslatable(Reason.MALFORMED, _odd(found), "metadata")
-            case verdict.Beyond(resource, least):
+            case verdict.Beyond(resource, least, surplus):
                 self._try(self._roster.put(entry, Place.BEYOND))
-                self._take_back_gang(entry, best)
+                if not surplus:
+                    self._take_back_gang(entry, best)
                 raise Untranslatable(Reason.QUOTA_EXCEEDED, self._beyond(entry, resource, least))
             case verdict.Behind():
                 self._try(self._roster.put(entry, Place.BEHIND))
@@ -158,7 +159,8 @@ class Best:
             self._yielding.pop(key, None)
         if movable:
             # One that was let in while a better one was refused.
-            self._try(head.key for head in self._roster.heads(entry) if head.rank < entry.rank)
+            own = min(entry.rank, self._roster.gang_of(entry).all.rank)
+            self._try(head.key for head in self._roster.heads(entry) if head.rank < own)
 
     def virtual_changed(self, change: Change) -> None:
         """A virtual pod came or changed: its host pod may have been seen first, or be held back no longer."""

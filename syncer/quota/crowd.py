@@ -122,6 +122,10 @@ class Crowd:
         """So many of the best."""
         return [self._pods[key] for _, key in self._order[:count]]
 
+    def asked_for(self) -> set[str]:
+        """The resources that any of them asks for."""
+        return {name for name, asks in self._asks.items() if len(asks)}
+
     def total(self, resource: str) -> int:
         """What all of them ask for together."""
         return self.sum_of_smallest(resource, len(self))

@@ -11,7 +11,7 @@ from typing import Final
 
 from bulkhead.kube.objects import Key
 from syncer.quota.crowd import Crowd
-from syncer.quota.order import Entry, Gang
+from syncer.quota.order import LAST, Entry, Gang, Rank
 from syncer.quota.verdict import NOBODY, Others
 
 
@@ -29,6 +29,15 @@ class Gangs:
         """All pods of a pod's gang."""
         gang = None if entry.gang is None else self._gangs.get(entry.gang.key)
         return gang or NOBODY
+
+    def names(self, key: Key) -> tuple[Key, ...]:
+        """The gangs that a pod is of."""
+        return self._of.get(key, ())
+
+    def rank(self, name: Key) -> Rank:
+        """Where a gang comes: as its best pod, wherever that one is."""
+        gang = self._gangs.get(name)
+        return LAST if gang is None else gang.all.rank
 
     @contextmanager
     def without(self, entry: Entry) -> Iterator[Others]:

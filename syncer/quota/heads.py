@@ -1,10 +1,24 @@
-"""Pods that wait in the plane for room in the quota, and for each resource the best of them. Only memory."""
+"""Workloads that wait in the plane for room in the quota, and for each resource the best of them. Only memory.
 
+A gang waits with those of its pods that do, and comes where its best pod does, wherever that one is.
+"""
+
+from dataclasses import dataclass
 from typing import Final
 
 from bulkhead.kube.objects import Key
-from syncer.quota.order import Entry
+from syncer.quota.crowd import Crowd
+from syncer.quota.order import Entry, Rank, Workload
 from syncer.quota.ranked import Ranked
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The best workload of those that wait for a resource, and the best of its pods that do."""
+
+    workload: Workload
+    rank: Rank
+    key: Key
 
 
 class Heads:
@@ -12,27 +26,39 @@ class Heads:
 
     def __init__(self) -> None:
         self._waiting: Final[dict[Key, Entry]] = {}
-        self._lines: Final[dict[str, Ranked[Key]]] = {}
+        self._workloads: Final[dict[Workload, Crowd]] = {}
+        self._lines: Final[dict[str, Ranked[Workload]]] = {}
 
-    def get(self, key: Key) -> Entry | None:
-        """A pod that waits."""
-        return self._waiting.get(key)
+    def __contains__(self, key: object) -> bool:
+        return key in self._waiting
 
     def add(self, entry: Entry) -> None:
-        """Have a pod wait, or wait for what it asks for now."""
+        """Have a pod wait, or wait for what it asks for now; where its workload comes, `rank` is told next."""
         self.discard(entry.key)
         self._waiting[entry.key] = entry
-        for name in entry.asks:
-            self._lines.setdefault(name, Ranked()).set(entry.key, entry.rank)
+        self._workloads.setdefault(entry.workload, Crowd()).add(entry)
 
     def discard(self, key: Key) -> None:
         """It does not wait any more."""
         entry = self._waiting.pop(key, None)
-        for name in entry.asks if entry is not None else ():
-            self._lines[name].discard(key)
+        if entry is None:
+            return
+        pods = self._workloads[entry.workload]
+        pods.discard(key)
+        for name in entry.asks.keys() - pods.asked_for():
+            if name in self._lines:
+                self._lines[name].discard(entry.workload)
+        if not pods:
+            del self._workloads[entry.workload]
 
-    def first(self, resource: str) -> Entry | None:
+    def rank(self, workload: Workload, rank: Rank) -> None:
+        """Have a workload, if any of it waits, come there."""
+        pods = self._workloads.get(workload)
+        for name in pods.asked_for() if pods is not None else ():
+            self._lines.setdefault(name, Ranked()).set(workload, rank)
+
+    def first(self, resource: str) -> Head | None:
         """The best of those that wait for a resource."""
-        line = self._lines.get(resource)
-        key = None if line is None else line.first()
-        return None if key is None else self._waiting[key]
+        found = self._lines[resource].first() if resource in self._lines else None
+        best = self._workloads[found[0]].first() if found is not None else None
+        return None if found is None or best is None else Head(*found, best.key)

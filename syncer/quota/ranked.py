@@ -28,16 +28,17 @@ class Ranked(Generic[T]):
     def __contains__(self, each: object) -> bool:
         return each in self._places
 
-    def set(self, each: T, rank: Rank) -> None:
-        """Give it this rank, whether it is there or not."""
+    def set(self, each: T, rank: Rank) -> bool:
+        """Give it this rank, whether it is there or not; returns whether it had another one."""
         before = self._places.get(each)
         if before is not None and before[0] == rank:
-            return
+            return False
         self.discard(each)
         self._came += 1
         place = rank, self._came if before is None else before[1], each
         insort(self._order, place)
         self._places[each] = place
+        return True
 
     def discard(self, each: T) -> bool:
         """It is not there any more; whether it was."""
@@ -46,14 +47,14 @@ class Ranked(Generic[T]):
             del self._order[bisect_left(self._order, place)]
         return place is not None
 
-    def first(self) -> T | None:
-        """The best of all."""
-        return self._order[0][2] if self._order else None
+    def first(self) -> tuple[T, Rank] | None:
+        """The best of all, and its rank."""
+        return (self._order[0][2], self._order[0][0]) if self._order else None
 
     def best(self, count: int) -> list[T]:
         """So many of the best, in their order."""
         return [each for _, _, each in self._order[:count]]
 
-    def worst_first(self) -> Iterator[T]:
-        """All of them, backwards."""
-        return (each for _, _, each in reversed(self._order))
+    def worst_first(self) -> Iterator[tuple[T, Rank]]:
+        """All of them, backwards, with their ranks."""
+        return ((each, rank) for rank, _, each in reversed(self._order))

@@ -18,8 +18,8 @@ from typing import Final
 from bulkhead.kube.objects import Key
 from syncer.quota.crowd import Crowd
 from syncer.quota.gangs import Gangs
-from syncer.quota.heads import Heads
-from syncer.quota.order import Entry, Gang, Workload
+from syncer.quota.heads import Head, Heads
+from syncer.quota.order import Entry, Gang, Rank, Workload
 from syncer.quota.ranked import Ranked
 from syncer.quota.verdict import Others
 
@@ -62,9 +62,9 @@ class Roster:
         """The host shows a pod, or shows it otherwise."""
         self._unhost(entry.key)
         self._hosted[entry.key] = entry
-        workload = self._workloads.setdefault(entry.workload, Crowd())
-        workload.add(entry)
-        self._order.set(entry.workload, workload.rank)
+        self._workloads.setdefault(entry.workload, Crowd()).add(entry)
+        if entry.gang is None:
+            self._order.set(entry.workload, entry.rank)
         return self._count(entry.key)
 
     def hide(self, key: Key) -> list[Key]:
@@ -72,9 +72,9 @@ class Roster:
         self._unhost(key)
         return self._count(key)
 
-    def worst_first(self, *, but: Workload) -> Iterator[Crowd]:
-        """The other workloads on the host."""
-        return (self._workloads[each] for each in self._order.worst_first() if each != but)
+    def worst_first(self, *, but: Workload) -> Iterator[tuple[Rank, Crowd]]:
+        """The other workloads on the host, and their ranks."""
+        return ((rank, self._workloads[each]) for each, rank in self._order.worst_first() if each != but)
 
     def _unhost(self, key: Key) -> None:
         self.changes += 1
@@ -83,9 +83,7 @@ class Roster:
             return
         workload = self._workloads[entry.workload]
         workload.discard(key)
-        if workload:
-            self._order.set(entry.workload, workload.rank)
-        else:
+        if not workload:
             del self._workloads[entry.workload]
             self._order.discard(entry.workload)
 
@@ -93,20 +91,22 @@ class Roster:
 
     def put(self, entry: Entry, place: Place) -> list[Key]:
         """A pod has this place now."""
-        waited = self._waiting.get(entry.key) is not None
+        waited = entry.key in self._waiting
         self._places[entry.key] = place, entry
         self._behind.discard(entry.key)
         if place is Place.BEHIND:
             self._behind.set(entry.key, entry.rank)
         if place in _WAITING:
             self._waiting.add(entry)
+            if entry.gang is None:
+                self._waiting.rank(entry.workload, entry.rank)
             return self._count(entry.key)
         self._waiting.discard(entry.key)
         return [*self._count(entry.key), *(self._next() if waited else ())]
 
     def leave(self, key: Key) -> list[Key]:
         """A pod has no place in the plane any more."""
-        waited = self._waiting.get(key) is not None
+        waited = key in self._waiting
         self._places.pop(key, None)
         self._waiting.discard(key)
         self._behind.discard(key)
@@ -123,7 +123,7 @@ class Roster:
         place, entry = self._places.get(key, (None, None))
         return entry if place is Place.OPEN else None
 
-    def heads(self, entry: Entry) -> list[Entry]:
+    def heads(self, entry: Entry) -> list[Head]:
         """The best that wait for what a pod asks for."""
         return [head for name in entry.asks if (head := self._waiting.first(name)) is not None]
 
@@ -146,5 +146,12 @@ class Roster:
 
     def _count(self, key: Key) -> list[Key]:
         place, entry = self._places.get(key, (None, None))
-        is_open = place is Place.OPEN
-        return self._gangs.place(key, self._hosted.get(key) or (entry if is_open else None), None if is_open else entry)
+        is_open, before = place is Place.OPEN, self._gangs.names(key)
+        on_host = self._hosted.get(key) or (entry if is_open else None)
+        again = self._gangs.place(key, on_host, None if is_open else entry)
+        for name in dict.fromkeys((*before, *self._gangs.names(key))):
+            workload, rank = ("Gang", name), self._gangs.rank(name)
+            self._waiting.rank(workload, rank)
+            if workload in self._workloads and self._order.set(workload, rank):
+                self.changes += 1
+        return again

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from syncer.quota.crowd import Crowd
+from syncer.quota.heads import Head
 from syncer.quota.order import Amounts, Entry, Gang, Rank
 
 
@@ -63,6 +64,8 @@ class Beyond:
 
     resource: str
     least: int
+    # Whether its gang has enough other pods that may be whole without it: they stay where they are.
+    surplus: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +89,24 @@ class Fits:
 Verdict: TypeAlias = Odd | Beyond | Behind | Lacks | Fits
 
 
-def judge(entry: Entry, others: Others, heads: Iterable[Entry], lines: Mapping[str, Line]) -> Verdict:
+def judge(entry: Entry, others: Others, heads: Iterable[Head], lines: Mapping[str, Line]) -> Verdict:
     """What becomes of a pod; `heads` are the best of those that wait for what it asks for."""
     first = others.first
     if entry.gang is not None and first is not None and first.gang is not None and first.gang != entry.gang:
         return Odd(first.key.name, first.gang, entry.gang)
     for name, least in at_least(entry, others).items():
         if name in lines and least > lines[name].limit:
-            return Beyond(name, least)
+            return Beyond(name, least, surplus=_are_enough(entry, others, name, lines[name].limit))
     best = rank_of(entry, others)
     if any(head.workload != entry.workload and head.rank < best for head in heads):
         return Behind()
     return lacks(entry, others, lines) or Fits()
+
+
+def _are_enough(entry: Entry, others: Others, name: str, limit: int) -> bool:
+    """Whether the other pods of a gang make a whole one that may be in use."""
+    size = 1 if entry.gang is None else entry.gang.size
+    return len(others.all) >= size and others.all.sum_of_smallest(name, size) <= limit
 
 
 def lacks(entry: Entry, others: Others, lines: Mapping[str, Line]) -> Lacks | None:
@@ -127,12 +136,12 @@ def at_least(entry: Entry, others: Others) -> dict[str, int]:
     return {name: own + _rest(name, missing, others.all, others.all.least(name, own)) for name, own in entry.asks.items()}
 
 
-def victims(rank: Rank, lacking: Amounts, worst_first: Iterable[Crowd]) -> list[Entry]:
+def victims(rank: Rank, lacking: Amounts, worst_first: Iterable[tuple[Rank, Crowd]]) -> list[Entry]:
     """The pods on the host that give their place to a workload of this rank; none where that would not make enough room."""
     chosen: list[Crowd] = []
     left = dict(lacking)
-    for workload in worst_first:
-        if workload.rank <= rank or _enough(left):
+    for its_rank, workload in worst_first:
+        if its_rank <= rank or _enough(left):
             break
         if workload.movable and any(workload.total(name) for name in lacking):
             chosen.append(workload)

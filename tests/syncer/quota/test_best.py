@@ -212,6 +212,33 @@ def test_item_96_the_smaller_pods_of_a_gang_that_is_never_whole_stay_away_too(be
     assert not bed.create(small)
 
 
+def test_item_96_a_gang_that_is_whole_without_its_largest_pods_stays_when_those_are_refused(bed: Bed) -> None:
+    """Were it taken back, it would come again at once, and so on for ever."""
+    first, second, huge = bed.pod("a0", 3, of="a", size=2), bed.pod("a1", 3, of="a", size=2), bed.pod("a2", 7, of="a", size=2)
+    assert not bed.create(first)
+    assert not bed.create(second)
+    assert "ask for 10 nvidia.com/gpu" in bed.create(huge)
+    assert bed.gives_way() == []
+
+
+def test_item_96_a_gang_comes_where_its_best_pod_does_wherever_that_is(bed: Bed) -> None:
+    """Whether it waits or is to give its place: if not, two would give their place in turn."""
+    runs = bed.pod("runs", 2)
+    assert not bed.create(runs)
+    bed.admit(runs)
+    pods = [bed.pod("a0", 3, of="a", size=2, priority=5), bed.pod("a1", 3, of="a", size=2)]
+    assert [each for each in pods if bed.create(each)] == []
+    better, worse = bed.pod("better", 1, priority=9), bed.pod("worse", 1, priority=1)
+    assert bed.create(worse)
+    assert bed.gives_way() == []
+    # Its worse half waits alone: who is worse than its better half waits behind it.
+    bed.show(bed.of(pods[1]), "deleted")
+    bed.quota["spec"]["hard"][f"requests.{GPU}"] = "7"
+    assert bed.create(pods[1])
+    assert "comes before it" in bed.create(worse)
+    assert not bed.create(better)
+
+
 def test_item_96_a_gang_is_taken_back_whole_and_of_two_halves_the_better_one_stays(bed: Bed) -> None:
     worse = [bed.pod(f"w{number}", 2, of="w", size=4) for number in range(4)]
     better = [bed.pod(f"b{number}", 2, of="b", size=4, priority=1) for number in range(4)]

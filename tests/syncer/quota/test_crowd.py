@@ -63,9 +63,9 @@ def test_of_equals_those_that_came_first_come_first_and_keep_their_place() -> No
         ranked.set(name, (0, 0, -priority, "", ""))
     assert ranked.best(9) == ["c", "b", "a"]
     ranked.set("c", (0, 0, 0, "", ""))
-    assert list(ranked.worst_first()) == ["c", "a", "b"]
+    assert [each for each, _ in ranked.worst_first()] == ["c", "a", "b"]
     assert ranked.discard("b")
     assert not ranked.discard("b")
-    assert ranked.first() == "a"
+    assert ranked.first() == ("a", (0, 0, 0, "", ""))
     assert "b" not in ranked
     assert len(ranked) == 2

@@ -28,11 +28,11 @@ def others(on_host: Iterable[Entry] = (), in_plane: Iterable[Entry] = ()) -> Oth
     return Others(Crowd(on_host), Crowd(in_plane), Crowd([*on_host, *in_plane]))
 
 
-def worst_first(there: Iterable[Entry]) -> list[Crowd]:
+def worst_first(there: Iterable[Entry]) -> list[tuple[order.Rank, Crowd]]:
     found: dict[order.Workload, list[Entry]] = {}
     for each in there:
         found.setdefault(each.workload, []).append(each)
-    return sorted(map(Crowd, found.values()), key=lambda crowd: crowd.rank, reverse=True)
+    return sorted(((crowd.rank, crowd) for crowd in map(Crowd, found.values())), key=lambda each: each[0], reverse=True)
 
 
 def victims(lacking: int, *there: Entry, rank: order.Rank = (0, 0, -5, "m", "m")) -> list[str]:
