@@ -28,6 +28,8 @@ BY_SYNCER: Final = (GANG, GANG_SIZE, GANG_TOPOLOGY, OWN_PRIORITY)
 # By the ledger. On host pods: when and where to it was admitted, why it waits, until when it is taken back.
 ADMITTED: Final = "ledger.bulkhead.dev/admitted"
 VERDICT: Final = "ledger.bulkhead.dev/verdict"
+# The one reason of a verdict on a pod that runs.
+OVER_QUOTA: Final = "OverQuota"
 RECLAIM: Final = "ledger.bulkhead.dev/reclaim"
 # On ResourceQuota `tenant-quota`: what the tenant has, holds, lends and borrows, by resource.
 STANDING: Final = "ledger.bulkhead.dev/standing"

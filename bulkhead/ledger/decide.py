@@ -17,7 +17,7 @@ from bulkhead.ledger.model import Decisions, Reclaim, Snapshot, Verdict
 from bulkhead.ledger.order import Queue, Sorted, age, sort_out
 from bulkhead.ledger.reclaim import Candidates
 from bulkhead.ledger.spare import spared
-from bulkhead.ledger.takeback import Back, due, gang_of
+from bulkhead.ledger.takeback import Back, due, gang_of, over_quotas
 
 
 def decide(snapshot: Snapshot, now: float) -> Decisions:
@@ -29,6 +29,7 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
     books = Books(snapshot)
     candidates = Candidates(found.groups, books, snapshot)
     back = due(snapshot, books, candidates, found, now)
+    notices = over_quotas(snapshot, books, candidates)
     gate = Gate(snapshot, books, candidates, now)
     gate.outcome.backs.extend(back.backs)
     _rests(gate, found, back.backs)
@@ -49,6 +50,7 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
         reclaim=tuple(_reclaims(outcome.backs)),
         spare=spared(snapshot),
         verdicts=gate.answers.verdicts,
+        notices=notices,
         standings=books.now.account.standings(),
         next_at=_next(snapshot, outcome, back.times, now),
     )

@@ -243,7 +243,7 @@ class Admission:
 
 
 class Why(StrEnum):
-    """Why a pod waits, as its tenant reads it."""
+    """Why a pod waits, as its tenant reads it, and what will become of one that runs."""
 
     QUOTA = "QuotaExceeded"
     COHORT = "CohortExhausted"
@@ -254,6 +254,7 @@ class Why(StrEnum):
     QUEUE = "BehindInQueue"
     RECLAIMING = "WaitingForReclaim"
     GATED = "SchedulingGated"
+    LOWERED = "OverQuota"  # it runs, beyond a quota that was lowered
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +317,8 @@ class Decisions:
     # Being taken back, and nobody waits for it any more.
     spare: tuple[Pod, ...] = ()
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)  # by pod UID
+    # What pods that run should know, by UID.
+    notices: Mapping[str, Verdict] = field(default_factory=dict)
     standings: Mapping[str, Mapping[Line, Standing]] = field(default_factory=dict)  # by tenant
     # When something is due by itself: a deadline, a minimum runtime that ends. None: only a change is worth a look.
     next_at: float | None = None

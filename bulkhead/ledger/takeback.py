@@ -4,7 +4,7 @@
 - A gang that was admitted and is not bound whole in time, and a single pod that is pinned to a node and not bound in time:
   back, to be admitted anew. A pod that takes the place of an ended one of a gang that runs goes back alone.
 - What a tenant holds over a quota that was lowered, where its cohort wants that, after the grace: the lowest priority first,
-  then the newest, and no more than is over.
+  then the newest, and no more than is over. Until then, and where it stays, those pods are told.
 
 Pure. What it decides holds until the pods are gone; `Books.comes` says so to whoever decides next.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from bulkhead.ledger import verdict
 from bulkhead.ledger.books import Books
-from bulkhead.ledger.model import Cause, Rules, Snapshot, Stage
+from bulkhead.ledger.model import Cause, Rules, Snapshot, Stage, Verdict
 from bulkhead.ledger.order import Group, Sorted, Workload
 from bulkhead.ledger.reclaim import Candidates
 
@@ -115,6 +115,20 @@ def _lowered(snapshot: Snapshot, books: Books, candidates: Candidates, now: floa
         deadline = now + rules.reclaim_within
         for group in _too_much(name, books, candidates):
             yield Back(group, Cause.LOWERED, deadline, verdict.taken_back(Cause.LOWERED))
+
+
+def over_quotas(snapshot: Snapshot, books: Books, candidates: Candidates) -> dict[str, Verdict]:
+    """What pods should know that are over quotas that were lowered, by UID; not those that go back already."""
+    found: dict[str, Verdict] = {}
+    for name, tenant in sorted(snapshot.tenants.items()):
+        rules = snapshot.rules.get(tenant.cohort, Rules())
+        goes = rules.over_quota == "Reclaim"
+        # Since when it is over, is noted in the turn that sees it; the pods are told in the next one.
+        if not books.now.account.over(name) or (goes and tenant.over_since is None):
+            continue
+        said = verdict.over_quota((tenant.over_since or 0.0) + rules.over_quota_grace if goes else None)
+        found |= {pod.uid: said for group in _too_much(name, books, candidates) for pod in group.pods}
+    return found
 
 
 def _too_much(tenant: str, books: Books, candidates: Candidates) -> list[Group]:

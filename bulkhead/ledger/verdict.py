@@ -167,6 +167,15 @@ def taken_back(cause: Cause) -> str:
     return _CAUSES[cause]
 
 
+def over_quota(at: float | None) -> Verdict:
+    """What becomes of a pod that runs beyond its tenant's quota: it goes at that time, or never."""
+    if at is None:
+        fate = "it runs until it ends, and nothing starts in its stead before there is quota for it"
+    else:
+        fate = f"it is taken back after {clock(at)}, unless there is quota for it by then"
+    return Verdict(Why.LOWERED, f"the quota of its tenant was lowered: {fate}")
+
+
 def not_bound(within: float, pods: int) -> str:
     """Why what was admitted is taken back."""
     if pods <= 1:

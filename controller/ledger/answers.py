@@ -1,6 +1,7 @@
-"""Says why pods wait and what tenants have: annotations that syncers and people read. Never touches a gate.
+"""Tells why pods wait, which run over a quota and what tenants have, by annotations that are read. Never touches a gate.
 
     verdicts ──> another text than the pod bears? ──> pods without any first ──> as many as there is time for
+    notices ──┘      └── none any more, and the pod runs: the text goes
     standings ──> another text than the quota bears? ──> at most one write a second for a tenant
 
 A pod that has only just come is given a moment: most are admitted in it, and the members of a gang come one after another.
@@ -8,14 +9,14 @@ A pod that has only just come is given a moment: most are admitted in it, and th
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from bulkhead.api import ledger, names
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
-from bulkhead.ledger.model import Line, Rules, Standing, Verdict
+from bulkhead.ledger.model import Line, Rules, Stage, Standing, Verdict
 from bulkhead.work.clock import Clock
 from bulkhead.work.remembered import Remembered
 from controller.ledger import metrics, patches
@@ -32,6 +33,7 @@ _AGAIN: Final = 2.0
 _SECONDS: Final = 0.5
 _LONGEST_MESSAGE: Final = 1024
 _MOST: Final = 20_000
+_RUNS: Final = (Stage.ADMITTED, Stage.BOUND)
 
 
 class Verdicts:
@@ -43,14 +45,15 @@ class Verdicts:
         self._clock = clock
         self._written: Remembered[str, float] = Remembered(_MOST)
 
-    async def carry_out(self, verdicts: Mapping[str, Verdict]) -> float | None:
+    async def carry_out(self, verdicts: Mapping[str, Verdict], notices: Mapping[str, Verdict]) -> float | None:
         """Write what is due, in the order of the queue; returns in how many seconds more is."""
         now = self._clock.monotonic()
-        due, later = [], []
-        for uid, verdict in verdicts.items():
+        due: list[tuple[bool, Seen, str | None]] = []
+        later = []
+        for uid, verdict in (*verdicts.items(), *notices.items(), *self._over(notices)):
             seen = self._pods.get(uid)
-            text = ledger.write_verdict(str(verdict.why), verdict.message[:_LONGEST_MESSAGE])
-            if seen is None or seen.verdict == text:
+            text = None if verdict is None else ledger.write_verdict(str(verdict.why), verdict.message[:_LONGEST_MESSAGE])
+            if seen is None or seen.verdict == (text or ""):
                 continue
             wait = max(seen.since + _A_MOMENT, self._written.get(uid, now - _AGAIN) + _AGAIN) - now
             if wait > 0:
@@ -65,7 +68,13 @@ class Verdicts:
             later.append(0.0)
         return min(later, default=None)
 
-    async def _write(self, seen: Seen, text: str) -> None:
+    def _over(self, notices: Mapping[str, Verdict]) -> Iterator[tuple[str, None]]:
+        """Pods that run and bear a notice that does not hold any more."""
+        for seen in self._pods.seen():
+            if seen.verdict and seen.pod.stage in _RUNS and not seen.pod.ending and seen.pod.uid not in notices:
+                yield seen.pod.uid, None
+
+    async def _write(self, seen: Seen, text: str | None) -> None:
         self._written[seen.pod.uid] = self._clock.monotonic()
         await self._writes.patch("verdict", seen.pod, patches.verdict(seen.pod, text), then=seen.pod)
 

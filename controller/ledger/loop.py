@@ -191,7 +191,7 @@ class Turns:
         reclaim_at = await self._reclaims.carry_out(decisions.reclaim, decisions.spare)
         await self._admissions.carry_out(decisions.admit, self.observed.nodes())
         seconds = [
-            await self._verdicts.carry_out(decisions.verdicts),
+            await self._verdicts.carry_out(decisions.verdicts, decisions.notices),
             await self._standings.carry_out(decisions.standings, self.observed.quotas(), self.observed.rules()),
             self._writes.due(),
             await self._statuses.carry_out(snapshot, decisions, self.observed.cohorts()),

@@ -37,8 +37,8 @@ def admission(admission: Admission, at: float, hostname: str) -> dict[str, Any]:
     return _annotated(admission.pod, {ledger.ADMITTED: ledger.write_admitted(said), ledger.VERDICT: None}) | {"spec": spec}
 
 
-def verdict(pod: Pod, text: str) -> dict[str, Any]:
-    """A patch that says why a pod waits."""
+def verdict(pod: Pod, text: str | None) -> dict[str, Any]:
+    """A patch that says why a pod waits, or what becomes of one that runs; None takes that away."""
     return _annotated(pod, {ledger.VERDICT: text})
 
 

@@ -84,6 +84,37 @@ async def test_over_a_lowered_quota_it_is_noted_since_when_and_taken_back_after_
         await until(forgotten, "it is no longer noted")
 
 
+async def test_a_pod_over_a_lowered_quota_reads_what_becomes_of_it_as_long_as_that_holds(
+    ledger_host: Host,
+) -> None:
+    host = ledger_host
+    await host.node("n0", 4)
+    stays = await host.cohort("stays", overQuota={"policy": "Keep"})
+    goes = await host.cohort("goes", overQuota={"policy": "Reclaim", "grace": "1h"})
+    team, other = await host.tenant("team", 2, stays, borrowing=0), await host.tenant("other", 2, goes, borrowing=0)
+    async with leading(Ledger(host.client, leads)):
+        for each in (team, other):
+            await host.run(each, "old", 1)
+            await runs(host, each, "old")
+            await host.run(each, "new", 1)
+            await runs(host, each, "new")
+        await host.give(team, 1, stays, borrowing=0)
+        await host.give(other, 1, goes, borrowing=0)
+        await host.told(team, "new", "OverQuota", "runs until it ends")
+        await host.told(other, "new", "OverQuota", "taken back after 20")
+        for each in (team, other):
+            assert ledger.VERDICT not in (await host.get(each, "old") or {})["metadata"]["annotations"]
+        await host.give(other, 2, goes, borrowing=0)
+
+        async def silent() -> bool:
+            return ledger.VERDICT not in (await host.get(other, "new") or {})["metadata"]["annotations"]
+
+        await until(silent, "nothing is said any more")
+        # The control: where it still holds, it still stands.
+        await host.told(team, "new", "OverQuota")
+        assert len(await host.pods(team)) == len(await host.pods(other)) == 2
+
+
 async def test_where_nobody_is_in_a_cohort_no_pod_is_watched_until_somebody_is(ledger_host: Host) -> None:
     host = ledger_host
     await host.node("n0", 4)

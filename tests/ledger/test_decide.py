@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
+from bulkhead.api import ledger
 from bulkhead.ledger.decide import decide
-from bulkhead.ledger.model import Decisions, Gang, Pod, Share, Snapshot, Stage, Tenant
+from bulkhead.ledger.model import Decisions, Gang, Pod, Rules, Share, Snapshot, Stage, Tenant
 from bulkhead.ledger.trial import try_quota
 from tests.ledger.world import COHORT, GPU, World, nodes
 
@@ -93,6 +94,28 @@ def test_standings_add_up() -> None:
     assert {name: lines[line].ceiling for name, lines in standings.items()} == {"ada": 12, "bob": 16, "cyd": 12}
     assert standings["cyd"][line].borrowed == 6
     assert standings["ada"][line].borrowable == 0
+
+
+@pytest.mark.parametrize(
+    ("policy", "since", "told"),
+    [
+        ("Keep", None, "it runs until it ends, and nothing starts in its stead before there is quota for it"),
+        ("Reclaim", None, ""),
+        ("Reclaim", NOW - 30.0, "it is taken back after 1970-01-01 02:56:10Z, unless there is quota for it by then"),
+        ("Reclaim", NOW - 600.0, ""),
+    ],
+)
+def test_pods_over_a_lowered_quota_are_told_until_they_go(policy: Any, since: float | None, told: str) -> None:
+    # The oldest has quota; the gang and the one of lower priority do not.
+    running = ["ada 4 n0 age 900", "ada 2 n0 x2 age 800", "ada 1 n1 !-1 age 850"]
+    found = snapshot_of({"tenants": {"ada": {"nominal": 4, "borrowing": 0}}, "nodes": 2, "running": running})
+    tenants = {"ada": replace(found.tenants["ada"], over_since=since)}
+    decisions = decide(replace(found, tenants=tenants, rules={COHORT: Rules(over_quota=policy)}), NOW)
+    said = {uid: f"{each.why}: {each.message}" for uid, each in decisions.notices.items()}
+    text = f"{ledger.OVER_QUOTA}: the quota of its tenant was lowered: {told}"
+    assert said == (dict.fromkeys(("r1", "r2", "r3"), text) if told else {})
+    goes = since is not None and since + 600.0 <= NOW
+    assert {each.pod.uid for each in decisions.reclaim} == ({"r1", "r2", "r3"} if goes else set())
 
 
 def waiting_for_a_head(running: int) -> World:

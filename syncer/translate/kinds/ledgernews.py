@@ -2,6 +2,7 @@
 
     at the gate, judged          PodScheduled=False with the verdict's reason and message instead of the host's SchedulingGated
     at the gate, not judged yet  as the host says: SchedulingGated
+    over a lowered quota         announced by an event: what becomes of it
     to be taken back             announced by an event: why, and until when
     taken back                   DisruptionTarget=True with the cause, beside what the host says
 
@@ -49,13 +50,21 @@ def conditions(host: Obj, given: Iterable[Mapping[str, Any]]) -> list[Mapping[st
 
 
 def announced(host: Obj, virtual: Obj, view: TenantView) -> tuple[str, str] | None:
-    """Reason and message of the event that a pod is to be taken back; None where it is not."""
+    """Reason and message of the event that a pod is to be taken back, or may be; None where there is nothing to tell."""
     found = ledger.read_reclaim(_annotations(host))
     if found is None:
-        return None
+        return _noticed(host, virtual, view)
     message = sanitise.for_tenant(found.message[:_LONGEST], virtual, view)
     why = f"{message.rstrip(' .;')}; " if message else ""
     return _reason(found.cause, "Reclaimed"), f"{why}it ends by {ledger.moment(found.by)} at the latest"
+
+
+def _noticed(host: Obj, virtual: Obj, view: TenantView) -> tuple[str, str] | None:
+    """What a pod that runs beyond its tenant's quota should know."""
+    said = None if gate.is_gated(host) else ledger.read_verdict(_annotations(host))
+    if said is None or said[0] != ledger.OVER_QUOTA:
+        return None
+    return said[0], sanitise.for_tenant(said[1][:_LONGEST], virtual, view)
 
 
 def _told(host: Obj, condition: Mapping[str, Any]) -> Mapping[str, Any]:

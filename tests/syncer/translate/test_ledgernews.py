@@ -90,6 +90,16 @@ def test_item_97_what_is_to_be_taken_back_is_announced_with_cause_and_time() -> 
     assert bare == ("ReclaimedBorrowed", "it ends by 2027-01-15T08:00:00.000Z at the latest")
 
 
+def test_item_97_a_pod_that_runs_beyond_a_lowered_quota_is_told_what_becomes_of_it() -> None:
+    said = verdict(ledger.OVER_QUOTA, "the quota of its tenant was lowered: it runs until it ends")
+    told = ledgernews.announced(host(said=said, admitted=True), OWN, VIEW)
+    assert told == (ledger.OVER_QUOTA, "the quota of its tenant was lowered: it runs until it ends")
+    # Neither one that waits, nor what was said while it waited; and what is decided comes before what may be.
+    assert ledgernews.announced(host(said=said), OWN, VIEW) is None
+    assert ledgernews.announced(host(said=verdict(), admitted=True), OWN, VIEW) is None
+    assert (ledgernews.announced(host(said=said | reclaim(), admitted=True), OWN, VIEW) or ("",))[0] == "ReclaimedBorrowed"
+
+
 @pytest.mark.parametrize(
     ("cause", "text"),
     [
