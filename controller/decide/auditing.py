@@ -5,7 +5,8 @@ from typing import Final
 from bulkhead.api.conditions import Reason
 from controller.plane import network
 from controller.plane.auditlosses import Losses
-from controller.plane.spec import PlaneSpec, Receiver
+from controller.plane.spec import PlaneSpec
+from controller.plane.trail import Receiver
 from controller.verdict import Verdict
 
 _WHY: Final = {

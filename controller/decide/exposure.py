@@ -14,7 +14,8 @@ from bulkhead.api.untrusted import mapping, mappings
 from controller.decide import extras
 from controller.decide.extras import Refused
 from controller.existing import Existing, Slot
-from controller.plane.spec import PUBLIC, Balancer, Exposure, Gateway, Obj, PlaneSpec
+from controller.plane.spec import PUBLIC, Obj, PlaneSpec
+from controller.plane.ways import Balancer, Exposure, Gateway
 from controller.sections import section_of, text_or_none
 from controller.settings import Settings
 from controller.verdict import Verdict

@@ -18,19 +18,9 @@ from controller.decide.exposure import exposure_of
 from controller.existing import Existing, Slot
 from controller.plane import apiserver, etcd, rights
 from controller.plane.authentication import ISSUERS, kept_keys
-from controller.plane.spec import (
-    BUDGETS,
-    COMPONENTS,
-    PLANE,
-    STORAGE_SIZE,
-    Audit,
-    Budget,
-    Images,
-    PlaneSpec,
-    Receiver,
-    Revoked,
-    Trusted,
-)
+from controller.plane.spec import BUDGETS, COMPONENTS, PLANE, STORAGE_SIZE, Budget, Images, PlaneSpec
+from controller.plane.trail import Audit, Receiver
+from controller.plane.ways import Revoked, Trusted
 from controller.sections import section_of, text_or_none
 
 # The only minor version with scheduling.k8s.io/v1alpha2: with its flags another API server would not even start.

@@ -15,7 +15,7 @@ from bulkhead.kube.errors import KubeError, NotFound
 from bulkhead.kube.objects import Obj
 from controller.pki.receivers import TYPE, ReceiverUnusableError, credential_of
 from controller.plane.auditreceiver import kept
-from controller.plane.spec import Receiver
+from controller.plane.trail import Receiver
 
 
 class AuditReceivers:

@@ -14,7 +14,8 @@ from typing import Final
 from controller.plane import auditreceiver
 from controller.plane.parts import CONTAINER_SECURITY, mount
 from controller.plane.pki import DNS_USER, SYNCER_USER
-from controller.plane.spec import BUDGETS, CONFIG_PATH, Audit, Obj, PlaneSpec
+from controller.plane.spec import BUDGETS, CONFIG_PATH, Obj, PlaneSpec
+from controller.plane.trail import Audit
 
 AUDIT_PATH: Final = "/var/log/audit"
 READER: Final = "audit"

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller.plane.parts import metadata, mount, secret_volume
-from controller.plane.spec import PLANE, Audit, Obj, PlaneSpec, Receiver
+from controller.plane.spec import PLANE, Obj, PlaneSpec
+from controller.plane.trail import Audit, Receiver
 
 SECRET: Final = "audit-receiver"  # noqa: S105 - the name of a Secret
 PATH: Final = "/etc/bulkhead/audit"

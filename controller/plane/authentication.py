@@ -18,7 +18,8 @@ from typing import Final
 from bulkhead.api.names import TOKEN_ENDS
 from bulkhead.api.providers import Provider
 from controller.plane.parts import metadata
-from controller.plane.spec import ISSUERS_PORT, PLANE, Obj, PlaneSpec, Revoked
+from controller.plane.spec import ISSUERS_PORT, PLANE, Obj, PlaneSpec
+from controller.plane.ways import Revoked
 
 ISSUERS: Final = "issuers"
 FILE: Final = "authentication.json"

@@ -6,15 +6,7 @@ health and metrics only; the namespace's default-deny policy leaves it to the no
 """
 
 from controller.plane.parts import CONTAINER_SECURITY, mount, probe
-from controller.plane.spec import (
-    ETCD_METRICS_PORT,
-    ETCD_PEER_PORT,
-    PEERS,
-    PKI_PATH,
-    PLANE,
-    Obj,
-    PlaneSpec,
-)
+from controller.plane.spec import ETCD_METRICS_PORT, ETCD_PEER_PORT, PEERS, PKI_PATH, PLANE, Obj, PlaneSpec
 
 DATA_PATH = "/var/lib/etcd"
 _MEMBERS = "--initial-cluster="

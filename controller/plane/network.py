@@ -23,8 +23,8 @@ from controller.plane.spec import (
     SYNCER_HTTP_PORT,
     Obj,
     PlaneSpec,
-    Receiver,
 )
+from controller.plane.trail import Receiver
 
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 _MOST_PEERS: Final = 16

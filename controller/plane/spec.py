@@ -7,15 +7,15 @@ Frozen data and the few addresses and names that follow from it. What a field ma
 import contextlib
 import math
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv4Network, ip_address
+from ipaddress import IPv4Address, IPv4Network
 from typing import Any, Final, TypeAlias
-from urllib.parse import urlsplit
 
 from bulkhead.api import labels, names
-from bulkhead.api.providers import Provider
 from bulkhead.api.quantity import Amount, InvalidQuantityError, parse
 from controller.plane.addresses import ALWAYS, Reserved
 from controller.plane.placement import ANYWHERE, Placement
+from controller.plane.trail import Audit
+from controller.plane.ways import Exposure, Revoked, Trusted
 
 Obj: TypeAlias = dict[str, Any]
 
@@ -127,132 +127,6 @@ class PodBound:
     resource: str
     most: str = ""
     ratio: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Trusted:
-    """An identity provider of the tenant, and what is known of it."""
-
-    provider: Provider
-    keys: str = ""  # its public keys, a JSON Web Key Set; empty: never seen
-    trouble: str = ""  # why it does not answer, and what to do
-    asked: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Revoked:
-    """A user or group whose tokens do not count, or none that were issued before a moment (seconds since 1970)."""
-
-    kind: str
-    name: str
-    before: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Balancer:
-    """What the Service of a load balancer says, besides its port."""
-
-    annotations: tuple[tuple[str, str], ...] = ()
-    class_name: str = ""
-    source_ranges: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Gateway:
-    """A Gateway of the host, and which of its listeners."""
-
-    namespace: str
-    name: str
-    section: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Exposure:
-    """How the API server is reached from outside of the host."""
-
-    type: str = "None"
-    hostnames: tuple[str, ...] = ()  # the first is where it is, unless the server is given
-    server: str = ""  # where the names lead, for clients that cannot look them up
-    port: int = 443
-    addresses: tuple[str, ...] = ()  # of the load balancer: addresses or names
-    balancer: Balancer | None = None
-    gateway: Gateway | None = None
-    route_version: str = ""  # in which the host serves TLSRoutes; empty where it does not
-    unmet: str = ""  # why it is not exposed, where something is missing
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What stands in the certificate as names."""
-        return (*self.hostnames, *(each for each in self.addresses if not _is_address(each)))
-
-    @property
-    def certified_addresses(self) -> tuple[str, ...]:
-        """What stands there as addresses, as certificates write them."""
-        given = (*self.addresses, self.server)
-        return tuple(dict.fromkeys(str(ip_address(each)) for each in given if _is_address(each)))
-
-    @property
-    def host(self) -> str:
-        """Where clients go; empty while there is no place."""
-        if self.type == "LoadBalancer":
-            return next(iter(self.addresses), "")
-        return self.server or next(iter(self.hostnames), "")
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
-@dataclass(frozen=True, slots=True)
-class Receiver:
-    """Where an audit trail is sent, and by what the plane signs in there."""
-
-    url: str
-    address: str
-    certificate_authority: str
-    secret: str
-    namespace: str = ""  # of its pods, where they are the host's
-    credential: tuple[tuple[str, str], ...] = field(
-        default=(), repr=False
-    )  # files and their content in base64, none: none known
-    trouble: str = ""  # why the Secret could not be read or used
-
-    @property
-    def host(self) -> str:
-        """The name or address in the URL."""
-        return urlsplit(self.url).hostname or ""
-
-    @property
-    def port(self) -> int:
-        """The port in the URL."""
-        return urlsplit(self.url).port or 443
-
-
-@dataclass(frozen=True, slots=True)
-class Audit:
-    """The audit trail that a class asks for."""
-
-    requests: bool = False  # whether what was sent is written down too
-    sink: str = "File"
-    file_mib: int = 32
-    backups: int = 2
-    days: int = 30
-    retain: bool = False  # whether the files lie on etcd's volume
-    receiver: Receiver | None = None
-
-    @property
-    def files(self) -> bool:
-        """Whether it is written into files."""
-        return self.sink == "File"
-
-    @property
-    def room_mib(self) -> int:
-        """The most that the files take: while one is begun anew, a former one is still there."""
-        return self.file_mib * (self.backups + 2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,7 @@ from bulkhead.api import devices
 from bulkhead.api.names import API_ENVIRONMENT, PULL_SECRET
 from controller.plane import parts
 from controller.plane.parts import CONTAINER_SECURITY, metadata, mount, pod_spec, probe, secret_volume
-from controller.plane.spec import (
-    ISSUERS_PORT,
-    PKI_PATH,
-    SHIM_PORT,
-    SYNCER,
-    SYNCER_HTTP_PORT,
-    Obj,
-    PlaneSpec,
-)
+from controller.plane.spec import ISSUERS_PORT, PKI_PATH, SHIM_PORT, SYNCER, SYNCER_HTTP_PORT, Obj, PlaneSpec
 
 WORKLOAD = "workload"
 WORK_ROLE = "bulkhead-syncer-work"

@@ -23,7 +23,8 @@ from bulkhead.work.clock import SystemClock
 from controller.decide.keysets import keys_address, read_keys
 from controller.host.issuers import over_https
 from controller.plane import authentication
-from controller.plane.spec import ISSUERS_PORT, PlaneSpec, Revoked, Trusted
+from controller.plane.spec import ISSUERS_PORT, PlaneSpec
+from controller.plane.ways import Revoked, Trusted
 from syncer.issuers import Issuers, tls_context
 from tests.apiserver.bed import until
 from tests.apiserver.ports import free_port

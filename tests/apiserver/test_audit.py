@@ -13,7 +13,8 @@ from bulkhead.kube.objects import Resource
 from bulkhead.kube.resources import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, SERVICES
 from controller.plane import audit
 from controller.plane.pki import SYNCER_USER
-from controller.plane.spec import CONFIG_PATH, Audit
+from controller.plane.spec import CONFIG_PATH
+from controller.plane.trail import Audit
 from tests.apiserver.servers import ApiServer, ServerOptions
 
 pytestmark = pytest.mark.apiserver

@@ -16,7 +16,8 @@ from controller.inside.auditlosses import MOST_BYTES
 from controller.pki.receivers import TYPE, credential_of
 from controller.plane import audit, auditreceiver
 from controller.plane.auditlosses import losses_of
-from controller.plane.spec import CONFIG_PATH, Audit, Receiver
+from controller.plane.spec import CONFIG_PATH
+from controller.plane.trail import Audit, Receiver
 from tests.apiserver.auditreceiver import AuditReceiver
 from tests.apiserver.bed import until
 from tests.apiserver.servers import ApiServer, ServerOptions

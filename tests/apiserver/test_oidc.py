@@ -16,7 +16,7 @@ from bulkhead.api.providers import Provider
 from bulkhead.kube.proxy import splice
 from controller.decide.keysets import Fault
 from controller.host.issuers import over_https
-from controller.plane.spec import Revoked
+from controller.plane.ways import Revoked
 from tests.apiserver.believing import Believer, issuer_of, keys_of, resolved
 from tests.apiserver.pki import Authority
 from tests.dex import PUBLIC, Dex, running

@@ -26,7 +26,7 @@ from bulkhead.hostcluster import binaries
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ConfigError
-from controller.plane.spec import Revoked
+from controller.plane.ways import Revoked
 from tests.apiserver.believing import Believer, issuer_of, keys_of, resolved
 from tests.apiserver.pki import Authority
 from tests.cli.conftest import Cli, Controller, Outcome, finish, start

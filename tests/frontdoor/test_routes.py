@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from controller.plane.render import render
-from controller.plane.spec import Exposure
+from controller.plane.ways import Exposure
 from frontdoor import haproxy
 from frontdoor.haproxy import Limits, Running
 from frontdoor.routes import Route, routes

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from controller.plane.spec import Audit
+from controller.plane.trail import Audit
 from tests.controller.samples import plane_for, tenant, tenant_class
 
 

@@ -14,7 +14,8 @@ from controller.decide.status import Findings
 from controller.existing import Slot
 from controller.plane.pki import leaves
 from controller.plane.render import render
-from controller.plane.spec import Exposure, PlaneSpec
+from controller.plane.spec import PlaneSpec
+from controller.plane.ways import Exposure
 from controller.settings import Settings, SettingsError, load
 from tests.controller.samples import NOW, SLICE, case, material, plane_for, plane_spec, tenant, tenant_class
 

@@ -14,7 +14,8 @@ from controller.decide.case import Admitted
 from controller.decide.keysets import Answer
 from controller.decide.plan import Plan, plan
 from controller.existing import Existing, by_slot
-from controller.plane.spec import PlaneSpec, Revoked
+from controller.plane.spec import PlaneSpec
+from controller.plane.ways import Revoked
 from controller.settings import SettingsError, load
 from tests.controller.decide.test_status import ready_findings
 from tests.controller.samples import NOW, SLICE, case, material, plane_for, tenant, tenant_class

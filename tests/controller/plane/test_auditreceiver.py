@@ -14,7 +14,8 @@ from controller.plane import auditreceiver, network
 from controller.plane.addresses import ALWAYS, API, NODES, PODS, SERVICES, SLICES, Reserved
 from controller.plane.auditlosses import Losses, losses_of
 from controller.plane.auditreceiver import EVENT_BYTES, Bounds
-from controller.plane.spec import Audit, PlaneSpec, Receiver
+from controller.plane.spec import PlaneSpec
+from controller.plane.trail import Audit, Receiver
 from tests.controller.plane.test_rendering import RECEIVER
 from tests.controller.samples import material, plane_spec
 

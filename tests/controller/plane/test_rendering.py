@@ -11,8 +11,9 @@ from bulkhead.api.providers import Provider, Source
 from controller.inside.objects import bootstrap
 from controller.plane.addresses import ALWAYS, PODS, SERVICES, SLICES, Reserved
 from controller.plane.render import render
-from controller.plane.spec import Audit, Balancer, Exposure, Gateway, Receiver, Revoked, Trusted
 from controller.plane.syncer import settings
+from controller.plane.trail import Audit, Receiver
+from controller.plane.ways import Balancer, Exposure, Gateway, Revoked, Trusted
 from syncer.settings import parse
 from tests import goldens
 from tests.controller.samples import material, plane_spec

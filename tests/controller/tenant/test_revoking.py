@@ -12,7 +12,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
 from controller.plane import authentication
-from controller.plane.spec import Revoked
+from controller.plane.ways import Revoked
 from tests.controller.samples import tenant_class
 from tests.controller.tenant.world import World, ask, fingerprint, ready, take_down
 from tests.crds import install
