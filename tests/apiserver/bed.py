@@ -14,7 +14,7 @@ from typing import Any
 
 from bulkhead.api import labels as marks
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists, KubeError, NotFound
+from bulkhead.kube.errors import AlreadyExists, Forbidden, KubeError, NotFound
 from bulkhead.kube.objects import Key, Obj, Resource
 from bulkhead.kube.resources import (
     EVENTS,
@@ -189,7 +189,18 @@ class Bed:
         return name
 
     async def create(self, pod: Obj) -> Obj:
-        return await self.plane.create(PODS, pod)
+        """Create a pod in the plane, whose API server admits a PriorityClass of its own some moments after it has made it."""
+
+        async def made() -> Obj | None:
+            try:
+                return await self.plane.create(PODS, pod)
+            except Forbidden as error:
+                if "no PriorityClass with name" not in str(error):
+                    raise
+            return None
+
+        found: Obj = await until(made, f"{pod['metadata']['name']} is created")
+        return found
 
     async def virtual(self, name: str) -> Obj | None:
         with contextlib.suppress(NotFound):

@@ -140,14 +140,28 @@ async def test_a_verdict_is_written_after_a_moment_and_once(world: World) -> Non
     said = {pod.uid: Verdict(Why.QUOTA, "asks 1") for pod in world.pods.all()}
     text = ledger.write_verdict("QuotaExceeded", "asks 1")
     world.host.answer = lambda _, name: host_pod(name, version=9, gated=True, notes={ledger.VERDICT: text})
-    due = await verdicts.carry_out(said)
+    due = await verdicts.carry_out(said, {})
     assert world.host.asked == []
     assert due is not None
     world.clock.advance(due)
-    assert await verdicts.carry_out(said) is None
+    assert await verdicts.carry_out(said, {}) is None
     assert [body["metadata"]["annotations"] for _, _, body in world.host.asked] == [{ledger.VERDICT: text}] * 3
-    await verdicts.carry_out(said)
+    await verdicts.carry_out(said, {})
     assert len(world.host.asked) == 3
+
+
+async def test_a_notice_on_a_pod_that_runs_goes_when_it_does_not_hold_any_more(world: World) -> None:
+    text = ledger.write_verdict(ledger.OVER_QUOTA, "it runs until it ends")
+    for name in ("runs", "stays"):
+        show(world.pods, host_pod(name, node="n0", notes={ledger.VERDICT: text}))
+    # One that waits keeps what was said to it last: it is judged in each turn.
+    show(world.pods, host_pod("a", version=2, gated=True, notes={ledger.VERDICT: text}))
+    stays = next(pod for pod in world.pods.all() if pod.name == "stays")
+    world.clock.advance(60)
+    verdicts = Verdicts(world.writes, world.pods, world.clock)
+    await verdicts.carry_out({}, {stays.uid: Verdict(Why.LOWERED, "it runs until it ends")})
+    (asked,) = world.host.asked
+    assert (asked[1], asked[2]["metadata"]["annotations"]) == ("runs", {ledger.VERDICT: None})
 
 
 async def test_a_pod_that_may_go_to_one_node_alone_is_noted_as_such(world: World) -> None:
