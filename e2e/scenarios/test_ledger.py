@@ -146,3 +146,28 @@ def test_nobody_but_the_ledger_takes_its_gate_away(host: Api, owner: Tenant) -> 
     # The control: another change of the same pod by the same hand passes, so it was the gate.
     host.patch("Pod", name, {"metadata": {"labels": {"example.org/note": "x"}}}, namespace)
     assert _gated(host.get("Pod", name, namespace))
+
+
+def test_who_runs_beyond_a_lowered_quota_reads_what_becomes_of_it(host: Api, borrower: Tenant) -> None:
+    for name in ("older", "newer"):
+        _pod(borrower, name, 4)
+        workloads.wait_running(borrower.api, name)
+
+    def told(pod: str) -> list[str]:
+        events = borrower.api.list("Event", "default", fields=f"involvedObject.name={pod}")
+        return [event["message"] for event in events if event["reason"] == "OverQuota"]
+
+    _give(host, borrower, NOMINAL - 4, 0)
+    try:
+        until("its event", lambda: workloads.expect(bool(told("newer")), "it was told nothing"), seconds=30)
+        assert "it runs until it ends" in told("newer")[0]
+        # What there is quota for is not told so.
+        assert told("older") == []
+        assert _held(host, borrower) == NOMINAL
+    finally:
+        _give(host, borrower, NOMINAL, None)
+
+
+def _give(host: Api, tenant: Tenant, nominal: int, borrowing: int | None) -> None:
+    given = {GPU: {"nominal": nominal, "borrowingLimit": borrowing}}
+    host.patch("Tenant", tenant.name, {"spec": {"quota": {"resources": given}}})
