@@ -16,6 +16,8 @@ COMPONENT: Final = "bulkhead.dev/component"
 # The marker on every mirrored object; admission policy lets only the syncer write it.
 SYNCED: Final = "bulkhead.dev/managed-by"
 SYNCED_BY_SYNCER: Final = "syncer"
+# Selects what syncers have made.
+MIRRORED: Final = f"{SYNCED}={SYNCED_BY_SYNCER}"
 VIRTUAL_UID: Final = "bulkhead.dev/virtual-uid"  # label and annotation
 TENANT_UID: Final = "bulkhead.dev/tenant-uid"
 VIRTUAL_KIND: Final = "bulkhead.dev/virtual-kind"

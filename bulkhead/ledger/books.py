@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from bulkhead.ledger.account import Account, Charge
 from bulkhead.ledger.flavors import Choice, Flavors
-from bulkhead.ledger.model import Pod, Snapshot, Stage, Topology
+from bulkhead.ledger.model import GATED, Pod, Snapshot, Topology
 from bulkhead.ledger.order import Group, Shape, Workload, age
 from bulkhead.ledger.place import Board
 
@@ -124,8 +124,7 @@ class Books:
         """Without pods. What claims hold nobody takes back; it is charged as the flavor that its tenant likes best."""
         account = Account(self._snapshot.tenants)
         for claim in self._snapshot.claims:
-            choices = self.flavors.choices(claim.tenant, claim.asks)
-            account.add(claim.tenant, account.charge(claim.tenant, claim.asks, choices[0].of if choices else {}))
+            account.add(claim.tenant, account.charge(claim.tenant, claim.asks, self.flavors.best(claim.tenant, claim.asks)))
         return Side(account, Board(self._snapshot.nodes, self._snapshot.avoid))
 
     def _open(self, pods: Iterable[Pod]) -> None:
@@ -133,7 +132,7 @@ class Books:
         homeless = []
         dead = {node.name for node in self._snapshot.nodes if not node.usable}
         for pod in pods:
-            if pod.stage in (Stage.WAITING, Stage.BLOCKED):
+            if pod.stage in GATED:
                 continue
             node = pod.node or pod.pinned
             held = Held(pod, node, self._charge_of(pod))

@@ -17,11 +17,10 @@ from bulkhead.api.conditions import CohortCondition, CohortReason, set_condition
 from bulkhead.api.ledger import MOST_LINES_SHOWN, MOST_TENANTS_SHOWN, line_name
 from bulkhead.api.untrusted import mappings
 from bulkhead.ledger.flavors import Flavors
-from bulkhead.ledger.model import Decisions, Flavor, Line, Node, Pod, Rules, Snapshot, Stage, Tenant
+from bulkhead.ledger.model import GATED, Decisions, Flavor, Line, Node, Pod, Rules, Snapshot, Tenant
 from bulkhead.ledger.verdict import amount
 
 _SUMS: Final = ("nominal", "used", "borrowed", "lent")
-_WAITS: Final = (Stage.WAITING, Stage.BLOCKED)
 _MOST_COUNTED: Final = 1_000_000
 _NAMED: Final = 4  # faults of one kind in a message, and tenants of one fault
 _WORK: Final = "its tenants lend each other what is idle by these rules"
@@ -120,12 +119,11 @@ def _waiting(snapshot: Snapshot, decisions: Decisions, cohort_of: Mapping[str, s
     wanted: dict[tuple[str, ...], set[Line]] = {}
     flavors, chosen = Flavors(snapshot), dict[tuple[str, frozenset[str]], frozenset[Line]]()
     for pod in snapshot.pods:
-        if pod.tenant not in cohort_of or pod.stage not in _WAITS or pod.ending or pod.uid in admitted:
+        if pod.tenant not in cohort_of or pod.stage not in GATED or pod.ending or pod.uid in admitted:
             continue
         asked = pod.tenant, frozenset(pod.asks)
         if asked not in chosen:
-            choices = flavors.choices(*asked)
-            of = choices[0].of if choices else {}
+            of = flavors.best(*asked)
             lines = {(of.get(name, ""), name) for name in pod.asks}
             chosen[asked] = frozenset(lines & snapshot.tenants[pod.tenant].shares.keys())
         wanted.setdefault(_workload(pod), set()).update(chosen[asked])

@@ -52,6 +52,11 @@ class Flavors:
             for name in names
         )
 
+    def best(self, tenant: str, asks: Iterable[str]) -> Mapping[str, str]:
+        """By resource the flavors that a tenant likes best; none where those have no name in common."""
+        choices = self.choices(tenant, asks)
+        return choices[0].of if choices else {}
+
     def used(self, pod: Pod) -> Mapping[str, str]:
         """The flavors that a pod uses that is admitted or runs."""
         named = self._named.get(pod.tenant)

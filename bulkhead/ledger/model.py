@@ -7,7 +7,7 @@ seconds since 1970. A *workload* is what is admitted in one piece: a single pod,
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 Amounts: TypeAlias = Mapping[str, int]
 # A kind of node that has a quota of its own for a resource, and the resource; "" where a resource has no flavors.
@@ -145,6 +145,11 @@ class Stage(StrEnum):
     BLOCKED = "blocked"  # bears the ledger's gate and others: cannot be admitted yet, holds nothing
     ADMITTED = "admitted"  # without the ledger's gate and without a node
     BOUND = "bound"  # has a node
+
+
+# Those that bear the ledger's gate and hold nothing, and those that hold quota.
+GATED: Final = (Stage.WAITING, Stage.BLOCKED)
+HELD: Final = (Stage.ADMITTED, Stage.BOUND)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,14 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from bulkhead.ledger.account import Account, Charge
-from bulkhead.ledger.model import Amounts, Gang, Line, Needs, Pod, Stage, Topology
+from bulkhead.ledger.model import HELD, Amounts, Gang, Line, Needs, Pod, Stage, Topology
 
 Key: TypeAlias = tuple[str, str, str]
 # Workloads of one tenant that are charged to the same lines wait in one line; others do not stand in their way.
 _Line: TypeAlias = tuple[str, tuple[Line, ...]]
-_HELD: Final = (Stage.ADMITTED, Stage.BOUND)
 _Said: TypeAlias = tuple[int, Topology | None, str]
 Shape: TypeAlias = tuple[tuple[tuple[Needs, tuple[tuple[str, int], ...]], int], ...]
 
@@ -112,7 +111,7 @@ def sort_out(pods: Iterable[Pod]) -> Sorted:
             continue
         if pod.gang is not None:
             gangs.setdefault((pod.tenant, pod.virtual_namespace, pod.gang.name), []).append(pod)
-        elif pod.stage in _HELD:
+        elif pod.stage in HELD:
             found.groups.append(_group((pod,), is_gang=False))
         elif not pod.ending:
             _single(pod, found)
@@ -133,9 +132,9 @@ def _single(pod: Pod, found: Sorted) -> None:
 def _gang(members: list[Pod], found: Sorted) -> None:
     """One gang: what of it is held, what waits, what is too much."""
     members.sort(key=age)
-    held = [pod for pod in members if pod.stage in _HELD]
+    held = [pod for pod in members if pod.stage in HELD]
     found.groups.extend(_generations(held))
-    waiting = [pod for pod in members if pod.stage not in _HELD and not pod.ending]
+    waiting = [pod for pod in members if pod.stage not in HELD and not pod.ending]
     if not waiting:
         return
     # What is on its way out is no part of the gang any more: those that come in its stead start with each other.

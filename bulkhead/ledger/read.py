@@ -19,7 +19,7 @@ from bulkhead.api.conditions import condition_of
 from bulkhead.api.podphase import has_ended, is_pending_deletion
 from bulkhead.api.quantity import base_units, readable
 from bulkhead.api.untrusted import mapping, mappings, sequence, text
-from bulkhead.ledger.model import Claim, Expression, Gang, Needs, Node, Pod, Stage, Taint, Tenant, Toleration, Topology
+from bulkhead.ledger.model import HELD, Claim, Expression, Gang, Needs, Node, Pod, Stage, Taint, Tenant, Toleration, Topology
 
 _KEEPING: Final = frozenset({"NoSchedule", "NoExecute"})
 # Requirements and values of one pod; a syncer names at most a thousand nodes. What asks for more fits nowhere.
@@ -68,7 +68,7 @@ def pod_of(obj: Mapping[str, Any]) -> Pod | None:
     node = text(spec.get("nodeName"))
     stage = _stage(spec, node)
     tenant = names.tenant_of_work(namespace)
-    held = stage in (Stage.ADMITTED, Stage.BOUND)
+    held = stage in HELD
     admitted = ledger.read_admitted(noted) if held and tenant else None
     reclaimed = ledger.read_reclaim(noted) if held and tenant else None
     lasts, since = spec.get("activeDeadlineSeconds"), ledger.seconds(status.get("startTime"))

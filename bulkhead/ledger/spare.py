@@ -5,7 +5,7 @@ that is over. It is spared only when no other tenant of its cohort has anything 
 not: then nothing that waits now can have it noted again.
 """
 
-from bulkhead.ledger.model import Cause, Pod, Snapshot, Stage
+from bulkhead.ledger.model import GATED, Cause, Pod, Snapshot, Stage
 
 _FOR_SOMEBODY = frozenset({Cause.BORROWED, Cause.FAIRNESS})
 
@@ -25,7 +25,7 @@ def spared(snapshot: Snapshot) -> tuple[Pod, ...]:
         return ()
     wanted: dict[str, set[tuple[str, str]]] = {}
     for pod in snapshot.pods:
-        if pod.stage in (Stage.WAITING, Stage.BLOCKED) and pod.tenant in snapshot.tenants:
+        if pod.stage in GATED and pod.tenant in snapshot.tenants:
             found = wanted.setdefault(snapshot.tenants[pod.tenant].cohort, set())
             found.update((pod.tenant, resource) for resource in pod.asks)
     # Who has left every cohort lends to nobody and borrows from nobody.

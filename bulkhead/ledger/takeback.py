@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from bulkhead.ledger import verdict
 from bulkhead.ledger.books import Books
-from bulkhead.ledger.model import Cause, Rules, Snapshot, Stage, Verdict
+from bulkhead.ledger.model import Cause, Rules, Snapshot, Stage, Tenant, Verdict
 from bulkhead.ledger.order import Group, Sorted, Workload
 from bulkhead.ledger.reclaim import Candidates
 
@@ -106,9 +106,9 @@ def _lowered(snapshot: Snapshot, books: Books, candidates: Candidates, now: floa
     """What is over quotas that were lowered, where the grace is over."""
     for name, tenant in sorted(snapshot.tenants.items()):
         rules = snapshot.rules.get(tenant.cohort, Rules())
-        if rules.over_quota != "Reclaim" or tenant.over_since is None:
+        ends = _grace_ends(tenant, rules)
+        if ends is None:
             continue
-        ends = tenant.over_since + rules.over_quota_grace
         if ends > now:
             times.append(ends)
             continue
@@ -122,13 +122,20 @@ def over_quotas(snapshot: Snapshot, books: Books, candidates: Candidates) -> dic
     found: dict[str, Verdict] = {}
     for name, tenant in sorted(snapshot.tenants.items()):
         rules = snapshot.rules.get(tenant.cohort, Rules())
-        goes = rules.over_quota == "Reclaim"
+        ends = _grace_ends(tenant, rules)
         # Since when it is over, is noted in the turn that sees it; the pods are told in the next one.
-        if not books.now.account.over(name) or (goes and tenant.over_since is None):
+        if not books.now.account.over(name) or (ends is None and rules.over_quota == "Reclaim"):
             continue
-        said = verdict.over_quota((tenant.over_since or 0.0) + rules.over_quota_grace if goes else None)
+        said = verdict.over_quota(ends)
         found |= {pod.uid: said for group in _too_much(name, books, candidates) for pod in group.pods}
     return found
+
+
+def _grace_ends(tenant: Tenant, rules: Rules) -> float | None:
+    """When what a tenant holds over its quota begins to be taken back; None: never, or nobody has noted since when it does."""
+    if rules.over_quota != "Reclaim" or tenant.over_since is None:
+        return None
+    return tenant.over_since + rules.over_quota_grace
 
 
 def _too_much(tenant: str, books: Books, candidates: Candidates) -> list[Group]:

@@ -16,7 +16,7 @@ from bulkhead.api import ledger, names
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import KubeError, NotFound
-from bulkhead.ledger.model import Line, Rules, Stage, Standing, Verdict
+from bulkhead.ledger.model import HELD, Line, Rules, Standing, Verdict
 from bulkhead.work.clock import Clock
 from bulkhead.work.remembered import Remembered
 from controller.ledger import metrics, patches
@@ -33,7 +33,6 @@ _AGAIN: Final = 2.0
 _SECONDS: Final = 0.5
 _LONGEST_MESSAGE: Final = 1024
 _MOST: Final = 20_000
-_RUNS: Final = (Stage.ADMITTED, Stage.BOUND)
 
 
 class Verdicts:
@@ -71,7 +70,7 @@ class Verdicts:
     def _over(self, notices: Mapping[str, Verdict]) -> Iterator[tuple[str, None]]:
         """Pods that run and bear a notice that does not hold any more."""
         for seen in self._pods.seen():
-            if seen.verdict and seen.pod.stage in _RUNS and not seen.pod.ending and seen.pod.uid not in notices:
+            if seen.verdict and seen.pod.stage in HELD and not seen.pod.ending and seen.pod.uid not in notices:
                 yield seen.pod.uid, None
 
     async def _write(self, seen: Seen, text: str | None) -> None:

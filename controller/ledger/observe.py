@@ -110,7 +110,7 @@ class Observed:
             Informer(
                 client,
                 kinds.RESOURCE_CLAIMS,
-                label_selector=f"{labels.SYNCED}={labels.SYNCED_BY_SYNCER}",
+                label_selector=labels.MIRRORED,
                 shrink=self._claims.shrink,
                 on_change=self._claims.heard,
                 max_bytes=64 * _MIB,

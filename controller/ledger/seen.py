@@ -17,7 +17,7 @@ from bulkhead.api.untrusted import mapping
 from bulkhead.kube.codec import decode_meta, decode_obj
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Meta, Obj
-from bulkhead.ledger.model import Pod, Stage
+from bulkhead.ledger.model import GATED, Pod
 from controller.ledger.hostpod import Seen, decoded
 
 # Longer than any watch is behind on a host that works.
@@ -108,7 +108,7 @@ class Pods:
 
     def any_open(self) -> bool:
         """Whether any pod bears the gate, or a note that it is taken back."""
-        return any(each.reclaim is not None or each.pod.stage in (Stage.WAITING, Stage.BLOCKED) for each in self._seen.values())
+        return any(each.reclaim is not None or each.pod.stage in GATED for each in self._seen.values())
 
     def _take(self, seen: Seen) -> None:
         before = self._seen.get(seen.pod.uid)

@@ -79,7 +79,7 @@ class Usage:
         self._pods = Informer(
             client,
             kinds.PODS,
-            label_selector=f"{labels.SYNCED}={labels.SYNCED_BY_SYNCER}",
+            label_selector=labels.MIRRORED,
             shrink=of_pod,
             on_change=self._heard,
             max_bytes=64 * _MIB,

@@ -26,7 +26,7 @@ from bulkhead.ledger.claimed import Claimed, claimed_of
 from bulkhead.ledger.metering import Lines
 
 _log = logging.getLogger(__name__)
-SELECTOR: Final = f"{labels.SYNCED}={labels.SYNCED_BY_SYNCER}"
+SELECTOR: Final = labels.MIRRORED
 _MIB: Final = 1024 * 1024
 _FIRST_LIST: Final = 20.0
 

@@ -219,8 +219,7 @@ class Bench:
     async def _cleared(self, natives: Sequence[Target], planes: Sequence[Plane]) -> None:
         """Nothing is left of a load, on either side."""
         await asyncio.gather(*(clear(target) for target in (*natives, *(plane.virtual for plane in planes))))
-        mirrored = f"{marks.SYNCED}={marks.SYNCED_BY_SYNCER}"
-        await asyncio.gather(*(empty(plane.host, label_selector=mirrored) for plane in planes))
+        await asyncio.gather(*(empty(plane.host, label_selector=marks.MIRRORED) for plane in planes))
         await asyncio.sleep(1.0)
 
 

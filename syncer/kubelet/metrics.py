@@ -25,7 +25,6 @@ from syncer.translate.kinds.podmetrics import API_VERSION, node_metrics, pod_met
 
 FRESH_SECONDS: Final = 5.0  # metrics-server itself measures every ten to sixty seconds
 _DEADLINE: Final = 10.0
-_MARKED: Final = f"{marks.SYNCED}={marks.SYNCED_BY_SYNCER}"
 
 
 class PodMetrics:
@@ -123,7 +122,7 @@ class PodMetrics:
 
     async def _ask(self) -> dict[str, Obj]:
         try:
-            listed = await self._host.list(POD_METRICS, self._namespace, label_selector=_MARKED)
+            listed = await self._host.list(POD_METRICS, self._namespace, label_selector=marks.MIRRORED)
         except ApiError as error:
             if error.status in {403, 404}:
                 why = "metrics: the platform measures no pods; its admin can install metrics-server"

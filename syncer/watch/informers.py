@@ -103,7 +103,6 @@ class Caches:
 
     def _host_side(self, client: Client) -> dict[str, Informer]:
         work = self.settings.work_namespace
-        marked = f"{marks.SYNCED}={marks.SYNCED_BY_SYNCER}"
         pool = [f"{key}={value}" for key, value in sorted(self.settings.nodes.selector.items())]
         if marks.TENANT not in self.settings.enforced_node_selector:
             # Those that bear it are another tenant's alone.
@@ -116,7 +115,7 @@ class Caches:
                 client,
                 r,
                 namespace=work,
-                label_selector=marked,
+                label_selector=marks.MIRRORED,
                 on_change=self._host_changed(kind),
                 metadata_only=_lean(kind),
                 optional=_optional(kind),

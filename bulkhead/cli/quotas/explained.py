@@ -16,14 +16,13 @@ from bulkhead.cli.quotas.summary import claimed
 from bulkhead.ledger.books import Books
 from bulkhead.ledger.decide import decide
 from bulkhead.ledger.flavors import Choice
-from bulkhead.ledger.model import Line, Needs, Node, Pod, Reclaim, Rules, Snapshot, Stage, Standing
+from bulkhead.ledger.model import GATED, Line, Needs, Node, Pod, Reclaim, Rules, Snapshot, Standing
 from bulkhead.ledger.nodes import Nodes, tolerates
 
 FITS: Final = "fits now"
 _CLOSED: Final = "not ready, or cordoned"
 _LABELS: Final = "its selector or affinity names other nodes"
 _FLAVOR: Final = "of no flavor that its tenant has a quota of"
-_GATED: Final = (Stage.WAITING, Stage.BLOCKED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ def explain(snapshot: Snapshot, pod: Pod, now: float) -> Explanation:
     cohort = tenant.cohort if tenant else ""
     rules = snapshot.rules.get(cohort, Rules())
     queue = tuple(waiting(snapshot, decisions, cohort, pod.tenant))
-    gated = pod.stage in _GATED
+    gated = pod.stage in GATED
     return Explanation(
         pod,
         cohort,
@@ -112,7 +111,7 @@ def explain(snapshot: Snapshot, pod: Pod, now: float) -> Explanation:
 
 
 def _quota(snapshot: Snapshot, books: Books, pod: Pod) -> tuple[Quota, ...]:
-    gated = pod.stage in _GATED
+    gated = pod.stage in GATED
     choices = books.flavors.choices(pod.tenant, pod.asks) if gated else (Choice(of=books.flavors.used(pod)),)
     account = books.now.account
     found = {line: number for each in choices for line, number in account.charge(pod.tenant, pod.asks, each.of).items()}

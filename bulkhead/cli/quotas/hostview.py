@@ -28,7 +28,6 @@ from bulkhead.ledger.model import Claim, Line, Pod, Rules, Snapshot, Tenant
 ALIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _QUOTAS: Final = f"metadata.name={names.POD_QUOTA}"
 _OBJECT_QUOTAS: Final = f"metadata.name={names.OBJECT_QUOTA}"
-_SYNCED: Final = f"{labels.SYNCED}={labels.SYNCED_BY_SYNCER}"
 _PATIENCE: Final = 2.0
 T = TypeVar("T")
 
@@ -168,7 +167,7 @@ async def _claims(client: Client, tenants: Mapping[str, Tenant], reading: Readin
         return None if bare is None else read.claim_of(bare, tenants)
 
     try:
-        return tuple(await collected(client, kinds.RESOURCE_CLAIMS, take, reading, label_selector=_SYNCED))
+        return tuple(await collected(client, kinds.RESOURCE_CLAIMS, take, reading, label_selector=labels.MIRRORED))
     except NotFound:
         return ()
 

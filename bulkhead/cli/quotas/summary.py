@@ -7,10 +7,8 @@ from typing import Any
 
 from bulkhead.api.ledger import line_name
 from bulkhead.ledger.books import Books
-from bulkhead.ledger.model import Line, Pod, Snapshot, Stage, Standing
+from bulkhead.ledger.model import GATED, Claim, Line, Pod, Snapshot, Standing
 from bulkhead.ledger.verdict import amount
-
-_WAITS = (Stage.WAITING, Stage.BLOCKED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ def cohorts(snapshot: Snapshot) -> list[Members]:
     """Every cohort with its tenants' lines; who is in none comes last."""
     books = Books(snapshot)
     standings = books.now.account.standings()
-    waiting, claims = _waiting(snapshot, books), claimed(snapshot, books)
+    waiting, claims = _charged(waiting_pods(snapshot.pods), books), claimed(snapshot, books)
     found = []
     for name in sorted({tenant.cohort for tenant in snapshot.tenants.values()}, key=lambda name: (not name, name)):
         tenants = tuple(sorted(each.name for each in snapshot.tenants.values() if each.cohort == name))
@@ -62,28 +60,23 @@ def cohorts(snapshot: Snapshot) -> list[Members]:
     return found
 
 
-def _waiting(snapshot: Snapshot, books: Books) -> Counter[tuple[str, Line]]:
-    found: Counter[tuple[str, Line]] = Counter()
-    for pod in waiting_pods(snapshot.pods):
-        choices = books.flavors.choices(pod.tenant, pod.asks)
-        for line, number in books.now.account.charge(pod.tenant, pod.asks, choices[0].of if choices else {}).items():
-            found[pod.tenant, line] += number
-    return found
-
-
 def claimed(snapshot: Snapshot, books: Books) -> Counter[tuple[str, Line]]:
     """What claims for devices hold of each line of each tenant."""
+    return _charged(snapshot.claims, books)
+
+
+def _charged(asking: Iterable[Pod | Claim], books: Books) -> Counter[tuple[str, Line]]:
+    """What pods or claims are charged to each line of each tenant, as the flavors that it likes best."""
     found: Counter[tuple[str, Line]] = Counter()
-    for claim in snapshot.claims:
-        choices = books.flavors.choices(claim.tenant, claim.asks)
-        for line, number in books.now.account.charge(claim.tenant, claim.asks, choices[0].of if choices else {}).items():
-            found[claim.tenant, line] += number
+    for each in asking:
+        charge = books.now.account.charge(each.tenant, each.asks, books.flavors.best(each.tenant, each.asks))
+        found.update({(each.tenant, line): number for line, number in charge.items()})
     return found
 
 
 def waiting_pods(pods: Iterable[Pod]) -> list[Pod]:
     """Pods of tenants that wait at the gate."""
-    return [pod for pod in pods if pod.tenant and pod.stage in _WAITS and not pod.ending]
+    return [pod for pod in pods if pod.tenant and pod.stage in GATED and not pod.ending]
 
 
 def is_device(line: Line) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from bulkhead.api.labels import NVLINK_DOMAIN, RACK
-from bulkhead.ledger.model import Node, Pod, Snapshot, Stage
+from bulkhead.ledger.model import HELD, Node, Pod, Snapshot
 
 FREE: Final = "."
 OTHERS: Final = "#"
@@ -69,7 +69,7 @@ def blocks(snapshot: Snapshot, resource: str) -> list[Block]:
 
 def where(pod: Pod) -> str:
     """The node on which a pod has devices, or is about to."""
-    return pod.node or pod.pinned if pod.stage in (Stage.ADMITTED, Stage.BOUND) else ""
+    return pod.node or pod.pinned if pod.stage in HELD else ""
 
 
 def _block(node: Node, resource: str, held: Mapping[str, int]) -> Block:

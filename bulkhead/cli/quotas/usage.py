@@ -37,7 +37,6 @@ _FLAVOR: Final = ("resource", "flavor")
 # Pages of more than a year, should somebody ask for it.
 _MOST_PAGES: Final = 4000
 _TRIES: Final = 3
-_SYNCED: Final = f"{labels.SYNCED}={labels.SYNCED_BY_SYNCER}"
 
 
 def print_usage(options: argparse.Namespace) -> int:
@@ -74,7 +73,7 @@ async def _collect(
                     next_step="the controller meters from when it first leads; name its namespace with -n if it is another",
                 )
             meter = Meter(max(page.until for page in pages))
-            for held in await collected(client, kinds.PODS, held_of, reading, label_selector=_SYNCED):
+            for held in await collected(client, kinds.PODS, held_of, reading, label_selector=labels.MIRRORED):
                 meter.see(held, listed=True)
             lines = await _see_claims(client, meter, reading)
     found = meter.count(now, lines=lines)
@@ -87,7 +86,7 @@ async def _see_claims(client: Client, meter: Meter, reading: Reading) -> Lines:
     lines = await device_lines(client, reading)
     if lines:
         with contextlib.suppress(NotFound):
-            for claimed in await collected(client, kinds.RESOURCE_CLAIMS, claimed_of, reading, label_selector=_SYNCED):
+            for claimed in await collected(client, kinds.RESOURCE_CLAIMS, claimed_of, reading, label_selector=labels.MIRRORED):
                 meter.see_claim(claimed, None)
     return lines
 

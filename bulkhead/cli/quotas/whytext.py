@@ -14,7 +14,7 @@ from bulkhead.cli.output import age, plain
 from bulkhead.cli.quotas import queued
 from bulkhead.cli.quotas.explained import FITS, Company, Explanation, Placement, Quota, ahead
 from bulkhead.cli.quotas.summary import number
-from bulkhead.ledger.model import Pod, Stage
+from bulkhead.ledger.model import GATED, Pod, Stage
 from bulkhead.ledger.verdict import clock, duration
 
 _STATES: Final = {
@@ -37,7 +37,7 @@ def text(found: Explanation, noted: Mapping[str, Any], now: float) -> list[str]:
     title = f"pod {pod.virtual_namespace}/{pod.virtual_name} of tenant {pod.tenant} asks {queued.devices(pod.asks)}"
     lines = [
         plain(title, 1000),
-        *(_waits(found, noted) if pod.stage in (Stage.WAITING, Stage.BLOCKED) else _has(found, noted, now)),
+        *(_waits(found, noted) if pod.stage in GATED else _has(found, noted, now)),
     ]
     lines += _quota(found.quota, found.cohort)
     lines += _gang(found.gang) if found.gang is not None else []
