@@ -100,6 +100,8 @@ def test_standings_add_up() -> None:
     ("policy", "since", "told"),
     [
         ("Keep", None, "it runs until it ends, and nothing starts in its stead before there is quota for it"),
+        # Since when was noted under other rules.
+        ("Keep", NOW - 600.0, "it runs until it ends, and nothing starts in its stead before there is quota for it"),
         ("Reclaim", None, ""),
         ("Reclaim", NOW - 30.0, "it is taken back after 1970-01-01 02:56:10Z, unless there is quota for it by then"),
         ("Reclaim", NOW - 600.0, ""),
@@ -114,7 +116,7 @@ def test_pods_over_a_lowered_quota_are_told_until_they_go(policy: Any, since: fl
     said = {uid: f"{each.why}: {each.message}" for uid, each in decisions.notices.items()}
     text = f"{ledger.OVER_QUOTA}: the quota of its tenant was lowered: {told}"
     assert said == (dict.fromkeys(("r1", "r2", "r3"), text) if told else {})
-    goes = since is not None and since + 600.0 <= NOW
+    goes = policy == "Reclaim" and since is not None and since + 600.0 <= NOW
     assert {each.pod.uid for each in decisions.reclaim} == ({"r1", "r2", "r3"} if goes else set())
 
 
