@@ -25,6 +25,8 @@ _FACTORS: Final[Mapping[str, Decimal]] = {suffix: Decimal(1024) ** at for at, su
     suffix: Decimal(1).scaleb(power) for suffix, power in _POWERS.items()
 }
 _MOST: Final = Decimal(2**63 - 1)
+_BYTES: Final = frozenset({"memory", "ephemeral-storage"})
+_PAGES: Final = "hugepages-"
 _NANO: Final = Decimal("1e-9")
 _MILLI: Final = 3  # a power of ten
 # More digits than any of the above have together: the context of the thread would round.
@@ -110,6 +112,20 @@ def base_units(resource: str, number: Decimal, rounding: Rounding) -> int:
 def of_base_units(resource: str, units: int) -> Decimal:
     """The number that so many base units are."""
     return Decimal(units).scaleb(-_MILLI, _EXACT) if resource == "cpu" else Decimal(units)
+
+
+def written(resource: str, units: int) -> str:
+    """So many base units, as people write them: of bytes the shorter of both notations, `3G` or `16Gi`."""
+    number = of_base_units(resource, units)
+    if resource in _BYTES or resource.startswith(_PAGES):
+        return min(str(Amount(number, "binary")), str(Amount(number)), key=len)
+    return str(Amount(number)) if resource == "cpu" else str(units)
+
+
+def shown(resource: str, units: int) -> str | int:
+    """The same in a status: a number of devices, or a quantity, which no sum makes longer than the largest one is."""
+    bounded = min(units, int(_MOST))
+    return bounded if "/" in resource else written(resource, bounded)
 
 
 def same(one: Any, other: Any) -> bool:

@@ -15,14 +15,15 @@ from typing import Any, Final
 
 from bulkhead.api.conditions import CohortCondition, CohortReason, set_condition
 from bulkhead.api.ledger import MOST_LINES_SHOWN, MOST_TENANTS_SHOWN, line_name
+from bulkhead.api.quantity import shown
 from bulkhead.api.untrusted import mappings
 from bulkhead.ledger.flavors import Flavors
 from bulkhead.ledger.model import GATED, Decisions, Flavor, Line, Node, Pod, Rules, Snapshot, Tenant
-from bulkhead.ledger.verdict import amount
+from bulkhead.ledger.verdict import listed
 
 _SUMS: Final = ("nominal", "used", "borrowed", "lent")
 _MOST_COUNTED: Final = 1_000_000
-_NAMED: Final = 4  # faults of one kind in a message, and tenants of one fault
+_NAMED: Final = 4  # faults of one kind in a message
 _WORK: Final = "its tenants lend each other what is idle by these rules"
 
 
@@ -79,17 +80,12 @@ def status(summary: Summary, before: Mapping[str, Any], generation: int, now: da
         "resources": [
             {
                 "name": line_name(*line),
-                **{field: _quantity(line[1], sums[field]) for field in _SUMS},
+                **{field: shown(line[1], sums[field]) for field in _SUMS},
                 "waiting": min((summary.waiting_for or {}).get(line, 0), _MOST_COUNTED),
             }
             for line, sums in sorted(lines.items(), key=_devices_first)[:MOST_LINES_SHOWN]
         ],
     }
-
-
-def _quantity(resource: str, number: int) -> str | int:
-    """A number of devices, or a quantity as people write it; the status of a Tenant has the same."""
-    return number if "/" in resource else amount(resource, number)
 
 
 def _devices_first(item: tuple[Line, Any]) -> tuple[bool, str, str]:
@@ -148,7 +144,7 @@ def _faults(members: Sequence[Tenant], rules: Rules, nodes: Iterable[Node]) -> I
             if line[0] and line not in known:
                 named.setdefault(line, []).append(tenant.name)
     for line, tenants in sorted(named.items()):
-        yield CohortReason.UNKNOWN_FLAVOR, f"it lists no flavor {_called(line)}, which is in the quota of {_some(tenants)}"
+        yield CohortReason.UNKNOWN_FLAVOR, f"it lists no flavor {_called(line)}, which is in the quota of {listed(tenants)}"
     carrying = _carrying(rules.flavors, nodes)
     for flavor in rules.flavors:
         if not carrying[flavor.name, flavor.resource]:
@@ -184,11 +180,6 @@ def _carrying(flavors: Iterable[Flavor], nodes: Iterable[Node]) -> dict[Line, in
 
 def _called(line: Line) -> str:
     return f"{line[0]} of {line[1]}"
-
-
-def _some(tenants: Sequence[str]) -> str:
-    more = len(tenants) - _NAMED
-    return ", ".join(tenants[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _told(faults: Sequence[tuple[CohortReason, str]]) -> str:

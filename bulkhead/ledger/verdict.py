@@ -12,22 +12,13 @@ from datetime import UTC, datetime
 from typing import Final
 
 from bulkhead.api.ledger import line_name
-from bulkhead.api.quantity import canonical, of_base_units
+from bulkhead.api.quantity import written
 from bulkhead.ledger.account import Charge, Entry, Lack
 from bulkhead.ledger.model import Amounts, Cause, Flavor, Line, Topology, Verdict, Why
 from bulkhead.ledger.order import Unready, Workload
 from bulkhead.ledger.place import Shortfall
 
-_NAMED: Final = 3  # resources in one sentence
-
-
-def amount(resource: str, number: int) -> str:
-    """An amount as people write it."""
-    if resource == "cpu":
-        return canonical(of_base_units(resource, number))
-    if resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-"):
-        return canonical(number, "1Ki") if number % 1024 == 0 else canonical(number)
-    return str(number)
+_NAMED: Final = 3  # resources, flavors or tenants in one sentence
 
 
 def duration(seconds: float) -> str:
@@ -48,7 +39,7 @@ def asks(amounts: Amounts) -> str:
     """What a workload asks for: accelerators first."""
     named = sorted((("/" not in name, name, number) for name, number in amounts.items() if number > 0))[:_NAMED]
     devices = [each for each in named if not each[0]] or named
-    return "asks " + (" and ".join(f"{amount(name, number)} {name}" for _, name, number in devices) or "nothing")
+    return "asks " + (" and ".join(f"{written(name, number)} {name}" for _, name, number in devices) or "nothing")
 
 
 def of_quota(lack: Lack, line: Line, number: int, entry: Entry) -> Verdict:
@@ -56,16 +47,16 @@ def of_quota(lack: Lack, line: Line, number: int, entry: Entry) -> Verdict:
     name, resource = line_name(*line), line[1]
     held = entry.used + entry.reserved + entry.own
     if lack == "never":
-        text = f"asks {amount(resource, number)} {name}; your quota is {amount(resource, entry.nominal)}"
+        text = f"asks {written(resource, number)} {name}; your quota is {written(resource, entry.nominal)}"
         beside = (
-            f", and {amount(resource, entry.ceiling)} with all that can be borrowed" if entry.ceiling > entry.nominal else ""
+            f", and {written(resource, entry.ceiling)} with all that can be borrowed" if entry.ceiling > entry.nominal else ""
         )
         return Verdict(Why.QUOTA, f"{text}{beside}: it can never start")
     free = max(0, entry.nominal - held)
-    quota = f"of your quota of {amount(resource, entry.nominal)}, {amount(resource, free)} are free"
-    text = f"asks {amount(resource, number)} {name}; {quota}"
+    quota = f"of your quota of {written(resource, entry.nominal)}, {written(resource, free)} are free"
+    text = f"asks {written(resource, number)} {name}; {quota}"
     if entry.ceiling > entry.nominal:
-        text += f"; {amount(resource, max(0, entry.room() - free))} can be borrowed now"
+        text += f"; {written(resource, max(0, entry.room() - free))} can be borrowed now"
     return Verdict(Why.QUOTA if lack == "own" else Why.COHORT, text)
 
 
@@ -74,7 +65,7 @@ def comes_back(before: str, line: Line | None, missing: int, within: float, *, m
     if line is None or missing <= 0:
         return f"{before}; room for it comes back within {duration(within)}"
     whose = "that you lent" if mine else "that others borrow"
-    return f"{before}; {amount(line[1], missing)} {whose} come back within {duration(within)}"
+    return f"{before}; {written(line[1], missing)} {whose} come back within {duration(within)}"
 
 
 def ripens(before: str, at: float) -> str:
@@ -89,7 +80,7 @@ def starts(before: str, at: float) -> str:
 
 def of_room(short: Shortfall, topology: Topology | None, kind: str = "") -> Verdict:
     """Quota suffices, and no nodes have room."""
-    each = f"{amount(short.resource, short.asks)} {short.resource}"
+    each = f"{written(short.resource, short.asks)} {short.resource}"
     pods = f"{short.pods} pods ask {each} each" if short.pods > 1 else f"asks {each}"
     nodes = f"{short.nodes} {kind + ' ' if kind else ''}{'node' if short.nodes == 1 else 'nodes'}"
     if not short.could_ever:
@@ -98,7 +89,7 @@ def of_room(short: Shortfall, topology: Topology | None, kind: str = "") -> Verd
     if topology is not None and topology.required:
         best = f"the best of {short.domains} such domains has room for {short.fitting_domain} of {short.pods}"
         return Verdict(Why.TOPOLOGY, f"{pods}, all in one {topology.key}; {best}")
-    free, largest = amount(short.resource, short.free), amount(short.resource, short.largest)
+    free, largest = written(short.resource, short.free), written(short.resource, short.largest)
     room = f"there is room for {short.fitting}" if short.pods > 1 else f"the most that is free on one is {largest}"
     return Verdict(Why.CAPACITY, f"{pods}; {nodes} match, {free} {short.resource} are free on them, and {room}")
 
@@ -120,9 +111,9 @@ def behind(workload: Workload, line: Line | None = None, entry: Entry | None = N
     """Something before it waits for the same; where that is quota, it is named by what does not change at every turn."""
     text = f"{asks(workload.asks)}; waits behind other work of its queue"
     if line is not None and entry is not None:
-        text += f" for room in your quota of {amount(line[1], entry.nominal)} {line_name(*line)}"
+        text += f" for room in your quota of {written(line[1], entry.nominal)} {line_name(*line)}"
         if entry.ceiling > entry.nominal:
-            text += f", at most {amount(line[1], entry.ceiling)} with what can be borrowed"
+            text += f", at most {written(line[1], entry.ceiling)} with what can be borrowed"
     return Verdict(Why.QUEUE, text)
 
 
@@ -139,14 +130,14 @@ def flavors_apart(workload: Workload) -> Verdict:
 def of_no_kind(workload: Workload, nodes: int, kinds: Sequence[Flavor], nominals: Mapping[Line, int]) -> Verdict:
     """Of the kinds of node to which its own needs leave it none is one of which its tenant has a quota."""
     match = f"{nodes} {'node matches' if nodes == 1 else 'nodes match'}"
-    theirs = _listed(list(dict.fromkeys(each.name for each in kinds)))
-    yours = _listed([f"{amount(resource, number)} of {flavor}" for (flavor, resource), number in nominals.items()])
+    theirs = listed(list(dict.fromkeys(each.name for each in kinds)))
+    yours = listed([f"{written(resource, number)} of {flavor}" for (flavor, resource), number in nominals.items()])
     of = f"of flavor {theirs}" if theirs else "of no flavor"
     return Verdict(Why.NEVER, f"{asks(workload.asks)}; {match}, {of}; your quota is for others: {yours}")
 
 
-def _listed(words: Sequence[str]) -> str:
-    """Words as people list them."""
+def listed(words: Sequence[str]) -> str:
+    """Words as people list them: `a, b and c`; of many the first, and how many more there are."""
     words = [*words[:_NAMED], f"{len(words) - _NAMED} more"] if len(words) > _NAMED else words
     return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)
 

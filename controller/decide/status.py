@@ -14,7 +14,7 @@ from bulkhead.api.accelerators import count
 from bulkhead.api.conditions import MESSAGE_LIMIT, ConditionType, Reason, is_true, set_condition
 from bulkhead.api.ledger import line_name, read_standing
 from bulkhead.api.podphase import serves
-from bulkhead.api.quantity import Amount, of_base_units
+from bulkhead.api.quantity import shown
 from controller.decide import auditing, exposure, extras, held
 from controller.decide.dedicated import Finding
 from controller.decide.extras import Refused
@@ -183,18 +183,9 @@ def _traded(spec: PlaneSpec, lines: Lines) -> dict[str, int | None]:
 
 def _standing(lines: Lines) -> list[Obj]:
     return [
-        {"name": line_name(*line)} | {part: _quantity(line[1], counts[part]) for part in _STANDING}
+        {"name": line_name(*line)} | {part: shown(line[1], counts[part]) for part in _STANDING}
         for line, counts in sorted(lines.items(), key=lambda each: line_name(*each[0]))[:_MOST_LINES]
     ]
-
-
-def _quantity(resource: str, number: int) -> str | int:
-    """A number of devices, or a quantity as people write it."""
-    return (
-        number
-        if "/" in resource
-        else str(Amount(of_base_units(resource, number), "decimal" if resource == "cpu" else "binary"))
-    )
 
 
 def _held(refusal: Refusal, failure: Refusal | None) -> Verdict:

@@ -156,3 +156,39 @@ def test_of_cpu_base_units_are_thousandths() -> None:
     assert [base_units(name, Decimal("1.5"), "up") for name in names] == [1500, 2, 2]
     assert [base_units("cpu", Decimal("0.0015"), rounding) for rounding in ("down", "up")] == [1, 2]
     assert [of_base_units(name, 1500) for name in names] == [Decimal("1.5"), 1500, 1500]
+
+
+WRITTEN: list[tuple[str, int, str]] = [
+    ("cpu", 0, "0"),
+    ("cpu", 1, "1m"),
+    ("cpu", 1500, "1500m"),
+    ("cpu", 4000, "4"),
+    ("cpu", 2_000_000, "2k"),
+    ("memory", 0, "0"),
+    ("memory", 500, "500"),
+    ("memory", 1000, "1k"),
+    ("memory", 1024, "1Ki"),
+    ("memory", 1500, "1500"),
+    ("memory", 2_000_000_000, "2G"),
+    ("memory", 3_000_000_000, "3G"),
+    ("ephemeral-storage", 16 * 2**30, "16Gi"),
+    ("hugepages-2Mi", 3 * 2**20, "3Mi"),
+    ("memory", 2**64, "16Ei"),
+    ("pods", 2000, "2000"),
+    ("nvidia.com/gpu", 1024, "1024"),
+]
+
+
+@pytest.mark.parametrize(("resource", "units", "text"), WRITTEN)
+def test_base_units_are_written_as_people_write_them(resource: str, units: int, text: str) -> None:
+    assert quantity.written(resource, units) == text
+
+
+@given(RESOURCES | st.sampled_from(["hugepages-1Gi", "pods"]), st.integers(0, 2**80))
+def test_what_is_written_is_the_same_number_and_in_a_status_no_sum_is_too_long(resource: str, units: int) -> None:
+    shown = quantity.shown(resource, units)
+    assert len(str(shown)) <= 20
+    assert isinstance(shown, int) == ("/" in resource)
+    if units <= MOST:
+        assert base_units(resource, quantity.parse(quantity.written(resource, units)), "up") == units
+        assert str(shown) == quantity.written(resource, units)

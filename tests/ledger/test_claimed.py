@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from bulkhead.api import deviceclaims, labels
 from bulkhead.ledger import claimed as reading
 from bulkhead.ledger.claimed import Claimed, claimed_of
 from bulkhead.ledger.metering import HOUR, Account, Held, Meter, Tally, held_of
 from bulkhead.ledger.usagebook import Sums
+from tests.ledger.junk import CLAIM_FIELDS, junk
 from tests.ledger.test_metering import GPU, at, held, host_pod, stamp, sums
 
 CLASS, MIG, OWN = "gpu.example.com", "mig.example.com", "imex.example.com"
@@ -73,32 +73,7 @@ def test_whose_it_is_since_when_and_for_whom() -> None:
     assert unsaid.given is None
 
 
-JUNK = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda each: (
-        st.lists(each, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                [
-                    "devices",
-                    "requests",
-                    "results",
-                    "request",
-                    "name",
-                    "exactly",
-                    "firstAvailable",
-                    "deviceClassName",
-                    "allocation",
-                ]
-            ),
-            each,
-            max_size=4,
-        )
-    ),
-)
-
-
-@given(JUNK, JUNK)
+@given(junk(CLAIM_FIELDS), junk(CLAIM_FIELDS))
 def test_no_claim_is_too_strange(spec: Any, status: Any) -> None:
     found = claimed_of(host_claim() | {"spec": spec, "status": status})
     assert found is None or all(type(number) is int and 0 < number <= 64 for number in found.devices.values())

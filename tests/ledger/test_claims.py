@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 from hypothesis import given as drawn
-from hypothesis import strategies as st
 
 from bulkhead.ledger import given, read
 from bulkhead.ledger.decide import decide
 from bulkhead.ledger.model import Claim, Node, Pod, Share, Snapshot, Stage, Tenant, Why
+from tests.ledger.junk import CLAIM_FIELDS, junk
 
 GPU, CLASS, OTHER = "nvidia.com/gpu", "gpu.example.com", "imex.example.com"
 NOW = 10_000.0
@@ -58,39 +58,12 @@ def test_what_a_claim_holds(name: str, obj: dict[str, Any], wanted: int | None) 
     assert read_claim(obj) == (None if wanted is None else Claim("red", {GPU: wanted}))
 
 
-JUNK = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda each: (
-        st.lists(each, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                [
-                    "spec",
-                    "devices",
-                    "requests",
-                    "exactly",
-                    "firstAvailable",
-                    "count",
-                    "deviceClassName",
-                    "metadata",
-                    "labels",
-                    "namespace",
-                    CLASS,
-                ]
-            ),
-            each,
-            max_size=4,
-        )
-    ),
-)
-
-
-@drawn(JUNK)
-def test_no_claim_is_too_strange(junk: Any) -> None:
-    obj = claim() | {"spec": junk}
+@drawn(junk(CLAIM_FIELDS))
+def test_no_claim_is_too_strange(anything: Any) -> None:
+    obj = claim() | {"spec": anything}
     found = read_claim(obj)
     assert found is None or all(type(number) is int and number > 0 for number in found.asks.values())
-    read.bare_claim({"metadata": junk, "spec": junk})
+    read.bare_claim({"metadata": anything, "spec": anything})
 
 
 def pod(name: str, tenant: str, gpus: int) -> Pod:

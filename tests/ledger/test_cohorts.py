@@ -107,7 +107,7 @@ FAULTS = {
     "a flavor that is not listed": (
         of(tenant("ada", fast=1), tenant("bob", fast=1), nodes=(node("n0", kind="slow"),), flavors=(SLOW,)),
         "UnknownFlavor",
-        "it lists no flavor fast of nvidia.com/gpu, which is in the quota of ada, bob",
+        "it lists no flavor fast of nvidia.com/gpu, which is in the quota of ada and bob",
     ),
     "flavors that fit the same node": (
         of(tenant("ada", fast=1), nodes=(node("n0", kind="fast", zone="a"), node("n1", zone="a")), flavors=(FAST, BOTH)),
@@ -167,3 +167,17 @@ _JSON = st.recursive(
 @given(before=st.dictionaries(st.sampled_from(["conditions", "tenants", "x"]), _JSON))
 def test_whatever_stood_there_the_whole_status_is_written(before: dict[str, Any]) -> None:
     assert status(EMPTY, before, 1, NOW) == status(EMPTY, {}, 1, NOW)
+
+
+def test_quotas_may_be_as_large_as_quantities_are_and_their_sum_is_as_long_as_one() -> None:
+    most = 2**63 - 1
+    large = [
+        replace(tenant(name), shares={("", each): Share(most, None) for each in ("memory", "cpu")}) for name in ("ada", "bob")
+    ]
+    asking = replace(pod("waits", 0), asks={"memory": most + 1})
+    there = of(*large, nodes=(node("n0"),), pods=(asking,))
+    assert {each["name"]: each["nominal"] for each in said(there)["resources"]} == {
+        "cpu": f"{most}m",
+        "memory": f"{most}",
+    }
+    assert decide(there, 100.0).verdicts["waits"].message.startswith("asks 8Ei memory; ")

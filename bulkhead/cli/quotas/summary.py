@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bulkhead.api.ledger import line_name
+from bulkhead.api.quantity import written
 from bulkhead.ledger.books import Books
 from bulkhead.ledger.model import GATED, Claim, Line, Pod, Snapshot, Standing
-from bulkhead.ledger.verdict import amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def is_device(line: Line) -> bool:
 
 def number(line: Line, count: int) -> str:
     """An amount of a line, as people write it."""
-    return amount(line[1], count)
+    return written(line[1], count)
 
 
 def as_json(row: Row) -> dict[str, Any]:
