@@ -8,12 +8,12 @@ is read here was written by either and is checked again: what does not fit is re
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from bulkhead.api.untrusted import mapping, text
+from bulkhead.api.untrusted import mapping, sequence, text
 
 # The scheduling gate of host pods that the ledger admits; nobody but the ledger takes it away.
 GATE: Final = "bulkhead.dev/ledger"
@@ -48,6 +48,7 @@ MOST_PODS: Final = 4096  # in a gang
 MOST_LINES_SHOWN: Final = 64
 MOST_TENANTS_SHOWN: Final = 64
 _LONGEST: Final = 4096
+_LONGEST_NAMES: Final = 1024
 _LONGEST_OF_QUOTA: Final = 64 * 1024
 _LINES: Final = 256
 _COUNTS: Final = ("nominal", "ceiling", "used", "borrowed", "lent", "borrowable")
@@ -64,6 +65,8 @@ class Admitted:
     # Its own selector names the node: it may go to no other.
     fixed: bool = False
     borrowed: Mapping[str, int] | None = None
+    # Devices that it asks for and that have no flavor, where it has one for others.
+    unflavored: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,8 @@ def write_admitted(admitted: Admitted) -> str:
         said["fixed"] = True
     if admitted.borrowed:
         said["borrowed"] = dict(sorted(admitted.borrowed.items()))
+    if admitted.unflavored:
+        said["unflavored"] = list(_that_fit(admitted.unflavored))
     return _text(said)
 
 
@@ -103,7 +108,17 @@ def read_admitted(annotations: Mapping[str, Any]) -> Admitted | None:
         pinned=found.get("pinned") is True,
         fixed=found.get("fixed") is True,
         borrowed=borrowed or None,
+        unflavored=tuple(each for each in sequence(found.get("unflavored")) if isinstance(each, str)),
     )
+
+
+def _that_fit(resources: Iterable[str]) -> Iterator[str]:
+    """As many names as leave the note short enough to be read."""
+    room = _LONGEST_NAMES
+    for each in sorted(resources):
+        room -= len(each) + 3
+        if room >= 0:
+            yield each
 
 
 def write_verdict(reason: str, message: str) -> str:

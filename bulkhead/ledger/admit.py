@@ -162,7 +162,8 @@ class Gate:
             borrowed = {name: amount for name, amount in borrowed.items() if amount > 0}
             for name, amount in borrowed.items():
                 left[name] -= amount
-            admitted.append(Admission(pod, node, choice.name, borrowed, instead))
+            bare = tuple(name for name in sorted(pod.asks) if choice.name and "/" in name and name not in choice.of)
+            admitted.append(Admission(pod, node, choice.name, borrowed, bare, instead))
         self.outcome.admitted.extend(reversed(admitted))
 
     def _passes(self, workload: Workload, options: Sequence[Option]) -> bool:

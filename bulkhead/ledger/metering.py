@@ -52,7 +52,9 @@ class Held:
     name: str
     owner: str
     devices: Amounts
+    # Of all devices but some.
     flavor: str
+    unflavored: tuple[str, ...]
     # Of the devices, what its tenant borrowed when it was admitted.
     borrowed: Amounts
     since: int
@@ -109,6 +111,7 @@ def held_of(pod: Mapping[str, Any]) -> Held | None:
         owner=_owner(noted) or f"Pod/{name}",
         devices=devices,
         flavor="" if admitted is None else admitted.flavor,
+        unflavored=() if admitted is None else tuple(each for each in admitted.unflavored if each in devices),
         borrowed={resource: min(number, devices[resource]) for resource, number in borrowed.items() if resource in devices},
         since=since,
         running=min(started) if started and text(status.get("phase")) != "Pending" else None,
@@ -276,7 +279,8 @@ def _tallies(held: Held, start: int, end: int, *, rests: bool) -> Iterator[Tally
     for hour, begin, stop in _hours(start, end):
         idle = min(max(running, begin), stop) - begin
         for resource, devices in held.devices.items():
-            account = Account(held.tenant, held.namespace, held.owner, resource, held.flavor)
+            flavor = "" if resource in held.unflavored else held.flavor
+            account = Account(held.tenant, held.namespace, held.owner, resource, flavor)
             borrowed = held.borrowed.get(resource, 0) * (stop - begin)
             yield Tally(hour, account, devices * (stop - begin - idle), devices * idle, borrowed)
 

@@ -243,6 +243,8 @@ class Admission:
     flavor: str = ""
     # What of it the tenant borrows.
     borrowed: Amounts = field(default_factory=dict)
+    # Where it has a flavor, the devices that it asks for and that have none.
+    unflavored: tuple[str, ...] = ()
     # The UID of the pod that was moved, in the place of which it comes.
     instead: str = ""
 

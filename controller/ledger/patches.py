@@ -30,7 +30,8 @@ def pinned(admission: Admission, labels: Mapping[str, str]) -> str:
 def admission(admission: Admission, at: float, hostname: str) -> dict[str, Any]:
     """A strategic merge patch that takes the gate away and notes where to, in one write."""
     fixed = bool(hostname) and any(key == HOSTNAME for key, _ in admission.pod.needs.selector)
-    said = Admitted(at, admission.node, admission.flavor, bool(hostname), fixed, dict(admission.borrowed) or None)
+    borrowed = dict(admission.borrowed) or None
+    said = Admitted(at, admission.node, admission.flavor, bool(hostname), fixed, borrowed, admission.unflavored)
     spec: dict[str, Any] = {"schedulingGates": [{"name": ledger.GATE, "$patch": "delete"}]}
     if hostname:
         spec["nodeSelector"] = {HOSTNAME: hostname}

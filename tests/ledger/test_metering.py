@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -10,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bulkhead.api import labels, ledger
+from bulkhead.ledger.decide import decide
 from bulkhead.ledger.metering import HOUR, Account, Held, Meter, Steady, Tally, held_of
+from bulkhead.ledger.model import Flavor, Gang, Line, Node, Pod, Rules, Share, Snapshot, Stage, Tenant
 from bulkhead.ledger.usagebook import Sums
+from controller.ledger import patches
 
 GPU = "nvidia.com/gpu"
 EPOCH = 1_767_225_600  # 2026-01-01T00:00:00Z
@@ -43,7 +46,7 @@ def containers(*states: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_a_bound_pod_holds_from_its_binding_and_runs_from_its_first_container() -> None:
     found = held_of(host_pod())
-    assert found == Held("u1", "red", "ml", "train-0", "Pod/train-0", {GPU: 2}, "", {}, at(10), None, False, None)
+    assert found == Held("u1", "red", "ml", "train-0", "Pod/train-0", {GPU: 2}, "", (), {}, at(10), None, False, None)
     running = containers({"state": {"running": {"startedAt": stamp(15)}}}, {"state": {"running": {"startedAt": stamp(12.5)}}})
     found = held_of(host_pod(status={"phase": "Running", "containerStatuses": running}))
     assert found is not None
@@ -102,7 +105,7 @@ def test_owners_that_are_none_leave_the_pod_as_its_owner_or_an_empty_name(said: 
 
 
 def held(uid: str = "u", since: int = 0, running: int | None = None, ended: int | None = None, **more: Any) -> Held:
-    parts = {"devices": {GPU: 1}, "flavor": "", "borrowed": {}} | more
+    parts = {"devices": {GPU: 1}, "flavor": "", "unflavored": (), "borrowed": {}} | more
     owner = parts.pop("name_of_owner", "Job/p")
     return Held(uid, "red", "ml", "p", owner, since=since, running=running, over=ended is not None, ended=ended, **parts)
 
@@ -319,3 +322,59 @@ def test_a_jump_is_believed_once_it_has_lasted_and_time_never_runs_backwards() -
     assert steady.now(704_000, 704_000) == 50_704_000
     assert steady.now(1_404_000, 1_404_000) == 50_704_000
     assert steady.now(50_705_000, 50_705_000) == 50_705_000
+
+
+HCA, SLICE = "rdma/hca", "nvidia.com/mig-1g.10gb"
+# Of one gang: what its pods ask for, what the tenant has quotas of, and under what each device is metered.
+FLAVORED: dict[str, tuple[list[dict[str, int]], list[Line], list[tuple[str, str, int]]]] = {
+    "one with a flavor alone": ([{GPU: 2}], [("fast", GPU)], [(GPU, "fast", 2)]),
+    "one with a flavor, and one that nothing counts": ([{GPU: 2, HCA: 1}], [("fast", GPU)], [(GPU, "fast", 2), (HCA, "", 1)]),
+    "one with a flavor, and one without": (
+        [{GPU: 2, HCA: 1}], [("fast", GPU), ("", HCA)], [(GPU, "fast", 2), (HCA, "", 1)],
+    ),
+    "two with flavors, and one without": (
+        [{GPU: 2, SLICE: 3, HCA: 1}],
+        [("fast", GPU), ("fast", SLICE), ("", HCA)],
+        [(GPU, "fast", 2), (SLICE, "fast", 3), (HCA, "", 1)],
+    ),
+    "a gang of both kinds of pods": (
+        [{GPU: 2}, {HCA: 1}], [("fast", GPU), ("", HCA)], [(GPU, "fast", 2), (HCA, "", 1)],
+    ),
+    "no flavors at all": ([{GPU: 2, HCA: 1}], [("", GPU), ("", HCA)], [(GPU, "", 2), (HCA, "", 1)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FLAVORED)
+def test_each_device_is_metered_under_what_it_is(name: str) -> None:
+    asked, lines, wanted = FLAVORED[name]
+    tenant = Tenant("red", "c", shares={line: Share(8) for line in lines}, prefers={GPU: ("fast",)})
+    flavors = tuple(Flavor("fast", each, {"kind": "fast"}) for each in (GPU, SLICE))
+    node = Node("n1", {GPU: 8, HCA: 8, SLICE: 8, "cpu": 64_000, "pods": 100}, {"kind": "fast"})
+    pods = tuple(
+        Pod(f"u{number}", "bh-red-work", f"p{number}", asks | {"cpu": 1000}, Stage.WAITING, 1.0, "red",
+            gang=Gang("g", len(asked)) if len(asked) > 1 else None)
+        for number, asks in enumerate(asked)
+    )  # fmt: skip
+    decided = decide(Snapshot({"red": tenant}, (node,), pods, {"c": Rules(flavors=flavors)}), 10.0)
+    meter = Meter(0)
+    for admission in decided.admit:
+        noted = patches.admission(admission, 0.001, "n1")["metadata"]["annotations"]
+        asks = {resource: str(number) for resource, number in admission.pod.asks.items()}
+        found = held_of(host_pod(annotations=noted, spec={"containers": [{"resources": {"limits": asks}}]}))
+        assert found is not None
+        meter.see(replace(found, uid=admission.pod.uid))
+    tallies = [(each.account.resource, each.account.flavor, each.idle // 1000) for each in meter.count(1001)]
+    assert sorted(tallies) == sorted(wanted)
+
+
+def test_a_note_without_that_word_says_the_flavor_of_all_and_one_with_many_words_stays_short_enough_to_be_read() -> None:
+    noted = {ledger.ADMITTED: ledger.write_admitted(ledger.Admitted(EPOCH, "n1", flavor="fast"))}
+    found = held_of(host_pod(annotations=noted))
+    assert found is not None
+    assert (found.flavor, found.unflavored) == ("fast", ())
+    many = tuple(f"{'d' * 200}.com/{number}" for number in range(100))
+    written = ledger.write_admitted(ledger.Admitted(EPOCH, "n1", flavor="fast", unflavored=many))
+    read = ledger.read_admitted({ledger.ADMITTED: written})
+    assert read is not None
+    assert 0 < len(read.unflavored) < len(many)
+    assert set(read.unflavored) <= set(many)
