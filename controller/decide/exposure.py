@@ -4,14 +4,15 @@ Names are `<tenant>.<domain>` and what lies below, in domains of the installatio
 a name is follows from the name alone, and no two tenants need to be compared.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from typing import Any, Final
 
-from bulkhead.api.conditions import Reason, condition_of
+from bulkhead.api.conditions import Reason
 from bulkhead.api.exposure import MOST_HOSTNAMES
-from bulkhead.api.untrusted import mapping, mappings
-from controller.decide import extras
+from bulkhead.api.untrusted import mappings, text
+from controller.decide import extras, gatewayroute
 from controller.decide.extras import Refused
 from controller.existing import Existing, Slot
 from controller.plane.spec import PUBLIC, Obj, PlaneSpec
@@ -22,6 +23,8 @@ from controller.verdict import Verdict
 
 _MOST_ADDRESSES: Final = 8
 _FORMER_NONE: Final = "ClusterIP"
+_LABEL: Final = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_NAME: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 
 
 def default_type(offer: Mapping[str, Any], domains: tuple[str, ...], *, has_proxy: bool) -> str:
@@ -82,9 +85,9 @@ def _routed(hostnames: tuple[str, ...], own: Mapping[str, Any], settings: Settin
 
 
 def addresses_of(service: Obj) -> tuple[str, ...]:
-    """What the host's load balancer reports: addresses, or names where it has only those."""
+    """What the host's load balancer reports: addresses, and names; some report both of one."""
     listed = mappings(section_of(section_of(service, "status"), "loadBalancer").get("ingress"))
-    found = [str(each.get("ip") or each.get("hostname") or "") for each in listed]
+    found = [text(each.get(part)) for each in listed for part in ("ip", "hostname")]
     return tuple(each for each in dict.fromkeys(found) if _usable(each))[:_MOST_ADDRESSES]
 
 
@@ -106,24 +109,24 @@ def _missing(spec: PlaneSpec, route: Obj | None) -> Verdict | None:
     if exposure.unmet:
         return Verdict("False", Reason.DOMAIN_MISSING, f"exposure {exposure.type}: {exposure.unmet}")
     if exposure.type == "LoadBalancer" and not exposure.addresses:
-        message = f"Service {spec.namespace}/{PUBLIC} has no address yet; is there a load balancer controller on the host?"
-        return Verdict("False", Reason.WAITING_FOR_ADDRESS, message)
-    if exposure.type == "Gateway" and not exposure.route_version:
+        return Verdict("False", Reason.WAITING_FOR_ADDRESS, _no_address(spec))
+    if exposure.gateway is None:
+        return None
+    if not exposure.route_version:
         return Verdict("False", Reason.NOT_SUPPORTED, "the host does not serve TLSRoutes (gateway.networking.k8s.io)")
-    if exposure.type == "Gateway" and (said := _not_accepted(route)):
-        return Verdict("False", Reason.ROUTE_REFUSED, said)
-    return None
+    said = gatewayroute.trouble(spec, exposure.gateway, route)
+    return Verdict("False", Reason.ROUTE_REFUSED, said) if said else None
 
 
-def _not_accepted(route: Obj | None) -> str:
-    parents = mappings(section_of(route or {}, "status").get("parents"))
-    if not parents:
-        return "the Gateway has not said yet whether it takes the route"
-    said = [condition_of({"status": parent}, "Accepted") for parent in parents]
-    if any(each.get("status") == "True" for each in said):
-        return ""
-    first = mapping(said[0])
-    return f"the Gateway does not take the route: {first.get('reason')}: {first.get('message') or ''}"[:512]
+def _no_address(spec: PlaneSpec) -> str:
+    """Only the load balancer's controller knows why, and says it in events of the Service."""
+    balancer = spec.exposure.balancer
+    whose = f" of class {balancer.class_name}" if balancer is not None and balancer.class_name else ""
+    return (
+        f"Service {spec.namespace}/{PUBLIC} has no address yet; is there a load balancer controller{whose} on the host? "
+        f"next: if there is, its events say what keeps it, such as a pool without a free address: "
+        f"kubectl -n {spec.namespace} describe service {PUBLIC}"
+    )
 
 
 def _gateway(own: Mapping[str, Any], settings: Settings) -> Gateway | None:
@@ -141,9 +144,9 @@ def _no_domain(own: Mapping[str, Any], domains: tuple[str, ...]) -> str:
 
 
 def _usable(address: str) -> bool:
-    """An address, or a name that may stand in a certificate."""
+    """An address that clients can reach, or a name that may stand in a certificate."""
     try:
-        ip_address(address)
+        found = ip_address(address)
     except ValueError:
-        return bool(address) and len(address) <= 253 and all(part.replace("-", "").isalnum() for part in address.split("."))
-    return True
+        return len(address) <= 253 and _NAME.fullmatch(address) is not None
+    return not (found.is_loopback or found.is_unspecified or found.is_multicast or getattr(found, "scope_id", None))

@@ -117,10 +117,40 @@ def test_a_load_balancer_without_an_address_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "entry", [{}, {"ip": "1.2.3.4\nX"}, {"hostname": "a b"}, {"hostname": "*"}, {"hostname": ""}, "x", None]
+    "entry",
+    [
+        *({}, "x", None, {"ip": ["1.2.3.4"]}),
+        *({"ip": each} for each in ("1.2.3.4\nX", "fe80::1%eth0", "127.0.0.1", "::1", "::", "224.0.0.1", "ff02::1")),
+        *(
+            {"hostname": each}
+            for each in ("a b", "*", "", "lb.example.net\n", "пример.example", "a..b", "-a.b", "a" * 64, "A.b")
+        ),
+        {"hostname": "a." * 127 + "example"},
+    ],
 )
 def test_what_no_certificate_can_say_is_no_address(entry: Any) -> None:
     assert exposure.addresses_of({"status": {"loadBalancer": {"ingress": [entry]}}}) == ()
+
+
+def test_every_address_and_name_of_a_load_balancer_stands_in_the_certificate() -> None:
+    """Of both families, of entries with a name alone as some clouds give, and of some with both."""
+    listed = [{"ip": "2001:DB8::7"}, {"hostname": "lb-1.elb.example.net"}, {"ip": "198.51.100.4", "hostname": "lb.example.net"}]
+    given = {"status": {"loadBalancer": {"ingress": listed}}}
+    spec = built(offer={"type": "LoadBalancer"}, existing={PUBLIC: given})
+    assert spec.endpoint == "https://[2001:DB8::7]:443"
+    server = leaves(spec)["pki-apiserver/server"]
+    assert {"2001:db8::7", "198.51.100.4"} <= set(server.addresses)
+    assert {"lb-1.elb.example.net", "lb.example.net"} <= set(server.dns)
+    given["status"]["loadBalancer"]["ingress"] = listed[1:2]
+    named = built(offer={"type": "LoadBalancer"}, existing={PUBLIC: given})
+    assert named.endpoint == "https://lb-1.elb.example.net:443"
+
+
+def test_who_waits_for_an_address_reads_where_the_load_balancer_says_why() -> None:
+    settings = replace(INSTALLED, exposure_load_balancer_class="example.net/lb")
+    message = exposed(built(offer={"type": "LoadBalancer"}, settings=settings))[2]
+    assert "a load balancer controller of class example.net/lb on the host" in message
+    assert "kubectl -n bh-team-a describe service plane-public" in message
 
 
 def test_a_load_balancer_says_what_the_installation_says() -> None:
@@ -153,9 +183,8 @@ def test_a_gateway_gets_a_route_where_the_api_is_served() -> None:
         {"group": "gateway.networking.k8s.io", "kind": "Gateway", "namespace": "infra", "name": "public", "sectionName": "tls"}
     ]
     assert exposed(spec)[:2] == ("False", "RouteRefused")
-    no = {"type": "Accepted", "status": "False", "reason": "NotAllowedByListeners", "message": "no"}
-    assert "NotAllowedByListeners" in exposed(spec, {"status": {"parents": [{"conditions": [no]}]}})[2]
-    assert exposed(spec, {"status": {"parents": [{"conditions": [no | {"status": "True"}]}]}})[:2] == ("True", "Applied")
+    taken = {"parentRef": route["spec"]["parentRefs"][0], "conditions": [{"type": "Accepted", "status": "True"}]}
+    assert exposed(spec, {"status": {"parents": [taken]}})[:2] == ("True", "Applied")
 
 
 @pytest.mark.parametrize(

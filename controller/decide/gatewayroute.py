@@ -1,0 +1,84 @@
+"""What a Gateway says of a tenant's TLSRoute, and what a person can do where it does not take it. Pure.
+
+    status.parents ──> those of the Gateway that the route names now ──> accepted, and its backend found? ──> "" or a sentence
+
+Implementations say little: some leave the message out, some keep what they said of an earlier route or of a former Gateway. So
+what counts is of the route's own generation and parent, and what to do is written here, by the reason.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bulkhead.api import labels
+from bulkhead.api.conditions import condition_of
+from bulkhead.api.untrusted import mapping, mappings, text
+from controller.plane.spec import PLANE, Obj, PlaneSpec
+from controller.plane.ways import Gateway
+
+_MOST_PARENTS: Final = 32  # of the API itself
+_MOST_WORDS: Final = 512
+
+
+def trouble(spec: PlaneSpec, gateway: Gateway, route: Obj | None) -> str:
+    """Why the route leads nowhere, with what to do; empty where the Gateway has taken it."""
+    there = route or {}
+    said = mappings(mapping(there.get("status")).get("parents"), _MOST_PARENTS)
+    own = [each for each in said if _is_of(gateway, mapping(each.get("parentRef")), spec.namespace)]
+    generation = mapping(there.get("metadata")).get("generation")
+    # Several controllers may each have an entry for one Gateway: one that takes it is enough.
+    found = [_of_parent(spec, gateway, each, generation) for each in own]
+    silent = f"{_called(gateway)} has not said whether it takes the route; {_ask(gateway, spec)}"
+    return min(found, key=bool, default=silent)
+
+
+def _of_parent(spec: PlaneSpec, gateway: Gateway, parent: Mapping[str, Any], generation: object) -> str:
+    accepted, resolved = (condition_of({"status": parent}, each) for each in ("Accepted", "ResolvedRefs"))
+    if not accepted or _is_stale(accepted, generation):
+        return f"{_called(gateway)} has not said yet whether it takes the route as it is now; {_ask(gateway, spec)}"
+    if accepted.get("status") != "True":
+        return f"{_called(gateway)} does not take the route: {_words(accepted)}; next: {_advice(spec, gateway, accepted)}"
+    if resolved.get("status") == "False" and not _is_stale(resolved, generation):
+        told = f"{_called(gateway)} takes the route, and passes nothing on: {_words(resolved)}"
+        return f"{told}; next: {_advice(spec, gateway, resolved)}"
+    return ""
+
+
+def _is_of(gateway: Gateway, ref: Mapping[str, Any], namespace: str) -> bool:
+    """Whether an entry is of the parent that the route names: implementations repeat the reference as it was written."""
+    there = (text(ref.get("namespace")) or namespace, text(ref.get("name")), text(ref.get("sectionName")))
+    return there == (gateway.namespace, gateway.name, gateway.section)
+
+
+def _is_stale(condition: Mapping[str, Any], generation: object) -> bool:
+    observed = condition.get("observedGeneration")
+    return isinstance(observed, int) and isinstance(generation, int) and 0 < observed < generation
+
+
+def _words(condition: Mapping[str, Any]) -> str:
+    reason, message = text(condition.get("reason")) or "no reason given", text(condition.get("message"))
+    return (f"{reason}: {message}" if message else reason)[:_MOST_WORDS]
+
+
+def _called(gateway: Gateway) -> str:
+    listener = f", listener {gateway.section}," if gateway.section else ""
+    return f"Gateway {gateway.namespace}/{gateway.name}{listener}"
+
+
+def _ask(gateway: Gateway, spec: PlaneSpec) -> str:
+    return (
+        f"next: see that it is there and Programmed (kubectl -n {gateway.namespace} get gateway {gateway.name}), and that its "
+        f"controller runs and reads TLSRoutes ({spec.exposure.route_version} is what this host serves)"
+    )
+
+
+def _advice(spec: PlaneSpec, gateway: Gateway, condition: Mapping[str, Any]) -> str:
+    name = f"{gateway.namespace}/{gateway.name}"
+    wanted = f"protocol TLS, tls.mode Passthrough and hostname *.{spec.exposure.hostnames[0].partition('.')[2]}, or none"
+    steps = {
+        "NotAllowedByListeners": f"let a listener of Gateway {name} take TLSRoutes of namespace {spec.namespace}: "
+        f"allowedRoutes.namespaces with from: Selector and the label {labels.MANAGED_BY}={labels.MANAGED_BY_BULKHEAD}",
+        "NoMatchingListenerHostname": f"give a listener of Gateway {name} {wanted}",
+        "NoMatchingParent": f"name a listener that Gateway {name} has (exposure.gateway of chart or class), with {wanted}",
+        "BackendNotFound": f"see Service {spec.namespace}/{PLANE} and its EndpointSlices, which are there once its pod runs",
+    }
+    return steps.get(text(condition.get("reason")), f"mend what it names, at Gateway {name} or its controller")
