@@ -7,13 +7,14 @@ What is admitted or reserved is held in both, so what is coming free is given on
 without the ledger has a likely node held: pinned, or found as the scheduler would. Nothing is decided here.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from bulkhead.ledger.account import Account, Charge
 from bulkhead.ledger.flavors import Choice, Flavors
-from bulkhead.ledger.model import GATED, Pod, Snapshot, Topology
+from bulkhead.ledger.model import GATED, Line, Pod, Snapshot, Topology
 from bulkhead.ledger.order import Group, Shape, Workload, age
 from bulkhead.ledger.place import Board
 
@@ -113,6 +114,8 @@ class Books:
         self.now = self._blank()
         self.held: dict[str, Held] = {}
         self._coming: set[str] = set()
+        # What that is of each line of each tenant.
+        self._returning: dict[str, Counter[Line]] = {}
         self._later: Side | None = None
         self._bare: Board | None = None
         self._ever: dict[Where, bool] = {}
@@ -142,7 +145,7 @@ class Books:
                 homeless.append(held)
             # On a node that is lost nobody ends: nothing may wait for it.
             if (pod.ending and node not in dead) or pod.reclaim_by is not None:
-                self._coming.add(pod.uid)
+                self._comes(held)
         for held in sorted(homeless, key=lambda each: age(each.pod)):
             self._settle(held)
 
@@ -190,7 +193,16 @@ class Books:
             if pod.uid not in self._coming:
                 if self._later is not None:
                     self._later.free(self.held[pod.uid])
-                self._coming.add(pod.uid)
+                self._comes(self.held[pod.uid])
+
+    def _comes(self, held: Held) -> None:
+        self._coming.add(held.pod.uid)
+        self._returning.setdefault(held.pod.tenant, Counter()).update(held.charge)
+
+    def excess(self, tenant: str) -> dict[Line, int]:
+        """Of each of its lines how much more a tenant will hold than it may, as `later` knows it and without making that."""
+        back: Charge = self._returning.get(tenant, {})
+        return {line: entry.used - entry.ceiling - back.get(line, 0) for line, entry in self.now.account.lines(tenant)}
 
     def staying(self, group: Group) -> list[Held]:
         """What a group holds that is not on its way out."""

@@ -9,12 +9,12 @@
 Pure. What it decides holds until the pods are gone; `Books.comes` says so to whoever decides next.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from bulkhead.ledger import verdict
-from bulkhead.ledger.books import Books
-from bulkhead.ledger.model import Cause, Rules, Snapshot, Stage, Tenant, Verdict
+from bulkhead.ledger.books import Books, Held
+from bulkhead.ledger.model import Cause, Line, Rules, Snapshot, Stage, Tenant, Verdict
 from bulkhead.ledger.order import Group, Sorted, Workload
 from bulkhead.ledger.reclaim import Candidates
 
@@ -140,25 +140,30 @@ def _grace_ends(tenant: Tenant, rules: Rules) -> float | None:
 
 def _too_much(tenant: str, books: Books, candidates: Candidates) -> list[Group]:
     """Whole groups, until the tenant holds no more than it may."""
-    account = books.later.account
-    mark, taken = account.mark(), []
+    excess = books.excess(tenant)
+    taken = []
     for group in candidates.of(tenant):
-        over = account.over(tenant)
-        staying = books.staying(group)
-        if not over:
+        if not _is_over(excess):
             break
-        if not any(line in over for held in staying for line in held.charge):
+        staying = books.staying(group)
+        if not any(excess[line] > 0 for held in staying for line in held.charge):
             continue
-        for held in staying:
-            account.add(tenant, held.charge, -1)
+        _add(excess, staying, -1)
         taken.append((group, staying))
     gone = []
     for group, staying in reversed(taken):
-        before = account.mark()
-        for held in staying:
-            account.add(tenant, held.charge)
-        if account.over(tenant):
-            account.undo(before)
+        _add(excess, staying, 1)
+        if _is_over(excess):
+            _add(excess, staying, -1)
             gone.append(replace(group, pods=tuple(held.pod for held in staying)))
-    account.undo(mark)
     return gone[::-1]
+
+
+def _is_over(excess: Mapping[Line, int]) -> bool:
+    return any(number > 0 for number in excess.values())
+
+
+def _add(excess: dict[Line, int], staying: Iterable[Held], times: int) -> None:
+    for held in staying:
+        for line, number in held.charge.items():
+            excess[line] += number * times
