@@ -92,9 +92,9 @@ async def namespace(host_client: Client, plane_client: Client) -> AsyncIterator[
 
 @pytest.fixture
 def eventually() -> Callable[[Callable[[], object]], Awaitable[None]]:
-    """Poll a condition until it holds; fail after half a minute."""
+    """Poll a condition until it holds; fail after a minute."""
 
-    async def poll(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    async def poll(condition: Callable[[], object], seconds: float = 60.0) -> None:
         deadline = asyncio.get_running_loop().time() + seconds
         while not condition():
             if asyncio.get_running_loop().time() > deadline:

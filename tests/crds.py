@@ -11,7 +11,6 @@ from bulkhead.kube.objects import Resource
 from tests.apiserver.bed import until
 
 FOLDER = Path(__file__).parent.parent / "crds"
-_SECONDS = 30.0
 
 
 async def install(client: Client) -> None:
@@ -34,4 +33,4 @@ async def served(client: Client, *resources: Resource, there: bool = True) -> No
                 return False
             return there
 
-        await until(as_wished, f"{r.plural} served: {there}", _SECONDS)
+        await until(as_wished, f"{r.plural} served: {there}")

@@ -14,7 +14,7 @@ from typing import Any
 
 from bulkhead.api import labels as marks
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists, Forbidden, KubeError, NotFound
+from bulkhead.kube.errors import AlreadyExists, Forbidden, KubeError, NotFound, Unprocessable
 from bulkhead.kube.objects import Key, Obj, Resource
 from bulkhead.kube.resources import (
     EVENTS,
@@ -25,13 +25,16 @@ from bulkhead.kube.resources import (
     RESOURCE_QUOTAS,
     SERVICE_ACCOUNTS,
     SERVICE_CIDRS,
+    SERVICES,
 )
 from syncer.session import Session
 from syncer.settings import Settings, parse
 from syncer.translate.registry import KINDS
 from syncer.watch.informers import resource_of
+from tests.apiserver import lag
 
-SECONDS = 20.0
+# How long something that is certain to come may take on a machine that has much else to do; nothing waits for as long as that.
+SECONDS = 60.0
 
 
 def settings_for(tenant: str, **more: Any) -> Settings:
@@ -100,8 +103,18 @@ class Bed:
             await self.plane.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, self.space)
         with contextlib.suppress(AlreadyExists):
             await self.host.create(SERVICE_CIDRS, {"metadata": {"name": "plane"}, "spec": {"cidrs": ["10.112.0.0/22"]}})
+            await until(self._has_the_planes_range, "the host gives addresses of the plane's range")
         self.node = f"node-{self.tenant}"
         await self.make_node(self.node)
+
+    async def _has_the_planes_range(self) -> bool:
+        address = f"10.112.3.{secrets.randbelow(250) + 1}"
+        service = {"metadata": {"name": "probe"}, "spec": {"clusterIP": address, "ports": [{"port": 1}]}}
+        with contextlib.suppress(Unprocessable):
+            await self.host.create(SERVICES, service, self.work)
+            await self.host.delete(SERVICES, "probe", self.work)
+            return True
+        return False
 
     async def make_node(self, name: str, gpus: int = 8) -> None:
         await self.host.create(NODES, {"metadata": {"name": name, "labels": {"pool": self.tenant}}})
@@ -117,18 +130,23 @@ class Bed:
         await self.host.patch(NODES, name, {"status": status}, subresource="status")
         await self.host.patch(NODES, name, {"spec": {"taints": None}})
 
-    async def start(self) -> Session:
+    def begin(self) -> Session:
+        """Start the session, and do not wait until it is ready."""
         self.session = Session(self.settings, self.plane, self.host)
         self._task = asyncio.create_task(self.session.run())
+        return self.session
+
+    async def start(self) -> Session:
+        session = self.begin()
 
         async def ready() -> bool:
             assert self._task is not None
             if self._task.done():
                 self._task.result()
-            return self.session is not None and not self.session._unready()
+            return not session._unready()
 
         await until(ready, "session ready")
-        return self.session
+        return session
 
     async def stop(self) -> None:
         """End the session the hard way, as a kill would."""
@@ -138,8 +156,20 @@ class Bed:
                 await self._task
             self._task = None
 
+    async def caught_up(self) -> None:
+        """Wait until the syncer has seen what both servers have: its watches run a moment behind what a test has written."""
+        assert self.session is not None
+        caches = self.session.caches
+        copies = [*caches.virtual.values(), *caches.host.values()]
+
+        async def seen() -> bool:
+            return all(await asyncio.gather(*map(lag.caught_up, copies)))
+
+        await until(seen, "the syncer's copies to be what both servers have")
+
     async def idle(self) -> None:
-        """Wait until no key is due; one may wait for its time."""
+        """Wait until everything that there is now has been seen, and no key is due; one may wait for its time."""
+        await self.caught_up()
 
         async def done() -> bool:
             return self.session is not None and self.session.queue.idle
@@ -147,8 +177,9 @@ class Bed:
         await until(done, "every key reconciled")
 
     async def patrolled(self) -> None:
-        """Wait until the syncer has reconciled everything once more; a key may wait for its time."""
+        """Wait until the syncer has reconciled everything once more, as it is now; a key may wait for its time."""
         assert self.session is not None
+        await self.caught_up()
         self.session.patrol.round()
         await self.idle()
 
@@ -331,6 +362,11 @@ class Bed:
             RESOURCE_QUOTAS, {"metadata": {"name": "tenant-quota"}, "spec": {"hard": {key: str(hard)}}}, self.work
         )
         await self.set_used(used, hard)
+        await self.refuses(PODS, self.gpu_pod("probe", hard + 1))
+
+    async def refuses(self, r: Resource, obj: Obj) -> None:
+        """Wait until the host refuses this for a quota that was just made or counted."""
+        await until(lambda: lag.refused_for_quota(self.host, r, obj, self.work), f"a quota to count {r.plural}")
 
     async def set_used(self, used: int, hard: int) -> None:
         key = "requests.nvidia.com/gpu"

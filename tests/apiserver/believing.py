@@ -32,7 +32,7 @@ from tests.apiserver.servers import ApiServer, ServerOptions
 from tests.controller.samples import plane_spec
 from tests.dex import Dex
 
-_SECONDS = 90.0
+_SECONDS = 180.0
 _REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False)
 
 

@@ -5,22 +5,22 @@
 Beside it, `Watched`: somebody who sees every event of pods, and says when anything was given twice.
 """
 
-import asyncio
 import contextlib
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from bulkhead.api import labels, ledger, names
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import KubeError, NotFound
+from bulkhead.kube.errors import Conflict, KubeError, NotFound
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import COHORTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, TENANTS
 from bulkhead.ledger import given
 from bulkhead.ledger.model import Share, Tenant
-from tests.apiserver.bed import until
+from tests.apiserver import lag
+from tests.apiserver.bed import SECONDS, until
 from tests.background import background
 from tests.crds import install
 
@@ -121,6 +121,8 @@ class Host:
         await self.client.create(RESOURCE_QUOTAS, {"metadata": meta, "spec": {"hard": hard}}, space)
         status = {"status": {"hard": hard, "used": {f"requests.{GPU}": "0"}}}
         await self.client.patch(RESOURCE_QUOTAS, names.POD_QUOTA, status, space, subresource="status")
+        beyond = self.pod(name, "probe", (nominal if ceiling is None else ceiling) + 1)
+        await until(lambda: lag.refused_for_quota(self.client, PODS, beyond, space), f"the quota of {name} to count")
         return name
 
     async def give(self, tenant: str, nominal: int, cohort: str = "", borrowing: int | None = None) -> None:
@@ -152,8 +154,15 @@ class Host:
         return {"metadata": meta, "spec": body | spec}
 
     async def run(self, tenant: str, name: str, gpus: int = 1, **more: Any) -> Obj:
-        """Create one."""
-        return await self.client.create(PODS, self.pod(tenant, name, gpus, **more), names.work_namespace(tenant))
+        """Create one, again where the count in the quota was overtaken by what the ledger notes there, as a syncer does."""
+
+        async def made() -> Obj | None:
+            with contextlib.suppress(Conflict):
+                return await self.client.create(PODS, self.pod(tenant, name, gpus, **more), names.work_namespace(tenant))
+            return None
+
+        found: Obj = await until(made, f"{name} of {tenant} made")
+        return found
 
     async def get(self, tenant: str, name: str) -> Obj | None:
         """One pod, as it is now."""
@@ -165,7 +174,7 @@ class Host:
         """All of a tenant."""
         return (await self.client.list(PODS, names.work_namespace(tenant))).items
 
-    async def admitted(self, tenant: str, number: int, seconds: float = 20.0) -> list[Obj]:
+    async def admitted(self, tenant: str, number: int, seconds: float = SECONDS) -> list[Obj]:
         """Wait until so many pods of a tenant bear no gate."""
 
         async def so() -> list[Obj] | None:
@@ -175,7 +184,7 @@ class Host:
         found: list[Obj] = await until(so, f"{number} admitted of {tenant}", seconds)
         return found
 
-    async def told(self, tenant: str, name: str, reason: str, text: str = "", seconds: float = 20.0) -> str:
+    async def told(self, tenant: str, name: str, reason: str, text: str = "", seconds: float = SECONDS) -> str:
         """Wait until a pod says why it waits."""
 
         async def so() -> str | None:
@@ -241,10 +250,13 @@ class Watched:
             self._pods[pod["metadata"]["uid"]] = pod
         async with background(self._watch(listed.resource_version)):
             yield self
-            # What has been written is seen by everyone who starts to watch now, and by this one soon.
-            await asyncio.sleep(0.2)
+            await until(self._seen_all, "all that has been written to be seen")
         assert not self.broken, self.broken[:5]
         assert self.events, "an observer that sees nothing proves nothing"
+
+    async def _seen_all(self) -> bool:
+        listed = (await self.client.list(PODS)).items
+        return _versions(listed) == _versions(self._pods.values())
 
     async def _watch(self, version: str) -> None:
         async for event in self.client.watch(PODS, resource_version=version, timeout_seconds=3600):
@@ -252,7 +264,7 @@ class Watched:
                 continue
             pod = event.object()
             self.events += 1
-            if event.type == "DELETED" or pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}:
+            if event.type == "DELETED" or _ended(pod):
                 self._pods.pop(pod["metadata"]["uid"], None)
             else:
                 self._pods[pod["metadata"]["uid"]] = pod
@@ -275,6 +287,15 @@ class Watched:
         for name, most in self.room.items():
             if by_node[name] > most:
                 self.broken.append(f"{what}: {by_node[name]} of {most} on {name}")
+
+
+def _ended(pod: Obj) -> bool:
+    return pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}
+
+
+def _versions(pods: Iterable[Obj]) -> dict[str, str]:
+    """Of those that have not ended."""
+    return {pod["metadata"]["uid"]: pod["metadata"]["resourceVersion"] for pod in pods if not _ended(pod)}
 
 
 class Killed(Exception):  # noqa: N818 -- reads as what happened

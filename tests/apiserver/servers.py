@@ -27,7 +27,7 @@ from tests.apiserver.pki import Authority, signing_key
 from tests.apiserver.ports import free_port
 from tests.kubeconfigs import to_yaml
 
-_READY_SECONDS = 90.0
+_READY_SECONDS = 240.0
 _STOP_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1
 # The Kubernetes of hosts in tests, such as "1.34"; that of planes, which Bulkhead brings along, unless it is set.

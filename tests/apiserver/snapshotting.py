@@ -78,11 +78,11 @@ async def says(bed: Bed, name: str, wanted: Obj) -> None:
     await until(same, f"status {wanted} in the plane")
 
 
-async def blocked(bed: Bed, name: str, *texts: str, seconds: float = 20.0) -> Obj:
+async def blocked(bed: Bed, name: str, *texts: str) -> Obj:
     async def found() -> Obj | None:
         said = await status(bed, name)
         message = (said.get("error") or {}).get("message", "")
         return said if all(text in message for text in texts) and message else None
 
-    said: Obj = await until(found, f"status.error with {texts}", seconds)
+    said: Obj = await until(found, f"status.error with {texts}")
     return said

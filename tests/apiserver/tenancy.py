@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
-from tests.apiserver.bed import Bed, until
+from tests.apiserver.bed import SECONDS, Bed, until
 from tests.apiserver.ports import free_port
 from tests.apiserver.servers import ApiServer
 from tests.apiserver.syncerprocess import probe, running_syncer, tail, write_files
@@ -30,7 +30,7 @@ class Tenancy:
         """The sum over all labels of one of the syncer's metrics."""
         return summed((await probe(self.port, "/metrics"))[1], name)
 
-    async def host_pods(self, count: int, seconds: float = 30.0) -> dict[str, Obj]:
+    async def host_pods(self, count: int, seconds: float = SECONDS) -> dict[str, Obj]:
         """Wait until the tenant has so many host pods; by UID."""
 
         async def there() -> bool:

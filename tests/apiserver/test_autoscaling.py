@@ -89,7 +89,6 @@ async def follows(plane: Client, cpu: str, wanted: int) -> None:
     await until(there, f"{wanted} pods where each uses {cpu}", 60)
 
 
-@pytest.mark.timeout(180)
 async def test_a_deployment_follows_what_its_pods_use(plane: Client) -> None:
     deployment, autoscaler = workload()
     await plane.create(DEPLOYMENTS, deployment, SPACE)

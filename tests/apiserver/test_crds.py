@@ -19,7 +19,7 @@ from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Obj, Resource
 from bulkhead.ledger.given import rules_of
 from bulkhead.ledger.model import Rules
-from tests.apiserver.bed import until
+from tests.apiserver.bed import SECONDS, until
 from tests.crds import install
 from tests.kubeconfigs import to_yaml
 
@@ -200,7 +200,7 @@ async def test_kubectl_explains_the_spec(client: Client, tmp_path: Path) -> None
     kubectl = shutil.which("kubectl") or str(binaries.ensure("kubernetes")["kubectl"])
     kubeconfig = tmp_path / "config"
     kubeconfig.write_bytes(to_yaml(client.config))
-    deadline = asyncio.get_running_loop().time() + 30
+    deadline = asyncio.get_running_loop().time() + SECONDS
     while True:  # the schema is published a moment after the CRD is served
         process = await asyncio.create_subprocess_exec(
             kubectl,
@@ -231,7 +231,7 @@ async def test_every_field_is_explained_where_kubectl_explain_looks(client: Clie
         schemas = document["components"]["schemas"]
         return schemas.get("dev.bulkhead.v1alpha1.Tenant", {}).get("properties", {}).get("spec")
 
-    spec = await until(explained, "the schema published", 30)
+    spec = await until(explained, "the schema published")
     assert spec["description"] == "What is asked for."
     assert all(item.get("description") for item in spec["properties"].values())
     assert "Who schedules" in spec["properties"]["scheduling"]["properties"]["mode"]["description"]

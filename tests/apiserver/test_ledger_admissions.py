@@ -38,11 +38,11 @@ async def _ten(host: Host, tenant: str, *, wide: bool) -> None:
     for each in refused:
         assert isinstance(each, Forbidden)
         assert f"exceeded quota: tenant-quota, requested: requests.{GPU}=1" in str(each)
-    await host.admitted(tenant, 5, 60)
+    await host.admitted(tenant, 5)
     waiting = [pod["metadata"]["name"] for pod in await host.pods(tenant) if gated(pod)]
     assert len(waiting) == (5 if wide else 0)
     if wide:
-        await until(lambda: _answered(host, tenant), f"every pod of {tenant} that waits says why", 60)
+        await until(lambda: _answered(host, tenant), f"every pod of {tenant} that waits says why")
     assert len([pod for pod in await host.pods(tenant) if not gated(pod)]) == 5
     for pod in await host.pods(tenant):
         await host.client.delete(PODS, pod["metadata"]["name"], names.work_namespace(tenant), grace_seconds=0)

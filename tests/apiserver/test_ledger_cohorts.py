@@ -9,7 +9,7 @@ from tests.apiserver.ledgering import GPU, Host, leads
 from tests.controller.leading import leading
 
 
-async def said(host: Host, name: str, seconds: float = 20.0, **wanted: Any) -> dict[str, Any]:
+async def said(host: Host, name: str, **wanted: Any) -> dict[str, Any]:
     """Wait until the status says this, and what its reason is."""
 
     async def so() -> dict[str, Any] | None:
@@ -17,7 +17,7 @@ async def said(host: Host, name: str, seconds: float = 20.0, **wanted: Any) -> d
         reason = next((each["reason"] for each in found.get("conditions", ())), "")
         return found if all((found | {"reason": reason}).get(key) == value for key, value in wanted.items()) else None
 
-    status: dict[str, Any] = await until(so, f"{name} says {wanted}", seconds)
+    status: dict[str, Any] = await until(so, f"{name} says {wanted}")
     return status
 
 

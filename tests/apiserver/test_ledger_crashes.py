@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from bulkhead.api import names
+from bulkhead.kube.resources import COHORTS
 from bulkhead.ledger.decide import decide
 from bulkhead.ledger.model import Decisions, Snapshot
 from controller.ledger.loop import Ledger
@@ -26,7 +27,7 @@ async def lived(host: Host, dies_at: int, done: Callable[[], Awaitable[bool]], *
     async with Mortal(host.client.config, user_agent="mortal", field_manager="mortal") as client:
         client.dies_at, client.after = dies_at, after
         leader = asyncio.create_task(Ledger(client, leads).run())
-        watching = asyncio.create_task(until(done, "all is done", 40))
+        watching = asyncio.create_task(until(done, "all is done", 120))
         await asyncio.wait({leader, watching}, return_when=asyncio.FIRST_COMPLETED)
         died = leader.done()
         for task in (leader, watching):
@@ -126,14 +127,17 @@ async def test_two_leaders_for_a_moment_pass_no_ceiling_and_no_node(ledger_host:
     """More than the lease ever allows: both decide and write all the time, each of what it has seen itself."""
     host = ledger_host
     rooms = {await host.node(f"n{number}", 4): 4 for number in range(2)}
-    cohort = await host.cohort("quick", gangs={"bindWithin": "5s"})
+    cohort = await host.cohort("quick")
     team = await host.tenant("team", 5, cohort, ceiling=7)
     space = names.work_namespace(team)
     for _ in range(10):
         async with Watched(host.client, most={space: 7}, room=rooms, pinned=False).watching():
+            # Whatever the scheduler takes: nothing is taken back before it was seen here.
+            await host.client.patch(COHORTS, cohort, {"spec": {"gangs": {"bindWithin": "10m"}}})
             async with leading(Ledger(host.client, leads)), leading(Ledger(host.client, leads)):
                 await asyncio.gather(*(host.run(team, f"p{number}") for number in range(7)))
                 await until(lambda: _given(host, team, 5), "five are admitted")
+            await host.client.patch(COHORTS, cohort, {"spec": {"gangs": {"bindWithin": "5s"}}})
             async with leading(Ledger(host.client, leads)):
                 # What both had pinned to the same room was taken back.
                 await until(lambda: _settled(host, team), "all run or know why not")
@@ -158,7 +162,7 @@ async def test_one_that_was_stopped_and_wakes_up_without_the_lease_writes_nothin
         found = decide(snapshot, now)
         if found.admit:
             stopped.set()
-            assert awake.wait(60)
+            assert awake.wait(300)
         return found
 
     async with Mortal(host.client.config, user_agent="stopped", field_manager="stopped") as client:
@@ -166,7 +170,7 @@ async def test_one_that_was_stopped_and_wakes_up_without_the_lease_writes_nothin
         async with Watched(host.client, most={names.work_namespace(team): 5}, room=room).watching():
             for number in range(3):
                 await host.run(team, f"early-{number}", 1)
-            assert await asyncio.to_thread(stopped.wait, 30)
+            assert await asyncio.to_thread(stopped.wait, 60)
             written, mine[0] = client.writes, False
             for number in range(5):
                 # The next leader would rather have these.

@@ -1,7 +1,7 @@
 """Gangs on a real API server with a scheduler: whole or not at all, in one domain, taken back whole if they cannot start."""
 
 from bulkhead.api import ledger, names
-from bulkhead.kube.resources import NODES
+from bulkhead.kube.resources import COHORTS, NODES
 from controller.ledger.loop import Ledger
 from tests.apiserver.bed import until
 from tests.apiserver.ledgering import Host, Watched, gated, leads
@@ -18,7 +18,7 @@ async def bound(host: Host, tenant: str, number: int) -> set[str]:
         found = [pod for pod in await host.pods(tenant) if pod.get("status", {}).get("phase") == "Running"]
         return {pod["spec"]["nodeName"] for pod in found} if len(found) == number else None
 
-    found: set[str] = await until(so, f"{number} pods of {tenant} run", 30)
+    found: set[str] = await until(so, f"{number} pods of {tenant} run")
     return found
 
 
@@ -75,7 +75,7 @@ async def test_a_gang_that_is_not_bound_is_taken_back_whole_and_goes_elsewhere(
     host = ledger_host
     bad, good = await host.node("n0"), await host.node("n1")
     await host.client.patch(NODES, good, {"spec": {"unschedulable": True}})
-    cohort = await host.cohort("quick", gangs={"bindWithin": "5s"})
+    cohort = await host.cohort("quick", gangs={"bindWithin": "10m"})
     team = await host.tenant("team", 16, cohort)
     scheduled_server.kill("kube-scheduler")
     watched = Watched(host.client, most={names.work_namespace(team): 8}, room={bad: 8, good: 8})
@@ -84,11 +84,13 @@ async def test_a_gang_that_is_not_bound_is_taken_back_whole_and_goes_elsewhere(
         assert {pod["spec"]["nodeSelector"]["kubernetes.io/hostname"] for pod in await host.admitted(team, 2)} == {bad}
         await host.client.patch(NODES, bad, {"spec": {"unschedulable": True}})
         scheduled_server.start_scheduler()
+        # Now that this was seen of it: the gang is late from here on.
+        await host.client.patch(COHORTS, cohort, {"spec": {"gangs": {"bindWithin": "5s"}}})
 
         async def taken_back() -> bool:
             return not await host.pods(team)
 
-        await until(taken_back, "both are taken back", 30)
+        await until(taken_back, "both are taken back")
         # As the syncer does.
         for pod in first:
             await host.run(team, pod["metadata"]["name"], 4, gang=("train", 2))

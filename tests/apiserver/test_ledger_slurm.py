@@ -42,7 +42,7 @@ async def test_the_worker_with_which_the_least_is_lost_is_noted_left_to_its_slur
         async def running() -> bool:
             return [each.get("status", {}).get("phase") for each in await host.pods(borrower)] == ["Running"] * 2
 
-        await until(running, "both workers to run", 30)
+        await until(running, "both workers to run")
         board.rank(borrower, {"gpu-0": 1, "gpu-1": 2})
         await host.run(owner, "mine", 2)
 
@@ -60,6 +60,10 @@ async def test_the_worker_with_which_the_least_is_lost_is_noted_left_to_its_slur
             return not await noted(host, borrower) and (board.on_host(borrower) or {})["gpu-0"].by is None
 
         await until(spared, "the worker to be spared")
+        # Nor was it done a moment after it was noted.
+        for each in await host.pods(borrower):
+            assert not any(said["type"] == "DisruptionTarget" for said in each["status"].get("conditions") or [])
+            assert "deletionTimestamp" not in each["metadata"]
         await host.run(owner, "mine-again", 2)
         await until(marked, "the worker to be noted again")
         # What its Slurm does then.

@@ -157,6 +157,7 @@ async def test_what_is_as_it_should_be_is_not_written(sharing: Sharing) -> None:
     await sharing.source(registry("one"))
     sharing.order(EVERYWHERE)
     await sharing.holds("red", "one")
+    await sharing.finds(lambda found: found.copies == found.namespaces and not found.troubles)
 
     async def versions() -> list[str]:
         listed = (await sharing.plane.list(kinds.SECRETS)).items + (await sharing.plane.list(kinds.SERVICE_ACCOUNTS)).items

@@ -23,7 +23,7 @@ from bulkhead.api import names
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, Forbidden, NotFound
-from bulkhead.kube.objects import Obj
+from bulkhead.kube.objects import Obj, Resource
 from bulkhead.work.clock import SystemClock
 from controller import metrics
 from controller.inside.budget import Budget
@@ -41,6 +41,7 @@ from tests.crds import install
 
 pytestmark = pytest.mark.apiserver
 CSR = kinds.CERTIFICATE_SIGNING_REQUESTS
+REVIEWS = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False)
 ADA, BOB = "bulkhead:host:ada", "bulkhead:host:bob"
 CORP = "corp:ada@example.org"
 USERS = [
@@ -82,7 +83,7 @@ class Bed:
             found.update(obj["metadata"].get("annotations") or {})
             return bool(found.keys() & {names.SSH_CERTIFICATE, names.SSH_REFUSED})
 
-        await until(answered, "the request answered", 30)
+        await until(answered, "the request answered")
         return found
 
     async def asks(self, user: str, *groups: str, key: Key | None = None, **more: Any) -> dict[str, str]:
@@ -135,6 +136,13 @@ def counted(result: str) -> float:
     return float(metrics.ssh_certificates.labels(result)._value.get())
 
 
+async def may_ask(plane: Client) -> bool:
+    """Whether the plane's API server knows the rights of everyone who has an identity."""
+    verb = {"verb": "create", "group": "certificates.k8s.io", "resource": "certificatesigningrequests"}
+    asked = [{"spec": {"user": who, "resourceAttributes": verb}} for who in (ADA, BOB, CORP)]
+    return all([(await plane.create(REVIEWS, each))["status"]["allowed"] for each in asked])
+
+
 @pytest.fixture
 async def bed(host_client: Client, plane_client: Client, apiservers: Pair) -> AsyncIterator[Bed]:
     await install(host_client)
@@ -155,6 +163,7 @@ async def bed(host_client: Client, plane_client: Client, apiservers: Pair) -> As
     await plane_client.apply(kinds.NAMESPACES, render.namespace())
     for obj in ssh.rights(wanted, wanted.login):
         await plane_client.apply(kinds.resource_of(obj["apiVersion"], obj["kind"]), obj)
+    await until(lambda: may_ask(plane_client), "the rights to be known")
     desks.open(made.tenant, Forwarding())
     yield made
     await desks.close()
@@ -166,14 +175,15 @@ async def test_an_identity_gets_all_that_the_tenant_lets_it_be_and_nothing_that_
     key = ed25519.Ed25519PrivateKey.generate()
     annotations = {"slurm.bulkhead.dev/user": "root", "principals": "root,carol"}
     labels = {"bulkhead.dev/tenant": "another"}
+    asked = datetime.now(UTC).timestamp()
     answer = await bed.asks(BOB, key=key, subject="root", annotations=annotations, labels=labels)
+    answered = datetime.now(UTC).timestamp()
     found = certificate(answer)
     assert users_of(answer) == ["bob"]
     assert found.key_id.decode() == BOB
     assert found.public_key().public_bytes_raw() == key.public_key().public_bytes_raw()  # type: ignore[union-attr]
     assert (found.extensions, found.critical_options) == ({b"permit-pty": b""}, {})
-    left = found.valid_before - datetime.now(UTC).timestamp()
-    assert timedelta(minutes=14) < timedelta(seconds=left) <= timedelta(minutes=15)
+    assert asked - 1 <= found.valid_before - timedelta(minutes=15).total_seconds() <= answered
     authority = await bed.authorities()
     signed_by = found.signature_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     assert (signed_by.decode(),) == authority.trusted
@@ -214,7 +224,7 @@ async def test_a_certificate_ends_with_the_token_that_it_was_got_by(bed: Bed) ->
     found = certificate(await bed.asks_as(CORP, {names.TOKEN_ENDS: str(now + 300)}))
     assert found.valid_before == now + 300
     found = certificate(await bed.asks_as(CORP, {names.TOKEN_ENDS: str(now + 36000)}))
-    assert found.valid_before <= now + 15 * 60 + 30
+    assert found.valid_before <= datetime.now(UTC).timestamp() + 15 * 60
     # Who was not signed in by a provider, but only named, is not believed to be one of its users.
     assert "did not sign in" in (await bed.asks_as(CORP, {}))[names.SSH_REFUSED]
     for broken in ("", "soon", "1e9", "-1", "9" * 30):
@@ -274,9 +284,15 @@ async def test_keys_that_are_weak_and_requests_that_are_none_are_refused(bed: Be
 
 
 async def test_whoever_asks_without_end_waits(bed: Bed) -> None:
-    answers = [await bed.asks(BOB) for _ in range(31)]
+    # They are there before the first is answered: that minute is none of a slow machine's.
+    await bed.desks.forget(bed.tenant)
+    async with bed.client(BOB) as client:
+        made = [await client.create(CSR, request(ed25519.Ed25519PrivateKey.generate())) for _ in range(31)]
+    bed.desks.open(bed.tenant, Forwarding())
+    answers = [await bed.answer(each["metadata"]["name"]) for each in made]
     assert sum(names.SSH_CERTIFICATE in each for each in answers) == 30
-    assert "within a minute" in answers[-1][names.SSH_REFUSED]
+    (refused,) = [each for each in answers if names.SSH_CERTIFICATE not in each]
+    assert "within a minute" in refused[names.SSH_REFUSED]
     assert users_of(await bed.asks(ADA))
 
 
@@ -299,7 +315,7 @@ async def test_a_flood_is_swept_away_and_the_next_request_is_answered(bed: Bed) 
     async def swept() -> bool:
         return counted("unread") > unread and not (await bed.plane.list(CSR)).items
 
-    await until(swept, "the flood swept away", 30)
+    await until(swept, "the flood swept away")
     assert users_of(await bed.asks(ADA))
     assert MOST > 60, "what swept it away was its size"
 

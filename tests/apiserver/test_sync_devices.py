@@ -8,10 +8,12 @@ import pytest
 
 from bulkhead.api import deviceclaims
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import AlreadyExists, Forbidden
+from bulkhead.kube.errors import AlreadyExists, Forbidden, NotFound
+from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, RESOURCE_QUOTAS
 from bulkhead.ledger.claimed import claimed_of
 from controller.plane.quota import resource_quotas
+from syncer.mirrors.copies import RETRY_SECONDS
 from tests.apiserver.bed import Bed, until
 from tests.controller.samples import plane_spec
 
@@ -31,8 +33,12 @@ async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
 
 
 async def test_item_52_53_54_a_claim_made_from_a_template_reaches_the_host_and_its_devices_are_shown(bed: Bed) -> None:
-    shown = await bed.plane.get(DEVICE_CLASSES, CLASS)
-    assert shown["spec"] == {}
+    async def shown() -> Obj | None:
+        with contextlib.suppress(NotFound):
+            return await bed.plane.get(DEVICE_CLASSES, CLASS)
+        return None
+
+    assert (await until(shown, "the class in the plane"))["spec"] == {}
     await bed.create(bed.pod("web", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "template"}]))
 
     async def waits() -> bool:
@@ -119,7 +125,7 @@ async def test_item_47_53_claims_and_pods_together_never_pass_the_quota_and_room
     assert await bed.copy(RESOURCE_CLAIMS, "second") is None
     await bed.plane.delete(RESOURCE_CLAIMS, "first", bed.space)
     # Long before the next try that is made without a reason.
-    await bed.copied(RESOURCE_CLAIMS, "second", 10)
+    await bed.copied(RESOURCE_CLAIMS, "second", RETRY_SECONDS * 2 / 3)
     await bed.mirrored("more")
 
 

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from controller.plane.spec import BUDGETS
@@ -89,7 +87,6 @@ async def meet(plane: Turncoat, name: str) -> None:
     await asyncio.sleep(2)
 
 
-@pytest.mark.timeout(240)
 async def test_a_plane_that_turns_hostile_costs_nobody_anything(
     host_client: Client, plane_client: Client, plane_config: KubeConfig, host_config: KubeConfig, tmp_path: Path
 ) -> None:

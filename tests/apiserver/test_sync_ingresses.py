@@ -52,8 +52,14 @@ async def secret(bed: Bed, name: str) -> None:
     await bed.plane.create(SECRETS, body, bed.space)
 
 
+async def shown_class(bed: Bed) -> Obj | None:
+    with contextlib.suppress(NotFound):
+        return await bed.plane.get(INGRESS_CLASSES, CLASS)
+    return None
+
+
 async def test_item_84_an_ingress_is_published_and_its_address_is_shown(bed: Bed) -> None:
-    shown = await bed.plane.get(INGRESS_CLASSES, CLASS)
+    shown: Obj = await until(lambda: shown_class(bed), "the class in the plane")
     assert shown["spec"] == {"controller": "bulkhead.dev/host"}
     notes = {"nginx.ingress.kubernetes.io/configuration-snippet": "load_module x;"}
     await publish(bed, "shop", rule(own(bed)), rule(own(bed, "*.")), notes=notes, ingressClassName=CLASS)
@@ -202,6 +208,7 @@ async def test_item_84_a_hand_on_the_host_is_put_right_by_event_and_by_patrol(be
     # Now by the patrol alone: the key that the event made is thrown away.
     assert bed.session is not None
     queue, add = bed.session.queue, bed.session.queue.add
+    await bed.quiet()
     queue.add = lambda *_: False  # type: ignore[method-assign]
     await crooked()
 
@@ -251,8 +258,11 @@ async def test_item_84_without_the_classs_offer_nothing_is_published_and_what_wa
     await bed.uncopied(INGRESSES, "shop")
     await bed.uncopied(SECRETS, "certificate")
     assert (await bed.event("shop", "offers no Ingress"))["reason"] == "NotSupported"
-    with pytest.raises(NotFound):
-        await bed.plane.get(INGRESS_CLASSES, CLASS)
+
+    async def withdrawn() -> bool:
+        return await shown_class(bed) is None
+
+    await until(withdrawn, "the class gone from the plane")
     # Of what is not published no certificate leaves the plane, not even for a moment.
     copies = metrics.HOST_WRITES.labels("Secret", "create")
     before = copies._value.get()

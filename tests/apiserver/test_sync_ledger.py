@@ -1,6 +1,5 @@
 """The ledger's gate between two real API servers: the test plays the ledger, which admits, judges and takes back."""
 
-import contextlib
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -9,7 +8,6 @@ import pytest
 
 from bulkhead.api import ledger
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import (
     COSCHEDULING_GROUPS,
@@ -23,6 +21,7 @@ from bulkhead.kube.resources import (
 from syncer.translate.kinds import gate
 from tests.apiserver.bed import Bed, until
 from tests.apiserver.servers import ApiServer
+from tests.crds import served
 
 GPU = "nvidia.com/gpu"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -302,13 +301,7 @@ async def test_item_93_a_group_of_the_coscheduling_plugin_is_read_from_the_plane
 ) -> None:
     await plane_client.apply(CUSTOM_RESOURCE_DEFINITIONS, {"apiVersion": "apiextensions.k8s.io/v1"} | OWN_GROUPS)
 
-    async def established() -> bool:
-        with contextlib.suppress(NotFound):
-            await plane_client.list(COSCHEDULING_GROUPS)
-            return True
-        return False
-
-    await until(established, "the plane serves the group")
+    await served(plane_client, COSCHEDULING_GROUPS)
     try:
         async with Gated.open(host_client, plane_client, limits={GPU: 8}, **GATED) as bed:
             assert isinstance(bed, Gated)
@@ -323,6 +316,7 @@ async def test_item_93_a_group_of_the_coscheduling_plugin_is_read_from_the_plane
             await bed.plane.delete(COSCHEDULING_GROUPS, "mpi", bed.space)
     finally:
         await plane_client.delete(CUSTOM_RESOURCE_DEFINITIONS, OWN_GROUPS["metadata"]["name"])
+        await served(plane_client, COSCHEDULING_GROUPS, there=False)
 
 
 async def test_item_91_93_a_pod_group_goes_to_the_host_and_is_a_gang_to_the_ledger(

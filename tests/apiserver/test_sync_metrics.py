@@ -82,6 +82,7 @@ async def test_item_87_metrics_of_the_tenants_own_pods_by_their_own_names(bed: B
             await measure(bed, (await bed.running(name))["metadata"]["name"], **marked)
         await measure(bed, "a-pod-of-the-platform")
         await bed.plane.patch(PODS, "db", {"metadata": {"labels": {"tier": "data"}}}, bed.space)
+        await bed.caught_up()
 
         assert await names(bed, Question("pods")) == ["db", "web"]
         assert await names(bed, Question("pods", "elsewhere")) == []

@@ -183,7 +183,7 @@ async def test_item_79_a_hand_on_the_host_is_put_right(bed: Bed) -> None:
     # Found by the patrol alone: the key that the event made is thrown away.
     assert bed.session is not None
     queue, add = bed.session.queue, bed.session.queue.add
-    await bed.idle()
+    await bed.quiet()
     queue.add = lambda *_: False  # type: ignore[method-assign]
     await bed.host.patch(SERVICES, name, {"spec": {"externalIPs": ["192.0.2.1"]}}, bed.work)
 
@@ -234,7 +234,7 @@ async def test_item_79_an_address_that_somebody_else_has_is_passed_over(bed: Bed
     body = {"spec": {"type": "NodePort", "selector": {"app": "web"}, "ports": [{"port": 80}]}}
     taken = 0
     for number in range(12, 20):
-        with contextlib.suppress(Unprocessable):
+        with contextlib.suppress(Unprocessable):  # what has it already
             spec = {"clusterIP": f"10.112.0.{number}", "ports": [{"port": 1}]}
             await bed.host.create(SERVICES, {"metadata": {"name": f"other-{number}"}, "spec": spec}, bed.work)
             taken += 1

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 import secrets
 
@@ -87,16 +88,16 @@ async def test_item_79_a_service_keeps_its_address(bed: Bed) -> None:
 
 async def test_item_79_an_address_that_the_host_gave_away_is_reported_and_tried_again(bed: Bed) -> None:
     ports = {"ports": [{"port": 80}]}
-    address = f"10.112.2.{secrets.randbelow(250) + 1}"
-    taken = {"metadata": {"name": f"other-{bed.tenant}"}, "spec": {"clusterIP": address} | ports}
 
-    async def reserved() -> bool:
-        try:
-            return bool(await bed.host.create(SERVICES, taken, bed.work))
-        except Unprocessable:
-            return False  # the host has not seen the new range yet
+    async def reserved() -> str | None:
+        address = f"10.112.2.{secrets.randbelow(250) + 1}"
+        taken = {"metadata": {"name": f"other-{bed.tenant}"}, "spec": {"clusterIP": address} | ports}
+        with contextlib.suppress(Unprocessable):  # what somebody has already
+            await bed.host.create(SERVICES, taken, bed.work)
+            return address
+        return None
 
-    await until(reserved, "address taken on the host")
+    address = await until(reserved, "an address taken on the host")
     await bed.plane.create(SERVICES, {"metadata": {"name": "web"}, "spec": {"clusterIP": address} | ports}, bed.space)
 
     await bed.event("web", address)
@@ -179,6 +180,7 @@ async def test_item_48_83_host_events_are_reported_in_the_tenants_words(bed: Bed
 
 async def test_item_47_ten_at_once_never_pass_the_quota_and_the_rest_say_why(bed: Bed) -> None:
     await bed.quota(hard=4)
+    await bed.caught_up()
     await asyncio.gather(*(bed.create(bed.gpu_pod(f"gpu-{number}")) for number in range(10)))
 
     async def all_refused() -> bool:
@@ -199,7 +201,8 @@ async def test_item_47_ten_at_once_never_pass_the_quota_and_the_rest_say_why(bed
     await bed.plane.delete(PODS, running, bed.space, grace_seconds=0)
 
     async def next_one() -> bool:
-        return len([each for each in await bed.host_pods() if "deletionTimestamp" not in each["metadata"]]) == 4
+        there = [each for each in await bed.host_pods() if "deletionTimestamp" not in each["metadata"]]
+        return len(there) == 4 and await bed.mirror(running) is None
 
     await until(next_one, "a waiting pod takes the room")
 

@@ -97,6 +97,7 @@ async def test_item_91_the_hosts_quota_bounds_the_groups(bed: Bed) -> None:
     await bed.host.create(RESOURCE_QUOTAS, {"metadata": {"name": "tenant-quota"}, "spec": quota}, bed.work)
     status = {"status": quota | {"used": {COUNT: "1"}}}
     await bed.host.patch(RESOURCE_QUOTAS, "tenant-quota", status, bed.work, subresource="status")
+    await bed.refuses(POD_GROUPS, {"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}})
     await group(bed, "gang")
     await bed.event("gang", "1 of 1 are in use", reason="QuotaExceeded")
     assert await bed.copy(POD_GROUPS, "gang") is None
@@ -224,7 +225,7 @@ async def test_item_91_a_plane_that_serves_no_groups_for_a_while_takes_none_from
         async def served() -> bool:
             return session.caches.virtual["PodGroup"].store.get(Key(bed.space, "gang")) is not None
 
-        await until(served, "the plane's group is seen again", 60)
+        await until(served, "the plane's group is seen again", 120)
         found = (await bed.copy(POD_GROUPS, "gang") or {})["metadata"]
         assert (found["uid"], found.get("deletionTimestamp")) == (first["metadata"]["uid"], None)
 

@@ -6,8 +6,6 @@ import signal
 import sys
 from pathlib import Path
 
-import pytest
-
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import CONFIG_MAPS
@@ -19,7 +17,6 @@ from tests.apiserver.syncerprocess import probe, resident_mib, running_syncer, w
 LIMIT_MIB = 64  # a gross leak shows here; the benchmark holds the real limit
 
 
-@pytest.mark.timeout(90)
 async def test_the_process_syncs_and_ends(
     host_client: Client, plane_client: Client, plane_config: KubeConfig, host_config: KubeConfig, tmp_path: Path
 ) -> None:

@@ -17,17 +17,19 @@ def writes() -> dict[str, float]:
 
 
 async def rest(bed: Bed) -> None:
-    """Wait until nothing waits, nothing is in work and nothing is due within the second."""
+    """Wait until everything has been seen and done, and nothing more was written for a while."""
     assert bed.session is not None
     session = bed.session
-    quiet = 0
+    quiet, before = 0, writes()
 
     async def at_rest() -> bool:
-        nonlocal quiet
-        quiet = quiet + 1 if session.queue.idle else 0
+        nonlocal quiet, before
+        quiet, before = quiet + 1 if session.queue.idle and writes() == before else 0, writes()
         return quiet > 20
 
+    await bed.idle()
     await until(at_rest, "queue at rest")
+    await bed.idle()
 
 
 async def test_item_67_70_88_what_agrees_is_left_alone(bed: Bed) -> None:

@@ -60,6 +60,8 @@ async def test_item_77_a_refused_resize_is_explained_not_seen_and_done_when_ther
     await limit(bed, "0", "1")
     host = await sized(bed, "web", "100m")
     await limit(bed, "900m", "1")
+    main = {"name": "main", "image": "busybox:1.36", "resources": {"requests": {"cpu": "200m"}}}
+    await bed.refuses(PODS, {"spec": {"containers": [main]}})
     await resize(bed, "web", "500m")
 
     async def refused() -> bool:

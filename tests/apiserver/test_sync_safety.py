@@ -38,8 +38,11 @@ async def test_a_plane_that_is_not_the_one_deletes_nothing(bed: Bed, key: str, v
     session = await bed.start()
     assert text in session.identity.quarantine
     assert text in (await record(bed))[identity.QUARANTINE_KEY]
-    events = (await bed.host.list(EVENTS, bed.settings.plane_namespace)).items
-    assert [each["reason"] for each in events] == ["PlaneQuarantined"]
+
+    async def reasons() -> list[str]:
+        return [each["reason"] for each in (await bed.host.list(EVENTS, bed.settings.plane_namespace)).items]
+
+    assert await until(reasons, "an event that says so") == ["PlaneQuarantined"]
 
     await bed.idle()
     assert "deletionTimestamp" not in (await bed.mirrored("web"))["metadata"]
@@ -134,4 +137,4 @@ async def test_a_webhook_that_fails_closed_hurts_only_its_own_plane(bed: Bed) ->
     async def caught_up() -> bool:
         return ((await bed.virtual("web")) or {})["status"]["phase"] == "Succeeded"
 
-    await until(caught_up, "status after the webhook went", seconds=40)
+    await until(caught_up, "status after the webhook went")

@@ -67,7 +67,7 @@ class Claims:
             found = await self.read(name)
             return found if found is not None and set(found.users) == uids else None
 
-        found = await until(so, f"claim {name} to be reserved for {pods}", 60)
+        found = await until(so, f"claim {name} to be reserved for {pods}")
         assert found is not None
         return found
 
@@ -75,14 +75,14 @@ class Claims:
         async def so() -> bool:
             return await self.read(name) is None
 
-        await until(so, f"claim {name} to have nothing", 60)
+        await until(so, f"claim {name} to have nothing")
 
     async def runs(self, name: str) -> Obj:
         async def so() -> Obj | None:
             found = await self.client.get(PODS, name, SPACE)
             return found if found.get("status", {}).get("phase") == "Running" else None
 
-        found = await until(so, f"pod {name} to run", 60)
+        found = await until(so, f"pod {name} to run")
         assert found is not None
         return found
 

@@ -1,0 +1,41 @@
+"""What runs a moment behind what a test has just written: informers' copies, and those of quotas in API servers."""
+
+from bulkhead.kube import codec
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import Forbidden, NotFound
+from bulkhead.kube.informer import Informer
+from bulkhead.kube.objects import Key, Obj, Resource
+
+
+async def caught_up(informer: Informer) -> bool:
+    """Whether a copy is what a list shows; one of an API that is not served is."""
+    if not informer.has_synced or not informer.served:
+        return True
+    listed: dict[Key, str] = {}
+    pages = informer._client.pages(
+        informer.resource,
+        informer._namespace,
+        label_selector=informer._label_selector,
+        field_selector=informer._field_selector,
+        metadata_only=informer._metadata_only,
+    )
+    try:
+        async for page in pages:
+            found = [informer._shrink(raw, None) for raw in page.items]
+            listed |= {meta.key: meta.resource_version for meta, body in found if body}
+    except NotFound:
+        return True
+    held = [informer.store.meta(key) for key in informer.store.keys()]  # noqa: SIM118 -- a store, not a dict
+    return listed == {meta.key: meta.resource_version for meta in held if meta is not None}
+
+
+async def refused_for_quota(client: Client, r: Resource, obj: Obj, namespace: str) -> bool:
+    """Whether an API server would refuse this for a quota; nothing is made."""
+    body = codec.encode({"apiVersion": r.api_version, "kind": r.kind} | obj | {"metadata": {"name": "probe"}})
+    try:
+        await client.transport.request(
+            "POST", r.path(namespace), params={"dryRun": "All"}, body=body, content_type="application/json"
+        )
+    except Forbidden as error:
+        return "exceeded quota" in error.message
+    return False
