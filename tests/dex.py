@@ -34,7 +34,7 @@ USERS: Final = ("ada", "grace", "mallory")
 REDIRECT: Final = "http://localhost:8000"
 SCOPES: Final = "openid email profile groups"
 _HASH: Final = "$2a$10$2b2cU8CPhOTaGrs1HRQuAueS7JTT5ZHsHSzYiFPm1leZck7Mc8T4W"  # of PASSWORD
-_READY_SECONDS: Final = 30.0
+_READY_SECONDS: Final = 120.0
 
 
 class Dex:
@@ -94,7 +94,7 @@ class Dex:
 
     def get(self, path: str) -> dict[str, Any]:
         """A document of it."""
-        with self._opener().open(f"{self.url}{path}", timeout=10) as answer:
+        with self._opener().open(f"{self.url}{path}", timeout=60) as answer:
             return dict(json.load(answer))
 
     def password(self, user: str, client: str = PUBLIC, secret: str = "", scope: str = SCOPES) -> str:
@@ -117,7 +117,7 @@ class Dex:
         for _ in range(10):
             try:
                 request = urllib.request.Request(url, headers=dict(headers or {}))  # noqa: S310 -- a test's own
-                opener.open(request, timeout=10).close()
+                opener.open(request, timeout=60).close()
             except urllib.error.HTTPError as answer:
                 if answer.code not in {302, 303, 307}:
                     raise
@@ -132,7 +132,7 @@ class Dex:
         """Ask the token endpoint."""
         body = urllib.parse.urlencode({**form, "client_id": client, "client_secret": secret}).encode()
         request = urllib.request.Request(f"{self.url}/token", data=body)  # noqa: S310 -- a test's own
-        with self._opener().open(request, timeout=10) as answer:
+        with self._opener().open(request, timeout=60) as answer:
             return dict(json.load(answer))
 
     def _opener(self, *more: urllib.request.BaseHandler) -> urllib.request.OpenerDirector:

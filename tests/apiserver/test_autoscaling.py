@@ -86,7 +86,7 @@ async def follows(plane: Client, cpu: str, wanted: int) -> None:
         told = (await plane.get(HORIZONTAL_POD_AUTOSCALERS, "web", SPACE)).get("status", {})
         return count == wanted == told.get("desiredReplicas")
 
-    await until(there, f"{wanted} pods where each uses {cpu}", 60)
+    await until(there, f"{wanted} pods where each uses {cpu}", 180)
 
 
 async def test_a_deployment_follows_what_its_pods_use(plane: Client) -> None:

@@ -56,10 +56,11 @@ async def test_a_controller_dies_at_each_step_of_an_admission(ledger_host: Host,
     for dies_at in range(1, _WRITES):
         watched = Watched(host.client, most={space: 8}, room=rooms)
         async with watched.watching():
+            # Under other names each time: kwok deletes by name, whichever pod bears it by then.
             for number in range(3):
-                await host.run(team, f"train-{number}", 2, gang=("train", 3), own_priority=7)
+                await host.run(team, f"train-{dies_at}-{number}", 2, gang=("train", 3), own_priority=7)
             for number in range(4):
-                await host.run(team, f"one-{number}", 1)
+                await host.run(team, f"one-{dies_at}-{number}", 1)
             died = await lived(host, dies_at, done, after=after)
             if died:
                 assert not await lived(host, 0, done, after=after)
@@ -90,9 +91,9 @@ async def test_a_controller_dies_at_each_step_of_a_reclaim(ledger_host: Host, *,
         watched = Watched(host.client, together={spaces: 8}, room=rooms)
         async with watched.watching():
             for number in range(4):
-                await host.run(borrower, f"train-{number}", 2, gang=(f"gang-{number // 2}", 2))
+                await host.run(borrower, f"train-{dies_at}-{number}", 2, gang=(f"gang-{number // 2}", 2))
             assert not await lived(host, 0, lent, after=after)
-            await host.run(owner, "mine", 4)
+            await host.run(owner, f"mine-{dies_at}", 4)
             died = await lived(host, dies_at, back, after=after)
             if died:
                 assert not await lived(host, 0, back, after=after)
@@ -130,12 +131,12 @@ async def test_two_leaders_for_a_moment_pass_no_ceiling_and_no_node(ledger_host:
     cohort = await host.cohort("quick")
     team = await host.tenant("team", 5, cohort, ceiling=7)
     space = names.work_namespace(team)
-    for _ in range(10):
+    for story in range(10):
         async with Watched(host.client, most={space: 7}, room=rooms, pinned=False).watching():
             # Whatever the scheduler takes: nothing is taken back before it was seen here.
             await host.client.patch(COHORTS, cohort, {"spec": {"gangs": {"bindWithin": "10m"}}})
             async with leading(Ledger(host.client, leads)), leading(Ledger(host.client, leads)):
-                await asyncio.gather(*(host.run(team, f"p{number}") for number in range(7)))
+                await asyncio.gather(*(host.run(team, f"p{story}-{number}") for number in range(7)))
                 await until(lambda: _given(host, team, 5), "five are admitted")
             await host.client.patch(COHORTS, cohort, {"spec": {"gangs": {"bindWithin": "5s"}}})
             async with leading(Ledger(host.client, leads)):

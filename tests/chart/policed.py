@@ -27,6 +27,7 @@ from tests.chart.admission_objects import (
 )
 from tests.chart.admission_samples import REFUSED
 from tests.chart.helmchart import rendered
+from tests.chart.known import IN_FORCE, all_known
 from tests.controller.samples import plane_spec
 
 DEVICE_CLASSES = "deviceClasses={gpu.example.com,nic.example.com,of-others}"
@@ -37,8 +38,6 @@ VALUES = (
     "--set", "hostMetadataDomains={mesh.example.org}", "--set", DEVICE_CLASSES, "--set", EXTENDED,
     "--set", "podNetworks={10.244.0.0/16,fd00:10:244::/56}",
 )  # fmt: skip
-# An API server picks up a new policy, or a change of a namespace, within moments; a busy machine takes longer.
-IN_FORCE = 60.0
 SYNCER = "system:serviceaccount:bh-team-a:syncer"
 WORKLOADS = Resource("scheduling.k8s.io", "v1alpha2", "workloads", "Workload", True)
 # The gates of the PodGroup's fields, and of references to other namespaces: what a host drops by itself needs no policy.
@@ -75,6 +74,7 @@ async def prepare(client: Client) -> None:
     for obj in rendered(*VALUES):
         if obj["kind"].startswith("ValidatingAdmissionPolicy"):
             await client.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
+    await all_known(client)
 
 
 async def refused(client: Client, obj: dict[str, Any], *, cleaner: Client) -> str:

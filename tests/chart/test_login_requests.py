@@ -25,11 +25,11 @@ from bulkhead.kube.resources import VALIDATING_ADMISSION_POLICY_BINDINGS as BIND
 from tests.apiserver.bed import until
 from tests.apiserver.servers import ApiServer, running
 from tests.chart.helmchart import rendered
+from tests.chart.known import IN_FORCE
 
 pytestmark = pytest.mark.apiserver
 REQUESTS = kinds.CERTIFICATE_SIGNING_REQUESTS
 NAME = "bulkhead-login-requests"
-IN_FORCE = 60.0
 
 
 def pem(key: Any = None, *, padding: int = 0) -> str:

@@ -12,7 +12,7 @@ from bulkhead.kube.resources import (
 )
 from tests.apiserver.bed import until
 from tests.apiserver.servers import ApiServer
-from tests.chart.policed import IN_FORCE
+from tests.chart.known import IN_FORCE
 
 CONTROLLER = "system:serviceaccount:bulkhead-system:bulkhead-controller"
 

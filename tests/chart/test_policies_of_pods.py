@@ -12,6 +12,7 @@ from bulkhead.kube.resources import (
     PODS,
 )
 from syncer.translate.diff import STRATEGIC
+from tests.apiserver.bed import until
 from tests.chart.admission_objects import (
     CLOSED,
     GRANTED,
@@ -21,6 +22,7 @@ from tests.chart.admission_objects import (
     pod,
     sized,
 )
+from tests.chart.known import IN_FORCE
 from tests.chart.policed import (
     in_force,
     named,
@@ -99,6 +101,14 @@ async def test_root_in_a_user_namespace_is_root_at_level_restricted(syncer: Clie
             await stays_and_gets_no_root_debugger(syncer, admin, obj)
     finally:
         await admin.patch(NAMESPACES, "bh-team-a-work", {"metadata": {"labels": dict.fromkeys(level)}})
+
+        async def usual() -> bool:
+            try:
+                return not await refused(syncer, pod(), cleaner=admin)
+            except ApiError:  # by Pod Security
+                return False
+
+        await until(usual, "the usual level again", IN_FORCE)
 
 
 async def stays_and_gets_no_root_debugger(syncer: Client, admin: Client, obj: dict[str, Any]) -> None:

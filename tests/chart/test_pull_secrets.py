@@ -18,6 +18,7 @@ from controller.host.pullsecrets import PullSecrets
 from controller.settings import Settings
 from tests.apiserver.servers import ApiServer, running
 from tests.chart.helmchart import rendered
+from tests.chart.known import all_known
 from tests.controller.samples import tenant_class
 from tests.controller.tenant.world import World, ask, take_down
 from tests.crds import install
@@ -52,6 +53,7 @@ async def admin(server: ApiServer) -> AsyncIterator[Client]:
             wanted = obj["kind"] in INSTALLED or obj["kind"].startswith("ValidatingAdmissionPolicy")
             if wanted and obj["metadata"].get("namespace", SYSTEM) == SYSTEM:
                 await client.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
+        await all_known(client)
         await client.apply(kinds.SECRETS, credentials("registry", "r.example.org", "Zmlyc3Q="))
         await client.apply(kinds.SECRETS, credentials("other", "o.example.org", "b3RoZXI="))
         yield client

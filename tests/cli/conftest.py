@@ -19,6 +19,7 @@ from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import SystemClock
 from controller.host.logins import Logins
+from tests.apiserver.bed import until
 from tests.apiserver.pki import Authority
 from tests.apiserver.servers import Pair
 from tests.background import background
@@ -51,9 +52,20 @@ async def start(*arguments: str, environment: dict[str, str] | None = None) -> a
     )
 
 
+async def reads(process: asyncio.subprocess.Process, *texts: str) -> str:
+    """Read what the command says on its way until it has said all of this."""
+    assert process.stderr is not None
+    said = ""
+    while not all(text in said for text in texts):
+        line = await asyncio.wait_for(process.stderr.readline(), 180)
+        assert line, said
+        said += line.decode()
+    return said
+
+
 async def finish(process: asyncio.subprocess.Process) -> Outcome:
     """Wait for the command's end."""
-    out, err = await asyncio.wait_for(process.communicate(), 60)
+    out, err = await asyncio.wait_for(process.communicate(), 180)
     assert process.returncode is not None
     assert "Traceback" not in err.decode()
     return Outcome(process.returncode, out.decode(), err.decode())
@@ -126,11 +138,11 @@ class Controller:
 
     async def exists(self, name: str) -> None:
         """Return once the command has created the tenant."""
-        for _ in range(600):
-            if any(item["metadata"]["name"] == name for item in (await self.client.list(kinds.TENANTS)).items):
-                return
-            await asyncio.sleep(0.05)
-        raise AssertionError(f"{name} was never created")
+
+        async def there() -> bool:
+            return any(item["metadata"]["name"] == name for item in (await self.client.list(kinds.TENANTS)).items)
+
+        await until(there, f"{name} created")
 
 
 @pytest.fixture

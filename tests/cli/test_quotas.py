@@ -114,7 +114,7 @@ async def on_terminal(*words: str, lines: int, **environment: str) -> str:
             ended.set()
 
     loop.add_reader(reader, read)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         await ended.wait()
         assert await process.wait() == 0
     os.close(reader)
@@ -146,7 +146,7 @@ async def test_top_is_drawn_again_until_interrupted(site: Site, host_file: Path)
     process = await start("top", "--watch", "--interval", "0.5", environment={"KUBECONFIG": str(host_file)})
     assert process.stdout is not None
     frames = 0
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while frames < 2:
             frames += b"NOMINAL" in await process.stdout.readline()
     process.send_signal(signal.SIGINT)

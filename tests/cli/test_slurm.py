@@ -158,7 +158,7 @@ async def test_on_a_terminal_the_pod_gets_one_too(tenant: str, plane: Plane, kub
         env=dict(os.environ) | {"KUBECONFIG": str(host_file)} | kubectl,
     )
     os.write(primary, b"\x04")  # the end of input, as a person types it
-    assert await asyncio.wait_for(process.wait(), 60) == 7
+    assert await asyncio.wait_for(process.wait(), 180) == 7
     shown = os.read(primary, 65536).decode().split()
     os.close(secondary)
     os.close(primary)

@@ -91,7 +91,7 @@ async def test_ten_at_once_sign_in_once(dex: Dex, browser: Browser) -> None:
             "sh", "-c", command,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, env=dict(os.environ) | browser.environment,
         )  # fmt: skip
-        out, _ = await asyncio.wait_for(process.communicate(), 90)
+        out, _ = await asyncio.wait_for(process.communicate(), 300)
         assert process.returncode == 0
         return out
 
@@ -130,7 +130,7 @@ async def test_another_device_signs_in_by_a_code(dex: Dex, browser: Browser) -> 
     assert process.stderr is not None
     text = ""
     while not (found := re.search(r"code: (\S+)", text)):
-        line = await asyncio.wait_for(process.stderr.readline(), 30)
+        line = await asyncio.wait_for(process.stderr.readline(), 180)
         assert line, text
         text += line.decode()
     await asyncio.to_thread(_enter, dex, found[1])

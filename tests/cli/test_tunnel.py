@@ -76,7 +76,7 @@ async def host(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Host]:
 
     def client(_: argparse.Namespace) -> Client:
         config = KubeConfig(server=f"http://127.0.0.1:{made.port}")
-        return Client(config, user_agent="tests", field_manager="tests", timeout=5.0)
+        return Client(config, user_agent="tests", field_manager="tests", timeout=60.0)
 
     monkeypatch.setattr(connection, "host_client", client)
     yield made
@@ -84,7 +84,7 @@ async def host(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Host]:
 
 
 async def echo(port: int, text: bytes) -> bytes:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(text)
         answer = await reader.read(1 << 16)

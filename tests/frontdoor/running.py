@@ -112,7 +112,7 @@ class Proxy:
         context = ssl.create_default_context(cadata=to.ca)
         if name is not None:
             context.check_hostname = False
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             reader, writer = await asyncio.open_connection(
                 "127.0.0.1", self.port, ssl=context, server_hostname=to.host if name is None else name
             )
@@ -122,14 +122,14 @@ class Proxy:
         """What the kubelet's probe gets."""
         found = re.findall(r"bind 127\.0\.0\.1:(\d+)", (self.folder / "haproxy.cfg").read_text())
         (port,) = (int(each) for each in found if int(each) != self.port)
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(30):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET /healthz HTTP/1.0\r\n\r\n")
             return await reader.readline()
 
     async def raw(self, data: bytes) -> bytes:
         """What comes back for bytes that are no TLS of a client."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
             writer.write(data)
             with contextlib.suppress(ConnectionError):
@@ -148,7 +148,7 @@ class Session:
     async def echoes(self, text: str = "x") -> bool:
         """Whether the plane still answers on it."""
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 self.writer.write(f"{text}\n".encode())
                 return await self.reader.readline() == f"{text}\n".encode()
         except (OSError, ssl.SSLError):

@@ -25,7 +25,7 @@ Eventually = Callable[..., Awaitable[None]]
 @contextlib.asynccontextmanager
 async def running(informer: Informer) -> AsyncIterator[Informer]:
     async with background(informer.run()):
-        await asyncio.wait_for(informer.synced(), 30)
+        await asyncio.wait_for(informer.synced(), 60)
         yield informer
 
 
@@ -97,8 +97,8 @@ async def test_what_happened_while_the_server_was_away_is_told_as_relist(own_ser
             await writer.delete(CONFIG_MAPS, "goes", "default")
             await writer.delete(CONFIG_MAPS, "returns", "default")
             await writer.create(CONFIG_MAPS, config_map("returns"), "default")
-            await eventually(lambda: len([each for each in changes if each.kind == "deleted"]) == 2, seconds=60)
-            await eventually(lambda: Key("default", "returns") in informer.store, seconds=60)
+            await eventually(lambda: len([each for each in changes if each.kind == "deleted"]) == 2, seconds=120)
+            await eventually(lambda: Key("default", "returns") in informer.store, seconds=120)
             assert int(informer.resource_version) > int(informer_version)
             assert Key("default", "goes") not in informer.store
     assert {change.key.name for change in changes} == {"goes", "returns"}
@@ -124,7 +124,7 @@ async def test_compaction_leads_to_a_relist(own_server: ApiServer, eventually: E
         await asyncio.to_thread(own_server.wait)
         informer.resource_version = old
         async with background(informer.run()):
-            await eventually(lambda: informer.relists > relists, seconds=60)
+            await eventually(lambda: informer.relists > relists, seconds=120)
     assert sorted(summary(changes)) == [
         ("added", "is-replaced", True),
         ("deleted", "goes", True),
@@ -138,7 +138,7 @@ async def test_a_restored_plane_is_listed_again(host_client: Client, namespace: 
     # As after a restore: the version that we know lies in the server's future.
     informer.resource_version = "999999999"
     async with background(informer.run()):
-        await eventually(lambda: informer.has_synced, seconds=60)
+        await eventually(lambda: informer.has_synced, seconds=120)
     assert informer.store.keys() == [Key(namespace, "a")]
 
 
@@ -179,7 +179,7 @@ async def test_a_deletion_around_an_outage_is_told_once(own_server: ApiServer, e
             own_server.start()
             await asyncio.to_thread(own_server.wait)
             await client.delete(CONFIG_MAPS, "goes", "default")
-            await eventually(lambda: changes, seconds=60)
+            await eventually(lambda: changes, seconds=120)
     # A server that wrote something of its own before its watch cache was filled answers our version with 410: then a list may
     # report the deletion instead, as an absence; or the watch after it does, where the list came before the deletion.
     assert [(change.kind, change.key.name) for change in changes] == [("deleted", "goes")]

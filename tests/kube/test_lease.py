@@ -14,8 +14,9 @@ from tests.background import background
 Eventually = Callable[..., Awaitable[None]]
 
 
-def lease(client: Client, namespace: str, identity: str) -> LeaderLease:
-    return LeaderLease(client, namespace, "leader", identity, duration=2.0, renew_deadline=1.5, retry=0.1)
+def lease(client: Client, namespace: str, identity: str, *, seconds: float = 120.0) -> LeaderLease:
+    """One that is not lost by a pause of this machine; with few seconds, for tests in which it has to be."""
+    return LeaderLease(client, namespace, "leader", identity, duration=seconds, renew_deadline=seconds * 0.75, retry=0.1)
 
 
 async def test_one_leads_and_hands_over(host_client: Client, namespace: str, eventually: Eventually) -> None:
@@ -33,23 +34,23 @@ async def test_one_leads_and_hands_over(host_client: Client, namespace: str, eve
 
 
 async def test_a_dead_leader_is_followed(host_client: Client, namespace: str, eventually: Eventually) -> None:
-    dead, heir = lease(host_client, namespace, "dead"), lease(host_client, namespace, "heir")
+    dead, heir = (lease(host_client, namespace, name, seconds=2.0) for name in ("dead", "heir"))
     await dead.acquire()
     async with background(heir.acquire()) as task:
         await eventually(task.done)
     assert heir.held
-    await asyncio.wait_for(dead.renew(), 30)
+    await asyncio.wait_for(dead.renew(), 60)
     assert dead.lost.is_set()
     assert not dead.held
 
 
 async def test_a_leader_who_cannot_renew_steps_down(own_server: ApiServer) -> None:
     async with Client(own_server.admin, user_agent="t", field_manager="t", timeout=1.0) as client:
-        claim = lease(client, "default", "cut-off")
+        claim = lease(client, "default", "cut-off", seconds=8.0)
         async with claim.leading():
             assert claim.held
             own_server.kill("kube-apiserver")
-            await asyncio.wait_for(claim.lost.wait(), 30)
+            await asyncio.wait_for(claim.lost.wait(), 60)
             assert not claim.held
 
 
@@ -57,7 +58,7 @@ async def test_many_claim_and_one_gets_it(host_config: KubeConfig, namespace: st
     async with Client(host_config, user_agent="t", field_manager="t") as client:
         claims = [lease(client, namespace, f"c{number}") for number in range(5)]
         tasks = [asyncio.create_task(claim.acquire()) for claim in claims]
-        await asyncio.wait(tasks, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, timeout=60, return_when=asyncio.FIRST_COMPLETED)
         held = sum(claim.held for claim in claims)
         for task in tasks:
             task.cancel()

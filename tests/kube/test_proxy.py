@@ -31,7 +31,7 @@ WEBSOCKET = [("Upgrade", "websocket"), ("Sec-WebSocket-Protocol", "v5.channel.k8
 Pipe = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-def client_of(config: KubeConfig, timeout: float = 2.0) -> Client:
+def client_of(config: KubeConfig, timeout: float = 60.0) -> Client:
     return Client(config, user_agent="tests", field_manager="tests", timeout=timeout)
 
 
@@ -108,7 +108,7 @@ async def test_bytes_are_spliced_both_ways_with_back_pressure(tmp_path: Path) ->
     async with tls_serving(echo, tmp_path) as config, client_of(config) as client, socket_pair() as (user, ours):
         connection = await client.upgrade("/exec", (), [("Upgrade", "SPDY/3.1")], method="POST")
         await connection.reader.readuntil(b"Content-Length: 0\n")
-        task = asyncio.create_task(proxy.splice(ours, (connection.reader, connection.writer), linger=1.0))
+        task = asyncio.create_task(proxy.splice(ours, (connection.reader, connection.writer), linger=60.0))
 
         async def send() -> None:
             user[1].write(payload)
@@ -118,7 +118,7 @@ async def test_bytes_are_spliced_both_ways_with_back_pressure(tmp_path: Path) ->
         assert await user[0].readexactly(len(payload)) == payload
         await sender
         user[1].close()
-        await asyncio.wait_for(task, 30)
+        await asyncio.wait_for(task, 120)
 
 
 async def test_the_end_of_a_tls_stream_survives_a_slow_reader(tmp_path: Path) -> None:
@@ -132,14 +132,14 @@ async def test_the_end_of_a_tls_stream_survives_a_slow_reader(tmp_path: Path) ->
 
     async with tls_serving(burst, tmp_path) as config, client_of(config) as client, socket_pair() as (user, ours):
         connection = await client.upgrade("/exec", (), [("Upgrade", "SPDY/3.1")])
-        task = asyncio.create_task(proxy.splice(ours, (connection.reader, connection.writer), linger=1.0))
+        task = asyncio.create_task(proxy.splice(ours, (connection.reader, connection.writer), linger=60.0))
         got = bytearray()
         while chunk := await user[0].read(16_384):
             got += chunk
             await asyncio.sleep(0.001)
         assert bytes(got) == payload
         user[1].close()
-        await asyncio.wait_for(task, 30)
+        await asyncio.wait_for(task, 120)
 
 
 async def test_half_close_lets_the_answer_through() -> None:
@@ -150,7 +150,7 @@ async def test_half_close_lets_the_answer_through() -> None:
         user[1].write(b"last words")
         user[1].write_eof()
         assert await user[0].read() == b"last wordsbye"
-        await asyncio.wait_for(task, 30)
+        await asyncio.wait_for(task, 120)
 
 
 async def test_an_idle_connection_is_closed() -> None:
@@ -166,7 +166,7 @@ async def test_a_vanished_peer_ends_the_splice() -> None:
         far[1].write(b"x")
         assert await user[0].readexactly(1) == b"x"
         far[1].transport.abort()
-        await asyncio.wait_for(task, 30)
+        await asyncio.wait_for(task, 120)
 
 
 async def test_cancelling_a_splice_closes_both() -> None:
@@ -204,7 +204,8 @@ REFUSALS: list[tuple[str, Answer, type[KubeError]]] = [
 
 @pytest.mark.parametrize(("answer", "error"), [case[1:] for case in REFUSALS], ids=[case[0] for case in REFUSALS])
 async def test_a_refused_upgrade_is_an_error(answer: Answer, error: type[KubeError]) -> None:
-    async with serving(answer) as config, client_of(config, timeout=0.5) as client:
+    timeout = 0.5 if error is Timeout else 60.0
+    async with serving(answer) as config, client_of(config, timeout) as client:
         with pytest.raises(KubeError) as caught:
             await client.upgrade("/exec", (), WEBSOCKET)
     assert type(caught.value) is error, caught.value
@@ -251,7 +252,7 @@ async def test_a_followed_answer_arrives_as_it_is_written() -> None:
     async with serving(answer) as config, client_of(config) as client:
         async with client.stream("/log", {"follow": "true"}) as stream:
             got = b""
-            async for chunk in stream.chunks(idle=10):
+            async for chunk in stream.chunks(idle=60):
                 got += chunk
                 gate.set()
         assert (stream.status, got) == (200, b"one\ntwo\n")

@@ -15,10 +15,16 @@ from bulkhead.kube.watch import LineSplitter, WatchEvent, parse_line
 from tests.apiserver.servers import ApiServer
 
 
-async def collect(client: Client, namespace: str, version: str, seconds: int = 2) -> list[WatchEvent]:
-    events = client.watch(CONFIG_MAPS, namespace, resource_version=version, timeout_seconds=seconds)
+async def collect(client: Client, namespace: str, version: str, number: int) -> list[WatchEvent]:
+    """So many changes."""
+    found: list[WatchEvent] = []
+    events = client.watch(CONFIG_MAPS, namespace, resource_version=version, timeout_seconds=60)
     async with contextlib.aclosing(events):
-        return [event async for event in events]
+        async for event in events:
+            found += [] if event.type == "BOOKMARK" else [event]
+            if len(found) == number:
+                break
+    return found
 
 
 async def test_events_in_order_with_lazy_bodies(host_client: Client, namespace: str) -> None:
@@ -26,8 +32,7 @@ async def test_events_in_order_with_lazy_bodies(host_client: Client, namespace: 
     await host_client.create(CONFIG_MAPS, {"metadata": {"name": "m", "labels": {"l": "1"}}, "data": {"x": "1"}}, namespace)
     await host_client.patch(CONFIG_MAPS, "m", {"data": {"x": "2"}}, namespace)
     await host_client.delete(CONFIG_MAPS, "m", namespace)
-    events = await collect(host_client, namespace, version)
-    changes = [event for event in events if event.type != "BOOKMARK"]
+    changes = await collect(host_client, namespace, version, 3)
     assert [event.type for event in changes] == ["ADDED", "MODIFIED", "DELETED"]
     assert [event.object()["data"]["x"] for event in changes] == ["1", "2", "2"]
     assert {(event.key, event.meta.label("l")) for event in changes} == {((namespace, "m"), "1")}
@@ -35,7 +40,7 @@ async def test_events_in_order_with_lazy_bodies(host_client: Client, namespace: 
 
 async def test_metadata_only(host_client: Client, namespace: str) -> None:
     await host_client.create(CONFIG_MAPS, {"metadata": {"name": "m"}, "data": {"x": "y" * 1000}}, namespace)
-    events = host_client.watch(CONFIG_MAPS, namespace, resource_version="0", timeout_seconds=1, metadata_only=True)
+    events = host_client.watch(CONFIG_MAPS, namespace, resource_version="0", timeout_seconds=60, metadata_only=True)
     async with contextlib.aclosing(events):
         async for event in events:
             assert event.object()["kind"] == "PartialObjectMetadata"
@@ -55,7 +60,7 @@ async def test_a_compacted_version_is_gone(own_server: ApiServer) -> None:
         own_server.start()
         await asyncio.to_thread(own_server.wait)
         with pytest.raises(Gone):
-            await collect(client, "default", old)
+            await collect(client, "default", old, 1)
 
 
 async def test_a_server_killed_in_the_middle(
@@ -76,7 +81,7 @@ async def test_a_server_killed_in_the_middle(
     async with Client(own_server.admin, user_agent="tests", field_manager="tests") as client:
         await client.create(CONFIG_MAPS, {"metadata": {"name": "m"}}, "default")
         task = asyncio.create_task(follow(client))
-        await asyncio.wait_for(started.wait(), 30)
+        await asyncio.wait_for(started.wait(), 60)
         own_server.kill("kube-apiserver")
         await eventually(task.done)
     # A killed server may close the stream in an orderly way; anything else is Unavailable.

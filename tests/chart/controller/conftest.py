@@ -11,6 +11,7 @@ from bulkhead.kube.resources import resource_of
 from tests.apiserver.servers import ApiServer, running
 from tests.chart.controller.requests import CONTROLLER, LEVEL, TIGHT, in_force, space
 from tests.chart.helmchart import rendered
+from tests.chart.known import all_known
 from tests.controller.samples import tenant_class
 from tests.crds import install
 
@@ -36,6 +37,7 @@ async def admin(server: ApiServer) -> AsyncIterator[Client]:
         for obj in rendered():
             if obj["kind"] in INSTALLED or obj["kind"].startswith("ValidatingAdmissionPolicy"):
                 await client.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
+        await all_known(client)
         yield client
 
 

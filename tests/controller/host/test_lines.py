@@ -11,7 +11,7 @@ from tests.fakeclock import FakeClock
 
 
 async def next_of(lines: Lines) -> tuple[str, str]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return await lines.take()
 
 

@@ -19,6 +19,7 @@ from bulkhead.ledger.usagebook import Page, Sums
 from controller.ledger import usagemetrics
 from controller.ledger.usage import Usage
 from controller.ledger.usagestore import OvertakenError, UsageStore
+from tests.apiserver import lag
 from tests.apiserver.bed import until
 from tests.background import background
 from tests.fakeclock import FakeClock
@@ -71,7 +72,18 @@ class Host:
         await self.client.delete(kinds.PODS, name, self.work, grace_seconds=0)
 
     def usage(self, client: Client | None = None, **more: Any) -> Usage:
-        return Usage(client or self.client, self.system, clock=self.clock, **more)
+        self.metered = Usage(client or self.client, self.system, clock=self.clock, **more)
+        return self.metered
+
+    async def caught_up(self) -> None:
+        """Wait until the last one that was made has seen what there is: what it sees later it counts from then on."""
+        usage = self.metered
+
+        async def so() -> bool:
+            copies = [usage._pods, *([usage._claims._informer] if usage._claims.watched else [])]
+            return all([await lag.caught_up(each) for each in copies])
+
+        await until(so, "what there is to be seen")
 
     async def pages(self) -> list[Page]:
         listed = await self.client.list(kinds.CONFIG_MAPS, self.system, label_selector=labels.USAGE)
@@ -91,7 +103,7 @@ class Host:
             return await self.sums() == wanted
 
         try:
-            await until(so, "sums", 10)
+            await until(so, "sums")
         except AssertionError:
             assert await self.sums() == wanted
 
@@ -101,6 +113,7 @@ class Host:
             step = min(seconds, 60.0)
             if counted:
                 await until(self._sleeps, "the controller to sleep")
+                await self.caught_up()
             self.clock.advance(step)
             seconds -= step
         if counted:

@@ -101,7 +101,7 @@ class Devices(Host):
             return await self.table() == {key: Sums(*both, 0) for key, both in wanted.items()}
 
         try:
-            await until(so, "sums", 10)
+            await until(so, "sums")
         except AssertionError:
             assert await self.table() == {key: Sums(*both, 0) for key, both in wanted.items()}
 
@@ -208,6 +208,7 @@ async def test_a_controller_that_is_killed_at_any_write_counts_no_claim_twice_an
         await host.ask("mine", gpu=3)
         await host.run_with("a", "mine")
         await host.has(usage, 1)
+        await host.caught_up()
         for _ in range(6):
             if deadly.died.is_set():
                 break

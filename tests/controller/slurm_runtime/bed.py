@@ -57,7 +57,7 @@ class Bed:
 
 
 async def until(what: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not what():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0.01)
 

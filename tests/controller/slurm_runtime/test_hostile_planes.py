@@ -62,7 +62,7 @@ HOSTILE = {
 async def opened(answer: hostile.Answer) -> AsyncIterator[Client]:
     async with (
         hostile.serving(answer) as config,
-        Client(config, user_agent="tests", field_manager="tests", timeout=5, max_body=16_384, connections=4) as client,
+        Client(config, user_agent="tests", field_manager="tests", timeout=60, max_body=16_384, connections=4) as client,
     ):
         yield client
 
@@ -121,7 +121,7 @@ async def test_many_hostile_planes_at_once_leave_the_others_their_room() -> None
     endless = HOSTILE["an answer without an end"]
     async with opened(endless) as bad, opened(hostile.slow_pieces(http("200 OK", page))) as good:
         with peak(64 * MIB):
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(300):
                 await asyncio.gather(*(one(bad, f"bad-{number}") for number in range(20)), one(good, "good"))
     assert "good: 1" in outcomes
     assert len(outcomes) == 21
@@ -140,7 +140,7 @@ async def test_a_hostile_plane_stops_its_own_cluster_and_says_so() -> None:
             loops = SlurmLoops(clock, plane, lambda _: {}, lambda _, changed=changed: changed.set())  # type: ignore[misc]
             order = Order(slurm_spec(node_set()), KEYS)
             loops.order("team-a", order)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 await changed.wait()
             found = loops.order("team-a", order)
             assert found is not None

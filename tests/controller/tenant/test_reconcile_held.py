@@ -1,6 +1,5 @@
 """Reconciles of tenants that run and are refused now, on a real API server: what reaches them and what stays."""
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
@@ -91,7 +90,6 @@ async def test_a_tenant_that_runs_is_held_to_its_class_when_that_is_tightened(cl
         assert after["metadata"]["resourceVersion"] == plane["metadata"]["resourceVersion"]
         # Repaired as any other, and at rest as any other.
         await client.delete(kinds.NETWORK_POLICIES, "default-deny", "bh-held")
-        await asyncio.sleep(0.3)
         await world.settle("held")
         await client.get(kinds.NETWORK_POLICIES, "default-deny", "bh-held")
         agreed = {"quota": {"resources": {"nvidia.com/gpu": {"nominal": 64}}}, "isolation": None}

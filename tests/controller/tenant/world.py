@@ -19,6 +19,8 @@ from controller.inside.access import PlaneAccess
 from controller.settings import Settings
 from controller.slurm.ordering import Ordering
 from controller.tenant.reconcile import ReconcileFailed, Reconciler
+from tests.apiserver import lag
+from tests.apiserver.bed import until
 
 
 class World:
@@ -65,17 +67,26 @@ class World:
             task.cancel()
         await asyncio.wait(self._tasks)
 
+    async def caught_up(self) -> None:
+        """Wait until the informers show what there is."""
+        copies = [*self.owned._informers.values(), self.ranges._services]
+
+        async def seen() -> bool:
+            return all(await asyncio.gather(*map(lag.caught_up, copies)))
+
+        await until(seen, "the controller's copies to be what the host has")
+
     async def settle(self, name: str) -> Obj:
-        """Reconcile until two in a row write nothing new; the informers catch up in between."""
+        """Reconcile until two in a row write nothing new, each of what there is."""
         before = ""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while True:
+                await self.caught_up()
                 try:
                     await self.reconciler.reconcile(name)
                 except ReconcileFailed:
                     await asyncio.sleep(0.1)
                     continue
-                await asyncio.sleep(0.1)
                 now = str(await fingerprint(self.client, name))
                 if now == before:
                     return await self.client.get(kinds.TENANTS, name)
@@ -133,7 +144,7 @@ async def finish_namespaces(client: Client, name: str) -> None:
 
 async def take_down(world: World, name: str) -> None:
     await world.client.delete(kinds.TENANTS, name)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while True:
             await world.reconciler.reconcile(name)
             await finish_namespaces(world.client, name)

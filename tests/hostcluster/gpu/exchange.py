@@ -69,13 +69,13 @@ async def exchange(place: Path) -> None:
     kubelet = Kubelet(folder)
     task = asyncio.create_task(plugin.run(gpus, folder))
     try:
-        async with asyncio.timeout(30), kubelet.running():
+        async with asyncio.timeout(120), kubelet.running():
             request = await kubelet.registered.get()
             assert (request.version, request.resource_name) == ("v1beta1", "nvidia.com/gpu")
             async with grpc.aio.insecure_channel(f"unix://{folder}/{request.endpoint}") as channel:
                 await _check_health_follows_the_files(channel, gpus)
                 await _check_allocation(channel)
-        async with asyncio.timeout(30), kubelet.running():
+        async with asyncio.timeout(120), kubelet.running():
             assert (await kubelet.registered.get()).endpoint == request.endpoint
     finally:
         await _ended(task)
@@ -99,7 +99,7 @@ async def cancellation(place: Path) -> None:
 async def _ended(task: asyncio.Task[None]) -> None:
     """Cancelled once, as the plugin's own signals do it, it ends."""
     task.cancel()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
@@ -125,13 +125,13 @@ async def _check_allocation(channel: grpc.aio.Channel) -> None:
         response_deserializer=messages.AllocateResponse.FromString,
     )
     one = messages.ContainerAllocateRequest(devices_ids=["bulkhead-gpu-1"])
-    answer = await allocate(messages.AllocateRequest(container_requests=[one]), timeout=5)
+    answer = await allocate(messages.AllocateRequest(container_requests=[one]), timeout=60)
     response = answer.container_responses[0]
     assert dict(response.envs) == {"NVIDIA_VISIBLE_DEVICES": "1"}
     assert [(device.container_path, device.permissions) for device in response.devices] == [("/dev/nvidia1", "rw")]
     unknown = messages.ContainerAllocateRequest(devices_ids=["other"])
     with pytest.raises(grpc.aio.AioRpcError, match="unknown device"):
-        await allocate(messages.AllocateRequest(container_requests=[unknown]), timeout=5)
+        await allocate(messages.AllocateRequest(container_requests=[unknown]), timeout=60)
 
 
 if __name__ == "__main__":

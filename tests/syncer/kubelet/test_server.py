@@ -67,7 +67,7 @@ class Bench:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=tls or self.tls)
         writer.write(head.encode())
         await writer.drain()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             answer = await reader.read()
         writer.close()
         return answer
@@ -137,7 +137,7 @@ async def test_item_85_exec_is_spliced_and_its_names_are_rewritten(bench: Bench)
     reader, writer = await asyncio.open_connection("127.0.0.1", bench.port, ssl=bench.tls)
     target = "/exec/ns/web/u-1/main?command=sh&command=-c&input=1&output=1&tty=0"
     writer.write(f"POST {target} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer tenant\r\n{WEBSOCKET}\r\n".encode())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         head = await reader.readuntil(b"\r\n\r\n")
         writer.write(b"hello")
         assert await reader.readexactly(5) == b"HELLO"
