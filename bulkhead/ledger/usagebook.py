@@ -16,10 +16,10 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from bulkhead.api import labels, names
-from bulkhead.api.untrusted import mapping, sequence, text
+from bulkhead.api.untrusted import mapping, text
 from bulkhead.ledger.metering import HOUR, Account, Tally
 
 _FORM: Final = 1
@@ -35,7 +35,11 @@ _EPOCH: Final = date(1970, 1, 1).toordinal()
 # What of a page is read at all.
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _MOST_READ: Final = 400_000
+_MOST_COUNTED: Final = 1 << 62
 _LONGEST_NAME: Final = 317
+# What has a name and a day.
+_LAST_NUMBER: Final = 10**15
+_LAST_HOUR: Final = 8_000_000
 _NAME: Final = re.compile(rf"{names.USAGE_PREFIX}[0-9]{{8}}-([0-9]{{1,15}})")
 
 
@@ -120,9 +124,13 @@ def read(stored: bytes) -> Page:
         said = mapping(json.loads(opened.decompress(stored, _MOST_BYTES)))
     except (zlib.error, ValueError, RecursionError) as error:
         raise UnreadableError("not stored usage, or damaged") from error
-    number, until, rows = said.get("number"), said.get("until"), sequence(said.get("rows"))
-    if said.get("form") != _FORM or not isinstance(number, int) or not isinstance(until, int) or len(rows) > _MOST_READ:
+    if said.get("form") != _FORM:
         raise UnreadableError(f"usage of form {str(said.get('form'))[:32]}, which this version does not know")
+    number, until, rows = said.get("number"), said.get("until"), said.get("rows")
+    if not _count(number, _LAST_NUMBER) or not _count(until, _LAST_HOUR * HOUR) or not isinstance(rows, list):
+        raise UnreadableError("a page without a number, a time up to which it reaches, or rows")
+    if len(rows) > _MOST_READ:
+        raise UnreadableError(f"{len(rows)} rows, more than any page has")
     page = Page(number, until, text(said.get("writer"))[:_LONGEST_NAME])
     for each in rows:
         hour, account, sums = _row(each)
@@ -132,15 +140,15 @@ def read(stored: bytes) -> Page:
 
 
 def _row(row: Any) -> tuple[int, Account, Sums]:
-    if not isinstance(row, list) or len(row) != 9 or not all(map(_count, (row[0], *row[6:]))):
+    if not isinstance(row, list) or len(row) != 9 or not _count(row[0], _LAST_HOUR) or not all(map(_count, row[6:])):
         raise UnreadableError("a row that is none")
-    if not all(isinstance(each, str) for each in row[1:6]):
+    if not all(isinstance(each, str) for each in row[1:6]) or row[8] > row[6] + row[7]:
         raise UnreadableError("a row that is none")
     return row[0], Account(*row[1:6]), Sums(*row[6:])
 
 
-def _count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 1 << 62
+def _count(value: Any, most: int = _MOST_COUNTED) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value < most
 
 
 def newest(pages: Iterable[Page]) -> list[Page]:
@@ -180,6 +188,12 @@ def page_of(config_map: Mapping[str, Any]) -> Page:
     except ValueError as error:
         raise UnreadableError("not stored usage, or damaged") from error
     return read(stored)
+
+
+def is_spoilt(config_map: Mapping[str, Any]) -> bool:
+    """Whether somebody made it so that it may take no writes: it cannot change, or has more in it than its page."""
+    held = {*mapping(config_map.get("data")), *mapping(config_map.get("binaryData"))}
+    return config_map.get("immutable") is True or bool(held - {_KEY})
 
 
 def number_of(name: str) -> int:

@@ -30,6 +30,13 @@ def test_a_page_is_read_as_it_was_written() -> None:
         b"[" * 9999,
         b'{"form":1,"number":1,"until":2,"rows":[[1,"a","b","c","d","e",1,2,-3]]}',
         b'{"form":1,"number":1,"until":2,"rows":[[1,"a","b","c","d",5,1,2,3]]}',
+        b'{"form":1,"number":1,"until":2,"rows":[[1,"a","b","c","d","e",1,2,4]]}',
+        b'{"form":1,"number":1,"until":2,"rows":[[9999999,"a","b","c","d","e",1,2,3]]}',
+        b'{"form":1,"number":1,"until":2,"rows":{}}', b'{"form":1,"number":1,"until":2}', b'{"form":1,"until":2,"rows":[]}',
+        b'{"form":1,"number":1,"until":-1,"rows":[]}', b'{"form":1,"number":-1,"until":1,"rows":[]}',
+        b'{"form":1,"number":true,"until":2,"rows":[]}', b'{"form":1,"number":1,"until":1e9,"rows":[]}',
+        b'{"form":1,"number":1,"until":999999999999999999,"rows":[]}',
+        b'{"form":1,"number":1000000000000000,"until":2,"rows":[]}',
     ))],
 )  # fmt: skip
 def test_what_nobody_can_have_written_is_refused(stored: bytes) -> None:
