@@ -131,6 +131,16 @@ def _registry(_: str) -> Recipe:
     return Recipe("registry", version, ("registry",), (), ldflags=f"-X {stamp}.version={version}")
 
 
+def _metallb(_: str) -> Recipe:
+    return Recipe("metallb", "v0.15.3", ("controller",), ())
+
+
+def _contour(_: str) -> Recipe:
+    version = "v1.33.8"
+    stamp = "github.com/projectcontour/contour/internal/build"
+    return Recipe("contour", version, ("contour",), (), ldflags=f"-X {stamp}.Version={version}")
+
+
 _RECIPES = {
     "kubernetes": _kubernetes,
     "etcd": _etcd,
@@ -143,8 +153,10 @@ _RECIPES = {
     "dex": _dex,
     "registry": _registry,
     "kubernetes-1.34": _oldest_kubernetes,
+    "metallb": _metallb,
+    "contour": _contour,
 }
-ON_REQUEST = ("dex", "registry", "kubernetes-1.34")  # what no host needs unless it was asked for
+ON_REQUEST = ("dex", "registry", "kubernetes-1.34", "metallb", "contour")  # what no host needs unless it was asked for
 COMPONENTS = tuple(_RECIPES)
 
 

@@ -1,0 +1,1 @@
+"""The ways into planes with real implementations beside real API servers: MetalLB's controller, and Contour with Envoy."""
