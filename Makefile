@@ -25,7 +25,7 @@ DEBIAN_PACKAGES := busybox-static ca-certificates conntrack containernetworking-
 VENV_STAMP := $(VENV)/.bulkhead-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-16)
 PACKAGES_STAMP := $(STAMPS)/packages-$(shell echo '$(DEBIAN_PACKAGES)' | sha256sum | cut -c1-16)
 
-.PHONY: help setup packages venv demo down test binaries-for-tests host-up e2e install-readme scenarios simulation hunt outages chaos slurm devices registry nodes upgrade bench-slurm bench-provision bench-sync bench-frontdoor bench-ledger bench-client bench-fragmentation conformance conformance-serial netpol-conformance check fmt crds docs dist clean
+.PHONY: help setup packages venv demo down test binaries-for-tests host-up e2e install-readme scenarios simulation hunt outages chaos slurm devices gateway registry nodes upgrade bench-slurm bench-provision bench-sync bench-frontdoor bench-ledger bench-client bench-fragmentation conformance conformance-serial netpol-conformance check fmt crds docs dist clean
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-19s %s\n", $$1, $$2}' Makefile
@@ -110,6 +110,10 @@ slurm: setup ## the end-to-end tests of the Slurm mode; makes its images first (
 
 devices: setup ## claims of tenants with the upstream test driver for dynamic resource allocation; builds it first (root)
 	@$(PY) -u -m pytest e2e/scenarios_devices -m host -p no:cacheprovider $(PYTEST_ARGS)
+
+gateway: binaries-for-tests ## ways into tenants by MetalLB and by Gateway API with Contour and Envoy, beside real API servers; builds them first (no root)
+	@$(PY) -u -m bulkhead.hostcluster.binaries metallb contour
+	@$(PY) -u -m pytest e2e/scenarios_ways -p no:cacheprovider $(PYTEST_ARGS)
 
 registry: setup ## pulls from a registry with a password on a host without images: right, wrong, missing (root)
 	@$(PY) -u -m pytest e2e/scenarios_registry -m host -p no:cacheprovider $(PYTEST_ARGS)

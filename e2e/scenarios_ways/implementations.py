@@ -43,7 +43,7 @@ def manifests(component: str, *paths: str) -> list[dict[str, Any]]:
 def gateway_api(version: str) -> list[dict[str, Any]]:
     """The CRDs of a release of Gateway API, of its experimental channel."""
     found = _objects(_module(f"sigs.k8s.io/gateway-api@{version}"), ("config/crd/experimental",))
-    return [each for each in found if each["kind"] == "CustomResourceDefinition"]
+    return [each for each in found if each.get("kind") == "CustomResourceDefinition"]
 
 
 def _objects(folder: Path, paths: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -51,7 +50,7 @@ async def test_an_address_comes_runs_out_comes_free_and_changes(pooled: Client) 
         tenant = await until(lambda: settles(world, "first", "True", FIRST), "the address", SECONDS)
         assert tenant["status"]["endpoint"] == f"https://{FIRST}:443"
         names, addresses = await certified(client, "first")
-        assert ip_address(FIRST) in addresses
+        assert FIRST in addresses
         assert "first.k8s.example.org" in names
 
         await ask(client, "second", **BALANCED)
@@ -67,14 +66,14 @@ async def test_an_address_comes_runs_out_comes_free_and_changes(pooled: Client) 
 
         await take_down(world, "first")
         tenant = await until(lambda: settles(world, "second", "True", FIRST), "the address that came free", SECONDS)
-        assert ip_address(FIRST) in (await certified(client, "second"))[1]
+        assert FIRST in (await certified(client, "second"))[1]
     moved = replace(INSTALLED, exposure_load_balancer_annotations='{"metallb.io/address-pool": "second"}')
     async with World(client, settings=moved) as world:
         tenant = await until(lambda: settles(world, "second", "True", "203.0.113.9"), "the other pool's address", SECONDS)
         assert tenant["status"]["endpoint"] == "https://203.0.113.9:443"
         addresses = (await certified(client, "second"))[1]
-        assert ip_address("203.0.113.9") in addresses
-        assert ip_address(FIRST) not in addresses
+        assert "203.0.113.9" in addresses
+        assert FIRST not in addresses
         await take_down(world, "second")
 
 
