@@ -17,9 +17,9 @@ from pathlib import Path
 from bulkhead.api import names
 from bulkhead.hostcluster.component import POD_RANGE, RUN_DIR
 from bulkhead.hostcluster.storage.volumes import IMMEDIATE_CLASS
-from e2e import commands, install, machine, tenants
+from e2e import commands, install, machine, tenants, workloads
 from e2e.api import Api
-from e2e.poll import Note
+from e2e.poll import Note, until
 from e2e.tenants import Tenant
 
 # The last one before planes could be placed, reached from outside, and their definitions upgraded.
@@ -82,11 +82,18 @@ def wipe(host: Api, note: Note) -> None:
     """Remove whatever Bulkhead is there; refused with a sentence where somebody's Tenants are."""
     helm = ("--namespace", names.SYSTEM_NAMESPACE)
     if install.RELEASE in commands.helm(machine.KUBECONFIG, "list", "--short", *helm).out.split():
+        # Those that an earlier run deleted as it ended are going, which takes the Bulkhead that is there.
+        until("deleted tenants to be gone", lambda: _expect_none_going(host), seconds=180)
         note("removing the Bulkhead that is there")
         commands.helm(machine.KUBECONFIG, "uninstall", install.RELEASE, *helm, "--wait")
     kubectl("delete", _KEPT, "-l", "app.kubernetes.io/name=bulkhead")
     kubectl("delete", "-f", "crds", "--ignore-not-found")
     host.delete("Lease", "bulkhead-controller", names.SYSTEM_NAMESPACE)
+
+
+def _expect_none_going(host: Api) -> None:
+    going = [item["metadata"]["name"] for item in host.list("Tenant") if item["metadata"].get("deletionTimestamp")]
+    workloads.expect(not going, ", ".join(going))
 
 
 def kubectl(*arguments: str) -> str:
