@@ -42,6 +42,7 @@ NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "networkpolicies", "Netwo
 SERVICE_CIDRS = Resource("networking.k8s.io", "v1", "servicecidrs", "ServiceCIDR", False)
 
 # the Gateway API, in the versions in which hosts serve this kind, the newest first
+GATEWAYS = Resource("gateway.networking.k8s.io", "v1", "gateways", "Gateway", True)
 TLS_ROUTES = Resource("gateway.networking.k8s.io", "v1", "tlsroutes", "TLSRoute", True)
 TLS_ROUTES_V1ALPHA3 = Resource("gateway.networking.k8s.io", "v1alpha3", "tlsroutes", "TLSRoute", True)
 TLS_ROUTES_V1ALPHA2 = Resource("gateway.networking.k8s.io", "v1alpha2", "tlsroutes", "TLSRoute", True)

@@ -91,19 +91,20 @@ def addresses_of(service: Obj) -> tuple[str, ...]:
     return tuple(each for each in dict.fromkeys(found) if _usable(each))[:_MOST_ADDRESSES]
 
 
-def verdict(spec: PlaneSpec, route: Obj | None, refused: Iterable[Refused] = ()) -> Verdict | None:
+def verdict(spec: PlaneSpec, route: Obj | None, refused: Iterable[Refused] = (), gateway: Obj | None = None) -> Verdict | None:
     """The condition Exposed; None where the API server is not to be exposed.
 
-    `route` is the TLSRoute as it was last seen, `refused` what the host did not take or did not delete.
+    `route` is the TLSRoute as it was last seen, `refused` what the host did not take or did not delete, `gateway` what the
+    route names: empty where there is none, None where that is not known.
     """
     if (said := extras.exposed(refused, spec)) is not None:
         return said
     if spec.exposure.type == "None":
         return None
-    return _missing(spec, route) or Verdict("True", Reason.APPLIED, f"the API server is reached at {spec.endpoint}")
+    return _missing(spec, route, gateway) or Verdict("True", Reason.APPLIED, f"the API server is reached at {spec.endpoint}")
 
 
-def _missing(spec: PlaneSpec, route: Obj | None) -> Verdict | None:
+def _missing(spec: PlaneSpec, route: Obj | None, gateway: Obj | None) -> Verdict | None:
     """What keeps it from being reached, though the host took everything."""
     exposure = spec.exposure
     if exposure.unmet:
@@ -114,7 +115,7 @@ def _missing(spec: PlaneSpec, route: Obj | None) -> Verdict | None:
         return None
     if not exposure.route_version:
         return Verdict("False", Reason.NOT_SUPPORTED, "the host does not serve TLSRoutes (gateway.networking.k8s.io)")
-    said = gatewayroute.trouble(spec, exposure.gateway, route)
+    said = gatewayroute.trouble(spec, exposure.gateway, route, gateway)
     return Verdict("False", Reason.ROUTE_REFUSED, said) if said else None
 
 

@@ -2,8 +2,9 @@
 
     status.parents ──> those of the Gateway that the route names now ──> accepted, and its backend found? ──> "" or a sentence
 
-Implementations say little: some leave the message out, some keep what they said of an earlier route or of a former Gateway. So
-what counts is of the route's own generation and parent, and what to do is written here, by the reason.
+Implementations say little: some leave the message out, some keep what they said of an earlier route, of a former Gateway or of
+one that is gone. So what counts is of the route's own generation and parent, and only where the Gateway is there; what to do is
+written here, by the reason.
 """
 
 from collections.abc import Mapping
@@ -19,14 +20,31 @@ _MOST_PARENTS: Final = 32  # of the API itself
 _MOST_WORDS: Final = 512
 
 
-def trouble(spec: PlaneSpec, gateway: Gateway, route: Obj | None) -> str:
-    """Why the route leads nowhere, with what to do; empty where the Gateway has taken it."""
-    there = route or {}
-    said = mappings(mapping(there.get("status")).get("parents"), _MOST_PARENTS)
+def trouble(spec: PlaneSpec, gateway: Gateway, route: Obj | None, there: Obj | None = None) -> str:
+    """Why the route leads nowhere, with what to do; empty where the Gateway has taken it.
+
+    `there` is the Gateway, empty where there is none, None where that is not known.
+    """
+    if there is not None and not there:
+        return f"{_called(gateway)} is not there; next: make it, or name another (exposure.gateway of chart or class)"
+    return _of_route(spec, gateway, route) or _unprogrammed(gateway, there or {})
+
+
+def _unprogrammed(gateway: Gateway, there: Obj) -> str:
+    """What the Gateway says of itself, where it carries nothing at all."""
+    found, meta = condition_of(there, "Programmed"), mapping(there.get("metadata"))
+    if found.get("status") != "False" or _is_stale(found, meta.get("generation")):
+        return ""
+    look = f"kubectl -n {gateway.namespace} describe gateway {gateway.name}"
+    return f"{_called(gateway)} takes the route, and is not Programmed itself: {_words(found)}; next: mend the Gateway ({look})"
+
+
+def _of_route(spec: PlaneSpec, gateway: Gateway, route: Obj | None) -> str:
+    status, made = mapping((route or {}).get("status")), mapping((route or {}).get("metadata"))
+    said = mappings(status.get("parents"), _MOST_PARENTS)
     own = [each for each in said if _is_of(gateway, mapping(each.get("parentRef")), spec.namespace)]
-    generation = mapping(there.get("metadata")).get("generation")
     # Several controllers may each have an entry for one Gateway: one that takes it is enough.
-    found = [_of_parent(spec, gateway, each, generation) for each in own]
+    found = [_of_parent(spec, gateway, each, made.get("generation")) for each in own]
     silent = f"{_called(gateway)} has not said whether it takes the route; {_ask(gateway, spec)}"
     return min(found, key=bool, default=silent)
 

@@ -66,6 +66,7 @@ class Findings:
     nodes: Finding | None = None  # of a tenant whose pool is its alone
     shares: Verdict | None = None  # of a tenant with whom the host shares anything
     route: Obj | None = None  # the TLSRoute, of a tenant that a Gateway exposes
+    gateway: Obj | None = None  # that its route names; empty where there is none, None where that is not known
     refused: tuple[Refused, ...] = ()  # by the host, of what the plane runs without
     certificate_authority: str = ""  # PEM, of the plane's API server
     losses: Losses | None = None  # of its audit trail, where that is sent to a receiver and the plane answers
@@ -124,7 +125,7 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
 def _aside(spec: PlaneSpec, findings: Findings) -> dict[ConditionType, Verdict]:
     """Conditions that only some tenants have, and that do not count for Ready: the API can be used all the same."""
     unseen = ConditionType.EXPOSED in findings.unseen
-    exposed = None if unseen else exposure.verdict(spec, findings.route, findings.refused)
+    exposed = None if unseen else exposure.verdict(spec, findings.route, findings.refused, findings.gateway)
     said = {
         ConditionType.EXPOSED: exposed,  # else from the host
         ConditionType.SHARES_APPLIED: findings.shares,

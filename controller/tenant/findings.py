@@ -43,6 +43,7 @@ class Reached:
     protected: bool = False  # whether all that protects the tenant is in
     refused: tuple[Refused, ...] = ()  # by the host, of what the plane runs without
     losses: Losses | None = None
+    gateway: Obj | None = None  # that its route names; empty where there is none, None where that is not known
 
 
 def findings(spec: PlaneSpec, admitted: Admitted, reached: Reached, after: Iterable[tuple[Resource, Obj]]) -> Findings:
@@ -64,6 +65,7 @@ def findings(spec: PlaneSpec, admitted: Admitted, reached: Reached, after: Itera
         refused=reached.refused,
         held=admitted.held,
         losses=reached.losses,
+        gateway=reached.gateway,
         certificate_authority=reached.keys.authorities["serving"].certificate.decode() if reached.keys else "",
         slurm=_slurm(tenant, reached.slurm) if reached.slurm is not None else None,
         shares=shares_status.verdict(reached.shares.found) if reached.shares is not None else None,

@@ -51,6 +51,7 @@ from controller.tenant import finalizer
 from controller.tenant.apply import Applier, Outdated
 from controller.tenant.dismantle import Dismantler
 from controller.tenant.findings import Reached, Shared, failure_of, findings
+from controller.tenant.gateway import gateway_of
 from controller.tenant.interior import Interior
 from controller.tenant.observe import Observed, observe, read_tenant
 from controller.tenant.presenting import present
@@ -203,7 +204,7 @@ class Reconciler:
             _log.warning("reconcile failed: %s", error, extra={"tenant": spec.tenant})
         if made is not None and at.protected:
             at = replace(at, refused=await self._reconcile_extras(made, observed))
-        at = replace(at, shares=self._share(spec, admitted, at.health))
+        at = replace(at, shares=self._share(spec, admitted, at.health), gateway=await gateway_of(self._client, spec.exposure))
         found = findings(spec, admitted, at, self._owned.of_tenant(spec.tenant))
         outcome = await self._report(tenant, status.compute(tenant, spec, found, self._clock.now()))
         if at.failure is not None:

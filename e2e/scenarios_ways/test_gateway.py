@@ -27,7 +27,6 @@ from tests.kubeconfigs import to_yaml
 
 GROUP = "gateway.networking.k8s.io"
 CLASSES = Resource(GROUP, "v1", "gatewayclasses", "GatewayClass", False)
-GATEWAYS = Resource(GROUP, "v1", "gateways", "Gateway", True)
 DOMAIN = "k8s.example.org"
 # The last release that serves TLSRoutes in alpha versions alone, and one that serves v1.
 OLDER, NEWER = "v1.4.1", "v1.6.3"
@@ -40,7 +39,7 @@ async def serve(client: Client, version: str) -> None:
     """Install a release of Gateway API, or upgrade to it."""
     for each in gateway_api(version):
         await client.apply(kinds.CUSTOM_RESOURCE_DEFINITIONS, each)
-    await served(client, CLASSES, GATEWAYS, kinds.TLS_ROUTES_V1ALPHA3 if version == OLDER else kinds.TLS_ROUTES)
+    await served(client, CLASSES, kinds.GATEWAYS, kinds.TLS_ROUTES_V1ALPHA3 if version == OLDER else kinds.TLS_ROUTES)
 
 
 def listening(port: int, hostname: str = f"*.{DOMAIN}", allowed: Obj = ALLOWED) -> Obj:
@@ -67,7 +66,7 @@ async def carried(client: Client, server: ApiServer, port: int, tmp_path: Path) 
     await client.apply(kinds.NAMESPACES, {"metadata": {"name": "infra"}})
     controller = {"controllerName": "projectcontour.io/gateway-controller"}
     await client.apply(CLASSES, {"metadata": {"name": "contour"}, "spec": controller})
-    await client.apply(GATEWAYS, listening(port))
+    await client.apply(kinds.GATEWAYS, listening(port))
     with contour(server, tmp_path / "contour", "infra", "public"):
         yield client
 
@@ -207,7 +206,7 @@ REFUSALS: tuple[tuple[str, Obj, str, str], ...] = (
     ("infra/public/tls", {"allowed": FROM_SAME}, "NotAllowedByListeners", "let a listener of Gateway infra/public take"),
     ("infra/public/tls", {"hostname": "*.else.example"}, "NoMatchingListenerHostname", f"hostname *.{DOMAIN}, or none"),
     ("infra/public/other", {}, "NoMatchingParent", "name a listener that Gateway infra/public has"),
-    ("infra/absent", {}, "has not said", "kubectl -n infra get gateway absent"),
+    ("infra/absent", {}, "Gateway infra/absent is not there", "next: make it, or name another"),
 )
 
 
@@ -216,13 +215,16 @@ async def test_a_route_that_is_not_taken_is_told_with_cause_and_cure(
     carried: Client, port: int, refusal: tuple[str, Obj, str, str]
 ) -> None:
     gateway, changed, cause, cure = refusal
-    await carried.apply(GATEWAYS, listening(port, **changed))
+    await carried.apply(kinds.GATEWAYS, listening(port, **changed))
     async with World(carried, settings=installed(port, gateway)) as world:
         await ask(carried, "refused", exposure={"type": "Gateway"})
         tenant = await until(lambda: settles(world, "refused", "False", cause), f"it says {cause}", SECONDS)
         assert exposed(tenant)[1] == "RouteRefused"
         assert cure in exposed(tenant)[2]
-    await carried.apply(GATEWAYS, listening(port))
+    await carried.apply(kinds.GATEWAYS, listening(port))
     async with World(carried, settings=installed(port)) as world:
         await until(lambda: settles(world, "refused", "True", "Applied"), "taken, once it is mended", SECONDS)
+        # Contour leaves the route's status as it is.
+        await carried.delete(kinds.GATEWAYS, "public", "infra")
+        await until(lambda: settles(world, "refused", "False", "infra/public, listener tls, is not there"), "gone", SECONDS)
         await take_down(world, "refused")

@@ -7,7 +7,7 @@ import pytest
 from bulkhead.api import labels
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import Forbidden, KubeError, Unprocessable
+from bulkhead.kube.errors import Forbidden, KubeError, NotFound, Unprocessable
 from bulkhead.ledger.metering import HOUR, Account, Tally
 from bulkhead.work.clock import SystemClock
 from controller.host.accelerators import Accelerators
@@ -107,6 +107,11 @@ async def test_its_standing_informers_need_no_more_than_its_rights(admin: Client
         assert all(informer.last_error is None for informer in world.owned._informers.values() if informer.served)
         assert {resource.kind for resource, each in world.owned._informers.items() if not each.served} == {"TLSRoute"}
         assert kinds.SECRETS not in world.owned._informers
+        # It reads the Gateways that routes name, and writes none; this host serves none.
+        with pytest.raises(NotFound):
+            await limited.get(kinds.GATEWAYS, "public", "infra")
+        with pytest.raises(Forbidden):
+            await limited.delete(kinds.GATEWAYS, "public", "infra")
         assert not accelerators.done()
 
 

@@ -107,6 +107,34 @@ def test_a_route_that_is_taken_and_leads_nowhere_is_told() -> None:
     assert "takes the route, and passes nothing on: BackendNotFound: no such Service; next: see Service bh-team-a/plane" in said
 
 
+def test_a_gateway_that_is_gone_counts_whatever_it_said_before() -> None:
+    """Contour leaves in the route's status that it was accepted."""
+    taken = route(parent(TAKEN, FOUND))
+    assert trouble(plane(), GATEWAY, taken, {}).startswith("Gateway infra/public, listener tls, is not there; next: make it")
+    # There, or not to be known.
+    for there in ({"metadata": {"generation": 1}}, None):
+        assert trouble(plane(), GATEWAY, taken, there) == ""
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ({"status": "False", "reason": "AddressNotAssigned"}, "is not Programmed itself: AddressNotAssigned; next: mend"),
+        ({"status": "False", "reason": "Invalid", "message": "no pool"}, "Invalid: no pool; next: mend the Gateway (kubectl"),
+        ({"status": "False", "reason": "Invalid", "observedGeneration": 2}, ""),
+        ({"status": "Unknown", "reason": "Pending"}, ""),
+        ({"status": "True"}, ""),
+    ],
+)
+def test_a_gateway_that_carries_nothing_is_told(condition: dict[str, Any], said: str) -> None:
+    there = {"metadata": {"generation": 3}, "status": {"conditions": [{"type": "Programmed"} | condition]}}
+    found = trouble(plane(), GATEWAY, route(parent(TAKEN, FOUND)), there)
+    assert said in found
+    assert bool(found) == bool(said)
+    # What the route says comes first.
+    assert "NoMatchingParent" in trouble(plane(), GATEWAY, route(parent(refused("NoMatchingParent"))), there)
+
+
 def test_long_and_shapeless_words_are_bounded() -> None:
     assert len(told(parent(refused("x" * 100_000, "y" * 100_000)))) < 1500
     assert "no reason given" in told(parent({"type": "Accepted", "status": "False", "reason": 7, "message": ["x"]}))

@@ -5,6 +5,7 @@ that is not served any more. That the rest is looked after is seen by objects th
 """
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -200,23 +201,90 @@ async def test_a_field_that_cannot_change_is_told_with_what_to_delete(client: Cl
         await take_down(world, "fixed")
 
 
-def routes() -> Obj:
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+def definition(kind: str, *versions: str) -> Obj:
+    """A kind of Gateway API, of any shape; the last of its versions is stored."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    each = {"served": True, "schema": schema, "subresources": {"status": {}}}
+    plural = f"{kind.lower()}s"
     spec = {
         "group": "gateway.networking.k8s.io",
-        "names": {"kind": "TLSRoute", "plural": "tlsroutes", "singular": "tlsroute", "listKind": "TLSRouteList"},
+        "names": {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"},
         "scope": "Namespaced",
-        "versions": [version],
+        "versions": [each | {"name": name, "storage": name == versions[-1]} for name in versions],
     }
-    meta = {"name": "tlsroutes.gateway.networking.k8s.io"}
+    meta: Obj = {"name": f"{plural}.gateway.networking.k8s.io"}
     # Its group is the project's own, and says so.
     meta |= {"annotations": {"api-approved.kubernetes.io": "https://example.org/approved"}}
     return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": meta, "spec": spec}
 
 
+@asynccontextmanager
+async def serving(client: Client, kind: Resource, *versions: str) -> AsyncIterator[None]:
+    made = definition(kind.kind, *versions)
+    await client.apply(kinds.CUSTOM_RESOURCE_DEFINITIONS, made)
+    await served(client, kind)
+    try:
+        yield
+    finally:
+        await client.delete(kinds.CUSTOM_RESOURCE_DEFINITIONS, made["metadata"]["name"])
+        await served(client, kind, there=False)
+
+
+@pytest.mark.parametrize(
+    ("versions", "written"),
+    [
+        (["v1alpha2"], kinds.TLS_ROUTES_V1ALPHA2),
+        (["v1alpha2", "v1alpha3"], kinds.TLS_ROUTES_V1ALPHA3),
+        (["v1alpha3", "v1alpha2", "v1"], kinds.TLS_ROUTES),
+    ],
+    ids=lambda given: "-".join(given) if isinstance(given, list) else "",
+)
+async def test_a_route_is_written_in_the_newest_version_that_the_host_serves(
+    client: Client, versions: list[str], written: Resource
+) -> None:
+    name = f"of-{versions[-1]}"
+    async with serving(client, written, *versions), World(client, settings=INSTALLED) as world:
+        await ask(client, name, exposure={"type": "Gateway"})
+        assert said(await world.settle(name))[1] == "RouteRefused"
+        found = await client.get(written, "plane", f"bh-{name}")
+        assert {each["apiVersion"] for each in found["metadata"]["managedFields"]} == {str(found["apiVersion"])}
+        assert found["apiVersion"] == f"gateway.networking.k8s.io/{written.version}"
+        # And it goes again, whatever the versions in which it is seen.
+        await client.patch(kinds.TENANTS, name, {"spec": {"exposure": {"type": "None"}}})
+        assert said(await world.settle(name))[0] == "None"
+        with pytest.raises(NotFound):
+            await client.get(written, "plane", f"bh-{name}")
+        await take_down(world, name)
+
+
+async def test_a_gateway_that_goes_is_told_though_the_route_says_nothing(client: Client) -> None:
+    await client.apply(kinds.NAMESPACES, {"metadata": {"name": "infra"}})
+    gateway = {"metadata": {"name": "public", "namespace": "infra"}, "spec": {}}
+    async with (
+        serving(client, kinds.TLS_ROUTES, "v1"),
+        serving(client, kinds.GATEWAYS, "v1"),
+        World(client, settings=INSTALLED) as world,
+    ):
+        await client.apply(kinds.GATEWAYS, gateway)
+        await ask(client, "parted", exposure={"type": "Gateway"})
+        assert "has not said" in said(await world.settle("parted"))[2]
+        ref = (await client.get(kinds.TLS_ROUTES, "plane", "bh-parted"))["spec"]["parentRefs"][0]
+        taken = {"parentRef": ref, "controllerName": "x.io/y", "conditions": [{"type": "Accepted", "status": "True"}]}
+        await client.patch(kinds.TLS_ROUTES, "plane", {"status": {"parents": [taken]}}, "bh-parted", subresource="status")
+
+        async def told(words: str) -> bool:
+            return words in " ".join(said(await world.settle("parted")))
+
+        await until(lambda: told("the API server is reached at"), "the route taken")
+        await client.delete(kinds.GATEWAYS, "public", "infra")
+        await until(lambda: told("Gateway infra/public is not there"), "the Gateway gone")
+        await client.apply(kinds.GATEWAYS, gateway)
+        await until(lambda: told("the API server is reached at"), "the Gateway back")
+        await take_down(world, "parted")
+
+
 async def test_routes_that_the_host_serves_no_more_stop_nothing_else(client: Client) -> None:
-    await client.apply(kinds.CUSTOM_RESOURCE_DEFINITIONS, routes())
+    await client.apply(kinds.CUSTOM_RESOURCE_DEFINITIONS, definition("TLSRoute", "v1"))
     await served(client, kinds.TLS_ROUTES)
     await ask(client, "routed", exposure={"type": "Gateway"})
     async with World(client, settings=INSTALLED) as world:
