@@ -12,6 +12,8 @@ from typing import Final, Literal, TypeAlias
 Amounts: TypeAlias = Mapping[str, int]
 # A kind of node that has a quota of its own for a resource, and the resource; "" where a resource has no flavors.
 Line: TypeAlias = tuple[str, str]
+# So much a node has of devices that it has and nobody can count.
+UNCOUNTED: Final = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,8 @@ class Node:
     taints: tuple[Taint, ...] = ()
     # Ready, and not cordoned.
     usable: bool = True
+    # Of what is allocatable, what the host's scheduler gives from ResourceSlices.
+    by_slices: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

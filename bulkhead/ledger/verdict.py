@@ -14,7 +14,7 @@ from typing import Final
 from bulkhead.api.ledger import line_name
 from bulkhead.api.quantity import written
 from bulkhead.ledger.account import Charge, Entry, Lack
-from bulkhead.ledger.model import Amounts, Cause, Flavor, Line, Topology, Verdict, Why
+from bulkhead.ledger.model import UNCOUNTED, Amounts, Cause, Flavor, Line, Topology, Verdict, Why
 from bulkhead.ledger.order import Unready, Workload
 from bulkhead.ledger.place import Shortfall
 
@@ -89,6 +89,8 @@ def of_room(short: Shortfall, topology: Topology | None, kind: str = "") -> Verd
     if topology is not None and topology.required:
         best = f"the best of {short.domains} such domains has room for {short.fitting_domain} of {short.pods}"
         return Verdict(Why.TOPOLOGY, f"{pods}, all in one {topology.key}; {best}")
+    if short.largest > UNCOUNTED // 2:
+        return Verdict(Why.CAPACITY, f"{pods}; {nodes} match, and nobody knows how many {short.resource} are free on them")
     free, largest = written(short.resource, short.free), written(short.resource, short.largest)
     room = f"there is room for {short.fitting}" if short.pods > 1 else f"the most that is free on one is {largest}"
     return Verdict(Why.CAPACITY, f"{pods}; {nodes} match, {free} {short.resource} are free on them, and {room}")

@@ -27,7 +27,6 @@ _REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "S
 _MUTATING = Resource(
     "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False
 )
-_SLICES = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False)
 _CONTROLLER = "app.kubernetes.io/name=bulkhead,app.kubernetes.io/component=controller"
 
 # name ──> kind, namespace, label selector, field selector
@@ -41,7 +40,7 @@ LISTS: Final[Mapping[str, tuple[Resource, str | None, str | None, str | None]]] 
     "storageclasses": (kinds.STORAGE_CLASSES, None, None, None),
     "volumesnapshotclasses": (kinds.VOLUME_SNAPSHOT_CLASSES, None, None, None),
     "deviceclasses": (kinds.DEVICE_CLASSES, None, None, None),
-    "resourceslices": (_SLICES, None, None, None),
+    "resourceslices": (kinds.RESOURCE_SLICES, None, None, None),
     "customresourcedefinitions": (kinds.CUSTOM_RESOURCE_DEFINITIONS, None, None, None),
     "apiservices": (kinds.API_SERVICES, None, None, None),
     "validating webhooks": (kinds.VALIDATING_WEBHOOKS, None, None, None),

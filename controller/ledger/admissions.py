@@ -47,7 +47,7 @@ class Admissions:
             return
         now = self._clock.now().timestamp()
         node = nodes.get(admission.node)
-        hostname = patches.pinned(admission, node.labels if node is not None else {})
+        hostname = patches.pinned(admission, node)
         body = patches.admission(admission, now, hostname)
         then = replace(
             admission.pod,

@@ -1,6 +1,6 @@
-"""What the ledger watches while it is needed: pods that have not ended, nodes, tenants' quotas, cohorts.
+"""What the ledger watches while it is needed: pods that have not ended, nodes and their devices, tenants' quotas, cohorts.
 
-    Need: a Tenant in a cohort, a class with gangs, a pod with the gate ──> Observed: four informers, and Cohorts ──> Snapshot
+    Need: a Tenant in a cohort, a class with gangs, a pod with the gate ──> Observed: informers, and Cohorts ──> Snapshot
 
 A host that has none of these watches three small kinds and nothing of pods. A standby watches nothing.
 """
@@ -19,6 +19,7 @@ from bulkhead.kube.informer import Informer
 from bulkhead.kube.objects import Meta, Obj
 from bulkhead.ledger import read
 from bulkhead.ledger.model import Node, Pod, Rules, Snapshot
+from bulkhead.ledger.slices import Mapped, Slice, mapped_of, offered, slice_of
 from bulkhead.work.clock import Clock
 from controller.ledger.avoid import Avoided
 from controller.ledger.moves import Moves
@@ -89,6 +90,8 @@ class Observed:
         self._quotas: Kept[Quota] = Kept(quota_of, changed, without_standing)
         self._cohorts = cohorts
         self._claims: Kept[Obj] = Kept(read.bare_claim, changed)
+        self._classes: Kept[Mapped] = Kept(mapped_of, changed)
+        self._slices: Kept[Slice] = Kept(slice_of, changed)
         self.informers = (
             Informer(
                 client,
@@ -116,11 +119,27 @@ class Observed:
                 max_bytes=64 * _MIB,
                 optional=True,
             ),
+            Informer(
+                client,
+                kinds.DEVICE_CLASSES,
+                shrink=self._classes.shrink,
+                on_change=self._classes.heard,
+                max_bytes=16 * _MIB,
+                optional=True,
+            ),
+            Informer(
+                client,
+                kinds.RESOURCE_SLICES,
+                shrink=self._slices.shrink,
+                on_change=self._slices.heard,
+                max_bytes=64 * _MIB,
+                optional=True,
+            ),
         )
 
     def nodes(self) -> dict[str, Node]:
-        """Every node, by name."""
-        return self._nodes.by_name()
+        """Every node, by name, with the devices that slices list."""
+        return {node.name: node for node in offered(self._nodes.all(), self._classes.all(), self._slices.all())}
 
     def quotas(self) -> dict[str, Quota]:
         """Every tenant's quota, by tenant."""
@@ -140,7 +159,7 @@ class Observed:
         claims = (read.claim_of(claim, tenants) for claim in self._claims.all())
         return Snapshot(
             tenants=tenants,
-            nodes=tuple(self._nodes.all()),
+            nodes=tuple(self.nodes().values()),
             pods=self.workers.valued(self.pods.all()),
             rules=self.rules(),
             avoid=avoided.at(now),

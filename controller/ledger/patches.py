@@ -13,18 +13,22 @@ from typing import Any, Final
 from bulkhead.api import ledger
 from bulkhead.api.labels import HOSTNAME
 from bulkhead.api.ledger import Admitted, Reclaimed
-from bulkhead.ledger.model import Admission, Pod
+from bulkhead.ledger.model import Admission, Node, Pod
 
 _LONGEST_MESSAGE: Final = 1024
 
 
-def pinned(admission: Admission, labels: Mapping[str, str]) -> str:
+def pinned(admission: Admission, node: Node | None) -> str:
     """The value of the node's label by which a pod is pinned to it; "" where it is not to be, or the node has no such label.
 
     One that is not plain may find no place on the node that the check named. With a flavor it is pinned all the same: on
     another kind of node it would hold what it is not charged for. Where it cannot be bound it goes back; that node is avoided.
+    Of devices that are listed in slices the scheduler alone knows which are free.
     """
-    return labels.get(HOSTNAME, "") if admission.pod.plain or admission.flavor else ""
+    if node is None:
+        return ""
+    sure = admission.pod.plain and node.by_slices.isdisjoint(admission.pod.asks)
+    return node.labels.get(HOSTNAME, "") if sure or admission.flavor else ""
 
 
 def admission(admission: Admission, at: float, hostname: str) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from bulkhead.kube.codec import decode_obj
 from bulkhead.kube.errors import Forbidden, Gone, NotFound
 from bulkhead.kube.objects import Obj, Resource, uid_of
 from bulkhead.ledger import given, read
-from bulkhead.ledger.model import Claim, Line, Pod, Rules, Snapshot, Tenant
+from bulkhead.ledger.model import Claim, Line, Node, Pod, Rules, Snapshot, Tenant
+from bulkhead.ledger.slices import mapped_of, offered, slice_of
 
 ALIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _QUOTAS: Final = f"metadata.name={names.POD_QUOTA}"
@@ -97,7 +98,7 @@ async def observe(client: Client, keep: Callable[[Obj], bool] = _nothing) -> Vie
         except NotFound as error:
             raise connection.not_installed() from error
         quotas = await collected(client, kinds.RESOURCE_QUOTAS, _tenant, reading, field_selector=_QUOTAS)
-        nodes = await collected(client, kinds.NODES, read.node_of, reading)
+        nodes = await _nodes(client, reading)
         kept: dict[str, Obj] = {}
 
         def pod_of(obj: Obj) -> Pod | None:
@@ -110,8 +111,19 @@ async def observe(client: Client, keep: Callable[[Obj], bool] = _nothing) -> Vie
         lines = await device_lines(client, reading)
         tenants_given = {each.name: _with_devices(each, lines.get(each.name, {})) for each in quotas}
         claims = await _claims(client, tenants_given, reading)
-    snapshot = Snapshot(tenants_given, tuple(nodes), tuple(pods), rules, claims=claims)
+    snapshot = Snapshot(tenants_given, nodes, tuple(pods), rules, claims=claims)
     return View(snapshot, time.time(), {str(each["metadata"]["name"]): each for each in tenants}, tuple(kept.values()))
+
+
+async def _nodes(client: Client, reading: Reading) -> tuple[Node, ...]:
+    """The host's nodes, with the devices that slices list where a class of them stands for a resource."""
+    nodes = await collected(client, kinds.NODES, read.node_of, reading)
+    try:
+        classes = await collected(client, kinds.DEVICE_CLASSES, mapped_of, reading)
+        slices = await collected(client, kinds.RESOURCE_SLICES, slice_of, reading) if classes else []
+    except NotFound:
+        return tuple(nodes)
+    return offered(nodes, classes, slices)
 
 
 async def collected(

@@ -22,7 +22,7 @@ from bulkhead.kube.client import STRATEGIC_PATCH, Client
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Key
 from bulkhead.kube.resources import NAMESPACES, NODES, PODS
-from bulkhead.ledger.model import Admission
+from bulkhead.ledger.model import Admission, Node
 from bulkhead.ledger.read import node_of
 from controller.ledger import patches
 from e2e.performance.fragmentation import trace
@@ -143,7 +143,7 @@ class Gated(Host):
         return seen(obj, self.arrived[obj["metadata"]["name"]])
 
     async def _let_go(self, each: Admission, now: float) -> None:
-        body = patches.admission(each, now, patches.pinned(each, {labels.HOSTNAME: each.node}))
+        body = patches.admission(each, now, patches.pinned(each, Node(each.node, {}, {labels.HOSTNAME: each.node})))
         await self.client.patch(PODS, each.pod.name, body, trace.SPACE, content_type=STRATEGIC_PATCH)
 
     def _bound(self, names: Sequence[str]) -> bool:

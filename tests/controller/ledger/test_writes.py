@@ -83,7 +83,7 @@ def test_a_pod_is_pinned_where_the_check_knows_all_of_it_or_its_kind_of_node_cou
     world: World, *, plain: bool, flavor: str, pinned: str
 ) -> None:
     admission = Admission(replace(world.pods.all()[0], plain=plain), "n0", flavor)
-    assert patches.pinned(admission, {HOSTNAME: "the-name"}) == pinned
+    assert patches.pinned(admission, Node("n0", {}, {HOSTNAME: "the-name"})) == pinned
 
 
 @pytest.mark.parametrize("error", [Timeout("late"), Unavailable(0, "", "reset"), Unavailable(503, "", "no")], ids=repr)

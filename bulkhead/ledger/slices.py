@@ -1,0 +1,136 @@
+"""Devices that no node says it has, because its driver lists them in ResourceSlices: how many of a resource a node gives.
+
+    DeviceClass ──> mapped_of ──> the resource that a device of the class is, and of which driver
+    ResourceSlice ──> slice_of ──> a node's devices of a driver ──┴──> offered(nodes): the same nodes, with room for these too
+
+The host's scheduler gives such devices to a pod that asks for the resource, on nodes whose `allocatable` has none of it. What
+is counted is never less than there is: all devices of a node that are of the driver which the class selects, whatever else it
+selects by. Where that cannot be known (no driver is named, devices are of no one node or for several pods each, a pool is being
+written), the node is taken to have more than anybody asks for: what is unknown keeps nobody at the gate, quota and scheduler
+decide then. Nor is taken off what claims hold. So the scheduler alone knows what is free, and no pod is pinned for the sake of
+these devices. Pure.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from bulkhead.api.untrusted import mapping, mappings, sequence, text
+from bulkhead.ledger.model import UNCOUNTED, Node
+
+# And more, where nothing but conditions that hold beside it can follow.
+_OF_DRIVER: Final = re.compile(r"""\s*device\.driver\s*==\s*(?:"([-.a-z0-9]{1,63})"|'([-.a-z0-9]{1,63})')\s*(&&[^|?]*)?""")
+_LONGEST_NAME: Final = 317
+# In one slice Kubernetes allows 128.
+_MOST_DEVICES: Final = 1024
+_MOST_SELECTORS: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """A class of devices that a resource stands for."""
+
+    resource: str
+    # No other driver's devices are of it; "" where nobody can say so.
+    driver: str
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Some devices of a pool."""
+
+    driver: str
+    pool: str
+    generation: int
+    # How many slices of that generation the pool has.
+    slices: int
+    # "" where they are not of one node.
+    node: str
+    devices: int
+    # Each of them for one pod.
+    whole: bool
+
+
+def mapped_of(device_class: Mapping[str, Any]) -> Mapped | None:
+    """What a DeviceClass stands for; None for one that stands for no resource."""
+    spec = mapping(device_class.get("spec"))
+    resource = text(spec.get("extendedResourceName"))
+    if not 0 < len(resource) <= _LONGEST_NAME or "/" not in resource:
+        return None
+    expressions = (
+        text(mapping(each.get("cel")).get("expression")) for each in mappings(spec.get("selectors"), _MOST_SELECTORS)
+    )
+    named = (_OF_DRIVER.fullmatch(each) for each in expressions)
+    return Mapped(resource, next((found[1] or found[2] for found in named if found), ""))
+
+
+def slice_of(resource_slice: Mapping[str, Any]) -> Slice:
+    """What a ResourceSlice offers."""
+    spec = mapping(resource_slice.get("spec"))
+    pool, listed = mapping(spec.get("pool")), sequence(spec.get("devices"))
+    return Slice(
+        text(spec.get("driver")),
+        text(pool.get("name")),
+        _number(pool.get("generation")),
+        _number(pool.get("resourceSliceCount")),
+        text(spec.get("nodeName")),
+        min(len(listed), _MOST_DEVICES),
+        not any(each.get("allowMultipleAllocations") is True for each in mappings(listed, _MOST_DEVICES)),
+    )
+
+
+def offered(nodes: Sequence[Node], classes: Iterable[Mapped], slices: Iterable[Slice]) -> tuple[Node, ...]:
+    """The nodes with what slices offer on them; what a node says itself is what it has."""
+    drivers: dict[str, str] = {}
+    for each in classes:
+        # Which of several classes the scheduler takes is its own affair.
+        drivers[each.resource] = "" if each.resource in drivers else each.driver
+    if not drivers:
+        return tuple(nodes)
+    counted, elsewhere = _counted(slices)
+    return tuple(_with(node, drivers, counted.get(node.name, {}), elsewhere) for node in nodes)
+
+
+def _counted(slices: Iterable[Slice]) -> tuple[dict[str, dict[str, int]], set[str]]:
+    """By node and driver how many there are; and drivers of which there are some that may be used from any node."""
+    pools: dict[tuple[str, str], list[Slice]] = {}
+    for each in slices:
+        there = pools.setdefault((each.driver, each.pool), [])
+        if there and there[0].generation < each.generation:
+            there.clear()
+        if not there or there[0].generation == each.generation:
+            there.append(each)
+    counted: dict[str, dict[str, int]] = {}
+    elsewhere: set[str] = set()
+    for (driver, _), there in pools.items():
+        # Of a pool that is being written nobody knows yet what it has.
+        known = all(each.whole and each.slices == len(there) for each in there)
+        for each in there:
+            if not each.devices:
+                continue
+            if each.node:
+                on = counted.setdefault(each.node, Counter())
+                on[driver] = min(UNCOUNTED, on.get(driver, 0) + each.devices) if known else UNCOUNTED
+            else:
+                elsewhere.add(driver)
+    return counted, elsewhere
+
+
+def _with(node: Node, drivers: Mapping[str, str], counted: Mapping[str, int], elsewhere: set[str]) -> Node:
+    more = {}
+    for resource, driver in drivers.items():
+        if node.allocatable.get(resource, 0) > 0:
+            continue
+        if not driver:
+            number = UNCOUNTED if counted or elsewhere else 0
+        else:
+            number = UNCOUNTED if driver in elsewhere else counted.get(driver, 0)
+        if number:
+            more[resource] = number
+    return replace(node, allocatable={**node.allocatable, **more}, by_slices=frozenset(more)) if more else node
+
+
+def _number(value: Any) -> int:
+    return value if type(value) is int and 0 <= value < 1 << 63 else 0
