@@ -275,11 +275,11 @@ async def test_a_gateway_that_goes_is_told_though_the_route_says_nothing(client:
         async def told(words: str) -> bool:
             return words in " ".join(said(await world.settle("parted")))
 
-        await until(lambda: told("the API server is reached at"), "the route taken")
+        await until(lambda: told("the API server is reached at"), "the route taken", IN_FORCE)
         await client.delete(kinds.GATEWAYS, "public", "infra")
-        await until(lambda: told("Gateway infra/public is not there"), "the Gateway gone")
+        await until(lambda: told("Gateway infra/public is not there"), "the Gateway gone", IN_FORCE)
         await client.apply(kinds.GATEWAYS, gateway)
-        await until(lambda: told("the API server is reached at"), "the Gateway back")
+        await until(lambda: told("the API server is reached at"), "the Gateway back", IN_FORCE)
         await take_down(world, "parted")
 
 
