@@ -13,6 +13,7 @@ from bulkhead.kube.errors import Unavailable
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NAMESPACES, NODES, PODS, TENANT_CLASSES
 from controller.host.accelerators import Accelerators, of_node, of_pod
+from tests.apiserver import lag
 from tests.apiserver.bed import until
 from tests.controller.leading import leading
 from tests.controller.samples import tenant_class
@@ -105,6 +106,7 @@ async def test_item_49_notes_follow_the_pods_of_everybody(host: Host) -> None:
         await host.run("d", "", nvidia_com__gpu=8)
         await host.run("e", one, cpu=1)
         await host.says('{"amd.com/gpu":1,"nvidia.com/gpu":5}', None)
+        await until(lambda: lag.caught_up(leader._pods), "every pod to be seen")
         kept = {key.name for key in leader._pods.store.keys() if key.namespace == host.space}  # noqa: SIM118
         assert kept == {"a", "b", "c"}
         await host.end("a", "Succeeded")
