@@ -2,7 +2,7 @@
 
 from bulkhead.kube import codec
 from bulkhead.kube.client import Client
-from bulkhead.kube.errors import Forbidden, NotFound
+from bulkhead.kube.errors import Forbidden, KubeError, NotFound
 from bulkhead.kube.informer import Informer
 from bulkhead.kube.objects import Key, Obj, Resource
 
@@ -25,6 +25,8 @@ async def caught_up(informer: Informer) -> bool:
             listed |= {meta.key: meta.resource_version for meta, body in found if body}
     except NotFound:
         return True
+    except KubeError:
+        return False
     held = [informer.store.meta(key) for key in informer.store.keys()]  # noqa: SIM118 -- a store, not a dict
     return listed == {meta.key: meta.resource_version for meta in held if meta is not None}
 
