@@ -163,16 +163,20 @@ class Api:
                 return None
             raise
 
-    def list(self, kind: str, namespace: str | None = None, *, labels: str = "", fields: str = "") -> list[Obj]:
+    def snapshot(self, kind: str, namespace: str | None = None, *, labels: str = "", fields: str = "") -> tuple[list[Obj], str]:
+        """The objects, and the version as of which they were so: a watch from there misses nothing and repeats nothing."""
         query = {key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
         items: list[Obj] = []
         while True:
             page = self._object(self.request("GET", path_of(kind, namespace), query=query | {"limit": "500"}))
             items += page.get("items") or []
-            token = page.get("metadata", {}).get("continue")
-            if not token:
-                return items
+            metadata = page.get("metadata", {})
+            if not (token := metadata.get("continue")):
+                return items, str(metadata.get("resourceVersion", ""))
             query = query | {"continue": token}
+
+    def list(self, kind: str, namespace: str | None = None, *, labels: str = "", fields: str = "") -> list[Obj]:
+        return self.snapshot(kind, namespace, labels=labels, fields=fields)[0]
 
     def create(self, obj: Obj, namespace: str | None = None) -> Obj:
         space = namespace or obj["metadata"].get("namespace")

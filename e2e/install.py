@@ -65,7 +65,7 @@ def install_chart(note: Note, **values: str) -> None:
     own |= {"gpuResources": f"{{{GPU},{SLICES}}}"}
     for name, value in {**own, **HOST_API, **values}.items():
         arguments += ["--set", f"{name}={value}"]
-    commands.helm(machine.KUBECONFIG, *arguments, "--wait", "--timeout", "150s", seconds=180)
+    commands.helm(machine.KUBECONFIG, *arguments, "--wait", "--timeout", "450s", seconds=180)
 
 
 def replace_outdated(host: Api, note: Note) -> None:
@@ -75,16 +75,25 @@ def replace_outdated(host: Api, note: Note) -> None:
         (names.plane_namespace(item["metadata"]["name"]), "bulkhead.dev/component=syncer") for item in host.list("Tenant")
     ]
     outdated = [
-        (namespace, pod["metadata"]["name"])
+        (namespace, pod["metadata"]["name"], pod["metadata"]["uid"])
         for namespace, labels in running
         for pod in host.list("Pod", namespace, labels=labels)
         if _started(pod) < imported - 1
     ]
     if outdated:
         note(f"replacing {len(outdated)} pods of a former image")
-    for namespace, name in outdated:
+    for namespace, name, _ in outdated:
         host.delete("Pod", name, namespace)
+    # What a Deployment says is true of the former pods until its controller has seen that they went.
+    for namespace, name, uid in outdated:
+        until(f"the former pod {name} to be gone", lambda at=(namespace, name, uid): _gone(host, *at), seconds=60)  # type: ignore[misc]
     until("the controller to be back", lambda: _deployments_available(host), seconds=60)
+
+
+def _gone(host: Api, namespace: str, name: str, uid: str) -> None:
+    found = host.find("Pod", name, namespace)
+    if found is not None and found["metadata"]["uid"] == uid:
+        raise NotYetError(f"pod {name} is still there")
 
 
 def _started(pod: Obj) -> float:

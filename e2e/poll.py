@@ -13,8 +13,8 @@ from e2e.api import ApiError, UnreachableError
 
 T = TypeVar("T")
 
-# Waits are this many times longer, for a busy machine.
-PATIENCE = float(os.environ.get("BULKHEAD_E2E_PATIENCE", "1"))
+# Deadlines are written for a machine that is idle, and are this many times longer.
+PATIENCE = float(os.environ.get("BULKHEAD_E2E_PATIENCE", "3"))
 
 
 class NotYetError(Exception):
@@ -28,9 +28,20 @@ class WaitTimeoutError(AssertionError):
 Note = Callable[[str], None]
 
 
-def until(what: str, probe: Callable[[], T], *, seconds: float, interval: float = 0.25, note: Note | None = None) -> T:
-    """Call `probe` until it returns, for at most `seconds`; `note` gets each new thing seen, to show progress."""
-    seconds *= PATIENCE
+def until(
+    what: str,
+    probe: Callable[[], T],
+    *,
+    seconds: float,
+    interval: float = 0.25,
+    note: Note | None = None,
+    patience: float = PATIENCE,
+) -> T:
+    """Call `probe` until it returns, for at most `seconds`; `note` gets each new thing seen, to show progress.
+
+    Where the deadline is what is judged, `patience` is 1.
+    """
+    seconds *= patience
     deadline = time.monotonic() + seconds
     seen = "nothing"
     while True:

@@ -14,6 +14,7 @@ import yaml
 
 from bulkhead.api import names
 from bulkhead.api.labels import GPU
+from bulkhead.api.podphase import is_ready as is_pod_ready
 from e2e import commands, machine
 from e2e.api import Api, ApiError, Obj
 from e2e.poll import Note, NotYetError, until
@@ -95,14 +96,18 @@ def wait_ready(host: Api, wanted: Sequence[str], *, seconds: float = 120.0, note
     return until(f"{', '.join(wanted)} to be Ready", probe, seconds=seconds, interval=0.1, note=note)
 
 
-def wait_condition(host: Api, name: str, kind: str, *, status: str, reason: str | None = None, seconds: float = 60.0) -> Obj:
-    """Wait for one condition of a tenant to have this status (and reason)."""
+def wait_condition(
+    host: Api, name: str, kind: str, *, status: str, reason: str | None = None, says: str = "", seconds: float = 60.0
+) -> Obj:
+    """Wait for one condition of a tenant to have this status (and reason, and to say this among other things)."""
 
     def probe() -> Obj:
         tenant = host.get("Tenant", name)
         item = conditions(tenant).get(kind)
         if item is None or item["status"] != status or (reason is not None and item.get("reason") != reason):
             raise NotYetError(f"{kind} is {item}; others: {explain(tenant)}")
+        if says not in item.get("message", ""):
+            raise NotYetError(f"{kind} is {item}, and does not say {says!r}")
         return item
 
     return until(f"{name}: {kind}={status} {reason or ''}", probe, seconds=seconds)
@@ -173,6 +178,22 @@ def leftovers(host: Api, name: str) -> list[str]:
     return rest
 
 
+def wait_other_plane(host: Api, name: str, former: str, *, seconds: float = 90.0) -> None:
+    """Wait until the plane's first pod is another than the one with the UID `former`, and is ready.
+
+    By the pod, since the Tenant says of a plane that was replaced what it said before, until the controller has seen that.
+    """
+    space = names.plane_namespace(name)
+
+    def probe() -> None:
+        pod = host.get("Pod", "plane-0", space)
+        if pod["metadata"]["uid"] == former or not is_pod_ready(pod):
+            raise NotYetError("the former pod" if pod["metadata"]["uid"] == former else "the next pod is not ready")
+
+    until(f"the next pod of the plane of {name}", probe, seconds=seconds)
+    wait_ready(host, [name])
+
+
 def _answers(api: Api) -> bool:
     if not api.ready():
         raise NotYetError(f"https://{api.host}:{api.port}/readyz does not say ok")
@@ -187,7 +208,7 @@ def make_namespace(api: Api, name: str) -> None:
         if api.find("ServiceAccount", "default", name) is None:
             raise NotYetError("no default ServiceAccount")
 
-    until(f"namespace {name} to be usable", probe, seconds=20)
+    until(f"namespace {name} to be usable", probe, seconds=30)
 
 
 def with_token(api: Api, token: str) -> Api:

@@ -9,7 +9,7 @@ from bulkhead.api.labels import GPU
 from bulkhead.api.podphase import is_ready
 from e2e.api import Api, Obj
 from e2e.machine import NODE
-from e2e.poll import NotYetError, until
+from e2e.poll import PATIENCE, NotYetError, until
 
 BUSYBOX = "docker.io/library/busybox:1.36"
 REAL: Mapping[str, str] = {"kubernetes.io/hostname": NODE}
@@ -97,7 +97,15 @@ def custom_resource(plural: str, group: str, kind: str) -> Obj:
     }
 
 
-def wait_phase(api: Api, name: str, phases: Sequence[str], *, namespace: str = "default", seconds: float = 60.0) -> Obj:
+def wait_phase(
+    api: Api,
+    name: str,
+    phases: Sequence[str],
+    *,
+    namespace: str = "default",
+    seconds: float = 60.0,
+    patience: float = PATIENCE,
+) -> Obj:
     """Wait until the pod is in one of the phases; Running means Ready too."""
 
     def probe() -> Obj:
@@ -107,21 +115,23 @@ def wait_phase(api: Api, name: str, phases: Sequence[str], *, namespace: str = "
             raise NotYetError(describe(current))
         return current
 
-    return until(f"pod {namespace}/{name} to be {' or '.join(phases)}", probe, seconds=seconds)
+    return until(f"pod {namespace}/{name} to be {' or '.join(phases)}", probe, seconds=seconds, patience=patience)
 
 
-def wait_running(api: Api, name: str, *, namespace: str = "default", seconds: float = 60.0) -> Obj:
-    return wait_phase(api, name, ("Running",), namespace=namespace, seconds=seconds)
+def wait_running(api: Api, name: str, *, namespace: str = "default", seconds: float = 60.0, patience: float = PATIENCE) -> Obj:
+    return wait_phase(api, name, ("Running",), namespace=namespace, seconds=seconds, patience=patience)
 
 
-def wait_refused(api: Api, name: str, reason: str, *, namespace: str = "default", seconds: float = 30.0) -> Obj:
-    """Wait until the pod is Pending with PodScheduled=False for this reason; returns the condition."""
+def wait_refused(api: Api, name: str, reason: str, *, says: str = "", namespace: str = "default", seconds: float = 30.0) -> Obj:
+    """Wait until the pod is Pending with PodScheduled=False for this reason, in these words; returns the condition."""
 
     def probe() -> Obj:
         current = api.get("Pod", name, namespace)
         item = condition(current, "PodScheduled")
         if item is None or item.get("status") != "False" or item.get("reason") != reason:
             raise NotYetError(describe(current))
+        if says not in item.get("message", ""):
+            raise NotYetError(f"{describe(current)}, and does not say {says!r}")
         return item
 
     return until(f"pod {namespace}/{name} to be refused with {reason}", probe, seconds=seconds)

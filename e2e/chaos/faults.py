@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from bulkhead.api import names
@@ -42,6 +43,10 @@ class Fault(Protocol):
 
     def recovered(self, scene: Scene) -> None: ...
 
+    def over(self, scene: Scene) -> None:  # noqa: ARG002 -- for those of which something is left
+        """Raises `NotYetError` while something is left of it; of most nothing is."""
+        return
+
 
 def plane_pod(scene: Scene, tenant: str) -> Obj:
     return scene.host.get("Pod", "plane-0", names.plane_namespace(tenant))
@@ -72,7 +77,7 @@ def tenant_works(tenant: Tenant) -> None:
     name = f"again-{time.monotonic_ns()}"
     try:
         tenant.api.create(workloads.pod(name))
-        workloads.wait_running(tenant.api, name, seconds=20)
+        workloads.wait_running(tenant.api, name, seconds=20, patience=1)
     except (WaitTimeoutError, UnreachableError) as exc:
         raise NotYetError(str(exc)) from exc
     except ApiError as exc:
@@ -82,7 +87,7 @@ def tenant_works(tenant: Tenant) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class KillApiServer:
+class KillApiServer(Fault):
     """SIGKILL to the API server of the target's plane."""
 
     def inject(self, scene: Scene) -> Sequence[Proof]:
@@ -102,7 +107,7 @@ class KillApiServer:
 
 
 @dataclass(frozen=True, slots=True)
-class FreezeEtcd:
+class FreezeEtcd(Fault):
     """SIGSTOP to the target's etcd for a while; a replacement that a restart brings in the meantime is stopped too."""
 
     seconds: float = 60.0
@@ -135,7 +140,7 @@ class FreezeEtcd:
 
 
 @dataclass(frozen=True, slots=True)
-class KillSyncerBeforeStatus:
+class KillSyncerBeforeStatus(Fault):
     """SIGKILL to the target's syncer at the moment its host pod appears, before it writes the status of the virtual pod."""
 
     attempts: int = 5
@@ -143,11 +148,16 @@ class KillSyncerBeforeStatus:
     def inject(self, scene: Scene) -> Sequence[Proof]:
         proofs: list[Proof] = []
         for attempt in range(self.attempts):
-            proofs = self._try(scene, f"between-{attempt}")
+            # The moment is short: who strikes at it waits for no core.
+            machine.stand(machine.Standing.PROBE)
+            try:
+                proofs = self._try(scene, f"between-{attempt}")
+            finally:
+                machine.stand(machine.Standing.LOAD)
             if all(proven for proven, _ in proofs):
                 return proofs
             scene.note(f"attempt {attempt + 1}: {proofs[-1][1]}")
-            until("the syncer to be back", lambda: _syncer_ready(scene), seconds=90)
+            until("the syncer to be back", partial(_syncer_ready, scene), seconds=180)
         return proofs
 
     def _try(self, scene: Scene, name: str) -> list[Proof]:
@@ -188,7 +198,7 @@ class KillSyncerBeforeStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class FailClosedWebhook:
+class FailClosedWebhook(Fault):
     """A validating webhook in the target that has no server and that every write must pass."""
 
     seconds: float = 20.0
@@ -221,14 +231,15 @@ class FailClosedWebhook:
         return [(proven, f"a write was refused: {refusal[:140] or 'no'}"), (bool(syncers), "the target's syncer still runs")]
 
     def lift(self, scene: Scene) -> None:
-        scene.target.api.delete("ValidatingWebhookConfiguration", "closed")
+        closed = partial(scene.target.api.delete, "ValidatingWebhookConfiguration", "closed")
+        until("the webhook to be deleted", closed, seconds=30)
 
     def recovered(self, scene: Scene) -> None:
         tenant_works(scene.target)
 
 
 @dataclass(frozen=True, slots=True)
-class Flood:
+class Flood(Fault):
     """Thousands of ConfigMaps and hundreds of CRDs written to the target as fast as it takes them."""
 
     config_maps: int = 5000
@@ -279,16 +290,23 @@ class Flood:
 
     def lift(self, scene: Scene) -> None:
         api, selector = scene.target.api, {"labelSelector": "flood=yes"}
-        _quietly(lambda: api.request("DELETE", path_of("CustomResourceDefinition"), query=selector, timeout=60))
-        _quietly(lambda: api.request("DELETE", path_of("ConfigMap", self.namespace), query=selector, timeout=60))
+        _quietly(lambda: api.request("DELETE", path_of("CustomResourceDefinition"), query=selector, timeout=180))
+        _quietly(lambda: api.request("DELETE", path_of("ConfigMap", self.namespace), query=selector, timeout=180))
         _quietly(lambda: api.delete("Namespace", self.namespace))
 
     def recovered(self, scene: Scene) -> None:
         tenant_works(scene.target)
 
+    def over(self, scene: Scene) -> None:
+        """A plane that removes hundreds of definitions is slower than others."""
+        api = scene.target.api
+        kinds = len(api.list("CustomResourceDefinition", labels="flood=yes"))
+        there = api.find("Namespace", self.namespace) is not None
+        workloads.expect(not kinds and not there, f"{kinds} CRDs, {'and the' if there else 'no'} namespace")
+
 
 @dataclass(frozen=True, slots=True)
-class KillControllerMidway:
+class KillControllerMidway(Fault):
     """SIGKILL to the controller after it began to provision a new tenant and before that is Ready."""
 
     def inject(self, scene: Scene) -> Sequence[Proof]:
@@ -321,6 +339,9 @@ def _syncer_ready(scene: Scene) -> None:
     pods = [item for item in scene.host.list("Pod", scene.target.plane) if item["metadata"]["name"].startswith("syncer")]
     if not pods or not all(is_ready(pod) for pod in pods):
         raise NotYetError("; ".join(workloads.describe(pod) for pod in pods) or "no syncer pod")
+    # The kubelet says so of one that was killed, until it has seen that.
+    if not component_processes(scene.host, scene.target.plane, "syncer", "syncer"):
+        raise NotYetError("no process of the syncer")
 
 
 def _write_fails(api: Api) -> str:

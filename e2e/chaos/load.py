@@ -53,18 +53,17 @@ class Load:
         return [turn.error for turn in self.turns if turn.error and begin <= turn.begin < end]
 
     def _run(self) -> None:
-        count = 0
         while not self._stop.is_set():
-            count += 1
             begin = time.monotonic()
-            self.turns.append(self._turn(f"turn-{count}", begin))
+            # A name of its own: a run that was broken off leaves its last pod.
+            self.turns.append(self._turn(f"turn-{time.time_ns()}", begin))
             self._stop.wait(max(1.0, PERIOD - (time.monotonic() - begin)))
 
     def _turn(self, name: str, begin: float) -> Turn:
         api = self.tenant.api
         try:
             api.create(workloads.pod(name))
-            workloads.wait_running(api, name, seconds=40)
+            workloads.wait_running(api, name, seconds=40, patience=1)
         except (ApiError, UnreachableError, WaitTimeoutError) as exc:
             return Turn(begin, f"{self.tenant.name}/{name}: {exc}")
         finally:
@@ -73,13 +72,12 @@ class Load:
 
     def _remove(self, name: str) -> None:
         def probe() -> None:
-            if self._stop.is_set():
-                return
-            if self.tenant.api.delete("Pod", name, "default", grace=0):
+            there = self.tenant.api.delete("Pod", name, "default", grace=0)
+            if there and not self._stop.is_set():
                 raise NotYetError(f"pod {name} is still there")
 
         try:
-            until(f"pod {name} to go", probe, seconds=90, interval=1.0)
+            until(f"pod {name} to go", probe, seconds=90, interval=1.0, patience=1)
         except (ApiError, WaitTimeoutError) as exc:
             self.turns.append(Turn(time.monotonic(), f"{self.tenant.name}/{name}: {exc}"))
 

@@ -33,20 +33,21 @@ class PodWatch:
     def run(self, tenant: Callable[[Obj], str | None]) -> None:
         while not self._recorder.stop.is_set():
             try:
-                version = self._api.collection_version("Pod", self._namespace)
-                self._refresh(tenant)
+                version = self._refresh(tenant)
                 for event in self._api.watch("Pod", self._namespace, version=version, seconds=LIST_EVERY, labels=self._labels):
                     self._note(event, tenant)
             except (ApiError, UnreachableError, TimeoutError):
                 self._recorder.stop.wait(0.5)
 
-    def _refresh(self, tenant: Callable[[Obj], str | None]) -> None:
-        current = self._api.list("Pod", self._namespace, labels=self._labels)
+    def _refresh(self, tenant: Callable[[Obj], str | None]) -> str:
+        """Note all pods; the version to watch from, since an event from before the list would be noted as one of now."""
+        current, version = self._api.snapshot("Pod", self._namespace, labels=self._labels)
         present = {item["metadata"]["uid"] for item in current}
         for item in current:
             self._seen(item, tenant(item))
         for uid in set(self._known) - present:
             self._gone(uid)
+        return version
 
     def _note(self, event: Obj, tenant: Callable[[Obj], str | None]) -> None:
         pod = event["object"]

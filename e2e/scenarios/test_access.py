@@ -19,6 +19,13 @@ def shell(alice: Tenant) -> str:
     text = "echo first; echo second; mkdir -p /tmp/www; echo page > /tmp/www/index.html; exec httpd -f -p 8080 -h /tmp/www"
     alice.api.apply(workloads.pod("shell", workloads.pod_spec(("sh", "-c", text), ports=[8080])))
     workloads.wait_running(alice.api, "shell")
+
+    def said() -> None:
+        printed = kubectl(alice.kubeconfig, "logs", "shell", check=False)
+        workloads.expect("second" in printed.out, printed.text)
+
+    # It runs before it has printed anything.
+    until("its lines to be in the log", said, seconds=20)
     return "shell"
 
 

@@ -77,14 +77,7 @@ def test_files_outlive_the_pod_and_hold_no_secret(host: Api, both: tuple[Tenant,
     assert f"{CANARY}-seen" in json.dumps(created(tenant, "services", "seen"))
     uid = host.get("Pod", "plane-0", tenant.plane)["metadata"]["uid"]
     host.delete("Pod", "plane-0", tenant.plane)
-
-    def replaced() -> None:
-        pod = host.find("Pod", "plane-0", tenant.plane)
-        if pod is None or pod["metadata"]["uid"] == uid:
-            raise NotYetError("the pod of before")
-
-    until("the plane's pod to be another", replaced, seconds=60)
-    tenants.wait_ready(host, [tenant.name])
+    tenants.wait_other_plane(host, tenant.name, uid)
     assert created(tenant, "secrets", "told")["auditID"] == before["auditID"]
     whole = trail(tenant, "--since", "1d", "--limit", "10000")
     assert CANARY not in json.dumps(whole).replace(f"{CANARY}-seen", "")

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 import bulkhead
 from bulkhead.api import names
 from e2e import machine, tenants, workloads
@@ -143,7 +141,6 @@ def memory_kib(host: Api) -> int:
     return max(machine.rss_kib(each.pid) for uid in uids for each in machine.processes_of_pod(uid, "controller"))
 
 
-@pytest.mark.timeout(420, func_only=True)
 def test_a_plane_that_answers_without_an_end_stops_itself_alone(host: Api, bob: Tenant, fresh_name: str) -> None:
     hostile = tenants.create(host, fresh_name, gpus=1)
     before = restarts(host)
@@ -167,8 +164,8 @@ def test_a_plane_that_answers_without_an_end_stops_itself_alone(host: Api, bob: 
         workloads.expect(any(each["type"] == "Available" and each["status"] == "True" for each in said), f"{said}")
 
     until("the plane to hand its answers on", available, seconds=90)
-    condition = tenants.wait_condition(host, fresh_name, "PlaneReady", status="False", seconds=240)
-    assert "longer than" in condition["message"]
+    # Before the controller gives up reading an answer, it may have been refused one.
+    tenants.wait_condition(host, fresh_name, "PlaneReady", status="False", says="longer than", seconds=240)
 
     def well() -> None:
         workloads.expect(tenants.is_ready(host.get("Tenant", bob.name)), tenants.explain(host.get("Tenant", bob.name)))

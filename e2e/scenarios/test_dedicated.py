@@ -62,8 +62,8 @@ def test_a_pool_becomes_one_tenants_alone_and_goes_back(host: Api, alice: Tenant
     nodes = {"dedicated": True, "selector": {POOL: "own"}}
     dora = tenants.create(host, NAME, gpus=4, tenant_class=CLASS, nodes=nodes)
     expect(host, pool, (True, False), (True, True))
-    condition = tenants.wait_condition(host, NAME, "NodesDedicated", status="False", reason="WaitingForNodes")
-    assert f"{first} (1 of tenant {alice.name})" in condition["message"]
+    waits = f"{first} (1 of tenant {alice.name})"
+    tenants.wait_condition(host, NAME, "NodesDedicated", status="False", reason="WaitingForNodes", says=waits)
     alice.api.delete("Pod", "before", space, grace=0)
     expect(host, pool, (True, True), (True, True))
     tenants.wait_condition(host, NAME, "NodesDedicated", status="True")

@@ -177,8 +177,12 @@ def test_who_names_a_kind_of_which_he_has_no_quota_reads_so_with_numbers(first: 
 
 
 def test_slices_are_counted_as_slices_and_kinds_as_kinds(host: Api, first: Tenant) -> None:
-    shown = first.api.get("Node", SLICED)["status"]["allocatable"]
-    assert shown[SLICES] == "2"
+
+    def shown() -> None:
+        allocatable = first.api.get("Node", SLICED)["status"]["allocatable"]
+        workloads.expect(allocatable.get(SLICES) == "2", f"{allocatable}")
+
+    until("the node to show the tenant's slices", shown, seconds=20)
     _pod(first, "sliced", 2, SLICES)
     _pod(first, "fast", OWN)
     _pod(first, "slow", OWN)

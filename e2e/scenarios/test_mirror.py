@@ -80,11 +80,15 @@ def test_item_81_the_kubernetes_service_works_unchanged_in_a_pod(alice: Tenant, 
     workloads.wait_running(alice.api, "plain", namespace=space)
     address = alice.api.get("Service", "kubernetes", "default")["spec"]["clusterIP"]
     assert run(alice, space, "plain", "echo $KUBERNETES_SERVICE_HOST") == address
-    assert (
-        run(alice, space, "plain", "nc -w 3 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null && echo open")
-        == "open"
-    )
-    assert address in run(alice, space, "plain", "nslookup kubernetes.default.svc.cluster.local || true")
+
+    def reached() -> None:
+        """What a new pod may reach, its node lets it reach a moment after its start."""
+        opened = "nc -w 3 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null && echo open || true"
+        workloads.expect(run(alice, space, "plain", opened) == "open", "the API is not reached")
+        said = run(alice, space, "plain", "nslookup kubernetes.default.svc.cluster.local || true")
+        workloads.expect(address in said, said)
+
+    until("the Service and its name to be reached", reached, seconds=30)
 
 
 def test_item_19_20_the_variables_of_the_api_behave_as_a_kubelets_own(alice: Tenant, space: str) -> None:

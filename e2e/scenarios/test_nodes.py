@@ -1,24 +1,50 @@
 """Nodes that tenants share: what one takes the other does not see, and a drain by one does not affect the other."""
 
+import uuid
+
 from bulkhead.api.labels import GPU
 from bulkhead.api.podphase import is_ready
 from e2e import machine, workloads
-from e2e.api import Api
+from e2e.api import Api, Obj
 from e2e.commands import kubectl
 from e2e.poll import until
 from e2e.scenarios.conftest import QUOTA
 from e2e.tenants import Tenant
 
 
+def wait_known(tenant: Tenant, space: str, spec: Obj, words: str) -> None:
+    """Wait until a new pod waits with these words; one that comes at once may be judged by what was so before."""
+
+    def decided(name: str) -> str:
+        if (pod := tenant.api.find("Pod", name, space)) is None:
+            return "it was placed, and went"
+        said = str((workloads.condition(pod, "PodScheduled") or {}).get("message", ""))
+        workloads.expect(words in said or bool(pod["spec"].get("nodeName")), workloads.describe(pod))
+        return said
+
+    def probe() -> None:
+        name = f"asking-{uuid.uuid4().hex[:8]}"
+        tenant.api.create(workloads.pod(name, spec, namespace=space))
+        said = until("a pod to wait or to be placed", lambda: decided(name), seconds=40)
+        tenant.api.delete("Pod", name, space, grace=0)
+        workloads.expect(words in said, "it was placed")
+
+    until(f"pods to wait with {words!r}", probe, seconds=60)
+
+
 def test_item_37_58_a_drained_node_stays_empty_until_uncordoned(host: Api, alice: Tenant, bob: Tenant, space: str) -> None:
     alice.api.create(workloads.deployment("moving", 1, workloads.pod_spec(), namespace=space))
     workloads.wait_available(alice.api, "moving", 1, namespace=space)
     drain = ("drain", machine.NODE, "--pod-selector=app=moving", "--ignore-daemonsets", "--timeout=60s")
-    kubectl(alice.kubeconfig, *drain, seconds=90)
+    # The cordon first: what comes after the one that is drained off is judged at once.
+    kubectl(alice.kubeconfig, "cordon", machine.NODE)
     try:
+        wait_known(alice, space, workloads.pod_spec(), f"cordoned in this cluster: {machine.NODE}")
+        kubectl(alice.kubeconfig, *drain, seconds=90)
 
         def waits() -> None:
-            pods = [pod for pod in alice.api.list("Pod", space) if not pod["metadata"].get("deletionTimestamp")]
+            found = alice.api.list("Pod", space, labels="app=moving")
+            pods = [pod for pod in found if not pod["metadata"].get("deletionTimestamp")]
             messages = [str((workloads.condition(pod, "PodScheduled") or {}).get("message")) for pod in pods]
             kept = len(messages) == 1 and f"cordoned in this cluster: {machine.NODE}" in messages[0]
             workloads.expect(kept, f"{messages}")
@@ -71,6 +97,7 @@ def test_item_59_a_taint_of_alices_own_evicts_her_pods_and_no_others(host: Api, 
         workloads.wait_pod_gone(alice.api, "evicted", namespace=space)
         taints = host.get("Node", machine.NODE)["spec"].get("taints") or []
         assert not [each for each in taints if each["key"].startswith("scenario.example")]
+        wait_known(alice, space, workloads.pod_spec(), f"tainted in this cluster: {machine.NODE}")
         alice.api.create(workloads.pod("waits", namespace=space))
 
         def reported() -> None:
@@ -89,15 +116,18 @@ def test_item_49_what_bob_takes_on_a_node_alice_does_not_see_there(host: Api, al
     there = int(host.get("Node", machine.NODE)["status"]["allocatable"][GPU])
 
     def shown() -> int:
-        status = alice.api.get("Node", machine.NODE)["status"]
+        """On this node, once all nodes together show the quota: they are not changed all at once."""
+        every = {each["metadata"]["name"]: each["status"] for each in alice.api.list("Node")}
+        status = every[machine.NODE]
         assert status["allocatable"][GPU] == status["capacity"][GPU]
+        total = sum(int(each["allocatable"][GPU]) for each in every.values())
+        workloads.expect(total == QUOTA, f"{total} on all nodes")
         return int(status["allocatable"][GPU])
 
-    before = shown()
+    before = until("alice's nodes to show her quota", shown, seconds=40)
     bob.api.create(workloads.pod("taker", workloads.pod_spec(gpus=4)))
     workloads.wait_running(bob.api, "taker")
-    until("alice to see what is left", lambda: workloads.expect(shown() <= there - 4, f"{shown()} of {there}"), seconds=10)
-    assert sum(int(each["status"]["allocatable"][GPU]) for each in alice.api.list("Node")) <= QUOTA
+    until("alice to see what is left", lambda: workloads.expect(shown() <= there - 4, f"{shown()} of {there}"), seconds=20)
     bob.api.delete("Pod", "taker", "default")
     until("alice to see it again", lambda: workloads.expect(shown() == before, f"{shown()}, not {before}"), seconds=40)
 
@@ -126,6 +156,7 @@ def test_item_39_a_node_that_an_admin_reserved_stays_free_of_tenants(host: Api, 
     try:
         asked = [workloads.TOLERATION, {"key": reserved, "operator": "Exists"}]
         spec = workloads.pod_spec(where={"kubernetes.io/hostname": node}, tolerations=asked)
+        wait_known(alice, space, spec, f"{reserved} not tolerated as asked")
         alice.api.create(workloads.pod("bold", spec, namespace=space))
 
         def waits() -> None:

@@ -1,5 +1,6 @@
 """The programs of a plane as the node's kernel sees them."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -21,4 +22,8 @@ def test_timers_are_coarse_in_every_thread(program: str, host: Api, alice: Tenan
     # Each thread of /proc has this file under its own number alone.
     threads = [Path("/proc", task.name) for task in Path(f"/proc/{process.pid}/task").iterdir()]
     assert len(threads) > 1
-    assert {int((thread / "timerslack_ns").read_text()) for thread in threads} == {EXPECTED_NS}
+    found: set[int] = set()
+    for thread in threads:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread may end
+            found.add(int((thread / "timerslack_ns").read_text()))
+    assert found == {EXPECTED_NS}

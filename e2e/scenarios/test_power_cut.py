@@ -30,7 +30,7 @@ def test_the_host_and_its_tenants_come_back_after_a_power_cut(host: Api, alice: 
     # The same pods, restarted: a restart of the machine is no deletion.
     assert alice.api.get("Pod", "lasting", space)["metadata"]["uid"] == before
     assert _mirror_uid(host, alice, before) == mirror
-    alice.api.create(workloads.pod("after", namespace=space))
+    until("the plane to take another pod", lambda: alice.api.apply(workloads.pod("after", namespace=space)), seconds=60)
     workloads.wait_running(alice.api, "after", namespace=space, seconds=60)
 
 

@@ -60,12 +60,16 @@ def test_a_tenant_whose_quota_names_no_gpus_has_none(host: Api, fresh_name: str)
     for name in names:
         workloads.wait_refused(tenant.api, name, "QuotaExceeded")
     holds("no GPU", lambda: within_limit(host, tenant, 0), seconds=3)
-    hard = host.get("ResourceQuota", "tenant-quota", tenant.work)["status"]["hard"]
-    workloads.expect(hard.get(f"requests.{GPU}") == "0", str(hard))
-    status = host.get("Tenant", fresh_name)["status"]
-    workloads.expect(status["gpus"]["summary"] == "0/0", str(status["gpus"]))
-    shown = [node["status"].get("allocatable", {}).get(GPU, "0") for node in tenant.api.list("Node")]
-    workloads.expect(set(shown) <= {"0"}, str(shown))
+
+    def none() -> None:
+        hard = host.get("ResourceQuota", "tenant-quota", tenant.work)["status"].get("hard", {})
+        workloads.expect(hard.get(f"requests.{GPU}") == "0", str(hard))
+        gpus = host.get("Tenant", fresh_name)["status"].get("gpus", {})
+        workloads.expect(gpus.get("summary") == "0/0", str(gpus))
+        shown = [node["status"].get("allocatable", {}).get(GPU, "0") for node in tenant.api.list("Node")]
+        workloads.expect(set(shown) <= {"0"}, str(shown))
+
+    until("quota, status and nodes to say none", none, seconds=30)
 
 
 def test_a_limit_that_the_host_spells_in_thousands_is_a_limit_like_any_other(host: Api, fresh_name: str) -> None:

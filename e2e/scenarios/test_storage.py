@@ -1,5 +1,6 @@
 """Claims of tenants on real volumes: data and names stay, a shared claim is shared, and deletion waits for the pods."""
 
+from bulkhead.api.podphase import is_ready
 from e2e import workloads
 from e2e.api import Api, Obj
 from e2e.commands import kubectl
@@ -75,13 +76,15 @@ def test_item_27_35_a_stateful_set_keeps_its_data_and_its_names(alice: Tenant, s
         workloads.expect(all(address in both for address in addresses.values()), both)
 
     until("the pods' own names to resolve", found, seconds=30)
+    before = alice.api.get("Pod", "db-0", space)["metadata"]["uid"]
     alice.api.delete("Pod", "db-0", space)
 
     def back() -> None:
-        workloads.wait_running(alice.api, "db-0", namespace=space, seconds=5)
-        workloads.expect(run(alice, space, "db-0", f"cat {DATA}/who").strip() == "db-0", "data lost")
+        pod = alice.api.get("Pod", "db-0", space)
+        workloads.expect(pod["metadata"]["uid"] != before and is_ready(pod), workloads.describe(pod))
 
-    until("the data in the pod that came after", back, seconds=60)
+    until("the pod that comes after", back, seconds=60)
+    assert run(alice, space, "db-0", f"cat {DATA}/who").strip() == "db-0", "data lost"
 
 
 def test_item_35_36_a_shared_claim_is_shared_and_its_deletion_waits_for_the_pods(alice: Tenant, space: str) -> None:

@@ -56,10 +56,12 @@ def test_item_52_claims_of_a_template_wait_for_a_free_device_and_give_it_back(ho
         alice.api.create(user(name, space, resourceClaimTemplateName="own"))
     for name in users:
         workloads.wait_running(alice.api, name, namespace=space)
-    found = [
-        allocated(alice.api, item["metadata"]["name"], space)[0]["device"] for item in alice.api.list("ResourceClaim", space)
-    ]
-    assert len(set(found)) == DEVICES
+
+    def given() -> list[str]:
+        claims = [item["metadata"]["name"] for item in alice.api.list("ResourceClaim", space)]
+        return [allocated(alice.api, name, space)[0]["device"] for name in claims]
+
+    assert len(set(until("the claims to say what they got", given, seconds=20))) == DEVICES
     alice.api.create(user("late", space, resourceClaimTemplateName="own"))
     reason = until("the last one to say why it waits", lambda: _unschedulable(alice.api, "late", space), seconds=40)
     assert "claim" in reason

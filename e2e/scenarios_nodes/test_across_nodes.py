@@ -62,7 +62,12 @@ def test_pods_reach_each_other_by_address_and_through_services(alice: Tenant, se
 def test_logs_commands_and_ports_of_pods_on_every_node(alice: Tenant, servers: dict[str, str]) -> None:
     alice.api.apply(workloads.pod("talker", workloads.pod_spec(("sh", "-c", "echo said; sleep 3600"), where=on(SECOND))))
     workloads.wait_running(alice.api, "talker")
-    assert commands.kubectl(alice.kubeconfig, "logs", "talker").out == "said\n"
+
+    def said() -> None:
+        printed = commands.kubectl(alice.kubeconfig, "logs", "talker", check=False)
+        workloads.expect(printed.out == "said\n", printed.text)
+
+    until("its line to be in the log", said, seconds=20)
     for name in servers:
         assert commands.kubectl(alice.kubeconfig, "exec", name, "--", "hostname").out.strip() == name
         assert name in until(f"port {PORT} of {name}", partial(_forwarded, alice, name), seconds=30)

@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.host)
-            item.add_marker(pytest.mark.timeout(400, func_only=True))
+            item.add_marker(pytest.mark.timeout(1200, func_only=True))
 
 
 def push(*arguments: str, given: str | None = None, check: bool = True) -> commands.Outcome:
@@ -57,7 +57,7 @@ def install_chart(*values: str) -> None:
     for name, value in {"storageClass": "local-immediate", **install.HOST_API}.items():
         arguments += ["--set", f"{name}={value}"]
     arguments += [part for value in values for part in ("--set", value)]
-    commands.helm(machine.KUBECONFIG, *arguments, "--values", str(VALUES), "--wait", "--timeout", "150s", seconds=180)
+    commands.helm(machine.KUBECONFIG, *arguments, "--values", str(VALUES), "--wait", "--timeout", "450s", seconds=180)
 
 
 @pytest.fixture(scope="session")

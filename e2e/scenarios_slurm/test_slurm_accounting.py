@@ -63,7 +63,7 @@ def test_fair_share_with_multifactor_priority(quiet: Cluster) -> None:
 
 def test_backfill_starts_a_short_job_before_a_wide_one(quiet: Cluster) -> None:
     assert quiet.config("SchedulerType") == "sched/backfill"
-    first = jobs.submit(quiet, "sleep 90", "--exclusive", "--nodelist=cpu-0", "--time=3")
+    first = jobs.submit(quiet, "sleep 170", "--exclusive", "--nodelist=cpu-0", "--time=3")
     jobs.wait(quiet, first, "RUNNING")
     wide = jobs.submit(quiet, "true", "--exclusive", "-p", "cpu", "-N", "2", "--time=10")
     short = jobs.submit(quiet, "true", "-p", "cpu", "--time=1")

@@ -98,9 +98,13 @@ def test_a_lent_gpu_comes_back_from_slurm_and_its_job_is_told_before(host: Api, 
 
     owner.api.create(workloads.pod("mine", workloads.pod_spec(gpus=2)))
     # Its own 2 GPUs, within the grace and half a minute; the rest is the start of a container on a busy machine.
-    workloads.wait_running(owner.api, "mine", seconds=GRACE + 30 + 30)
-    lent = standing(host, OWNER)
-    assert lent["used"] == 2, lent
+    workloads.wait_running(owner.api, "mine", seconds=GRACE + 30 + 30, patience=1)
+
+    def lent() -> None:
+        found = standing(host, OWNER)
+        workloads.expect(found.get("used") == 2, f"{found}")
+
+    until("the ledger to count what is the owner's again", lent, seconds=30)
 
     def requeued() -> int:
         found = [number for number in numbers if (job := jobs.find(borrower, number)) is not None and job.restarts]
@@ -122,13 +126,14 @@ def test_a_lent_gpu_comes_back_from_slurm_and_its_job_is_told_before(host: Api, 
     # What waits says why, where its user looks; and it waits no longer than anybody needs it.
     waiting = jobs.submit(borrower, "hostname", "--gres=gpu:2", "--exclusive")
     until("the job to be told", lambda: told(borrower, waiting), seconds=60)
-    found = borrower.api.get("NodeSet", "gpu", SLURM_NAMESPACE)["status"]["conditions"]
-    (condition,) = (each for each in found if each["type"] == "WorkersWait")
-    assert condition["status"] == "True", condition
-    assert condition["reason"] in {"CohortExhausted", "QuotaExceeded", "NoCapacity", "BehindInQueue"}, condition
-    tenants.wait_condition(host, BORROWER, "SlurmReady", status="True", seconds=30)
-    message = tenants.conditions(host.get("Tenant", BORROWER))["SlurmReady"]["message"]
-    assert "of gpu wait" in message, message
+
+    def said() -> None:
+        found = workloads.condition(borrower.api.get("NodeSet", "gpu", SLURM_NAMESPACE), "WorkersWait") or {}
+        why = {"CohortExhausted", "QuotaExceeded", "NoCapacity", "BehindInQueue"}
+        workloads.expect(found.get("status") == "True" and found.get("reason") in why, f"{found}")
+
+    until("the node set to say why its workers wait", said, seconds=30)
+    tenants.wait_condition(host, BORROWER, "SlurmReady", status="True", says="of gpu wait", seconds=30)
     borrower.run("scancel", str(waiting), str(taken))
     until("what waits for nobody to be given up", lambda: workers(borrower, 1), seconds=90)
 
@@ -145,9 +150,13 @@ def test_a_job_that_ignores_every_signal_gives_its_gpus_back_too(owner: Tenant, 
     for number in numbers:
         jobs.wait(borrower, number, "RUNNING", seconds=240)
     owner.api.create(workloads.pod("mine-too", workloads.pod_spec(gpus=2)))
-    workloads.wait_running(owner.api, "mine-too", seconds=GRACE + 30 + 30)
-    left = [job.restarts for number in numbers if (job := jobs.find(borrower, number)) is not None]
-    assert sorted(left) == [0, 1], left
+    workloads.wait_running(owner.api, "mine-too", seconds=GRACE + 30 + 30, patience=1)
+
+    def one_again() -> None:
+        left = [job.restarts for number in numbers if (job := jobs.find(borrower, number)) is not None]
+        workloads.expect(sorted(left) == [0, 1], f"restarts {left}")
+
+    until("one of the two to be queued again", one_again, seconds=30)
     owner.api.delete("Pod", "mine-too", "default")
     borrower.run("scancel", *map(str, numbers))
 

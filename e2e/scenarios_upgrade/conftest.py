@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.host)
-            item.add_marker(pytest.mark.timeout(300, func_only=True))
+            item.add_marker(pytest.mark.timeout(900, func_only=True))
 
 
 @dataclass(slots=True)

@@ -108,5 +108,5 @@ def installed(note: Note) -> None:
     given = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
     chart = str(checked_out() / "charts" / "bulkhead")
     place = ("--namespace", names.SYSTEM_NAMESPACE, "--create-namespace")
-    commands.helm(machine.KUBECONFIG, "install", install.RELEASE, chart, *place, *given, "--wait", "--timeout", "150s")
+    commands.helm(machine.KUBECONFIG, "install", install.RELEASE, chart, *place, *given, "--wait", "--timeout", "450s")
     kubectl("apply", "-f", str(TREE / "examples" / "tenantclass.yaml"))
