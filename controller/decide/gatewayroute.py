@@ -92,11 +92,13 @@ def _ask(gateway: Gateway, spec: PlaneSpec) -> str:
 def _advice(spec: PlaneSpec, gateway: Gateway, condition: Mapping[str, Any]) -> str:
     name = f"{gateway.namespace}/{gateway.name}"
     wanted = f"protocol TLS, tls.mode Passthrough and hostname *.{spec.exposure.hostnames[0].partition('.')[2]}, or none"
+    backend = f"see Service {spec.namespace}/{PLANE} and its EndpointSlices, which are there once its pod runs"
     steps = {
         "NotAllowedByListeners": f"let a listener of Gateway {name} take TLSRoutes of namespace {spec.namespace}: "
         f"allowedRoutes.namespaces with from: Selector and the label {labels.MANAGED_BY}={labels.MANAGED_BY_BULKHEAD}",
         "NoMatchingListenerHostname": f"give a listener of Gateway {name} {wanted}",
         "NoMatchingParent": f"name a listener that Gateway {name} has (exposure.gateway of chart or class), with {wanted}",
-        "BackendNotFound": f"see Service {spec.namespace}/{PLANE} and its EndpointSlices, which are there once its pod runs",
+        "BackendNotFound": backend,
+        "EndpointsNotFound": backend,  # Envoy Gateway's word
     }
     return steps.get(text(condition.get("reason")), f"mend what it names, at Gateway {name} or its controller")

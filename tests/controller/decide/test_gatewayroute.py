@@ -105,6 +105,16 @@ def test_a_refusal_is_told_with_what_to_do_though_the_gateway_says_one_word(reas
 def test_a_route_that_is_taken_and_leads_nowhere_is_told() -> None:
     said = told(parent(TAKEN, refused("BackendNotFound", "no such Service", "ResolvedRefs")))
     assert "takes the route, and passes nothing on: BackendNotFound: no such Service; next: see Service bh-team-a/plane" in said
+    unready = refused("EndpointsNotFound", "no ready endpoints for the related Service bh-team-a/plane", "ResolvedRefs")
+    assert "bh-team-a/plane; next: see Service bh-team-a/plane and its EndpointSlices" in told(parent(TAKEN, unready))
+
+
+def test_what_envoy_gateway_said_of_a_listener_that_the_route_named_before_does_not_count() -> None:
+    """It keeps that entry, accepted, beside the one of the listener that the route names now."""
+    former = parent(TAKEN | {"observedGeneration": 1}, FOUND | {"observedGeneration": 1})
+    now = refused("NoMatchingParent", "No listeners match this parent ref") | {"observedGeneration": 2}
+    other = Gateway("infra", "public", "other")
+    assert "does not take the route: NoMatchingParent" in told(former, parent(now, FOUND, sectionName="other"), gateway=other)
 
 
 def test_a_gateway_that_is_gone_counts_whatever_it_said_before() -> None:
