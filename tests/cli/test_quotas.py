@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 import termios
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,27 @@ import pytest
 from bulkhead.api import labels, names
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
+from bulkhead.kube.kubeconfig import KubeConfig
 from controller.ledger.loop import Ledger
 from tests.apiserver.ledgering import GPU, Host, leads
+from tests.apiserver.servers import ApiServer, running, with_pod_groups
 from tests.background import background
 from tests.cli.conftest import Cli, Controller, finish, start
 
 pytestmark = pytest.mark.apiserver
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    """A host of this file's own: what is shown is of all of it, also what tests of another file would have left there."""
+    with running("quotas", tmp_path_factory.mktemp("quotas"), with_pod_groups("10.96.0.0/16")) as started:
+        yield started
+
+
+@pytest.fixture
+def host_config(server: ApiServer) -> KubeConfig:
+    """In place of the one of all files."""
+    return server.admin
 
 
 @dataclass(frozen=True, slots=True)
