@@ -128,5 +128,6 @@ def _running(name: str, folder: Path, command: list[str], server: ApiServer) -> 
 
 def _kubeconfig(server: ApiServer, folder: Path) -> Path:
     path = folder / "kubeconfig"
-    path.write_bytes(to_yaml(server.admin))
+    if not path.exists():  # who was started before may be reading it
+        path.write_bytes(to_yaml(server.admin))
     return path
