@@ -110,8 +110,9 @@ def _drop_former(folder: Path, kept: set[str]) -> None:
 
 
 def _wheel(tree: Path, folder: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", f"--wheel-dir={folder}"]
-    _run("the wheel", [*command, str(tree)], tree)
+    # pip is run elsewhere than where the folder was named.
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    _run("the wheel", [*command, f"--wheel-dir={folder.resolve()}", str(tree)], tree)
     return folder / f"bulkhead-{bulkhead.__version__}-py3-none-any.whl"
 
 

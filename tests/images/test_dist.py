@@ -1,6 +1,7 @@
 """A release: one version everywhere, every file summed, and a changelog of the history's own words."""
 
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -42,8 +43,10 @@ def test_a_release_is_whole_and_takes_nothing_of_others_away(tmp_path: Path) -> 
     (folder / "bulkhead-0.0.1.tgz").write_text("of a former release")
     (folder / dist.SUMS).write_text("00  bulkhead-0.0.1.tgz\n00  ../outside\n")
     (tmp_path / "outside").write_text("of somebody")
-    command = [sys.executable, "-m", "bulkhead.images.dist", "--without", "all", "--folder", str(folder)]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=550, check=False)
+    # Named from where it is run, as `make dist` does.
+    command = [sys.executable, "-m", "bulkhead.images.dist", "--without", "all", "--folder", "dist"]
+    found = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    done = subprocess.run(command, cwd=tmp_path, env=found, capture_output=True, text=True, timeout=550, check=False)
     assert done.returncode == 0, done.stderr
     summed = {line.partition("  ")[2] for line in (folder / dist.SUMS).read_text().splitlines()}
     assert {path.name for path in folder.iterdir()} == summed | {"mine.txt", dist.SUMS}
