@@ -12,7 +12,7 @@ from bulkhead.api.names import SLURM_NAMESPACE
 from bulkhead.api.quantity import whole
 from e2e import tenants, workloads
 from e2e.api import Api, Obj
-from e2e.poll import NotYetError, until
+from e2e.poll import until
 from e2e.scenarios_slurm.conftest import KEEP
 from e2e.slurm import clusters, jobs
 from e2e.slurm.clusters import Cluster, node_set
@@ -24,6 +24,7 @@ OWNER = "e2e-slurm-owner"
 BORROWER = "e2e-slurm-borrower"
 GPUS = 4  # of the owner, and nobody else's
 GRACE = 20  # seconds
+REASONS = {"CohortExhausted", "QuotaExceeded", "NoCapacity", "BehindInQueue"}  # why a worker waits
 # A job that saves what it has when it is told to, and goes on until it is ended.
 SCRIPT = """
 echo "run ${SLURM_RESTART_COUNT:-0} on $(hostname)"
@@ -87,6 +88,19 @@ def borrows(host: Api, wanted: int) -> None:
     workloads.expect(found.get("borrowed") == wanted, f"{found}, wanted {wanted} borrowed")
 
 
+def uses(host: Api, wanted: int) -> None:
+    found = standing(host, OWNER)
+    workloads.expect(found.get("used") == wanted, f"{found}, wanted {wanted} used")
+
+
+def waits(host: Api, cluster: Cluster) -> None:
+    """The node set has workers that wait, for a reason of the ledger's, and the Tenant's user reads it there too."""
+    found = workloads.condition(cluster.api.get("NodeSet", "gpu", SLURM_NAMESPACE), "WorkersWait") or {}
+    workloads.expect(found.get("status") == "True" and found.get("reason") in REASONS, str(found))
+    ready = tenants.conditions(host.get("Tenant", cluster.name)).get("SlurmReady", {})
+    workloads.expect(ready.get("status") == "True" and "of gpu wait" in ready.get("message", ""), str(ready))
+
+
 def test_a_lent_gpu_comes_back_from_slurm_and_its_job_is_told_before(host: Api, owner: Tenant, borrower: Cluster) -> None:
     options = ("--gres=gpu:2", "--exclusive", "--requeue", "--open-mode=append", "--signal=B:USR1@600")
     numbers = [jobs.submit(borrower, SCRIPT, *options) for _ in range(2)]
@@ -99,20 +113,8 @@ def test_a_lent_gpu_comes_back_from_slurm_and_its_job_is_told_before(host: Api, 
     owner.api.create(workloads.pod("mine", workloads.pod_spec(gpus=2)))
     # Its own 2 GPUs, within the grace and half a minute; the rest is the start of a container on a busy machine.
     workloads.wait_running(owner.api, "mine", seconds=GRACE + 30 + 30, patience=1)
-
-    def lent() -> None:
-        found = standing(host, OWNER)
-        workloads.expect(found.get("used") == 2, f"{found}")
-
-    until("the ledger to count what is the owner's again", lent, seconds=30)
-
-    def requeued() -> int:
-        found = [number for number in numbers if (job := jobs.find(borrower, number)) is not None and job.restarts]
-        if len(found) != 1:
-            raise NotYetError(f"requeued: {found}")
-        return found[0]
-
-    taken = until("one job to be queued again", requeued, seconds=30)
+    until("the ledger to count what its owner uses", lambda: uses(host, 2), seconds=30)
+    taken = until("one job to be queued again", lambda: jobs.requeued(borrower, numbers), seconds=30)
     (kept,) = set(numbers) - {taken}
     wrote = jobs.output(borrower, taken)
     assert wrote.split("\n")[0].startswith("run 0"), wrote
@@ -126,14 +128,7 @@ def test_a_lent_gpu_comes_back_from_slurm_and_its_job_is_told_before(host: Api, 
     # What waits says why, where its user looks; and it waits no longer than anybody needs it.
     waiting = jobs.submit(borrower, "hostname", "--gres=gpu:2", "--exclusive")
     until("the job to be told", lambda: told(borrower, waiting), seconds=60)
-
-    def said() -> None:
-        found = workloads.condition(borrower.api.get("NodeSet", "gpu", SLURM_NAMESPACE), "WorkersWait") or {}
-        why = {"CohortExhausted", "QuotaExceeded", "NoCapacity", "BehindInQueue"}
-        workloads.expect(found.get("status") == "True" and found.get("reason") in why, f"{found}")
-
-    until("the node set to say why its workers wait", said, seconds=30)
-    tenants.wait_condition(host, BORROWER, "SlurmReady", status="True", says="of gpu wait", seconds=30)
+    until("the node set and the Tenant to say so", lambda: waits(host, borrower), seconds=60)
     borrower.run("scancel", str(waiting), str(taken))
     until("what waits for nobody to be given up", lambda: workers(borrower, 1), seconds=90)
 
@@ -151,12 +146,7 @@ def test_a_job_that_ignores_every_signal_gives_its_gpus_back_too(owner: Tenant, 
         jobs.wait(borrower, number, "RUNNING", seconds=240)
     owner.api.create(workloads.pod("mine-too", workloads.pod_spec(gpus=2)))
     workloads.wait_running(owner.api, "mine-too", seconds=GRACE + 30 + 30, patience=1)
-
-    def one_again() -> None:
-        left = [job.restarts for number in numbers if (job := jobs.find(borrower, number)) is not None]
-        workloads.expect(sorted(left) == [0, 1], f"restarts {left}")
-
-    until("one of the two to be queued again", one_again, seconds=30)
+    until("one job to be queued again", lambda: jobs.requeued(borrower, numbers), seconds=60)
     owner.api.delete("Pod", "mine-too", "default")
     borrower.run("scancel", *map(str, numbers))
 

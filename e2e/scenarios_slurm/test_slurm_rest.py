@@ -45,7 +45,7 @@ def test_a_user_does_not_become_another_by_a_header(red: Cluster) -> None:
 
 
 def test_a_token_expires(red: Cluster) -> None:
-    short = rest.token(red, "alice", lifetime="3s")
+    short = rest.token(red, "alice", lifetime="20s")  # longer than it takes to hand it out and use it
     assert rest.slurm(red, "/jobs/", short).status == 200
     until("the token to expire", lambda: _refused(red, short), seconds=90)
     assert rest.slurm(red, "/jobs/", rest.token(red, "alice")).status == 200

@@ -4,7 +4,7 @@ Every wait has a deadline and names what it found last. Output is read through t
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from e2e.poll import NotYetError, until
@@ -65,6 +65,14 @@ def wait(cluster: Cluster, number: int, *states: str, seconds: float = 60.0) -> 
         return job
 
     return until(f"job {number} of {cluster.name} to be {' or '.join(wanted)}", probe, seconds=seconds)
+
+
+def requeued(cluster: Cluster, numbers: Sequence[int]) -> int:
+    """The one of these jobs that was queued again. slurmctld counts that once the job's nodes are done with it."""
+    found = [number for number in numbers if (job := find(cluster, number)) is not None and job.restarts]
+    if len(found) != 1:
+        raise NotYetError(f"queued again: {found}")
+    return found[0]
 
 
 def output(cluster: Cluster, number: int, *, user: str = ALICE) -> str:
