@@ -189,7 +189,8 @@ class Turns:
 
     async def _carry_out(self, snapshot: Snapshot, decisions: Decisions) -> float:
         reclaim_at = await self._reclaims.carry_out(decisions.reclaim, decisions.spare)
-        await self._admissions.carry_out(decisions.admit, self.observed.nodes())
+        if decisions.admit:
+            await self._admissions.carry_out(decisions.admit, self.observed.nodes())
         seconds = [
             await self._verdicts.carry_out(decisions.verdicts, decisions.notices),
             await self._standings.carry_out(decisions.standings, self.observed.quotas(), self.observed.rules()),

@@ -16,7 +16,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.codec import decode_meta, decode_obj, decode_with
 from bulkhead.kube.informer import Informer
-from bulkhead.kube.objects import Meta, Obj
+from bulkhead.kube.objects import Meta, Obj, Resource
 from bulkhead.ledger import read
 from bulkhead.ledger.model import Node, Pod, Rules, Snapshot
 from bulkhead.ledger.slices import Mapped, Slice, mapped_of, offered, slice_of
@@ -52,14 +52,7 @@ class Need:
         self._classes = Informer(client, kinds.TENANT_CLASSES, shrink=_only(_with_gangs), on_change=lambda _: changed())
         # Nobody needs the ledger for a Cohort without tenants, but it says so in its status.
         self.cohorts: Kept[Cohort] = Kept(cohort_of, changed, without_status)
-        self._cohorts = Informer(
-            client,
-            kinds.COHORTS,
-            shrink=self.cohorts.shrink,
-            on_change=self.cohorts.heard,
-            max_bytes=16 * _MIB,
-            optional=True,
-        )
+        self._cohorts = _kept(client, kinds.COHORTS, self.cohorts, 16, optional=True)
 
     @property
     def informers(self) -> tuple[Informer, ...]:
@@ -101,40 +94,11 @@ class Observed:
                 on_change=self.pods.heard,
                 max_bytes=256 * _MIB,
             ),
-            Informer(client, kinds.NODES, shrink=self._nodes.shrink, on_change=self._nodes.heard, max_bytes=64 * _MIB),
-            Informer(
-                client,
-                kinds.RESOURCE_QUOTAS,
-                field_selector=f"metadata.name={names.POD_QUOTA}",
-                shrink=self._quotas.shrink,
-                on_change=self._quotas.heard,
-                max_bytes=64 * _MIB,
-            ),
-            Informer(
-                client,
-                kinds.RESOURCE_CLAIMS,
-                label_selector=labels.MIRRORED,
-                shrink=self._claims.shrink,
-                on_change=self._claims.heard,
-                max_bytes=64 * _MIB,
-                optional=True,
-            ),
-            Informer(
-                client,
-                kinds.DEVICE_CLASSES,
-                shrink=self._classes.shrink,
-                on_change=self._classes.heard,
-                max_bytes=16 * _MIB,
-                optional=True,
-            ),
-            Informer(
-                client,
-                kinds.RESOURCE_SLICES,
-                shrink=self._slices.shrink,
-                on_change=self._slices.heard,
-                max_bytes=64 * _MIB,
-                optional=True,
-            ),
+            _kept(client, kinds.NODES, self._nodes, 64),
+            _kept(client, kinds.RESOURCE_QUOTAS, self._quotas, 64, field_selector=f"metadata.name={names.POD_QUOTA}"),
+            _kept(client, kinds.RESOURCE_CLAIMS, self._claims, 64, label_selector=labels.MIRRORED, optional=True),
+            _kept(client, kinds.DEVICE_CLASSES, self._classes, 16, optional=True),
+            _kept(client, kinds.RESOURCE_SLICES, self._slices, 64, optional=True),
         )
 
     def nodes(self) -> dict[str, Node]:
@@ -170,6 +134,11 @@ class Observed:
     def _pod(self, uid: str) -> Pod | None:
         seen = self.pods.get(uid)
         return None if seen is None else seen.pod
+
+
+def _kept(client: Client, r: Resource, kept: Kept[Any], mebibytes: int, **more: Any) -> Informer:
+    """An informer of what is kept, which is no larger than that."""
+    return Informer(client, r, shrink=kept.shrink, on_change=kept.heard, max_bytes=mebibytes * _MIB, **more)
 
 
 def _only(matters: Callable[[Obj], bool]) -> Callable[[bytes | msgspec.Raw, Meta | None], tuple[Meta, bytes]]:
