@@ -92,37 +92,37 @@ outages: binaries-for-tests ## five minutes without an API, twenty syncers, olde
 	@$(PY) -m pytest tests/apiserver/test_outages.py $(PYTEST_ARGS)
 
 e2e: install-readme host-up ## the end-to-end tests and the chaos experiments, on the embedded host (root)
-	@$(PY) -u -m pytest e2e/scenarios -m host -p no:cacheprovider $(PYTEST_ARGS)
+	@$(PY) -u -m pytest e2e/scenarios/core -m host -p no:cacheprovider $(PYTEST_ARGS)
 	@$(PY) -u -m e2e.chaos
 
 install-readme: setup ## the README's install section, word for word, on three nodes with a registry of their own (root)
-	@$(PY) -u -m pytest e2e/scenarios_install -m host -p no:cacheprovider
+	@$(PY) -u -m pytest e2e/scenarios/install -m host -p no:cacheprovider
 
 scenarios: host-up ## the end-to-end tests alone
-	@$(PY) -u -m pytest e2e/scenarios -m host -p no:cacheprovider $(PYTEST_ARGS)
+	@$(PY) -u -m pytest e2e/scenarios/core -m host -p no:cacheprovider $(PYTEST_ARGS)
 
 chaos: host-up ## the six chaos experiments alone -> build/results/chaos.json
 	@$(PY) -u -m e2e.chaos
 
 slurm: setup ## the end-to-end tests of the Slurm mode; makes its images first (root)
 	@$(BIN)/bulkhead host up --slurm
-	@$(PY) -u -m pytest e2e/scenarios_slurm -m host -p no:cacheprovider $(PYTEST_ARGS)
+	@$(PY) -u -m pytest e2e/scenarios/slurm -m host -p no:cacheprovider $(PYTEST_ARGS)
 
 devices: setup ## claims of tenants with the upstream test driver for dynamic resource allocation; builds it first (root)
-	@$(PY) -u -m pytest e2e/scenarios_devices -m host -p no:cacheprovider $(PYTEST_ARGS)
+	@$(PY) -u -m pytest e2e/scenarios/devices -m host -p no:cacheprovider $(PYTEST_ARGS)
 
 gateway: binaries-for-tests ## ways into tenants by MetalLB and by Gateway API with Contour and Envoy, beside real API servers; builds them first (no root)
 	@$(PY) -u -m bulkhead.hostcluster.binaries metallb contour
-	@$(PY) -u -m pytest e2e/scenarios_ways -p no:cacheprovider $(PYTEST_ARGS)
+	@$(PY) -u -m pytest tests/ways -p no:cacheprovider $(PYTEST_ARGS)
 
 registry: setup ## pulls from a registry with a password on a host without images: right, wrong, missing (root)
-	@$(PY) -u -m pytest e2e/scenarios_registry -m host -p no:cacheprovider $(PYTEST_ARGS)
+	@$(PY) -u -m pytest e2e/scenarios/registry -m host -p no:cacheprovider $(PYTEST_ARGS)
 
 upgrade: setup ## an upgrade from an older chart and image with tenants at work on it, and its removal (five minutes, root)
-	@$(PY) -u -m pytest e2e/scenarios_upgrade -m host -p no:cacheprovider $(PYTEST_ARGS)
+	@$(PY) -u -m pytest e2e/scenarios/upgrade -m host -p no:cacheprovider $(PYTEST_ARGS)
 
 nodes: setup ## three real nodes on one machine: traffic across them, one lost and regained; takes the host down before and after (root)
-	@$(PY) -u -m pytest e2e/scenarios_nodes -m host -p no:cacheprovider $(PYTEST_ARGS)
+	@$(PY) -u -m pytest e2e/scenarios/nodes -m host -p no:cacheprovider $(PYTEST_ARGS)
 
 bench-slurm: setup ## Slurm in a tenant beside the same daemons started plainly -> build/results/slurm.json
 	@$(PY) -u -m e2e.performance.slurm

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, settings
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import NAMESPACES
-from tests.apiserver.bed import empty
-from tests.apiserver.servers import ApiServer, Pair, running, start_pair
+from tests.kit.servers import ApiServer, Pair, running, start_pair
+from tests.kit.syncerbed import empty
 
 # gRPC's fork handlers abort a child that is forked (as API servers of tests are) while one of its threads polls; nothing here
 # uses gRPC in a child. It is read when the first channel is made.

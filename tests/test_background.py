@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.background import background
+from tests.kit.background import background
 
 
 async def test_it_runs_for_as_long_as_the_block_lasts() -> None:

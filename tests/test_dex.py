@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.dex import CONFIDENTIAL, PUBLIC, SECRET, Dex, running
+from tests.kit.dex import CONFIDENTIAL, PUBLIC, SECRET, Dex, running
 
 pytestmark = pytest.mark.apiserver
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bulkhead.kube.objects import Obj
-from tests import goldens
+from tests.kit import goldens
 
 
 def config(name: str, **data: str) -> Obj:

@@ -17,8 +17,8 @@ from bulkhead.cli.main import _split, build_parser
 from bulkhead.hostcluster import binaries
 from bulkhead.hostcluster.images.build import KUBERNETES
 from bulkhead.images import catalogue, valuesfile
-from tests.apiserver.servers import ApiServer
-from tests.kubeconfigs import to_yaml
+from tests.kit.kubeconfigs import to_yaml
+from tests.kit.servers import ApiServer
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -133,7 +133,7 @@ def test_a_registry_that_can_be_none_is_refused(wrong: str, tmp_path: Path) -> N
 
 
 def test_what_installs_it_and_makes_a_tenant_does_so(own_server: ApiServer, tmp_path: Path) -> None:
-    """Its lines for the cluster, on a real API server, where nothing runs the pods; `e2e/scenarios_install` runs all of it."""
+    """Its lines for the cluster, on a real API server, where nothing runs the pods; `e2e/scenarios/install` runs all of it."""
     config = tmp_path / "kubeconfig"
     config.write_bytes(to_yaml(own_server.admin))
     programs = [binaries.ensure("helm")["helm"].parent, binaries.ensure("kubernetes")["kubectl"].parent]

@@ -28,7 +28,7 @@ from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NAMESPACES, PODS
 from e2e import machine
 from e2e.performance import pods
-from tests.apiserver.servers import ApiServer
+from tests.kit.servers import ApiServer
 
 RESULTS = machine.RESULTS / "client-stack.json"
 SPACE = "stack"

@@ -2,7 +2,7 @@
 
 The proxy is measured as a process before a kube-apiserver that is another, so that nothing else of a host moves the figures;
 the new name of a plane that runs and a login, on the embedded host. How long bare nodes take to a Ready tenant is measured
-where the README's words are run (`e2e/scenarios_install`), and judged here where its file lies in build/results.
+where the README's words are run (`e2e/scenarios/install`), and judged here where its file lies in build/results.
 """
 
 import argparse

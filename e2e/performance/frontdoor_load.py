@@ -23,8 +23,8 @@ from bulkhead.kube.kubeconfig import KubeConfig
 from e2e.machine import pss_kib
 from frontdoor.haproxy import Limits
 from frontdoor.routes import Route
-from tests.apiserver.servers import ApiServer
-from tests.frontdoor.running import Proxy, proxy
+from tests.kit.proxying import Proxy, proxy
+from tests.kit.servers import ApiServer
 
 NAME: Final = "kubernetes.default.svc"  # stands in the certificate of that server
 PROXIES: Final = 2  # as on a host; one could not open that many files everywhere

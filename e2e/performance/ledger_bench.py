@@ -26,9 +26,9 @@ from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import PODS
 from controller.ledger.apply import each
 from e2e import machine
-from tests.apiserver.ledgering import Host, gated, verdict
-from tests.apiserver.servers import ApiServer, with_pod_groups
-from tests.kubeconfigs import to_yaml
+from tests.kit.kubeconfigs import to_yaml
+from tests.kit.ledgerhost import LedgerHost, gated, verdict
+from tests.kit.servers import ApiServer, with_pod_groups
 
 Note = Callable[[str], None]
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -85,7 +85,7 @@ class Bench:
     """One cluster and its parts."""
 
     def __init__(self, client: Client, folder: Path, shape: Shape, note: Note) -> None:
-        self._host = Host(client)
+        self._host = LedgerHost(client)
         self._client = client
         self._folder = folder
         self._shape = shape

@@ -1,25 +1,27 @@
-"""Fixtures of the end-to-end tests: the host with the chart, two tenants that live as long as the run, and artefacts."""
+"""What all scenarios share: they need root and the embedded host, and a failure keeps what the host knew of it.
 
-import uuid
-from collections.abc import Generator, Iterator
+Each folder is a suite (`make e2e SUITE=<folder>`) with fixtures of its own, and takes the machine's only host for itself.
+"""
+
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
-from e2e import artefacts, install, machine, tenants
-from e2e.api import Api
-from e2e.tenants import Tenant
+from e2e import artefacts, machine
 
 HERE = Path(__file__).parent
-QUOTA = 6  # GPUs of each of the two standing tenants
+# How long a test may take, in seconds. The first of a suite also waits for its host, and for what it builds.
+SECONDS = {"core": 1200, "slurm": 1800, "nodes": 900, "install": 2700, "upgrade": 900, "devices": 1800, "registry": 1200}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests here need the host, and the first of them waits for it to come up."""
+    """Mark them all, and give each its time."""
     for item in items:
         if HERE in item.path.parents:
+            suite = item.path.relative_to(HERE).parts[0]
             item.add_marker(pytest.mark.host)
-            item.add_marker(pytest.mark.timeout(1200, func_only=True))
+            item.add_marker(pytest.mark.timeout(SECONDS[suite], func_only=True))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -33,45 +35,3 @@ def pytest_runtest_makereport(
         folder = artefacts.collect(f"{item.path.stem}-{item.name}-{report.when}", machine.host_api(), str(call.excinfo.value))
         report.sections.append(("artefacts", str(folder)))
     return report
-
-
-@pytest.fixture(scope="session")
-def host() -> Api:
-    """The embedded host with Bulkhead installed; what runs already is used."""
-    return install.ensure_installed(lambda text: print(text, flush=True))
-
-
-@pytest.fixture(scope="session")
-def alice(host: Api) -> Iterator[Tenant]:
-    """A Ready tenant."""
-    yield from _standing(host, "e2e-alice")
-
-
-@pytest.fixture(scope="session")
-def bob(host: Api) -> Iterator[Tenant]:
-    """Another Ready tenant."""
-    yield from _standing(host, "e2e-bob")
-
-
-def _standing(host: Api, name: str) -> Iterator[Tenant]:
-    tenants.remove(host, name)
-    yield tenants.create(host, name, gpus=QUOTA)
-    # What is run next on this host is measured beside nothing that is still being taken down.
-    tenants.remove(host, name)
-
-
-@pytest.fixture
-def space(alice: Tenant) -> Iterator[str]:
-    """A namespace of its own in alice's plane, with its default ServiceAccount there; removed after the test."""
-    name = f"t-{uuid.uuid4().hex[:8]}"
-    tenants.make_namespace(alice.api, name)
-    yield name
-    alice.api.delete("Namespace", name)
-
-
-@pytest.fixture
-def fresh_name(host: Api) -> Iterator[str]:
-    """The name of a tenant that a test creates itself; whatever it left is removed."""
-    name = f"e2e-{uuid.uuid4().hex[:8]}"
-    yield name
-    tenants.remove(host, name)

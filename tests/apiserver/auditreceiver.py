@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from tests.apiserver.pki import Authority
-from tests.apiserver.ports import free_port
+from tests.kit.pki import Authority
+from tests.kit.ports import free_port
 
 _MOST = 64 << 20
 

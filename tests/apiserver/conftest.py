@@ -8,16 +8,16 @@ import pytest
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists
 from bulkhead.kube.resources import VOLUME_SNAPSHOT_CLASSES
-from tests.apiserver.bed import Bed
-from tests.apiserver.ledgering import Host
-from tests.apiserver.servers import ApiServer, running, with_pod_groups
-from tests.apiserver.snapshotting import KIND, serve_snapshots, snapshot_class
+from tests.kit.ledgerhost import LedgerHost
+from tests.kit.servers import ApiServer, running, with_pod_groups
+from tests.kit.snapshotting import KIND, serve_snapshots, snapshot_class
+from tests.kit.syncerbed import SyncerBed
 
 
 @pytest.fixture
-async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
+async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[SyncerBed]:
     """One tenant with its session; a file whose tenant is offered more has a fixture of its own."""
-    async with Bed.open(host_client, plane_client) as opened:
+    async with SyncerBed.open(host_client, plane_client) as opened:
         yield opened
 
 
@@ -43,7 +43,10 @@ def scheduled_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSe
 
 
 @pytest.fixture
-async def ledger_host(scheduled_server: ApiServer) -> AsyncIterator[Host]:
+async def ledger_host(scheduled_server: ApiServer) -> AsyncIterator[LedgerHost]:
     """A host for the ledger, empty but for one tenant in a cohort."""
-    async with Client(scheduled_server.admin, user_agent="tests", field_manager="tests") as client, Host.open(client) as made:
+    async with (
+        Client(scheduled_server.admin, user_agent="tests", field_manager="tests") as client,
+        LedgerHost.open(client) as made,
+    ):
         yield made

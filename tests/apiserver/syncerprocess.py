@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 
 from bulkhead.kube.kubeconfig import KubeConfig
-from tests.apiserver.bed import Bed, until
-from tests.apiserver.pki import Authority
-from tests.kubeconfigs import to_yaml
+from tests.kit.kubeconfigs import to_yaml
+from tests.kit.pki import Authority
+from tests.kit.syncerbed import SyncerBed, until
 
 
 def resident_mib(pid: int) -> float:
@@ -35,7 +35,7 @@ async def probe(port: int, path: str) -> tuple[int, str]:
     return int(answer.split(" ")[1]), answer.partition("\r\n\r\n")[2]
 
 
-def write_files(folder: Path, bed: Bed, plane: KubeConfig, host: KubeConfig, kubelet_port: int) -> list[str]:
+def write_files(folder: Path, bed: SyncerBed, plane: KubeConfig, host: KubeConfig, kubelet_port: int) -> list[str]:
     settings = {
         "tenant": bed.tenant,
         "tenantUID": bed.settings.tenant_uid,

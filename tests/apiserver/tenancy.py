@@ -10,17 +10,17 @@ from pathlib import Path
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
-from tests.apiserver.bed import SECONDS, Bed, until
-from tests.apiserver.ports import free_port
-from tests.apiserver.servers import ApiServer
 from tests.apiserver.syncerprocess import probe, running_syncer, tail, write_files
+from tests.kit.ports import free_port
+from tests.kit.servers import ApiServer
+from tests.kit.syncerbed import SECONDS, SyncerBed, until
 
 
 @dataclass(frozen=True, slots=True)
 class Tenancy:
     """One tenant and everything that is its own."""
 
-    bed: Bed
+    bed: SyncerBed
     plane: ApiServer
     process: asyncio.subprocess.Process
     port: int
@@ -71,7 +71,7 @@ async def tenancies(count: int, host: ApiServer, folder: Path) -> AsyncIterator[
 
 async def _tenancy(stack: contextlib.AsyncExitStack, host_client: Client, host: ApiServer, plane: ApiServer) -> Tenancy:
     plane_client = await stack.enter_async_context(Client(plane.admin, user_agent="tests", field_manager="tests"))
-    bed = Bed(host_client, plane_client)
+    bed = SyncerBed(host_client, plane_client)
     await bed.prepare()
     files, port = plane.folder / "syncer", free_port()
     files.mkdir()

@@ -15,7 +15,7 @@ from controller.plane import audit
 from controller.plane.pki import SYNCER_USER
 from controller.plane.spec import CONFIG_PATH
 from controller.plane.trail import Audit
-from tests.apiserver.servers import ApiServer, ServerOptions
+from tests.kit.servers import ApiServer, ServerOptions
 
 pytestmark = pytest.mark.apiserver
 CANARY = "canary-4711"

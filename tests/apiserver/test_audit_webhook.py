@@ -19,9 +19,9 @@ from controller.plane.auditlosses import losses_of
 from controller.plane.spec import CONFIG_PATH
 from controller.plane.trail import Audit, Receiver
 from tests.apiserver.auditreceiver import AuditReceiver
-from tests.apiserver.bed import until
-from tests.apiserver.servers import ApiServer, ServerOptions
-from tests.controller.samples import plane_spec
+from tests.kit.servers import ApiServer, ServerOptions
+from tests.kit.syncerbed import until
+from tests.kit.tenantsamples import plane_spec
 
 pytestmark = pytest.mark.apiserver
 CALL_SECONDS = 25.0  # less than what is waited for a receiver that keeps silent

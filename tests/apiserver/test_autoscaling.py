@@ -19,9 +19,9 @@ from bulkhead.kube.resources import (
     PODS,
 )
 from controller.plane.controller_manager import CONTROLLERS
-from tests.apiserver.bed import until
-from tests.apiserver.servers import ApiServer
 from tests.apiserver.test_sync_metrics import PLAYED
+from tests.kit.servers import ApiServer
+from tests.kit.syncerbed import until
 
 SPACE = "default"
 FLAGS = ("--use-service-account-credentials=true", "--horizontal-pod-autoscaler-sync-period=1s")

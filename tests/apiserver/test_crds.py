@@ -19,9 +19,9 @@ from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Obj, Resource
 from bulkhead.ledger.given import rules_of
 from bulkhead.ledger.model import Rules
-from tests.apiserver.bed import SECONDS, until
-from tests.crds import install
-from tests.kubeconfigs import to_yaml
+from tests.kit.crds import install
+from tests.kit.kubeconfigs import to_yaml
+from tests.kit.syncerbed import SECONDS, until
 
 DATA = Path(__file__).parent.parent / "api" / "data"
 EXAMPLES = [

@@ -18,8 +18,8 @@ from controller.slurm.answers import shapes
 from controller.slurm.config.topology import topology_of
 from controller.slurm.objects import nodesets
 from controller.slurm.observe import NODE_SETS, NODES_MOST, cordoned, node_sets
-from tests.apiserver.bed import until
-from tests.apiserver.servers import ApiServer
+from tests.kit.servers import ApiServer
+from tests.kit.syncerbed import until
 
 MIB = 1024 * 1024
 FAT = 60_000

@@ -6,15 +6,15 @@ from bulkhead.api import names
 from bulkhead.kube.errors import Forbidden
 from bulkhead.kube.resources import PODS
 from controller.ledger.loop import Ledger
-from tests.apiserver.bed import until
-from tests.apiserver.ledgering import GPU, Host, Watched, gated, leads, verdict
-from tests.controller.leading import leading
+from tests.kit.leading import leading
+from tests.kit.ledgerhost import GPU, LedgerHost, Watched, gated, leads, verdict
+from tests.kit.syncerbed import until
 
 _AT_ONCE = 10
 _ROUNDS = 20
 
 
-async def test_of_ten_at_once_exactly_five_are_admitted_two_hundred_times(ledger_host: Host) -> None:
+async def test_of_ten_at_once_exactly_five_are_admitted_two_hundred_times(ledger_host: LedgerHost) -> None:
     """Half of the tenants have a ceiling above their quota: the ledger refuses; half do not: the host's quota does."""
     host = ledger_host
     for number in range(10):
@@ -31,7 +31,7 @@ async def test_of_ten_at_once_exactly_five_are_admitted_two_hundred_times(ledger
                 await asyncio.gather(*(_ten(host, tenant, wide=wide) for tenant in tenants))
 
 
-async def _ten(host: Host, tenant: str, *, wide: bool) -> None:
+async def _ten(host: LedgerHost, tenant: str, *, wide: bool) -> None:
     made = await asyncio.gather(*(host.run(tenant, f"p{number}") for number in range(10)), return_exceptions=True)
     refused = [each for each in made if isinstance(each, BaseException)]
     assert len(refused) == (0 if wide else 5)
@@ -48,7 +48,7 @@ async def _ten(host: Host, tenant: str, *, wide: bool) -> None:
         await host.client.delete(PODS, pod["metadata"]["name"], names.work_namespace(tenant), grace_seconds=0)
 
 
-async def _answered(host: Host, tenant: str) -> bool:
+async def _answered(host: LedgerHost, tenant: str) -> bool:
     """The first that waits reads what is free of its quota, and those behind it read the quota that they wait for."""
     said = [verdict(pod) for pod in await host.pods(tenant) if gated(pod)]
     first = [each for each in said if each == ("QuotaExceeded", f"asks 1 {GPU}; of your quota of 5, 0 are free")]

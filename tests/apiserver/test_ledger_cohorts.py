@@ -4,12 +4,12 @@ from typing import Any
 
 from bulkhead.kube.resources import COHORTS, TENANTS
 from controller.ledger.loop import Ledger
-from tests.apiserver.bed import until
-from tests.apiserver.ledgering import GPU, Host, leads
-from tests.controller.leading import leading
+from tests.kit.leading import leading
+from tests.kit.ledgerhost import GPU, LedgerHost, leads
+from tests.kit.syncerbed import until
 
 
-async def said(host: Host, name: str, **wanted: Any) -> dict[str, Any]:
+async def said(host: LedgerHost, name: str, **wanted: Any) -> dict[str, Any]:
     """Wait until the status says this, and what its reason is."""
 
     async def so() -> dict[str, Any] | None:
@@ -21,7 +21,7 @@ async def said(host: Host, name: str, **wanted: Any) -> dict[str, Any]:
     return status
 
 
-async def test_it_says_what_runs_and_what_waits(ledger_host: Host) -> None:
+async def test_it_says_what_runs_and_what_waits(ledger_host: LedgerHost) -> None:
     host = ledger_host
     await host.node("n0")
     cohort = await host.cohort("research")
@@ -50,7 +50,7 @@ async def test_it_says_what_runs_and_what_waits(ledger_host: Host) -> None:
         assert found["conditions"][0]["message"] == f"no node carries the labels of flavor fast of {GPU}"
 
 
-async def test_a_cohort_without_an_object_gets_none_and_one_without_tenants_says_so(ledger_host: Host) -> None:
+async def test_a_cohort_without_an_object_gets_none_and_one_without_tenants_says_so(ledger_host: LedgerHost) -> None:
     host = ledger_host
     cohort = await host.cohort("idle")
     await host.tenant("alone", 4, f"bare-{host.mark}")
@@ -61,7 +61,7 @@ async def test_a_cohort_without_an_object_gets_none_and_one_without_tenants_says
         assert cohort in names
 
 
-async def test_a_ledger_at_rest_says_so_too(ledger_host: Host) -> None:
+async def test_a_ledger_at_rest_says_so_too(ledger_host: LedgerHost) -> None:
     host = ledger_host
     for name in host.tenants:
         await host.client.delete(TENANTS, name)

@@ -15,14 +15,14 @@ from bulkhead.kube.resources import COHORTS
 from bulkhead.ledger.decide import decide
 from bulkhead.ledger.model import Decisions, Snapshot
 from controller.ledger.loop import Ledger
-from tests.apiserver.bed import until
-from tests.apiserver.ledgering import Host, Killed, Mortal, Watched, gated, leads, verdict
-from tests.controller.leading import leading
+from tests.kit.leading import leading
+from tests.kit.ledgerhost import Killed, LedgerHost, Mortal, Watched, gated, leads, verdict
+from tests.kit.syncerbed import until
 
 _WRITES = 60  # more than any of the stories takes
 
 
-async def lived(host: Host, dies_at: int, done: Callable[[], Awaitable[bool]], *, after: bool) -> bool:
+async def lived(host: LedgerHost, dies_at: int, done: Callable[[], Awaitable[bool]], *, after: bool) -> bool:
     """Lead until all is done, or until death; whether it died."""
     async with Mortal(host.client.config, user_agent="mortal", field_manager="mortal") as client:
         client.dies_at, client.after = dies_at, after
@@ -42,7 +42,7 @@ async def lived(host: Host, dies_at: int, done: Callable[[], Awaitable[bool]], *
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_a_controller_dies_at_each_step_of_an_admission(ledger_host: Host, *, after: bool) -> None:
+async def test_a_controller_dies_at_each_step_of_an_admission(ledger_host: LedgerHost, *, after: bool) -> None:
     host = ledger_host
     rooms = {await host.node(f"n{number}", 4): 4 for number in range(2)}
     team = await host.tenant("team", 8, ceiling=12)
@@ -72,7 +72,7 @@ async def test_a_controller_dies_at_each_step_of_an_admission(ledger_host: Host,
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_a_controller_dies_at_each_step_of_a_reclaim(ledger_host: Host, *, after: bool) -> None:
+async def test_a_controller_dies_at_each_step_of_a_reclaim(ledger_host: LedgerHost, *, after: bool) -> None:
     host = ledger_host
     rooms = {await host.node(f"n{number}", 4): 4 for number in range(2)}
     cohort = await host.cohort("lending", reclaim={"minRuntime": "0s", "within": "10s"})
@@ -106,7 +106,7 @@ async def test_a_controller_dies_at_each_step_of_a_reclaim(ledger_host: Host, *,
     pytest.fail("a story without end")
 
 
-async def test_one_that_dies_at_every_write_gets_there_too(ledger_host: Host) -> None:
+async def test_one_that_dies_at_every_write_gets_there_too(ledger_host: LedgerHost) -> None:
     host = ledger_host
     room = {await host.node("n0", 8): 8}
     team = await host.tenant("team", 8)
@@ -124,7 +124,7 @@ async def test_one_that_dies_at_every_write_gets_there_too(ledger_host: Host) ->
         assert deaths >= 4
 
 
-async def test_two_leaders_for_a_moment_pass_no_ceiling_and_no_node(ledger_host: Host) -> None:
+async def test_two_leaders_for_a_moment_pass_no_ceiling_and_no_node(ledger_host: LedgerHost) -> None:
     """More than the lease ever allows: both decide and write all the time, each of what it has seen itself."""
     host = ledger_host
     rooms = {await host.node(f"n{number}", 4): 4 for number in range(2)}
@@ -145,15 +145,15 @@ async def test_two_leaders_for_a_moment_pass_no_ceiling_and_no_node(ledger_host:
         await host.clear(team)
 
 
-async def _given(host: Host, team: str, least: int) -> bool:
+async def _given(host: LedgerHost, team: str, least: int) -> bool:
     return sum(not gated(pod) for pod in await host.pods(team)) >= least
 
 
-async def _settled(host: Host, team: str) -> bool:
+async def _settled(host: LedgerHost, team: str) -> bool:
     return all(verdict(pod) if gated(pod) else pod["status"]["phase"] == "Running" for pod in await host.pods(team))
 
 
-async def test_one_that_was_stopped_and_wakes_up_without_the_lease_writes_nothing(ledger_host: Host) -> None:
+async def test_one_that_was_stopped_and_wakes_up_without_the_lease_writes_nothing(ledger_host: LedgerHost) -> None:
     host = ledger_host
     room = {await host.node("n0", 8): 8}
     team = await host.tenant("team", 5, ceiling=8)

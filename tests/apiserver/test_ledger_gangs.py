@@ -3,15 +3,15 @@
 from bulkhead.api import ledger, names
 from bulkhead.kube.resources import COHORTS, NODES
 from controller.ledger.loop import Ledger
-from tests.apiserver.bed import until
-from tests.apiserver.ledgering import Host, Watched, gated, leads
-from tests.apiserver.servers import ApiServer
-from tests.controller.leading import leading
+from tests.kit.leading import leading
+from tests.kit.ledgerhost import LedgerHost, Watched, gated, leads
+from tests.kit.servers import ApiServer
+from tests.kit.syncerbed import until
 
 RACK = "bulkhead.dev/rack"
 
 
-async def bound(host: Host, tenant: str, number: int) -> set[str]:
+async def bound(host: LedgerHost, tenant: str, number: int) -> set[str]:
     """Wait until so many pods run; returns their nodes."""
 
     async def so() -> set[str] | None:
@@ -22,7 +22,7 @@ async def bound(host: Host, tenant: str, number: int) -> set[str]:
     return found
 
 
-async def test_a_gang_starts_whole_or_waits_whole(ledger_host: Host) -> None:
+async def test_a_gang_starts_whole_or_waits_whole(ledger_host: LedgerHost) -> None:
     host = ledger_host
     first = await host.node("n0")
     team = await host.tenant("team", 32)
@@ -46,7 +46,7 @@ async def test_a_gang_starts_whole_or_waits_whole(ledger_host: Host) -> None:
             assert noted.node == pod["spec"]["nodeName"] == pod["spec"]["nodeSelector"]["kubernetes.io/hostname"]
 
 
-async def test_a_gang_that_has_not_come_whole_waits_and_says_so(ledger_host: Host) -> None:
+async def test_a_gang_that_has_not_come_whole_waits_and_says_so(ledger_host: LedgerHost) -> None:
     host = ledger_host
     await host.node("n0")
     team = await host.tenant("team", 8)
@@ -57,7 +57,7 @@ async def test_a_gang_that_has_not_come_whole_waits_and_says_so(ledger_host: Hos
         await bound(host, team, 2)
 
 
-async def test_all_of_a_gang_are_in_one_domain(ledger_host: Host) -> None:
+async def test_all_of_a_gang_are_in_one_domain(ledger_host: LedgerHost) -> None:
     host = ledger_host
     for number, gpus in enumerate((8, 4, 8, 8)):
         await host.node(f"n{number}", gpus, **{RACK.replace("/", "__"): f"rack-{number // 2}"})
@@ -69,7 +69,7 @@ async def test_all_of_a_gang_are_in_one_domain(ledger_host: Host) -> None:
 
 
 async def test_a_gang_that_is_not_bound_is_taken_back_whole_and_goes_elsewhere(
-    ledger_host: Host, scheduled_server: ApiServer
+    ledger_host: LedgerHost, scheduled_server: ApiServer
 ) -> None:
     """Between admission and binding its node is closed."""
     host = ledger_host

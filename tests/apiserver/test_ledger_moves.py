@@ -6,15 +6,15 @@ from bulkhead.api import labels, ledger, names
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import COHORTS, PODS
 from controller.ledger.loop import Ledger
-from tests.apiserver.bed import until
-from tests.apiserver.ledgering import Host, Watched, leads
-from tests.background import background
-from tests.controller.leading import leading
+from tests.kit.background import background
+from tests.kit.leading import leading
+from tests.kit.ledgerhost import LedgerHost, Watched, leads
+from tests.kit.syncerbed import until
 
 _OWNER = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "1", "controller": True}]
 
 
-async def runs(host: Host, tenant: str, name: str, node: str = "") -> Obj:
+async def runs(host: LedgerHost, tenant: str, name: str, node: str = "") -> Obj:
     async def so() -> Obj | None:
         pod = await host.get(tenant, name)
         running = pod is not None and pod.get("status", {}).get("phase") == "Running"
@@ -24,14 +24,14 @@ async def runs(host: Host, tenant: str, name: str, node: str = "") -> Obj:
     return found
 
 
-def owned(host: Host, tenant: str, name: str) -> Obj:
+def owned(host: LedgerHost, tenant: str, name: str) -> Obj:
     """A pod that something in the plane makes again."""
     pod = host.pod(tenant, name, 4)
     pod["metadata"]["annotations"][labels.VIRTUAL_OWNERS] = json.dumps(_OWNER)
     return pod
 
 
-async def broken(host: Host, tenant: str) -> tuple[str, str]:
+async def broken(host: LedgerHost, tenant: str) -> tuple[str, str]:
     """Two nodes, each with a pod that takes half of it."""
     space = names.work_namespace(tenant)
     first = await host.node("n0")
@@ -51,7 +51,7 @@ async def broken(host: Host, tenant: str) -> tuple[str, str]:
     return first, second
 
 
-async def test_a_pod_moves_where_the_cohort_says_so_and_nowhere_else(ledger_host: Host) -> None:
+async def test_a_pod_moves_where_the_cohort_says_so_and_nowhere_else(ledger_host: LedgerHost) -> None:
     host = ledger_host
     cohort = await host.cohort("still", reclaim={"minRuntime": "0s"})
     team = await host.tenant("team", 16, cohort, ceiling=64)
@@ -75,7 +75,7 @@ async def test_a_pod_moves_where_the_cohort_says_so_and_nowhere_else(ledger_host
     assert len(went) == 1, "one of the two"
 
 
-async def _made_again(host: Host, tenant: str, version: str, went: list[str]) -> None:
+async def _made_again(host: LedgerHost, tenant: str, version: str, went: list[str]) -> None:
     """Somebody makes another pod as soon as one is gone, whose note has said why."""
     space = names.work_namespace(tenant)
     async for event in host.client.watch(PODS, space, resource_version=version, timeout_seconds=3600):

@@ -16,8 +16,8 @@ from bulkhead.ledger import read
 from e2e.performance.fragmentation import hosts, trace
 from e2e.performance.fragmentation.deciding import Alone
 from e2e.performance.fragmentation.timeline import play
-from tests.apiserver.bed import until
-from tests.apiserver.servers import ApiServer
+from tests.kit.servers import ApiServer
+from tests.kit.syncerbed import until
 from tests.ledger.test_nodes import CASES, node_object
 
 SPACE = "needs"

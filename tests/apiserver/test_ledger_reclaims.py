@@ -4,13 +4,13 @@ from bulkhead.api import ledger, names
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import POD_DISRUPTION_BUDGETS, PODS, RESOURCE_QUOTAS, TENANTS
 from controller.ledger.loop import Ledger
-from tests.apiserver.bed import until
-from tests.apiserver.ledgering import Host, Watched, gated, leads
-from tests.background import background
-from tests.controller.leading import leading
+from tests.kit.background import background
+from tests.kit.leading import leading
+from tests.kit.ledgerhost import LedgerHost, Watched, gated, leads
+from tests.kit.syncerbed import until
 
 
-async def runs(host: Host, tenant: str, name: str) -> Obj:
+async def runs(host: LedgerHost, tenant: str, name: str) -> Obj:
     async def so() -> Obj | None:
         pod = await host.get(tenant, name)
         return pod if pod is not None and pod.get("status", {}).get("phase") == "Running" else None
@@ -19,7 +19,7 @@ async def runs(host: Host, tenant: str, name: str) -> Obj:
     return found
 
 
-async def test_a_budget_holds_until_the_deadline_and_no_longer(ledger_host: Host) -> None:
+async def test_a_budget_holds_until_the_deadline_and_no_longer(ledger_host: LedgerHost) -> None:
     host = ledger_host
     room = {await host.node("n0", 4): 4}
     cohort = await host.cohort("lending", reclaim={"minRuntime": "0s", "within": "10s"})
@@ -59,7 +59,7 @@ async def test_a_budget_holds_until_the_deadline_and_no_longer(ledger_host: Host
         assert [pod["metadata"]["uid"] for pod in await host.pods(borrower)] != [victim["metadata"]["uid"]]
 
 
-async def test_over_a_lowered_quota_it_is_noted_since_when_and_taken_back_after_the_grace(ledger_host: Host) -> None:
+async def test_over_a_lowered_quota_it_is_noted_since_when_and_taken_back_after_the_grace(ledger_host: LedgerHost) -> None:
     host = ledger_host
     await host.node("n0", 4)
     cohort = await host.cohort(
@@ -85,7 +85,7 @@ async def test_over_a_lowered_quota_it_is_noted_since_when_and_taken_back_after_
 
 
 async def test_a_pod_over_a_lowered_quota_reads_what_becomes_of_it_as_long_as_that_holds(
-    ledger_host: Host,
+    ledger_host: LedgerHost,
 ) -> None:
     host = ledger_host
     await host.node("n0", 4)
@@ -115,7 +115,7 @@ async def test_a_pod_over_a_lowered_quota_reads_what_becomes_of_it_as_long_as_th
         assert len(await host.pods(team)) == len(await host.pods(other)) == 2
 
 
-async def test_where_nobody_is_in_a_cohort_no_pod_is_watched_until_somebody_is(ledger_host: Host) -> None:
+async def test_where_nobody_is_in_a_cohort_no_pod_is_watched_until_somebody_is(ledger_host: LedgerHost) -> None:
     host = ledger_host
     await host.node("n0", 4)
     team = await host.tenant("team", 2, ceiling=4)
@@ -138,7 +138,7 @@ async def test_where_nobody_is_in_a_cohort_no_pod_is_watched_until_somebody_is(l
         assert not any(map(gated, await host.pods(team)))
 
 
-async def test_pods_with_the_gate_that_a_dead_controller_left_are_found(ledger_host: Host) -> None:
+async def test_pods_with_the_gate_that_a_dead_controller_left_are_found(ledger_host: LedgerHost) -> None:
     host = ledger_host
     await host.node("n0", 4)
     team = await host.tenant("team", 2)

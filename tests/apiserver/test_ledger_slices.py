@@ -13,10 +13,10 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, RESOURCE_QUOTAS, RESOURCE_SLICES
 from controller.ledger.loop import Ledger
-from tests.apiserver.bed import until
-from tests.apiserver.ledgering import GPU, Host, gated, leads
-from tests.apiserver.servers import ApiServer
-from tests.controller.leading import leading
+from tests.kit.leading import leading
+from tests.kit.ledgerhost import GPU, LedgerHost, gated, leads
+from tests.kit.servers import ApiServer
+from tests.kit.syncerbed import until
 
 DRIVER, CLASS = "gpu.example.com", "gpu.example.com"
 SIMPLE = f"device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].kind == 'gpu'"
@@ -50,7 +50,7 @@ def devices_server(scheduled_server: ApiServer) -> ApiServer:
 
 
 @pytest.fixture
-async def driver(devices_server: ApiServer, ledger_host: Host) -> AsyncIterator[Driver]:
+async def driver(devices_server: ApiServer, ledger_host: LedgerHost) -> AsyncIterator[Driver]:
     made = Driver(ledger_host.client)
     yield made
     await ledger_host.client.delete(DEVICE_CLASSES, CLASS)
@@ -58,7 +58,7 @@ async def driver(devices_server: ApiServer, ledger_host: Host) -> AsyncIterator[
         await ledger_host.client.delete(RESOURCE_SLICES, each)
 
 
-async def running(host: Host, tenant: str, name: str) -> Obj:
+async def running(host: LedgerHost, tenant: str, name: str) -> Obj:
     async def so() -> Obj | None:
         found = await host.get(tenant, name)
         return found if found and found.get("status", {}).get("phase") == "Running" else None
@@ -68,7 +68,7 @@ async def running(host: Host, tenant: str, name: str) -> Obj:
 
 
 async def test_a_pod_gets_devices_that_only_slices_list_and_waits_at_the_gate_for_those_that_are_held(
-    driver: Driver, ledger_host: Host
+    driver: Driver, ledger_host: LedgerHost
 ) -> None:
     host = ledger_host
     bare, there = await host.node("n0", 0), await host.node("n1", 0)
@@ -96,7 +96,7 @@ async def test_a_pod_gets_devices_that_only_slices_list_and_waits_at_the_gate_fo
         assert {(await running(host, team, f"train-{number}"))["spec"]["nodeName"] for number in range(2)} == {bare, there}
 
 
-async def test_nobody_is_refused_for_devices_that_nobody_counts(driver: Driver, ledger_host: Host) -> None:
+async def test_nobody_is_refused_for_devices_that_nobody_counts(driver: Driver, ledger_host: LedgerHost) -> None:
     """What the class selects is not understood: the quota decides, and the scheduler says what there is."""
     host = ledger_host
     there = await host.node("n0", 0)
@@ -122,7 +122,7 @@ async def test_nobody_is_refused_for_devices_that_nobody_counts(driver: Driver, 
 
 
 async def test_the_host_counts_such_a_pod_once_as_a_resource_and_its_claim_once_as_devices_of_the_class(
-    driver: Driver, ledger_host: Host
+    driver: Driver, ledger_host: LedgerHost
 ) -> None:
     host = ledger_host
     await driver.maps(SIMPLE)

@@ -7,14 +7,14 @@ from bulkhead.api import labels, ledger, names
 from bulkhead.kube.resources import PODS
 from controller.ledger.loop import Ledger
 from controller.slurm.board import Board
-from tests.apiserver.bed import until
-from tests.apiserver.ledgering import Host, leads
-from tests.controller.leading import leading
+from tests.kit.leading import leading
+from tests.kit.ledgerhost import LedgerHost, leads
+from tests.kit.syncerbed import until
 
 OWNERS = json.dumps([{"apiVersion": f"{names.SLURM_GROUP}/v1alpha1", "kind": "NodeSet", "name": "gpu", "controller": True}])
 
 
-async def worker(host: Host, tenant: str, name: str, gpus: int) -> None:
+async def worker(host: LedgerHost, tenant: str, name: str, gpus: int) -> None:
     """A host pod of a worker, as a syncer makes it."""
     made = host.pod(tenant, name, gpus)
     made["metadata"]["labels"] |= {"app.kubernetes.io/part-of": "slurm", "app.kubernetes.io/name": "slurmd"}
@@ -22,12 +22,12 @@ async def worker(host: Host, tenant: str, name: str, gpus: int) -> None:
     await host.client.create(PODS, made, names.work_namespace(tenant))
 
 
-async def noted(host: Host, tenant: str) -> list[str]:
+async def noted(host: LedgerHost, tenant: str) -> list[str]:
     pods = await host.pods(tenant)
     return [pod["metadata"]["name"] for pod in pods if ledger.read_reclaim(pod["metadata"]["annotations"])]
 
 
-async def test_the_worker_with_which_the_least_is_lost_is_noted_left_to_its_slurm_and_spared(ledger_host: Host) -> None:
+async def test_the_worker_with_which_the_least_is_lost_is_noted_left_to_its_slurm_and_spared(ledger_host: LedgerHost) -> None:
     host = ledger_host
     await host.node("n0", 4)
     cohort = await host.cohort("lending", reclaim={"minRuntime": "0s", "within": "2m"})

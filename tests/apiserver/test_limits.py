@@ -14,9 +14,9 @@ from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import LIMIT_RANGES, PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_QUOTAS
 from controller.plane.quota import limit_range, resource_quotas
 from syncer.translate.podspec import podsize
-from tests.apiserver.bed import until
-from tests.controller.samples import plane_for, tenant, tenant_class
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
+from tests.kit.syncerbed import until
+from tests.kit.tenantsamples import plane_for, tenant, tenant_class
 
 GPU = "nvidia.com/gpu"
 RESOURCES = {

@@ -17,9 +17,9 @@ from bulkhead.kube.proxy import splice
 from controller.decide.keysets import Fault
 from controller.host.issuers import over_https
 from controller.plane.ways import Revoked
-from tests.apiserver.believing import Believer, issuer_of, keys_of, resolved
-from tests.apiserver.pki import Authority
-from tests.dex import PUBLIC, Dex, running
+from tests.kit.believing import Believer, issuer_of, keys_of, resolved
+from tests.kit.dex import PUBLIC, Dex, running
+from tests.kit.pki import Authority
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.asyncio(loop_scope="module")]
 OURS, THEIRS = "bulkhead-team-a", "bulkhead-team-b"

@@ -16,9 +16,9 @@ import pytest
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import CONFIG_MAPS, PODS
-from tests.apiserver.bed import until
-from tests.apiserver.servers import ApiServer
 from tests.apiserver.tenancy import Tenancy, backup, restore, summed, tenancies
+from tests.kit.servers import ApiServer
+from tests.kit.syncerbed import until
 
 SECONDS = float(os.environ.get("BULKHEAD_OUTAGE_SECONDS", "300"))
 SYNCERS = int(os.environ.get("BULKHEAD_OUTAGE_SYNCERS", "20"))

@@ -15,10 +15,10 @@ from controller.inside import definitions
 from controller.inside.budget import Budget
 from controller.inside.calls import Plane
 from controller.inside.objects import snapshots
-from tests.apiserver.bed import until
-from tests.apiserver.servers import ApiServer
-from tests.apiserver.snapshotting import SNAPSHOT_KINDS, remove_snapshots
-from tests.crds import served
+from tests.kit.crds import served
+from tests.kit.servers import ApiServer
+from tests.kit.snapshotting import SNAPSHOT_KINDS, remove_snapshots
+from tests.kit.syncerbed import until
 
 SNAPSHOTS, CLASSES = snapshots.definitions()
 NAME = SNAPSHOTS["metadata"]["name"]

@@ -15,10 +15,10 @@ from bulkhead.preflight import run
 from bulkhead.preflight.findings import Report, State
 from bulkhead.preflight.probes import objects, space
 from bulkhead.preflight.values import Values, merged, parse
-from tests.apiserver.bed import until
-from tests.apiserver.servers import Pair
-from tests.cli.conftest import finish, start
-from tests.kubeconfigs import to_yaml
+from tests.kit.commandline import finish, start
+from tests.kit.kubeconfigs import to_yaml
+from tests.kit.servers import Pair
+from tests.kit.syncerbed import until
 
 _SHORT = run.Order(seconds=15.0)  # no probe ever runs here, and each is waited for as long as this
 _FREE = "10.200.0.0/16"  # no test makes a ServiceCIDR there; the servers are shared

@@ -7,7 +7,7 @@ import pytest
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, Unauthorized
 from bulkhead.kube.resources import CONFIG_MAPS, SECRETS
-from tests.apiserver.servers import Pair
+from tests.kit.servers import Pair
 
 
 async def test_both_serve_and_share_nothing(host_client: Client, plane_client: Client, namespace: str) -> None:

@@ -20,9 +20,9 @@ from controller.shares.loop import ShareLoops
 from controller.shares.spec import Item
 from controller.shares.volumes.host import HostVolumes
 from controller.shares.volumes.offers import TYPES
-from tests.apiserver.bed import until
-from tests.background import background
-from tests.crds import install
+from tests.kit.background import background
+from tests.kit.crds import install
+from tests.kit.syncerbed import until
 
 pytestmark = pytest.mark.apiserver
 TENANT, WORK, CLASS = "sharer", "bh-sharer-work", "sharing"

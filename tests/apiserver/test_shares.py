@@ -19,8 +19,8 @@ from controller.shares.loop import ShareLoops
 from controller.shares.sources import Sources
 from controller.shares.spec import Item, Share, Where
 from controller.shares.status import Found
-from tests.apiserver.bed import until
-from tests.background import background
+from tests.kit.background import background
+from tests.kit.syncerbed import until
 
 pytestmark = pytest.mark.apiserver
 SHARED = "bulkhead-shared"

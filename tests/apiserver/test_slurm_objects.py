@@ -11,8 +11,8 @@ from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Obj, Resource
 from controller.slurm.objects import render, workers
 from controller.slurm.spec import NAMESPACE
-from tests.controller.slurm.samples import CASES, KEYS, slurm_spec
-from tests.crds import served
+from tests.kit.crds import served
+from tests.kit.slurmsamples import CASES, KEYS, slurm_spec
 
 NODE_SETS = Resource("slurm.bulkhead.dev", "v1alpha1", "nodesets", "NodeSet", True)
 SPEC = slurm_spec(CASES["everything"])

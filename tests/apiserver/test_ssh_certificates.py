@@ -33,11 +33,11 @@ from controller.slurm.spec import Forwarding
 from controller.slurm.spec.keys import to_data
 from controller.slurm.ssh.authorities import Authorities
 from controller.slurm.ssh.desks import MOST, Desks
-from tests.apiserver.bed import until
-from tests.apiserver.servers import Pair
-from tests.controller.samples import plane_spec
-from tests.controller.slurm.samples import KEYS, slurm_spec
-from tests.crds import install
+from tests.kit.crds import install
+from tests.kit.servers import Pair
+from tests.kit.slurmsamples import KEYS, slurm_spec
+from tests.kit.syncerbed import until
+from tests.kit.tenantsamples import plane_spec
 
 pytestmark = pytest.mark.apiserver
 CSR = kinds.CERTIFICATE_SIGNING_REQUESTS

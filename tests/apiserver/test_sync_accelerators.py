@@ -10,10 +10,10 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NAMESPACES, NODES, PODS, TENANT_CLASSES
 from controller.host.accelerators import Accelerators
-from tests.apiserver.bed import Bed, empty, until
-from tests.controller.leading import leading
-from tests.controller.samples import tenant_class
-from tests.crds import install
+from tests.kit.crds import install
+from tests.kit.leading import leading
+from tests.kit.syncerbed import SyncerBed, empty, until
+from tests.kit.tenantsamples import tenant_class
 
 GPU = "nvidia.com/gpu"
 
@@ -21,7 +21,7 @@ GPU = "nvidia.com/gpu"
 class Shared:
     """A tenant with a limit of 4 on a node of 8, and others there."""
 
-    def __init__(self, bed: Bed) -> None:
+    def __init__(self, bed: SyncerBed) -> None:
         self.bed = bed
         self.others = f"others-{bed.tenant}"
 
@@ -53,7 +53,7 @@ def _shown(node: Obj) -> set[str]:
 @pytest.fixture
 async def shared(host_client: Client, plane_client: Client) -> AsyncIterator[Shared]:
     await install(host_client)
-    async with Bed.open(host_client, plane_client) as bed:
+    async with SyncerBed.open(host_client, plane_client) as bed:
         made = Shared(bed)
         await host_client.create(NAMESPACES, {"metadata": {"name": made.others}})
         await host_client.apply(TENANT_CLASSES, tenant_class() | {"metadata": {"name": made.others}})

@@ -12,7 +12,7 @@ from bulkhead.kube.errors import AlreadyExists, ApiError, NotFound
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, RESOURCE_QUOTAS, STORAGE_CLASSES
 from syncer.translate.kinds.classes import DEFAULT_STORAGE_CLASS
-from tests.apiserver.bed import Bed, settings_for, until
+from tests.kit.syncerbed import SyncerBed, settings_for, until
 
 CLASSES: dict[str, Any] = {
     "ordinary": {"metadata": {"annotations": {DEFAULT_STORAGE_CLASS: "true"}}, "parameters": {"secret": "of the host"}},
@@ -21,7 +21,7 @@ CLASSES: dict[str, Any] = {
 
 
 @pytest.fixture
-async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
+async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[SyncerBed]:
     for name, more in CLASSES.items():
         body: Obj = {"provisioner": "host.example/disk", "allowVolumeExpansion": True} | more
         body["metadata"] = {"name": name} | more.get("metadata", {})
@@ -29,7 +29,7 @@ async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
             await host_client.create(STORAGE_CLASSES, body)
         except AlreadyExists:
             continue
-    async with Bed.open(host_client, plane_client) as opened:
+    async with SyncerBed.open(host_client, plane_client) as opened:
         yield opened
 
 
@@ -37,16 +37,16 @@ def wanted(size: str = "1Gi", **spec: Any) -> Obj:
     return {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}} | spec
 
 
-async def claim(bed: Bed, name: str, size: str = "1Gi", **spec: Any) -> Obj:
+async def claim(bed: SyncerBed, name: str, size: str = "1Gi", **spec: Any) -> Obj:
     body = {"metadata": {"name": name}, "spec": wanted(size, **spec)}
     return await bed.plane.create(PERSISTENT_VOLUME_CLAIMS, body, bed.space)
 
 
-async def virtual_claim(bed: Bed, name: str) -> Obj:
+async def virtual_claim(bed: SyncerBed, name: str) -> Obj:
     return await bed.plane.get(PERSISTENT_VOLUME_CLAIMS, name, bed.space)
 
 
-async def provision(bed: Bed, name: str, size: str = "1Gi") -> Obj:
+async def provision(bed: SyncerBed, name: str, size: str = "1Gi") -> Obj:
     """What the host's provisioner and binder do."""
     host = await bed.copied(PERSISTENT_VOLUME_CLAIMS, name)
     where = (PERSISTENT_VOLUME_CLAIMS, host["metadata"]["name"])
@@ -56,7 +56,7 @@ async def provision(bed: Bed, name: str, size: str = "1Gi") -> Obj:
     return host
 
 
-async def bound(bed: Bed, name: str) -> Obj:
+async def bound(bed: SyncerBed, name: str) -> Obj:
     async def yet() -> Obj | None:
         found = await virtual_claim(bed, name)
         return found if found["status"].get("phase") == "Bound" else None
@@ -65,7 +65,7 @@ async def bound(bed: Bed, name: str) -> Obj:
     return found
 
 
-async def test_item_35_a_claim_is_provisioned_on_the_host_and_bound_in_the_plane(bed: Bed) -> None:
+async def test_item_35_a_claim_is_provisioned_on_the_host_and_bound_in_the_plane(bed: SyncerBed) -> None:
     await claim(bed, "data", "1Gi", accessModes=["ReadWriteMany"])
     host = await provision(bed, "data", "2Gi")
     assert host["spec"]["storageClassName"] == "ordinary"
@@ -81,7 +81,7 @@ async def test_item_35_a_claim_is_provisioned_on_the_host_and_bound_in_the_plane
     assert "host-volume" not in str(volume)
 
 
-async def test_item_35_the_default_class_is_offered_without_its_parameters(bed: Bed) -> None:
+async def test_item_35_the_default_class_is_offered_without_its_parameters(bed: SyncerBed) -> None:
     async def offered() -> Obj | None:
         found = {each["metadata"]["name"]: each for each in (await bed.plane.list(STORAGE_CLASSES)).items}
         return found.get("ordinary") if "fast" not in found else None
@@ -92,7 +92,7 @@ async def test_item_35_the_default_class_is_offered_without_its_parameters(bed: 
     assert "parameters" not in shown
 
 
-async def test_item_35_a_class_that_is_not_offered_is_refused_with_a_reason(bed: Bed) -> None:
+async def test_item_35_a_class_that_is_not_offered_is_refused_with_a_reason(bed: SyncerBed) -> None:
     await claim(bed, "greedy", storageClassName="fast")
 
     event = await bed.event("greedy", reason="NotAllowed")
@@ -100,7 +100,7 @@ async def test_item_35_a_class_that_is_not_offered_is_refused_with_a_reason(bed:
     assert await bed.copy(PERSISTENT_VOLUME_CLAIMS, "greedy") is None
 
 
-async def test_item_35_47_a_claim_beyond_the_quota_says_so(bed: Bed) -> None:
+async def test_item_35_47_a_claim_beyond_the_quota_says_so(bed: SyncerBed) -> None:
     hard = {"persistentvolumeclaims": "1"}
     await bed.host.create(RESOURCE_QUOTAS, {"metadata": {"name": "tenant-quota"}, "spec": {"hard": hard}}, bed.work)
     status = {"hard": hard, "used": {"persistentvolumeclaims": "1"}}
@@ -114,7 +114,7 @@ async def test_item_35_47_a_claim_beyond_the_quota_says_so(bed: Bed) -> None:
     assert await bed.copy(PERSISTENT_VOLUME_CLAIMS, "one-more") is None
 
 
-async def test_item_35_a_claim_grows_and_never_shrinks(bed: Bed) -> None:
+async def test_item_35_a_claim_grows_and_never_shrinks(bed: SyncerBed) -> None:
     await claim(bed, "data")
     await provision(bed, "data")
     await bound(bed, "data")
@@ -145,7 +145,7 @@ async def test_item_35_a_claim_grows_and_never_shrinks(bed: Bed) -> None:
         await bed.plane.patch(PERSISTENT_VOLUME_CLAIMS, "data", patch, bed.space)
 
 
-async def test_item_35_a_pod_finds_its_claim_under_the_host_name(bed: Bed) -> None:
+async def test_item_35_a_pod_finds_its_claim_under_the_host_name(bed: SyncerBed) -> None:
     await claim(bed, "data")
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
     await bed.create(bed.pod("web", volumes=volumes))
@@ -154,7 +154,7 @@ async def test_item_35_a_pod_finds_its_claim_under_the_host_name(bed: Bed) -> No
     assert host["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] == bed.host_name("PersistentVolumeClaim", "data")
 
 
-async def test_item_36_the_end_of_a_claim_ends_volume_and_host_claim(bed: Bed) -> None:
+async def test_item_36_the_end_of_a_claim_ends_volume_and_host_claim(bed: SyncerBed) -> None:
     await claim(bed, "data")
     await provision(bed, "data")
     virtual = await bound(bed, "data")
@@ -184,7 +184,7 @@ async def test_item_36_the_end_of_a_claim_ends_volume_and_host_claim(bed: Bed) -
     await until(released, "volume released")
 
 
-async def test_item_36_a_claim_of_the_same_name_never_gets_the_old_data(bed: Bed) -> None:
+async def test_item_36_a_claim_of_the_same_name_never_gets_the_old_data(bed: SyncerBed) -> None:
     await claim(bed, "data")
     old = await provision(bed, "data")
     await bound(bed, "data")
@@ -208,7 +208,7 @@ async def test_item_36_a_claim_of_the_same_name_never_gets_the_old_data(bed: Bed
     assert "volumeName" not in ((await bed.copy(PERSISTENT_VOLUME_CLAIMS, "data")) or {})["spec"]
 
 
-async def test_item_36_a_tenants_own_volume_is_never_used_nor_touched(bed: Bed) -> None:
+async def test_item_36_a_tenants_own_volume_is_never_used_nor_touched(bed: SyncerBed) -> None:
     own = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/etc"}}
     name = f"own-{bed.tenant}"
     made = await bed.plane.create(PERSISTENT_VOLUMES, {"metadata": {"name": name}, "spec": own})
@@ -220,7 +220,7 @@ async def test_item_36_a_tenants_own_volume_is_never_used_nor_touched(bed: Bed) 
 
 
 async def test_a_claim_without_a_class_gets_none_that_is_not_offered(
-    host_client: Client, plane_client: Client, bed: Bed
+    host_client: Client, plane_client: Client, bed: SyncerBed
 ) -> None:
     """The host's default is `ordinary`, which this tenant has no part in."""
     offer = ["fast", "other"]
@@ -236,7 +236,7 @@ async def test_a_claim_without_a_class_gets_none_that_is_not_offered(
     await bed.stop()
     for each in (await plane_client.list(STORAGE_CLASSES)).items:
         await plane_client.delete(STORAGE_CLASSES, each["metadata"]["name"])
-    async with Bed.open(host_client, plane_client, allowedStorageClasses=offer) as other:
+    async with SyncerBed.open(host_client, plane_client, allowedStorageClasses=offer) as other:
 
         async def undecided() -> bool:
             """Whether the plane's API server has forgotten the default that there was before."""
@@ -255,9 +255,9 @@ async def test_a_claim_without_a_class_gets_none_that_is_not_offered(
     await host_client.delete(STORAGE_CLASSES, "other")
 
 
-async def test_the_only_class_of_a_tenant_is_its_default(host_client: Client, plane_client: Client, bed: Bed) -> None:
+async def test_the_only_class_of_a_tenant_is_its_default(host_client: Client, plane_client: Client, bed: SyncerBed) -> None:
     await bed.stop()
-    async with Bed.open(host_client, plane_client, allowedStorageClasses=["fast"]) as other:
+    async with SyncerBed.open(host_client, plane_client, allowedStorageClasses=["fast"]) as other:
 
         async def shown() -> bool:
             found = (await plane_client.list(STORAGE_CLASSES)).items
@@ -269,7 +269,9 @@ async def test_the_only_class_of_a_tenant_is_its_default(host_client: Client, pl
         assert (await other.copied(PERSISTENT_VOLUME_CLAIMS, "data"))["spec"]["storageClassName"] == "fast"
 
 
-async def test_a_claim_outlives_the_offer_that_it_was_made_of(host_client: Client, plane_client: Client, bed: Bed) -> None:
+async def test_a_claim_outlives_the_offer_that_it_was_made_of(
+    host_client: Client, plane_client: Client, bed: SyncerBed
+) -> None:
     await claim(bed, "data", storageClassName="ordinary")
     await provision(bed, "data")
     await bound(bed, "data")
@@ -285,7 +287,7 @@ async def test_a_claim_outlives_the_offer_that_it_was_made_of(host_client: Clien
     assert not [each for each in await bed.events("data") if each["type"] == "Warning"]
 
 
-async def test_a_claim_keeps_its_size_under_a_tighter_class_and_larger_ones_say_why_they_wait(bed: Bed) -> None:
+async def test_a_claim_keeps_its_size_under_a_tighter_class_and_larger_ones_say_why_they_wait(bed: SyncerBed) -> None:
     await claim(bed, "data", "10Gi")
     await provision(bed, "data", "10Gi")
     await bound(bed, "data")

@@ -9,11 +9,11 @@ from bulkhead.api import labels as marks
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NODES, PODS
-from tests.apiserver.bed import Bed, until
+from tests.kit.syncerbed import SyncerBed, until
 
 
 @pytest.fixture
-async def bed(bed: Bed) -> Bed:
+async def bed(bed: SyncerBed) -> SyncerBed:
     await shows(bed, cordoned=False)
     return bed
 
@@ -23,7 +23,7 @@ async def cordon(client: Client, name: str, wish: bool) -> None:
     await client.patch(NODES, name, {"spec": {"unschedulable": wish or None}})
 
 
-async def shows(bed: Bed, *, cordoned: bool, by_host: bool = False) -> None:
+async def shows(bed: SyncerBed, *, cordoned: bool, by_host: bool = False) -> None:
     async def there() -> bool:
         node = await bed.virtual_node()
         if node is None:
@@ -41,7 +41,7 @@ def avoids(host: Obj) -> list[str]:
     return [field["values"][0] for field in terms[0].get("matchFields", ()) if field["operator"] == "NotIn"]
 
 
-async def mirrored(bed: Bed, name: str, *away: str) -> Obj:
+async def mirrored(bed: SyncerBed, name: str, *away: str) -> Obj:
     """The host pod that avoids exactly these nodes."""
 
     async def made() -> Obj | None:
@@ -52,7 +52,7 @@ async def mirrored(bed: Bed, name: str, *away: str) -> Obj:
     return found
 
 
-async def test_item_58_a_hosts_cordon_comes_and_goes_with_the_host(bed: Bed) -> None:
+async def test_item_58_a_hosts_cordon_comes_and_goes_with_the_host(bed: SyncerBed) -> None:
     await cordon(bed.host, bed.node, True)
     await shows(bed, cordoned=True, by_host=True)
     await cordon(bed.plane, bed.node, False)
@@ -63,7 +63,7 @@ async def test_item_58_a_hosts_cordon_comes_and_goes_with_the_host(bed: Bed) -> 
     await shows(bed, cordoned=False)
 
 
-async def test_item_58_a_tenants_cordon_outlives_the_hosts(bed: Bed) -> None:
+async def test_item_58_a_tenants_cordon_outlives_the_hosts(bed: SyncerBed) -> None:
     await cordon(bed.plane, bed.node, True)
     for _ in range(2):
         await cordon(bed.host, bed.node, True)
@@ -81,7 +81,7 @@ async def test_item_58_a_tenants_cordon_outlives_the_hosts(bed: Bed) -> None:
     await shows(bed, cordoned=False)
 
 
-async def test_item_58_a_tenant_that_uncordons_under_a_hosts_cordon_is_taken_at_its_word(bed: Bed) -> None:
+async def test_item_58_a_tenant_that_uncordons_under_a_hosts_cordon_is_taken_at_its_word(bed: SyncerBed) -> None:
     await cordon(bed.plane, bed.node, True)
     await cordon(bed.host, bed.node, True)
     await bed.quiet()
@@ -94,7 +94,7 @@ async def test_item_58_a_tenant_that_uncordons_under_a_hosts_cordon_is_taken_at_
     await shows(bed, cordoned=False)
 
 
-async def test_item_37_58_pods_avoid_a_node_that_the_tenant_cordoned_but_for_those_that_endure_it(bed: Bed) -> None:
+async def test_item_37_58_pods_avoid_a_node_that_the_tenant_cordoned_but_for_those_that_endure_it(bed: SyncerBed) -> None:
     await cordon(bed.plane, bed.node, True)
     await bed.quiet()
     await bed.create(bed.pod("web"))
@@ -110,7 +110,7 @@ async def test_item_37_58_pods_avoid_a_node_that_the_tenant_cordoned_but_for_tho
     await mirrored(bed, "web")
 
 
-async def test_item_37_a_pod_that_waits_follows_the_cordons_and_one_that_is_placed_stays(bed: Bed) -> None:
+async def test_item_37_a_pod_that_waits_follows_the_cordons_and_one_that_is_placed_stays(bed: SyncerBed) -> None:
     placed = await bed.running("placed")
     await bed.create(bed.pod("waiting"))
     first = await mirrored(bed, "waiting")
@@ -133,7 +133,7 @@ async def test_item_37_a_pod_that_waits_follows_the_cordons_and_one_that_is_plac
     assert waiting["metadata"]["uid"] == virtual["metadata"]["uid"]
 
 
-async def test_item_37_72_a_waiting_pod_that_the_host_holds_or_has_just_placed_is_left_alone(bed: Bed) -> None:
+async def test_item_37_72_a_waiting_pod_that_the_host_holds_or_has_just_placed_is_left_alone(bed: SyncerBed) -> None:
     await bed.create(bed.pod("held"))
     held = await bed.mirrored("held")
     note = {"metadata": {"finalizers": ["example.com/queue"]}}
@@ -154,7 +154,7 @@ async def test_item_37_72_a_waiting_pod_that_the_host_holds_or_has_just_placed_i
     await mirrored(bed, "held", bed.node)
 
 
-async def test_item_47_a_pod_that_finds_no_node_for_the_tenants_cordons_says_so(bed: Bed) -> None:
+async def test_item_47_a_pod_that_finds_no_node_for_the_tenants_cordons_says_so(bed: SyncerBed) -> None:
     await cordon(bed.plane, bed.node, True)
     await bed.quiet()
     await bed.create(bed.pod("web"))

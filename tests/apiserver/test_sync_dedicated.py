@@ -2,10 +2,10 @@
 
 from bulkhead.api import labels as marks
 from bulkhead.kube.resources import NODES
-from tests.apiserver.bed import Bed, until
+from tests.kit.syncerbed import SyncerBed, until
 
 
-async def test_item_58_a_node_looks_cordoned_while_it_empties_and_is_gone_when_it_is_anothers(bed: Bed) -> None:
+async def test_item_58_a_node_looks_cordoned_while_it_empties_and_is_gone_when_it_is_anothers(bed: SyncerBed) -> None:
     async def cordoned(wanted: bool) -> bool:
         node = await bed.virtual_node()
         return node is not None and node["spec"].get("unschedulable", False) is wanted

@@ -14,25 +14,25 @@ from bulkhead.kube.resources import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, RESOU
 from bulkhead.ledger.claimed import claimed_of
 from controller.plane.quota import resource_quotas
 from syncer.mirrors.copies import RETRY_SECONDS
-from tests.apiserver.bed import Bed, until
-from tests.controller.samples import plane_spec
+from tests.kit.syncerbed import SyncerBed, until
+from tests.kit.tenantsamples import plane_spec
 
 CLASS = "gpu.example.com"
 GPU = "nvidia.com/gpu"
 
 
 @pytest.fixture
-async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
+async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[SyncerBed]:
     with contextlib.suppress(AlreadyExists):
         await host_client.create(
             DEVICE_CLASSES, {"metadata": {"name": CLASS}, "spec": {"extendedResourceName": "example.com/gpu"}}
         )
     counted = {"deviceClassResources": {CLASS: GPU}, "limits": {GPU: 4}}
-    async with Bed.open(host_client, plane_client, allowedDeviceClasses=[CLASS], **counted) as opened:
+    async with SyncerBed.open(host_client, plane_client, allowedDeviceClasses=[CLASS], **counted) as opened:
         yield opened
 
 
-async def test_item_52_53_54_a_claim_made_from_a_template_reaches_the_host_and_its_devices_are_shown(bed: Bed) -> None:
+async def test_item_52_53_54_a_claim_made_from_a_template_reaches_the_host_and_its_devices_are_shown(bed: SyncerBed) -> None:
     async def shown() -> Obj | None:
         with contextlib.suppress(NotFound):
             return await bed.plane.get(DEVICE_CLASSES, CLASS)
@@ -67,7 +67,9 @@ async def test_item_52_53_54_a_claim_made_from_a_template_reaches_the_host_and_i
     assert ((await bed.virtual("web")) or {})["status"]["resourceClaimStatuses"] == statuses
 
 
-async def test_item_53_a_status_that_a_tenant_forges_is_metered_nowhere_and_the_hosts_is_with_whose_it_is(bed: Bed) -> None:
+async def test_item_53_a_status_that_a_tenant_forges_is_metered_nowhere_and_the_hosts_is_with_whose_it_is(
+    bed: SyncerBed,
+) -> None:
     await ask(bed, "mine", 1)
     host = await bed.copied(RESOURCE_CLAIMS, "mine")
     results = [{"request": "gpu", "driver": CLASS, "pool": bed.node, "device": f"gpu-{number}"} for number in range(32)]
@@ -91,7 +93,7 @@ async def test_item_53_a_status_that_a_tenant_forges_is_metered_nowhere_and_the_
     assert (found.namespace, found.name, found.devices, found.users) == (bed.space, "mine", {CLASS: 1}, ())
 
 
-async def test_item_53_a_class_that_is_not_offered_is_refused_with_a_reason(bed: Bed) -> None:
+async def test_item_53_a_class_that_is_not_offered_is_refused_with_a_reason(bed: SyncerBed) -> None:
     request = {"name": "gpu", "exactly": {"deviceClassName": "of-the-host", "count": 1}}
     await bed.plane.create(
         RESOURCE_CLAIMS, {"metadata": {"name": "grab"}, "spec": {"devices": {"requests": [request]}}}, bed.space
@@ -101,14 +103,14 @@ async def test_item_53_a_class_that_is_not_offered_is_refused_with_a_reason(bed:
     assert await bed.copy(RESOURCE_CLAIMS, "grab") is None
 
 
-async def ask(bed: Bed, name: str, count: int, template: str = "") -> None:
+async def ask(bed: SyncerBed, name: str, count: int, template: str = "") -> None:
     request = {"name": "gpu", "exactly": {"deviceClassName": CLASS, "count": count}}
     # What the plane's own controller makes of a template says so, and counts like any other.
     meta = {"name": name} | ({"annotations": {"resource.kubernetes.io/pod-claim-name": template}} if template else {})
     await bed.plane.create(RESOURCE_CLAIMS, {"metadata": meta, "spec": {"devices": {"requests": [request]}}}, bed.space)
 
 
-async def test_item_47_53_claims_and_pods_together_never_pass_the_quota_and_room_is_taken_at_once(bed: Bed) -> None:
+async def test_item_47_53_claims_and_pods_together_never_pass_the_quota_and_room_is_taken_at_once(bed: SyncerBed) -> None:
     await ask(bed, "first", 3, template="gpu")
     await bed.copied(RESOURCE_CLAIMS, "first")
     await bed.create(bed.gpu_pod("web"))
@@ -129,7 +131,7 @@ async def test_item_47_53_claims_and_pods_together_never_pass_the_quota_and_room
     await bed.mirrored("more")
 
 
-async def test_item_53_as_many_devices_as_a_claim_can_say_reach_nobody(bed: Bed) -> None:
+async def test_item_53_as_many_devices_as_a_claim_can_say_reach_nobody(bed: SyncerBed) -> None:
     requests = [
         {"name": f"r{number}", "exactly": {"deviceClassName": CLASS, "count": 1024, "tolerations": [{"operator": "Exists"}]}}
         for number in range(32)
@@ -142,7 +144,7 @@ async def test_item_53_as_many_devices_as_a_claim_can_say_reach_nobody(bed: Bed)
     assert await bed.copy(RESOURCE_CLAIMS, "grab") is None
 
 
-async def test_item_53_the_host_counts_devices_under_the_names_of_the_tenants_quota(bed: Bed) -> None:
+async def test_item_53_the_host_counts_devices_under_the_names_of_the_tenants_quota(bed: SyncerBed) -> None:
     """Whatever the syncer believes: the claims here are made past it."""
     spec = plane_spec(
         device_classes=((CLASS, GPU),), limits=((GPU, "4"),), object_limits=((deviceclaims.COUNT, "2"), ("pods", "0"))

@@ -10,12 +10,12 @@ from pathlib import Path
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from controller.plane.spec import BUDGETS
-from tests.apiserver.bed import Bed, until
-from tests.apiserver.ports import free_port
 from tests.apiserver.syncerprocess import probe, resident_mib, running_syncer, tail, write_files
 from tests.apiserver.tenancy import summed
 from tests.apiserver.turncoat import Turncoat, turncoat
-from tests.kube.hostile import Answer, closing, endless, fixed, http, silent, slow
+from tests.kit.hostileserver import Answer, closing, endless, fixed, http, silent, slow
+from tests.kit.ports import free_port
+from tests.kit.syncerbed import SyncerBed, until
 
 CAP_MIB = BUDGETS["syncer"].memory_limit_mib  # beyond it the kernel would kill the process in its pod
 MOST_WRITES = 20  # to the host in all phases together: what was asked for is the pods' own end, and nothing asks for it
@@ -91,7 +91,7 @@ async def test_a_plane_that_turns_hostile_costs_nobody_anything(
     host_client: Client, plane_client: Client, plane_config: KubeConfig, host_config: KubeConfig, tmp_path: Path
 ) -> None:
     with turncoat(plane_config, tmp_path) as (plane, config):
-        async with Bed.open(host_client, plane_client, start=False) as bed:
+        async with SyncerBed.open(host_client, plane_client, start=False) as bed:
             port = free_port()
             arguments, log = write_files(tmp_path, bed, config, host_config, free_port()), tmp_path / "log"
             async with running_syncer(arguments, port, log) as process, watched(process.pid) as memory:

@@ -11,7 +11,7 @@ from bulkhead.kube.errors import AlreadyExists, NotFound
 from bulkhead.kube.objects import Key, Obj
 from bulkhead.kube.resources import INGRESS_CLASSES, INGRESSES, SECRETS
 from syncer import metrics
-from tests.apiserver.bed import Bed, settings_for, until
+from tests.kit.syncerbed import SyncerBed, settings_for, until
 
 CLASS = "public"
 DOMAIN = "apps.example.org"
@@ -20,12 +20,12 @@ PAIR = {"tls.crt": "Y2VydA==", "tls.key": "a2V5"}
 
 
 @pytest.fixture
-async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
+async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[SyncerBed]:
     parameters = {"apiGroup": "example.org", "kind": "Parameters", "name": "of-the-host"}
     spec = {"controller": "example.org/controller", "parameters": parameters}
     with contextlib.suppress(AlreadyExists):
         await host_client.create(INGRESS_CLASSES, {"metadata": {"name": CLASS}, "spec": spec})
-    async with Bed.open(host_client, plane_client, **OFFER) as opened:
+    async with SyncerBed.open(host_client, plane_client, **OFFER) as opened:
         yield opened
 
 
@@ -34,31 +34,31 @@ def rule(host: str, path: str = "/", service: str = "web") -> Obj:
     return {"host": host, "http": {"paths": [{"path": path, "pathType": "Prefix", "backend": backend}]}}
 
 
-def own(bed: Bed, prefix: str = "") -> str:
+def own(bed: SyncerBed, prefix: str = "") -> str:
     return f"{prefix}{bed.tenant}.{DOMAIN}"
 
 
-async def publish(bed: Bed, name: str, *rules: Obj, notes: dict[str, str] | None = None, **spec: Any) -> Obj:
+async def publish(bed: SyncerBed, name: str, *rules: Obj, notes: dict[str, str] | None = None, **spec: Any) -> Obj:
     body = {"metadata": {"name": name, "annotations": notes}, "spec": {"rules": list(rules)} | spec}
     return await bed.plane.create(INGRESSES, body, bed.space)
 
 
-async def change(bed: Bed, name: str, **spec: Any) -> None:
+async def change(bed: SyncerBed, name: str, **spec: Any) -> None:
     await bed.plane.patch(INGRESSES, name, {"spec": spec}, bed.space)
 
 
-async def secret(bed: Bed, name: str) -> None:
+async def secret(bed: SyncerBed, name: str) -> None:
     body = {"metadata": {"name": name}, "type": "kubernetes.io/tls", "data": PAIR}
     await bed.plane.create(SECRETS, body, bed.space)
 
 
-async def shown_class(bed: Bed) -> Obj | None:
+async def shown_class(bed: SyncerBed) -> Obj | None:
     with contextlib.suppress(NotFound):
         return await bed.plane.get(INGRESS_CLASSES, CLASS)
     return None
 
 
-async def test_item_84_an_ingress_is_published_and_its_address_is_shown(bed: Bed) -> None:
+async def test_item_84_an_ingress_is_published_and_its_address_is_shown(bed: SyncerBed) -> None:
     shown: Obj = await until(lambda: shown_class(bed), "the class in the plane")
     assert shown["spec"] == {"controller": "bulkhead.dev/host"}
     notes = {"nginx.ingress.kubernetes.io/configuration-snippet": "load_module x;"}
@@ -86,7 +86,7 @@ async def test_item_84_an_ingress_is_published_and_its_address_is_shown(bed: Bed
     await served()
 
 
-async def test_item_84_a_change_is_followed_and_what_is_refused_changes_nothing(bed: Bed) -> None:
+async def test_item_84_a_change_is_followed_and_what_is_refused_changes_nothing(bed: SyncerBed) -> None:
     await publish(bed, "shop", rule(own(bed)))
     await bed.copied(INGRESSES, "shop")
     await change(bed, "shop", rules=[rule(own(bed, "shop."), "/v2", "api")])
@@ -120,7 +120,7 @@ async def test_item_84_a_change_is_followed_and_what_is_refused_changes_nothing(
     ],
     ids=["another's host", "everybody's hosts", "no host", "default", "class", "statement", "certificate for everybody"],
 )
-async def test_item_84_what_is_not_the_tenants_is_refused_with_an_event(bed: Bed, spec: Obj, field: str) -> None:
+async def test_item_84_what_is_not_the_tenants_is_refused_with_an_event(bed: SyncerBed, spec: Obj, field: str) -> None:
     rules = [each | {"host": own(bed)} if each.get("host") == "OWN" else each for each in spec.get("rules", [])]
     await bed.plane.create(
         INGRESSES, {"metadata": {"name": "grab"}, "spec": spec | ({"rules": rules} if rules else {})}, bed.space
@@ -131,7 +131,7 @@ async def test_item_84_what_is_not_the_tenants_is_refused_with_an_event(bed: Bed
     assert await bed.copy(INGRESSES, "grab") is None
 
 
-async def test_item_33_84_a_certificate_comes_with_the_first_ingress_and_goes_with_the_last(bed: Bed) -> None:
+async def test_item_33_84_a_certificate_comes_with_the_first_ingress_and_goes_with_the_last(bed: SyncerBed) -> None:
     await secret(bed, "certificate")
     await secret(bed, "unused")
     tls = [{"hosts": [own(bed)], "secretName": "certificate"}]
@@ -166,7 +166,7 @@ async def test_item_33_84_a_certificate_comes_with_the_first_ingress_and_goes_wi
     assert await bed.copy(SECRETS, "unused") is None
 
 
-async def test_item_84_a_deleted_ingress_takes_its_copy_with_it_and_a_deleted_copy_is_recreated(bed: Bed) -> None:
+async def test_item_84_a_deleted_ingress_takes_its_copy_with_it_and_a_deleted_copy_is_recreated(bed: SyncerBed) -> None:
     await publish(bed, "shop", rule(own(bed)))
     first = await bed.copied(INGRESSES, "shop")
     await bed.host.delete(INGRESSES, first["metadata"]["name"], bed.work)
@@ -191,7 +191,7 @@ async def test_item_84_a_deleted_ingress_takes_its_copy_with_it_and_a_deleted_co
     await bed.uncopied(INGRESSES, "shop")
 
 
-async def test_item_84_a_hand_on_the_host_is_put_right_by_event_and_by_patrol(bed: Bed) -> None:
+async def test_item_84_a_hand_on_the_host_is_put_right_by_event_and_by_patrol(bed: SyncerBed) -> None:
     await publish(bed, "shop", rule(own(bed)))
     host = await bed.copied(INGRESSES, "shop")
     name = host["metadata"]["name"]
@@ -230,7 +230,7 @@ async def test_item_84_a_hand_on_the_host_is_put_right_by_event_and_by_patrol(be
     await until(counted, "repair counted")
 
 
-async def test_item_84_without_the_classs_offer_nothing_is_published_and_what_was_is_withdrawn(bed: Bed) -> None:
+async def test_item_84_without_the_classs_offer_nothing_is_published_and_what_was_is_withdrawn(bed: SyncerBed) -> None:
     await secret(bed, "certificate")
     await publish(bed, "shop", rule(own(bed)), tls=[{"hosts": [own(bed)], "secretName": "certificate"}])
     held = {"metadata": {"name": "held", "finalizers": ["example.org/hold"]}, "spec": {"rules": [rule(own(bed))]}}

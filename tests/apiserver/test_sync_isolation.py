@@ -4,7 +4,7 @@ from typing import Any
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
-from tests.apiserver.bed import Bed, until
+from tests.kit.syncerbed import SyncerBed, until
 
 FILTERED = {"type": "RuntimeDefault"}
 OFFER: dict[str, Any] = {
@@ -14,7 +14,7 @@ OFFER: dict[str, Any] = {
 }
 
 
-def confined(bed: Bed, name: str, context: Obj, **spec: Any) -> Obj:
+def confined(bed: SyncerBed, name: str, context: Obj, **spec: Any) -> Obj:
     main = {"name": "main", "image": "busybox:1.36", "securityContext": context}
     return bed.pod(name, containers=[main], **spec)
 
@@ -23,7 +23,7 @@ def local(name: str) -> Obj:
     return {"type": "Localhost", "localhostProfile": name}
 
 
-async def refused(bed: Bed, name: str, field: str) -> None:
+async def refused(bed: SyncerBed, name: str, field: str) -> None:
     async def reported() -> bool:
         condition = await bed.condition(name)
         return condition is not None and condition.get("reason") == "NotAllowed" and field in condition["message"]
@@ -33,7 +33,7 @@ async def refused(bed: Bed, name: str, field: str) -> None:
 
 
 async def test_a_pod_that_says_nothing_is_filtered_all_the_same(host_client: Client, plane_client: Client) -> None:
-    async with Bed.open(host_client, plane_client) as bed:
+    async with SyncerBed.open(host_client, plane_client) as bed:
         await bed.create(bed.pod("plain"))
         spec = (await bed.mirrored("plain"))["spec"]
         assert spec["securityContext"]["seccompProfile"] == FILTERED
@@ -45,7 +45,7 @@ async def test_a_pod_that_says_nothing_is_filtered_all_the_same(host_client: Cli
 
 
 async def test_what_the_class_offers_and_asks_for_reaches_every_pod(host_client: Client, plane_client: Client) -> None:
-    async with Bed.open(host_client, plane_client, **OFFER) as bed:
+    async with SyncerBed.open(host_client, plane_client, **OFFER) as bed:
         await bed.create(bed.pod("plain"))
         spec = (await bed.mirrored("plain"))["spec"]
         assert (spec["securityContext"]["seccompProfile"], spec["hostUsers"]) == (FILTERED, False)

@@ -21,16 +21,16 @@ from bulkhead.kube.resources import (
     SERVICES,
 )
 from syncer.translate.podspec import downward
-from tests.apiserver.bed import Bed, until
+from tests.kit.syncerbed import SyncerBed, until
 
 NOW = "2026-01-01T00:00:00Z"
 
 
-async def absent(bed: Bed, name: str) -> bool:
+async def absent(bed: SyncerBed, name: str) -> bool:
     return await bed.virtual(name) is None
 
 
-async def test_item_03_04_a_copy_of_our_marks_under_another_name_is_a_stranger(bed: Bed) -> None:
+async def test_item_03_04_a_copy_of_our_marks_under_another_name_is_a_stranger(bed: SyncerBed) -> None:
     host = await bed.running("web")
     forged = copy.deepcopy({"metadata": {key: host["metadata"][key] for key in ("labels", "annotations")}})
     forged["metadata"]["name"] = "forged"
@@ -48,7 +48,7 @@ async def test_item_03_04_a_copy_of_our_marks_under_another_name_is_a_stranger(b
     assert (await bed.host.get(CONFIG_MAPS, "foreign", bed.work))["metadata"]["uid"] == foreign["metadata"]["uid"]
 
 
-async def test_item_10_no_pod_and_no_event_is_made_for_a_namespace_that_ends(bed: Bed) -> None:
+async def test_item_10_no_pod_and_no_event_is_made_for_a_namespace_that_ends(bed: SyncerBed) -> None:
     await bed.stop()
     await bed.create(bed.pod("late"))
     await bed.create(bed.pod("bad", hostNetwork=True))
@@ -61,7 +61,7 @@ async def test_item_10_no_pod_and_no_event_is_made_for_a_namespace_that_ends(bed
     ] == []
 
 
-async def test_item_18_labels_that_a_pod_reads_follow_their_change(bed: Bed) -> None:
+async def test_item_18_labels_that_a_pod_reads_follow_their_change(bed: SyncerBed) -> None:
     file = {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}
     await bed.running("web", bed.pod("web", volumes=[{"name": "v", "downwardAPI": {"items": [file]}}]))
     await bed.plane.patch(PODS, "web", {"metadata": {"labels": {"app": "new"}}}, bed.space)
@@ -72,7 +72,7 @@ async def test_item_18_labels_that_a_pod_reads_follow_their_change(bed: Bed) -> 
     await until(followed, "annotation on the host")
 
 
-async def test_item_57_nodes_outside_the_pool_are_not_shown(bed: Bed) -> None:
+async def test_item_57_nodes_outside_the_pool_are_not_shown(bed: SyncerBed) -> None:
     await bed.host.create(NODES, {"metadata": {"name": f"other-{bed.tenant}", "labels": {"pool": "of-another"}}})
 
     async def shown() -> bool:
@@ -83,7 +83,7 @@ async def test_item_57_nodes_outside_the_pool_are_not_shown(bed: Bed) -> None:
         await bed.plane.get(NODES, f"other-{bed.tenant}")
 
 
-async def test_item_58_a_lost_node_is_seen_as_lost(bed: Bed) -> None:
+async def test_item_58_a_lost_node_is_seen_as_lost(bed: SyncerBed) -> None:
     async def ready() -> str | None:
         conditions = (await bed.virtual_node() or {}).get("status", {}).get("conditions") or ()
         return next((str(each["status"]) for each in conditions if each["type"] == "Ready"), None)
@@ -101,7 +101,7 @@ async def test_item_58_a_lost_node_is_seen_as_lost(bed: Bed) -> None:
     await until(is_lost, "loss in the plane")
 
 
-async def test_item_59_the_tenants_labels_on_a_node_stay_and_taints_of_the_host_come_and_go(bed: Bed) -> None:
+async def test_item_59_the_tenants_labels_on_a_node_stay_and_taints_of_the_host_come_and_go(bed: SyncerBed) -> None:
     await until(bed.virtual_node, "virtual node")
     await bed.plane.patch(NODES, bed.node, {"metadata": {"labels": {"tenant.example/mine": "yes"}}})
     taint = {"key": "example.com/repair", "effect": "NoSchedule"}
@@ -117,7 +117,7 @@ async def test_item_59_the_tenants_labels_on_a_node_stay_and_taints_of_the_host_
     assert ((await bed.virtual_node()) or {})["metadata"]["labels"]["tenant.example/mine"] == "yes"
 
 
-async def test_item_66_conditions_of_the_tenants_controllers_survive_news_from_the_host(bed: Bed) -> None:
+async def test_item_66_conditions_of_the_tenants_controllers_survive_news_from_the_host(bed: SyncerBed) -> None:
     host = await bed.running("worker")
     own = {"type": "SlurmNodeStateIdle", "status": "True", "reason": "Idle", "lastTransitionTime": NOW}
     await bed.plane.patch(
@@ -137,7 +137,7 @@ async def test_item_66_conditions_of_the_tenants_controllers_survive_news_from_t
     assert {"Ready", "PodScheduled"} <= set(types)
 
 
-async def test_item_68_the_end_of_a_pod_is_reported_while_it_is_being_deleted(bed: Bed) -> None:
+async def test_item_68_the_end_of_a_pod_is_reported_while_it_is_being_deleted(bed: SyncerBed) -> None:
     pod = bed.pod("job")
     pod["metadata"]["finalizers"] = ["batch.kubernetes.io/job-tracking"]
     host = await bed.running("job", pod)
@@ -152,7 +152,7 @@ async def test_item_68_the_end_of_a_pod_is_reported_while_it_is_being_deleted(be
     await bed.plane.patch(PODS, "job", {"metadata": {"finalizers": None}}, bed.space)
 
 
-async def test_item_68_who_waits_for_the_end_of_a_pod_that_was_lost_hears_of_it(bed: Bed) -> None:
+async def test_item_68_who_waits_for_the_end_of_a_pod_that_was_lost_hears_of_it(bed: SyncerBed) -> None:
     pod = bed.pod("job")
     pod["metadata"]["finalizers"] = ["batch.kubernetes.io/job-tracking"]
     host = await bed.running("job", pod)
@@ -169,7 +169,7 @@ async def test_item_68_who_waits_for_the_end_of_a_pod_that_was_lost_hears_of_it(
     await until(lambda: absent(bed, "job"), "pod gone")
 
 
-async def test_item_75_a_pod_goes_although_its_account_went_first(bed: Bed) -> None:
+async def test_item_75_a_pod_goes_although_its_account_went_first(bed: SyncerBed) -> None:
     await bed.plane.create(SERVICE_ACCOUNTS, {"metadata": {"name": "robot"}}, bed.space)
     source = {"serviceAccountToken": {"path": "token"}}
     volumes = [{"name": "t", "projected": {"sources": [source]}}]
@@ -185,7 +185,7 @@ async def test_item_75_a_pod_goes_although_its_account_went_first(bed: Bed) -> N
     await until(lambda: absent(bed, "web"), "virtual pod gone")
 
 
-async def test_item_77_a_running_pod_takes_debug_containers_and_new_sizes(bed: Bed) -> None:
+async def test_item_77_a_running_pod_takes_debug_containers_and_new_sizes(bed: SyncerBed) -> None:
     resources = {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m"}}
     container = {"name": "main", "image": "busybox:1.36", "resources": resources}
     host = await bed.running("web", bed.pod("web", containers=[container]))
@@ -225,7 +225,7 @@ async def test_item_77_a_running_pod_takes_debug_containers_and_new_sizes(bed: B
     await until(resized, "new size on the host")
 
 
-async def test_item_79_a_service_changes_its_type_both_ways(bed: Bed) -> None:
+async def test_item_79_a_service_changes_its_type_both_ways(bed: SyncerBed) -> None:
     spec: dict[str, Any] = {"type": "ExternalName", "externalName": "db.example.com"}
     await bed.plane.create(SERVICES, {"metadata": {"name": "db"}, "spec": spec}, bed.space)
     await bed.idle()
@@ -241,7 +241,7 @@ async def test_item_79_a_service_changes_its_type_both_ways(bed: Bed) -> None:
     await bed.uncopied(SERVICES, "db")
 
 
-async def test_item_80_endpoints_by_hand_reach_the_host_in_any_order(bed: Bed) -> None:
+async def test_item_80_endpoints_by_hand_reach_the_host_in_any_order(bed: SyncerBed) -> None:
     await bed.running("db")
     endpoints = [{"addresses": ["10.244.0.5"], "conditions": {"ready": True}}]
     labels = {"kubernetes.io/service-name": "db", "endpointslice.kubernetes.io/managed-by": "by-hand"}
@@ -260,7 +260,7 @@ async def test_item_80_endpoints_by_hand_reach_the_host_in_any_order(bed: Bed) -
     assert not (service["spec"].get("selector"))
 
 
-async def test_item_83_events_about_services_and_claims_are_reported_in_the_tenants_words(bed: Bed) -> None:
+async def test_item_83_events_about_services_and_claims_are_reported_in_the_tenants_words(bed: SyncerBed) -> None:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     await bed.plane.create(PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": "data"}, "spec": claim}, bed.space)
     host = await bed.copied(PERSISTENT_VOLUME_CLAIMS, "data")
@@ -280,7 +280,7 @@ async def test_item_83_events_about_services_and_claims_are_reported_in_the_tena
     assert found["message"] == f"no room for {bed.space}/data"
 
 
-async def test_item_88_concurrent_writers_are_nobodys_trouble(bed: Bed) -> None:
+async def test_item_88_concurrent_writers_are_nobodys_trouble(bed: SyncerBed) -> None:
     host = await bed.running("web")
 
     async def plane(number: int) -> None:

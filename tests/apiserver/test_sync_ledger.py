@@ -19,16 +19,16 @@ from bulkhead.kube.resources import (
     RESOURCE_QUOTAS,
 )
 from syncer.translate.kinds import gate
-from tests.apiserver.bed import Bed, until
-from tests.apiserver.servers import ApiServer
-from tests.crds import served
+from tests.kit.crds import served
+from tests.kit.servers import ApiServer
+from tests.kit.syncerbed import SyncerBed, until
 
 GPU = "nvidia.com/gpu"
 STRATEGIC = "application/strategic-merge-patch+json"
 GATED: dict[str, Any] = {"gatedResources": [GPU], "gatedGangs": True}
 
 
-class Gated(Bed):
+class Gated(SyncerBed):
     """A tenant whose GPUs are lent, and what the ledger does with its host pods."""
 
     def gang_pod(self, name: str, of: str, size: int, gpus: int = 1, **meta: Any) -> Obj:

@@ -13,7 +13,7 @@ from syncer.http1 import BadRequestError
 from syncer.kubelet.metrics import PodMetrics
 from syncer.kubelet.metricsroutes import Question
 from syncer.kubelet.targets import Targets
-from tests.apiserver.bed import Bed, until
+from tests.kit.syncerbed import SyncerBed, until
 
 PLAYED: Obj = {
     "metadata": {
@@ -36,7 +36,7 @@ PLAYED: Obj = {
 }
 
 
-def metrics(bed: Bed) -> PodMetrics:
+def metrics(bed: SyncerBed) -> PodMetrics:
     """Afresh: what one asked a moment ago is not asked again."""
     assert bed.session is not None
     session = bed.session
@@ -46,11 +46,11 @@ def metrics(bed: Bed) -> PodMetrics:
     )
 
 
-async def names(bed: Bed, asked: Question) -> list[str]:
+async def names(bed: SyncerBed, asked: Question) -> list[str]:
     return sorted(item["metadata"]["name"] for item in (await metrics(bed).answer(asked))["items"])
 
 
-async def measure(bed: Bed, host_name: str, **labels: str) -> None:
+async def measure(bed: SyncerBed, host_name: str, **labels: str) -> None:
     usage = {"cpu": "250m", "memory": "64Mi"}
     body: dict[str, Any] = {
         "apiVersion": POD_METRICS.api_version,
@@ -63,7 +63,7 @@ async def measure(bed: Bed, host_name: str, **labels: str) -> None:
     await bed.host.create(POD_METRICS, body, bed.work)
 
 
-async def test_item_87_metrics_of_the_tenants_own_pods_by_their_own_names(bed: Bed) -> None:
+async def test_item_87_metrics_of_the_tenants_own_pods_by_their_own_names(bed: SyncerBed) -> None:
     with pytest.raises(BadRequestError, match="install metrics-server"):
         await metrics(bed).answer(Question("pods"))
     with contextlib.suppress(AlreadyExists):

@@ -8,19 +8,19 @@ from bulkhead.api import labels as marks
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NODES
-from tests.apiserver.bed import Bed, until
+from tests.kit.syncerbed import SyncerBed, until
 
 MINE = "tenant.example/color"
 TAINT = {"key": "tenant.example/repair", "value": "yes", "effect": "NoSchedule"}
 
 
 @pytest.fixture
-async def bed(bed: Bed) -> Bed:
+async def bed(bed: SyncerBed) -> SyncerBed:
     await shows(bed)
     return bed
 
 
-async def shows(bed: Bed, *taints: str) -> None:
+async def shows(bed: SyncerBed, *taints: str) -> None:
     """Wait for the virtual node with exactly these taints."""
 
     async def there() -> bool:
@@ -34,7 +34,7 @@ async def shows(bed: Bed, *taints: str) -> None:
     await until(there, f"node with taints {taints}")
 
 
-async def label(bed: Bed, value: str | None) -> None:
+async def label(bed: SyncerBed, value: str | None) -> None:
     await bed.plane.patch(NODES, bed.node, {"metadata": {"labels": {MINE: value}}})
 
 
@@ -42,7 +42,7 @@ async def taint(client: Client, name: str, *taints: Obj) -> None:
     await client.patch(NODES, name, {"spec": {"taints": list(taints) or None}})
 
 
-async def wishes(bed: Bed, name: str, *fields: tuple[str, str]) -> Obj:
+async def wishes(bed: SyncerBed, name: str, *fields: tuple[str, str]) -> Obj:
     """Wait for the host pod of one required term with exactly these fields, or of none."""
 
     async def made() -> Obj | None:
@@ -58,7 +58,7 @@ async def wishes(bed: Bed, name: str, *fields: tuple[str, str]) -> Obj:
     return found
 
 
-async def test_item_37_a_pod_that_asks_for_a_label_of_the_tenants_own_goes_where_that_is(bed: Bed) -> None:
+async def test_item_37_a_pod_that_asks_for_a_label_of_the_tenants_own_goes_where_that_is(bed: SyncerBed) -> None:
     await bed.create(bed.pod("web", nodeSelector={MINE: "blue"}))
     first = await wishes(bed, "web")
     assert first["spec"]["nodeSelector"][MINE] == "blue"
@@ -76,7 +76,7 @@ async def test_item_37_a_pod_that_asks_for_a_label_of_the_tenants_own_goes_where
     await wishes(bed, "web")
 
 
-async def test_item_37_a_pod_that_is_placed_stays_whatever_the_tenant_labels(bed: Bed) -> None:
+async def test_item_37_a_pod_that_is_placed_stays_whatever_the_tenant_labels(bed: SyncerBed) -> None:
     await label(bed, "blue")
     await until(lambda: _known(bed), "the label is known")
     await bed.create(bed.pod("web", nodeSelector={MINE: "blue"}))
@@ -89,7 +89,7 @@ async def test_item_37_a_pod_that_is_placed_stays_whatever_the_tenant_labels(bed
     assert now["metadata"]["uid"] == placed["metadata"]["uid"]
 
 
-async def test_item_59_a_taint_of_the_tenants_own_stays_beside_the_hosts_and_keeps_its_pods_away(bed: Bed) -> None:
+async def test_item_59_a_taint_of_the_tenants_own_stays_beside_the_hosts_and_keeps_its_pods_away(bed: SyncerBed) -> None:
     hosts = {"key": "example.com/host", "effect": "NoSchedule"}
     await taint(bed.plane, bed.node, TAINT)
     await bed.quiet()
@@ -114,5 +114,5 @@ async def test_item_59_a_taint_of_the_tenants_own_stays_beside_the_hosts_and_kee
     await shows(bed)
 
 
-async def _known(bed: Bed) -> bool:
+async def _known(bed: SyncerBed) -> bool:
     return bed.session is not None and bool(bed.session.caches.view().node_labels)

@@ -10,43 +10,43 @@ from bulkhead.kube.resources import SERVICES, resource_of
 from syncer import metrics
 from syncer.translate.kinds import nodeports
 from syncer.write import identity
-from tests.apiserver.bed import Bed, until
 from tests.apiserver.test_sync_safety import rewrite
+from tests.kit.syncerbed import SyncerBed, until
 
 POLICY = resource_of("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy")
 BINDING = resource_of("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding")
 
 
-async def host_service(bed: Bed, name: str = "web", kind: str = nodeports.KIND) -> Obj | None:
+async def host_service(bed: SyncerBed, name: str = "web", kind: str = nodeports.KIND) -> Obj | None:
     try:
         return await bed.host.get(SERVICES, bed.host_name(kind, name), bed.work)
     except NotFound:
         return None
 
 
-async def served(bed: Bed, name: str = "web", kind: str = nodeports.KIND) -> Obj:
+async def served(bed: SyncerBed, name: str = "web", kind: str = nodeports.KIND) -> Obj:
     found: Obj = await until(lambda: host_service(bed, name, kind), f"{kind} of {name}")
     return found
 
 
-async def gone(bed: Bed, name: str = "web", kind: str = nodeports.KIND) -> None:
+async def gone(bed: SyncerBed, name: str = "web", kind: str = nodeports.KIND) -> None:
     async def absent() -> bool:
         return await host_service(bed, name, kind) is None
 
     await until(absent, f"{kind} of {name} gone")
 
 
-async def make(bed: Bed, name: str = "web", **spec: Any) -> Obj:
+async def make(bed: SyncerBed, name: str = "web", **spec: Any) -> Obj:
     ports = [{"name": "tcp", "port": 80, "targetPort": "http"}, {"name": "udp", "port": 80, "protocol": "UDP"}]
     body = {"metadata": {"name": name}, "spec": {"type": "NodePort", "selector": {"app": name}, "ports": ports} | spec}
     return await bed.plane.create(SERVICES, body, bed.space)
 
 
-async def change(bed: Bed, name: str = "web", **spec: Any) -> Obj:
+async def change(bed: SyncerBed, name: str = "web", **spec: Any) -> Obj:
     return await bed.plane.patch(SERVICES, name, {"spec": spec}, bed.space)
 
 
-async def test_item_79_node_ports_are_served_at_the_address_of_the_tenants_nodes(bed: Bed) -> None:
+async def test_item_79_node_ports_are_served_at_the_address_of_the_tenants_nodes(bed: SyncerBed) -> None:
     virtual = await make(bed)
     host = await served(bed)
     mirror = await served(bed, kind="Service")
@@ -66,7 +66,7 @@ async def test_item_79_node_ports_are_served_at_the_address_of_the_tenants_nodes
     assert (await bed.plane.get(SERVICES, "web", bed.space))["spec"] == virtual["spec"]
 
 
-async def test_item_79_node_ports_follow_their_service_through_its_life(bed: Bed) -> None:
+async def test_item_79_node_ports_follow_their_service_through_its_life(bed: SyncerBed) -> None:
     await make(bed)
     first = await served(bed)
     moved = [{"port": 81, "nodePort": first["spec"]["ports"][0]["port"]}]
@@ -100,7 +100,7 @@ async def test_item_79_node_ports_follow_their_service_through_its_life(bed: Bed
     await gone(bed, "other", "Service")
 
 
-async def test_item_79_only_node_ports_of_selected_pods_are_served(bed: Bed) -> None:
+async def test_item_79_only_node_ports_of_selected_pods_are_served(bed: SyncerBed) -> None:
     await make(bed, "plain", type="ClusterIP")
     await make(bed, "by-hand", selector=None)
     await make(bed, "balancer", type="LoadBalancer", allocateLoadBalancerNodePorts=False)
@@ -111,7 +111,7 @@ async def test_item_79_only_node_ports_of_selected_pods_are_served(bed: Bed) -> 
         assert await host_service(bed, name) is None
 
 
-async def test_item_79_a_restart_finds_what_was_missed(bed: Bed) -> None:
+async def test_item_79_a_restart_finds_what_was_missed(bed: SyncerBed) -> None:
     for name in ("kept", "deleted", "replaced", "changed"):
         await make(bed, name)
     before = {name: await served(bed, name) for name in ("kept", "deleted", "replaced", "changed")}
@@ -144,7 +144,7 @@ async def test_item_79_a_restart_finds_what_was_missed(bed: Bed) -> None:
     assert writes._value.get() == count
 
 
-async def test_item_79_a_plane_that_is_not_the_one_ends_no_node_ports(bed: Bed) -> None:
+async def test_item_79_a_plane_that_is_not_the_one_ends_no_node_ports(bed: SyncerBed) -> None:
     await make(bed)
     host = await served(bed)
     await bed.stop()
@@ -156,7 +156,7 @@ async def test_item_79_a_plane_that_is_not_the_one_ends_no_node_ports(bed: Bed) 
     assert uid_of(await served(bed)) == uid_of(host)
 
 
-async def test_item_79_a_hand_on_the_host_is_put_right(bed: Bed) -> None:
+async def test_item_79_a_hand_on_the_host_is_put_right(bed: SyncerBed) -> None:
     await make(bed)
     host = await served(bed)
     name, wanted = host["metadata"]["name"], host["spec"]
@@ -197,7 +197,7 @@ async def test_item_79_a_hand_on_the_host_is_put_right(bed: Bed) -> None:
     await until(right, "put right by the patrol")
 
 
-async def test_item_79_copied_marks_are_not_believed_and_a_taken_name_is_reported(bed: Bed) -> None:
+async def test_item_79_copied_marks_are_not_believed_and_a_taken_name_is_reported(bed: SyncerBed) -> None:
     await make(bed)
     host = await served(bed)
     marked = {key: host["metadata"][key] for key in ("labels", "annotations")}
@@ -216,7 +216,7 @@ async def test_item_79_copied_marks_are_not_believed_and_a_taken_name_is_reporte
     assert (await bed.host.get(SERVICES, "copy", bed.work))["spec"]["ports"][0]["port"] == 30001
 
 
-async def test_item_79_an_address_goes_to_the_tenants_service_first(bed: Bed) -> None:
+async def test_item_79_an_address_goes_to_the_tenants_service_first(bed: SyncerBed) -> None:
     await make(bed)
     address = (await served(bed))["spec"]["clusterIP"]
     await make(bed, "db", type="ClusterIP", clusterIP=address)
@@ -229,7 +229,7 @@ async def test_item_79_an_address_goes_to_the_tenants_service_first(bed: Bed) ->
     await until(moved, "node ports at another address")
 
 
-async def test_item_79_an_address_that_somebody_else_has_is_passed_over(bed: Bed) -> None:
+async def test_item_79_an_address_that_somebody_else_has_is_passed_over(bed: SyncerBed) -> None:
     """All but one of the addresses that would be chosen first are Services that the syncer does not see."""
     body = {"spec": {"type": "NodePort", "selector": {"app": "web"}, "ports": [{"port": 80}]}}
     taken = 0
@@ -245,7 +245,7 @@ async def test_item_79_an_address_that_somebody_else_has_is_passed_over(bed: Bed
         await served(bed, f"web-{number}")
 
 
-async def test_item_79_a_host_that_forbids_external_addresses_costs_the_node_ports_alone(bed: Bed) -> None:
+async def test_item_79_a_host_that_forbids_external_addresses_costs_the_node_ports_alone(bed: SyncerBed) -> None:
     """As its admission plugin DenyServiceExternalIPs says it, here by a policy for this namespace."""
     text = "Use of external IPs is denied by admission control"
     name = f"deny-{bed.tenant}"

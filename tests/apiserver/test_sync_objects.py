@@ -24,15 +24,15 @@ from bulkhead.kube.resources import (
     VALIDATING_ADMISSION_POLICY_BINDINGS,
 )
 from syncer.work import Item
-from tests.apiserver.bed import Bed, until
+from tests.kit.syncerbed import SyncerBed, until
 
 
-def uses(bed: Bed, name: str, config_map: str) -> Obj:
+def uses(bed: SyncerBed, name: str, config_map: str) -> Obj:
     source = [{"configMapRef": {"name": config_map}}]
     return bed.pod(name, containers=[{"name": "main", "image": "busybox:1.36", "envFrom": source}])
 
 
-async def test_item_33_34_only_what_pods_refer_to_leaves_the_plane(bed: Bed) -> None:
+async def test_item_33_34_only_what_pods_refer_to_leaves_the_plane(bed: SyncerBed) -> None:
     for name in ("wanted", "unwanted"):
         await bed.plane.create(CONFIG_MAPS, {"metadata": {"name": name}, "data": {"a": "1"}}, bed.space)
     await bed.create(uses(bed, "one", "wanted"))
@@ -60,7 +60,7 @@ async def test_item_33_34_only_what_pods_refer_to_leaves_the_plane(bed: Bed) -> 
     await bed.uncopied(CONFIG_MAPS, "wanted")
 
 
-async def test_item_33_34_a_secret_that_comes_after_its_pod_is_mirrored(bed: Bed) -> None:
+async def test_item_33_34_a_secret_that_comes_after_its_pod_is_mirrored(bed: SyncerBed) -> None:
     volume = {"name": "s", "secret": {"secretName": "late"}}
     await bed.create(bed.pod("waits", volumes=[volume]))
     await bed.mirrored("waits")
@@ -73,7 +73,7 @@ async def test_item_33_34_a_secret_that_comes_after_its_pod_is_mirrored(bed: Bed
     await until(there, "late secret")
 
 
-async def test_item_79_a_service_keeps_its_address(bed: Bed) -> None:
+async def test_item_79_a_service_keeps_its_address(bed: SyncerBed) -> None:
     body = {"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}
     virtual = await bed.plane.create(SERVICES, body, bed.space)
 
@@ -86,7 +86,7 @@ async def test_item_79_a_service_keeps_its_address(bed: Bed) -> None:
     await bed.uncopied(SERVICES, "web")
 
 
-async def test_item_79_an_address_that_the_host_gave_away_is_reported_and_tried_again(bed: Bed) -> None:
+async def test_item_79_an_address_that_the_host_gave_away_is_reported_and_tried_again(bed: SyncerBed) -> None:
     ports = {"ports": [{"port": 80}]}
 
     async def reserved() -> str | None:
@@ -104,7 +104,7 @@ async def test_item_79_an_address_that_the_host_gave_away_is_reported_and_tried_
     assert await bed.copy(SERVICES, "web") is None
 
 
-async def test_item_81_the_platforms_services_are_not_mirrored(bed: Bed) -> None:
+async def test_item_81_the_platforms_services_are_not_mirrored(bed: SyncerBed) -> None:
     labels = {marks.PLATFORM: "true"}
     await bed.plane.create(
         SERVICES, {"metadata": {"name": "dns", "labels": labels}, "spec": {"ports": [{"port": 53}]}}, bed.space
@@ -117,7 +117,7 @@ async def test_item_81_the_platforms_services_are_not_mirrored(bed: Bed) -> None
     assert "kubernetes" not in names
 
 
-async def test_item_49_58_nodes_show_no_more_gpus_than_the_tenant_may_use(bed: Bed) -> None:
+async def test_item_49_58_nodes_show_no_more_gpus_than_the_tenant_may_use(bed: SyncerBed) -> None:
     async def shown() -> str | None:
         node = await bed.virtual_node() or {}
         return (node.get("status", {}).get("allocatable") or {}).get("nvidia.com/gpu")
@@ -137,7 +137,7 @@ async def test_item_49_58_nodes_show_no_more_gpus_than_the_tenant_may_use(bed: B
     await until(cordoned, "cordon follows")
 
 
-async def test_item_61_62_a_node_that_leaves_the_pool_goes_and_a_foreign_one_stays(bed: Bed) -> None:
+async def test_item_61_62_a_node_that_leaves_the_pool_goes_and_a_foreign_one_stays(bed: SyncerBed) -> None:
     foreign = f"foreign-{bed.tenant}"
     await bed.plane.create(NODES, {"metadata": {"name": foreign}})
 
@@ -155,7 +155,7 @@ async def test_item_61_62_a_node_that_leaves_the_pool_goes_and_a_foreign_one_sta
 
 
 @pytest.mark.parametrize("busy", [False, True])
-async def test_item_48_83_host_events_are_reported_in_the_tenants_words(bed: Bed, busy: bool) -> None:
+async def test_item_48_83_host_events_are_reported_in_the_tenants_words(bed: SyncerBed, busy: bool) -> None:
     assert bed.session is not None
     # Where pods wait all the time, events give way to them, but not for ever.
     bed.session.recorder.busy = lambda: busy
@@ -178,7 +178,7 @@ async def test_item_48_83_host_events_are_reported_in_the_tenants_words(bed: Bed
     assert meta["name"] not in json.dumps(found)
 
 
-async def test_item_47_ten_at_once_never_pass_the_quota_and_the_rest_say_why(bed: Bed) -> None:
+async def test_item_47_ten_at_once_never_pass_the_quota_and_the_rest_say_why(bed: SyncerBed) -> None:
     await bed.quota(hard=4)
     await bed.caught_up()
     await asyncio.gather(*(bed.create(bed.gpu_pod(f"gpu-{number}")) for number in range(10)))
@@ -207,7 +207,7 @@ async def test_item_47_ten_at_once_never_pass_the_quota_and_the_rest_say_why(bed
     await until(next_one, "a waiting pod takes the room")
 
 
-async def test_item_47_a_quota_that_nobody_has_counted_yet_is_waited_for(bed: Bed) -> None:
+async def test_item_47_a_quota_that_nobody_has_counted_yet_is_waited_for(bed: SyncerBed) -> None:
     counted = {"pods": "5"}
     await bed.host.create(RESOURCE_QUOTAS, {"metadata": {"name": "tenant-quota"}, "spec": {"hard": counted}}, bed.work)
     status: Obj = {"status": {"hard": counted}}
@@ -232,12 +232,12 @@ async def test_item_47_a_quota_that_nobody_has_counted_yet_is_waited_for(bed: Be
     assert not [each for each in await bed.events("web") if each["type"] == "Warning"]
 
 
-async def refused_once(bed: Bed) -> bool:
+async def refused_once(bed: SyncerBed) -> bool:
     assert bed.session is not None
     return bed.session.backoff.failures(Item("Pod", Key(bed.space, "web"))) > 0
 
 
-async def test_item_09_namespace_labels_reach_running_pods(bed: Bed) -> None:
+async def test_item_09_namespace_labels_reach_running_pods(bed: SyncerBed) -> None:
     host = await bed.running("web")
     before = host["metadata"]["labels"]
     await bed.plane.patch(NAMESPACES, bed.space, {"metadata": {"labels": {"team": "red"}}})
@@ -250,7 +250,7 @@ async def test_item_09_namespace_labels_reach_running_pods(bed: Bed) -> None:
 
 
 @pytest.mark.parametrize("r", [CONFIG_MAPS, SECRETS])
-async def test_a_copy_keeps_what_others_on_the_host_have_noted(bed: Bed, r: Resource) -> None:
+async def test_a_copy_keeps_what_others_on_the_host_have_noted(bed: SyncerBed, r: Resource) -> None:
     """A backup's label, a replicator's annotation and somebody's finalizer: the chart's policies let no syncer drop them."""
     name, key = f"noted-{bed.tenant}", "example.org/noted"
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": [r.plural]}

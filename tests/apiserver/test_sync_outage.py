@@ -3,14 +3,14 @@
 import asyncio
 
 from bulkhead.kube.client import Client
-from tests.apiserver.bed import Bed, until
-from tests.apiserver.servers import ApiServer
+from tests.kit.servers import ApiServer
+from tests.kit.syncerbed import SyncerBed, until
 
 
 async def test_item_89_a_dead_plane_leaves_the_host_alone(host_client: Client, own_server: ApiServer) -> None:
     async with (
         Client(own_server.admin, user_agent="tests", field_manager="tests") as plane,
-        Bed.open(host_client, plane) as bed,
+        SyncerBed.open(host_client, plane) as bed,
     ):
         host = await bed.running("web")
         await asyncio.to_thread(own_server.kill, "kube-apiserver")

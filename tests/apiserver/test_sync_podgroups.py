@@ -13,35 +13,35 @@ from bulkhead.kube.objects import Key, Obj
 from bulkhead.kube.resources import POD_GROUPS, PODS, RESOURCE_QUOTAS
 from controller.plane.controller_manager import POD_GROUP_CONTROLLERS
 from syncer.mirrors import reconcile as mirrors
-from tests.apiserver.bed import Bed, until, virtual_uid
-from tests.apiserver.servers import ApiServer, Pair, with_pod_groups
+from tests.kit.servers import ApiServer, Pair, with_pod_groups
+from tests.kit.syncerbed import SyncerBed, until, virtual_uid
 
 COUNT = "count/podgroups.scheduling.k8s.io"
 NOW = "2026-01-01T00:00:00Z"
 
 
 @pytest.fixture
-async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
-    async with Bed.open(host_client, plane_client, podGroups=True, limits={"nvidia.com/gpu": 12}) as opened:
+async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[SyncerBed]:
+    async with SyncerBed.open(host_client, plane_client, podGroups=True, limits={"nvidia.com/gpu": 12}) as opened:
         yield opened
 
 
-async def group(bed: Bed, name: str, minimum: int = 3, **spec: Any) -> Obj:
+async def group(bed: SyncerBed, name: str, minimum: int = 3, **spec: Any) -> Obj:
     body = {"metadata": {"name": name}, "spec": {"schedulingPolicy": {"gang": {"minCount": minimum}}} | spec}
     return await bed.plane.create(POD_GROUPS, body, bed.space)
 
 
-async def virtual_group(bed: Bed, name: str) -> Obj | None:
+async def virtual_group(bed: SyncerBed, name: str) -> Obj | None:
     with contextlib.suppress(NotFound):
         return await bed.plane.get(POD_GROUPS, name, bed.space)
     return None
 
 
-async def grouped(bed: Bed, name: str, of: str = "gang", **spec: Any) -> None:
+async def grouped(bed: SyncerBed, name: str, of: str = "gang", **spec: Any) -> None:
     await bed.create(bed.pod(name, schedulingGroup={"podGroupName": of}, **spec))
 
 
-async def waits(bed: Bed, name: str, reason: str, text: str) -> None:
+async def waits(bed: SyncerBed, name: str, reason: str, text: str) -> None:
     async def reported() -> bool:
         found = await bed.condition(name) or {}
         return found.get("reason") == reason and text in found.get("message", "")
@@ -55,7 +55,7 @@ async def let_go(client: Client, name: str, namespace: str) -> None:
     await client.patch(POD_GROUPS, name, {"metadata": {"finalizers": None}}, namespace)
 
 
-async def test_item_91_a_group_goes_before_its_pods_and_its_status_is_shown(bed: Bed) -> None:
+async def test_item_91_a_group_goes_before_its_pods_and_its_status_is_shown(bed: SyncerBed) -> None:
     await grouped(bed, "train-0")
     await waits(bed, "train-0", "ReferenceMissing", "waiting for the PodGroup 'gang'")
     await group(bed, "gang", schedulingConstraints={"topology": [{"key": "bulkhead.dev/rack"}]})
@@ -79,7 +79,7 @@ async def test_item_91_a_group_goes_before_its_pods_and_its_status_is_shown(bed:
     await until(up, "condition in the plane")
 
 
-async def test_item_91_a_group_that_may_not_be_says_why_and_its_pods_wait(bed: Bed) -> None:
+async def test_item_91_a_group_that_may_not_be_says_why_and_its_pods_wait(bed: SyncerBed) -> None:
     await group(bed, "gang", schedulingConstraints={"topology": [{"key": "example.org/hidden"}]})
     await grouped(bed, "train-0")
     await bed.event("gang", "spec.schedulingConstraints.topology[0].key", reason="NotAllowed")
@@ -92,7 +92,7 @@ async def test_item_91_a_group_that_may_not_be_says_why_and_its_pods_wait(bed: B
     await bed.mirrored("train-0")
 
 
-async def test_item_91_the_hosts_quota_bounds_the_groups(bed: Bed) -> None:
+async def test_item_91_the_hosts_quota_bounds_the_groups(bed: SyncerBed) -> None:
     quota = {"hard": {COUNT: "1"}}
     await bed.host.create(RESOURCE_QUOTAS, {"metadata": {"name": "tenant-quota"}, "spec": quota}, bed.work)
     status = {"status": quota | {"used": {COUNT: "1"}}}
@@ -103,7 +103,7 @@ async def test_item_91_the_hosts_quota_bounds_the_groups(bed: Bed) -> None:
     assert await bed.copy(POD_GROUPS, "gang") is None
 
 
-async def test_item_91_a_groups_end_follows_and_neither_side_waits_for_the_other(bed: Bed) -> None:
+async def test_item_91_a_groups_end_follows_and_neither_side_waits_for_the_other(bed: SyncerBed) -> None:
     await group(bed, "gang")
     await grouped(bed, "train-0")
     pod = await bed.mirrored("train-0")
@@ -129,7 +129,7 @@ async def test_item_91_a_groups_end_follows_and_neither_side_waits_for_the_other
     assert virtual_uid(await bed.copy(POD_GROUPS, "gang") or {}) == made["metadata"]["uid"]
 
 
-async def test_item_91_a_deleted_copy_is_recreated_and_absence_is_no_deletion(bed: Bed) -> None:
+async def test_item_91_a_deleted_copy_is_recreated_and_absence_is_no_deletion(bed: SyncerBed) -> None:
     await group(bed, "gang")
     first = await bed.copied(POD_GROUPS, "gang")
     name = first["metadata"]["name"]
@@ -154,7 +154,7 @@ async def test_item_91_a_deleted_copy_is_recreated_and_absence_is_no_deletion(be
 
 
 async def test_item_91_a_class_that_offers_none_has_pods_say_so(host_client: Client, plane_client: Client) -> None:
-    async with Bed.open(host_client, plane_client) as bed:
+    async with SyncerBed.open(host_client, plane_client) as bed:
         await group(bed, "gang")
         await grouped(bed, "train-0")
         await waits(bed, "train-0", "NotSupported", "pod groups are not offered")
@@ -185,7 +185,7 @@ async def test_item_91_a_host_that_has_no_groups_says_so_and_mirrors_everything_
 ) -> None:
     async with (
         Client(own_server.admin, user_agent="tests", field_manager="tests") as host,
-        Bed.open(host, plane_client, podGroups=True) as bed,
+        SyncerBed.open(host, plane_client, podGroups=True) as bed,
     ):
         await group(bed, "gang")
         await grouped(bed, "train-0")
@@ -205,7 +205,7 @@ async def test_item_91_a_plane_that_serves_no_groups_for_a_while_takes_none_from
     restart(own_server, serving=True)
     async with (
         Client(own_server.admin, user_agent="tests", field_manager="tests") as plane,
-        Bed.open(host_client, plane, podGroups=True) as bed,
+        SyncerBed.open(host_client, plane, podGroups=True) as bed,
     ):
         await group(bed, "gang")
         first = await bed.copied(POD_GROUPS, "gang")
@@ -243,7 +243,7 @@ def protection(apiservers: Pair) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("protection")
-async def test_item_91_upstreams_protection_lets_both_go_after_the_last_pod(bed: Bed) -> None:
+async def test_item_91_upstreams_protection_lets_both_go_after_the_last_pod(bed: SyncerBed) -> None:
     await group(bed, "gang")
     await grouped(bed, "train-0")
     pod = await bed.running("train-1", bed.pod("train-1", schedulingGroup={"podGroupName": "gang"}))
@@ -276,7 +276,7 @@ def scheduler(apiservers: Pair) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("scheduler")
-async def test_item_91_a_gang_runs_whole_or_not_at_all(bed: Bed) -> None:
+async def test_item_91_a_gang_runs_whole_or_not_at_all(bed: SyncerBed) -> None:
     names = [f"train-{number}" for number in range(3)]
     await group(bed, "gang", len(names))
     half = {"limits": {"nvidia.com/gpu": "4"}}

@@ -2,14 +2,14 @@
 
 from bulkhead.api import labels as marks
 from bulkhead.kube.resources import NODES, PODS
-from tests.apiserver.bed import Bed, until, virtual_uid
+from tests.kit.syncerbed import SyncerBed, until, virtual_uid
 
 
-async def gone(bed: Bed, name: str) -> bool:
+async def gone(bed: SyncerBed, name: str) -> bool:
     return await bed.virtual(name) is None
 
 
-async def test_item_01_03_11_55_56_a_pod_is_made_bound_and_reported(bed: Bed) -> None:
+async def test_item_01_03_11_55_56_a_pod_is_made_bound_and_reported(bed: SyncerBed) -> None:
     await bed.create(bed.pod("web"))
     host = await bed.mirrored("web")
     virtual = await bed.virtual("web")
@@ -35,7 +35,7 @@ async def test_item_01_03_11_55_56_a_pod_is_made_bound_and_reported(bed: Bed) ->
     await until(running, "status in the plane")
 
 
-async def test_item_71_deletion_by_the_tenant_waits_for_the_kubelet(bed: Bed) -> None:
+async def test_item_71_deletion_by_the_tenant_waits_for_the_kubelet(bed: SyncerBed) -> None:
     host = await bed.running("web")
     await bed.plane.delete(PODS, "web", bed.space, grace_seconds=7)
 
@@ -48,7 +48,7 @@ async def test_item_71_deletion_by_the_tenant_waits_for_the_kubelet(bed: Bed) ->
     await until(lambda: gone(bed, "web"), "virtual pod gone")
 
 
-async def test_item_71_a_deletion_holds_what_the_pod_has_for_an_hour_at_most(bed: Bed) -> None:
+async def test_item_71_a_deletion_holds_what_the_pod_has_for_an_hour_at_most(bed: SyncerBed) -> None:
     host = await bed.running("web")
     await bed.plane.delete(PODS, "web", bed.space, grace_seconds=1_000_000)
 
@@ -60,7 +60,7 @@ async def test_item_71_a_deletion_holds_what_the_pod_has_for_an_hour_at_most(bed
     await until(lambda: gone(bed, "web"), "virtual pod gone")
 
 
-async def test_item_71_force_deletion_by_the_tenant(bed: Bed) -> None:
+async def test_item_71_force_deletion_by_the_tenant(bed: SyncerBed) -> None:
     await bed.running("web")
     await bed.plane.delete(PODS, "web", bed.space, grace_seconds=0)
 
@@ -71,7 +71,7 @@ async def test_item_71_force_deletion_by_the_tenant(bed: Bed) -> None:
     await until(host_deleting, "host pod deleted")
 
 
-async def test_item_71_an_unbound_pod_goes_at_once_on_both_sides(bed: Bed) -> None:
+async def test_item_71_an_unbound_pod_goes_at_once_on_both_sides(bed: SyncerBed) -> None:
     await bed.create(bed.pod("pending"))
     await bed.mirrored("pending")
     await bed.plane.delete(PODS, "pending", bed.space)
@@ -82,7 +82,7 @@ async def test_item_71_an_unbound_pod_goes_at_once_on_both_sides(bed: Bed) -> No
     await until(host_gone, "host pod gone")
 
 
-async def test_item_72_eviction_on_the_host_is_reported(bed: Bed) -> None:
+async def test_item_72_eviction_on_the_host_is_reported(bed: SyncerBed) -> None:
     host = await bed.running("web")
     await bed.host.delete(PODS, host["metadata"]["name"], bed.work, grace_seconds=9)
 
@@ -94,7 +94,7 @@ async def test_item_72_eviction_on_the_host_is_reported(bed: Bed) -> None:
     await until(lambda: gone(bed, "web"), "virtual pod gone")
 
 
-async def test_item_73_a_pod_that_ran_is_never_started_twice(bed: Bed) -> None:
+async def test_item_73_a_pod_that_ran_is_never_started_twice(bed: SyncerBed) -> None:
     host = await bed.running("web")
     await bed.stop()
     await bed.kubelet_ends(host)
@@ -103,7 +103,7 @@ async def test_item_73_a_pod_that_ran_is_never_started_twice(bed: Bed) -> None:
     assert await bed.host_pods() == []
 
 
-async def test_item_74_a_pod_of_the_same_name_waits_for_the_old_one(bed: Bed) -> None:
+async def test_item_74_a_pod_of_the_same_name_waits_for_the_old_one(bed: SyncerBed) -> None:
     old = await bed.running("db-0")
     await bed.plane.delete(PODS, "db-0", bed.space, grace_seconds=0)
     await bed.create(bed.pod("db-0"))
@@ -122,7 +122,7 @@ async def test_item_74_a_pod_of_the_same_name_waits_for_the_old_one(bed: Bed) ->
     assert len(await bed.host_pods()) == 1
 
 
-async def test_item_69_88_a_crash_between_create_and_status_makes_no_second_pod(bed: Bed) -> None:
+async def test_item_69_88_a_crash_between_create_and_status_makes_no_second_pod(bed: SyncerBed) -> None:
     await bed.create(bed.pod("web"))
     host = await bed.mirrored("web")
     await bed.stop()
@@ -137,7 +137,7 @@ async def test_item_69_88_a_crash_between_create_and_status_makes_no_second_pod(
     assert [each["metadata"]["uid"] for each in await bed.host_pods()] == [host["metadata"]["uid"]]
 
 
-async def test_item_02_04_an_unmarked_object_is_never_adopted(bed: Bed) -> None:
+async def test_item_02_04_an_unmarked_object_is_never_adopted(bed: SyncerBed) -> None:
     name = bed.host_name("Pod", "web")
     foreign = {"metadata": {"name": name}, "spec": {"containers": [{"name": "x", "image": "x"}]}}
     made = await bed.host.create(PODS, foreign, bed.work)
@@ -150,7 +150,7 @@ async def test_item_02_04_an_unmarked_object_is_never_adopted(bed: Bed) -> None:
     assert (await bed.host.get(PODS, name, bed.work))["metadata"]["uid"] == made["metadata"]["uid"]
 
 
-async def test_item_47_a_refused_pod_says_why(bed: Bed) -> None:
+async def test_item_47_a_refused_pod_says_why(bed: SyncerBed) -> None:
     await bed.create(bed.pod("bad", hostNetwork=True))
 
     async def refused() -> bool:
@@ -165,7 +165,7 @@ async def test_item_47_a_refused_pod_says_why(bed: Bed) -> None:
     assert await bed.host_pods() == []
 
 
-async def test_item_90_labels_follow_and_a_storm_is_coalesced(bed: Bed) -> None:
+async def test_item_90_labels_follow_and_a_storm_is_coalesced(bed: SyncerBed) -> None:
     host = await bed.running("web")
     before = int(host["metadata"]["resourceVersion"])
     for number in range(300):

@@ -5,20 +5,20 @@ from typing import Any
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NETWORK_POLICIES, POD_DISRUPTION_BUDGETS, PODS
 from syncer.translate.kinds.networkpolicy import EGRESS_ISOLATED, INGRESS_ISOLATED, MOST_TERMS_OF_TENANT
-from tests.apiserver.bed import Bed, until
+from tests.kit.syncerbed import SyncerBed, until
 
 
-async def policy(bed: Bed, name: str, **spec: Any) -> Obj:
+async def policy(bed: SyncerBed, name: str, **spec: Any) -> Obj:
     return await bed.plane.create(NETWORK_POLICIES, {"metadata": {"name": name}, "spec": spec}, bed.space)
 
 
-def labelled(bed: Bed, name: str, **labels: str) -> Obj:
+def labelled(bed: SyncerBed, name: str, **labels: str) -> Obj:
     pod = bed.pod(name)
     pod["metadata"]["labels"] = labels
     return pod
 
 
-async def test_item_82_a_policy_isolates_the_pods_that_it_selects_and_no_others(bed: Bed) -> None:
+async def test_item_82_a_policy_isolates_the_pods_that_it_selects_and_no_others(bed: SyncerBed) -> None:
     await bed.create(labelled(bed, "db", app="db"))
     await bed.create(labelled(bed, "web", app="web"))
     await bed.mirrored("db")
@@ -52,7 +52,7 @@ async def test_item_82_a_policy_isolates_the_pods_that_it_selects_and_no_others(
     await until(free, "isolation ends with the policy")
 
 
-async def test_item_82_no_policy_opens_what_the_platform_closed(bed: Bed) -> None:
+async def test_item_82_no_policy_opens_what_the_platform_closed(bed: SyncerBed) -> None:
     block = {"ipBlock": {"cidr": "0.0.0.0/0"}}
     rules = {"ingress": [{}, {"from": [block]}], "egress": [{"to": [block]}, {}]}
     await policy(bed, "open", podSelector={}, policyTypes=["Ingress", "Egress"], **rules)
@@ -65,7 +65,7 @@ async def test_item_82_no_policy_opens_what_the_platform_closed(bed: Bed) -> Non
     await bed.event("open", "ipBlock")
 
 
-async def test_item_82_a_changed_policy_is_the_same_on_the_host(bed: Bed) -> None:
+async def test_item_82_a_changed_policy_is_the_same_on_the_host(bed: SyncerBed) -> None:
     ports = [{"port": 80}]
     await policy(
         bed, "web", podSelector={}, ingress=[{"ports": ports}], egress=[{"ports": ports}], policyTypes=["Ingress", "Egress"]
@@ -81,7 +81,7 @@ async def test_item_82_a_changed_policy_is_the_same_on_the_host(bed: Bed) -> Non
     await until(followed, "the removed rules are gone on the host")
 
 
-async def test_item_84_a_budget_counts_on_the_host_as_the_plane_computed_it(bed: Bed) -> None:
+async def test_item_84_a_budget_counts_on_the_host_as_the_plane_computed_it(bed: SyncerBed) -> None:
     spec = {"maxUnavailable": "25%", "selector": {"matchLabels": {"app": "web"}}}
     await bed.plane.create(POD_DISRUPTION_BUDGETS, {"metadata": {"name": "web"}, "spec": spec}, bed.space)
 
@@ -118,7 +118,7 @@ async def test_item_84_a_budget_counts_on_the_host_as_the_plane_computed_it(bed:
     await becomes(8)
 
 
-async def test_more_policies_than_there_is_room_for_wait_until_there_is(bed: Bed) -> None:
+async def test_more_policies_than_there_is_room_for_wait_until_there_is(bed: SyncerBed) -> None:
     """All tenants share who enforces them; the oldest of a tenant's policies come first."""
     rule = {"ports": [{"port": port} for port in range(1, 201)]}
     big = {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [rule] * 4}

@@ -10,9 +10,9 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import CONFIG_MAPS
 from syncer.write import identity
-from tests.apiserver.bed import Bed, until
-from tests.apiserver.ports import free_port
 from tests.apiserver.syncerprocess import probe, resident_mib, running_syncer, write_files
+from tests.kit.ports import free_port
+from tests.kit.syncerbed import SyncerBed, until
 
 LIMIT_MIB = 64  # a gross leak shows here; the benchmark holds the real limit
 
@@ -20,7 +20,7 @@ LIMIT_MIB = 64  # a gross leak shows here; the benchmark holds the real limit
 async def test_the_process_syncs_and_ends(
     host_client: Client, plane_client: Client, plane_config: KubeConfig, host_config: KubeConfig, tmp_path: Path
 ) -> None:
-    async with Bed.open(host_client, plane_client, start=False) as bed:
+    async with SyncerBed.open(host_client, plane_client, start=False) as bed:
         port, kubelet_port = free_port(), free_port()
         arguments = write_files(tmp_path, bed, plane_config, host_config, kubelet_port)
         async with running_syncer(arguments, port, tmp_path / "log") as process:

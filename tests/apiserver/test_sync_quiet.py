@@ -2,7 +2,7 @@
 
 from bulkhead.kube.resources import CONFIG_MAPS, EVENTS, SECRETS, SERVICES
 from syncer import metrics
-from tests.apiserver.bed import Bed, until
+from tests.kit.syncerbed import SyncerBed, until
 
 
 def writes() -> dict[str, float]:
@@ -16,7 +16,7 @@ def writes() -> dict[str, float]:
     }
 
 
-async def rest(bed: Bed) -> None:
+async def rest(bed: SyncerBed) -> None:
     """Wait until everything has been seen and done, and nothing more was written for a while."""
     assert bed.session is not None
     session = bed.session
@@ -32,7 +32,7 @@ async def rest(bed: Bed) -> None:
     await bed.idle()
 
 
-async def test_item_67_70_88_what_agrees_is_left_alone(bed: Bed) -> None:
+async def test_item_67_70_88_what_agrees_is_left_alone(bed: SyncerBed) -> None:
     await bed.plane.create(CONFIG_MAPS, {"metadata": {"name": "conf"}, "data": {"a": "1"}}, bed.space)
     await bed.plane.create(SECRETS, {"metadata": {"name": "key"}, "stringData": {"a": "1"}}, bed.space)
     ports = [{"name": "http", "port": 80, "targetPort": 8080}]
@@ -65,7 +65,7 @@ async def test_item_67_70_88_what_agrees_is_left_alone(bed: Bed) -> None:
     assert writes() == before
 
 
-async def test_item_48_70_a_restarted_syncer_tells_only_those_of_the_hosts_events_that_are_new(bed: Bed) -> None:
+async def test_item_48_70_a_restarted_syncer_tells_only_those_of_the_hosts_events_that_are_new(bed: SyncerBed) -> None:
     meta = (await bed.running("web"))["metadata"]
     about = {"kind": "Pod", "namespace": bed.work, "name": meta["name"], "uid": meta["uid"]}
 
@@ -106,7 +106,7 @@ async def test_item_48_70_a_restarted_syncer_tells_only_those_of_the_hosts_event
     await reported("Pulled", 7)
 
 
-async def test_item_88_the_patrol_repairs_what_a_hand_on_the_host_changed_and_counts_it(bed: Bed) -> None:
+async def test_item_88_the_patrol_repairs_what_a_hand_on_the_host_changed_and_counts_it(bed: SyncerBed) -> None:
     await bed.plane.create(
         SERVICES, {"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}, bed.space
     )

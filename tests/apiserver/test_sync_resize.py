@@ -4,12 +4,12 @@ from typing import Any
 
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import PODS, RESOURCE_QUOTAS
-from tests.apiserver.bed import Bed, until
+from tests.kit.syncerbed import SyncerBed, until
 
 QUOTA = "requests.cpu"
 
 
-async def limit(bed: Bed, used: str, hard: str) -> None:
+async def limit(bed: SyncerBed, used: str, hard: str) -> None:
     """What the host counts of the tenant's CPU; nobody counts by himself where no controller manager runs."""
     quota = {"metadata": {"name": "tenant-quota", "namespace": bed.work}, "spec": {"hard": {QUOTA: hard}}}
     await bed.host.apply(RESOURCE_QUOTAS, {"apiVersion": "v1", "kind": "ResourceQuota"} | quota)
@@ -17,7 +17,7 @@ async def limit(bed: Bed, used: str, hard: str) -> None:
     await bed.host.patch(RESOURCE_QUOTAS, "tenant-quota", {"status": status}, bed.work, subresource="status")
 
 
-async def sized(bed: Bed, name: str, cpu: str) -> Obj:
+async def sized(bed: SyncerBed, name: str, cpu: str) -> Obj:
     """A running pod that asks for so much, of a kubelet that can resize."""
     container = {"name": "main", "image": "busybox:1.36", "resources": {"requests": {"cpu": cpu}}}
     host = await bed.running(name, bed.pod(name, containers=[container]))
@@ -26,7 +26,7 @@ async def sized(bed: Bed, name: str, cpu: str) -> Obj:
     return host
 
 
-async def kubelet_says(bed: Bed, host: Obj, cpu: str) -> None:
+async def kubelet_says(bed: SyncerBed, host: Obj, cpu: str) -> None:
     """The kubelet has seen the host pod as it is now, and runs it with so much."""
     now = await bed.host.get(PODS, host["metadata"]["name"], bed.work)
     statuses = now["status"]["containerStatuses"]
@@ -35,7 +35,7 @@ async def kubelet_says(bed: Bed, host: Obj, cpu: str) -> None:
     await bed.host.patch(PODS, now["metadata"]["name"], {"status": status}, bed.work, subresource="status")
 
 
-async def reported(bed: Bed, name: str, cpu: str) -> bool:
+async def reported(bed: SyncerBed, name: str, cpu: str) -> bool:
     """Whether the plane shows this size, as what its newest generation asks for."""
     virtual = await bed.virtual(name)
     assert virtual is not None
@@ -50,13 +50,13 @@ def seen(virtual: Obj) -> Any:
     return virtual["status"].get("observedGeneration")
 
 
-async def resize(bed: Bed, name: str, cpu: str) -> None:
+async def resize(bed: SyncerBed, name: str, cpu: str) -> None:
     body = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}}
     strategic = "application/strategic-merge-patch+json"
     await bed.plane.patch(PODS, name, body, bed.space, subresource="resize", content_type=strategic)
 
 
-async def test_item_77_a_refused_resize_is_explained_not_seen_and_done_when_there_is_room(bed: Bed) -> None:
+async def test_item_77_a_refused_resize_is_explained_not_seen_and_done_when_there_is_room(bed: SyncerBed) -> None:
     await limit(bed, "0", "1")
     host = await sized(bed, "web", "100m")
     await limit(bed, "900m", "1")

@@ -5,19 +5,19 @@ import pytest
 from bulkhead.kube.client import Client
 from bulkhead.kube.resources import CONFIG_MAPS, EVENTS, PODS, VALIDATING_WEBHOOKS
 from syncer.write import identity
-from tests.apiserver.bed import Bed, until
+from tests.kit.syncerbed import SyncerBed, until
 
 
-async def record(bed: Bed) -> dict[str, str]:
+async def record(bed: SyncerBed) -> dict[str, str]:
     found = await bed.host.get(CONFIG_MAPS, identity.NAME, bed.settings.plane_namespace)
     return dict(found["data"])
 
 
-async def rewrite(bed: Bed, **data: str) -> None:
+async def rewrite(bed: SyncerBed, **data: str) -> None:
     await bed.host.patch(CONFIG_MAPS, identity.NAME, {"data": data}, bed.settings.plane_namespace)
 
 
-async def test_the_plane_is_remembered_on_the_host(bed: Bed) -> None:
+async def test_the_plane_is_remembered_on_the_host(bed: SyncerBed) -> None:
     remembered = await record(bed)
     assert remembered[identity.UID_KEY]
     assert int(remembered[identity.REVISION_KEY]) > 0
@@ -30,7 +30,7 @@ async def test_the_plane_is_remembered_on_the_host(bed: Bed) -> None:
         (identity.REVISION_KEY, "999999999999", "went back in time"),
     ],
 )
-async def test_a_plane_that_is_not_the_one_deletes_nothing(bed: Bed, key: str, value: str, text: str) -> None:
+async def test_a_plane_that_is_not_the_one_deletes_nothing(bed: SyncerBed, key: str, value: str, text: str) -> None:
     await bed.running("web")
     await bed.stop()
     await rewrite(bed, **{key: value})
@@ -71,7 +71,7 @@ async def test_a_plane_that_is_not_the_one_deletes_nothing(bed: Bed, key: str, v
 
 
 async def test_the_mass_delete_breaker_stops(host_client: Client, plane_client: Client) -> None:
-    async with Bed.open(host_client, plane_client, massDeleteLimit=3) as bed:
+    async with SyncerBed.open(host_client, plane_client, massDeleteLimit=3) as bed:
         for number in range(8):
             await bed.create(bed.pod(f"p{number}"))
         for number in range(8):
@@ -90,7 +90,7 @@ async def test_the_mass_delete_breaker_stops(host_client: Client, plane_client: 
 
 
 async def test_observed_deletions_do_not_count_as_mass_deletion(host_client: Client, plane_client: Client) -> None:
-    async with Bed.open(host_client, plane_client, massDeleteLimit=3) as bed:
+    async with SyncerBed.open(host_client, plane_client, massDeleteLimit=3) as bed:
         for number in range(8):
             await bed.create(bed.pod(f"p{number}"))
         for number in range(8):
@@ -106,7 +106,7 @@ async def test_observed_deletions_do_not_count_as_mass_deletion(host_client: Cli
         assert not bed.session.breaker.open
 
 
-async def test_a_webhook_that_fails_closed_hurts_only_its_own_plane(bed: Bed) -> None:
+async def test_a_webhook_that_fails_closed_hurts_only_its_own_plane(bed: SyncerBed) -> None:
     host = await bed.running("web")
     rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"], "scope": "*"}
     hook = {

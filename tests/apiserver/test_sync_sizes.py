@@ -3,18 +3,18 @@
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NAMESPACES
 from syncer import metrics
-from tests.apiserver.bed import Bed, until
+from tests.kit.syncerbed import SyncerBed, until
 
 PODS_OF_ALL = 6
 TEXT = 150_000
 
 
-def gated(bed: Bed, name: str, size: int) -> Obj:
+def gated(bed: SyncerBed, name: str, size: int) -> Obj:
     main = {"name": "main", "image": "busybox:1.36", "args": ["x" * size]}
     return bed.pod(name, containers=[main], schedulingGates=[{"name": "example.org/wait"}])
 
 
-async def test_a_pod_too_large_for_the_host_says_so_and_its_size(bed: Bed) -> None:
+async def test_a_pod_too_large_for_the_host_says_so_and_its_size(bed: SyncerBed) -> None:
     await bed.create(gated(bed, "large", 900_000))
 
     async def refused() -> Obj | None:
@@ -27,7 +27,7 @@ async def test_a_pod_too_large_for_the_host_says_so_and_its_size(bed: Bed) -> No
     assert await bed.mirror("large") is None
 
 
-async def test_every_byte_that_a_namespace_costs_the_host_is_counted(bed: Bed) -> None:
+async def test_every_byte_that_a_namespace_costs_the_host_is_counted(bed: SyncerBed) -> None:
     for number in range(PODS_OF_ALL):
         await bed.create(gated(bed, f"p{number}", TEXT))
     for number in range(PODS_OF_ALL):

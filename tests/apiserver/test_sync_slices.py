@@ -10,17 +10,17 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import ENDPOINT_SLICES, PODS
-from tests.apiserver.bed import Bed, until
-from tests.apiserver.servers import ApiServer
+from tests.kit.servers import ApiServer
+from tests.kit.syncerbed import SyncerBed, until
 
 
-async def running_at(bed: Bed, name: str, address: str) -> Obj:
+async def running_at(bed: SyncerBed, name: str, address: str) -> Obj:
     host = await bed.running(name)
     await move(bed, host, address)
     return host
 
 
-async def move(bed: Bed, host: Obj, address: str, **more: Any) -> None:
+async def move(bed: SyncerBed, host: Obj, address: str, **more: Any) -> None:
     body = {"status": {"podIP": address, "podIPs": [{"$patch": "replace"}, {"ip": address}]} | more}
     await bed.host.patch(
         PODS, host["metadata"]["name"], body, bed.work,
@@ -28,7 +28,7 @@ async def move(bed: Bed, host: Obj, address: str, **more: Any) -> None:
     )  # fmt: skip
 
 
-async def by_hand(bed: Bed, name: str, *addresses: str, **meta: Any) -> Obj:
+async def by_hand(bed: SyncerBed, name: str, *addresses: str, **meta: Any) -> Obj:
     labels = {"kubernetes.io/service-name": "db", "endpointslice.kubernetes.io/managed-by": "by-hand"}
     return await bed.plane.create(
         ENDPOINT_SLICES,
@@ -42,7 +42,7 @@ async def by_hand(bed: Bed, name: str, *addresses: str, **meta: Any) -> Obj:
     )
 
 
-async def host_addresses(bed: Bed, name: str) -> list[str] | None:
+async def host_addresses(bed: SyncerBed, name: str) -> list[str] | None:
     try:
         found = await bed.host.get(ENDPOINT_SLICES, bed.host_name("EndpointSlice", name), bed.work)
     except NotFound:
@@ -50,35 +50,37 @@ async def host_addresses(bed: Bed, name: str) -> list[str] | None:
     return [address for each in found["endpoints"] or () for address in each["addresses"]]
 
 
-async def shows(bed: Bed, name: str, *addresses: str) -> None:
+async def shows(bed: SyncerBed, name: str, *addresses: str) -> None:
     async def found() -> bool:
         return (await host_addresses(bed, name) or []) == list(addresses)
 
     await until(found, f"{name} leads to {addresses}")
 
 
-async def _ends(bed: Bed, host: Obj) -> None:
+async def _ends(bed: SyncerBed, host: Obj) -> None:
     await bed.run(host, "Succeeded")
 
 
-async def _fails(bed: Bed, host: Obj) -> None:
+async def _fails(bed: SyncerBed, host: Obj) -> None:
     await move(bed, host, "10.244.9.1", phase="Failed")
 
 
-async def _is_being_deleted(bed: Bed, host: Obj) -> None:
+async def _is_being_deleted(bed: SyncerBed, host: Obj) -> None:
     await bed.host.delete(PODS, host["metadata"]["name"], bed.work, grace_seconds=30)
 
 
-async def _goes(bed: Bed, host: Obj) -> None:
+async def _goes(bed: SyncerBed, host: Obj) -> None:
     await bed.host.delete(PODS, host["metadata"]["name"], bed.work, grace_seconds=0)
 
 
-async def _moves(bed: Bed, host: Obj) -> None:
+async def _moves(bed: SyncerBed, host: Obj) -> None:
     await move(bed, host, "10.244.9.99")
 
 
 @pytest.mark.parametrize("end", [_ends, _fails, _is_being_deleted, _goes, _moves])
-async def test_the_address_of_a_pod_that_is_gone_is_withdrawn(bed: Bed, end: Callable[[Bed, Obj], Awaitable[None]]) -> None:
+async def test_the_address_of_a_pod_that_is_gone_is_withdrawn(
+    bed: SyncerBed, end: Callable[[SyncerBed, Obj], Awaitable[None]]
+) -> None:
     web, _ = await running_at(bed, "web", "10.244.9.1"), await running_at(bed, "other", "10.244.9.2")
     await by_hand(bed, "both", "10.244.9.1", "10.244.9.2")
     await by_hand(bed, "one", "10.244.9.1")
@@ -95,7 +97,7 @@ async def test_the_address_of_a_pod_that_is_gone_is_withdrawn(bed: Bed, end: Cal
     await bed.plane.patch(ENDPOINT_SLICES, "held", {"metadata": {"finalizers": None}}, bed.space)
 
 
-async def test_an_address_comes_with_its_pod_and_belongs_to_the_one_that_is_named(bed: Bed) -> None:
+async def test_an_address_comes_with_its_pod_and_belongs_to_the_one_that_is_named(bed: SyncerBed) -> None:
     await by_hand(bed, "early", "10.244.9.1")
 
     async def refused() -> bool:
@@ -118,7 +120,7 @@ async def test_an_address_comes_with_its_pod_and_belongs_to_the_one_that_is_name
     await shows(bed, "early", "10.244.9.1")
 
 
-async def test_what_went_while_the_syncer_was_away_is_withdrawn_at_its_start(bed: Bed) -> None:
+async def test_what_went_while_the_syncer_was_away_is_withdrawn_at_its_start(bed: SyncerBed) -> None:
     web = await running_at(bed, "web", "10.244.9.1")
     await running_at(bed, "other", "10.244.9.2")
     await by_hand(bed, "both", "10.244.9.1", "10.244.9.2")
@@ -129,7 +131,7 @@ async def test_what_went_while_the_syncer_was_away_is_withdrawn_at_its_start(bed
     await shows(bed, "both", "10.244.9.2")
 
 
-async def test_a_slice_that_is_refused_now_leaves_nothing_of_what_it_was(bed: Bed) -> None:
+async def test_a_slice_that_is_refused_now_leaves_nothing_of_what_it_was(bed: SyncerBed) -> None:
     await running_at(bed, "web", "10.244.9.1")
     await by_hand(bed, "one", "10.244.9.1")
     await shows(bed, "one", "10.244.9.1")
@@ -146,7 +148,7 @@ async def test_a_slice_that_is_refused_now_leaves_nothing_of_what_it_was(bed: Be
 async def test_a_dead_plane_is_no_reason_to_lead_to_a_pod_that_is_gone(host_client: Client, own_server: ApiServer) -> None:
     async with (
         Client(own_server.admin, user_agent="tests", field_manager="tests") as plane,
-        Bed.open(host_client, plane) as bed,
+        SyncerBed.open(host_client, plane) as bed,
     ):
         web, other = await running_at(bed, "web", "10.244.9.1"), await running_at(bed, "other", "10.244.9.2")
         await by_hand(bed, "both", "10.244.9.1", "10.244.9.2")

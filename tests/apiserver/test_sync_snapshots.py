@@ -17,8 +17,7 @@ from bulkhead.kube.resources import (
     VOLUME_SNAPSHOT_CLASSES,
     VOLUME_SNAPSHOTS,
 )
-from tests.apiserver.bed import Bed, settings_for, until
-from tests.apiserver.snapshotting import (
+from tests.kit.snapshotting import (
     NAME,
     OFFER,
     READY,
@@ -28,17 +27,18 @@ from tests.apiserver.snapshotting import (
     says,
     take,
 )
+from tests.kit.syncerbed import SyncerBed, settings_for, until
 
 CONTENT = "snapcontent-1b7c0d4e-6a3f-4f64-9d1e-3f0a7b8c9d0e"
 
 
 @pytest.fixture
-async def bed(snapshot_sides: tuple[Client, Client]) -> AsyncIterator[Bed]:
-    async with Bed.open(*snapshot_sides, **OFFER) as opened:
+async def bed(snapshot_sides: tuple[Client, Client]) -> AsyncIterator[SyncerBed]:
+    async with SyncerBed.open(*snapshot_sides, **OFFER) as opened:
         yield opened
 
 
-async def test_item_35_a_snapshot_is_taken_on_the_host_and_shown_in_the_plane(bed: Bed) -> None:
+async def test_item_35_a_snapshot_is_taken_on_the_host_and_shown_in_the_plane(bed: SyncerBed) -> None:
     async def offered() -> Obj | None:
         found = {each["metadata"]["name"]: each for each in (await bed.plane.list(VOLUME_SNAPSHOT_CLASSES)).items}
         return found.get("daily") if "of-the-host" not in found else None
@@ -85,7 +85,7 @@ async def test_item_35_a_snapshot_is_taken_on_the_host_and_shown_in_the_plane(be
     ],
     ids=["content", "class"],
 )
-async def test_item_35_what_is_the_hosts_is_refused_by_event_and_status(bed: Bed, spec: Obj, field: str) -> None:
+async def test_item_35_what_is_the_hosts_is_refused_by_event_and_status(bed: SyncerBed, spec: Obj, field: str) -> None:
     await take(bed, "grab", **spec)
     event = await bed.event("grab", field)
     assert (event["reason"], event["involvedObject"]["kind"]) == ("NotAllowed", "VolumeSnapshot")
@@ -94,7 +94,7 @@ async def test_item_35_what_is_the_hosts_is_refused_by_event_and_status(bed: Bed
     assert await bed.copy(VOLUME_SNAPSHOTS, "grab") is None
 
 
-async def test_item_35_a_claim_waits_for_its_snapshot_and_the_hosts_reason_is_reported(bed: Bed) -> None:
+async def test_item_35_a_claim_waits_for_its_snapshot_and_the_hosts_reason_is_reported(bed: SyncerBed) -> None:
     await restore(bed, "copy", "nightly", "1Gi")
     event = await bed.event("copy", "waits for its VolumeSnapshot")
     assert event["reason"] == "ReferenceMissing"
@@ -112,7 +112,7 @@ async def test_item_35_a_claim_waits_for_its_snapshot_and_the_hosts_reason_is_re
     await bed.event("copy", "is less than the size 2 for the source snapshot nightly")
 
 
-async def test_item_35_36_a_snapshots_end_is_followed_and_its_name_is_free_again(bed: Bed) -> None:
+async def test_item_35_36_a_snapshots_end_is_followed_and_its_name_is_free_again(bed: SyncerBed) -> None:
     held = await take(bed, "nightly", {"finalizers": ["example.org/hold"]})
     first = await bed.copied(VOLUME_SNAPSHOTS, "nightly")
     assert "finalizers" not in first["metadata"]
@@ -139,7 +139,7 @@ async def test_item_35_36_a_snapshots_end_is_followed_and_its_name_is_free_again
     await bed.uncopied(VOLUME_SNAPSHOTS, "nightly")
 
 
-async def test_item_35_what_was_taken_and_is_gone_on_the_host_is_not_taken_again(bed: Bed) -> None:
+async def test_item_35_what_was_taken_and_is_gone_on_the_host_is_not_taken_again(bed: SyncerBed) -> None:
     for name in ("early", "taken"):
         await take(bed, name)
         await bed.copied(VOLUME_SNAPSHOTS, name)
@@ -161,7 +161,7 @@ async def test_item_35_what_was_taken_and_is_gone_on_the_host_is_not_taken_again
     assert await bed.copy(VOLUME_SNAPSHOTS, "taken") is None
 
 
-async def test_item_35_47_a_snapshot_beyond_the_quota_says_so(bed: Bed) -> None:
+async def test_item_35_47_a_snapshot_beyond_the_quota_says_so(bed: SyncerBed) -> None:
     hard = {f"count/{NAME}": "1"}
     await bed.host.create(RESOURCE_QUOTAS, {"metadata": {"name": "tenant-quota"}, "spec": {"hard": hard}}, bed.work)
     full = {"hard": hard, "used": hard}
@@ -175,7 +175,7 @@ async def test_item_35_47_a_snapshot_beyond_the_quota_says_so(bed: Bed) -> None:
     assert await bed.copy(VOLUME_SNAPSHOTS, "one-more") is None
 
 
-async def test_item_35_a_class_that_is_withdrawn_takes_nothing_with_it(bed: Bed) -> None:
+async def test_item_35_a_class_that_is_withdrawn_takes_nothing_with_it(bed: SyncerBed) -> None:
     await take(bed, "nightly")
     await bed.copied(VOLUME_SNAPSHOTS, "nightly")
     await bed.stop()

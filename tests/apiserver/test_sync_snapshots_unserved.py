@@ -17,8 +17,8 @@ from bulkhead.kube.resources import (
     VOLUME_SNAPSHOTS,
 )
 from syncer.work import Item
-from tests.apiserver.bed import Bed, until
-from tests.apiserver.snapshotting import (
+from tests.kit.crds import served
+from tests.kit.snapshotting import (
     KIND,
     NAME,
     OFFER,
@@ -34,12 +34,12 @@ from tests.apiserver.snapshotting import (
     status,
     take,
 )
-from tests.crds import served
+from tests.kit.syncerbed import SyncerBed, until
 
 
 @pytest.fixture
-async def bed(snapshot_sides: tuple[Client, Client]) -> AsyncIterator[Bed]:
-    async with Bed.open(*snapshot_sides, **OFFER) as opened:
+async def bed(snapshot_sides: tuple[Client, Client]) -> AsyncIterator[SyncerBed]:
+    async with SyncerBed.open(*snapshot_sides, **OFFER) as opened:
         yield opened
 
 
@@ -49,7 +49,7 @@ async def test_item_35_a_host_without_the_api_says_so_and_everything_else_goes_o
     host, plane = snapshot_sides
     await remove_snapshots(host)
     try:
-        async with Bed.open(host, plane, **OFFER) as bed:
+        async with SyncerBed.open(host, plane, **OFFER) as bed:
             await take(bed, "nightly")
             event = await bed.event("nightly", "the platform's host does not serve VolumeSnapshot of")
             assert event["reason"] == "NotSupported"
@@ -72,7 +72,7 @@ async def test_item_35_a_host_without_the_api_says_so_and_everything_else_goes_o
         await serve_snapshots(host)
 
 
-async def test_item_35_a_host_that_loses_the_api_says_so(bed: Bed) -> None:
+async def test_item_35_a_host_that_loses_the_api_says_so(bed: SyncerBed) -> None:
     await remove_snapshots(bed.host)
     try:
         await take(bed, "late")
@@ -100,7 +100,7 @@ async def definition(plane: Client, **version: Any) -> None:
     await rewritten(plane, lambda spec: spec["versions"][0].update(version))
 
 
-async def test_item_35_a_plane_that_hides_the_api_deletes_nothing(bed: Bed) -> None:
+async def test_item_35_a_plane_that_hides_the_api_deletes_nothing(bed: SyncerBed) -> None:
     await take(bed, "nightly")
     first = await bed.copied(VOLUME_SNAPSHOTS, "nightly")
     await bed.stop()
@@ -134,7 +134,7 @@ async def test_item_35_a_plane_that_hides_the_api_deletes_nothing(bed: Bed) -> N
     assert (await bed.copied(VOLUME_SNAPSHOTS, "nightly"))["metadata"]["uid"] == first["metadata"]["uid"]
 
 
-async def test_item_35_a_definition_that_answers_nothing_but_errors_stops_nothing_else(bed: Bed) -> None:
+async def test_item_35_a_definition_that_answers_nothing_but_errors_stops_nothing_else(bed: SyncerBed) -> None:
     await take(bed, "nightly")
     first = await bed.copied(VOLUME_SNAPSHOTS, "nightly")
     await bed.stop()
@@ -186,7 +186,7 @@ async def convert(plane: Client, conversion: Obj, versions: list[Obj]) -> None:
     await rewritten(plane, lambda spec: spec.update(conversion=conversion, versions=versions))
 
 
-async def test_item_35_a_definition_taken_away_in_the_plane_takes_its_snapshots_with_it(bed: Bed) -> None:
+async def test_item_35_a_definition_taken_away_in_the_plane_takes_its_snapshots_with_it(bed: SyncerBed) -> None:
     await take(bed, "nightly")
     await bed.copied(VOLUME_SNAPSHOTS, "nightly")
     await remove_snapshots(bed.plane)
@@ -197,7 +197,7 @@ async def test_item_35_a_definition_taken_away_in_the_plane_takes_its_snapshots_
     await bed.uncopied(VOLUME_SNAPSHOTS, "nightly", 120)
 
 
-async def test_item_35_a_definition_bent_to_any_shape_harms_nobody(bed: Bed) -> None:
+async def test_item_35_a_definition_bent_to_any_shape_harms_nobody(bed: SyncerBed) -> None:
     # A watch from before goes on for a while with what the old definition leaves of the objects.
     await bed.stop()
     before = (await bed.plane.get(CUSTOM_RESOURCE_DEFINITIONS, NAME))["spec"]["versions"][0]

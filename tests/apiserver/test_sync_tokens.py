@@ -12,10 +12,10 @@ from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import SECRETS
 from syncer.pods.tokens import RENEW_AT
-from tests.apiserver.bed import Bed, until
+from tests.kit.syncerbed import SyncerBed, until
 
 
-def with_token(bed: Bed, name: str) -> Obj:
+def with_token(bed: SyncerBed, name: str) -> Obj:
     source = {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}}
     return bed.pod(name, serviceAccountName="default", volumes=[{"name": "t", "projected": {"sources": [source]}}])
 
@@ -25,11 +25,11 @@ def secret_of(host: Obj) -> str:
     return str(volume["projected"]["sources"][0]["secret"]["name"])
 
 
-async def there(bed: Bed, name: str) -> Any:
+async def there(bed: SyncerBed, name: str) -> Any:
     return name in {each["metadata"]["name"] for each in (await bed.host.list(SECRETS, bed.work)).items}
 
 
-async def test_item_12_13_14_15_tokens_are_bound_short_lived_and_owned_by_the_pod(bed: Bed) -> None:
+async def test_item_12_13_14_15_tokens_are_bound_short_lived_and_owned_by_the_pod(bed: SyncerBed) -> None:
     source = {"serviceAccountToken": {"path": "token", "expirationSeconds": 1200, "audience": "vault"}}
     await bed.create(bed.pod("web", serviceAccountName="default", volumes=[{"name": "t", "projected": {"sources": [source]}}]))
     host = await bed.mirrored("web")
@@ -54,7 +54,7 @@ async def test_item_12_13_14_15_tokens_are_bound_short_lived_and_owned_by_the_po
     await until(owned, "secret owned by the host pod")
 
 
-async def test_item_14_a_token_secret_that_lost_its_owner_gets_it_back_and_goes_when_there_is_no_pod(bed: Bed) -> None:
+async def test_item_14_a_token_secret_that_lost_its_owner_gets_it_back_and_goes_when_there_is_no_pod(bed: SyncerBed) -> None:
     source = {"serviceAccountToken": {"path": "token", "expirationSeconds": 1200}}
     await bed.create(bed.pod("web", serviceAccountName="default", volumes=[{"name": "t", "projected": {"sources": [source]}}]))
     await bed.bind(await bed.mirrored("web"))
@@ -84,7 +84,7 @@ async def test_item_14_a_token_secret_that_lost_its_owner_gets_it_back_and_goes_
     await until(swept, "the Secret of no pod to be deleted")
 
 
-async def test_item_13_a_token_that_is_due_is_renewed_even_after_a_restart(bed: Bed) -> None:
+async def test_item_13_a_token_that_is_due_is_renewed_even_after_a_restart(bed: SyncerBed) -> None:
     host = await bed.running("web", with_token(bed, "web"))
     name = secret_of(host)
 
@@ -115,7 +115,7 @@ async def test_item_13_a_token_that_is_due_is_renewed_even_after_a_restart(bed: 
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-async def test_item_14_the_tokens_of_a_pod_that_has_ended_go_and_those_of_others_stay(bed: Bed, phase: str) -> None:
+async def test_item_14_the_tokens_of_a_pod_that_has_ended_go_and_those_of_others_stay(bed: SyncerBed, phase: str) -> None:
     done, runs = await bed.running("done", with_token(bed, "done")), await bed.running("runs", with_token(bed, "runs"))
     await until(lambda: there(bed, secret_of(done)), "the tokens of a pod that runs")
     await until(lambda: there(bed, secret_of(runs)), "the tokens of another")
@@ -136,7 +136,7 @@ async def test_item_14_the_tokens_of_a_pod_that_has_ended_go_and_those_of_others
     assert await there(bed, secret_of(runs))
 
 
-async def test_item_14_a_pod_that_ended_while_the_syncer_was_away_keeps_no_tokens(bed: Bed) -> None:
+async def test_item_14_a_pod_that_ended_while_the_syncer_was_away_keeps_no_tokens(bed: SyncerBed) -> None:
     host = await bed.running("done", with_token(bed, "done"))
     await until(lambda: there(bed, secret_of(host)), "the tokens of a pod that runs")
     await bed.stop()

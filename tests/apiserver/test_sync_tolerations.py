@@ -8,15 +8,15 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import PODS
 from syncer.translate.podspec import tolerations
-from tests.apiserver.bed import Bed, until
+from tests.kit.syncerbed import SyncerBed, until
 
 POOL = {"key": "pool", "operator": "Exists", "effect": "NoSchedule"}
 RESERVED = {"key": "example.com/reserved-for", "operator": "Exists"}
 
 
 @pytest.fixture
-async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[Bed]:
-    async with Bed.open(host_client, plane_client, allowedTolerations=[POOL]) as opened:
+async def bed(host_client: Client, plane_client: Client) -> AsyncIterator[SyncerBed]:
+    async with SyncerBed.open(host_client, plane_client, allowedTolerations=[POOL]) as opened:
         yield opened
 
 
@@ -24,11 +24,11 @@ def keys(host: Obj) -> list[str]:
     return [each["key"] for each in host["spec"]["tolerations"]]
 
 
-async def narrowed(bed: Bed, name: str) -> list[str]:
+async def narrowed(bed: SyncerBed, name: str) -> list[str]:
     return [each["message"] for each in await bed.events(name) if each["reason"] == tolerations.NARROWED]
 
 
-async def test_item_39_a_pod_tolerates_what_its_class_allows_and_reads_what_not(bed: Bed) -> None:
+async def test_item_39_a_pod_tolerates_what_its_class_allows_and_reads_what_not(bed: SyncerBed) -> None:
     await bed.create(bed.pod("daemon", tolerations=[{"operator": "Exists"}, RESERVED]))
     await bed.create(bed.pod("plain", tolerations=[POOL]))
     daemon, plain = await bed.mirrored("daemon"), await bed.mirrored("plain")
@@ -44,7 +44,7 @@ async def test_item_39_a_pod_tolerates_what_its_class_allows_and_reads_what_not(
     assert await narrowed(bed, "plain") == []
 
 
-async def test_item_39_40_what_is_added_later_is_held_to_the_class_too(bed: Bed) -> None:
+async def test_item_39_40_what_is_added_later_is_held_to_the_class_too(bed: SyncerBed) -> None:
     virtual = await bed.create(bed.pod("late"))
     await bed.mirrored("late")
     have = (await bed.plane.get(PODS, "late", bed.space))["spec"]["tolerations"]

@@ -11,9 +11,9 @@ from bulkhead.kube.resources import EVENTS, NODES, PODS, RESOURCE_QUOTAS
 from bulkhead.ledger import given
 from bulkhead.ledger.model import Share, Tenant
 from controller.ledger.loop import Ledger
-from tests.apiserver.bed import Bed, until
-from tests.apiserver.ledgering import GPU, LINE, Host, leads
-from tests.controller.leading import leading
+from tests.kit.leading import leading
+from tests.kit.ledgerhost import GPU, LINE, LedgerHost, leads
+from tests.kit.syncerbed import SyncerBed, until
 
 NOMINAL, CEILING = 4, 8
 
@@ -21,7 +21,7 @@ NOMINAL, CEILING = 4, 8
 class Shared:
     """A tenant with a plane, and another one without; both own half of a node, and may borrow the other half."""
 
-    def __init__(self, bed: Bed, host: Host, cohort: str) -> None:
+    def __init__(self, bed: SyncerBed, host: LedgerHost, cohort: str) -> None:
         self.bed = bed
         self.host = host
         self.cohort = cohort
@@ -68,10 +68,10 @@ class Shared:
 
 
 @pytest.fixture
-async def shared(ledger_host: Host, plane_client: Client) -> AsyncIterator[Shared]:
+async def shared(ledger_host: LedgerHost, plane_client: Client) -> AsyncIterator[Shared]:
     cohort = await ledger_host.cohort("quick", reclaim={"minRuntime": "1s", "within": "10s"})
     more: dict[str, Any] = {"limits": {GPU: CEILING}, "gatedResources": [GPU], "gatedGangs": True}
-    bed = Bed(ledger_host.client, plane_client, **more)
+    bed = SyncerBed(ledger_host.client, plane_client, **more)
     made = Shared(bed, ledger_host, cohort)
     await made.prepare()
     try:

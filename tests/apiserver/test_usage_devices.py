@@ -13,9 +13,9 @@ from bulkhead.kube.objects import Obj, Resource
 from bulkhead.kube.resources import DEVICE_CLASSES, NAMESPACES, PODS, RESOURCE_CLAIMS
 from bulkhead.ledger.claimed import Claimed, claimed_of
 from bulkhead.ledger.metering import held_of
-from tests.apiserver.bed import until
-from tests.apiserver.ledgering import GPU, Host
-from tests.apiserver.servers import ApiServer
+from tests.kit.ledgerhost import GPU, LedgerHost
+from tests.kit.servers import ApiServer
+from tests.kit.syncerbed import until
 
 SLICES = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False)
 SPACE, DRIVER = "bh-devices-work", "gpu.example.com"
@@ -93,7 +93,7 @@ def devices_server(scheduled_server: ApiServer) -> ApiServer:
     return scheduled_server
 
 
-async def test_claims_are_read_as_a_real_scheduler_writes_them(devices_server: ApiServer, ledger_host: Host) -> None:
+async def test_claims_are_read_as_a_real_scheduler_writes_them(devices_server: ApiServer, ledger_host: LedgerHost) -> None:
     client = ledger_host.client
     claims = Claims(client)
     await client.create(NAMESPACES, {"metadata": {"name": SPACE}})

@@ -1,7 +1,7 @@
 """A plane that turns hostile: a TLS server between a syncer and a real API server, which passes bytes on until told to play.
 
     syncer ──TLS──> Turncoat ─┬─ honest ──TLS──> the real plane, byte by byte
-                              └─ a behaviour of `tests.kube.hostile`, on every connection, old ones cut first
+                              └─ a behaviour of `tests.kit.hostileserver`, on every connection, old ones cut first
 
 It counts what it was asked and what it sent, so that a test can show that the syncer did meet each behaviour. It runs in a
 thread with a loop of its own: a server that writes as fast as it can leaves no turn to whoever shares its loop.
@@ -17,8 +17,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bulkhead.kube.kubeconfig import KubeConfig
-from tests.apiserver.pki import Authority
-from tests.kube.hostile import Answer
+from tests.kit.hostileserver import Answer
+from tests.kit.pki import Authority
 
 _CHUNK = 65536
 

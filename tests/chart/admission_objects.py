@@ -20,7 +20,7 @@ from bulkhead.kube.resources import (
 )
 from controller.plane.policyfacts import policy_facts
 from controller.plane.spec import PodBound
-from tests.controller.samples import plane_spec
+from tests.kit.tenantsamples import plane_spec
 
 TEAM_A = plane_spec(
     node_selector=(("bulkhead.dev/pool", "shared"), ("disk", "fast")),

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from bulkhead.kube.client import Client
-from tests.apiserver.servers import ApiServer, running
 from tests.chart.policed import OPTIONS, SYNCER, prepare
+from tests.kit.servers import ApiServer, running
 
 
 @pytest.fixture(scope="package")

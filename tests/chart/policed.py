@@ -14,9 +14,6 @@ from bulkhead.kube.resources import (
 )
 from controller.plane.policyfacts import policy_facts
 from syncer.translate.diff import STRATEGIC
-from tests.apiserver.bed import until
-from tests.apiserver.servers import HOST_KUBERNETES, ServerOptions
-from tests.apiserver.snapshotting import serve_snapshots
 from tests.chart.admission_objects import (
     FACTS,
     KINDS,
@@ -26,9 +23,12 @@ from tests.chart.admission_objects import (
     Change,
 )
 from tests.chart.admission_samples import REFUSED
-from tests.chart.helmchart import rendered
-from tests.chart.known import IN_FORCE, all_known
-from tests.controller.samples import plane_spec
+from tests.kit.helmchart import rendered
+from tests.kit.known import IN_FORCE, all_known
+from tests.kit.servers import HOST_KUBERNETES, ServerOptions
+from tests.kit.snapshotting import serve_snapshots
+from tests.kit.syncerbed import until
+from tests.kit.tenantsamples import plane_spec
 
 DEVICE_CLASSES = "deviceClasses={gpu.example.com,nic.example.com,of-others}"
 EXTENDED = "extendedResources={rdma/hca,rdma/of-others,hugepages-2Mi,hugepages-1Gi}"

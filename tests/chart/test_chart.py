@@ -9,7 +9,7 @@ from bulkhead.api import devices, ledger, names
 from bulkhead.api import labels as marks
 from controller.plane import namespaces, pullsecret, rights, syncer
 from syncer.translate import metadata
-from tests.chart.helmchart import CHART, ROOT, helm, rendered
+from tests.kit.helmchart import CHART, ROOT, helm, rendered
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "crds").glob("*.yaml")))

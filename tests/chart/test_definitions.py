@@ -18,12 +18,12 @@ from bulkhead.kube.errors import ApiError, Forbidden
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import resource_of
 from controller.host import definitions
-from tests.apiserver.bed import until
-from tests.apiserver.servers import ApiServer, running
-from tests.chart.helmchart import rendered
-from tests.chart.known import all_known
-from tests.controller.samples import tenant
-from tests.crds import served
+from tests.kit.crds import served
+from tests.kit.helmchart import rendered
+from tests.kit.known import all_known
+from tests.kit.servers import ApiServer, running
+from tests.kit.syncerbed import until
+from tests.kit.tenantsamples import tenant
 
 pytestmark = pytest.mark.apiserver
 CONTROLLER = "system:serviceaccount:bulkhead-system:bulkhead-controller"

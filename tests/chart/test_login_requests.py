@@ -22,10 +22,10 @@ from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import VALIDATING_ADMISSION_POLICIES as POLICIES
 from bulkhead.kube.resources import VALIDATING_ADMISSION_POLICY_BINDINGS as BINDINGS
-from tests.apiserver.bed import until
-from tests.apiserver.servers import ApiServer, running
-from tests.chart.helmchart import rendered
-from tests.chart.known import IN_FORCE
+from tests.kit.helmchart import rendered
+from tests.kit.known import IN_FORCE
+from tests.kit.servers import ApiServer, running
+from tests.kit.syncerbed import until
 
 pytestmark = pytest.mark.apiserver
 REQUESTS = kinds.CERTIFICATE_SIGNING_REQUESTS

@@ -10,9 +10,9 @@ from bulkhead.kube.errors import ApiError
 from bulkhead.kube.resources import (
     NODES,
 )
-from tests.apiserver.bed import until
-from tests.apiserver.servers import ApiServer
-from tests.chart.known import IN_FORCE
+from tests.kit.known import IN_FORCE
+from tests.kit.servers import ApiServer
+from tests.kit.syncerbed import until
 
 CONTROLLER = "system:serviceaccount:bulkhead-system:bulkhead-controller"
 

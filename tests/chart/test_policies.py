@@ -7,8 +7,8 @@ from tests.chart import admission_bounds as bounds
 from tests.chart.admission_kept import JUDGED, KEPT
 from tests.chart.admission_reasons import OF_OTHER_FACTS, OF_OTHER_REQUESTS, REASONS, REASONS_OF_CHANGES
 from tests.chart.admission_samples import ALLOWED, CHANGES, REFUSED
-from tests.chart.helmchart import rendered
 from tests.chart.policed import in_force, left_out, refused, refused_change
+from tests.kit.helmchart import rendered
 
 
 @pytest.mark.apiserver

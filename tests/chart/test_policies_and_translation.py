@@ -15,14 +15,15 @@ from bulkhead.kube.resources import resource_of
 from controller.plane.policyfacts import policy_facts
 from syncer.translate import Obj, TenantView
 from syncer.translate.registry import KINDS
-from tests.apiserver.bed import until
-from tests.apiserver.servers import HOST_KUBERNETES, ApiServer, running
-from tests.apiserver.snapshotting import serve_snapshots
-from tests.chart.helmchart import rendered
-from tests.chart.known import all_known
 from tests.chart.policed import OPTIONS
-from tests.controller.samples import plane_spec
-from tests.syncer.translate import golden, samples
+from tests.kit import translationsamples as samples
+from tests.kit.helmchart import rendered
+from tests.kit.known import all_known
+from tests.kit.servers import HOST_KUBERNETES, ApiServer, running
+from tests.kit.snapshotting import serve_snapshots
+from tests.kit.syncerbed import until
+from tests.kit.tenantsamples import plane_spec
+from tests.syncer.translate import golden
 
 # As wide as the cases are: what an installation offers is its admin's.
 VALUES = (

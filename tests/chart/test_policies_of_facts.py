@@ -19,7 +19,6 @@ from bulkhead.kube.resources import (
 from controller.plane.policyfacts import policy_facts
 from controller.plane.quota import limit_range
 from syncer.translate.kinds.classes import BETA_DEFAULT_STORAGE_CLASS, DEFAULT_STORAGE_CLASS
-from tests.apiserver.servers import ApiServer
 from tests.chart import admission_ledger as ledger
 from tests.chart.admission_objects import (
     CLOSED,
@@ -37,7 +36,6 @@ from tests.chart.admission_objects import (
 )
 from tests.chart.admission_reasons import DEFAULT_CLASS, NOT_NOTED
 from tests.chart.admission_samples import ALLOWED
-from tests.chart.helmchart import rendered
 from tests.chart.policed import (
     in_force,
     named,
@@ -47,7 +45,9 @@ from tests.chart.policed import (
     until_let_in,
     until_refused,
 )
-from tests.controller.samples import plane_spec
+from tests.kit.helmchart import rendered
+from tests.kit.servers import ApiServer
+from tests.kit.tenantsamples import plane_spec
 
 
 @pytest.mark.apiserver

@@ -12,7 +12,6 @@ from bulkhead.kube.resources import (
     PODS,
 )
 from syncer.translate.diff import STRATEGIC
-from tests.apiserver.bed import until
 from tests.chart.admission_objects import (
     CLOSED,
     GRANTED,
@@ -22,7 +21,6 @@ from tests.chart.admission_objects import (
     pod,
     sized,
 )
-from tests.chart.known import IN_FORCE
 from tests.chart.policed import (
     in_force,
     named,
@@ -32,6 +30,8 @@ from tests.chart.policed import (
     until_let_in,
     until_refused,
 )
+from tests.kit.known import IN_FORCE
+from tests.kit.syncerbed import until
 
 TOO_LARGE = "pod: requests more than its tenant's class allows one pod"
 TOO_FAR = "pod: the ratio of a limit to its request exceeds what its tenant's class allows"

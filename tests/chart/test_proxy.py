@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from controller.plane.network import COMPONENT_LABEL
-from tests.chart.helmchart import rendered
+from tests.kit.helmchart import rendered
 
 DOMAIN = ("--set", "exposure.domains={k8s.example.org}")
 

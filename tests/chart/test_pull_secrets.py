@@ -16,12 +16,12 @@ from bulkhead.kube.resources import resource_of
 from bulkhead.work.clock import SystemClock
 from controller.host.pullsecrets import PullSecrets
 from controller.settings import Settings
-from tests.apiserver.servers import ApiServer, running
-from tests.chart.helmchart import rendered
-from tests.chart.known import all_known
-from tests.controller.samples import tenant_class
-from tests.controller.tenant.world import World, ask, take_down
-from tests.crds import install
+from tests.kit.controllerhost import ControllerHost, ask, take_down
+from tests.kit.crds import install
+from tests.kit.helmchart import rendered
+from tests.kit.known import all_known
+from tests.kit.servers import ApiServer, running
+from tests.kit.tenantsamples import tenant_class
 
 pytestmark = pytest.mark.apiserver
 SYSTEM = "bulkhead-system"
@@ -66,7 +66,7 @@ async def limited(server: ApiServer, admin: Client) -> AsyncIterator[Client]:
         yield client
 
 
-class Pulling(World):
+class Pulling(ControllerHost):
     """A controller with the chart's rights alone, and pull secrets or none."""
 
     def __init__(self, admin: Client, limited: Client, settings: Settings = SETTINGS) -> None:

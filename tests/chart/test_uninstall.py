@@ -12,12 +12,12 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, NotFound
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import resource_of
-from tests.apiserver.bed import until
-from tests.apiserver.servers import ApiServer, running
-from tests.chart.helmchart import CHART, helm, rendered
-from tests.controller.samples import tenant
-from tests.crds import served
-from tests.kubeconfigs import to_yaml
+from tests.kit.crds import served
+from tests.kit.helmchart import CHART, helm, rendered
+from tests.kit.kubeconfigs import to_yaml
+from tests.kit.servers import ApiServer, running
+from tests.kit.syncerbed import until
+from tests.kit.tenantsamples import tenant
 
 pytestmark = pytest.mark.apiserver
 HERE = ("--namespace", "bulkhead-system")

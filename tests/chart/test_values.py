@@ -11,8 +11,8 @@ from controller.plane import placement
 from controller.plane.network import peers
 from controller.plane.render import render
 from controller.settings import load
-from tests.chart.helmchart import CHART, helm, rendered
-from tests.controller.samples import material, plane_spec
+from tests.kit.helmchart import CHART, helm, rendered
+from tests.kit.tenantsamples import material, plane_spec
 
 Obj = dict[str, Any]
 

@@ -15,7 +15,7 @@ import pytest
 
 from bulkhead.cli import access
 from bulkhead.kube.kubeconfig import KubeConfig
-from tests.cli.conftest import Cli, Controller, finish, start
+from tests.kit.commandline import Cli, Controller, finish, start
 
 SHOW = "import os, json; p = os.environ['KUBECONFIG']; print(json.dumps([p, os.stat(p).st_mode & 0o777, open(p).read()]))"
 

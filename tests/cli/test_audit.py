@@ -12,7 +12,7 @@ from bulkhead.api import labels, names
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from tests.api.test_auditevents import line
-from tests.cli.conftest import Cli, Controller
+from tests.kit.commandline import Cli, Controller
 
 ALWAYS = ("--since", "3650d")
 
@@ -92,7 +92,7 @@ async def test_without_a_trail_the_next_step_is_told(cli: Cli, tenant: str, host
 
 
 async def test_a_trail_on_stdout_is_asked_of_the_log(cli: Cli, tenant: str, host_client: Client) -> None:
-    """The pod has no node here, so its log is empty; what it answers is e2e/scenarios/test_audit.py's."""
+    """The pod has no node here, so its log is empty; what it answers is e2e/scenarios/core/test_audit.py's."""
     await plane_pod(host_client, tenant, 0, {"name": "kube-apiserver", "image": "x", "command": ["x", "--audit-log-path=-"]})
     done = await cli("audit", tenant)
     assert (done.code, len(done.out.splitlines()), done.err) == (0, 1, "")

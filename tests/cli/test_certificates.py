@@ -22,10 +22,10 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import Resource
-from tests.apiserver.bed import until
-from tests.apiserver.servers import Pair
-from tests.cli.conftest import Cli, Controller
-from tests.kubeconfigs import to_yaml
+from tests.kit.commandline import Cli, Controller
+from tests.kit.kubeconfigs import to_yaml
+from tests.kit.servers import Pair
+from tests.kit.syncerbed import until
 
 REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False)
 

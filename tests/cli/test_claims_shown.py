@@ -12,7 +12,7 @@ from bulkhead.cli.quotas.summary import cohorts
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.ledger.model import Claim, Node, Pod, Share, Snapshot, Stage, Tenant
-from tests.cli.conftest import Cli
+from tests.kit.commandline import Cli
 
 GPU, CLASS = "nvidia.com/gpu", "gpu.example.com"
 LINES = {("h100", GPU): Share(8), ("a100", GPU): Share(4)}

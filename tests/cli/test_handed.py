@@ -27,11 +27,11 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ConfigError
 from controller.plane.ways import Revoked
-from tests.apiserver.believing import Believer, issuer_of, keys_of, resolved
-from tests.apiserver.pki import Authority
-from tests.cli.conftest import Cli, Controller, Outcome, finish, start
-from tests.cli.people import Browser
-from tests.dex import Dex, running
+from tests.kit.believing import Believer, issuer_of, keys_of, resolved
+from tests.kit.commandline import Cli, Controller, Outcome, finish, start
+from tests.kit.dex import Dex, running
+from tests.kit.people import Browser
+from tests.kit.pki import Authority
 
 pytestmark = pytest.mark.apiserver
 

@@ -13,7 +13,7 @@ from bulkhead.cli.failures import CliError
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
-from tests.cli.conftest import Cli, Controller
+from tests.kit.commandline import Cli, Controller
 
 
 @pytest.fixture

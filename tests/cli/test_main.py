@@ -14,8 +14,8 @@ import bulkhead
 from bulkhead.cli import connection, main, parsers
 from bulkhead.cli.failures import CliError
 from bulkhead.kube.kubeconfig import KubeConfig
-from tests.cli.conftest import Cli, finish, start
-from tests.kubeconfigs import to_yaml
+from tests.kit.commandline import Cli, finish, start
+from tests.kit.kubeconfigs import to_yaml
 
 
 async def test_help_teaches_by_examples() -> None:

@@ -19,10 +19,10 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from controller.ledger.loop import Ledger
-from tests.apiserver.ledgering import GPU, Host, leads
-from tests.apiserver.servers import ApiServer, running, with_pod_groups
-from tests.background import background
-from tests.cli.conftest import Cli, Controller, finish, start
+from tests.kit.background import background
+from tests.kit.commandline import Cli, Controller, finish, start
+from tests.kit.ledgerhost import GPU, LedgerHost, leads
+from tests.kit.servers import ApiServer, running, with_pod_groups
 
 pytestmark = pytest.mark.apiserver
 
@@ -44,7 +44,7 @@ def host_config(server: ApiServer) -> KubeConfig:
 class Site:
     """Two tenants of one cohort on three nodes of two racks: one borrows, one has lent, two workloads wait."""
 
-    host: Host
+    host: LedgerHost
     cohort: str
     a: str
     b: str
@@ -59,7 +59,7 @@ async def bind(client: Client, space: str, name: str, node: str) -> None:
 
 @pytest.fixture
 async def site(cli: Cli, host_client: Client) -> AsyncIterator[Site]:
-    async with Host.open(host_client) as host:
+    async with LedgerHost.open(host_client) as host:
         cohort = await host.cohort("research", reclaim={"minRuntime": "168h", "within": "1m"})
         nodes = [await host.node(f"n{number}", 8, bulkhead__dev_rack=f"r{number // 2}") for number in range(3)]
         for number, node in enumerate(nodes):

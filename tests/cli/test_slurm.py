@@ -27,7 +27,7 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists
 from bulkhead.kube.kubeconfig import KubeConfig
-from tests.cli.conftest import Cli, Controller, start
+from tests.kit.commandline import Cli, Controller, start
 
 READY = {"type": "Ready", "status": "True"}
 KUBECTL = """#!/bin/sh

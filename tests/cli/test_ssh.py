@@ -35,12 +35,12 @@ from controller.slurm.spec.keys import to_data
 from controller.slurm.ssh.authorities import Authorities
 from controller.slurm.ssh.certify import certify
 from controller.slurm.ssh.desks import Desks
-from tests.apiserver.servers import Pair
-from tests.cli.conftest import Cli, Controller
-from tests.controller.samples import plane_spec
-from tests.controller.slurm.samples import KEYS, slurm_spec
-from tests.crds import install
-from tests.kubeconfigs import to_yaml
+from tests.kit.commandline import Cli, Controller
+from tests.kit.crds import install
+from tests.kit.kubeconfigs import to_yaml
+from tests.kit.servers import Pair
+from tests.kit.slurmsamples import KEYS, slurm_spec
+from tests.kit.tenantsamples import plane_spec
 
 CSR = kinds.CERTIFICATE_SIGNING_REQUESTS
 HOST_KEY = make_ssh_key().public

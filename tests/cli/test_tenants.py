@@ -15,7 +15,7 @@ from bulkhead.cli.description import unlimited
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
-from tests.cli.conftest import Cli, Controller, finish, reads, start
+from tests.kit.commandline import Cli, Controller, finish, reads, start
 
 GPU = "nvidia.com/gpu"
 

@@ -21,9 +21,9 @@ from bulkhead.cli.credentials import device, provider, token
 from bulkhead.cli.failures import CliError
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.kubeconfig import KubeConfig
-from tests.cli.conftest import Cli, Controller, Outcome, finish, start
-from tests.cli.people import Browser
-from tests.dex import PUBLIC, Dex, running
+from tests.kit.commandline import Cli, Controller, Outcome, finish, start
+from tests.kit.dex import PUBLIC, Dex, running
+from tests.kit.people import Browser
 
 OURS = "bulkhead-red"
 

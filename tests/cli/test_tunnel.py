@@ -17,8 +17,8 @@ from bulkhead.cli.tunnel import Tunnel
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.websocket import BINARY, PING, Messages, frame
-from tests.apiserver.bed import until
-from tests.frontdoor.running import Plane, certificate, plane
+from tests.kit.proxying import Plane, certificate, plane
+from tests.kit.syncerbed import until
 from tests.kube.test_websocket import unmasked
 
 OPTIONS = argparse.Namespace(tenant="team-a", tunnel="auto")

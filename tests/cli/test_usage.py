@@ -14,7 +14,7 @@ from bulkhead.kube.client import Client
 from bulkhead.ledger import usagebook
 from bulkhead.ledger.metering import HOUR, Account, Tally
 from bulkhead.ledger.usagebook import Page
-from tests.cli.conftest import Cli
+from tests.kit.commandline import Cli
 
 pytestmark = pytest.mark.apiserver
 GPU = "nvidia.com/gpu"

@@ -16,11 +16,11 @@ from bulkhead.kube.errors import NotFound
 from bulkhead.kube.resources import LEASES, NAMESPACES
 from controller import handlers
 from controller.__main__ import LEASE
-from tests.apiserver.bed import until
-from tests.apiserver.ports import free_port
-from tests.apiserver.servers import ApiServer
-from tests.crds import install
-from tests.kubeconfigs import to_yaml
+from tests.kit.crds import install
+from tests.kit.kubeconfigs import to_yaml
+from tests.kit.ports import free_port
+from tests.kit.servers import ApiServer
+from tests.kit.syncerbed import until
 
 IDENTITY = "the-one"
 

@@ -3,7 +3,7 @@
 from controller.decide.admit import refuse
 from e2e import install
 from e2e.conformance import environment
-from tests.controller.samples import case, tenant
+from tests.kit.tenantsamples import case, tenant
 
 
 def test_the_class_of_the_suite_and_those_of_the_examples_contradict_nothing() -> None:

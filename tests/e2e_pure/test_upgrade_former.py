@@ -8,7 +8,7 @@ import pytest
 
 from e2e import commands, install, poll
 from e2e.api import Api, Obj
-from e2e.scenarios_upgrade import former
+from e2e.scenarios.upgrade import former
 
 
 class Host:

@@ -1,6 +1,6 @@
 """Which pods an upgrade replaced, as the upgrade's tests tell it from what they saw before and after."""
 
-from e2e.scenarios_upgrade import seen
+from e2e.scenarios.upgrade import seen
 
 
 def pod(name: str, container: str = "c-1", restarts: int = 0, part: str = "plane") -> seen.Running:

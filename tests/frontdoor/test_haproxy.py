@@ -9,8 +9,8 @@ import pytest
 from frontdoor import haproxy
 from frontdoor.haproxy import Limits
 from frontdoor.routes import Route
-from tests.apiserver.bed import until
-from tests.frontdoor.running import Plane, Proxy, Session, plane, proxy
+from tests.kit.proxying import Plane, Proxy, Session, plane, proxy
+from tests.kit.syncerbed import until
 
 A, B = "team-a", "team-b"
 TIGHT = Limits(connections=300, tenant_connections=20, tenant_rate=0, source_connections=0, source_rate=0, threads=1)

@@ -10,9 +10,9 @@ from frontdoor.haproxy import Limits
 from frontdoor.keeper import Keeper, write_files
 from frontdoor.routes import routes
 from frontdoor.settings import Settings
-from tests.apiserver.ports import free_port
-from tests.frontdoor.running import FEW, answering, plane, proxy, start, stopped_at_the_end, write
 from tests.frontdoor.test_routes import service
+from tests.kit.ports import free_port
+from tests.kit.proxying import FEW, answering, plane, proxy, start, stopped_at_the_end, write
 
 
 async def test_it_keeps_haproxy_at_what_the_services_say(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from frontdoor import haproxy
 from frontdoor.haproxy import Limits, Running
 from frontdoor.routes import Route, routes
 from frontdoor.settings import Settings, SettingsError, load, within
-from tests.controller.samples import material, plane_spec
+from tests.kit.tenantsamples import material, plane_spec
 
 
 def service(tenant: str = "team-a", hosts: str = "", target: str = "10.112.4.1", **meta: Any) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from bulkhead.hostcluster.images.oci import Entry, write_layer
 from bulkhead.hostcluster.images.python_root import PACKAGE_LIST
 from bulkhead.images import catalogue, gobuildinfo, sbom, valuesfile
 from bulkhead.images.archive import Archive, ArchiveError
-from tests.chart.helmchart import rendered
 from tests.images.samples import archive
+from tests.kit.helmchart import rendered
 
 _OTHERS = {"registry", "digests", "pullPolicy", "pullSecrets"}
 DIGEST = "sha256:" + "a" * 64

@@ -10,8 +10,8 @@ from bulkhead.kube import calls, request
 from bulkhead.kube.calls import Calls
 from bulkhead.kube.connection import Answer, Bounds
 from bulkhead.kube.errors import ProtocolError, TooLarge
-from tests.kube import hostile
-from tests.kube.hostile import http
+from tests.kit import hostileserver as hostile
+from tests.kit.hostileserver import http
 
 BOUNDS = Bounds(100_000, 1_000)
 FAILED = b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -11,8 +11,8 @@ from bulkhead.kube.errors import ApiError, Forbidden, KubeError, ProtocolError, 
 from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import PODS
-from tests.background import background
-from tests.kube.hostile import Answer, closing, endless, fixed, http, serving, silent, slow
+from tests.kit.background import background
+from tests.kit.hostileserver import Answer, closing, endless, fixed, http, serving, silent, slow
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 PAGE = b'{"metadata":{"resourceVersion":"1","continue":"more"},"items":[{"metadata":{"name":"p"}}]}'

@@ -16,8 +16,8 @@ from bulkhead.kube.informer import Change, Informer
 from bulkhead.kube.objects import Key, Meta, Obj, uid_of
 from bulkhead.kube.resources import CONFIG_MAPS, POD_GROUPS
 from bulkhead.kube.watch import WatchEvent
-from tests.apiserver.servers import ApiServer, ServerOptions, with_pod_groups
-from tests.background import background
+from tests.kit.background import background
+from tests.kit.servers import ApiServer, ServerOptions, with_pod_groups
 
 Eventually = Callable[..., Awaitable[None]]
 

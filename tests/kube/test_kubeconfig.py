@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from bulkhead.kube.errors import ConfigError
 from bulkhead.kube.kubeconfig import Authorization, KubeConfig
-from tests.apiserver.pki import Authority
-from tests.kubeconfigs import to_yaml
+from tests.kit.kubeconfigs import to_yaml
+from tests.kit.pki import Authority
 
 AUTHORITY = Authority("test")
 CERT, KEY = AUTHORITY.issue("user")

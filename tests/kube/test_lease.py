@@ -8,8 +8,8 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.lease import LeaderLease
 from bulkhead.kube.resources import LEASES
-from tests.apiserver.servers import ApiServer
-from tests.background import background
+from tests.kit.background import background
+from tests.kit.servers import ApiServer
 
 Eventually = Callable[..., Awaitable[None]]
 

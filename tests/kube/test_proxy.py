@@ -23,8 +23,8 @@ from bulkhead.kube.errors import (
 )
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import PODS
-from tests.apiserver.pki import Authority
-from tests.kube.hostile import Answer, endless, fixed, http, serving, silent
+from tests.kit.hostileserver import Answer, endless, fixed, http, serving, silent
+from tests.kit.pki import Authority
 
 SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4\r\n\r\n"
 WEBSOCKET = [("Upgrade", "websocket"), ("Sec-WebSocket-Protocol", "v5.channel.k8s.io"), ("Authorization", "Bearer stolen")]

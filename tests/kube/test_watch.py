@@ -12,7 +12,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Gone, KubeError, ProtocolError, TooLarge, Unavailable
 from bulkhead.kube.resources import CONFIG_MAPS
 from bulkhead.kube.watch import LineSplitter, WatchEvent, parse_line
-from tests.apiserver.servers import ApiServer
+from tests.kit.servers import ApiServer
 
 
 async def collect(client: Client, namespace: str, version: str, number: int) -> list[WatchEvent]:

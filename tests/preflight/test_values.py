@@ -9,7 +9,7 @@ import yaml
 from bulkhead.kube import resources as kinds
 from bulkhead.preflight.observe import INSTALLED
 from bulkhead.preflight.values import DEFAULTS, merged, parse
-from tests.chart.helmchart import CHART, rendered
+from tests.kit.helmchart import CHART, rendered
 
 
 def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any], path: str = "") -> list[str]:

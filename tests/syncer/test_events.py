@@ -10,8 +10,8 @@ import pytest
 from bulkhead.kube.errors import AlreadyExists
 from bulkhead.kube.objects import Key
 from syncer.events import Recorder
-from tests.background import background
-from tests.fakeclock import FakeClock
+from tests.kit.background import background
+from tests.kit.fakeclock import FakeClock
 
 
 def test_what_an_earlier_process_told_is_passed_over_once_and_then_is_news() -> None:

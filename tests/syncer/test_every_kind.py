@@ -12,8 +12,8 @@ import pytest
 from controller.decide.bounds import object_counts
 from controller.inside.objects import bootstrap
 from syncer.translate.registry import KINDS
-from tests.chart.helmchart import ROOT, rendered
-from tests.controller.samples import plane_spec
+from tests.kit.helmchart import ROOT, rendered
+from tests.kit.tenantsamples import plane_spec
 
 READ: Final = {"get", "list", "watch"}
 # Roles that are bound in a tenant's work namespace, some of them only where its class offers what they are for.

@@ -4,7 +4,7 @@ from typing import Any
 
 from bulkhead.kube.errors import Timeout
 from syncer.issuers import Issuers
-from tests.fakeclock import FakeClock
+from tests.kit.fakeclock import FakeClock
 
 
 class Host:

@@ -21,7 +21,7 @@ from syncer.work import Item
 from syncer.write import refusals
 from syncer.write.identity import Observed, Recorded, judge
 from syncer.write.massdelete import WINDOW_SECONDS, MassDeleteBreaker
-from tests.fakeclock import FakeClock
+from tests.kit.fakeclock import FakeClock
 
 MINIMAL = {"tenant": "a", "tenantUID": "u", "planeNamespace": "bh-a", "workNamespace": "bh-a-work"}
 

@@ -12,7 +12,7 @@ from bulkhead.work.queue import KeyedQueue
 from syncer import metrics
 from syncer.work import Again, Item
 from syncer.worker import Worker
-from tests.fakeclock import FakeClock
+from tests.kit.fakeclock import FakeClock
 
 
 class _Patrol:

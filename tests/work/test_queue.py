@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from bulkhead.work.queue import KeyedQueue, Lane, QueueClosed
-from tests.fakeclock import FakeClock
+from tests.kit.fakeclock import FakeClock
 
 KEYS = st.sampled_from("abcdef")
 LANES = st.sampled_from(Lane)

@@ -8,7 +8,7 @@ import pytest
 from bulkhead.work.backoff import Backoff
 from bulkhead.work.clock import SystemClock
 from bulkhead.work.supervise import ended, supervise
-from tests.fakeclock import FakeClock
+from tests.kit.fakeclock import FakeClock
 
 
 async def settle() -> None:

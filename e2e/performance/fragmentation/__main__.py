@@ -18,7 +18,7 @@ from e2e.performance.fragmentation import figures, hosts, plot, trace
 from e2e.performance.fragmentation.deciding import Alone
 from e2e.performance.fragmentation.moving import Moving
 from e2e.performance.fragmentation.timeline import History, play
-from tests.apiserver.servers import ServerOptions, running
+from tests.kit.servers import ServerOptions, running
 
 PLOT: Final = RESULTS / "fragmentation.svg"
 BULKHEAD: Final = "Bulkhead"

@@ -28,7 +28,7 @@ from controller.ledger import patches
 from e2e.performance.fragmentation import trace
 from e2e.performance.fragmentation.deciding import admissions, seen
 from e2e.performance.fragmentation.trace import Job
-from tests.apiserver.servers import ApiServer
+from tests.kit.servers import ApiServer
 
 _AT_ONCE: Final = 16
 _SECONDS: Final = 120.0

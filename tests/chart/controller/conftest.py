@@ -8,12 +8,12 @@ import pytest
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.resources import resource_of
-from tests.apiserver.servers import ApiServer, running
 from tests.chart.controller.requests import CONTROLLER, LEVEL, TIGHT, in_force, space
-from tests.chart.helmchart import rendered
-from tests.chart.known import all_known
-from tests.controller.samples import tenant_class
-from tests.crds import install
+from tests.kit.crds import install
+from tests.kit.helmchart import rendered
+from tests.kit.known import all_known
+from tests.kit.servers import ApiServer, running
+from tests.kit.tenantsamples import tenant_class
 
 INSTALLED = {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount"}
 

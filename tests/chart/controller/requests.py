@@ -7,8 +7,8 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import resource_of
-from tests.apiserver.bed import until
 from tests.chart import volume_samples
+from tests.kit.syncerbed import until
 
 CONTROLLER = "system:serviceaccount:bulkhead-system:bulkhead-controller"
 MARKS = {"app.kubernetes.io/managed-by": "bulkhead", "bulkhead.dev/tenant": "team-a"}

@@ -13,11 +13,11 @@ from bulkhead.kube.client import MERGE_PATCH, STRATEGIC_PATCH, Client
 from bulkhead.kube.errors import ApiError, Forbidden, KubeError
 from bulkhead.kube.objects import Obj
 from controller.plane.rights import LEDGER_ROLE
-from tests.apiserver.bed import until
-from tests.apiserver.servers import ApiServer
 from tests.chart.admission_ledger import annotated
 from tests.chart.controller.requests import MARKS, binding
-from tests.chart.helmchart import rendered
+from tests.kit.helmchart import rendered
+from tests.kit.servers import ApiServer
+from tests.kit.syncerbed import until
 
 pytestmark = pytest.mark.apiserver
 WORK = "bh-team-a-work"

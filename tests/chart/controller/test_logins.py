@@ -15,11 +15,11 @@ from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import SystemClock
 from controller.host.logins import Logins
-from tests.apiserver.bed import until
-from tests.apiserver.servers import ApiServer
-from tests.background import background
 from tests.chart.controller.limited import Limited
-from tests.controller.tenant.world import ask, take_down
+from tests.kit.background import background
+from tests.kit.controllerhost import ask, take_down
+from tests.kit.servers import ApiServer
+from tests.kit.syncerbed import until
 
 pytestmark = pytest.mark.apiserver
 RBAC = "rbac.authorization.k8s.io"

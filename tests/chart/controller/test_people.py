@@ -10,11 +10,11 @@ from bulkhead.api import names
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, KubeError
-from tests.apiserver.bed import until
-from tests.apiserver.ledgering import GPU, Host
-from tests.apiserver.servers import ApiServer
-from tests.cli.conftest import Outcome, finish, start
-from tests.kubeconfigs import to_yaml
+from tests.kit.commandline import Outcome, finish, start
+from tests.kit.kubeconfigs import to_yaml
+from tests.kit.ledgerhost import GPU, LedgerHost
+from tests.kit.servers import ApiServer
+from tests.kit.syncerbed import until
 
 pytestmark = pytest.mark.apiserver
 RBAC = "rbac.authorization.k8s.io"
@@ -57,12 +57,12 @@ def person(server: ApiServer, tmp_path: Path) -> Person:
 
 
 @pytest.fixture
-async def host(admin: Client) -> AsyncIterator[Host]:
-    async with Host.open(admin) as made:
+async def host(admin: Client) -> AsyncIterator[LedgerHost]:
+    async with LedgerHost.open(admin) as made:
         yield made
 
 
-async def commands(host: Host) -> dict[str, list[str]]:
+async def commands(host: LedgerHost) -> dict[str, list[str]]:
     """Every command that shows quotas, and a tenant with a pod that waits for them to be about."""
     cohort = await host.cohort("research")
     tenant = await host.tenant("seen", 4, cohort)
@@ -79,7 +79,7 @@ async def commands(host: Host) -> dict[str, list[str]]:
     }
 
 
-async def test_the_role_for_quotas_is_all_that_the_commands_need(admin: Client, host: Host, person: Person) -> None:
+async def test_the_role_for_quotas_is_all_that_the_commands_need(admin: Client, host: LedgerHost, person: Person) -> None:
     await person.given(admin, names.QUOTA_ROLE)
     await person.given(admin, names.QUOTA_ROLE, "bulkhead-system")
     for name, words in (await commands(host)).items():
@@ -95,7 +95,7 @@ async def test_the_role_for_quotas_is_all_that_the_commands_need(admin: Client, 
 
 
 async def test_who_may_log_in_sees_cohorts_and_reads_which_role_shows_the_rest(
-    admin: Client, host: Host, person: Person
+    admin: Client, host: LedgerHost, person: Person
 ) -> None:
     await person.given(admin, LOGIN)
     for name, words in (await commands(host)).items():

@@ -17,12 +17,12 @@ from controller.shares.content import Absent, Content
 from controller.shares.sources import Sources
 from controller.shares.spec import Item
 from controller.shares.volumes.objects import host_claim, host_volume
-from tests.apiserver.bed import until
-from tests.background import background
 from tests.chart import volume_samples
 from tests.chart.controller.limited import Limited
 from tests.chart.controller.requests import ALLOWED, MARKS
-from tests.controller.tenant.world import ask, kinds_of, ready, take_down
+from tests.kit.background import background
+from tests.kit.controllerhost import ask, kinds_of, ready, take_down
+from tests.kit.syncerbed import until
 
 pytestmark = pytest.mark.apiserver
 

@@ -13,7 +13,7 @@ from controller.decide.dedicated import Finding
 from controller.plane.placement import Placement
 from controller.refusal import Refusal
 from controller.settings import Settings
-from tests.controller.samples import WEBHOOK, case, tenant, tenant_class
+from tests.kit.tenantsamples import WEBHOOK, case, tenant, tenant_class
 
 OWN = {"dedicated": True, "selector": {"pool": "a"}}
 FLAVORED = {"nominal": 8, "flavors": [{"name": "h100", "nominal": 8}]}

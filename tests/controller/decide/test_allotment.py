@@ -20,7 +20,7 @@ from controller.plane.syncer import settings
 from controller.refusal import Refusal
 from syncer.settings import parse as read
 from syncer.translate.kinds import node
-from tests.controller.samples import case, plane_for, tenant, tenant_class
+from tests.kit.tenantsamples import case, plane_for, tenant, tenant_class
 
 OTHERS = ("rdma/hca", "nvidia.com/hostdev")
 NAMES = ("nvidia.com/gpu", "amd.com/gpu", "nvidia.com/mig-1g.10gb", "example.com/tpu", "habana.ai/gaudi")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from controller.plane.trail import Audit
-from tests.controller.samples import plane_for, tenant, tenant_class
+from tests.kit.tenantsamples import plane_for, tenant, tenant_class
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from controller.plane.quota import resource_quotas
 from controller.plane.spec import PlaneSpec
 from controller.sections import over
 from controller.settings import Settings
-from tests.controller.samples import case, plane_for, tenant, tenant_class
+from tests.kit.tenantsamples import case, plane_for, tenant, tenant_class
 
 Spec = dict[str, Any]
 NETWORKS = {"egressCIDRs": ["10.0.0.0/9"], "allowedEgressCIDRs": ["10.128.0.0/9", "2001:db8::/32"]}

@@ -11,7 +11,7 @@ from bulkhead.api import labels
 from controller.decide.plan import plan
 from controller.existing import by_slot
 from controller.plane.spec import SINCE_ANNOTATION
-from tests.controller.samples import material, plane_spec
+from tests.kit.tenantsamples import material, plane_spec
 
 EARLY, MIDDLE, LATE = "2026-11-24T09:59:59Z", "2026-11-24T10:00:00Z", "2026-11-24T10:00:01Z"
 CONTAINERS = {"plane": "kube-apiserver", "dns": "coredns"}

@@ -21,7 +21,7 @@ from controller.plane.render import render
 from controller.plane.spec import PlaneSpec
 from controller.plane.syncer import settings
 from controller.refusal import Refusal
-from tests.controller.samples import SLICE, case, material, plane_for, tenant, tenant_class
+from tests.kit.tenantsamples import SLICE, case, material, plane_for, tenant, tenant_class
 
 GPU = "nvidia.com/gpu"
 H2 = {"name": "h", "nominal": 2}

@@ -20,7 +20,7 @@ from controller.existing import Existing, by_slot
 from controller.plane import apiserver, etcd
 from controller.plane.spec import PlaneSpec
 from controller.settings import Settings, SettingsError, load
-from tests.controller.samples import NOW, case, material, plane_for, plane_spec, tenant, tenant_class
+from tests.kit.tenantsamples import NOW, case, material, plane_for, plane_spec, tenant, tenant_class
 
 # -- admission
 

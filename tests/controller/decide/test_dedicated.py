@@ -15,7 +15,7 @@ from controller.decide.dedicated import KEY, Claim, Finding, HostNode, Mark, Run
 from controller.decide.status import Findings, compute
 from controller.host.dedication import claim_of, of_node
 from controller.settings import Settings
-from tests.controller.samples import NOW, plane_for, plane_spec, tenant, tenant_class
+from tests.kit.tenantsamples import NOW, plane_for, plane_spec, tenant, tenant_class
 
 OTHER_TAINT = {"key": "nvidia.com/gpu", "effect": "NoSchedule", "timeAdded": "2026-06-01T00:00:00Z"}
 

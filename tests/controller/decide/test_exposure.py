@@ -17,7 +17,7 @@ from controller.plane.render import render
 from controller.plane.spec import PlaneSpec
 from controller.plane.ways import Exposure
 from controller.settings import Settings, SettingsError, load
-from tests.controller.samples import NOW, SLICE, case, material, plane_for, plane_spec, tenant, tenant_class
+from tests.kit.tenantsamples import NOW, SLICE, case, material, plane_for, plane_spec, tenant, tenant_class
 
 INSTALLED = Settings(exposure_domains=("k8s.example.org", "other.net"), exposure_proxy=1)
 PUBLIC = Slot("Service", "bh-team-a", "plane-public")

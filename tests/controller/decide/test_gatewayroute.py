@@ -8,7 +8,7 @@ import pytest
 from controller.decide.gatewayroute import trouble
 from controller.plane.spec import PlaneSpec
 from controller.plane.ways import Exposure, Gateway
-from tests.controller.samples import plane_spec
+from tests.kit.tenantsamples import plane_spec
 
 GATEWAY = Gateway("infra", "public", "tls")
 OWN = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "namespace": "infra", "name": "public", "sectionName": "tls"}

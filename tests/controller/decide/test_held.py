@@ -28,7 +28,7 @@ from controller.refusal import Refusal
 from controller.settings import Settings
 from tests.controller.decide.test_bounds import REFUSED
 from tests.controller.decide.test_status import ready_findings
-from tests.controller.samples import NOW, SLICE, case, material, tenant, tenant_class
+from tests.kit.tenantsamples import NOW, SLICE, case, material, tenant, tenant_class
 
 Spec = dict[str, Any]
 SETTINGS = Settings(storage_class="usual")

@@ -18,7 +18,7 @@ from controller.plane.spec import PlaneSpec
 from controller.plane.ways import Revoked
 from controller.settings import SettingsError, load
 from tests.controller.decide.test_status import ready_findings
-from tests.controller.samples import NOW, SLICE, case, material, plane_for, tenant, tenant_class
+from tests.kit.tenantsamples import NOW, SLICE, case, material, plane_for, tenant, tenant_class
 
 CORP = {"name": "corp", "url": "https://corp.example.org", "audiences": ["bulkhead-{tenant}"], "claims": {"groups": "groups"}}
 OTHER = {"name": "other", "url": "https://other.example.org", "audiences": ["x"]}

@@ -13,7 +13,7 @@ from controller.decide.status import Findings, compute
 from controller.plane.quota import resource_quotas
 from controller.refusal import Refusal
 from controller.verdict import pod_trouble
-from tests.controller.samples import NOW, plane_spec, tenant, tenant_class
+from tests.kit.tenantsamples import NOW, plane_spec, tenant, tenant_class
 
 GPU = "nvidia.com/gpu"
 

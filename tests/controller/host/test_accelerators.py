@@ -13,11 +13,11 @@ from bulkhead.kube.errors import Unavailable
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import NAMESPACES, NODES, PODS, TENANT_CLASSES
 from controller.host.accelerators import Accelerators, of_node, of_pod
-from tests.apiserver import lag
-from tests.apiserver.bed import until
-from tests.controller.leading import leading
-from tests.controller.samples import tenant_class
-from tests.crds import install
+from tests.kit import lag
+from tests.kit.crds import install
+from tests.kit.leading import leading
+from tests.kit.syncerbed import until
+from tests.kit.tenantsamples import tenant_class
 
 GPU, AMD, OTHER = "nvidia.com/gpu", "amd.com/gpu", "example.com/nic"
 

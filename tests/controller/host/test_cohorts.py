@@ -4,10 +4,10 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from controller.handlers import Events
 from controller.host.cohorts import Cohorts
-from tests.apiserver.bed import until
-from tests.apiserver.servers import ApiServer
-from tests.background import background
-from tests.crds import install
+from tests.kit.background import background
+from tests.kit.crds import install
+from tests.kit.servers import ApiServer
+from tests.kit.syncerbed import until
 
 
 async def test_a_cohort_is_work_for_those_that_name_it(own_server: ApiServer) -> None:

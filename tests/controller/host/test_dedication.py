@@ -13,10 +13,10 @@ from controller.decide.dedicated import KEY, Finding
 from controller.host import dedication
 from controller.host.dedication import Dedication
 from controller.settings import Settings
-from tests.apiserver.bed import until
-from tests.controller.leading import leading
-from tests.controller.samples import tenant_class
-from tests.crds import install
+from tests.kit.crds import install
+from tests.kit.leading import leading
+from tests.kit.syncerbed import until
+from tests.kit.tenantsamples import tenant_class
 
 GPU = {"key": "gpu", "value": "1", "effect": "NoSchedule"}
 Marks = tuple[str | None, str | None]

@@ -12,7 +12,7 @@ import pytest
 
 from controller.decide.keysets import MOST_BYTES, Fault
 from controller.host.issuers import over_https
-from tests.apiserver.pki import Authority
+from tests.kit.pki import Authority
 
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"

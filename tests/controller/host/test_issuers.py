@@ -11,7 +11,7 @@ from bulkhead.api.providers import Source
 from controller.decide.keysets import Fault
 from controller.host.issuers import Issuers
 from tests.controller.decide.test_keysets import EC
-from tests.fakeclock import FakeClock
+from tests.kit.fakeclock import FakeClock
 
 CORP, OTHER = Source("https://corp.example.org"), Source("https://other.example.org")
 

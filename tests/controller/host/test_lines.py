@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.host.lines import MOST_LINES, Lines
-from tests.fakeclock import FakeClock
+from tests.kit.fakeclock import FakeClock
 
 
 async def next_of(lines: Lines) -> tuple[str, str]:

@@ -21,10 +21,10 @@ from bulkhead.work.clock import SystemClock
 from controller.decide import logins as decide
 from controller.host import logins
 from controller.host.logins import Logins
-from tests.apiserver.bed import until
-from tests.apiserver.servers import ApiServer, running
-from tests.background import background
-from tests.crds import install
+from tests.kit.background import background
+from tests.kit.crds import install
+from tests.kit.servers import ApiServer, running
+from tests.kit.syncerbed import until
 
 pytestmark = pytest.mark.apiserver
 REQUESTS = kinds.CERTIFICATE_SIGNING_REQUESTS

@@ -12,9 +12,9 @@ from bulkhead.kube.objects import Key, Obj
 from bulkhead.ledger.given import write
 from bulkhead.ledger.model import Share, Tenant
 from controller.host.owned import Owned
-from tests.apiserver.bed import until
-from tests.apiserver.servers import ApiServer
-from tests.background import background
+from tests.kit.background import background
+from tests.kit.servers import ApiServer
+from tests.kit.syncerbed import until
 
 QUOTA = Key("default", "tenant-quota")
 

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from bulkhead.kube.informer import Informer
 from bulkhead.kube.resources import NODES, PODS
 from controller.host.recount import Recount
-from tests.controller.leading import leading
-from tests.fakeclock import FakeClock
+from tests.kit.fakeclock import FakeClock
+from tests.kit.leading import leading
 
 Eventually = Callable[[Callable[[], object]], Awaitable[None]]
 

@@ -13,7 +13,7 @@ from bulkhead.kube.objects import Obj, Resource
 from bulkhead.work.clock import SystemClock
 from controller.inside.access import PlaneAccess
 from controller.inside.budget import Budget
-from tests.controller.samples import plane_spec
+from tests.kit.tenantsamples import plane_spec
 
 
 async def test_a_plane_takes_its_own_bound_and_no_more() -> None:

@@ -13,7 +13,7 @@ from controller.ledger.apply import DeposedError
 from controller.ledger.cohorts import Statuses
 from controller.ledger.quotas import Cohort, cohort_of
 from tests.controller.ledger.pods import FakeHost
-from tests.fakeclock import FakeClock
+from tests.kit.fakeclock import FakeClock
 
 GPU, NAME = "nvidia.com/gpu", "research"
 

@@ -19,10 +19,10 @@ from bulkhead.ledger.usagebook import Page, Sums
 from controller.ledger import usagemetrics
 from controller.ledger.usage import Usage
 from controller.ledger.usagestore import OvertakenError, UsageStore
-from tests.apiserver import lag
-from tests.apiserver.bed import until
-from tests.background import background
-from tests.fakeclock import FakeClock
+from tests.kit import lag
+from tests.kit.background import background
+from tests.kit.fakeclock import FakeClock
+from tests.kit.syncerbed import until
 
 pytestmark = pytest.mark.apiserver
 GPU = "nvidia.com/gpu"

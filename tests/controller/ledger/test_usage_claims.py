@@ -16,10 +16,10 @@ from bulkhead.ledger.metering import Lines
 from bulkhead.ledger.usagebook import Sums
 from controller.ledger import usageclaims, usagemetrics
 from controller.ledger.usage import Usage
-from tests.apiserver.bed import until
-from tests.background import background
 from tests.controller.ledger.test_usage import GPU, Dying, Host, whole
-from tests.fakeclock import FakeClock
+from tests.kit.background import background
+from tests.kit.fakeclock import FakeClock
+from tests.kit.syncerbed import until
 
 pytestmark = pytest.mark.apiserver
 CLASS, OWN = "gpu.example.com", "imex.example.com"

@@ -16,9 +16,9 @@ from bulkhead.ledger.metering import HOUR, Account, Tally
 from bulkhead.ledger.usagebook import Page
 from controller.ledger import usagemetrics
 from controller.ledger.usagestore import UsageStore
-from tests.apiserver.bed import until
-from tests.background import background
 from tests.controller.ledger.test_usage import GPU, Host, host
+from tests.kit.background import background
+from tests.kit.syncerbed import until
 
 __all__ = ["host"]
 pytestmark = pytest.mark.apiserver

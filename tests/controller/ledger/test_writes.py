@@ -18,7 +18,7 @@ from controller.ledger.moves import Moves
 from controller.ledger.reclaims import Reclaims
 from controller.ledger.seen import Pods
 from tests.controller.ledger.pods import FakeHost, host_pod, show
-from tests.fakeclock import FakeClock
+from tests.kit.fakeclock import FakeClock
 
 
 class World:

@@ -13,7 +13,7 @@ from controller.plane import pki, secrets
 from controller.plane.pki import CertSpec, Pair, Usage
 from controller.plane.render import render
 from controller.plane.spec import Obj
-from tests.controller.samples import plane_spec
+from tests.kit.tenantsamples import plane_spec
 
 NOW = datetime.now(UTC)
 

@@ -8,7 +8,7 @@ import pytest
 from controller.pki.receivers import TYPE, ReceiverUnusableError, check_authorities, credential_of
 from controller.shares import content
 from controller.shares.spec import Item
-from tests.apiserver.pki import Authority
+from tests.kit.pki import Authority
 
 AUTHORITY = Authority("receiver-ca")
 CERT, KEY = AUTHORITY.issue("plane")

@@ -17,7 +17,7 @@ from controller.plane.auditreceiver import EVENT_BYTES, Bounds
 from controller.plane.spec import PlaneSpec
 from controller.plane.trail import Audit, Receiver
 from tests.controller.plane.test_rendering import RECEIVER
-from tests.controller.samples import material, plane_spec
+from tests.kit.tenantsamples import material, plane_spec
 
 HOST = (
     *ALWAYS,

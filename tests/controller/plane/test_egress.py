@@ -24,7 +24,7 @@ from controller.plane.addresses import ALWAYS, API, METADATA, PODS, SERVICES, Re
 from controller.plane.addresses import NODES as NODE
 from controller.plane.spec import PlaneSpec
 from controller.settings import Settings, SettingsError, load
-from tests.controller.samples import NOW, plane_for, plane_spec, tenant, tenant_class
+from tests.kit.tenantsamples import NOW, plane_for, plane_spec, tenant, tenant_class
 
 Address = IPv4Address | IPv6Address
 HOST = (

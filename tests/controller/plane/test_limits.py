@@ -11,7 +11,7 @@ from bulkhead.ledger.model import Share, Tenant
 from controller.plane.quota import limit_range, resource_quotas
 from controller.plane.spec import Budget
 from controller.plane.syncer import settings
-from tests.controller.samples import plane_spec
+from tests.kit.tenantsamples import plane_spec
 
 
 def test_each_limit_stands_in_one_quota_and_that_of_pods_holds_what_pods_use() -> None:

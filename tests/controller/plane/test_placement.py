@@ -11,7 +11,7 @@ from controller.decide.planespec import plane_of
 from controller.plane.placement import HOSTNAME, InvalidPlacementError, Placement, Spread, read
 from controller.plane.render import render
 from controller.settings import Settings, SettingsError, load
-from tests.controller.samples import case, material, plane_spec, tenant, tenant_class
+from tests.kit.tenantsamples import case, material, plane_spec, tenant, tenant_class
 
 Obj = dict[str, Any]
 SOMEWHERE = Placement(

@@ -15,8 +15,8 @@ from controller.plane.syncer import settings
 from controller.plane.trail import Audit, Receiver
 from controller.plane.ways import Balancer, Exposure, Gateway, Revoked, Trusted
 from syncer.settings import parse
-from tests import goldens
-from tests.controller.samples import material, plane_spec
+from tests.kit import goldens
+from tests.kit.tenantsamples import material, plane_spec
 
 GOLDEN = Path(__file__).parent / "golden"
 RECEIVER = Receiver(

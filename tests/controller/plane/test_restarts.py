@@ -1,7 +1,7 @@
 """A changed pod template restarts that pod of every tenant at the next upgrade, which nobody may do unnoticed.
 
 Syncers are replaced by every upgrade anyway. When this fails: find a way without, such as a file that is read again; else name
-the restart in docs/upgrading.md, and in `RESTARTED` of e2e/scenarios_upgrade/test_upgrade.py, and then set UPDATE_GOLDEN=1.
+the restart in docs/upgrading.md, and in `RESTARTED` of e2e/scenarios/upgrade/test_upgrade.py, and then set UPDATE_GOLDEN=1.
 """
 
 import hashlib
@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 
 from controller.plane.render import render
-from tests import goldens
-from tests.controller.samples import material, plane_spec
+from tests.kit import goldens
+from tests.kit.tenantsamples import material, plane_spec
 
 GOLDEN = Path(__file__).parent / "golden" / "pods.txt"
 

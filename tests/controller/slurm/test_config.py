@@ -14,7 +14,7 @@ from controller.slurm.config import extra, known
 from controller.slurm.config.words import UnsafeTextError, checked, is_value
 from controller.slurm.objects.workers import slurmd_conf
 from controller.slurm.spec import NodeSetSpec, PartitionSpec, SlurmSpec, TopologySpec
-from tests.controller.slurm.samples import CASES, slurm_spec
+from tests.kit.slurmsamples import CASES, slurm_spec
 
 # Signs that mean something to Slurm's parser, or to a reader of lines.
 NASTY = st.text(alphabet=st.sampled_from([*"ab=AuthType,#\"'\\ \t\n\r\0;%{}$&|é\u2028\x85"]), max_size=40)

@@ -21,7 +21,7 @@ from controller.slurm.spec.keys import (
     to_data,
     waiting,
 )
-from tests.controller.slurm.samples import KEYS
+from tests.kit.slurmsamples import KEYS
 
 STEPS = st.lists(st.tuples(st.sampled_from(["stage", "promote", "retire"]), st.integers(1, 5000)), max_size=12)
 

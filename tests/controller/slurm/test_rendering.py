@@ -12,8 +12,8 @@ import pytest
 from controller.slurm.objects import render, workers
 from controller.slurm.spec import NodeSetSpec, Obj, image
 from controller.slurm.spec.keys import AuthKey
-from tests import goldens
-from tests.controller.slurm.samples import CASES, KEYS, slurm_spec
+from tests.kit import goldens
+from tests.kit.slurmsamples import CASES, KEYS, slurm_spec
 
 GOLDEN = Path(__file__).parent / "golden"
 # Cases that are near enough to another one for their differences to be the shorter file.

@@ -12,9 +12,9 @@ from controller.refusal import Refusal
 from controller.settings import Settings
 from controller.slurm.decide.resolve import UnresolvableError, resolve
 from controller.slurm.spec import Allotment, NodeSetSpec, SlurmSpec, UserSpec, Volume
-from tests.controller import samples
-from tests.controller.samples import case
-from tests.controller.slurm.samples import CASES, slurm_spec
+from tests.kit import tenantsamples as samples
+from tests.kit.slurmsamples import CASES, slurm_spec
+from tests.kit.tenantsamples import case
 
 
 @pytest.mark.parametrize("name", CASES)

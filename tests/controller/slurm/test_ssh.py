@@ -17,8 +17,8 @@ from controller.slurm.spec import LoginSpec, UserSpec
 from controller.slurm.spec.authority import KEPT, SPREAD, Authority, SshKey, from_data, stepped, to_data
 from controller.slurm.spec.identities import principals_of
 from controller.slurm.spec.keys import BadKeysError
-from tests.controller import samples
-from tests.controller.slurm.samples import CASES, slurm_spec
+from tests.kit import tenantsamples as samples
+from tests.kit.slurmsamples import CASES, slurm_spec
 
 NOW = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 ADA = "corp:ada@example.org"

@@ -12,7 +12,7 @@ from controller.slurm.config.topology import features_of, grown, place, topology
 from controller.slurm.decide.sites import Site, sites
 from controller.slurm.lease.fleet import Worker
 from controller.slurm.spec import NodeSetSpec, TopologySpec
-from tests.controller.slurm.samples import slurm_spec
+from tests.kit.slurmsamples import slurm_spec
 
 NVL, RACK, CLIQUE = "bulkhead.dev/nvlink-domain", "bulkhead.dev/rack", "nvidia.com/gpu.clique"
 

@@ -12,11 +12,11 @@ from controller.slurm.cluster import Cluster, Order
 from controller.slurm.decide.status import Found
 from controller.slurm.lease.fleet import Free
 from controller.slurm.spec import SlurmSpec
-from tests.controller.slurm import samples
 from tests.controller.slurm_runtime.plane import FakePlane
 from tests.controller.slurm_runtime.slurmrestd import KEY, FakeSlurmrestd, job, node, number
 from tests.controller.slurm_runtime.world import START, node_set, slurm_spec
-from tests.fakeclock import FakeClock
+from tests.kit import slurmsamples as samples
+from tests.kit.fakeclock import FakeClock
 
 KEYS = replace(samples.KEYS, jwt=KEY)
 

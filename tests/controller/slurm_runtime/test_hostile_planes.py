@@ -23,9 +23,9 @@ from controller.slurm.loop import SlurmLoops
 from controller.slurm.observe import NODES_MOST
 from tests.controller.slurm_runtime.bed import KEYS
 from tests.controller.slurm_runtime.world import START, node_set, slurm_spec
-from tests.fakeclock import FakeClock
-from tests.kube import hostile
-from tests.kube.hostile import http
+from tests.kit import hostileserver as hostile
+from tests.kit.fakeclock import FakeClock
+from tests.kit.hostileserver import http
 
 MIB = 1024 * 1024
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

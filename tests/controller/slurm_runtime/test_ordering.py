@@ -19,9 +19,9 @@ from controller.slurm.spec import SlurmSpec, UserSpec
 from controller.slurm.spec.keys import from_data, waiting
 from controller.slurm.ssh.authorities import Authorities
 from controller.slurm.ssh.desks import Desks
-from tests.controller.samples import plane_spec, tenant
 from tests.controller.slurm_runtime.world import START, node_set, slurm_spec
-from tests.fakeclock import FakeClock
+from tests.kit.fakeclock import FakeClock
+from tests.kit.tenantsamples import plane_spec, tenant
 
 PLANE = plane_spec()
 

@@ -8,7 +8,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, NotFound
 from controller.plane.spec import LEAF_ANNOTATION
 from controller.tenant.presenting import present
-from tests.controller.samples import material, plane_spec
+from tests.kit.tenantsamples import material, plane_spec
 
 
 class Recorder:

@@ -23,10 +23,10 @@ from controller.host.owned import OWNED
 from controller.refusal import Refusal
 from controller.settings import Settings
 from controller.tenant.reconcile import ReconcileFailed
-from tests.apiserver.servers import ApiServer, running
-from tests.controller.samples import tenant_class
-from tests.controller.tenant.world import World, ask, fingerprint, kinds_of, nameless, ready, take_down
-from tests.crds import install
+from tests.kit.controllerhost import ControllerHost, ask, fingerprint, kinds_of, nameless, ready, take_down
+from tests.kit.crds import install
+from tests.kit.servers import ApiServer, running
+from tests.kit.tenantsamples import tenant_class
 
 pytestmark = pytest.mark.apiserver
 ROOT = Path(__file__).resolve().parents[3]
@@ -85,7 +85,7 @@ async def client(server: ApiServer) -> AsyncIterator[Client]:
 
 async def test_a_tenant_is_built_repaired_and_taken_down_without_a_trace(client: Client) -> None:
     await ask(client, "whole")
-    async with World(client) as world:
+    async with ControllerHost(client) as world:
         tenant = await world.settle("whole")
         assert names.TEARDOWN_FINALIZER in tenant["metadata"]["finalizers"]
         assert tenant["status"]["serviceSlice"].endswith("/22")
@@ -106,7 +106,7 @@ async def test_a_tenant_is_built_repaired_and_taken_down_without_a_trace(client:
 
 async def test_what_somebody_changed_by_hand_is_changed_back(client: Client) -> None:
     await ask(client, "drifted")
-    async with World(client) as world:
+    async with ControllerHost(client) as world:
         await world.settle("drifted")
         await client.patch(kinds.NETWORK_POLICIES, "default-deny", {"spec": {"ingress": [{}]}}, "bh-drifted")
         await client.patch(
@@ -120,7 +120,7 @@ async def test_what_somebody_changed_by_hand_is_changed_back(client: Client) -> 
 
 async def test_a_tenant_at_rest_costs_no_write(client: Client) -> None:
     await ask(client, "resting")
-    async with World(client) as world:
+    async with ControllerHost(client) as world:
         await world.settle("resting")
         before, tenant = await fingerprint(client, "resting"), await client.get(kinds.TENANTS, "resting")
         applied = world.reconciler._applier.applied
@@ -136,7 +136,7 @@ async def test_a_tenant_at_rest_costs_no_write(client: Client) -> None:
 async def test_a_namespace_that_is_somebody_elses_is_never_adopted_nor_deleted(client: Client) -> None:
     await client.create(kinds.NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "bh-taken-work"}})
     await ask(client, "taken")
-    async with World(client) as world:
+    async with ControllerHost(client) as world:
         tenant = await world.settle("taken")
         assert ready(tenant) == ("False", "NamespaceTaken")
         assert await kinds_of(client, "taken") == set()
@@ -157,7 +157,7 @@ async def test_a_tenant_that_cannot_be_built_gets_a_reason_and_nothing_else(
     client: Client, name: str, spec: dict[str, Any], reason: str
 ) -> None:
     await ask(client, name, **spec)
-    async with World(client) as world:
+    async with ControllerHost(client) as world:
         tenant = await world.settle(name)
         assert ready(tenant) == ("False", reason)
         assert await kinds_of(client, name) == set()
@@ -179,7 +179,7 @@ async def test_a_pool_is_the_tenants_alone_or_the_status_says_whose_it_is(client
     spec = tenant_class(nodes={"maxDedicated": 2}) | {"metadata": {"name": "giving"}}
     await client.apply(kinds.TENANT_CLASSES, spec)
     await ask(client, "alone", **{"class": "giving"}, nodes={"dedicated": True, "selector": {"pool": "a"}})
-    async with World(client, dedication) as world:
+    async with ControllerHost(client, dedication) as world:
         # Nobody has looked at the nodes yet: nothing is made, and nothing is said that might be wrong.
         assert "conditions" not in ((await world.settle("alone")).get("status") or {})
         dedication.found = Finding(Refusal(Reason.NODES_TAKEN, "the pool overlaps that of tenant red in n1"))
@@ -210,7 +210,7 @@ async def test_a_size_that_the_class_does_not_allow_any_more_is_told_and_stays_a
     wide = tenant_class(controlPlane={"storage": {"maxSize": "8Gi"}}) | {"metadata": {"name": "narrowing"}}
     await client.apply(kinds.TENANT_CLASSES, wide)
     await ask(client, "narrowed", **{"class": "narrowing"}, controlPlane={"storage": {"size": "4Gi"}})
-    async with World(client) as world:
+    async with ControllerHost(client) as world:
         await world.settle("narrowed")
         before = await fingerprint(client, "narrowed")
         await client.patch(kinds.TENANT_CLASSES, "narrowing", {"spec": {"controlPlane": {"storage": {"maxSize": "3Gi"}}}})
@@ -226,7 +226,7 @@ async def test_a_size_that_the_class_does_not_allow_any_more_is_told_and_stays_a
 async def test_two_tenants_at_once_get_slices_of_their_own(client: Client) -> None:
     for name in ("left", "right"):
         await ask(client, name)
-    async with World(client) as world:
+    async with ControllerHost(client) as world:
         await asyncio.gather(*(world.reconciler.reconcile(name) for name in ("left", "right")))
         chosen = {(await client.get(kinds.SERVICE_CIDRS, f"bh-{name}"))["spec"]["cidrs"][0] for name in ("left", "right")}
         assert len(chosen) == 2
@@ -248,7 +248,7 @@ async def test_a_slice_of_which_the_host_gave_an_address_away_is_changed_for_ano
             except Unprocessable:
                 await asyncio.sleep(0.1)
     await ask(client, "clashing")
-    async with World(client) as world:
+    async with ControllerHost(client) as world:
         await world.settle("clashing")
         given = (await client.get(kinds.SERVICE_CIDRS, "bh-clashing"))["spec"]["cidrs"]
         assert given != ["10.120.0.0/22"]
@@ -258,7 +258,7 @@ async def test_a_slice_of_which_the_host_gave_an_address_away_is_changed_for_ano
 
 async def test_an_address_left_behind_by_a_tenant_of_the_same_name_is_not_given_again(client: Client) -> None:
     given = []
-    async with World(client) as world:
+    async with ControllerHost(client) as world:
         for _ in range(2):
             await ask(client, "namesake")
             await world.settle("namesake")
@@ -289,7 +289,7 @@ def left_behind(address: str, namespace: str) -> Obj:
 async def live_and_die(server: ApiServer, name: str, dies_at: int, *, committed: bool, reconciles: int) -> bool:
     """One life of a controller; True when it died in it."""
     mortal = Mortal(server.admin, user_agent="tests", field_manager="tests", dies_at=dies_at, committed=committed)
-    async with mortal, World(mortal) as world:
+    async with mortal, ControllerHost(mortal) as world:
         for _ in range(reconciles):
             await world.caught_up()
             try:
@@ -305,7 +305,7 @@ async def live_and_die(server: ApiServer, name: str, dies_at: int, *, committed:
 async def test_a_controller_that_dies_anywhere_while_building_leaves_nothing_that_stays(
     server: ApiServer, client: Client, committed: bool
 ) -> None:
-    async with World(client) as world:
+    async with ControllerHost(client) as world:
         await ask(client, "reference")
         await world.settle("reference")
         wanted = await nameless(client, "reference")
@@ -327,7 +327,7 @@ async def test_a_controller_that_dies_while_taking_down_is_followed_by_one_that_
 ) -> None:
     name = f"falling-{dies_at}"
     await ask(client, name)
-    async with World(client) as world:
+    async with ControllerHost(client) as world:
         await world.settle(name)
         await client.delete(kinds.TENANTS, name)
         await live_and_die(server, name, dies_at, committed=True, reconciles=4)

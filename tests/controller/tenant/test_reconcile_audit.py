@@ -10,10 +10,10 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj
 from controller.host.auditreceivers import AuditReceivers
-from tests.apiserver.pki import Authority
-from tests.controller.samples import WEBHOOK, tenant_class
-from tests.controller.tenant.world import World, ask, fingerprint
-from tests.crds import install
+from tests.kit.controllerhost import ControllerHost, ask, fingerprint
+from tests.kit.crds import install
+from tests.kit.pki import Authority
+from tests.kit.tenantsamples import WEBHOOK, tenant_class
 
 pytestmark = pytest.mark.apiserver
 SPACE, NAME = "bulkhead-shared", "sends"
@@ -51,7 +51,7 @@ async def test_a_credential_comes_changes_and_goes(host_client: Client) -> None:
     await ask(client, NAME, **{"class": "sending"})
     woken: list[str] = []
     receivers = AuditReceivers(client, SPACE, woken.append)
-    async with World(client, receivers=receivers) as world:
+    async with ControllerHost(client, receivers=receivers) as world:
         # Without it the plane is made all the same, with one that nobody takes.
         tenant = await world.settle(NAME)
         assert "ReceiverUnusable: Secret receiver in namespace bulkhead-shared" in said(tenant)

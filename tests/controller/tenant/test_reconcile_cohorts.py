@@ -8,10 +8,10 @@ from bulkhead.api import labels, ledger
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Key, Obj
-from tests.apiserver.bed import until
-from tests.controller.samples import tenant_class
-from tests.controller.tenant.world import World, ask, fingerprint, ready, take_down
-from tests.crds import install
+from tests.kit.controllerhost import ControllerHost, ask, fingerprint, ready, take_down
+from tests.kit.crds import install
+from tests.kit.syncerbed import until
+from tests.kit.tenantsamples import tenant_class
 
 pytestmark = pytest.mark.apiserver
 GPU = "nvidia.com/gpu"
@@ -29,7 +29,7 @@ def gpus(nominal: int, **said: Any) -> Obj:
     return {"class": "lending", "quota": {"cohort": "research", "resources": {GPU: {"nominal": nominal} | said}}}
 
 
-async def ceiling(world: World, tenant: str) -> str:
+async def ceiling(world: ControllerHost, tenant: str) -> str:
     """What the host lets a tenant have, once its reconciles have come to rest and the informers show it."""
     await world.settle(tenant)
     quota = await world.client.get(kinds.RESOURCE_QUOTAS, "tenant-quota", f"bh-{tenant}-work")
@@ -43,7 +43,7 @@ async def ceiling(world: World, tenant: str) -> str:
 
 
 async def test_what_others_lend_is_there_while_they_are_and_no_longer(client: Client) -> None:
-    async with World(client) as world:
+    async with ControllerHost(client) as world:
         await ask(client, "lend-a", **gpus(8))
         assert await ceiling(world, "lend-a") == "8"
         await ask(client, "lend-b", **gpus(16, lendingLimit=4))
@@ -75,7 +75,7 @@ async def test_what_others_lend_is_there_while_they_are_and_no_longer(client: Cl
 
 
 async def test_a_tenant_of_a_cohort_at_rest_costs_no_write(client: Client) -> None:
-    async with World(client) as world:
+    async with ControllerHost(client) as world:
         for name in ("rest-a", "rest-b"):
             await ask(client, name, **gpus(4))
         for name in ("rest-a", "rest-b", "rest-a", "rest-b"):
@@ -89,7 +89,7 @@ async def test_a_tenant_of_a_cohort_at_rest_costs_no_write(client: Client) -> No
 
 
 async def test_a_paused_tenant_lends_what_it_lent(client: Client) -> None:
-    async with World(client) as world:
+    async with ControllerHost(client) as world:
         for name in ("pause-a", "pause-b"):
             await ask(client, name, **gpus(4))
             await ceiling(world, name)
@@ -104,7 +104,7 @@ async def test_a_paused_tenant_lends_what_it_lent(client: Client) -> None:
 
 async def test_flavors_are_those_of_the_cohort_and_a_tenant_that_names_others_is_refused(client: Client) -> None:
     flavors = [{"name": "h100", "nominal": 4}]
-    async with World(client) as world:
+    async with ControllerHost(client) as world:
         await ask(client, "flavored", **gpus(4, flavors=flavors))
         tenant = await world.settle("flavored")
         assert ready(tenant) == ("False", "InvalidConfiguration")

@@ -21,11 +21,11 @@ from bulkhead.kube.resources import VALIDATING_ADMISSION_POLICIES as POLICIES
 from bulkhead.kube.resources import VALIDATING_ADMISSION_POLICY_BINDINGS as BINDINGS
 from controller.settings import Settings
 from controller.tenant.reconcile import ReconcileFailed
-from tests.apiserver.bed import until
-from tests.apiserver.servers import ApiServer, running
-from tests.controller.samples import tenant_class
-from tests.controller.tenant.world import World, ask, ready, take_down
-from tests.crds import install, served
+from tests.kit.controllerhost import ControllerHost, ask, ready, take_down
+from tests.kit.crds import install, served
+from tests.kit.servers import ApiServer, running
+from tests.kit.syncerbed import until
+from tests.kit.tenantsamples import tenant_class
 
 pytestmark = pytest.mark.apiserver
 INSTALLED = Settings(exposure_domains=("k8s.example.org",), exposure_proxy=1, exposure_gateway="infra/public")
@@ -53,7 +53,7 @@ def said(tenant: Obj) -> tuple[str, str, str]:
     return str(found.get("status")), str(found.get("reason")), str(found.get("message"))
 
 
-async def upkeep(client: Client, world: World, name: str) -> None:
+async def upkeep(client: Client, world: ControllerHost, name: str) -> None:
     """What protects a tenant, what it runs on and what it runs without: deleted, and there again."""
     for resource, each in ((kinds.NETWORK_POLICIES, "default-deny"), (kinds.STATEFUL_SETS, "plane")):
         await client.delete(resource, each, f"bh-{name}")
@@ -63,7 +63,7 @@ async def upkeep(client: Client, world: World, name: str) -> None:
         await client.get(resource, each, f"bh-{name}")
 
 
-async def gone(world: World, resource: Any, name: str, namespace: str) -> bool:
+async def gone(world: ControllerHost, resource: Any, name: str, namespace: str) -> bool:
     return world.owned.get(resource, Key(namespace, name)) is None
 
 
@@ -99,7 +99,7 @@ async def withdraw(client: Client, name: str) -> None:
     await client.delete(POLICIES, name)
 
 
-async def balanced(client: Client, world: World, name: str) -> Obj:
+async def balanced(client: Client, world: ControllerHost, name: str) -> Obj:
     """A tenant with a load balancer, and its Service."""
     await ask(client, name, **BALANCED)
     assert said(await world.settle(name))[:2] == ("False", "WaitingForAddress")
@@ -108,7 +108,7 @@ async def balanced(client: Client, world: World, name: str) -> Obj:
 
 async def test_an_address_that_a_service_of_the_tenants_took_first_stops_nothing_but_the_way_in(client: Client) -> None:
     await ask(client, "squatted")
-    async with World(client, settings=INSTALLED) as world:
+    async with ControllerHost(client, settings=INSTALLED) as world:
         slice_ = (await world.settle("squatted"))["status"]["serviceSlice"]
         address = slice_.replace(".0/22", ".12")
         squatter = {"metadata": {"name": "mine"}, "spec": {"clusterIP": address, "ports": [{"port": 80}]}}
@@ -142,7 +142,7 @@ NAMED = "!(object.metadata.name in ['plane-public', 'plane-proxy'] && object.met
 async def test_a_policy_of_the_host_against_the_way_in_stops_nothing_else(client: Client, kind: str, name: str) -> None:
     await refuse(client, name, NAMED.format(name), "", "services", "CREATE", "UPDATE")
     service = {"metadata": {"name": "plane-proxy"}, "spec": {"clusterIP": "None", "ports": [{"port": 1}]}}
-    async with World(client, settings=INSTALLED) as world:
+    async with ControllerHost(client, settings=INSTALLED) as world:
         await ask(client, name, exposure={"type": "None"})
         await world.settle(name)
         await until(lambda: denied(client, service, f"bh-{name}"), "the policy in force", IN_FORCE)
@@ -175,20 +175,20 @@ async def test_annotations_that_the_host_does_not_take_stop_nothing_else(client:
     # Past what the settings check: of a version of the host that is stricter than they are.
     settings = replace(INSTALLED, exposure_load_balancer_annotations='{"not a key": "x"}')
     await ask(client, "annotated", **BALANCED)
-    async with World(client, settings=settings) as world:
+    async with ControllerHost(client, settings=settings) as world:
         tenant = await world.settle("annotated")
         assert said(tenant)[1] == "HostRefused"
         assert "mend the annotations of exposure.loadBalancer in the chart's values" in said(tenant)[2]
         await upkeep(client, world, "annotated")
-    async with World(client, settings=INSTALLED) as world:
+    async with ControllerHost(client, settings=INSTALLED) as world:
         assert said(await world.settle("annotated"))[1] == "WaitingForAddress"
         await take_down(world, "annotated")
 
 
 async def test_a_field_that_cannot_change_is_told_with_what_to_delete(client: Client) -> None:
-    async with World(client, settings=replace(INSTALLED, exposure_load_balancer_class="a.example.com/x")) as world:
+    async with ControllerHost(client, settings=replace(INSTALLED, exposure_load_balancer_class="a.example.com/x")) as world:
         await balanced(client, world, "fixed")
-    async with World(client, settings=replace(INSTALLED, exposure_load_balancer_class="b.example.com/x")) as world:
+    async with ControllerHost(client, settings=replace(INSTALLED, exposure_load_balancer_class="b.example.com/x")) as world:
         status, reason, message = said(await world.settle("fixed"))
         assert (status, reason) == ("False", "HostRefused")
         assert "may not change once set" in message
@@ -243,7 +243,7 @@ async def test_a_route_is_written_in_the_newest_version_that_the_host_serves(
     client: Client, versions: list[str], written: Resource
 ) -> None:
     name = f"of-{versions[-1]}"
-    async with serving(client, written, *versions), World(client, settings=INSTALLED) as world:
+    async with serving(client, written, *versions), ControllerHost(client, settings=INSTALLED) as world:
         await ask(client, name, exposure={"type": "Gateway"})
         assert said(await world.settle(name))[1] == "RouteRefused"
         found = await client.get(written, "plane", f"bh-{name}")
@@ -263,7 +263,7 @@ async def test_a_gateway_that_goes_is_told_though_the_route_says_nothing(client:
     async with (
         serving(client, kinds.TLS_ROUTES, "v1"),
         serving(client, kinds.GATEWAYS, "v1"),
-        World(client, settings=INSTALLED) as world,
+        ControllerHost(client, settings=INSTALLED) as world,
     ):
         await client.apply(kinds.GATEWAYS, gateway)
         await ask(client, "parted", exposure={"type": "Gateway"})
@@ -287,7 +287,7 @@ async def test_routes_that_the_host_serves_no_more_stop_nothing_else(client: Cli
     await client.apply(kinds.CUSTOM_RESOURCE_DEFINITIONS, definition("TLSRoute", "v1"))
     await served(client, kinds.TLS_ROUTES)
     await ask(client, "routed", exposure={"type": "Gateway"})
-    async with World(client, settings=INSTALLED) as world:
+    async with ControllerHost(client, settings=INSTALLED) as world:
         assert said(await world.settle("routed"))[1] == "RouteRefused"
         # The moment in which the informer has not heard of it yet.
         world.owned.route_version = lambda: "v1"  # type: ignore[method-assign]
@@ -305,7 +305,7 @@ async def test_a_disruption_budget_that_the_host_refuses_stops_nothing_else(clie
     await refuse(client, "no-budgets", PROBED.format("budgetless"), "policy", "poddisruptionbudgets", "CREATE")
     await until(lambda: probed(client, kinds.POD_DISRUPTION_BUDGETS, {"maxUnavailable": 1}), "the policy in force", IN_FORCE)
     await ask(client, "budgetless")
-    async with World(client, settings=INSTALLED) as world:
+    async with ControllerHost(client, settings=INSTALLED) as world:
         await world.settle("budgetless")
         with pytest.raises(NotFound):
             await client.get(kinds.POD_DISRUPTION_BUDGETS, "plane", "bh-budgetless")
@@ -316,7 +316,7 @@ async def test_a_disruption_budget_that_the_host_refuses_stops_nothing_else(clie
 
 
 async def test_a_way_in_that_the_host_does_not_let_go_is_told_and_stops_nothing_else(client: Client) -> None:
-    async with World(client, settings=INSTALLED) as world:
+    async with ControllerHost(client, settings=INSTALLED) as world:
         await balanced(client, world, "kept")
         await refuse(client, "no-deletes", "oldObject.metadata.namespace != 'bh-kept'", "", "services", "DELETE")
 
@@ -351,7 +351,7 @@ async def test_what_protects_a_tenant_holds_up_everything_where_it_is_refused(cl
     await refuse(client, "no-policies", PROBED.format("open"), "networking.k8s.io", "networkpolicies", "CREATE")
     await until(lambda: probed(client, kinds.NETWORK_POLICIES, {"podSelector": {}}), "the policy in force", IN_FORCE)
     await ask(client, "open", **BALANCED)
-    async with World(client, settings=INSTALLED) as world:
+    async with ControllerHost(client, settings=INSTALLED) as world:
         with pytest.raises(ReconcileFailed, match="says no"):
             await world.reconciler.reconcile("open")
         tenant = await client.get(kinds.TENANTS, "open")

@@ -24,9 +24,9 @@ from controller.settings import Settings
 from controller.slurm.decide.status import Found
 from controller.slurm.ordering import Ordered, Ordering
 from controller.slurm.spec import SlurmSpec
-from tests.controller.samples import tenant_class
-from tests.controller.tenant.world import World, ask, fingerprint, ready, take_down
-from tests.crds import install
+from tests.kit.controllerhost import ControllerHost, ask, fingerprint, ready, take_down
+from tests.kit.crds import install
+from tests.kit.tenantsamples import tenant_class
 
 pytestmark = pytest.mark.apiserver
 
@@ -71,7 +71,7 @@ async def work_of(client: Client, name: str) -> tuple[str | None, str | None]:
 
 async def test_a_tenant_that_runs_is_held_to_its_class_when_that_is_tightened(client: Client) -> None:
     tighten = await beyond_its_class(client, "held")
-    async with World(client) as world:
+    async with ControllerHost(client) as world:
         await world.settle("held")
         assert await work_of(client, "held") == ("baseline", "")
         plane = await client.get(kinds.STATEFUL_SETS, "plane", "bh-held")
@@ -103,7 +103,7 @@ async def test_a_tenant_that_runs_is_held_to_its_class_when_that_is_tightened(cl
 
 async def test_what_an_upgrade_brings_reaches_a_tenant_that_its_new_bounds_refuse(client: Client) -> None:
     tighten = await beyond_its_class(client, "upgraded")
-    async with World(client) as world:
+    async with ControllerHost(client) as world:
         await world.settle("upgraded")
     # As an older controller left it: without facts for the host's policies and the newer ConfigMaps, under an older image.
     found = await client.get(kinds.NAMESPACES, "bh-upgraded-work")
@@ -115,7 +115,7 @@ async def test_what_an_upgrade_brings_reaches_a_tenant_that_its_new_bounds_refus
     older = [{"name": "syncer", "image": "example.org/bulkhead:older"}]
     await client.patch(kinds.DEPLOYMENTS, "syncer", {"spec": {"template": {"spec": {"containers": older}}}}, "bh-upgraded")
     await tighten()
-    async with World(client) as world:
+    async with ControllerHost(client) as world:
         await world.settle("upgraded")
         notes = (await client.get(kinds.NAMESPACES, "bh-upgraded-work"))["metadata"]["annotations"]
         assert facts.keys() <= notes.keys()
@@ -130,7 +130,7 @@ async def test_what_an_upgrade_brings_reaches_a_tenant_that_its_new_bounds_refus
 async def test_certificates_of_a_tenant_that_is_held_are_renewed(client: Client) -> None:
     tighten = await beyond_its_class(client, "expiring")
     clock = LaterClock()
-    async with World(client, clock=clock) as world:
+    async with ControllerHost(client, clock=clock) as world:
         await world.settle("expiring")
         await tighten()
 
@@ -180,7 +180,7 @@ class Orders(Ordering):
 async def test_the_slurm_cluster_of_a_tenant_that_is_held_is_not_switched_off(client: Client) -> None:
     tighten = await beyond_its_class(client, "computing", scheduling={"mode": "Slurm"})
     orders = Orders()
-    async with World(client, slurm=orders) as world:
+    async with ControllerHost(client, slurm=orders) as world:
         before = (await world.settle("computing"))["status"]
         given = len(orders.given)
         await client.patch(kinds.TENANT_CLASSES, "computing", {"spec": {"scheduling": {"modes": ["Kubernetes"]}}})
@@ -220,7 +220,7 @@ async def test_nodes_that_nobody_has_looked_at_are_no_nodes_of_its_own(client: C
     tighten = await beyond_its_class(client, "awaiting", nodes={"selector": {"pool": "a"}})
     await client.patch(kinds.TENANT_CLASSES, "awaiting", {"spec": {"nodes": {"maxDedicated": 2}}})
     looker = Looker(client, Settings(), lambda _: None)
-    async with World(client, dedication=looker) as world:
+    async with ControllerHost(client, dedication=looker) as world:
         await world.settle("awaiting")
         await tighten()
         await client.patch(kinds.TENANTS, "awaiting", {"spec": {"nodes": {"dedicated": True}}})
@@ -239,7 +239,7 @@ async def test_nodes_that_nobody_has_looked_at_are_no_nodes_of_its_own(client: C
 async def test_a_tenant_whose_pool_is_refused_gets_no_nodes_of_its_own_by_its_class(client: Client) -> None:
     await beyond_its_class(client, "elsewhere", nodes={"selector": {"pool": "b"}})
     looker = Looker(client, Settings(), lambda _: None)
-    async with World(client, dedication=looker) as world:
+    async with ControllerHost(client, dedication=looker) as world:
         await world.settle("elsewhere")
         nodes = {"dedicated": True, "maxDedicated": 2, "selector": {"pool": "a"}}
         await client.patch(kinds.TENANT_CLASSES, "elsewhere", {"spec": {"nodes": nodes}})
@@ -251,7 +251,7 @@ async def test_a_tenant_whose_pool_is_refused_gets_no_nodes_of_its_own_by_its_cl
 
 async def test_nothing_of_a_paused_tenant_is_held(client: Client) -> None:
     tighten = await beyond_its_class(client, "paused")
-    async with World(client) as world:
+    async with ControllerHost(client) as world:
         await world.settle("paused")
         await client.patch(kinds.TENANTS, "paused", {"spec": {"pausedUntil": "2999-01-01T00:00:00Z"}})
         before = await fingerprint(client, "paused")

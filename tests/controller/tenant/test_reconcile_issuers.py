@@ -14,9 +14,9 @@ from bulkhead.kube.errors import NotFound
 from bulkhead.work.clock import SystemClock
 from controller.host.issuers import Issuers
 from tests.controller.decide.test_keysets import EC
-from tests.controller.samples import tenant_class
-from tests.controller.tenant.world import World, ask, fingerprint, take_down
-from tests.crds import install
+from tests.kit.controllerhost import ControllerHost, ask, fingerprint, take_down
+from tests.kit.crds import install
+from tests.kit.tenantsamples import tenant_class
 
 pytestmark = pytest.mark.apiserver
 CORP = {"name": "corp", "url": "https://corp.example.org", "audiences": ["bulkhead-{tenant}"]}
@@ -49,7 +49,7 @@ async def test_a_provider_comes_and_goes_with_its_class_and_its_plane_stays(host
     changed = asyncio.Event()
     issuers = Issuers(SystemClock(), lambda _: changed.set(), answer)
     running = asyncio.create_task(issuers.run())
-    async with World(client, issuers=issuers) as world:
+    async with ControllerHost(client, issuers=issuers) as world:
         await world.settle("signs")
         plane = await template(client, "signs")
         assert await believed(client, "signs") == []

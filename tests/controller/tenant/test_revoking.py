@@ -13,9 +13,9 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
 from controller.plane import authentication
 from controller.plane.ways import Revoked
-from tests.controller.samples import tenant_class
-from tests.controller.tenant.world import World, ask, fingerprint, ready, take_down
-from tests.crds import install
+from tests.kit.controllerhost import ControllerHost, ask, fingerprint, ready, take_down
+from tests.kit.crds import install
+from tests.kit.tenantsamples import tenant_class
 
 pytestmark = pytest.mark.apiserver
 TOUCHED = {"pki-ca-users", "pki-apiserver", "plane-config"}
@@ -58,7 +58,7 @@ async def test_certificates_are_revoked_in_a_plane_that_is_not_looked_after(clie
     offer = tenant_class() | {"metadata": {"name": name}}
     await client.apply(kinds.TENANT_CLASSES, offer)
     await ask(client, name, **{"class": name})
-    async with World(client) as world:
+    async with ControllerHost(client) as world:
         await world.settle(name)
         first, told = await trusted(client, name)
         components = told.removesuffix(first)
@@ -104,7 +104,7 @@ async def test_certificates_are_revoked_in_a_plane_that_is_not_looked_after(clie
 
 async def test_tokens_are_revoked_in_a_plane_that_is_not_looked_after_and_nobody_else_is_believed(client: Client) -> None:
     await ask(client, "tokens")
-    async with World(client) as world:
+    async with ControllerHost(client) as world:
         await world.settle("tokens")
         await client.patch(kinds.TENANTS, "tokens", {"spec": paused()})
         await world.settle("tokens")
@@ -136,7 +136,7 @@ async def test_tokens_are_revoked_in_a_plane_that_is_not_looked_after_and_nobody
 
 async def test_in_a_namespace_that_is_somebody_elses_nothing_is_touched(client: Client) -> None:
     await ask(client, "strayed")
-    async with World(client) as world:
+    async with ControllerHost(client) as world:
         await world.settle("strayed")
         before = await trusted(client, "strayed")
         given = {"metadata": {"annotations": {labels.TENANT_UID: "another"}}}
@@ -151,7 +151,7 @@ async def test_in_a_namespace_that_is_somebody_elses_nothing_is_touched(client: 
         await take_down(world, "strayed")
 
 
-async def until_taken(world: World, name: str) -> None:
+async def until_taken(world: ControllerHost, name: str) -> None:
     for _ in range(100):
         if ready(await world.settle(name)) == ("False", "NamespaceTaken"):
             return

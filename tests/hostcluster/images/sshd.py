@@ -19,7 +19,7 @@ import pytest
 from bulkhead.hostcluster import binaries
 from bulkhead.hostcluster.images import slurm_root
 from bulkhead.hostcluster.images.build import PROJECT
-from tests.apiserver.ports import free_port
+from tests.kit.ports import free_port
 
 _SECONDS = 20.0
 _OWN = PROJECT / "images/slurm/rootfs"

@@ -10,8 +10,8 @@ from bulkhead.hostcluster.netpol import enforcer
 from bulkhead.hostcluster.netpol.attachments import Attachments
 from bulkhead.kube.client import Client
 from bulkhead.kube.resources import NETWORK_POLICIES, PODS
-from tests.apiserver.bed import until
-from tests.background import background
+from tests.kit.background import background
+from tests.kit.syncerbed import until
 
 NODE = "netpol-node"
 

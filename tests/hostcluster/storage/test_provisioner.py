@@ -13,8 +13,8 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
-from tests.apiserver.bed import until
-from tests.background import background
+from tests.kit.background import background
+from tests.kit.syncerbed import until
 
 
 @pytest.fixture

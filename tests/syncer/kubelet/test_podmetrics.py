@@ -11,7 +11,7 @@ from bulkhead.kube.objects import Key, Obj, ObjList, Resource
 from syncer.http1 import BadRequestError
 from syncer.kubelet.metrics import FRESH_SECONDS, PodMetrics
 from syncer.kubelet.metricsroutes import Question
-from tests.fakeclock import FakeClock
+from tests.kit.fakeclock import FakeClock
 
 
 def pod(namespace: str, name: str, node: str = "n1") -> Obj:

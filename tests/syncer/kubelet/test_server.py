@@ -16,7 +16,7 @@ from syncer.http1 import BadRequestError
 from syncer.kubelet.metricsroutes import Question
 from syncer.kubelet.server import Kubelet, tls_context
 from syncer.kubelet.targets import Target
-from tests.apiserver.pki import Authority
+from tests.kit.pki import Authority
 
 VIRTUAL: Obj = {
     "metadata": {"namespace": "ns", "name": "web", "uid": "u-1"},

@@ -14,8 +14,8 @@ from bulkhead.kube.objects import Key, Meta, Obj
 from syncer.mirrors.slices import Addresses, Slices
 from syncer.translate.kinds.endpointslice import KIND, Holder
 from syncer.translate.metadata import Identity
-from tests.background import background
-from tests.fakeclock import FakeClock
+from tests.kit.background import background
+from tests.kit.fakeclock import FakeClock
 
 A, B = Key("work", "a"), Key("work", "b")
 SLICE = Key("work", "slice")

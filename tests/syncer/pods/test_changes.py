@@ -8,7 +8,7 @@ from bulkhead.api import labels as marks
 from syncer.pods.changes import Changes, changes
 from syncer.translate import Obj, TenantView, Untranslatable
 from syncer.translate.kinds import pod
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 CORDONED = replace(samples.VIEW, cordoned=frozenset({"gpu-a"}))
 STRICT = replace(samples.VIEW, seccomp_profiles=frozenset())

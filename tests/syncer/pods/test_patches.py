@@ -7,7 +7,7 @@ from typing import Any
 from syncer.pods.patches import PodPatches
 from syncer.translate import Obj, TenantView, diff
 from syncer.translate.kinds import pod
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 LISTED = replace(samples.VIEW, seccomp_profiles=frozenset({"audit.json"}))
 PROFILE = {"seccompProfile": {"type": "Localhost", "localhostProfile": "audit.json"}}

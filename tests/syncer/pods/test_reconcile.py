@@ -13,7 +13,7 @@ from syncer.pods.reconcile import Pods
 from syncer.translate.kinds import gate
 from syncer.translate.podspec import placement
 from syncer.work import UNPLACED, Again, Item, Stale
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 KEY = Key("team", "web-0")
 HOST_KEY = Key("work", "web-0-x")

@@ -15,8 +15,8 @@ from syncer.translate.kinds import gang, pod
 from syncer.translate.kinds.gate import Around
 from syncer.translate.origin import of_host
 from syncer.work import Item
-from tests.fakeclock import FakeClock
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
+from tests.kit.fakeclock import FakeClock
 
 GPU = "nvidia.com/gpu"
 VIEW = samples.view({"gated_resources": [GPU], "gated_gangs": True})

@@ -8,7 +8,7 @@ from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta
 from syncer.quota.claims import Claims
 from syncer.translate import Untranslatable
-from tests.fakeclock import FakeClock
+from tests.kit.fakeclock import FakeClock
 
 GPU = "nvidia.com/gpu"
 QUOTA = {"metadata": {"name": "tenant-quota"}, "spec": {"hard": {f"requests.{GPU}": "4", "count/pods": "100"}}}

@@ -8,7 +8,7 @@ import yaml
 
 from syncer.translate import Untranslatable
 from syncer.translate.registry import KINDS
-from tests.syncer.translate.samples import HERE, load, view
+from tests.kit.translationsamples import HERE, load, view
 
 CASES = HERE / "cases"
 

@@ -7,7 +7,7 @@ import pytest
 from syncer.translate import Obj, Reason, Untranslatable
 from syncer.translate.kinds.pod import ephemeral_containers
 from syncer.translate.registry import KINDS
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 ROWS: dict[str, Any] = {row["id"]: row for row in samples.load(samples.HERE / "adversarial.yaml")}
 REFUSED = [name for name, row in ROWS.items() if "refused" in row]

@@ -12,7 +12,7 @@ from syncer.translate.kinds import nodemarks
 from syncer.translate.kinds import podstatus as status
 from syncer.translate.kinds.pod import to_host
 from syncer.translate.podspec import placement, tolerations
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 GPU_B = samples.view({"cordoned": ["gpu-b"]})
 NOT_B = {"key": "metadata.name", "operator": "NotIn", "values": ["gpu-b"]}

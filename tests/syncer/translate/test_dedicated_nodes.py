@@ -7,7 +7,7 @@ from syncer.translate import Obj, sanitise
 from syncer.translate.kinds import node
 from syncer.translate.kinds.pod import to_host
 from syncer.translate.podspec import placement
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 
 def host_node(taint: str | None) -> Obj:

@@ -13,7 +13,7 @@ from syncer.translate import Obj
 from syncer.translate.kinds import node
 from syncer.translate.kinds.pod import ephemeral_containers, to_host
 from syncer.translate.references import CONFIG_MAP
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 GPUS = frozenset(
     f"{domain}/gpu"

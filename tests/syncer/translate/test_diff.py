@@ -8,7 +8,8 @@ import pytest
 from syncer.translate import Obj, diff
 from syncer.translate.kinds.pod import GENERATION, ephemeral_containers, to_host
 from syncer.translate.registry import KINDS
-from tests.syncer.translate import golden, samples
+from tests.kit import translationsamples as samples
+from tests.syncer.translate import golden
 
 
 def there(desired: Obj) -> Obj:

@@ -6,7 +6,7 @@ import pytest
 
 from syncer.translate.kinds import disruptionbudget
 from syncer.translate.view import Obj
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 
 def budget(desired: Any = 6, **spec: Any) -> Obj:

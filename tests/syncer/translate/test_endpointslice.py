@@ -10,7 +10,7 @@ from syncer.translate.kinds.endpointslice import Holder
 from syncer.translate.metadata import Identity
 from syncer.translate.reasons import Untranslatable
 from syncer.translate.view import Obj
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 NODE = min(samples.VIEW.nodes)
 WEB = Identity("Pod", "team", "web", "uid-web")

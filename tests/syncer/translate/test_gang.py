@@ -13,7 +13,7 @@ from syncer.translate import Obj, TenantView, Untranslatable, diff
 from syncer.translate.kinds import gang, gate, pod
 from syncer.translate.kinds.gang import Groups
 from syncer.translate.kinds.gate import Around
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 VIEW = samples.view({"gated_gangs": True, "pod_groups": True})
 GROUPED = samples.pod({"schedulingGroup": {"podGroupName": "train"}})

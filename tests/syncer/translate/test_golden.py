@@ -6,8 +6,8 @@ import pytest
 
 from syncer.translate import Obj
 from syncer.translate.registry import KINDS
+from tests.kit.translationsamples import load
 from tests.syncer.translate import golden
-from tests.syncer.translate.samples import load
 
 CASES = dict(golden.cases())
 

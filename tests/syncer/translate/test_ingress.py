@@ -11,7 +11,7 @@ from bulkhead.api.names import InvalidTenantNameError, check_tenant_name
 from bulkhead.api.tenantclass.networking import ClassIngress
 from syncer.translate import Obj, TenantView, Untranslatable, references
 from syncer.translate.kinds import classes, ingress
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 OFFER = {"ingress_classes": ["public"], "ingress_domains": ["apps.example.org", "gpu.example.org"]}
 VIEW = samples.view(OFFER)

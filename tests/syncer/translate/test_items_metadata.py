@@ -11,7 +11,7 @@ from syncer.translate import Obj, Reason, Untranslatable, metadata, tokens
 from syncer.translate.kinds import pod
 from syncer.translate.podspec import downward
 from syncer.translate.registry import KINDS
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 FIELD_PATHS = {
     "metadata.name": "web-0",

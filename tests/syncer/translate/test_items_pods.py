@@ -6,7 +6,7 @@ import pytest
 
 from syncer.translate import Obj, Reason, Untranslatable, diff, references
 from syncer.translate.registry import KINDS
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 IN_TREE = ["iscsi", "rbd", "flexVolume", "cinder", "cephfs", "azureFile", "scaleIO", "storageos", "glusterfs", "nfs"]
 

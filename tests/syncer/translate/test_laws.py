@@ -13,7 +13,8 @@ from syncer.translate import Obj, Untranslatable, metadata, references, selector
 from syncer.translate.kinds import podstatus as status
 from syncer.translate.kinds.pod import POD_SPEC, ephemeral_containers
 from syncer.translate.registry import KINDS
-from tests.syncer.translate import golden, samples
+from tests.kit import translationsamples as samples
+from tests.syncer.translate import golden
 
 LAWS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 _WORDS = [

@@ -13,7 +13,7 @@ from syncer.translate import Obj
 from syncer.translate.kinds import ledgernews
 from syncer.translate.kinds import podstatus as status
 from syncer.translate.kinds.pod import to_host
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 VIEW = samples.view({"gated_resources": ["nvidia.com/gpu"]})
 OWN = samples.container(resources={"limits": {"nvidia.com/gpu": 1}})

@@ -7,7 +7,7 @@ import pytest
 
 from syncer.translate import Obj, Reason, Untranslatable
 from syncer.translate.kinds.networkpolicy import MOST_TERMS, MOST_TERMS_OF_TENANT, beyond, terms, to_host
-from tests.syncer.translate.samples import VIEW
+from tests.kit.translationsamples import VIEW
 
 
 def policy(name: str = "p", created: str = "2026-01-01T00:00:00Z", **spec: Any) -> Obj:

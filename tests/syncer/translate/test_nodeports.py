@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from bulkhead.api.serviceenv import ServiceEnv
 from syncer.translate import Obj, TenantView, Untranslatable, diff, origin
 from syncer.translate.kinds import nodeports, service
-from tests.syncer.translate import golden, samples
+from tests.kit import translationsamples as samples
+from tests.syncer.translate import golden
 from tests.syncer.translate.test_laws import JSON
 
 NODE = samples.VIEW.kubelet_address

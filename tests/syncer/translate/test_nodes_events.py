@@ -14,7 +14,7 @@ from syncer.translate import Obj, Reference, mirrored, origin, references, token
 from syncer.translate.kinds import event, node
 from syncer.translate.kinds.pod import to_host
 from syncer.translate.registry import WITH_EVENTS
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 GPU = "nvidia.com/gpu"
 

@@ -12,7 +12,7 @@ from syncer.translate import Obj, Reason, TenantView, Untranslatable
 from syncer.translate.kinds import nodemarks
 from syncer.translate.kinds.pod import to_host
 from syncer.translate.podspec import placement
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 HOST = {"a": {"zone": "1"}, "b": {"zone": "2"}, "c": {"zone": "2", "mine": "hidden"}, "d": {}}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

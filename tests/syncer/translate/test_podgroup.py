@@ -7,7 +7,7 @@ import pytest
 from syncer.translate import Obj, Untranslatable, references
 from syncer.translate.kinds import podgroup
 from syncer.translate.references import Reference
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 VIEW = samples.view({"pod_groups": True})
 POD = samples.pod({"schedulingGroup": {"podGroupName": "gang"}})

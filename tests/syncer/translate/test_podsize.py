@@ -11,7 +11,7 @@ from syncer.translate import Obj, TenantView, Untranslatable
 from syncer.translate.kinds import pod
 from syncer.translate.reasons import Reason
 from syncer.watch.view import static_view
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 VIEW = replace(samples.VIEW, most_per_pod={"memory": "64Gi", "cpu": "8"}, most_limit_request_ratio={"memory": "10"})
 

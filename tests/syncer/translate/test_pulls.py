@@ -8,7 +8,7 @@ import pytest
 
 from syncer.translate.kinds import pod as pods
 from syncer.translate.reasons import Untranslatable
-from tests.syncer.translate.samples import POD, pod, view
+from tests.kit.translationsamples import POD, pod, view
 
 OWN, OTHER = "r.example.org/slurm:1@sha256:abc", "r.example.org/private:1"
 VIEW = replace(view(), pull_secret="bulkhead-pull", own_images=frozenset({OWN}))

@@ -12,8 +12,9 @@ from syncer.translate import Obj, Untranslatable, diff, tokens
 from syncer.translate.kinds.pod import ephemeral_containers, to_host
 from syncer.translate.registry import KINDS
 from syncer.watch.informers import resource_of
-from tests.apiserver.snapshotting import serve_snapshots
-from tests.syncer.translate import golden, samples
+from tests.kit import translationsamples as samples
+from tests.kit.snapshotting import serve_snapshots
+from tests.syncer.translate import golden
 
 PRIORITY = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False)
 RUNTIME = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False)

@@ -6,7 +6,7 @@ import pytest
 
 from syncer.translate import sanitise
 from syncer.translate.view import Toleration
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 POD = samples.pod() | {"kind": "Pod"}
 VIEW = replace(

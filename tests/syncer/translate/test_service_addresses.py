@@ -7,7 +7,7 @@ import pytest
 from syncer.translate import Obj, Reason, Untranslatable
 from syncer.translate.kinds import nodeports, service
 from syncer.translate.registry import KINDS
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 VIEW = samples.VIEW
 PUBLIC = VIEW.public_address

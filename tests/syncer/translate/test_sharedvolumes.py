@@ -11,7 +11,7 @@ from syncer.translate import Obj, Untranslatable
 from syncer.translate.kinds import volumeclaim
 from syncer.translate.reasons import Reason
 from syncer.translate.registry import KINDS
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 NAMES = st.from_regex(r"\A[a-z0-9]([-a-z0-9.]{0,40}[a-z0-9])?\Z")
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from syncer.translate import Obj, Reason, Untranslatable, sanitise
 from syncer.translate.kinds import classes, event, snapshot, volumeclaim
 from syncer.translate.registry import WITH_EVENTS
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 from tests.syncer.translate.test_laws import JSON
 
 VIEW = samples.view({"offers_snapshots": True, "snapshot_classes": ["daily"]})

@@ -13,7 +13,8 @@ import pytest
 from syncer.translate import Obj, TenantView, Untranslatable, diff
 from syncer.translate.kinds import deviceclaim, pod, podgroup
 from syncer.translate.reasons import Reason
-from tests.syncer.translate import golden, samples
+from tests.kit import translationsamples as samples
+from tests.syncer.translate import golden
 
 RICH: Final = replace(
     samples.VIEW,

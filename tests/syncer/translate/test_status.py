@@ -8,7 +8,7 @@ from syncer.translate import Obj, Reason
 from syncer.translate.kinds import deviceclaim
 from syncer.translate.kinds import podstatus as status
 from syncer.translate.kinds.pod import GENERATION, to_host
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 
 def host_pod(own: Obj, **given: Any) -> Obj:

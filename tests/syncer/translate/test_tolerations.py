@@ -11,7 +11,7 @@ from syncer.translate import Obj, Toleration
 from syncer.translate.kinds import podstatus as status
 from syncer.translate.kinds.pod import to_host
 from syncer.translate.podspec import tolerations
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 RESERVED = {"key": "example.com/reserved-for", "operator": "Exists"}
 EVERYTHING = {"operator": "Exists"}

@@ -7,7 +7,7 @@ import pytest
 from syncer.translate import Obj, Untranslatable
 from syncer.translate.kinds import volumeclaim
 from syncer.translate.reasons import Reason
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 VIEW = replace(samples.VIEW, most_per_claim="100Gi", storage_classes=frozenset({"ordinary"}))
 

@@ -2,7 +2,7 @@
 
 from syncer.translate import diff, metadata
 from syncer.translate.registry import KINDS
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 ZONE = "topology.kubernetes.io/zone"
 OTHER = "topology.kubernetes.io/rack"

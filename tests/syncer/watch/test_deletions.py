@@ -4,7 +4,7 @@ from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta
 from syncer.watch.deletions import ObservedDeletions
 from syncer.write.massdelete import MassDeleteBreaker
-from tests.fakeclock import FakeClock
+from tests.kit.fakeclock import FakeClock
 
 KEY = Key("default", "one")
 

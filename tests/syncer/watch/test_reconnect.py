@@ -8,7 +8,7 @@ from bulkhead.work.backoff import PerKeyBackoff
 from bulkhead.work.queue import KeyedQueue
 from syncer.watch.reconnect import LEAST_SECONDS, Reconnect
 from syncer.work import Item
-from tests.fakeclock import FakeClock
+from tests.kit.fakeclock import FakeClock
 
 
 class Sibling:

@@ -11,7 +11,7 @@ from bulkhead.kube.resources import PODS
 from syncer.write.budget import WriteBudget
 from syncer.write.host import HostWriter
 from syncer.write.identity import PlaneIdentity
-from tests.fakeclock import FakeClock
+from tests.kit.fakeclock import FakeClock
 
 
 async def advance(clock: FakeClock, seconds: float) -> None:

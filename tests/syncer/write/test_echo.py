@@ -7,7 +7,7 @@ import pytest
 from bulkhead.kube.errors import Conflict, Unavailable
 from bulkhead.kube.resources import PODS
 from syncer.write.plane import VirtualWriter
-from tests.fakeclock import FakeClock
+from tests.kit.fakeclock import FakeClock
 
 
 class Plane:

@@ -5,7 +5,7 @@ from typing import Any, cast
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
 from syncer.write.identity import PlaneIdentity
-from tests.fakeclock import FakeClock
+from tests.kit.fakeclock import FakeClock
 
 
 class _Listed:

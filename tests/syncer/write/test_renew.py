@@ -11,7 +11,7 @@ from bulkhead.kube.resources import CONFIG_MAPS
 from syncer.translate.kinds import configmap
 from syncer.translate.metadata import WANTED
 from syncer.write.host import HostWriter, stamped
-from tests.syncer.translate import samples
+from tests.kit import translationsamples as samples
 
 NOTE = "reflector.example.org/to"
 

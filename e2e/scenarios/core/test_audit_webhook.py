@@ -1,0 +1,221 @@
+"""The audit trail of planes at a receiver of the host's: whose it is, what is lost, and that no tenant gets near any of it."""
+
+import base64
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import bulkhead
+from bulkhead.api import names
+from e2e import commands, machine, tenants, workloads
+from e2e.api import Api, ApiError, Obj
+from e2e.poll import NotYetError, until
+from e2e.tenants import Tenant
+from tests.kit.pki import Authority
+
+CLASS, SPACE, SECRET = "e2e-audited", "e2e-receiver", "e2e-receiver"
+PORT, OTHER_PORT = 8443, 8444
+HOST = "audit.example.org"
+# Prints one line for each event: path, who signed in, verb, resource, name. Listens at a second port in the same way.
+_SERVER = """
+import json, ssl, sys, threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+class Receiver(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        for each in body.get("items", ()):
+            target = each.get("objectRef", {})
+            words = each["verb"], target.get("resource"), target.get("name")
+            print(self.path.split("?")[0].rstrip("/"), self.headers["Authorization"], *words, flush=True)
+        self.send_response(200); self.end_headers()
+    def log_message(self, *_): pass
+def listen(port):
+    server = ThreadingHTTPServer(("", port), Receiver)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH); tls.load_cert_chain("/files/server.pem")
+    server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    server.serve_forever()
+threading.Thread(target=listen, args=(int(sys.argv[2]),), daemon=True).start()
+listen(int(sys.argv[1]))
+"""
+
+
+def receiver_pod() -> Obj:
+    command = ["python3", "/files/server.py", str(PORT), str(OTHER_PORT)]
+    image = f"docker.io/bulkhead/bulkhead:{bulkhead.__version__}"
+    container: Obj = {"name": "receiver", "image": image, "imagePullPolicy": "Never", "command": command}
+    container |= {"volumeMounts": [{"name": "files", "mountPath": "/files"}]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "receiver", "namespace": SPACE, "labels": {"app": "receiver"}},
+        "spec": {
+            "containers": [container],
+            "volumes": [{"name": "files", "secret": {"secretName": "files"}}],
+            "terminationGracePeriodSeconds": 0,
+        },
+    }
+
+
+def credential(token: str) -> Obj:
+    meta = {"name": SECRET, "namespace": "bulkhead-shared"}
+    kind = {"apiVersion": "v1", "kind": "Secret", "type": "bulkhead.dev/audit-receiver"}
+    return kind | {"metadata": meta, "data": {"token": base64.b64encode(token.encode()).decode()}}
+
+
+@pytest.fixture(scope="module")
+def both(host: Api) -> Iterator[tuple[Tenant, Tenant]]:
+    """Two tenants of one class: one receiver, and files besides."""
+    authority = Authority("receiver-ca")
+    cert, key = authority.issue("receiver", addresses=(HOST,))
+    host.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
+    files = {"server.pem": (cert + key).decode(), "server.py": _SERVER}
+    host.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "files", "namespace": SPACE}, "stringData": files})
+    host.apply(receiver_pod())
+    ports = [{"name": str(port), "port": port} for port in (PORT, OTHER_PORT)]
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "receiver", "namespace": SPACE}}
+    address = host.apply(service | {"spec": {"selector": {"app": "receiver"}, "ports": ports}})["spec"]["clusterIP"]
+    host.apply(credential("first"))
+    webhook = {
+        "url": f"https://{HOST}:{PORT}/events/{{tenant}}",
+        "address": address,
+        "namespace": SPACE,
+        "secretName": SECRET,
+        "certificateAuthority": authority.pem.decode(),
+    }
+    # The same class offers the credential to its tenants, by mistake: it is of a type that is never shared.
+    spec = host.get("TenantClass", "standard")["spec"] | {"audit": {"webhook": webhook}, "sharedSecrets": [{"name": SECRET}]}
+    host.apply({"apiVersion": names.API_VERSION, "kind": "TenantClass", "metadata": {"name": CLASS}, "spec": spec})
+    made = [tenants.create(host, f"e2e-audited-{letter}", gpus=0, tenant_class=CLASS) for letter in "ab"]
+    yield made[0], made[1]
+    for tenant in made:
+        tenants.remove(host, tenant.name)
+    host.delete("TenantClass", CLASS)
+    host.delete("Secret", SECRET, "bulkhead-shared")
+    host.delete("Namespace", SPACE)
+
+
+def received() -> list[list[str]]:
+    # A receiver that is only being started has nothing yet.
+    printed = commands.kubectl(machine.KUBECONFIG, "logs", "-n", SPACE, "receiver", "--tail=-1", check=False).out
+    return [line.split(" ", 5) for line in printed.splitlines()]
+
+
+def write(tenant: Tenant) -> str:
+    name = f"told-{uuid.uuid4().hex[:8]}"
+    tenant.api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}})
+    return name
+
+
+def arrives(name: str, *, seconds: float = 60) -> list[str]:
+    def probe() -> list[str]:
+        found = [line for line in received() if line[-1] == name]
+        if not found:
+            raise NotYetError("no such event")
+        return found[0]
+
+    return until(f"the receiver to have {name}", probe, seconds=seconds)
+
+
+def test_the_receiver_knows_whose_events_they_are_and_files_have_them_too(both: tuple[Tenant, Tenant]) -> None:
+    for tenant in both:
+        name = write(tenant)
+        assert arrives(name) == [f"/events/{tenant.name}", "Bearer", "first", "create", "configmaps", name]
+        out = commands.bulkhead("audit", tenant.name, "--verb", "create", "-o", "json", kubeconfig=machine.KUBECONFIG).out
+        assert name in {(json.loads(line).get("objectRef") or {}).get("name") for line in out.splitlines()}
+
+
+def test_a_plane_reaches_the_receiver_at_its_port_alone(host: Api, both: tuple[Tenant, Tenant]) -> None:
+    """What its API server reaches the tenant reaches, by a webhook: the receiver without a credential, and nothing else."""
+    address = host.get("Service", "receiver", SPACE)["spec"]["clusterIP"]
+    api = host.get("Service", "kubernetes", "default")["spec"]["clusterIP"]
+    said = {place: hooked(both[0], place) for place in (f"{address}:{PORT}", f"{address}:{OTHER_PORT}", f"{api}:443")}
+    # The positive control: where there is a way, there is a certificate to complain of.
+    assert "x509" in said[f"{address}:{PORT}"]
+    for place in (f"{address}:{OTHER_PORT}", f"{api}:443"):
+        assert "x509" not in said[place]
+        assert "deadline exceeded" in said[place] or "connect" in said[place]
+
+
+def hooked(tenant: Tenant, place: str) -> str:
+    """What the tenant's API server says of a webhook at a place.
+
+    By a name of its own: after its deletion the API server may call the former one for a moment.
+    """
+    name = f"out-{uuid.uuid4().hex[:8]}.example.org"
+    hook = {
+        "name": name,
+        "clientConfig": {"url": f"https://{place}/"},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["services"]}],
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "timeoutSeconds": 3,
+    }
+    kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
+    tenant.api.create(kind | {"metadata": {"name": "out"}, "webhooks": [hook]})
+
+    def probe() -> str:
+        body: dict[str, Any] = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "out", "namespace": "default"}}
+        try:
+            tenant.api.create(body | {"spec": {"ports": [{"port": 80}]}})
+        except ApiError as error:
+            if name not in error.message:
+                raise NotYetError(error.message) from error
+            return error.message
+        tenant.api.delete("Service", "out", "default")
+        raise NotYetError("not called yet")
+
+    try:
+        return until("the webhook to be called", probe, seconds=30)
+    finally:
+        tenant.api.delete("ValidatingWebhookConfiguration", "out")
+
+
+def test_no_tenant_has_the_credential(host: Api, both: tuple[Tenant, Tenant]) -> None:
+    tenant = both[0]
+    found = tenants.wait_condition(host, tenant.name, "SharesApplied", status="False", reason="ShareUnavailable")
+    assert "bulkhead.dev/audit-receiver" in found["message"]
+    for secret in tenant.api.list("Secret"):
+        assert base64.b64encode(b"first").decode() not in json.dumps(secret)
+    # The positive control: the plane has it, where no pod of the tenant is.
+    there = host.get("Secret", "audit-receiver", tenant.plane)
+    assert there["data"]["token"] == base64.b64encode(b"first").decode()
+    assert host.find("Secret", "audit-receiver", tenant.work) is None
+
+
+def test_another_credential_restarts_nothing(host: Api, both: tuple[Tenant, Tenant]) -> None:
+    tenant = both[0]
+    before = host.get("Pod", "plane-0", tenant.plane)
+    host.apply(credential("second"))
+
+    def probe() -> None:
+        workloads.expect(arrives(write(tenant))[2] == "second", "the former token")
+
+    # The kubelet writes the file within 90 s, the API server reads it once a minute.
+    until("the other token to be used", probe, seconds=240, interval=2)
+    after = host.get("Pod", "plane-0", tenant.plane)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert all(each["restartCount"] == 0 for each in after["status"]["containerStatuses"])
+
+
+def test_a_receiver_that_is_gone_costs_events_and_no_request(host: Api, both: tuple[Tenant, Tenant]) -> None:
+    tenant = both[1]
+    tenants.wait_condition(host, tenant.name, "AuditDelivered", status="True", seconds=300)
+    host.delete("Pod", "receiver", SPACE, grace=0)
+    last = [write(tenant) for _ in range(200)][-1]
+    found = tenants.wait_condition(host, tenant.name, "AuditDelivered", status="False", reason="EventsLost", seconds=400)
+    assert "were not taken in five tries" in found["message"]
+    assert tenants.is_ready(host.get("Tenant", tenant.name))
+    out = commands.bulkhead("audit", tenant.name, "--limit", "5000", "-o", "json", kubeconfig=machine.KUBECONFIG).out
+    assert last in out
+    host.apply(receiver_pod())
+    written: set[str] = set()
+
+    def again() -> None:
+        # What is written before the receiver is there may be lost, and the next comes when the API server tries again.
+        written.add(write(tenant))
+        workloads.expect(not written.isdisjoint(line[-1] for line in received()), f"none of {len(written)} arrived")
+
+    until("events to arrive again", again, seconds=180, interval=1.0)

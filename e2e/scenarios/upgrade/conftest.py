@@ -1,0 +1,190 @@
+"""Fixtures: the older Bulkhead with tenants at work, one of them in Slurm mode, and the same after `helm upgrade` to this tree.
+
+older installed ──> tenants Ready, pods running ──> [seen] ──> probes begin ──> helm upgrade ──> syncers replaced
+──> every tenant reconciled twice more ──> [seen again] ──> probes end
+"""
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from bulkhead.api import names
+from bulkhead.hostcluster.images import build
+from e2e import commands, install, machine, tenants, workloads
+from e2e.api import Api, ApiError, Obj, UnreachableError
+from e2e.poll import NotYetError, until
+from e2e.progress import stopwatch
+from e2e.scenarios.upgrade import former, queued, seen
+from e2e.scenarios.upgrade.queued import Queued
+from e2e.slurm import images
+from e2e.tenants import Tenant
+
+WANTED = ("up-one", "up-two")
+EVERYBODY = (*WANTED, queued.NAME)
+OWN = build.BULKHEAD.rpartition("/")[2]
+# Often enough that a test sees what a reconcile after the upgrade does, and not only the first.
+OFTEN = {"controller.resyncSeconds": "10"}
+_PASSES = "bulkhead_controller_passes_total{"
+
+
+@dataclass(slots=True)
+class Probe:
+    """A user who asks the tenant's API all the time."""
+
+    kubeconfig: Path
+    failures: list[str] = field(default_factory=list)
+    answers: int = 0
+
+    def run(self, stop: threading.Event) -> None:
+        api = Api(self.kubeconfig)
+        while not stop.wait(0.3):
+            try:
+                # What anybody may ask who is known: the older certificate is believed on, and has no rights any more.
+                if tenants.who(api):
+                    self.answers += 1
+                else:
+                    self.failures.append("nobody is known by the older certificate")
+            except (ApiError, UnreachableError) as error:
+                self.failures.append(str(error)[:300])
+
+
+@dataclass(frozen=True, slots=True)
+class Upgraded:
+    """The installation after its upgrade, and what was seen before and after."""
+
+    host: Api
+    tenants: Mapping[str, Tenant]
+    before: Mapping[str, seen.Running]
+    after: Mapping[str, seen.Running]
+    definitions: Mapping[str, str]  # UIDs, before
+    probes: Mapping[str, Probe]
+    slurm: Queued
+
+    def running(self) -> dict[str, seen.Running]:
+        """What runs of these tenants, once pods that a test made and deleted are gone."""
+
+        def probe() -> dict[str, seen.Running]:
+            found = seen.running(self.host, EVERYBODY)
+            workloads.expect(len(found) == len(self.before), ", ".join(sorted(each.name for each in found.values())))
+            return found
+
+        return until("the pods of before alone", probe, seconds=60)
+
+
+@pytest.fixture(scope="session")
+def upgraded() -> Iterator[Upgraded]:
+    """Built once for all tests here."""
+    note = stopwatch()
+    images.ensure(note)
+    host = machine.host_api()
+    former.checked_out()
+    for name in EVERYBODY:
+        if host.find("Namespace", names.plane_namespace(name)):
+            tenants.remove(host, name)
+    former.wipe(host, note)
+    former.installed(note)
+    made = _tenants(host)
+    slurm = queued.made(host)
+    note(f"tenants {', '.join(EVERYBODY)} are at work")
+    definitions = {each: host.get("CustomResourceDefinition", each)["metadata"]["uid"] for each in DEFINITIONS}
+    before = seen.running(host, EVERYBODY)
+    probes = {tenant.name: Probe(tenant.kubeconfig) for tenant in (*made.values(), slurm.cluster.tenant)}
+    stop = threading.Event()
+    threads = [threading.Thread(target=each.run, args=(stop,), daemon=True) for each in probes.values()]
+    for thread in threads:
+        thread.start()
+    install.install_chart(note, **OFTEN)
+    settle(host, list(EVERYBODY))
+    note("reconciled by the new controller")
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+    after = seen.running(host, EVERYBODY)
+    made = {name: tenants.open_tenant(name) for name in made}
+    slurm = slurm.through(tenants.open_tenant(queued.NAME))
+    yield Upgraded(host, made, before, after, definitions, probes, slurm)
+    for name in EVERYBODY:
+        host.delete("Tenant", name)
+
+
+DEFINITIONS = ("tenants.bulkhead.dev", "tenantclasses.bulkhead.dev")
+
+
+def _tenants(host: Api) -> dict[str, Tenant]:
+    """Tenants made by the older controller, and their kubeconfigs as the older command line hands them out."""
+    for name in WANTED:
+        host.create(tenants.manifest(name, gpus=4))
+    tenants.wait_ready(host, WANTED, seconds=150)
+    made = {}
+    for name in WANTED:
+        made[name] = former.opened(name)
+        _work(made[name])
+    for tenant in made.values():
+        for name in ("claimed", "accelerated"):
+            workloads.wait_running(tenant.api, name)
+        until(f"the pods of {tenant.name}", lambda tenant=tenant: _all_run(tenant), seconds=90)  # type: ignore[misc]
+    return made
+
+
+def _work(tenant: Tenant) -> None:
+    """Pods of a controller, with a volume, with a GPU, with a ConfigMap, and some on a simulated node."""
+    claim: Obj = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "16Mi"}}}
+    given = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "told", "namespace": "default"}, "data": {"a": "b"}}
+    tenant.api.create(given)
+    tenant.api.create(
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data", "namespace": "default"},
+            "spec": claim,
+        }
+    )
+    mounted = {"data": {"persistentVolumeClaim": {"claimName": "data"}}, "told": {"configMap": {"name": "told"}}}
+    spec = workloads.pod_spec(volumes=[{"name": name} | source for name, source in mounted.items()])
+    spec["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}, {"name": "told", "mountPath": "/told"}]
+    tenant.api.create(workloads.pod("claimed", spec))
+    tenant.api.create(workloads.pod("accelerated", workloads.pod_spec(gpus=1)))
+    tenant.api.create(workloads.deployment("web", 2, workloads.pod_spec(workloads.web_server("here"), ports=[8080])))
+    tenant.api.create(workloads.deployment("far", 2, workloads.pod_spec(where=workloads.SIMULATED)))
+    tenant.api.create(workloads.service("web", "web", 8080))
+
+
+def _all_run(tenant: Tenant) -> None:
+    for name, wanted in (("web", 2), ("far", 2)):
+        ready = tenant.api.get("Deployment", name, "default").get("status", {}).get("readyReplicas", 0)
+        workloads.expect(ready == wanted, f"{name}: {ready} of {wanted}")
+
+
+def settle(host: Api, wanted: list[str]) -> None:
+    """Until every syncer is the tree's own and works, and the controller has reconciled every tenant twice since."""
+    for name in wanted:
+        until(f"the syncer of {name}", lambda name=name: _syncs(host, name), seconds=120)  # type: ignore[misc]
+    tenants.wait_ready(host, wanted, seconds=60)
+    goal = passes() + 2 * len(wanted)
+    until("two more reconciles of each tenant", lambda: _passed(goal), seconds=90, interval=1.0)
+
+
+def _syncs(host: Api, name: str) -> None:
+    deployment = host.get("Deployment", "syncer", names.plane_namespace(name))
+    image = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
+    status = deployment.get("status", {})
+    current = status.get("observedGeneration") == deployment["metadata"]["generation"]
+    workloads.expect(image.endswith(f"/{OWN}"), f"its image is {image}")
+    workloads.expect(current and status.get("updatedReplicas") == status.get("readyReplicas") == 1, str(status))
+
+
+def passes() -> float:
+    """How many reconciles the controller has counted."""
+    for pod in machine.host_api().list("Pod", names.SYSTEM_NAMESPACE, labels="app.kubernetes.io/component=controller"):
+        if not pod["metadata"].get("deletionTimestamp"):
+            path = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/pods/{pod['metadata']['name']}:8080/proxy/metrics"
+            text = commands.kubectl(machine.KUBECONFIG, "get", "--raw", path).out
+            return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(_PASSES))
+    raise NotYetError("no controller")
+
+
+def _passed(goal: float) -> None:
+    workloads.expect((now := passes()) >= goal, f"{now:.0f} of {goal:.0f}")

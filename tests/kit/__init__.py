@@ -1,0 +1,22 @@
+"""What tests stand on; a test file never imports another test file's fixtures, it takes them from here or from its conftest.
+
+    you test                                        take                                        it costs
+    ------------------------------------------------------------------------------------------------------------------
+    a translation, a pure decision                  translationsamples, tenantsamples, slurmsamples   nothing
+    an informer or a client before a bad server     hostileserver                               milliseconds
+    two API servers of your session                 the fixtures host_client, plane_client      one pair a process
+    one that you may kill, freeze, restart          servers.running (fixture own_server)        seconds, 500 MiB
+    the syncer of one tenant                        syncerbed.SyncerBed                         half a second
+    the ledger, with a scheduler and kwok           ledgerhost.LedgerHost                       half a second
+    the controller without its queue                controllerhost.ControllerHost               half a second
+    the command line as a process                   commandline.start, .finish                  a second a command
+    the chart                                       helmchart.rendered, known.all_known         half a second
+    an identity provider, and a person before it    dex, people, believing                      seconds
+    a real HAProxy                                  proxying                                    milliseconds
+    a task beside the test, a leader                background, leading                         nothing
+    that a copy has seen what was written           lag                                         one list
+    a clock                                         fakeclock                                   nothing
+    certificates, ports, kubeconfigs, golden files  pki, ports, kubeconfigs, goldens            nothing
+
+`docs/contributing.md` says how a test stays independent of when others act beside it.
+"""

@@ -1,0 +1,149 @@
+"""A kube-apiserver that is told whom to believe as a plane's is: rendered, served by the syncer's server, read again on change.
+
+    provider in a class ── asked as the controller asks ──> keys ──> rendered ──> ConfigMap and file ──> token accepted or not
+
+The API server is at once the host whose ConfigMap the syncer reads.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from bulkhead.api.providers import Provider, providers
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import KubeError, Unauthorized
+from bulkhead.kube.kubeconfig import KubeConfig
+from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES
+from bulkhead.work.clock import SystemClock
+from controller.decide.keysets import keys_address, read_keys
+from controller.host.issuers import over_https
+from controller.plane import authentication
+from controller.plane.spec import ISSUERS_PORT, PlaneSpec
+from controller.plane.ways import Revoked, Trusted
+from syncer.issuers import Issuers, tls_context
+from tests.kit.dex import Dex
+from tests.kit.ports import free_port
+from tests.kit.servers import ApiServer, ServerOptions
+from tests.kit.syncerbed import until
+from tests.kit.tenantsamples import plane_spec
+
+_SECONDS = 180.0
+_REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False)
+
+
+def issuer_of(dex: Dex, **more: Any) -> dict[str, Any]:
+    """A provider as a class has it."""
+    made = {"name": "corp", "url": dex.url, "certificateAuthority": dex.ca, "audiences": ["bulkhead-{tenant}"]}
+    return made | {"claims": {"username": "email", "groups": "groups"}} | more
+
+
+def resolved(tenant: str, *issuers: Mapping[str, Any], **asked: Any) -> tuple[Provider, ...]:
+    """The providers of a tenant that names all of its class's."""
+    chosen = [{"issuer": each["name"]} | asked for each in issuers]
+    return providers(tenant, {"oidc": chosen}, {"issuers": list(issuers)})
+
+
+async def keys_of(provider: Provider) -> str:
+    """The provider's keys, as the controller asks for them."""
+    source = provider.source
+    address = keys_address(await over_https(source.discovery, source.certificate_authority), source)
+    return read_keys(await over_https(address, source.certificate_authority))
+
+
+class Believer:
+    """The API server, and the syncer's server beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "authentication.json"
+        self._file.write_text(json.dumps(authentication.untouched()))
+        self.server = ApiServer("plane", folder, ServerOptions(flags=(f"--authentication-config={self._file}",)))
+        self._port = free_port()
+        cert, key = self.server.authority.issue("shim", addresses=("127.0.0.1",))
+        (folder / "shim.crt").write_bytes(cert)
+        (folder / "shim.key").write_bytes(key)
+        self._folder = folder
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.server.start)
+        await asyncio.to_thread(self.server.wait)
+        self.admin = await Client(self.server.admin, user_agent="tests", field_manager="tests").__aenter__()
+        space = plane_spec().namespace
+        await self.admin.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
+        self.speak()
+        return self
+
+    def speak(self) -> None:
+        """Start the syncer's server."""
+        issuers = Issuers(self.admin, plane_spec().namespace, SystemClock(), fresh_seconds=0)
+        self._serving = asyncio.create_task(issuers.serve("127.0.0.1", self._port, tls_context(self._folder)))
+
+    async def silence(self) -> None:
+        """Stop the syncer's server."""
+        self._serving.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._serving
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.silence()
+        await self.admin.__aexit__(None, None, None)
+        self.server.stop()
+
+    async def believe(self, *known: tuple[Provider, str], revoked: Iterable[Revoked] = (), read: bool = True) -> None:
+        """Believe these with these keys, and wait until the API server has read that; without `read` only keys go out."""
+        spec = plane_spec(issuers=tuple(Trusted(provider, keys) for provider, keys in known), revoked=tuple(revoked))
+        for obj in authentication.config_maps(spec):
+            await self.admin.apply(CONFIG_MAPS, self._here(spec, obj))
+        if not read:
+            return
+        told = json.dumps(self._here(spec, authentication.configuration(spec, self.server.authority.pem.decode())))
+        beside = self._file.with_suffix(".new")
+        beside.write_text(told)
+        beside.replace(self._file)
+        wanted = f"sha256:{hashlib.sha256(told.encode()).hexdigest()}"
+
+        async def taken() -> bool:
+            await asyncio.sleep(0.2)
+            return wanted in await self._metrics()
+
+        await until(taken, "the configuration read again", _SECONDS)
+
+    async def restart(self) -> None:
+        """Kill the API server, and start it again."""
+        await asyncio.to_thread(self.server.kill)
+        await asyncio.to_thread(self.server.start_apiserver)
+        await asyncio.to_thread(self.server.wait)
+
+    async def who(self, token: str) -> dict[str, Any] | None:
+        """Whom the API server takes the bearer of a token for; None where it refuses it."""
+        config = KubeConfig(server=self.server.url, ca=self.server.authority.pem, token=token)
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {}}
+        async with Client(config, user_agent="tests", field_manager="tests") as client:
+            try:
+                answer = await client.create(_REVIEWS, review)
+            except Unauthorized:
+                return None
+        return dict(answer["status"]["userInfo"])
+
+    async def becomes(self, token: str, name: str | None) -> None:
+        """Wait until a token is of a user, or of nobody: an API server remembers for some seconds what it thought of one."""
+
+        async def it() -> bool:
+            return ((await self.who(token)) or {}).get("username") == name
+
+        await until(it, f"the token is of {name}", _SECONDS)
+
+    async def _metrics(self) -> str:
+        try:
+            return (await self.admin.get_raw("/metrics", timeout=5.0)).decode()
+        except KubeError:
+            return ""
+
+    def _here(self, spec: PlaneSpec, obj: Obj) -> Any:
+        """With the address at which the syncer's server is in this test."""
+        text = json.dumps(obj).replace(f"{spec.shim_address}:{ISSUERS_PORT}", f"127.0.0.1:{self._port}")
+        return json.loads(text)

@@ -1,0 +1,160 @@
+"""A controller without its queue for tests on a real API server, and a stand-in for the host's namespace controller."""
+
+import asyncio
+from typing import Any, Self
+
+from bulkhead.api import names
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import Conflict, NotFound
+from bulkhead.kube.objects import Obj
+from bulkhead.work.clock import Clock, SystemClock
+from controller.host.auditreceivers import AuditReceivers
+from controller.host.dedication import Dedication
+from controller.host.hostranges import HostRanges
+from controller.host.issuers import Issuers
+from controller.host.owned import OWNED, SELECTOR, Owned
+from controller.host.pullsecrets import PullSecrets
+from controller.inside.access import PlaneAccess
+from controller.settings import Settings
+from controller.slurm.ordering import Ordering
+from controller.tenant.reconcile import ReconcileFailed, Reconciler
+from tests.kit import lag
+from tests.kit.syncerbed import until
+
+
+class ControllerHost:
+    """A controller without its queue: informers and a reconciler."""
+
+    def __init__(
+        self,
+        client: Client,
+        dedication: Dedication | None = None,
+        clock: Clock | None = None,
+        slurm: Ordering | None = None,
+        *,
+        settings: Settings | None = None,
+        pulls: PullSecrets | None = None,
+        issuers: Issuers | None = None,
+        receivers: AuditReceivers | None = None,
+    ) -> None:
+        self.client = client
+        self.owned = Owned(client, lambda _: None)
+        self.ranges = HostRanges(client, known=Settings().reserved)
+        clock = clock or SystemClock()
+        self.reconciler = Reconciler(
+            client,
+            self.owned,
+            PlaneAccess(clock, lambda _: None),
+            settings or Settings(),
+            clock,
+            ranges=self.ranges,
+            dedication=dedication,
+            slurm=slurm,
+            pulls=pulls,
+            issuers=issuers,
+            receivers=receivers,
+        )
+
+    async def __aenter__(self) -> Self:
+        self._tasks = [asyncio.create_task(each.run()) for each in (self.owned, self.ranges)]
+        for each in (self.owned, self.ranges):
+            await each.synced()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+
+    async def caught_up(self) -> None:
+        """Wait until the informers show what there is."""
+        copies = [*self.owned._informers.values(), self.ranges._services]
+
+        async def seen() -> bool:
+            return all(await asyncio.gather(*map(lag.caught_up, copies)))
+
+        await until(seen, "the controller's copies to be what the host has")
+
+    async def settle(self, name: str) -> Obj:
+        """Reconcile until two in a row write nothing new, each of what there is."""
+        before = ""
+        async with asyncio.timeout(300):
+            while True:
+                await self.caught_up()
+                try:
+                    await self.reconciler.reconcile(name)
+                except ReconcileFailed:
+                    await asyncio.sleep(0.1)
+                    continue
+                now = str(await fingerprint(self.client, name))
+                if now == before:
+                    return await self.client.get(kinds.TENANTS, name)
+                before = now
+
+
+async def fingerprint(client: Client, name: str) -> list[tuple[str, str, str, str]]:
+    """Every object of a tenant, with its version."""
+    found = []
+    for resource in (*OWNED, kinds.SECRETS):
+        listed = await client.list(
+            resource, label_selector=SELECTOR.replace("bulkhead.dev/tenant", f"bulkhead.dev/tenant={name}", 1)
+        )
+        found += [
+            (resource.kind, o["metadata"].get("namespace", ""), o["metadata"]["name"], o["metadata"]["resourceVersion"])
+            for o in listed.items
+        ]
+    return sorted(found)
+
+
+async def kinds_of(client: Client, name: str) -> set[tuple[str, str, str]]:
+    return {entry[:3] for entry in await fingerprint(client, name)}
+
+
+async def nameless(client: Client, name: str) -> set[tuple[str, ...]]:
+    """What there is of a tenant, with its name taken out."""
+    return {tuple(part.replace(name, "X") for part in entry) for entry in await kinds_of(client, name)}
+
+
+async def ask(client: Client, name: str, **spec: Any) -> Obj:
+    body = {"class": "standard", "quota": {"resources": {"nvidia.com/gpu": {"nominal": 4}}}} | spec
+    return await client.create(
+        kinds.TENANTS, {"apiVersion": names.API_VERSION, "kind": "Tenant", "metadata": {"name": name}, "spec": body}
+    )
+
+
+async def finish_namespaces(client: Client, name: str) -> None:
+    """What the host's namespace controller does at the end: empty a namespace that is going, and let it go."""
+    for namespace in (f"bh-{name}", f"bh-{name}-work"):
+        try:
+            found = await client.get(kinds.NAMESPACES, namespace)
+        except NotFound:
+            continue
+        if not found["metadata"].get("deletionTimestamp"):
+            continue
+        for resource in (*OWNED, kinds.SECRETS):
+            if resource.namespaced:
+                for obj in (await client.list(resource, namespace)).items:
+                    await client.delete(resource, obj["metadata"]["name"], namespace, grace_seconds=0)
+        try:
+            await client.replace(kinds.NAMESPACES, found | {"spec": {"finalizers": []}}, subresource="finalize")
+        except Conflict:
+            continue
+
+
+async def take_down(world: ControllerHost, name: str) -> None:
+    await world.client.delete(kinds.TENANTS, name)
+    async with asyncio.timeout(300):
+        while True:
+            await world.reconciler.reconcile(name)
+            await finish_namespaces(world.client, name)
+            try:
+                await world.client.get(kinds.TENANTS, name)
+            except NotFound:
+                return
+            await asyncio.sleep(0.02)
+
+
+def ready(tenant: Obj) -> tuple[str, str]:
+    condition = next(each for each in tenant["status"]["conditions"] if each["type"] == "Ready")
+    return condition["status"], condition["reason"]

@@ -1,0 +1,333 @@
+"""A host for the ledger: tenants with quotas, nodes, pods with the gate, as syncers and the controller would have made them.
+
+    async with LedgerHost.open(client) as host: ...       what a test made is gone at its end
+
+Beside it, `Watched`: somebody who sees every event of pods, and says when anything was given twice.
+"""
+
+import contextlib
+import secrets
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from bulkhead.api import labels, ledger, names
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import Conflict, KubeError, NotFound
+from bulkhead.kube.objects import Obj
+from bulkhead.kube.resources import COHORTS, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, TENANTS
+from bulkhead.ledger import given
+from bulkhead.ledger.model import Share, Tenant
+from tests.kit import lag
+from tests.kit.background import background
+from tests.kit.crds import install
+from tests.kit.syncerbed import SECONDS, until
+
+GPU = "nvidia.com/gpu"
+LINE = ("", GPU)
+KWOK = "kwok.x-k8s.io/node"
+
+
+class LedgerHost:
+    """See the module."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.mark = secrets.token_hex(3)
+        self.spaces: list[str] = []
+        self.nodes: list[str] = []
+        self.tenants: list[str] = []
+        self.cohorts: list[str] = []
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, client: Client) -> AsyncIterator[Self]:
+        host = cls(client)
+        await host.install()
+        await host.member()
+        try:
+            yield host
+        finally:
+            await host.clean()
+
+    async def install(self) -> None:
+        """The kinds that the ledger watches."""
+        await install(self.client)
+
+    async def member(self) -> None:
+        """Somebody is in a cohort: otherwise nobody would need the ledger."""
+        name, spec = f"m{self.mark}", {"class": "standard", "quota": {"cohort": f"c{self.mark}"}}
+        await self.client.apply(TENANTS, {"metadata": {"name": name}, "spec": spec})
+        self.tenants.append(name)
+
+    async def clean(self) -> None:
+        for space in self.spaces:
+            for pod in (await self.client.list(PODS, space)).items:
+                await self.client.delete(PODS, pod["metadata"]["name"], space, grace_seconds=0)
+            await self.client.delete(RESOURCE_QUOTAS, names.POD_QUOTA, space)
+        for resource, made in ((NODES, self.nodes), (TENANTS, self.tenants), (COHORTS, self.cohorts)):
+            for name in made:
+                await self.client.delete(resource, name)
+
+    async def clear(self, *tenants: str) -> None:
+        """No pods any more; nothing that counts what is gone runs here."""
+        for tenant in tenants:
+            space = names.work_namespace(tenant)
+            for pod in await self.pods(tenant):
+                await self.client.delete(PODS, pod["metadata"]["name"], space)
+
+            # kwok deletes by name, whichever pod bears it by then.
+            async def none_left(tenant: str = tenant) -> bool:
+                return not await self.pods(tenant)
+
+            await until(none_left, f"no pods of {tenant}")
+            status = {"status": {"used": {f"requests.{GPU}": "0"}}}
+            await self.client.patch(RESOURCE_QUOTAS, names.POD_QUOTA, status, space, subresource="status")
+
+    async def node(self, name: str, gpus: int = 8, **marks: str) -> str:
+        """A node that is ready; kwok plays its kubelet where kwok runs."""
+        name = f"{name}-{self.mark}"
+        found = {"kubernetes.io/hostname": name, "pool": self.mark} | {k.replace("__", "/"): v for k, v in marks.items()}
+        meta = {"name": name, "labels": found, "annotations": {KWOK: "fake"}}
+        await self.client.create(NODES, {"metadata": meta})
+        room = {"cpu": "96", "memory": "1Ti", "pods": "250", GPU: str(gpus)}
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}
+        ready |= {"lastTransitionTime": "2026-01-01T00:00:00Z", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}
+        status = {"capacity": room, "allocatable": room, "conditions": [ready]}
+        await self.client.patch(NODES, name, {"status": status}, subresource="status")
+        await self.client.patch(NODES, name, {"spec": {"taints": None}})
+        self.nodes.append(name)
+        return name
+
+    async def cohort(self, name: str, **spec: Any) -> str:
+        """The rules of a cohort."""
+        name = f"{name}-{self.mark}"
+        await self.client.apply(COHORTS, {"metadata": {"name": name}, "spec": spec})
+        self.cohorts.append(name)
+        return name
+
+    async def tenant(
+        self, name: str, nominal: int, cohort: str = "", ceiling: int | None = None, borrowing: int | None = None
+    ) -> str:
+        """A tenant's work namespace and quota, with what it was given; the host counts up to its ceiling."""
+        name = f"{name}{self.mark}"
+        space = names.work_namespace(name)
+        await self.client.create(NAMESPACES, {"metadata": {"name": space}})
+        self.spaces.append(space)
+        noted = _given(name, nominal, cohort, borrowing)
+        meta = {"name": names.POD_QUOTA, "labels": {labels.TENANT: name}, "annotations": {ledger.GIVEN: noted}}
+        hard = {f"requests.{GPU}": str(nominal if ceiling is None else ceiling)}
+        await self.client.create(RESOURCE_QUOTAS, {"metadata": meta, "spec": {"hard": hard}}, space)
+        status = {"status": {"hard": hard, "used": {f"requests.{GPU}": "0"}}}
+        await self.client.patch(RESOURCE_QUOTAS, names.POD_QUOTA, status, space, subresource="status")
+        beyond = self.pod(name, "probe", (nominal if ceiling is None else ceiling) + 1)
+        await until(lambda: lag.refused_for_quota(self.client, PODS, beyond, space), f"the quota of {name} to count")
+        return name
+
+    async def give(self, tenant: str, nominal: int, cohort: str = "", borrowing: int | None = None) -> None:
+        """Another quota."""
+        body = {"metadata": {"annotations": {ledger.GIVEN: _given(tenant, nominal, cohort, borrowing)}}}
+        await self.client.patch(RESOURCE_QUOTAS, names.POD_QUOTA, body, names.work_namespace(tenant))
+
+    def pod(
+        self,
+        tenant: str,
+        name: str,
+        gpus: int = 1,
+        *,
+        gang: tuple[str, int] | None = None,
+        topology: str = "",
+        own_priority: int = 0,
+        **spec: Any,
+    ) -> Obj:
+        """A host pod with the gate, as a syncer makes it."""
+        notes = {labels.VIRTUAL_NAMESPACE: "default", labels.VIRTUAL_NAME: name, ledger.OWN_PRIORITY: str(own_priority)}
+        if gang is not None:
+            notes |= {ledger.GANG: gang[0], ledger.GANG_SIZE: str(gang[1])}
+        if topology:
+            notes[ledger.GANG_TOPOLOGY] = topology
+        container = {"name": "main", "image": "busybox:1.36", "resources": {"limits": {GPU: str(gpus)}}}
+        meta = {"name": name, "labels": {labels.TENANT: tenant}, "annotations": notes}
+        body: Obj = {"containers": [container], "schedulingGates": [{"name": ledger.GATE}]}
+        body |= {"nodeSelector": {"pool": self.mark}, "terminationGracePeriodSeconds": 1}
+        return {"metadata": meta, "spec": body | spec}
+
+    async def run(self, tenant: str, name: str, gpus: int = 1, **more: Any) -> Obj:
+        """Create one, again where the count in the quota was overtaken by what the ledger notes there, as a syncer does."""
+
+        async def made() -> Obj | None:
+            with contextlib.suppress(Conflict):
+                return await self.client.create(PODS, self.pod(tenant, name, gpus, **more), names.work_namespace(tenant))
+            return None
+
+        found: Obj = await until(made, f"{name} of {tenant} made")
+        return found
+
+    async def get(self, tenant: str, name: str) -> Obj | None:
+        """One pod, as it is now."""
+        with contextlib.suppress(NotFound):
+            return await self.client.get(PODS, name, names.work_namespace(tenant))
+        return None
+
+    async def pods(self, tenant: str) -> list[Obj]:
+        """All of a tenant."""
+        return (await self.client.list(PODS, names.work_namespace(tenant))).items
+
+    async def admitted(self, tenant: str, number: int, seconds: float = SECONDS) -> list[Obj]:
+        """Wait until so many pods of a tenant bear no gate."""
+
+        async def so() -> list[Obj] | None:
+            found = [pod for pod in await self.pods(tenant) if not gated(pod)]
+            return found if len(found) == number else None
+
+        found: list[Obj] = await until(so, f"{number} admitted of {tenant}", seconds)
+        return found
+
+    async def told(self, tenant: str, name: str, reason: str, text: str = "", seconds: float = SECONDS) -> str:
+        """Wait until a pod says why it waits."""
+
+        async def so() -> str | None:
+            said = verdict(await self.get(tenant, name) or {})
+            return said[1] if said is not None and said[0] == reason and text in said[1] else None
+
+        message: str = await until(so, f"{name} of {tenant} waits: {reason} {text}", seconds)
+        return message
+
+    async def standing(self, tenant: str) -> dict[str, int]:
+        """What stands on a tenant's quota."""
+        quota = await self.client.get(RESOURCE_QUOTAS, names.POD_QUOTA, names.work_namespace(tenant))
+        found: dict[str, int] = ledger.read_standing(quota["metadata"].get("annotations") or {}).get(LINE, {})
+        return found
+
+    async def end(self, tenant: str, name: str) -> None:
+        """A pod has done its work."""
+        await self.client.patch(
+            PODS, name, {"status": {"phase": "Succeeded"}}, names.work_namespace(tenant), subresource="status"
+        )
+
+
+def _given(tenant: str, nominal: int, cohort: str, borrowing: int | None) -> str:
+    return given.write(Tenant(tenant, cohort or f"own-{tenant}", shares={LINE: Share(nominal, borrowing)}))
+
+
+def leads() -> bool:
+    """A process that leads as long as it lives."""
+    return True
+
+
+def gated(pod: Obj) -> bool:
+    return any(each["name"] == ledger.GATE for each in pod["spec"].get("schedulingGates") or ())
+
+
+def verdict(pod: Obj) -> tuple[str, str] | None:
+    return ledger.read_verdict((pod.get("metadata") or {}).get("annotations") or {})
+
+
+def gpus(pod: Obj) -> int:
+    return sum(int(each.get("resources", {}).get("limits", {}).get(GPU, 0)) for each in pod["spec"]["containers"])
+
+
+@dataclass
+class Watched:
+    """Every event of pods of some namespaces, one after another: who held what at each instant."""
+
+    client: Client
+    # By namespace the most that it may hold, by node its GPUs, and sums over several namespaces.
+    most: dict[str, int] = field(default_factory=dict)
+    room: dict[str, int] = field(default_factory=dict)
+    together: dict[tuple[str, ...], int] = field(default_factory=dict)
+    # Whether a pod that is pinned to a node counts there before it is bound.
+    pinned: bool = True
+    broken: list[str] = field(default_factory=list)
+    events: int = 0
+    _pods: dict[str, Obj] = field(default_factory=dict)
+
+    @contextlib.asynccontextmanager
+    async def watching(self) -> AsyncIterator[Self]:
+        listed = await self.client.list(PODS)
+        for pod in listed.items:
+            self._pods[pod["metadata"]["uid"]] = pod
+        async with background(self._watch(listed.resource_version)):
+            yield self
+            await until(self._seen_all, "all that has been written to be seen")
+        assert not self.broken, self.broken[:5]
+        assert self.events, "an observer that sees nothing proves nothing"
+
+    async def _seen_all(self) -> bool:
+        listed = (await self.client.list(PODS)).items
+        return _versions(listed) == _versions(self._pods.values())
+
+    async def _watch(self, version: str) -> None:
+        async for event in self.client.watch(PODS, resource_version=version, timeout_seconds=3600):
+            if event.type == "BOOKMARK":
+                continue
+            pod = event.object()
+            self.events += 1
+            if event.type == "DELETED" or _ended(pod):
+                self._pods.pop(pod["metadata"]["uid"], None)
+            else:
+                self._pods[pod["metadata"]["uid"]] = pod
+            self._check(f"{event.type} {pod['metadata']['namespace']}/{pod['metadata']['name']}")
+
+    def _check(self, what: str) -> None:
+        held = [pod for pod in self._pods.values() if not gated(pod)]
+        by_space: Counter[str] = Counter()
+        by_node: Counter[str] = Counter()
+        for pod in held:
+            by_space[pod["metadata"]["namespace"]] += gpus(pod)
+            pinned = (pod["spec"].get("nodeSelector") or {}).get("kubernetes.io/hostname", "") if self.pinned else ""
+            by_node[pod["spec"].get("nodeName") or pinned] += gpus(pod)
+        for name, most in self.most.items():
+            if by_space[name] > most:
+                self.broken.append(f"{what}: {name} holds {by_space[name]} of {most}")
+        for names_, most in self.together.items():
+            if sum(by_space[name] for name in names_) > most:
+                self.broken.append(f"{what}: {names_} hold {sum(by_space[name] for name in names_)} of {most}")
+        for name, most in self.room.items():
+            if by_node[name] > most:
+                self.broken.append(f"{what}: {by_node[name]} of {most} on {name}")
+
+
+def _ended(pod: Obj) -> bool:
+    return pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}
+
+
+def _versions(pods: Iterable[Obj]) -> dict[str, str]:
+    """Of those that have not ended."""
+    return {pod["metadata"]["uid"]: pod["metadata"]["resourceVersion"] for pod in pods if not _ended(pod)}
+
+
+class Killed(Exception):  # noqa: N818 -- reads as what happened
+    """The process is gone."""
+
+
+class Mortal(Client):
+    """A client of a process that dies at one of its writes: right before it counts, or right after."""
+
+    dies_at = 0
+    after = True
+    writes = 0
+
+    async def _write(self, *args: Any, **kwargs: Any) -> Obj:
+        found: Obj = await self._mortally(super()._write(*args, **kwargs))
+        return found
+
+    async def delete(self, *args: Any, **kwargs: Any) -> Obj | None:
+        found: Obj | None = await self._mortally(super().delete(*args, **kwargs))
+        return found
+
+    async def _mortally(self, call: Any) -> Any:
+        if self.dies_at and self.writes >= self.dies_at:
+            # Its other writes, which are on their way, go no further either.
+            call.close()
+            raise Killed
+        self.writes += 1
+        if self.writes != self.dies_at:
+            return await call
+        if not self.after:
+            call.close()
+            raise Killed
+        with contextlib.suppress(KubeError):
+            await call
+        raise Killed

@@ -1,0 +1,317 @@
+"""Real API servers without root: etcd and kube-apiserver as plain processes on free loopback ports.
+
+    start_pair(folder) ──> host: etcd + kube-apiserver      the syncer's topology: two planes, own etcd each,
+                       └─> plane: etcd + kube-apiserver     real RBAC, real admission, no controllers, no kubelet
+
+There is no controller manager: nothing collects garbage, fills in default service accounts or finishes the deletion of
+namespaces. ServiceAccount admission is off unless asked for, so pods can be created. Every process dies with its parent.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+
+from bulkhead.hostcluster import binaries
+from bulkhead.kube.kubeconfig import KubeConfig
+from tests.kit.kubeconfigs import to_yaml
+from tests.kit.pki import Authority, signing_key
+from tests.kit.ports import free_port
+
+_READY_SECONDS = 240.0
+_STOP_SECONDS = 10.0
+_PR_SET_PDEATHSIG = 1
+# The Kubernetes of hosts in tests, such as "1.34"; that of planes, which Bulkhead brings along, unless it is set.
+HOST_KUBERNETES = os.environ.get("BULKHEAD_TEST_HOST_KUBERNETES", "")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """What a test may ask of one API server."""
+
+    service_range: str = "10.0.0.0/24"
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    runtime_config: Mapping[str, bool] = field(default_factory=dict)  # alpha APIs, which older hosts do not have
+    service_account_admission: bool = False
+    issuer: str = "https://kubernetes.default.svc"
+    flags: tuple[str, ...] = ()
+    # As kubeadm does: without it, watches of quiet kinds get no bookmarks.
+    etcd_flags: tuple[str, ...] = ("--watch-progress-notify-interval=5s",)
+
+
+class ApiServer:
+    """An etcd and a kube-apiserver, of a plane by its name or of a host; can be killed, frozen and started again as it was."""
+
+    def __init__(self, name: str, folder: Path, options: ServerOptions | None = None) -> None:
+        self.name = name
+        self.folder = folder
+        self.options = options or ServerOptions()
+        self.kubernetes = "" if name.startswith("plane") else HOST_KUBERNETES
+        self.authority = Authority(f"{name}-ca")
+        self.port, self.etcd_port, self._peer_port = (free_port() for _ in range(3))
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        folder.mkdir(parents=True, exist_ok=True)
+        self._write_files()
+        self.admin = self.config_for("admin", "system:masters")
+
+    @property
+    def url(self) -> str:
+        """Address of the API server."""
+        return f"https://127.0.0.1:{self.port}"
+
+    def config_for(self, user: str, *groups: str) -> KubeConfig:
+        """Return a client configuration with a certificate for a user in groups."""
+        cert, key = self.authority.issue(user, groups=groups)
+        return KubeConfig(server=self.url, ca=self.authority.pem, client_cert=cert, client_key=key)
+
+    def start(self) -> None:
+        """Start what does not run."""
+        self.start_etcd()
+        self.start_apiserver()
+
+    def start_etcd(self) -> None:
+        """Start etcd on the data that is there."""
+        client, peer = f"http://127.0.0.1:{self.etcd_port}", f"http://127.0.0.1:{self._peer_port}"
+        self._spawn(
+            "etcd",
+            f"--data-dir={self.folder / 'etcd'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            # Tests lose nothing by a power cut.
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+            *self.options.etcd_flags,
+        )
+
+    def start_apiserver(self) -> None:
+        """Start kube-apiserver; `wait` tells when it serves."""
+        options, folder = self.options, self.folder
+        disabled = [] if options.service_account_admission else ["ServiceAccount"]
+        flags = [
+            f"--etcd-servers=http://127.0.0.1:{self.etcd_port}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            f"--secure-port={self.port}",
+            f"--tls-cert-file={folder / 'serving.crt'}",
+            f"--tls-private-key-file={folder / 'serving.key'}",
+            f"--client-ca-file={folder / 'ca.crt'}",
+            f"--service-account-issuer={options.issuer}",
+            f"--service-account-key-file={folder / 'sa.key'}",
+            f"--service-account-signing-key-file={folder / 'sa.key'}",
+            f"--service-cluster-ip-range={options.service_range}",
+            "--authorization-mode=Node,RBAC",
+            "--allow-privileged=true",
+            "--shutdown-delay-duration=0s",
+            "--endpoint-reconciler-type=none",
+            *(f"--disable-admission-plugins={each}" for each in disabled),
+            *_pairs("--feature-gates", self._known(options.feature_gates)),
+            *_pairs("--runtime-config", {} if self.kubernetes else options.runtime_config),
+            *options.flags,
+        ]
+        self._spawn("kube-apiserver", *flags)
+
+    def _known(self, gates: Mapping[str, bool]) -> Mapping[str, bool]:
+        """Those that this version has: others would end it at its start."""
+        if not self.kubernetes or not gates:
+            return gates
+        command = [str(binary("kube-apiserver", self.kubernetes)), "--help"]
+        text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        return {name: on for name, on in gates.items() if f":{name}=true|false" in text}
+
+    def start_scheduler(self, config: Path | None = None) -> None:
+        """Start a kube-scheduler that knows gangs, or a stock one with a configuration; `kill` ends it."""
+        flags = self._client_flags()
+        if config is not None:
+            self._spawn("kube-scheduler", f"--config={config}", "--secure-port=0")
+            return
+        gates = "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
+        self._spawn("kube-scheduler", *flags, f"--feature-gates={gates}")
+
+    def start_kwok(self) -> None:
+        """Start kwok, which plays the kubelet of every node that is annotated for it; `kill` ends it."""
+        stages = Path(str(resources.files("bulkhead.hostcluster.kwok") / "stages.yaml"))
+        flags = (
+            f"--kubeconfig={self._kubeconfig()}",
+            f"--config={stages}",
+            "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+            "--node-lease-duration-seconds=0",
+            "--v=WARN",
+        )
+        self._spawn("kwok", *flags)
+
+    def start_controllers(self, *names: str, flags: Sequence[str] = ("--feature-gates=GenericWorkload=true",)) -> None:
+        """Start a kube-controller-manager with a few controllers, by default with pod groups known; `kill` ends it."""
+        self._spawn("kube-controller-manager", *self._client_flags(), f"--controllers={','.join(names)}", *flags)
+
+    def _client_flags(self) -> tuple[str, ...]:
+        return (f"--kubeconfig={self._kubeconfig()}", "--leader-elect=false", "--secure-port=0")
+
+    def _kubeconfig(self) -> Path:
+        config = self.folder / "components.kubeconfig"
+        config.write_bytes(to_yaml(self.admin))
+        return config
+
+    def wait(self, seconds: float = _READY_SECONDS) -> None:
+        """Return once the server is ready, or tell which process failed and where its log is."""
+        deadline = time.monotonic() + seconds
+        context = self.admin.ssl_context()
+        while time.monotonic() < deadline:
+            for name, process in self._processes.items():
+                if process.poll() is not None:
+                    raise RuntimeError(f"{self.name}: {name} ended with {process.returncode}: {self.log_tail(name)}")
+            with contextlib.suppress(urllib.error.URLError, TimeoutError, ConnectionError, ssl.SSLError):
+                opener = urllib.request.build_opener(
+                    urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+                )
+                with opener.open(f"{self.url}/readyz", timeout=5) as answer:
+                    if answer.status == 200:
+                        return
+            time.sleep(0.1)
+        raise RuntimeError(f"{self.name}: not ready after {seconds:g} s: {self.log_tail('kube-apiserver')}")
+
+    def kill(self, name: str = "kube-apiserver") -> None:
+        """Kill a process as a crash does."""
+        process = self._processes.pop(name)
+        process.kill()
+        process.wait()
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal: SIGSTOP freezes, SIGCONT thaws."""
+        self._processes[name].send_signal(number)
+
+    def pid(self, name: str) -> int:
+        """The number of a process that runs."""
+        return self._processes[name].pid
+
+    def stop(self) -> None:
+        """End both processes."""
+        for name in list(self._processes):
+            with contextlib.suppress(ProcessLookupError):
+                self.signal(name, signal.SIGCONT)
+            self.kill(name)
+
+    def compact(self) -> None:
+        """Make etcd forget its history, so that older resource versions are gone."""
+        revision = self._etcdctl_range()
+        self._etcd_call("kv/compaction", f'{{"revision": "{revision}", "physical": true}}')
+
+    def _etcdctl_range(self) -> str:
+        import json
+
+        answer = json.loads(self._etcd_call("kv/range", '{"key": "AA==", "limit": 1}'))
+        return str(answer["header"]["revision"])
+
+    def _etcd_call(self, path: str, body: str) -> bytes:
+        request = urllib.request.Request(f"http://127.0.0.1:{self.etcd_port}/v3/{path}", data=body.encode(), method="POST")
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, timeout=10) as answer:
+            data: bytes = answer.read()
+            return data
+
+    def log_tail(self, name: str, size: int = 2000) -> str:
+        """Return the end of a component's log."""
+        path = self.folder / f"{name}.log"
+        return f"{path}\n{path.read_text(errors='replace')[-size:]}" if path.exists() else f"{path}: no log"
+
+    def _write_files(self) -> None:
+        cert, key = self.authority.issue(
+            "kube-apiserver", addresses=("127.0.0.1", "localhost", "kubernetes", "kubernetes.default.svc")
+        )
+        files = {"ca.crt": self.authority.pem, "serving.crt": cert, "serving.key": key, "sa.key": signing_key()}
+        for name, data in files.items():
+            (self.folder / name).write_bytes(data)
+
+    def _spawn(self, name: str, *flags: str) -> None:
+        running = self._processes.get(name)
+        if running is not None and running.poll() is None:
+            return
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                [str(binary(name, self.kubernetes if name == "kube-apiserver" else "")), *flags],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={"HOME": str(self.folder), "PATH": os.environ.get("PATH", ""), "GOMAXPROCS": "2"},
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 -- the fixture starts before any thread
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Host and plane, as the syncer sees them."""
+
+    host: ApiServer
+    plane: ApiServer
+
+    def stop(self) -> None:
+        """End all four processes."""
+        self.host.stop()
+        self.plane.stop()
+
+
+def with_pod_groups(service_range: str) -> ServerOptions:
+    """What a class that offers PodGroups needs on both sides; who does not use them notices nothing."""
+    return ServerOptions(
+        service_range=service_range,
+        feature_gates={"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True},
+        runtime_config={"scheduling.k8s.io/v1alpha2": True},
+    )
+
+
+def start_pair(folder: Path, host: ServerOptions | None = None, plane: ServerOptions | None = None) -> Pair:
+    """Start both planes side by side and wait until both serve."""
+    pair = Pair(
+        ApiServer("host", folder / "host", host or with_pod_groups("10.96.0.0/16")),
+        ApiServer("plane", folder / "plane", plane or with_pod_groups("10.112.0.0/22")),
+    )
+    try:
+        for server in (pair.host, pair.plane):
+            server.start()
+        for server in (pair.host, pair.plane):
+            server.wait()
+    except BaseException:
+        pair.stop()
+        raise
+    return pair
+
+
+def binary(name: str, kubernetes: str = "") -> Path:
+    """An executable as the tree pins it, or of another Kubernetes; what the cache lacks is fetched or built once."""
+    component = name if name in {"etcd", "kwok"} else f"kubernetes-{kubernetes}" if kubernetes else "kubernetes"
+    path: Path = binaries.ensure(component)[name]
+    return path
+
+
+def _pairs(flag: str, values: Mapping[str, bool]) -> list[str]:
+    joined = ",".join(f"{name}={'true' if value else 'false'}" for name, value in sorted(values.items()))
+    return [f"{flag}={joined}"] if joined else []
+
+
+def _die_with_parent() -> None:
+    # A test run that is killed leaves nothing behind. Linux only; elsewhere the fixture's end is all there is.
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def running(name: str, folder: Path, options: ServerOptions | None = None) -> Iterator[ApiServer]:
+    """An API server that answers, until the end of the block."""
+    server = ApiServer(name, folder, options)
+    try:
+        server.start()
+        server.wait()
+        yield server
+    finally:
+        server.stop()

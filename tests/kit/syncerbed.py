@@ -1,0 +1,392 @@
+"""One tenant on two real API servers: the real session of the syncer, and a test that plays kubelet and scheduler.
+
+    async with SyncerBed.open(host, plane) as bed: ...      both namespaces, one node, the session running
+
+Nothing runs on the host but API server and etcd, so a test does by hand what scheduler, kubelet and controllers would.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from bulkhead.api import labels as marks
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists, Forbidden, KubeError, NotFound, Unprocessable
+from bulkhead.kube.objects import Key, Obj, Resource
+from bulkhead.kube.resources import (
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
+    SERVICE_ACCOUNTS,
+    SERVICE_CIDRS,
+    SERVICES,
+)
+from syncer.session import Session
+from syncer.settings import Settings, parse
+from syncer.translate.registry import KINDS
+from syncer.watch.informers import resource_of
+from tests.kit import lag
+
+# How long something that is certain to come may take on a machine that has much else to do; nothing waits for as long as that.
+SECONDS = 60.0
+
+
+def settings_for(tenant: str, **more: Any) -> Settings:
+    import msgspec
+
+    plain = {
+        "tenant": tenant,
+        "tenantUID": f"uid-{tenant}",
+        "planeNamespace": f"bh-{tenant}",
+        "workNamespace": f"bh-{tenant}-work",
+        "dnsAddress": "10.112.0.10",
+        "apiAddress": "10.112.0.1",
+        "shimAddress": "10.112.0.11",
+        "publicAddress": "10.112.0.12",
+        "serviceSlice": "10.112.0.0/22",
+        "nodes": {"selector": {"pool": tenant}},
+        "limits": {"nvidia.com/gpu": 4},
+    }
+    return parse(msgspec.json.encode(plain | more))
+
+
+async def until(check: Callable[[], Awaitable[Any]], what: str, seconds: float = SECONDS) -> Any:
+    """Poll until `check` gives something true."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = await check()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"not in time: {what}"
+        await asyncio.sleep(0.03)
+
+
+class SyncerBed:
+    """One tenant; see the module."""
+
+    def __init__(self, host: Client, plane: Client, **more: Any) -> None:
+        self.host = host
+        self.plane = plane
+        self.tenant = f"t{secrets.token_hex(4)}"
+        self.settings = settings_for(self.tenant, **more)
+        self.work = self.settings.work_namespace
+        self.space = f"space-{self.tenant}"
+        self.session: Session | None = None
+        self._priorities: list[str] = []
+        self._task: asyncio.Task[None] | None = None
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, host: Client, plane: Client, *, start: bool = True, **more: Any) -> AsyncIterator["SyncerBed"]:
+        bed = cls(host, plane, **more)
+        await bed.prepare()
+        try:
+            if start:
+                await bed.start()
+            yield bed
+        finally:
+            await bed.stop()
+            await bed.clean()
+
+    async def prepare(self) -> None:
+        for client, name in (
+            (self.host, self.settings.plane_namespace), (self.host, self.work), (self.plane, self.space),
+        ):  # fmt: skip
+            await client.create(NAMESPACES, {"metadata": {"name": name}})
+        with contextlib.suppress(AlreadyExists):
+            await self.plane.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, self.space)
+        with contextlib.suppress(AlreadyExists):
+            await self.host.create(SERVICE_CIDRS, {"metadata": {"name": "plane"}, "spec": {"cidrs": ["10.112.0.0/22"]}})
+            await until(self._has_the_planes_range, "the host gives addresses of the plane's range")
+        self.node = f"node-{self.tenant}"
+        await self.make_node(self.node)
+
+    async def _has_the_planes_range(self) -> bool:
+        address = f"10.112.3.{secrets.randbelow(250) + 1}"
+        service = {"metadata": {"name": "probe"}, "spec": {"clusterIP": address, "ports": [{"port": 1}]}}
+        with contextlib.suppress(Unprocessable):
+            await self.host.create(SERVICES, service, self.work)
+            await self.host.delete(SERVICES, "probe", self.work)
+            return True
+        return False
+
+    async def make_node(self, name: str, gpus: int = 8) -> None:
+        await self.host.create(NODES, {"metadata": {"name": name, "labels": {"pool": self.tenant}}})
+        resources = {"cpu": "16", "memory": "64Gi", "pods": "110", "nvidia.com/gpu": str(gpus)}
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "reason": "KubeletReady",
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        status = {"capacity": resources, "allocatable": resources, "conditions": [ready]}
+        await self.host.patch(NODES, name, {"status": status}, subresource="status")
+        await self.host.patch(NODES, name, {"spec": {"taints": None}})
+
+    def begin(self) -> Session:
+        """Start the session, and do not wait until it is ready."""
+        self.session = Session(self.settings, self.plane, self.host)
+        self._task = asyncio.create_task(self.session.run())
+        return self.session
+
+    async def start(self) -> Session:
+        session = self.begin()
+
+        async def ready() -> bool:
+            assert self._task is not None
+            if self._task.done():
+                self._task.result()
+            return not session._unready()
+
+        await until(ready, "session ready")
+        return session
+
+    async def stop(self) -> None:
+        """End the session the hard way, as a kill would."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    async def caught_up(self) -> None:
+        """Wait until the syncer has seen what both servers have: its watches run a moment behind what a test has written."""
+        assert self.session is not None
+        caches = self.session.caches
+        copies = [*caches.virtual.values(), *caches.host.values()]
+
+        async def seen() -> bool:
+            return all(await asyncio.gather(*map(lag.caught_up, copies)))
+
+        await until(seen, "the syncer's copies to be what both servers have")
+
+    async def idle(self) -> None:
+        """Wait until everything that there is now has been seen, and no key is due; one may wait for its time."""
+        await self.caught_up()
+
+        async def done() -> bool:
+            return self.session is not None and self.session.queue.idle
+
+        await until(done, "every key reconciled")
+
+    async def patrolled(self) -> None:
+        """Wait until the syncer has reconciled everything once more, as it is now; a key may wait for its time."""
+        assert self.session is not None
+        await self.caught_up()
+        self.session.patrol.round()
+        await self.idle()
+
+    async def quiet(self) -> None:
+        """Wait until the syncer has reconciled everything once more and no key waits for its time."""
+
+        async def empty() -> bool:
+            return self.session is not None and self.session.queue.idle and not self.session.queue.delayed
+
+        await self.patrolled()
+        await until(empty, "nothing to do")
+
+    async def clean(self) -> None:
+        await empty(self.plane, self.space)
+        await empty(self.host, self.work)
+        for name in self._priorities:
+            await self.plane.delete(PRIORITY_CLASSES, name)
+        for client in (self.host, self.plane):
+            for each in (await client.list(NODES)).items:
+                if self.tenant in each["metadata"]["name"]:
+                    await client.delete(NODES, each["metadata"]["name"])
+
+    # -- the tenant
+
+    def pod(self, name: str, **spec: Any) -> Obj:
+        body = {"containers": [{"name": "main", "image": "busybox:1.36"}]} | spec
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": self.space}, "spec": body}
+
+    def gpu_pod(self, name: str, gpus: int = 1) -> Obj:
+        limits = {"nvidia.com/gpu": str(gpus)}
+        return self.pod(name, containers=[{"name": "main", "image": "busybox:1.36", "resources": {"limits": limits}}])
+
+    async def priority(self, name: str, value: int) -> str:
+        """A PriorityClass of the plane, gone at the end; returns its name."""
+        name = f"{name}-{self.tenant}"
+        await self.plane.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
+        self._priorities.append(name)
+        return name
+
+    async def create(self, pod: Obj) -> Obj:
+        """Create a pod in the plane, whose API server admits a PriorityClass of its own some moments after it has made it."""
+
+        async def made() -> Obj | None:
+            try:
+                return await self.plane.create(PODS, pod)
+            except Forbidden as error:
+                if "no PriorityClass with name" not in str(error):
+                    raise
+            return None
+
+        found: Obj = await until(made, f"{pod['metadata']['name']} is created")
+        return found
+
+    async def virtual(self, name: str) -> Obj | None:
+        with contextlib.suppress(NotFound):
+            return await self.plane.get(PODS, name, self.space)
+        return None
+
+    async def virtual_node(self) -> Obj | None:
+        """The tenant's node as the plane shows it."""
+        with contextlib.suppress(NotFound):
+            return await self.plane.get(NODES, self.node)
+        return None
+
+    async def condition(self, name: str) -> Obj | None:
+        pod = await self.virtual(name)
+        conditions = ((pod or {}).get("status") or {}).get("conditions") or ()
+        return next((each for each in conditions if each["type"] == "PodScheduled"), None)
+
+    async def events(self, name: str) -> list[Obj]:
+        return [
+            each for each in (await self.plane.list(EVENTS, self.space)).items if each["involvedObject"].get("name") == name
+        ]
+
+    async def event(self, name: str, *texts: str, reason: str = "", seconds: float = SECONDS) -> Obj:
+        """Wait for an event of an object with a reason, where one is given, and a message that has all texts."""
+
+        async def found() -> Obj | None:
+            events = [each for each in await self.events(name) if reason in {"", each["reason"]}]
+            return next((each for each in events if all(text in each["message"] for text in texts)), None)
+
+        event: Obj = await until(found, f"event {reason} of {name} with {texts}", seconds)
+        return event
+
+    # -- the host
+
+    def host_name(self, kind: str, name: str) -> str:
+        assert self.session is not None
+        return self.session.caches.host_key(kind, Key(self.space, name)).name
+
+    async def copy(self, r: Resource, name: str) -> Obj | None:
+        """The host object of a virtual one."""
+        with contextlib.suppress(NotFound):
+            return await self.host.get(r, self.host_name(r.kind, name), self.work)
+        return None
+
+    async def copied(self, r: Resource, name: str, seconds: float = SECONDS) -> Obj:
+        """Wait for the host object of a virtual one."""
+        found: Obj = await until(lambda: self.copy(r, name), f"{r.kind} {name} on the host", seconds)
+        return found
+
+    async def uncopied(self, r: Resource, name: str, seconds: float = SECONDS) -> None:
+        """Wait until the host object of a virtual one is gone."""
+
+        async def absent() -> bool:
+            return await self.copy(r, name) is None
+
+        await until(absent, f"{r.kind} {name} gone from the host", seconds)
+
+    async def mirror(self, name: str) -> Obj | None:
+        with contextlib.suppress(NotFound):
+            return await self.host.get(PODS, self.host_name("Pod", name), self.work)
+        return None
+
+    async def mirrored(self, name: str) -> Obj:
+        found: Obj = await until(lambda: self.mirror(name), f"host pod of {name}")
+        return found
+
+    async def host_pods(self) -> list[Obj]:
+        return (await self.host.list(PODS, self.work)).items
+
+    async def bind(self, host: Obj, node: str | None = None) -> None:
+        target = {"apiVersion": "v1", "kind": "Node", "name": node or self.node}
+        name = host["metadata"]["name"]
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+        await self.host.create_subresource(PODS, name, "binding", body, self.work)
+
+    async def run(self, host: Obj, phase: str = "Running") -> None:
+        now = "2026-01-01T00:00:00Z"
+        ready = "True" if phase == "Running" else "False"
+        running = (
+            {"running": {"startedAt": now}}
+            if phase == "Running"
+            else {"terminated": {"exitCode": 0, "startedAt": now, "finishedAt": now}}
+        )
+        status = {
+            "phase": phase,
+            "startTime": now,
+            "podIP": "10.244.0.5",
+            "podIPs": [{"ip": "10.244.0.5"}],
+            "hostIP": "172.31.255.1",
+            "hostIPs": [{"ip": "172.31.255.1"}],
+            "conditions": [
+                {"type": "PodScheduled", "status": "True", "lastTransitionTime": now},
+                {"type": "Ready", "status": ready, "lastTransitionTime": now},
+            ],
+            "containerStatuses": [
+                {
+                    "name": "main",
+                    "image": "busybox:1.36",
+                    "imageID": "x",
+                    "ready": phase == "Running",
+                    "restartCount": 0,
+                    "state": running,
+                }
+            ],
+        }
+        await self.host.patch(PODS, host["metadata"]["name"], {"status": status}, self.work, subresource="status")
+
+    async def running(self, name: str, pod: Obj | None = None) -> Obj:
+        """Create a pod and bring it to Running on both sides; returns its host pod."""
+        await self.create(pod or self.pod(name))
+        host = await self.mirrored(name)
+        await self.bind(host)
+        await self.run(host)
+
+        async def runs() -> bool:
+            return (((await self.virtual(name)) or {}).get("status") or {}).get("phase") == "Running"
+
+        await until(runs, f"{name} running in the plane")
+        return host
+
+    async def kubelet_ends(self, host: Obj) -> None:
+        """The kubelet's last word about a pod that is being deleted."""
+        await self.host.delete(PODS, host["metadata"]["name"], self.work, grace_seconds=0)
+
+    async def quota(self, hard: int, used: int = 0) -> None:
+        key = "requests.nvidia.com/gpu"
+        await self.host.create(
+            RESOURCE_QUOTAS, {"metadata": {"name": "tenant-quota"}, "spec": {"hard": {key: str(hard)}}}, self.work
+        )
+        await self.set_used(used, hard)
+        await self.refuses(PODS, self.gpu_pod("probe", hard + 1))
+
+    async def refuses(self, r: Resource, obj: Obj) -> None:
+        """Wait until the host refuses this for a quota that was just made or counted."""
+        await until(lambda: lag.refused_for_quota(self.host, r, obj, self.work), f"a quota to count {r.plural}")
+
+    async def set_used(self, used: int, hard: int) -> None:
+        key = "requests.nvidia.com/gpu"
+        status = {"hard": {key: str(hard)}, "used": {key: str(used)}}
+        await self.host.patch(RESOURCE_QUOTAS, "tenant-quota", {"status": status}, self.work, subresource="status")
+
+
+async def empty(client: Client, namespace: str) -> None:
+    """Delete what a syncer mirrors: every later session on the same plane would take it for its tenant's."""
+    for kind, entry in KINDS.items():
+        r = resource_of(entry)
+        found: list[Obj] = []
+        with contextlib.suppress(NotFound):  # a server that does not serve the kind
+            found = (await client.list(r, namespace)).items
+        for each in found:
+            with contextlib.suppress(KubeError):
+                if kind not in {"Pod", "Service"} and each["metadata"].get("finalizers"):
+                    await client.patch(r, each["metadata"]["name"], {"metadata": {"finalizers": None}}, namespace)
+                await client.delete(r, each["metadata"]["name"], namespace, grace_seconds=0)
+
+
+def virtual_uid(host: Obj) -> str:
+    return str(host["metadata"]["annotations"][marks.VIRTUAL_UID])
