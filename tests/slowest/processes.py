@@ -1,0 +1,69 @@
+"""What the processes cost that a test process has started, as Linux tells it: those that run, and those that have ended."""
+
+import os
+import resource
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A started process when it was last looked at."""
+
+    name: str
+    first: str  # the test after which it ran for the first time
+    seconds: float  # of CPU
+    peak_mib: int
+
+
+def children_seconds() -> float:
+    """CPU seconds of all children, of those that run too: one that ends moves from one sum to the other."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return ended.ru_utime + ended.ru_stime + sum(_seconds(pid) for pid in _children())
+
+
+def look(before: Mapping[int, Seen], test: str) -> dict[int, Seen]:
+    """What runs now with what it has cost so far; what has ended since stays as it was."""
+    found = dict(before)
+    for pid in _children():
+        name, seconds = _name(pid), _seconds(pid)
+        if not name or (pid in found and found[pid].name == name):
+            if pid in found:
+                found[pid] = replace(found[pid], seconds=max(seconds, found[pid].seconds), peak_mib=_peak_mib(pid))
+            continue
+        found[pid] = Seen(name=name, first=test, seconds=seconds, peak_mib=_peak_mib(pid))
+    return found
+
+
+def _children() -> Iterator[int]:
+    for task in Path("/proc/self/task").glob("*/children"):
+        try:
+            yield from map(int, task.read_text().split())
+        except OSError:  # a thread that has ended meanwhile
+            continue
+
+
+def _seconds(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / _TICKS  # its own and that of its ended children
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _peak_mib(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM:")), 0)

@@ -1,0 +1,140 @@
+"""A pytest plugin that writes what each test, fixture and started process cost, one line each, as the run goes on."""
+
+import json
+import os
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import pytest
+
+from tests.slowest.processes import Seen, children_seconds, look
+
+FOLDER: Final = Path("build/results/tests")
+_RECORDER = pytest.StashKey["Recorder"]()
+
+
+class Recorder:
+    """The open file of one process, and what has been spent so far."""
+
+    def __init__(self, file: TextIO) -> None:
+        self.file = file
+        self.processes: dict[int, Seen] = {}
+        self.phases: dict[str, tuple[float, float, float]] = {}
+        self._inner: list[float] = []  # seconds of fixtures that were set up within the one that is being set up
+
+    def write(self, **line: Any) -> None:
+        """One line; whole or not at all, for whoever reads a run that was ended."""
+        self.file.write(json.dumps(line) + "\n")
+        self.file.flush()
+
+    @staticmethod
+    def now() -> tuple[float, float, float]:
+        """Seconds of the wall, of this process, and of all that it started."""
+        return time.perf_counter(), time.process_time(), children_seconds()
+
+    def phase(self, when: str, since: tuple[float, float, float]) -> None:
+        """Keep what a phase of the present test has cost."""
+        self.phases[when] = tuple(b - a for a, b in zip(since, self.now(), strict=True))  # type: ignore[assignment]
+
+    def test(self, nodeid: str) -> None:
+        """Write what the present test has cost, and look at what it left running."""
+        self.processes = look(self.processes, nodeid)
+        cost = {when: [round(part, 4) for part in parts] for when, parts in self.phases.items()}
+        self.write(test=nodeid, **cost)
+        self.phases = {}
+
+    def begin_fixture(self) -> float:
+        """Remember when a fixture's set-up began."""
+        self._inner.append(0.0)
+        return time.perf_counter()
+
+    def end_fixture(self, name: str, scope: str, since: float) -> None:
+        """Write what the set-up of a fixture has cost, without those within."""
+        whole = time.perf_counter() - since
+        own = whole - self._inner.pop()
+        if self._inner:
+            self._inner[-1] += whole
+        if own > 0.001:
+            self.write(fixture=name, scope=scope, seconds=round(own, 4))
+
+    def close(self) -> None:
+        """Write what the started processes have cost, and close the file."""
+        self.processes = look(self.processes, "")
+        for seen in self.processes.values():
+            self.write(process=seen.name, cpu=round(seen.seconds, 2), peak_mib=seen.peak_mib, first=seen.first)
+        self.file.close()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin the record of a process; the one that hands out tests to others clears the former run's."""
+    if config.option.collectonly or config.option.help:
+        return
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    if not worker:
+        for path in FOLDER.glob("*.jsonl"):
+            path.unlink()
+    config.stash[_RECORDER] = Recorder((FOLDER / f"{worker or 'main'}.jsonl").open("w"))
+    config.stash[_RECORDER].write(begun=time.time())
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the record."""
+    recorder = config.stash.get(_RECORDER, None)
+    if recorder is not None:
+        recorder.write(ended=time.time())
+        recorder.close()
+
+
+def _timed(item: pytest.Item, when: str) -> Generator[None, Any, Any]:
+    recorder = item.config.stash.get(_RECORDER, None)
+    since = Recorder.now()
+    try:
+        return (yield)
+    finally:
+        if recorder is not None:
+            recorder.phase(when, since)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Time the set-up."""
+    return (yield from _timed(item, "setup"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Time the test itself."""
+    return (yield from _timed(item, "call"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Time the teardown."""
+    return (yield from _timed(item, "teardown"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Write the test's line at its end."""
+    try:
+        return (yield)
+    finally:
+        recorder = item.config.stash.get(_RECORDER, None)
+        if recorder is not None:
+            recorder.test(item.nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> Generator[None, Any, Any]:
+    """Time what each fixture adds."""
+    recorder = request.config.stash.get(_RECORDER, None)
+    if recorder is None:
+        return (yield)
+    since = recorder.begin_fixture()
+    try:
+        return (yield)
+    finally:
+        recorder.end_fixture(fixturedef.argname, fixturedef.scope, since)

@@ -1,0 +1,106 @@
+"""Pure: from the lines of a record to the tables that `make slowest` prints."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+PHASES = ("setup", "call", "teardown")
+
+
+@dataclass(slots=True)
+class Cost:
+    """Seconds of the wall, of the test's process, and of what it started."""
+
+    wall: float = 0.0
+    own: float = 0.0
+    started: float = 0.0
+    count: int = 0
+
+    @property
+    def waited(self) -> float:
+        """What neither this process nor those that it started computed; never less than nothing on several cores."""
+        return max(0.0, self.wall - self.own - self.started)
+
+    def add(self, wall: float, own: float, started: float) -> None:
+        """Another part of it."""
+        self.wall += wall
+        self.own += own
+        self.started += started
+
+
+@dataclass(slots=True)
+class Spent:
+    """A whole run."""
+
+    tests: dict[str, Cost] = field(default_factory=lambda: defaultdict(Cost))
+    files: dict[str, Cost] = field(default_factory=lambda: defaultdict(Cost))
+    folders: dict[str, Cost] = field(default_factory=lambda: defaultdict(Cost))
+    fixtures: dict[str, Cost] = field(default_factory=lambda: defaultdict(Cost))
+    processes: dict[str, list[tuple[float, int, str]]] = field(default_factory=lambda: defaultdict(list))
+    begun: float = 0.0
+    ended: float = 0.0
+
+    @property
+    def sum(self) -> Cost:
+        """All tests together."""
+        whole = Cost(count=len(self.tests))
+        for cost in self.tests.values():
+            whole.add(cost.wall, cost.own, cost.started)
+        return whole
+
+
+def spent(lines: Iterable[Mapping[str, Any]]) -> Spent:
+    """Add up a record; lines that are of no known kind are of another version and are passed over."""
+    run = Spent()
+    for line in lines:
+        if "test" in line:
+            _test(run, line)
+        elif "fixture" in line:
+            cost = run.fixtures[f"{line['fixture']} ({line['scope']})"]
+            cost.wall += line["seconds"]
+            cost.count += 1
+        elif "process" in line:
+            run.processes[line["process"]].append((line["cpu"], line["peak_mib"], line["first"]))
+        elif "begun" in line:
+            run.begun = min(run.begun or line["begun"], line["begun"])
+        elif "ended" in line:
+            run.ended = max(run.ended, line["ended"])
+    return run
+
+
+def _test(run: Spent, line: Mapping[str, Any]) -> None:
+    file = line["test"].partition("::")[0]
+    folder = "/".join(file.split("/")[:2])
+    for cost in (run.tests[line["test"]], run.files[file], run.folders[folder]):
+        cost.count += 1
+        for phase in PHASES:
+            cost.add(*line.get(phase, (0.0, 0.0, 0.0)))
+
+
+def printed(run: Spent, rows: int = 15) -> list[str]:
+    """The tables, widest first: folders, files, tests, fixtures, started processes."""
+    whole = run.sum
+    seconds = f"own CPU {whole.own:.0f}, CPU of what they started {whole.started:.0f}, waited {whole.waited:.0f}"
+    text = [f"{whole.count} tests in {run.ended - run.begun:.0f} s; test-seconds {whole.wall:.0f}: {seconds}"]
+    for title, costs in (("folder", run.folders), ("file", run.files), ("test", run.tests)):
+        text += ["", *_costs(title, costs, rows if title != "folder" else 100)]
+    text += ["", f"{'seconds':>8} {'times':>6}  fixture, without those that it needs"]
+    slow = sorted(run.fixtures.items(), key=lambda each: -each[1].wall)[:rows]
+    text += [f"{cost.wall:8.1f} {cost.count:6}  {name}" for name, cost in slow]
+    text += ["", f"{'CPU':>8} {'each':>6} {'MiB':>6} {'number':>6}  started process that was seen at the end of a test"]
+    return [*text, *_processes(run.processes)]
+
+
+def _costs(title: str, costs: Mapping[str, Cost], rows: int) -> list[str]:
+    head = f"{'seconds':>8} {'own':>7} {'started':>8} {'waited':>7} {'tests':>6}  {title}"
+    slow = sorted(costs.items(), key=lambda each: -each[1].wall)[:rows]
+    return [head, *(f"{c.wall:8.1f} {c.own:7.1f} {c.started:8.1f} {c.waited:7.1f} {c.count:6}  {name}" for name, c in slow)]
+
+
+def _processes(found: Mapping[str, Sequence[tuple[float, int, str]]]) -> list[str]:
+    text = []
+    for name, all_of in sorted(found.items(), key=lambda each: -sum(cpu for cpu, _, _ in each[1])):
+        cpu = sum(each[0] for each in all_of)
+        text.append(f"{cpu:8.1f} {cpu / len(all_of):6.1f} {max(each[1] for each in all_of):6} {len(all_of):6}  {name}")
+    return text
