@@ -151,26 +151,28 @@ def process_at(pid: int) -> Process | None:
 
 
 def pss_kib(pid: int) -> int:
-    """The proportional set size of a process; 0 when it is gone."""
+    """The proportional set size of a process; who is gone uses nothing, and is an error and not a small figure."""
     return _rollup(pid, "Pss:")
 
 
 def rss_kib(pid: int) -> int:
-    """The resident set size of a process; 0 when it is gone."""
+    """The resident set size of a process, as `pss_kib` has it."""
     return _rollup(pid, "Rss:")
 
 
 def cpu_ticks(pid: int) -> int:
-    """User and system time of a process so far, in clock ticks; 0 when it is gone."""
+    """User and system time of a process so far, in clock ticks; an error when it is gone."""
     fields = _stat(pid)
-    return int(fields[11]) + int(fields[12]) if fields else 0
+    if not fields:
+        raise ProcessLookupError(f"process {pid} is gone")
+    return int(fields[11]) + int(fields[12])
 
 
 def _rollup(pid: int, key: str) -> int:
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
+    except OSError as error:
+        raise ProcessLookupError(f"process {pid} is gone") from error
     return sum(int(line.split()[1]) for line in lines if line.startswith(key))
 
 

@@ -37,14 +37,20 @@ def footprint(host: Api, tenant: str) -> Footprint:
     syncer_rss = 0.0
     for pod in host.list("Pod", names.plane_namespace(tenant)):
         for process in machine.processes_of_pod(pod["metadata"]["uid"]):
+            try:
+                pss, rss, ticks = machine.pss_kib(process.pid), machine.rss_kib(process.pid), machine.cpu_ticks(process.pid)
+            except ProcessLookupError:  # a probe's program comes and goes
+                continue
             processes.append(process)
             part = "syncer" if pod["metadata"]["name"].startswith("syncer") else process.program.split(" ")[0]
-            parts[part] += machine.pss_kib(process.pid) / MIB
-            cpu[part] += machine.cpu_ticks(process.pid) / _TICKS
+            parts[part] += pss / MIB
+            cpu[part] += ticks / _TICKS
             if part == "syncer" and process.program.startswith("python"):
-                syncer_rss = max(syncer_rss, machine.rss_kib(process.pid) / MIB)
+                syncer_rss = max(syncer_rss, rss / MIB)
     if not processes:
         raise RuntimeError(f"tenant {tenant}: no process found in its plane's pods")
+    if not syncer_rss:
+        raise RuntimeError(f"tenant {tenant}: no syncer found among the processes of its plane's pods")
     rounded = {name: round(value, 1) for name, value in sorted(parts.items())}
     return Footprint(tenant, tuple(processes), sum(parts.values()), rounded, syncer_rss, dict(cpu))
 

@@ -141,9 +141,14 @@ class Bench:
         pss = 0.0
         for pod in self.host.list("Pod", cluster.tenant.work):
             name = pod["metadata"]["annotations"].get("bulkhead.dev/virtual-name", pod["metadata"]["name"])
-            processes = machine.processes_of_pod(pod["metadata"]["uid"])
-            parts[name] = round(sum(machine.rss_kib(process.pid) for process in processes) / MIB, 1)
-            pss += sum(machine.pss_kib(process.pid) for process in processes) / MIB
+            rss = 0
+            for process in machine.processes_of_pod(pod["metadata"]["uid"]):
+                with contextlib.suppress(ProcessLookupError):  # a probe's program comes and goes
+                    rss += machine.rss_kib(process.pid)
+                    pss += machine.pss_kib(process.pid) / MIB
+            parts[name] = round(rss / MIB, 1)
+        if not any(parts.values()):
+            raise RuntimeError(f"tenant {NAME}: no process found in its work namespace")
         self.note(f"idle: {sum(parts.values()):.0f} MiB resident: {parts}")
         return {"idle_rss_mib": round(sum(parts.values()), 1), "idle_pss_mib": round(pss, 1), "idle_rss_parts_mib": parts}
 
@@ -152,14 +157,22 @@ class Bench:
         number = jobs.submit(cluster, "sleep 600", "-p", "gpu", "--gres=gpu:1", "--time=30")
         jobs.wait(cluster, number, "RUNNING", seconds=READY_DEADLINE)
         lowered = clusters.slurm(node_set("cpu", replicas=2)) | {"lease": {"graceSeconds": GRACE, "idleSeconds": 5}}
-        begin = time.monotonic()
-        self.host.patch("Tenant", NAME, {"spec": {"scheduling": {"slurm": lowered}}})
+
+        def held() -> bool:
+            quota = self.host.get("ResourceQuota", "tenant-quota", cluster.tenant.work)
+            return bool(whole(quota.get("status", {}).get("used", {}).get(f"requests.{GPU}", 0)))
+
+        def taken() -> None:
+            if not held():
+                raise NotYetError("the GPU is not counted yet")
 
         def back() -> None:
-            quota = self.host.get("ResourceQuota", "tenant-quota", cluster.tenant.work)
-            if whole(quota.get("status", {}).get("used", {}).get(f"requests.{GPU}", 0)):
+            if held():
                 raise NotYetError("the GPU is still held")
 
+        until("the GPU to be held", taken, seconds=READY_DEADLINE)
+        begin = time.monotonic()
+        self.host.patch("Tenant", NAME, {"spec": {"scheduling": {"slurm": lowered}}})
         until("the GPU to be given back", back, seconds=READY_DEADLINE)
         took = round(time.monotonic() - begin - GRACE, 1)
         self.note(f"reclaim: {took:.1f} s beyond a grace of {GRACE} s")

@@ -18,7 +18,7 @@ from bulkhead.kube.objects import Key, Meta
 from e2e.performance import sync_figures as figures
 from e2e.performance.sync_figures import Mirrored, Sample
 from e2e.performance.sync_load import Sight, Target, burst, clear, empty, steady, watching
-from e2e.performance.sync_process import Syncer, Usage
+from e2e.performance.sync_process import Syncer, Usage, spent_s
 from e2e.performance.sync_setup import NAMESPACE, Setup, work_namespace
 
 OPEN_LOOP_RATE = 10.0
@@ -245,7 +245,7 @@ async def _all_watched(
 
 def _cost(before: Sequence[Usage], after: Sequence[Usage], pods: int) -> dict[str, float]:
     """What the syncers used for so many pods, all together, and the largest of them in memory."""
-    cpu = sum(last.cpu_s - first.cpu_s for first, last in zip(before, after, strict=True))
+    cpu = sum(spent_s(first, last) for first, last in zip(before, after, strict=True))
     grown = sum(last.rss_mib - first.rss_mib for first, last in zip(before, after, strict=True))
     return {
         "syncer_cpu_ms_per_pod": round(cpu * 1e3 / pods, 2),

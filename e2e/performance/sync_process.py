@@ -29,10 +29,18 @@ class SyncerError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """CPU seconds so far and resident memory."""
+    """CPU seconds so far and resident memory of one process."""
 
+    pid: int
     cpu_s: float
     rss_mib: float
+
+
+def spent_s(before: Usage, after: Usage) -> float:
+    """CPU seconds between two looks; of two processes the difference would mean nothing."""
+    if before.pid != after.pid:
+        raise SyncerError(f"syncer: process {before.pid} was replaced by {after.pid} while it was measured")
+    return after.cpu_s - before.cpu_s
 
 
 class Syncer:
@@ -59,7 +67,7 @@ class Syncer:
 
     async def usage(self) -> Usage:
         pid = (await self.process()).pid
-        return Usage(machine.cpu_ticks(pid) / _TICKS, machine.rss_kib(pid) / 1024.0)
+        return Usage(pid, machine.cpu_ticks(pid) / _TICKS, machine.rss_kib(pid) / 1024.0)
 
     async def metrics(self) -> dict[str, float]:
         return counters((await self._get("metrics")).decode())
@@ -73,7 +81,7 @@ class Syncer:
         before, begin = await self.usage(), time.monotonic()
         await asyncio.sleep(seconds)
         after = await self.usage()
-        return 100.0 * (after.cpu_s - before.cpu_s) / (time.monotonic() - begin)
+        return 100.0 * spent_s(before, after) / (time.monotonic() - begin)
 
     async def restart(self, *, seconds: float = 90.0) -> float:
         """Kill it; seconds from the start of the next process until it has synced and looked at every key."""

@@ -119,6 +119,18 @@ async def test_gangs_that_wait_while_enough_is_free_are_seen_and_so_is_who_never
     assert "| everything ended after | never | 0.0 h to never |" in table.splitlines()
 
 
+async def test_runs_that_decide_the_same_are_the_same_only_where_something_was_decided() -> None:
+    class Nothing(First):
+        async def settle(self, now: float) -> Mapping[str, str]:
+            return {}
+
+    one, other, slower = [await play(JOBS, First(gpus), 8) for gpus in (8, 8, 16)]
+    assert figures.same_decisions(one, other)
+    assert not figures.same_decisions(one, slower)
+    nothing = await play(JOBS, Nothing(8), 8)
+    assert not figures.same_decisions(nothing, nothing)
+
+
 def test_parts_of_waits() -> None:
     waits = Waits((30.0, None, 10.0, 20.0))
     assert [waits.part(share) for share in (0.25, 0.5, 0.75, 0.9, 1.0)] == [10.0, 20.0, 30.0, None, None]

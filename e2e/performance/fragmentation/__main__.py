@@ -66,7 +66,7 @@ def main() -> int:
     summaries = {name: [figures.summary(run) for run in each] for name, each in runs.items()}
     moving = Moving(jobs, objects)
     summaries[MOVING] = [figures.summary(moving.run())]
-    same = runs[BULKHEAD][0].placed == alone.placed
+    same = figures.same_decisions(runs[BULKHEAD][0], alone)
     result = {**vars(chosen), "pods": sum(job.pods for job in jobs), "core_alone_decides_the_same": same, "sides": summaries}
     result["moved"] = moving.cost()
     RESULTS.mkdir(parents=True, exist_ok=True)

@@ -82,6 +82,11 @@ def _waits(found: Waits) -> dict[str, Any]:
     }
 
 
+def same_decisions(one: History, other: History) -> bool:
+    """Whether both put every pod onto the same node at the same moment; two that placed nothing show nothing."""
+    return bool(one.placed) and one.placed == other.placed
+
+
 def table(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     """The figures of all sides side by side, for people and the page of measurements; several runs from least to most."""
     rows: list[tuple[str, Callable[[Mapping[str, Any]], float | None], Callable[[float | None], str]]] = [
