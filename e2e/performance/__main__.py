@@ -1,13 +1,11 @@
 """`python -m e2e.performance`: the provisioning benchmark -> build/results/provision.json."""
 
 import argparse
-import json
-import os
 import sys
 
 from e2e import install
-from e2e.machine import RESULTS, Standing, stand
-from e2e.performance import judgement
+from e2e.machine import Standing, stand
+from e2e.performance import judgement, report
 from e2e.performance.provision import COUNT, Bench
 from e2e.progress import stopwatch
 
@@ -22,14 +20,7 @@ def main() -> int:
     host = install.ensure_installed(note)
     stand(Standing.PROBE)
     measured = Bench(host, note, chosen.idle_seconds, chosen.tenants).run()
-    verdicts = judgement.judge(measured, limits)
-    within = all(item.within_limit for item in verdicts)
-    result = {**measured, "cores": os.cpu_count(), "limits": limits, "within_limits": within}
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / "provision.json").write_text(json.dumps(result, indent=2) + "\n")
-    print(judgement.as_text(verdicts))
-    print(f"{'within the limits' if within else 'FAILED: over a limit'}; {RESULTS / 'provision.json'}")
-    return 0 if within else 1
+    return report.conclude("provision", measured, limits)
 
 
 if __name__ == "__main__":

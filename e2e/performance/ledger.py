@@ -6,16 +6,12 @@ alone is measured last, when nothing of that runs any more.
 
 import argparse
 import asyncio
-import json
-import os
 import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from e2e.machine import RESULTS
-from e2e.performance import judgement, ledger_core
+from e2e.performance import judgement, ledger_core, report
 from e2e.performance.ledger_bench import Shape, measure
 from e2e.progress import stopwatch
 
@@ -32,31 +28,13 @@ def main() -> int:
     chosen = parser.parse_args()
     shape = replace(Shape(), pods=chosen.pods, nodes=chosen.nodes, singles=chosen.singles, gang=chosen.gang)
     note = stopwatch()
+    limits = judgement.load(LIMITS)
     with tempfile.TemporaryDirectory(prefix="bulkhead-bench-") as folder:
         found = asyncio.run(measure(Path(folder), shape, note))
     if not chosen.no_core:
         found |= ledger_core.measure()
         note(f"the core alone admits {found['core_gangs_per_s']} gangs a second")
-    return _report(found, judgement.load(LIMITS))
-
-
-def _report(measured: dict[str, Any], limits: dict[str, dict[str, float]]) -> int:
-    wanted = {name: entry for name, entry in limits.items() if judgement.is_measured(measured, name)}
-    verdicts = judgement.judge(measured, wanted)
-    within = all(item.within_limit for item in verdicts)
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    result = {
-        **measured,
-        "cores": os.cpu_count(),
-        "load": os.getloadavg(),
-        "limits": limits,
-        "not_measured": sorted(limits.keys() - wanted.keys()),
-        "within_limits": within,
-    }
-    (RESULTS / "ledger.json").write_text(json.dumps(result, indent=2) + "\n")
-    print(judgement.as_text(verdicts))
-    print(f"{'within the limits' if within else 'FAILED: over a limit'}; {RESULTS / 'ledger.json'}")
-    return 0 if within else 1
+    return report.conclude("ledger", found, limits, left_out=("core_gangs_per_s",) if chosen.no_core else ())
 
 
 if __name__ == "__main__":

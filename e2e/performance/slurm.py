@@ -1,14 +1,12 @@
 """`python -m e2e.performance.slurm`: Slurm in a tenant beside the same daemons started plainly -> build/results/slurm.json."""
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
 
 from e2e import install, machine
-from e2e.machine import RESULTS
-from e2e.performance import judgement
+from e2e.performance import judgement, report
 from e2e.performance.slurm_bench import Bench, Plan
 from e2e.progress import stopwatch
 from e2e.slurm import images
@@ -33,14 +31,7 @@ def main() -> int:
     plan = Plan(jobs=chosen.jobs, rounds=chosen.rounds, workers=chosen.workers, queue=chosen.queue)
     load = os.getloadavg()[0]
     measured = Bench(machine.host_api(), plan, note).run()
-    verdicts = judgement.judge(measured, limits)
-    within = all(item.within_limit for item in verdicts)
-    result = {**measured, "cores": os.cpu_count(), "load_before": round(load, 1), "limits": limits, "within_limits": within}
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / "slurm.json").write_text(json.dumps(result, indent=2) + "\n")
-    print(judgement.as_text(verdicts))
-    print(f"{'within the limits' if within else 'FAILED: beyond a limit'}; {RESULTS / 'slurm.json'}")
-    return 0 if within else 1
+    return report.conclude("slurm", measured | {"load_before": round(load, 1)}, limits)
 
 
 if __name__ == "__main__":

@@ -9,17 +9,15 @@ by side.
 
 import argparse
 import asyncio
-import json
-import os
 import signal
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from bulkhead.kube.errors import KubeError
 from e2e import install
-from e2e.machine import RESULTS, Standing, stand
-from e2e.performance import judgement
+from e2e.machine import Standing, stand
+from e2e.performance import judgement, report
 from e2e.performance.sync_bench import Bench, Plan
 from e2e.performance.sync_setup import Setup
 from e2e.progress import stopwatch
@@ -65,27 +63,17 @@ def main() -> int:
             asyncio.run(bench.run())
         except BaseException as error:
             # What was measured until then is not lost, whatever ended it.
-            _write(bench.found | {"broke_off": f"{type(error).__name__}: {error}"})
+            report.write("sync", bench.found | {"broke_off": f"{type(error).__name__}: {error}"})
             raise
-    return _report(bench.found, limits)
+    return report.conclude("sync", bench.found, limits, left_out=left_out(plan, limits))
 
 
-def _report(measured: dict[str, Any], limits: dict[str, dict[str, float]]) -> int:
-    wanted = {name: entry for name, entry in limits.items() if judgement.is_measured(measured, name)}
-    verdicts = judgement.judge(measured, wanted)
-    within = all(item.within_limit for item in verdicts)
-    skipped = sorted(limits.keys() - wanted.keys())
-    _write({**measured, "cores": os.cpu_count(), "limits": limits, "not_measured": skipped, "within_limits": within})
-    print(judgement.as_text(verdicts))
-    if skipped:
-        print(f"left out in this run: {', '.join(skipped)}")
-    print(f"{'within the limits' if within else 'FAILED: over a limit'}; {RESULTS / 'sync.json'}")
-    return 0 if within else 1
-
-
-def _write(result: dict[str, Any]) -> None:
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / "sync.json").write_text(json.dumps(result, indent=2) + "\n")
+def left_out(plan: Plan, limits: Iterable[str]) -> tuple[str, ...]:
+    """The parts that a run was told not to measure."""
+    judged = {name.split(".")[1] for name in limits if name.startswith("tenants.")}
+    others = sorted(judged - {str(count) for count in plan.tenants})
+    parts = {"open_loop": plan.open_loop_seconds, "volume": plan.volume}
+    return (*(f"tenants.{count}" for count in others), *(name for name, much in parts.items() if not much))
 
 
 if __name__ == "__main__":

@@ -72,19 +72,10 @@ def test_the_mean_between_two_pages_is_of_what_came_in_between() -> None:
     assert figures.mean_between(before, before, "x", 'phase="queue"') == 0.0
 
 
-@pytest.mark.parametrize(
-    ("value", "word", "within"), [(0.5, "ok", True), (0.4, "under the aim", True), (0.1, "UNDER THE LIMIT", False)]
-)
-def test_what_should_be_large_is_judged_from_below(value: float, word: str, within: bool) -> None:
-    limits = {"ratio": {"aim": 0.45, "limit": 0.25, "at_least": True}}
-    verdict = judgement.judge({"ratio": value}, limits)[0]
-    assert (verdict.word, verdict.within_limit) == (word, within)
-
-
 def test_the_reviewed_limits_can_be_read() -> None:
     limits = judgement.load(LIMITS)
-    assert limits["tenants.1.ratio"]["at_least"]
-    assert not limits["tenants.1.syncer_cpu_ms_per_pod"].get("at_least")
+    assert limits["tenants.1.ratio"].at_least
+    assert not limits["tenants.1.syncer_cpu_ms_per_pod"].at_least
 
 
 def test_a_pod_is_ready_by_its_condition_alone() -> None:
