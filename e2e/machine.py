@@ -168,6 +168,12 @@ def cpu_ticks(pid: int) -> int:
     return int(fields[11]) + int(fields[12])
 
 
+def idle_core_seconds() -> float:
+    """The time that this machine's cores were idle or waited for a disk, of all of them together, since it started."""
+    words = Path("/proc/stat").read_text().splitlines()[0].split()
+    return (int(words[4]) + int(words[5])) / os.sysconf("SC_CLK_TCK")
+
+
 def _rollup(pid: int, key: str) -> int:
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()

@@ -22,6 +22,7 @@ class Turn:
     """One pod that came and went."""
 
     begin: float
+    end: float
     error: str = ""
 
 
@@ -49,7 +50,9 @@ class Load:
             self._thread.join(timeout=30)
 
     def errors(self, begin: float, end: float) -> list[str]:
-        """What went wrong with pods that came within a window."""
+        """What went wrong with pods that came within a window; that none was there at any time of it is an error too."""
+        if not any(turn.begin < end and begin < turn.end for turn in self.turns):
+            return [f"{self.tenant.name}: no pod came or went: not observed"]
         return [turn.error for turn in self.turns if turn.error and begin <= turn.begin < end]
 
     def _run(self) -> None:
@@ -65,10 +68,12 @@ class Load:
             api.create(workloads.pod(name))
             workloads.wait_running(api, name, seconds=40, patience=1)
         except (ApiError, UnreachableError, WaitTimeoutError) as exc:
-            return Turn(begin, f"{self.tenant.name}/{name}: {exc}")
+            error = f"{self.tenant.name}/{name}: {exc}"
+        else:
+            error = ""
         finally:
             self._remove(name)
-        return Turn(begin)
+        return Turn(begin, time.monotonic(), error)
 
     def _remove(self, name: str) -> None:
         def probe() -> None:
@@ -79,7 +84,8 @@ class Load:
         try:
             until(f"pod {name} to go", probe, seconds=90, interval=1.0, patience=1)
         except (ApiError, WaitTimeoutError) as exc:
-            self.turns.append(Turn(time.monotonic(), f"{self.tenant.name}/{name}: {exc}"))
+            now = time.monotonic()
+            self.turns.append(Turn(now, now, f"{self.tenant.name}/{name}: {exc}"))
 
 
 def stayers(tenant: Tenant) -> dict[str, tuple[str, str, int]]:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from e2e.chaos.history import HOST, Evidence, History, Span
-from e2e.chaos.invariants import AIM, LatencyBound, Violation
+from e2e.chaos.invariants import AIM, SPARE_CORES, LatencyBound, Violation
 from e2e.chaos.percentiles import percentile
 
 
@@ -45,15 +45,30 @@ def rows(
 
 
 def latency_limit(document: Mapping[str, Any]) -> LatencyBound:
-    """The bound beyond which a run fails, from the reviewed file `limits.yaml`."""
+    """The bound beyond which a run on an oversubscribed machine fails, from the reviewed file `limits.yaml`."""
     given = document["neighbour_p99"]["limit"]
     return LatencyBound(float(given["factor"]), float(given["allowance_ms"]) / 1000)
 
 
-def as_json(table: Sequence[Row], violations: Sequence[Violation], baseline: Mapping[str, float]) -> dict[str, Any]:
+def bound_text(idle_cores: float, bound: LatencyBound) -> str:
+    """By which bound I4 was judged, and why."""
+    spare = f"{idle_cores:.1f} cores were idle before the first fault, {SPARE_CORES:.0f} are to spare"
+    said = f"I4: a neighbour's p99 over {bound.factor:g} x its baseline + {bound.allowance * 1000:.0f} ms fails the run"
+    return (
+        f"{said}: {spare}"
+        if bound == AIM
+        else f"{said}, and over the design's bound is reported: {spare}: an oversubscribed machine"
+    )
+
+
+def as_json(
+    table: Sequence[Row], violations: Sequence[Violation], baseline: Mapping[str, float], idle_cores: float
+) -> dict[str, Any]:
     known = {row.experiment for row in table}
     return {
-        "passed": all(row.passed for row in table) and not violations,
+        "passed": bool(table) and all(row.passed for row in table) and not violations,
+        "idle_cores": round(idle_cores, 2),
+        "judged_by_the_designs_bound": idle_cores >= SPARE_CORES,
         "baseline_p99_ms": {tenant: round(value * 1000, 1) for tenant, value in baseline.items()},
         "experiments": [asdict(row) for row in table],
         "outside_experiments": [asdict(item) for item in violations if item.experiment not in known],

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from e2e import tenants
+from e2e import machine, tenants
 from e2e.api import Api, ApiError, UnreachableError
 from e2e.chaos import invariants, report
 from e2e.chaos.experiments import Experiment
@@ -40,6 +40,15 @@ Note = Callable[[str], None]
 _BROKE_OFF = (ApiError, UnreachableError, WaitTimeoutError, CommandError, AssertionError, OSError)
 
 
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The time before the first fault, and how many cores had nothing to do in it."""
+
+    begin: float
+    end: float
+    idle_cores: float
+
+
 @dataclass(slots=True)
 class Runner:
     """One chaos run."""
@@ -58,7 +67,7 @@ class Runner:
         try:
             for load in loads:
                 load.start()
-            window = self._baseline()
+            quiet = self._baseline()
             for experiment in experiments:
                 self._experiment(experiment, opened[0])
                 time.sleep(SETTLE_SECONDS)
@@ -70,7 +79,7 @@ class Runner:
         for name, code in codes.items():
             if code != 0:
                 raise RuntimeError(f"{name}: it ended with code {code} before the run was over")
-        return self._judge(experiments, loads, window)
+        return self._judge(experiments, loads, quiet)
 
     def _prepare(self) -> list[Tenant]:
         self.note(f"three tenants under steady load: {', '.join(NAMES)}")
@@ -90,12 +99,13 @@ class Runner:
             started[name] = subprocess.Popen(command)
         return started
 
-    def _baseline(self) -> tuple[float, float]:
+    def _baseline(self) -> Baseline:
         self.note(f"baseline: {self.baseline_seconds:.0f} s without a fault")
         time.sleep(SETTLE_SECONDS)
-        begin = time.monotonic()
+        begin, idle = time.monotonic(), machine.idle_core_seconds()
         time.sleep(self.baseline_seconds)
-        return begin, time.monotonic()
+        end = time.monotonic()
+        return Baseline(begin, end, (machine.idle_core_seconds() - idle) / (end - begin))
 
     def _experiment(self, experiment: Experiment, target: Tenant) -> None:
         scene = Scene(self.host, target, NEWCOMER, self.note)
@@ -133,21 +143,22 @@ class Runner:
     def _detail(self, text: str) -> None:
         self.note(f"    waiting: {text[:160]}")
 
-    def _judge(self, experiments: Sequence[Experiment], loads: Sequence[Load], window: tuple[float, float]) -> bool:
+    def _judge(self, experiments: Sequence[Experiment], loads: Sequence[Load], quiet: Baseline) -> bool:
         recorded: list[Record] = []
         for path in RECORDERS.values():
             with path.open() as lines:
                 recorded += from_lines(lines)
         history = History.of([*recorded, *self.records], NAMES)
-        baseline = invariants.baseline_p99(history, *window)
-        limit = report.latency_limit(yaml.safe_load(LIMITS.read_text()))
-        violations = invariants.check_all(history, baseline, [item.name for item in experiments], limit)
+        baseline = invariants.baseline_p99(history, quiet.begin, quiet.end)
+        bound = invariants.bound_of(quiet.idle_cores, report.latency_limit(yaml.safe_load(LIMITS.read_text())))
+        violations = invariants.check_all(history, baseline, [item.name for item in experiments], bound)
         violations += self._broken_turns(history, loads)
         table = report.rows(history, baseline, self.findings, violations)
-        result = report.as_json(table, violations, baseline)
+        result = report.as_json(table, violations, baseline, quiet.idle_cores)
         RESULTS.mkdir(parents=True, exist_ok=True)
         (RESULTS / "chaos.json").write_text(json.dumps(result, indent=2) + "\n")
         print(report.as_text(table, violations))
+        print(report.bound_text(quiet.idle_cores, bound))
         return bool(result["passed"])
 
     @staticmethod

@@ -1,6 +1,6 @@
 """Each invariant checker accepts a good history and fails on a bad one; a checker that cannot fail proves nothing."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
@@ -15,17 +15,42 @@ from e2e.chaos.history import (
     Probe,
     Record,
     Span,
+    time_of,
 )
 
 TENANTS = ("a", "b", "c")
 
 
-def history(*records: Record | Iterable[Record], end: float = 200.0) -> History:
+def watched(end: float = 200.0, *, leader: bool = True) -> Iterator[Record]:
+    """What a seeing observer notes of tenants at rest: of each a pod and its mirror, its plane, the platform, the leader."""
+    for at in range(0, int(end), 10):
+        for tenant in TENANTS:
+            yield PodSeen(at, "virtual", tenant, f"rest-{tenant}", f"rest-{tenant}", "rest")
+            yield PodSeen(at, "host", tenant, f"host-{tenant}", f"rest-{tenant}", "rest-host")
+            yield PartSeen(at, tenant, "plane-0/dns", f"plane-{tenant}", 0)
+        yield PartSeen(at, "", "controller/controller", "platform", 0)
+        if leader:
+            yield LeaderSeen(at, "x")
+
+
+def bare(*records: Record | Iterable[Record], end: float = 200.0) -> History:
+    """These records and no other."""
     flat: list[Record] = []
     for item in records:
         flat += [item] if isinstance(item, Probe | PodSeen | PodGone | PartSeen | LeaderSeen | Span | Evidence) else list(item)
     last = Probe(end, "a", "read", 0.001)
     return History.of([*flat, last], TENANTS)
+
+
+def history(*records: Record | Iterable[Record], end: float = 200.0) -> History:
+    """These records within what a seeing observer notes besides."""
+    given = bare(*records, end=end)
+    leads = any(isinstance(item, LeaderSeen) for item in given.records)
+    return bare(given.records, watched(end, leader=not leads), end=end)
+
+
+def led(holder: str, begin: float, end: float = 200.0) -> list[Record]:
+    return [LeaderSeen(begin + second, holder) for second in range(0, int(end - begin), 10)]
 
 
 def virtual(at: float, uid: str = "v1", *, deleting: bool = False, refused: bool = False, tenant: str = "b") -> PodSeen:
@@ -49,6 +74,8 @@ def span(begin: float = 50.0, end: float = 100.0, target: str = "a") -> Span:
         [virtual(1), host(2)],
         [virtual(1), host(2), PodGone(90, "virtual", "b", "v1"), PodGone(100, "host", "b", "h1")],
         [virtual(1, refused=True)],
+        [virtual(1, refused=True), virtual(60), host(80)],
+        [virtual(1), host(2), PodGone(60, "host", "b", "h1"), virtual(61, refused=True)],
         [virtual(180)],
         [virtual(1, tenant="a"), host(2, tenant="a"), PodGone(60, "host", "a", "h1"), host(120, "h2", tenant="a"), span()],
         [virtual(1), host(2), PodGone(60, "host", "b", "h1"), host(61, "h2")],
@@ -58,6 +85,8 @@ def span(begin: float = 50.0, end: float = 100.0, target: str = "a") -> Span:
         "mirrored",
         "deleted in order",
         "refused",
+        "mirrored soon after it was refused",
+        "refused later",
         "too young",
         "late in the target's own disturbance",
         "replaced",
@@ -77,8 +106,19 @@ def test_one_to_one_accepts(records: list[Record]) -> None:
         ([host(2)], "had no virtual pod"),
         ([virtual(1), host(2), PodGone(60, "virtual", "b", "v1")], "had no virtual pod"),
         ([virtual(1, tenant="a"), host(2, tenant="a"), PodGone(60, "host", "a", "h1"), span()], "had no host pod"),
+        ([virtual(1, refused=True), virtual(60)], "had no host pod"),
+        ([virtual(1, refused=True), virtual(20), host(22), PodGone(90, "host", "b", "h1")], "had no host pod"),
     ],
-    ids=["never mirrored", "mirror lost", "twins", "stray", "left over", "not repaired after the disturbance"],
+    ids=[
+        "never mirrored",
+        "mirror lost",
+        "twins",
+        "stray",
+        "left over",
+        "not repaired after the disturbance",
+        "refused once and never mirrored after that",
+        "refused once and its mirror lost later",
+    ],
 )
 def test_one_to_one_fails(records: list[Record], text: str) -> None:
     assert [item.text for item in invariants.one_to_one(history(records)) if text in item.text]
@@ -109,14 +149,33 @@ def test_unharmed_neighbours_are_accepted() -> None:
     [
         ([*probes("b", 0.010, "timeout"), *probes("c", 0.010)], "requests failed"),
         ([*probes("b", 0.063), *probes("c", 0.010)], "p99"),
-        (probes("b", 0.010), "tenant c: not observed"),
+        (probes("b", 0.010), "tenant c: 0 requests in 50 s: not observed"),
+        ([*probes("b", 0.010), *probes("c", 0.010)[:49]], "tenant c: 49 requests in 50 s: not observed"),
     ],
-    ids=["errors", "slow", "blind observer"],
+    ids=["errors", "slow", "blind prober", "half-blind prober"],
 )
 def test_harmed_neighbours_are_found(records: list[Record], text: str) -> None:
     found = invariants.neighbours_unharmed(history(records, span()), BASELINE)
     assert len(found) == 1
     assert text in found[0].text
+
+
+def test_who_has_no_baseline_is_not_judged_by_any() -> None:
+    probed = history(probes("b", 0.010), probes("c", 0.010), span())
+    found = invariants.neighbours_unharmed(probed, {"a": 0.010, "b": 0.010})
+    assert [item.text for item in found] == ["tenant c: it has none, unasked or unanswered"]
+    failing = history(probes("b", 0.010), probes("c", 0.010)[1:], Probe(51.0, "c", "read", 5.0, "timeout"))
+    assert set(invariants.baseline_p99(failing, 51, 100)) == {"b"}
+
+
+LIMIT = invariants.LatencyBound(3, 0.150)
+
+
+@pytest.mark.parametrize(("idle", "bound"), [(0.3, LIMIT), (3.9, LIMIT), (4.0, invariants.AIM), (30.0, invariants.AIM)])
+def test_the_designs_own_bound_fails_a_run_where_cores_are_to_spare(idle: float, bound: invariants.LatencyBound) -> None:
+    assert invariants.bound_of(idle, LIMIT) == bound
+    slow = history(probes("b", 0.063), probes("c", 0.010), span())
+    assert bool(invariants.neighbours_unharmed(slow, BASELINE, invariants.bound_of(idle, LIMIT))) is (bound == invariants.AIM)
 
 
 # I6
@@ -133,7 +192,7 @@ def part(at: float, restarts: int = 0, *, tenant: str = "b", uid: str = "p1", oo
         [part(1, tenant="a"), part(60, 1, tenant="a")],
         [part(1, tenant="a"), part(120, 1, tenant="a")],
         [part(1, 3), part(60, 3)],
-        [LeaderSeen(1, "x"), LeaderSeen(60, "x")],
+        led("x", 1),
     ],
     ids=["quiet", "target restarts", "target's restart is reported late", "old restarts", "same leader"],
 )
@@ -149,7 +208,7 @@ def test_no_restart_elsewhere_accepts(records: list[Record]) -> None:
         ([part(1), part(60, oom=True)], "ran out of memory"),
         ([part(1, tenant=""), part(60, 1, tenant="")], "platform"),
         ([part(1, tenant="a"), part(190, 1, tenant="a")], "restarted"),
-        ([LeaderSeen(1, "x"), LeaderSeen(60, "y")], "leader changed"),
+        ([*led("x", 1, 60), *led("y", 60)], "leader changed"),
     ],
     ids=["restart", "replacement", "memory", "controller", "target long after", "leader"],
 )
@@ -160,7 +219,7 @@ def test_no_restart_elsewhere_fails(records: list[Record], text: str) -> None:
 
 
 def test_killing_the_controller_may_change_the_leader() -> None:
-    records = [LeaderSeen(1, "x"), LeaderSeen(60, "y"), part(1, tenant=""), part(61, 1, tenant="")]
+    records = [*led("x", 1, 60), *led("y", 60), part(1, tenant=""), part(61, 1, tenant="")]
     assert invariants.no_restart_elsewhere(history(records, span(target=invariants.CONTROLLER))) == []
 
 
@@ -214,6 +273,81 @@ def test_an_unproven_fault_fails(records: list[Record], text: str) -> None:
     found = invariants.faults_proven(history(records), ["experiment"])
     assert len(found) == 1
     assert text in found[0].text
+
+
+def test_without_an_experiment_nothing_is_proven() -> None:
+    assert [item.text for item in invariants.faults_proven(history(span()), [])] == ["no experiment was asked for"]
+
+
+# A history in which nothing, or not enough, was seen
+
+
+def test_an_empty_history_passes_no_check() -> None:
+    for empty in (bare(), History.of([], TENANTS), History.of([], ())):
+        found = invariants.check_all(empty, {}, [])
+        assert {item.invariant for item in found} >= {"I4", "I11"}
+    for empty in (bare(), History.of([], TENANTS)):
+        assert {item.invariant for item in invariants.check_all(empty, BASELINE, ["experiment"])} == {
+            "I1",
+            "I4",
+            "I6",
+            "I8",
+            "I11",
+        }
+
+
+PODS_UNSEEN = (
+    *(f"tenant {tenant}: no pod {where} was observed" for tenant in TENANTS for where in ("in its plane", "of it on the host")),
+)
+
+
+@pytest.mark.parametrize("check", [invariants.one_to_one, invariants.only_wanted_deletions])
+def test_a_history_without_pods_is_named(check: Callable[[History], list[invariants.Violation]]) -> None:
+    assert tuple(item.text for item in check(bare(span()))) == PODS_UNSEEN
+    assert check(history(span())) == []
+
+
+def test_a_history_without_parts_or_a_leader_is_named() -> None:
+    assert [item.text for item in invariants.no_restart_elsewhere(bare(span()))] == [
+        *(f"tenant {tenant}: no container was observed" for tenant in TENANTS),
+        "platform: no container was observed",
+        "platform: no leader was observed",
+    ]
+
+
+def test_a_leader_without_a_name_leads_nobody() -> None:
+    found = invariants.no_restart_elsewhere(history(led("", 0), span()))
+    assert [item.text for item in found] == ["platform: no leader was observed"]
+
+
+@pytest.mark.parametrize(
+    ("blind", "text"),
+    [
+        (lambda item: isinstance(item, PodSeen) and item.tenant == "b", "tenant b: no pod"),
+        (lambda item: isinstance(item, PodSeen) and item.side == "host", "tenant b: no pod of it on the host"),
+        (lambda item: isinstance(item, PartSeen) and item.tenant == "c", "tenant c: no container"),
+        (lambda item: isinstance(item, PartSeen) and not item.tenant, "platform: no container"),
+        (lambda item: isinstance(item, LeaderSeen), "platform: no leader"),
+    ],
+    ids=["a tenant's pods", "the host's pods", "a plane", "the platform", "the leader"],
+)
+def test_an_observer_that_goes_blind_is_found(blind: Callable[[Record], bool], text: str) -> None:
+    whole = history(span())
+    seeing = [item for item in whole.records if not (blind(item) and 60 < time_of(item) < 100)]
+    found = [item.text for item in invariants.check_all(bare(seeing), {}, []) if text in item.text]
+    assert found
+    assert all("was observed from 60.0 to 100.0" in each for each in found)
+
+
+def test_a_target_may_be_out_of_sight_while_it_is_one() -> None:
+    whole = history(span())
+    seeing = [
+        item
+        for item in whole.records
+        if not (isinstance(item, PodSeen | PartSeen) and item.tenant == "a" and 60 < item.at < 110)
+    ]
+    for check in (invariants.one_to_one, invariants.no_restart_elsewhere, invariants.only_wanted_deletions):
+        assert check(bare(seeing)) == []
 
 
 def test_all_checks_run_and_are_ordered() -> None:
