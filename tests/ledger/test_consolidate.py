@@ -10,9 +10,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from bulkhead.ledger import consolidate
-from bulkhead.ledger.model import Cause, Decisions, Moved, Needs, Node, Pod, Rules, Share, Stage, Tenant, Topology
+from bulkhead.ledger.model import Cause, Decisions, Flavor, Moved, Needs, Node, Pod, Rules, Share, Stage, Tenant, Topology
 from tests.ledger import oracle
-from tests.ledger.world import COHORT, GPU, RACK, World, nodes, tenant
+from tests.ledger.world import COHORT, GPU, KIND, RACK, World, nodes, tenant
 
 RULES = Rules(max_moves=4)
 
@@ -145,6 +145,20 @@ def test_of_others_those_that_borrow_move(nominal: int, *, borrows: bool) -> Non
     found = moves(made.decide())
     assert set(found) == ({"r0", "r1"} if borrows else set())
     assert sorted(found.values()) == (["n1", "n2"] if borrows else [])
+
+
+@pytest.mark.parametrize("kinds", [("fast", "slow"), ("slow", "fast")])
+def test_who_moves_stays_on_its_kind_of_node(kinds: tuple[str, str]) -> None:
+    """The quota that it keeps is of one kind; it would fit more tightly on the other one, of which its tenant has quota too."""
+    flavors = tuple(Flavor(kind, GPU, {KIND: kind}) for kind in kinds)
+    made = World(nodes=nodes(4, kinds=kinds), rules=replace(RULES, flavors=flavors))
+    shares = {(kind, GPU): Share(64) for kind in kinds}
+    made.tenants = {"ada": Tenant("ada", COHORT, shares=shares, prefers={GPU: ("fast", "slow")})}
+    runs(made, "ada", 4, 0, "small", flavor=kinds[0])
+    for node, gpus in ((1, 4), (2, 2), (3, 8)):
+        runs(made, "ada", gpus, node, f"stays-{node}", flavor=kinds[node % 2], maker="")
+    made.create("ada", 8, needs=Needs(selector=((KIND, kinds[0]),)))
+    assert moves(made.decide()) == {"small": "n2"}
 
 
 def test_a_place_is_kept_from_whoever_comes_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:

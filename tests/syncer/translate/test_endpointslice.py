@@ -8,7 +8,7 @@ from syncer.translate import mirrored
 from syncer.translate.kinds import endpointslice
 from syncer.translate.kinds.endpointslice import Holder
 from syncer.translate.metadata import Identity
-from syncer.translate.reasons import Untranslatable
+from syncer.translate.reasons import Reason, Untranslatable
 from syncer.translate.view import Obj
 from tests.kit import translationsamples as samples
 
@@ -119,6 +119,24 @@ def test_an_endpoint_that_names_its_pod(target: Obj) -> None:
 def test_a_port_needs_a_number() -> None:
     with pytest.raises(Untranslatable, match="every port"):
         endpointslice.to_host(slice_of(at("10.244.0.9"), ports=[{"name": "all"}]), samples.VIEW, HOLDERS)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason", "message"),
+    [
+        (None, Reason.MALFORMED, "needs an address type"),
+        (5, Reason.MALFORMED, "expected a text"),
+        ("", Reason.NOT_ALLOWED, "'' is not one of IPv4, IPv6"),
+        # Names are looked up by whoever reads the slice, at whatever server they say.
+        ("FQDN", Reason.NOT_ALLOWED, "'FQDN' is not one of IPv4, IPv6"),
+    ],
+)
+def test_a_slice_needs_the_type_of_its_addresses(given: Any, reason: Reason, message: str) -> None:
+    with pytest.raises(Untranslatable, match=message) as refusal:
+        endpointslice.to_host(slice_of(at("10.244.0.9"), addressType=given), samples.VIEW, HOLDERS)
+    assert (refusal.value.reason, refusal.value.field) == (reason, "addressType")
+    found = endpointslice.to_host(slice_of(at("fd00::9"), addressType="IPv6"), samples.VIEW, HOLDERS)
+    assert (found["addressType"], found["endpoints"][0]["targetRef"]) == ("IPv6", OF_WEB)
 
 
 def test_what_a_host_slice_loses() -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,3 +60,25 @@ def test_one_patch_of_each_sort_is_enough(labels: dict[str, str], spec: Obj, sta
     assert names >= {f"{each['key']}:{each['effect']}" for each in desired["spec"].get("taints") or ()}
     assert names >= {f"{each['key']}:{each['effect']}" for each in spec.get("taints") or ()}
     assert bool(patched["spec"].get("unschedulable")) is bool(desired["spec"].get("unschedulable") or spec.get("unschedulable"))
+
+
+_HELD: Obj = {"capacity": {"cpu": "8"}, "conditions": [{"type": "Ready", "status": "True"}], "addresses": []}
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"capacity": {"cpu": "8"}, "addresses": None},
+        {"capacity": {"cpu": "8"}, "volumesInUse": []},
+        {"capacity": {"cpu": "8"}, "nodeInfo": {}, "images": None},
+        {"conditions": [{"type": "Ready", "status": "True", "message": ""}]},
+    ],
+)
+def test_a_status_that_says_the_same_in_other_words_is_no_patch(wanted: Obj) -> None:
+    """An API server drops what is empty: sent again and again it would be a write a second for each node of each tenant."""
+    virtual = {"metadata": {"name": "n"}, "status": _HELD}
+    assert nodepatch.status_patch(virtual, {"status": wanted}) == {}
+    # The controls: something that is said, and something that is said no more.
+    assert nodepatch.status_patch(virtual, {"status": wanted | {"phase": "Running"}})["phase"] == "Running"
+    assert nodepatch.status_patch(virtual, {"status": wanted | {"capacity": {}}})["capacity"] == {"cpu": None}
+    assert nodepatch.status_patch({"metadata": {"name": "n"}}, {"status": {"images": []}}) == {}
