@@ -193,6 +193,63 @@ async def test_words_of_ours_before_and_after_the_tenants_name() -> None:
         assert b"/nonexistent does not exist" in err
 
 
+def seen(owner: str, ordinal: int = 0, trouble: str = "", *, ready: bool = False) -> dict[str, Any]:
+    """A pod of the tenant's Slurm as the command line reads it."""
+    refused = [{"type": "PodScheduled", "status": "False", "reason": "NotAllowed", "message": trouble}] if trouble else []
+    conditions = [{"type": "Ready", "status": "True" if ready else "False"}, *refused]
+    meta = {"name": f"{owner}-{ordinal}", "ownerReferences": [{"kind": "StatefulSet", "name": owner}]}
+    return {"metadata": meta, "status": {"phase": "Running" if ready else "Pending", "conditions": conditions}}
+
+
+TENANT = {"metadata": {"name": "red"}}
+NOT_READY = {
+    "status": {"conditions": [{"type": "SlurmReady", "status": "False", "reason": "Waiting", "message": "for a volume"}]}
+}
+READY_AGAIN = {"status": {"conditions": [{"type": "SlurmReady", "status": "True", "reason": "Ready", "message": "all of it"}]}}
+
+
+@pytest.mark.parametrize(
+    ("pods", "warning"),
+    [
+        ([seen("slurmctld", ready=True), seen("slurmdbd", trouble="too large")], None),
+        (
+            [seen("slurmctld", trouble="no such image"), seen("slurmdbd", trouble="too large")],
+            "pod slurmctld-0: NotAllowed: no such image",
+        ),
+        # Of another program's pod, and of one that only has its name, nothing is said.
+        ([seen("slurmctld"), seen("slurmdbd", trouble="too large")], "its pod does not run"),
+        ([seen("slurmctld") | {"metadata": {"name": "slurmctld-0"}}, seen("login", ready=True)], "its pod does not run"),
+        (
+            [seen("slurmctld", each, f"trouble {each}") for each in range(4)],
+            "; ".join(f"pod slurmctld-{each}: NotAllowed: trouble {each}" for each in range(3)),
+        ),
+        ([], "its pod does not run"),
+    ],
+)
+def test_a_warning_tells_the_troubles_of_slurmctld_alone(pods: list[dict[str, Any]], warning: str | None) -> None:
+    assert slurm._warnings(pods) == ([] if warning is None else [f"slurmctld is not ready: {warning}"])
+
+
+@pytest.mark.parametrize(
+    ("pods", "status", "said"),
+    [
+        (
+            [seen("slurmctld", trouble="too large"), seen("login", trouble="no such image")],
+            NOT_READY,
+            "pod login-0: NotAllowed: no such image",
+        ),
+        ([seen("slurmctld", trouble="too large"), seen("login")], NOT_READY, "pod slurmctld-0: NotAllowed: too large"),
+        ([seen("login")], NOT_READY, "Waiting: for a volume"),
+        ([seen("slurmctld"), seen("login"), seen("slurmdbd", ready=True)], READY_AGAIN, "not ready: login-0, slurmctld-0"),
+        ([seen("slurmdbd", ready=True)], {}, "its pods do not exist yet"),
+    ],
+)
+def test_where_no_login_is_possible_the_nearest_cause_is_said(
+    pods: list[dict[str, Any]], status: dict[str, Any], said: str
+) -> None:
+    assert str(slurm._no_login(TENANT | status, pods)) == f"tenant red: no login pod is ready: {said}"
+
+
 @pytest.mark.parametrize("words", [["slurm"], ["slurm", "red", "sinfo"], ["slurm", "token", "red"], ["slurm", "token"]])
 def test_wrong_usage(words: list[str]) -> None:
     with pytest.raises(SystemExit) as left:

@@ -353,6 +353,31 @@ def test_what_is_going_already_is_waited_for_and_not_deleted_again() -> None:
     assert len(upcoming.waiting_for) == 2
 
 
+def placed(kind: str, name: str, namespace: str, component: str) -> dict[str, Any]:
+    made = thing(kind, name, component)
+    return made | {"metadata": made["metadata"] | {"namespace": namespace}}
+
+
+@pytest.mark.parametrize(
+    ("left", "waiting_for"),
+    [
+        (
+            {
+                "deployments": (placed("Deployment", "syncer", "bh-team-a", "syncer"),),
+                "plane_pods": (placed("Pod", "syncer-1", "bh-team-a", "syncer"),),
+            },
+            ("Deployment bh-team-a/syncer", "Pod bh-team-a/syncer-1"),
+        ),
+        ({"work_pods": (placed("Pod", "job-1", "bh-team-a-work", ""),)}, ("Pod bh-team-a-work/job-1",)),
+        ({"plane_namespace": WHOLE["plane_namespace"]}, ("Namespace bh-team-a",)),
+        ({"cluster_scoped": WHOLE["cluster_scoped"]}, ("ClusterRoleBinding bh-team-a-syncer-nodes", "ServiceCIDR bh-team-a")),
+    ],
+)
+def test_what_is_waited_for_is_named_with_its_namespace(left: dict[str, Any], waiting_for: tuple[str, ...]) -> None:
+    """An admin looks for it there: a tenant has two, and pods of the same name in both."""
+    assert teardown.next_step(Left(**left)).waiting_for == waiting_for
+
+
 def test_claims_go_together_with_their_namespace_and_not_before() -> None:
     claim = thing("PersistentVolumeClaim", "data-plane-0")
     still = Left(**(WHOLE | {"claims": (claim,)}))
