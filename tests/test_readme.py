@@ -11,12 +11,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
 from bulkhead.cli.main import _split, build_parser
 from bulkhead.hostcluster import binaries
 from bulkhead.hostcluster.images.build import KUBERNETES
 from bulkhead.images import catalogue, valuesfile
+from tests.kit import yamlfiles
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.servers import ApiServer
 
@@ -107,7 +107,7 @@ def helm_template(folder: Path, *arguments: str) -> subprocess.CompletedProcess[
 def test_the_chart_is_installed_on_every_version_that_is_promised(minor: int, tmp_path: Path) -> None:
     done = helm_template(tmp_path, "--kube-version", f"v1.{minor}.0")
     assert done.returncode == 0, done.stderr
-    controller = next(obj for obj in yaml.safe_load_all(done.stdout) if obj and obj["kind"] == "Deployment")
+    controller = next(obj for obj in yamlfiles.documents(done.stdout) if obj["kind"] == "Deployment")
     (container,) = controller["spec"]["template"]["spec"]["containers"]
     variables = [each["value"] for each in container["env"] if each["name"].startswith("BULKHEAD_IMAGE_")]
     images = [container["image"], *(value for value in variables if "/" in value and "=" not in value)]

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from pydantic import ValidationError
 
 from bulkhead.api import crd, generate
 from bulkhead.api.tenant import Tenant
 from bulkhead.api.tenantclass.networking import ClassIngress
+from tests.kit import yamlfiles
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,7 +75,7 @@ def test_every_node_is_structural(path: str, node: dict[str, Any]) -> None:
 
 
 def test_the_types_read_what_the_server_accepts() -> None:
-    cases = yaml.safe_load((Path(__file__).parent / "data" / "tenants.yaml").read_text())
+    cases = yamlfiles.load(Path(__file__).parent / "data" / "tenants.yaml")
     full = next(case for case in cases if case["case"] == "everything set")
     tenant = Tenant.model_validate({"spec": full["spec"]})
     assert tenant.spec.model_dump(mode="json", by_alias=True, exclude_unset=True) == full["spec"]

@@ -17,6 +17,7 @@ from syncer.translate import Obj, TenantView
 from syncer.translate.registry import KINDS
 from tests.chart.policed import OPTIONS
 from tests.kit import translationsamples as samples
+from tests.kit import yamlfiles
 from tests.kit.helmchart import rendered
 from tests.kit.known import all_known
 from tests.kit.servers import HOST_KUBERNETES, ApiServer, running
@@ -37,7 +38,7 @@ GOOD = [
     if name.startswith("podgroup/")
     else name
     for name, path in golden.cases()
-    if "refused" not in samples.load(golden.host_file(path)) and name != "pod/ipv6"
+    if "refused" not in yamlfiles.load(golden.host_file(path)) and name != "pod/ipv6"
 ]
 
 
@@ -95,11 +96,11 @@ async def offer(client: Client, view: TenantView) -> None:
 async def test_item_18_what_is_translated_is_let_through(policed: ApiServer, admin: Client, name: str) -> None:
     path = dict(golden.cases())[name]
     changes = path.with_name(path.name.replace(".virtual.yaml", ".view.yaml"))
-    view = samples.view(samples.load(changes) if changes.exists() else None)
+    view = samples.view(yamlfiles.load(changes) if changes.exists() else None)
     if not name.startswith("ingress/"):  # which name their tenant's hosts
         view = replace(view, tenant=f"t{secrets.token_hex(4)}")
     await offer(admin, view)
-    virtual = samples.load(path)
+    virtual = yamlfiles.load(path)
     host: Obj = KINDS[virtual["kind"]].to_host(virtual, view)
     kind = KINDS[virtual["kind"]]
     who = policed.config_for(f"system:serviceaccount:bh-{view.tenant}:syncer", "system:masters")

@@ -4,13 +4,13 @@ import json
 from typing import Any, Final
 
 import pytest
-import yaml
 
 from bulkhead.api import crd
 from controller.plane import placement
 from controller.plane.network import peers
 from controller.plane.render import render
 from controller.settings import load
+from tests.kit import yamlfiles
 from tests.kit.helmchart import CHART, helm, rendered
 from tests.kit.tenantsamples import material, plane_spec
 
@@ -54,7 +54,7 @@ def test_what_the_template_of_misspelt_values_names_the_schema_lets_through_and_
     """Else the schema would speak first, or a true value would be refused."""
     said = (CHART / "templates" / "misspelt.yaml").read_text().partition('"bulkhead.misspelt" -}}')[2]
     named = [line.partition(": ")[0] for line in said.splitlines() if ": " in line]
-    schema, values = json.loads((CHART / "values.schema.json").read_text()), yaml.safe_load((CHART / "values.yaml").read_text())
+    schema, values = json.loads((CHART / "values.schema.json").read_text()), yamlfiles.load(CHART / "values.yaml")
     assert len(named) > 20
     for path in named:
         *parents, last = path.split(".")
@@ -66,7 +66,7 @@ def test_what_the_template_of_misspelt_values_names_the_schema_lets_through_and_
 
 
 def test_every_value_is_in_the_schema() -> None:
-    schema, values = json.loads((CHART / "values.schema.json").read_text()), yaml.safe_load((CHART / "values.yaml").read_text())
+    schema, values = json.loads((CHART / "values.schema.json").read_text()), yamlfiles.load(CHART / "values.yaml")
 
     def unknown(values: Obj, schema: Obj, where: str) -> list[str]:
         found: list[str] = []
@@ -98,7 +98,7 @@ def test_the_controller_reads_what_the_chart_tells_it() -> None:
     # Nothing chosen: the pods of planes are what they were before the chart could choose.
     assert settings.plane_placement == placement.Placement()
     assert settings.host_api_by == "Address"
-    assert list(settings.metrics_from) == yaml.safe_load((CHART / "values.yaml").read_text())["networkPolicy"]["metricsFrom"]
+    assert list(settings.metrics_from) == yamlfiles.load(CHART / "values.yaml")["networkPolicy"]["metricsFrom"]
 
 
 def test_planes_are_placed_as_the_values_say() -> None:

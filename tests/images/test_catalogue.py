@@ -5,7 +5,6 @@ import tarfile
 from pathlib import Path
 
 import pytest
-import yaml
 
 from bulkhead.hostcluster.images.build import PROJECT
 from bulkhead.hostcluster.images.oci import Entry, write_layer
@@ -13,6 +12,7 @@ from bulkhead.hostcluster.images.python_root import PACKAGE_LIST
 from bulkhead.images import catalogue, gobuildinfo, sbom, valuesfile
 from bulkhead.images.archive import Archive, ArchiveError
 from tests.images.samples import archive
+from tests.kit import yamlfiles
 from tests.kit.helmchart import rendered
 
 _OTHERS = {"registry", "digests", "pullPolicy", "pullSecrets"}
@@ -20,7 +20,7 @@ DIGEST = "sha256:" + "a" * 64
 
 
 def test_every_image_of_the_chart_is_published_and_described() -> None:
-    values = yaml.safe_load((PROJECT / "charts" / "bulkhead" / "values.yaml").read_text())
+    values = yamlfiles.load(PROJECT / "charts" / "bulkhead" / "values.yaml")
     given = {name: text for name, text in values["images"].items() if name not in _OTHERS}
     versions = {"kubernetes": values["kubernetesVersions"], "slurm": values["slurmVersions"]}
     wanted = {text.replace("{version}", version) for name, text in given.items() for version in versions.get(name, [""])}

@@ -8,21 +8,20 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-import yaml
-
 import bulkhead
 from bulkhead.hostcluster.images.build import PROJECT
 from bulkhead.images import dist, sbom
+from tests.kit import yamlfiles
 
 
 def test_there_is_one_version() -> None:
     chart = PROJECT / "charts" / "bulkhead"
-    about = yaml.safe_load((chart / "Chart.yaml").read_text())
+    about = yamlfiles.load(chart / "Chart.yaml")
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())
     assert project["project"]["dynamic"] == ["version"]
     assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "bulkhead.__version__"}
     assert {about["version"], about["appVersion"]} == {bulkhead.__version__}
-    images = yaml.safe_load((chart / "values.yaml").read_text())["images"]
+    images = yamlfiles.load(chart / "values.yaml")["images"]
     assert images["bulkhead"] == f"bulkhead:{bulkhead.__version__}"
 
 

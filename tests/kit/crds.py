@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-import yaml
-
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound, Unavailable
 from bulkhead.kube.objects import Resource
+from tests.kit import yamlfiles
 from tests.kit.syncerbed import until
 
 FOLDER = Path(__file__).resolve().parents[2] / "crds"
@@ -16,7 +15,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "crds"
 async def install(client: Client) -> None:
     """Apply crds/*.yaml; returns when objects of their kinds can be listed."""
     for path in sorted(FOLDER.glob("*.yaml")):
-        await client.apply(kinds.CUSTOM_RESOURCE_DEFINITIONS, yaml.safe_load(path.read_text()))
+        await client.apply(kinds.CUSTOM_RESOURCE_DEFINITIONS, yamlfiles.load(path))
     await served(client, kinds.TENANTS, kinds.TENANT_CLASSES, kinds.SHARED_VOLUMES, kinds.COHORTS)
 
 

@@ -1,12 +1,13 @@
-"""The chart as helm renders it."""
+"""The chart as helm renders it; the same arguments are rendered once a process."""
 
+import functools
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from bulkhead.hostcluster import binaries
+from tests.kit import yamlfiles
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "bulkhead"
@@ -20,5 +21,12 @@ def helm(*arguments: str) -> str:
 
 
 def rendered(*arguments: str) -> list[dict[str, Any]]:
+    """The chart's objects, each time anew, so that a test may change them."""
+    objects: list[dict[str, Any]] = json.loads(_rendered(arguments))
+    return objects
+
+
+@functools.cache
+def _rendered(arguments: tuple[str, ...]) -> str:
     text = helm("template", "bulkhead", str(CHART), "--namespace=bulkhead-system", *arguments)
-    return [obj for obj in yaml.safe_load_all(text) if obj]
+    return json.dumps(yamlfiles.documents(text))

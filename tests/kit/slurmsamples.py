@@ -4,16 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from controller.settings import Settings
 from controller.slurm.decide.resolve import resolve
 from controller.slurm.spec import SlurmSpec
 from controller.slurm.spec.keys import AuthKey, SlurmKeys
 from tests.kit import tenantsamples as samples
+from tests.kit import yamlfiles
 
 _CASES = Path(__file__).resolve().parents[1] / "controller" / "slurm" / "cases.yaml"
-CASES: dict[str, dict[str, Any]] = yaml.safe_load(_CASES.read_text())
+CASES: dict[str, dict[str, Any]] = yamlfiles.load(_CASES)
 KEYS = SlurmKeys(
     auth=(AuthKey("first", b"x" * 32), AuthKey("second", b"y" * 32, expires=1_800_000_000)),
     jwt=b"z" * 32,

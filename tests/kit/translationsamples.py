@@ -5,8 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from bulkhead.api import devices
 from bulkhead.api.serviceenv import ServiceEnv, ServicePort
 from syncer.translate import Obj, TenantView, Toleration
@@ -103,8 +101,3 @@ def view(changes: Any = None) -> TenantView:
     for field in {"enforced_tolerations", "allowed_tolerations"} & plain.keys():
         plain[field] = tuple(Toleration(**entry) for entry in plain[field])
     return replace(VIEW, **plain)
-
-
-def load(path: Path) -> Any:
-    """A YAML file."""
-    return yaml.safe_load(path.read_text())

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from bulkhead.api import ledger
 from bulkhead.ledger.decide import decide
 from bulkhead.ledger.model import Decisions, Gang, Pod, Rules, Share, Snapshot, Stage, Tenant
 from bulkhead.ledger.trial import try_quota
+from tests.kit import yamlfiles
 from tests.ledger.world import COHORT, GPU, World, nodes
 
-CASES: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "data/decisions.yaml").read_text())
+CASES: list[dict[str, Any]] = yamlfiles.load(Path(__file__).parent / "data/decisions.yaml")
 NOW = 10_000.0
 
 

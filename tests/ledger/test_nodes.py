@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,8 +11,9 @@ from bulkhead.ledger import nodes as matching
 from bulkhead.ledger.model import Expression, Flavor, Needs, Node, Taint, Toleration
 from bulkhead.ledger.nodes import Nodes, numbers
 from bulkhead.ledger.read import node_of, pod_of
+from tests.kit import yamlfiles
 
-CASES: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "data/needs.yaml").read_text())
+CASES: list[dict[str, Any]] = yamlfiles.load(Path(__file__).parent / "data/needs.yaml")
 
 
 def node_object(case: dict[str, Any], name: str = "the-node") -> dict[str, Any]:

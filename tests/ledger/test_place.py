@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -17,10 +16,11 @@ from bulkhead.ledger import room
 from bulkhead.ledger.model import Flavor, Needs, Node, Pod, Stage, Topology
 from bulkhead.ledger.nodes import Nodes
 from bulkhead.ledger.place import Board
+from tests.kit import yamlfiles
 
 GPU = "nvidia.com/gpu"
 RACK, NVLINK = "bulkhead.dev/rack", "bulkhead.dev/nvlink-domain"
-CASES: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "data/places.yaml").read_text())
+CASES: list[dict[str, Any]] = yamlfiles.load(Path(__file__).parent / "data/places.yaml")
 
 
 def pod(uid: int = 0, needs: Needs | None = None, **asks: int) -> Pod:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,8 +19,9 @@ from controller.slurm.objects.workers import worker_pod
 from controller.slurm.spec import NAMESPACE, WORKER, NodeSetSpec, SlurmImages, SlurmSpec
 from syncer.translate import metadata
 from tests.api.test_podresources import SIDECAR, holder, pod
+from tests.kit import yamlfiles
 
-CASES: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "data/pods.yaml").read_text())
+CASES: list[dict[str, Any]] = yamlfiles.load(Path(__file__).parent / "data/pods.yaml")
 PLAIN: dict[str, Any] = {
     "metadata": {
         "uid": "1",

@@ -6,17 +6,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from bulkhead.preflight.facts import Observed, Phases, Probed, Pull, Unseen
 from bulkhead.preflight.values import Values, merged, parse
+from tests.kit import yamlfiles
 
 _HERE = Path(__file__).parent
 
 
 def healthy() -> dict[str, Any]:
     """The cluster that has nothing wrong."""
-    return dict(yaml.safe_load((_HERE / "healthy.yaml").read_text()))
+    return dict(yamlfiles.load(_HERE / "healthy.yaml"))
 
 
 def changed(below: Any, above: Any) -> Any:

@@ -4,11 +4,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
 from bulkhead.kube import resources as kinds
 from bulkhead.preflight.observe import INSTALLED
 from bulkhead.preflight.values import DEFAULTS, merged, parse
+from tests.kit import yamlfiles
 from tests.kit.helmchart import CHART, rendered
 
 
@@ -25,7 +24,7 @@ def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any], path: str = "
 
 
 def test_the_defaults_are_those_of_the_chart() -> None:
-    assert _differing(DEFAULTS, yaml.safe_load((CHART / "values.yaml").read_text())) == []
+    assert _differing(DEFAULTS, yamlfiles.load(CHART / "values.yaml")) == []
 
 
 def test_every_kind_that_the_chart_installs_is_asked_for_among_the_rights() -> None:

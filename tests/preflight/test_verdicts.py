@@ -4,14 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from bulkhead.preflight.facts import Observed, Unseen
 from bulkhead.preflight.findings import Report, State, document
 from bulkhead.preflight.judge import CHECKS, judge
+from tests.kit import yamlfiles
 from tests.preflight.observing import changed, healthy, observed
 
-_CASES: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "cases.yaml").read_text())
+_CASES: dict[str, Any] = yamlfiles.load(Path(__file__).parent / "cases.yaml")
 _HEALTHY = {each.check: each.finding for each in judge(*observed(healthy()))}
 # A healthy cluster that offers neither snapshots nor device classes and needs no pull secret.
 _NOT_OFFERED = {"storage.snapshots", "gpus.deviceclasses", "images.secrets"}

@@ -3,17 +3,17 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from bulkhead.hostcluster.netpol.cluster import cluster_from, pod_from
 from bulkhead.hostcluster.netpol.render import render
 from tests.hostcluster.netpol.compiling import compile_rules
+from tests.kit import yamlfiles
 
 CASES = Path(__file__).parent / "cases"
 
 
 def compiled(name: str) -> str:
-    given = yaml.safe_load((CASES / f"{name}.yaml").read_text())
+    given = yamlfiles.load(CASES / f"{name}.yaml")
     return render(compile_rules(cluster_from(given["pods"], given["namespaces"], given["policies"]), "node"))
 
 

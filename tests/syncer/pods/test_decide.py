@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,8 +32,9 @@ from syncer.pods.actions import (
 from syncer.pods.decide import UNREAD, Memory, Reads, decide, has_started, may_have_predecessor
 from syncer.translate import Obj
 from syncer.translate.origin import virtual_uid
+from tests.kit import yamlfiles
 
-TABLE: dict[str, list[dict[str, Any]]] = yaml.safe_load(Path(__file__).with_name("decisions.yaml").read_text())
+TABLE: dict[str, list[dict[str, Any]]] = yamlfiles.load(Path(__file__).with_name("decisions.yaml"))
 ROWS = [pytest.param(row, id=f"{line}: {row['case']}") for line, rows in TABLE.items() for row in rows]
 
 

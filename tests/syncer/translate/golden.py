@@ -8,7 +8,8 @@ import yaml
 
 from syncer.translate import Untranslatable
 from syncer.translate.registry import KINDS
-from tests.kit.translationsamples import HERE, load, view
+from tests.kit.translationsamples import HERE, view
+from tests.kit.yamlfiles import load
 
 CASES = HERE / "cases"
 

@@ -8,8 +8,9 @@ from syncer.translate import Obj, Reason, Untranslatable
 from syncer.translate.kinds.pod import ephemeral_containers
 from syncer.translate.registry import KINDS
 from tests.kit import translationsamples as samples
+from tests.kit import yamlfiles
 
-ROWS: dict[str, Any] = {row["id"]: row for row in samples.load(samples.HERE / "adversarial.yaml")}
+ROWS: dict[str, Any] = {row["id"]: row for row in yamlfiles.load(samples.HERE / "adversarial.yaml")}
 REFUSED = [name for name, row in ROWS.items() if "refused" in row]
 NEUTRALISED = [name for name, row in ROWS.items() if "refused" not in row]
 TWINS = [name for name, row in ROWS.items() if "twin" in row]

@@ -9,6 +9,7 @@ from syncer.translate import Obj, diff
 from syncer.translate.kinds.pod import GENERATION, ephemeral_containers, to_host
 from syncer.translate.registry import KINDS
 from tests.kit import translationsamples as samples
+from tests.kit import yamlfiles
 from tests.syncer.translate import golden
 
 
@@ -29,7 +30,7 @@ def patches(own: Obj, actual: Obj, view: Any = None) -> list[tuple[str | None, O
 
 @pytest.mark.parametrize("name", dict(golden.cases()))
 def test_nothing_to_do(name: str) -> None:
-    desired = samples.load(golden.host_file(dict(golden.cases())[name]))
+    desired = yamlfiles.load(golden.host_file(dict(golden.cases())[name]))
     if "refused" in desired:
         return
     if desired["kind"] == "Pod":

@@ -26,7 +26,8 @@ from syncer.translate.podspec import affinity, containers, environment, security
 from syncer.translate.podspec import volumes as volume_rules
 from syncer.translate.registry import KINDS
 from syncer.translate.schema import ListOf, Struct
-from tests.kit.translationsamples import HERE, load
+from tests.kit.translationsamples import HERE
+from tests.kit.yamlfiles import load
 
 FIELDS: dict[str, list[str]] = load(HERE / "fields-1.36" / "pods.yaml") | load(HERE / "fields-1.36" / "others.yaml")
 

@@ -6,7 +6,7 @@ import pytest
 
 from syncer.translate import Obj
 from syncer.translate.registry import KINDS
-from tests.kit.translationsamples import load
+from tests.kit.yamlfiles import load
 from tests.syncer.translate import golden
 
 CASES = dict(golden.cases())

@@ -14,6 +14,7 @@ from syncer.translate.kinds import podstatus as status
 from syncer.translate.kinds.pod import POD_SPEC, ephemeral_containers
 from syncer.translate.registry import KINDS
 from tests.kit import translationsamples as samples
+from tests.kit import yamlfiles
 from tests.syncer.translate import golden
 
 LAWS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
@@ -39,7 +40,7 @@ _KEYS = st.sampled_from(_WORDS) | st.text(max_size=6)
 JSON: st.SearchStrategy[Any] = st.recursive(
     _LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=4), max_leaves=25
 )
-GOOD = [samples.load(path) for _name, path in golden.cases()]
+GOOD = [yamlfiles.load(path) for _name, path in golden.cases()]
 
 
 def _paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -90,7 +91,7 @@ def test_laws_hold_for_broken_objects(obj: Obj) -> None:
 
 @pytest.mark.parametrize("name", dict(golden.cases()))
 def test_laws_hold_for_good_objects(name: str) -> None:
-    obj = samples.load(dict(golden.cases())[name])
+    obj = yamlfiles.load(dict(golden.cases())[name])
     host = _translate(obj["kind"], obj)
     if host is not None:
         _check(host)

@@ -12,6 +12,7 @@ from bulkhead.api.serviceenv import ServiceEnv
 from syncer.translate import Obj, TenantView, Untranslatable, diff, origin
 from syncer.translate.kinds import nodeports, service
 from tests.kit import translationsamples as samples
+from tests.kit import yamlfiles
 from tests.syncer.translate import golden
 from tests.syncer.translate.test_laws import JSON
 
@@ -135,7 +136,7 @@ def test_item_79_what_was_wanted_before_is_taken_away() -> None:
     assert diff.object_patch(actual, actual) is None
 
 
-GOOD = [samples.load(path) for name, path in golden.cases() if name.startswith("service/")] + [virtual()]
+GOOD = [yamlfiles.load(path) for name, path in golden.cases() if name.startswith("service/")] + [virtual()]
 _PORTS = st.lists(
     st.fixed_dictionaries({"port": st.integers(-1, 70000)}, optional={"nodePort": st.integers(-1, 70000), "protocol": JSON}),
     max_size=3,

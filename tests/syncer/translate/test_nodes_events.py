@@ -15,6 +15,7 @@ from syncer.translate.kinds import event, node
 from syncer.translate.kinds.pod import to_host
 from syncer.translate.registry import WITH_EVENTS
 from tests.kit import translationsamples as samples
+from tests.kit import yamlfiles
 
 GPU = "nvidia.com/gpu"
 
@@ -250,7 +251,7 @@ def test_item_15_the_pod_mounts_exactly_the_keys_that_the_secret_has() -> None:
 
 
 def test_item_31_33_references_of_a_pod() -> None:
-    own = samples.load(samples.HERE / "cases/pod/gpu-training.virtual.yaml")
+    own = yamlfiles.load(samples.HERE / "cases/pod/gpu-training.virtual.yaml")
     assert references.of_pod(own) == {
         Reference("ConfigMap", "team", "settings"),
         Reference("Secret", "team", "db"),

@@ -13,12 +13,13 @@ from syncer.translate.kinds.pod import ephemeral_containers, to_host
 from syncer.translate.registry import KINDS
 from syncer.watch.informers import resource_of
 from tests.kit import translationsamples as samples
+from tests.kit import yamlfiles
 from tests.kit.snapshotting import serve_snapshots
 from tests.syncer.translate import golden
 
 PRIORITY = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False)
 RUNTIME = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False)
-GOOD = [name for name, path in golden.cases() if "refused" not in samples.load(golden.host_file(path)) and name != "pod/ipv6"]
+GOOD = [name for name, path in golden.cases() if "refused" not in yamlfiles.load(golden.host_file(path)) and name != "pod/ipv6"]
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def moved(host: Obj, tenant: str) -> Obj:
 
 @pytest.mark.parametrize("name", GOOD)
 async def test_created_and_then_nothing_to_do(host_client: Client, tenant: str, name: str) -> None:
-    desired = moved(samples.load(golden.host_file(dict(golden.cases())[name])), tenant)
+    desired = moved(yamlfiles.load(golden.host_file(dict(golden.cases())[name])), tenant)
     kind = KINDS[desired["kind"]]
     resource = resource_of(kind)
     actual = await host_client.create(resource, desired, desired["metadata"]["namespace"])
@@ -101,7 +102,7 @@ async def test_item_77_a_patch_for_one_version_is_refused_for_another(
 
 async def test_the_planes_own_pod_translates(host_client: Client, plane_client: Client, tenant: str, namespace: str) -> None:
     """From a real plane, with everything that it defaults, to a real host under Pod Security."""
-    access = samples.load(samples.HERE / "cases/pod/minimal.virtual.yaml")["spec"]["volumes"]
+    access = yamlfiles.load(samples.HERE / "cases/pod/minimal.virtual.yaml")["spec"]["volumes"]
     changes = {"metadata": {"namespace": namespace, "uid": None}, "spec": {"serviceAccountName": "worker", "volumes": access}}
     own = await plane_client.create(PODS, samples.merged(samples.POD, changes), namespace)
     assert [need.path for need in tokens.token_requests(own)] == ["token"]
@@ -113,7 +114,7 @@ async def test_the_planes_own_pod_translates(host_client: Client, plane_client: 
 
 def _rows() -> dict[str, Obj]:
     found = {}
-    for row in samples.load(samples.HERE / "adversarial.yaml"):
+    for row in yamlfiles.load(samples.HERE / "adversarial.yaml"):
         changes = row.get("view") or {}
         if "object" in row or set(changes) - {"pod_security"}:
             continue

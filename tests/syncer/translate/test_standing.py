@@ -14,6 +14,7 @@ from syncer.translate import Obj, TenantView, Untranslatable, diff
 from syncer.translate.kinds import deviceclaim, pod, podgroup
 from syncer.translate.reasons import Reason
 from tests.kit import translationsamples as samples
+from tests.kit import yamlfiles
 from tests.syncer.translate import golden
 
 RICH: Final = replace(
@@ -92,9 +93,9 @@ def _cases() -> dict[str, tuple[Obj, TenantView]]:
     found: dict[str, tuple[Obj, TenantView]] = {name: (own, RICH) for name, own in OWN.items()}
     for name, path in golden.cases():
         changes: Path = path.with_name(path.name.replace(".virtual.yaml", ".view.yaml"))
-        virtual = samples.load(path)
+        virtual = yamlfiles.load(path)
         if virtual["kind"] == "Pod":
-            found[name] = (virtual, samples.view(samples.load(changes) if changes.exists() else None))
+            found[name] = (virtual, samples.view(yamlfiles.load(changes) if changes.exists() else None))
     return found
 
 
