@@ -1,40 +1,126 @@
-"""Fixtures of the end-to-end tests: the host with the chart, two tenants that live as long as the run, and artefacts."""
+"""Fixtures of the core suite: the host with the chart, two tenants that live as long as the run, and tenants made ahead.
 
+The suite runs in two processes over one host (`-n 2`). Each has its own alice and bob; the first installs, the other waits for
+it. `order` says what may run beside what, `turns` holds it.
+"""
+
+import fcntl
+import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
-from e2e import install, tenants
-from e2e.api import Api
+from e2e import install, machine, tenants
+from e2e.api import Api, Obj
+from e2e.fleet import Fleet
+from e2e.scenarios.core.order import group_of, place_of, runs_alone
+from e2e.scenarios.turns import Turns
 from e2e.tenants import Tenant
 
 QUOTA = 6  # GPUs of each of the two standing tenants
+SHARED = Path("build/e2e/core")  # what the processes of a run have in common
+AHEAD = 2  # tests whose tenants are made while one runs
+HERE = Path(__file__).parent
+PREFIX = "e2e-"
+
+_TURNS = pytest.StashKey[Turns]()
+_NAME = pytest.StashKey[str]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "fresh(**spec): has a tenant of its own with this spec, made while the test before runs")
+    config.stash[_TURNS] = Turns(SHARED, lambda text: _say(config, text))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of a group follow each other."""
+    own = sorted((item for item in items if item.path.parent == HERE), key=lambda item: place_of(item.nodeid))
+    items[:] = [*(item for item in items if item.path.parent != HERE), *own]
+
+
+class Groups(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives each process whole groups, in the order in which the tests stand."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:
+    config.option.loadscopereorder = False
+    return Groups(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """A group keeps its turn from its first test to the end of its last: its fixtures live as long."""
+    turns = item.config.stash[_TURNS]
+    turns.take(group_of(item.nodeid), alone=runs_alone(item.nodeid))
+    try:
+        return (yield)
+    finally:
+        if nextitem is None or group_of(nextitem.nodeid) != group_of(item.nodeid):
+            turns.give()
+
+
+def _say(config: pytest.Config, text: str) -> None:
+    """A line on the terminal now, from whatever process and whatever pytest captures."""
+    with config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        print(f"[{getattr(config, 'workerinput', {}).get('workerid', 'run')}] {text}", file=sys.stderr, flush=True)
 
 
 @pytest.fixture(scope="session")
-def host() -> Api:
-    """The embedded host with Bulkhead installed; what runs already is used."""
-    return install.ensure_installed(lambda text: print(text, flush=True))
+def host(request: pytest.FixtureRequest, testrun_uid: str) -> Api:
+    """The embedded host with Bulkhead installed by the first process of this run; what runs already is used."""
+    SHARED.mkdir(parents=True, exist_ok=True)
+    with (SHARED / "installed").open("a+") as installed:
+        fcntl.flock(installed, fcntl.LOCK_EX)
+        installed.seek(0)
+        if installed.read() == testrun_uid:
+            return machine.host_api()
+        found = install.ensure_installed(lambda text: _say(request.config, text))
+        _sweep(found)
+        installed.truncate(0)
+        installed.write(testrun_uid)
+        return found
+
+
+def _sweep(host: Api) -> None:
+    """Tenants of a run that was broken off hold GPUs and memory."""
+    left = [name for item in host.list("Tenant") if (name := item["metadata"]["name"]).startswith(PREFIX)]
+    for name in left:
+        host.delete("Tenant", name)
+    for name in left:
+        tenants.wait_gone(host, name)
 
 
 @pytest.fixture(scope="session")
-def alice(host: Api) -> Iterator[Tenant]:
+def fleet(host: Api, worker_id: str) -> Iterator[Fleet]:
+    """All tenants of this process; what is run next on this host is measured beside nothing that is still being taken down."""
+    made = Fleet(host)
+    for each in ("alice", "bob"):
+        made.order(_standing(each, worker_id))
+    yield made
+    made.close()
+
+
+def _standing(name: str, worker_id: str) -> Obj:
+    own = "" if worker_id == "master" else f"-{worker_id}"
+    return tenants.manifest(f"{PREFIX}{name}{own}", gpus=QUOTA)
+
+
+@pytest.fixture(scope="session")
+def alice(fleet: Fleet, worker_id: str) -> Tenant:
     """A Ready tenant."""
-    yield from _standing(host, "e2e-alice")
+    return fleet.take(_standing("alice", worker_id))
 
 
 @pytest.fixture(scope="session")
-def bob(host: Api) -> Iterator[Tenant]:
+def bob(fleet: Fleet, worker_id: str) -> Tenant:
     """Another Ready tenant."""
-    yield from _standing(host, "e2e-bob")
-
-
-def _standing(host: Api, name: str) -> Iterator[Tenant]:
-    tenants.remove(host, name)
-    yield tenants.create(host, name, gpus=QUOTA)
-    # What is run next on this host is measured beside nothing that is still being taken down.
-    tenants.remove(host, name)
+    return fleet.take(_standing("bob", worker_id))
 
 
 @pytest.fixture
@@ -47,8 +133,34 @@ def space(alice: Tenant) -> Iterator[str]:
 
 
 @pytest.fixture
-def fresh_name(host: Api) -> Iterator[str]:
-    """The name of a tenant that a test creates itself; whatever it left is removed."""
-    name = f"e2e-{uuid.uuid4().hex[:8]}"
+def fresh_name(request: pytest.FixtureRequest, fleet: Fleet) -> Iterator[str]:
+    """The name of a tenant that a test creates itself; nothing of it may be left at the end of the run."""
+    name = _name_of(request.node)
     yield name
-    tenants.remove(host, name)
+    fleet.leave(name)
+
+
+@pytest.fixture
+def tenant(request: pytest.FixtureRequest, fleet: Fleet, fresh_name: str) -> Tenant:
+    """The tenant of this test alone, as its mark `fresh` has it; its name is `fresh_name`."""
+    return fleet.take(_manifest(request.node, fresh_name))
+
+
+@pytest.fixture(autouse=True)
+def _ahead(request: pytest.FixtureRequest, fleet: Fleet) -> None:
+    """While a test runs, the tenants of the next ones are made."""
+    items, group = request.session.items, group_of(request.node.nodeid)
+    at = items.index(request.node)
+    for item in items[at : at + 1 + AHEAD]:
+        if group_of(item.nodeid) == group and item.get_closest_marker("fresh") is not None:
+            fleet.order(_manifest(item, _name_of(item)))
+
+
+def _manifest(item: pytest.Item, name: str) -> Obj:
+    mark = item.get_closest_marker("fresh")
+    assert mark is not None, f"{item.name}: a test with a fresh tenant says by @pytest.mark.fresh(…) which spec it has"
+    return tenants.manifest(name, **mark.kwargs)
+
+
+def _name_of(item: pytest.Item) -> str:
+    return item.stash.setdefault(_NAME, f"{PREFIX}{uuid.uuid4().hex[:8]}")

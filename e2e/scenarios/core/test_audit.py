@@ -2,7 +2,6 @@
 
 import json
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from bulkhead.api import names
 from e2e import commands, machine, tenants
 from e2e.api import Api, Obj
+from e2e.fleet import Fleet
 from e2e.poll import NotYetError, until
 from e2e.tenants import Tenant
 
@@ -18,18 +18,17 @@ CANARY = f"canary-{uuid.uuid4().hex}"
 
 
 @pytest.fixture(scope="module")
-def both(host: Api) -> Iterator[tuple[Tenant, Tenant]]:
+def both(host: Api, fleet: Fleet) -> tuple[Tenant, Tenant]:
     """Two tenants, of classes that write into files on the plane's volume, and to stdout."""
     made = []
     for name, audit in (("files", {"level": "Request", "retain": True}), ("stdout", {"sink": "Stdout"})):
         offered = f"{CLASS}-{name}"
         spec = host.get("TenantClass", "standard")["spec"] | {"audit": audit}
         host.apply({"apiVersion": names.API_VERSION, "kind": "TenantClass", "metadata": {"name": offered}, "spec": spec})
-        made.append(tenants.create(host, offered, gpus=0, tenant_class=offered))
-    yield made[0], made[1]
-    for tenant in made:
-        tenants.remove(host, tenant.name)
-        host.delete("TenantClass", tenant.name)
+        made.append(tenants.manifest(offered, gpus=0, tenant_class=offered))
+        fleet.order(made[-1])
+        fleet.discard("TenantClass", offered)
+    return fleet.take(made[0]), fleet.take(made[1])
 
 
 def trail(tenant: Tenant, *options: str) -> list[dict[str, Any]]:
@@ -117,10 +116,7 @@ def test_no_tenant_reads_a_trail(both: tuple[Tenant, Tenant]) -> None:
     assert trail(both[0])
 
 
-def test_a_class_without_a_trail_is_told_apart(host: Api) -> None:
-    name = f"e2e-{uuid.uuid4().hex[:6]}"
-    tenants.create(host, name, gpus=0)
-    said = commands.bulkhead("audit", name, kubeconfig=machine.KUBECONFIG, check=False)
-    tenants.remove(host, name)
+def test_a_class_without_a_trail_is_told_apart(alice: Tenant) -> None:
+    said = commands.bulkhead("audit", alice.name, kubeconfig=machine.KUBECONFIG, check=False)
     assert said.code == 1
     assert "set spec.audit of its TenantClass" in said.err

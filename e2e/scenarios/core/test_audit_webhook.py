@@ -12,6 +12,7 @@ import bulkhead
 from bulkhead.api import names
 from e2e import commands, machine, tenants, workloads
 from e2e.api import Api, ApiError, Obj
+from e2e.fleet import Fleet
 from e2e.poll import NotYetError, until
 from e2e.tenants import Tenant
 from tests.kit.pki import Authority
@@ -66,7 +67,7 @@ def credential(token: str) -> Obj:
 
 
 @pytest.fixture(scope="module")
-def both(host: Api) -> Iterator[tuple[Tenant, Tenant]]:
+def both(host: Api, fleet: Fleet) -> Iterator[tuple[Tenant, Tenant]]:
     """Two tenants of one class: one receiver, and files besides."""
     authority = Authority("receiver-ca")
     cert, key = authority.issue("receiver", addresses=(HOST,))
@@ -88,11 +89,14 @@ def both(host: Api) -> Iterator[tuple[Tenant, Tenant]]:
     # The same class offers the credential to its tenants, by mistake: it is of a type that is never shared.
     spec = host.get("TenantClass", "standard")["spec"] | {"audit": {"webhook": webhook}, "sharedSecrets": [{"name": SECRET}]}
     host.apply({"apiVersion": names.API_VERSION, "kind": "TenantClass", "metadata": {"name": CLASS}, "spec": spec})
-    made = [tenants.create(host, f"e2e-audited-{letter}", gpus=0, tenant_class=CLASS) for letter in "ab"]
+    wanted = [tenants.manifest(f"e2e-audited-{letter}", gpus=0, tenant_class=CLASS) for letter in "ab"]
+    for manifest in wanted:
+        fleet.order(manifest)
+    made = [fleet.take(manifest) for manifest in wanted]
     yield made[0], made[1]
     for tenant in made:
-        tenants.remove(host, tenant.name)
-    host.delete("TenantClass", CLASS)
+        fleet.leave(tenant.name)
+    fleet.discard("TenantClass", CLASS)
     host.delete("Secret", SECRET, "bulkhead-shared")
     host.delete("Namespace", SPACE)
 

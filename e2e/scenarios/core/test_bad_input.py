@@ -72,11 +72,11 @@ def test_what_cannot_be_had_gives_a_fixed_reason_and_changes_nothing(
     assert [rest for rest in tenants.leftovers(host, fresh_name) if not rest.startswith("Tenant")] == []
 
 
-def test_an_unsatisfiable_change_leaves_a_running_tenant_alone(host: Api, fresh_name: str) -> None:
-    tenant = tenants.create(host, fresh_name, gpus=1)
+@pytest.mark.fresh(gpus=1)
+def test_an_unsatisfiable_change_leaves_a_running_tenant_alone(host: Api, tenant: Tenant) -> None:
     before = host.get("Pod", "plane-0", tenant.plane)["metadata"]["uid"]
-    host.patch("Tenant", fresh_name, {"spec": {"quota": {"resources": {"example.com/unobtainium": {"nominal": 1}}}}})
-    tenants.wait_condition(host, fresh_name, "Ready", status="False", reason="ImpossibleQuota")
+    host.patch("Tenant", tenant.name, {"spec": {"quota": {"resources": {"example.com/unobtainium": {"nominal": 1}}}}})
+    tenants.wait_condition(host, tenant.name, "Ready", status="False", reason="ImpossibleQuota")
     assert host.get("Pod", "plane-0", tenant.plane)["metadata"]["uid"] == before
     assert tenant.api.ready()
 

@@ -10,6 +10,7 @@ from bulkhead.api import names
 from e2e import tenants, workloads
 from e2e.api import Api
 from e2e.commands import kubectl
+from e2e.fleet import Fleet
 from e2e.tenants import Tenant
 
 CLASS = "e2e-confined"
@@ -18,7 +19,7 @@ GROUPS = ("pids/bulkhead/kubepods/**/pod{uid}/pids.max", "bulkhead/kubepods/**/p
 
 
 @pytest.fixture(scope="module")
-def confined(host: Api) -> Iterator[Tenant]:
+def confined(host: Api, fleet: Fleet) -> Iterator[Tenant]:
     """A tenant of a class that asks for user namespaces."""
     spec = host.get("TenantClass", "standard")["spec"]
     isolation = spec.get("isolation", {}) | {"userNamespaces": True}
@@ -31,11 +32,9 @@ def confined(host: Api) -> Iterator[Tenant]:
             "spec": spec | {"isolation": isolation},
         }
     )
-    tenants.remove(host, CLASS)
-    tenant = tenants.create(host, CLASS, gpus=1, tenant_class=CLASS)
-    yield tenant
-    tenants.remove(host, CLASS)
-    host.delete("TenantClass", CLASS)
+    yield fleet.take(tenants.manifest(CLASS, gpus=1, tenant_class=CLASS))
+    fleet.leave(CLASS)
+    fleet.discard("TenantClass", CLASS)
 
 
 def inside(tenant: Tenant, pod: str, command: str) -> str:

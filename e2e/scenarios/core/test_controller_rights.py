@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 import bulkhead
 from bulkhead.api import names
 from e2e import machine, tenants, workloads
@@ -58,9 +60,9 @@ def as_controller(*arguments: str, given: Obj | None = None) -> tuple[bool, str]
     return done.code == 0, done.text
 
 
-def binding(role: str, place: str | None, name: str, subject: tuple[str, str]) -> Obj:
+def binding(tenant: str, role: str, place: str | None, name: str, subject: tuple[str, str]) -> Obj:
     kind = "RoleBinding" if place else "ClusterRoleBinding"
-    marks = {"app.kubernetes.io/managed-by": "bulkhead", "bulkhead.dev/tenant": "e2e-alice"}
+    marks = {"app.kubernetes.io/managed-by": "bulkhead", "bulkhead.dev/tenant": tenant}
     meta: Obj = {"name": name, "labels": marks} | ({"namespace": place} if place else {})
     account = {"kind": "ServiceAccount", "name": subject[1], "namespace": subject[0]}
     ref = {"apiGroup": RBAC, "kind": "ClusterRole", "name": role}
@@ -80,24 +82,24 @@ def test_the_controller_reads_secrets_of_planes_and_no_others(alice: Tenant) -> 
 def test_the_controller_hands_out_no_right_but_syncers_to_syncers(alice: Tenant, bob: Tenant) -> None:
     syncer, itself = (alice.plane, "syncer"), (names.SYSTEM_NAMESPACE, "bulkhead-controller")
     create = ("create", "--dry-run=server", "-f", "-")
-    allowed = as_controller(*create, given=binding("bulkhead-syncer-work", alice.work, "x", syncer))
+    allowed = as_controller(*create, given=binding(alice.name, "bulkhead-syncer-work", alice.work, "x", syncer))
     assert allowed[0], f"the positive control: {allowed[1]}"
     for refused in (
-        binding("bulkhead-syncer-work", None, "bh-x", syncer),
-        binding("bulkhead-syncer-work", None, f"{alice.plane}-syncer-nodes", syncer),
-        binding("bulkhead-syncer-nodes", None, f"{alice.plane}-syncer-nodes", (bob.plane, "syncer")),
-        binding("bulkhead-syncer-work", bob.work, "x", syncer),
-        binding("bulkhead-syncer-work", alice.work, "x", (alice.work, "workload")),
-        binding("bulkhead-controller-secrets", "kube-system", "x", itself),
-        binding("bulkhead-controller-secrets", alice.work, "x", itself),
-        binding("cluster-admin", alice.work, "x", syncer),
+        binding(alice.name, "bulkhead-syncer-work", None, "bh-x", syncer),
+        binding(alice.name, "bulkhead-syncer-work", None, f"{alice.plane}-syncer-nodes", syncer),
+        binding(alice.name, "bulkhead-syncer-nodes", None, f"{alice.plane}-syncer-nodes", (bob.plane, "syncer")),
+        binding(alice.name, "bulkhead-syncer-work", bob.work, "x", syncer),
+        binding(alice.name, "bulkhead-syncer-work", alice.work, "x", (alice.work, "workload")),
+        binding(alice.name, "bulkhead-controller-secrets", "kube-system", "x", itself),
+        binding(alice.name, "bulkhead-controller-secrets", alice.work, "x", itself),
+        binding(alice.name, "cluster-admin", alice.work, "x", syncer),
     ):
         allowed = as_controller(*create, given=refused)
         assert not allowed[0], refused
         assert "controller: " in allowed[1] or "attempting to grant" in allowed[1]
 
 
-def test_the_controller_loosens_and_takes_no_namespace(alice: Tenant) -> None:
+def test_the_controller_loosens_and_takes_no_namespace(alice: Tenant, bob: Tenant) -> None:
     enforce = "pod-security.kubernetes.io/enforce"
     assert as_controller("label", "--dry-run=server", "--overwrite", "ns", alice.work, f"{enforce}=restricted")[0]
     for place, label in (
@@ -105,7 +107,7 @@ def test_the_controller_loosens_and_takes_no_namespace(alice: Tenant) -> None:
         (alice.work, f"{enforce}-"),
         (alice.work, f"{enforce}-version=v1.0"),
         (alice.plane, f"{enforce}=baseline"),
-        (alice.work, "bulkhead.dev/tenant=e2e-bob"),
+        (alice.work, f"bulkhead.dev/tenant={bob.name}"),
         ("kube-system", f"{enforce}=privileged"),
         ("default", "bulkhead.dev/tenant=default"),
     ):
@@ -141,31 +143,31 @@ def memory_kib(host: Api) -> int:
     return max(machine.rss_kib(each.pid) for uid in uids for each in machine.processes_of_pod(uid, "controller"))
 
 
-def test_a_plane_that_answers_without_an_end_stops_itself_alone(host: Api, bob: Tenant, fresh_name: str) -> None:
-    hostile = tenants.create(host, fresh_name, gpus=1)
+@pytest.mark.fresh(gpus=1)
+def test_a_plane_that_answers_without_an_end_stops_itself_alone(host: Api, bob: Tenant, tenant: Tenant) -> None:
     before = restarts(host)
     spec = workloads.pod_spec(("python3", "-c", ENDLESS), ports=[8443])
     spec["containers"][0] |= {"image": IMAGE, "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}]}  # noqa: S108 - its own
     spec["volumes"] = [{"name": "tmp", "emptyDir": {}}]
     spec["containers"][0]["resources"]["limits"]["memory"] = "128Mi"
-    hostile.api.create(workloads.pod("endless", spec))
-    hostile.api.create(workloads.service("endless", "endless", 8443))
+    tenant.api.create(workloads.pod("endless", spec))
+    tenant.api.create(workloads.service("endless", "endless", 8443))
     ready = "--for=condition=Ready"
-    waited = kubectl(hostile.kubeconfig, "wait", ready, "pod/endless", "--timeout=60s", seconds=90, check=False)
-    assert waited.code == 0, kubectl(hostile.kubeconfig, "logs", "endless", check=False).text
+    waited = kubectl(tenant.kubeconfig, "wait", ready, "pod/endless", "--timeout=60s", seconds=90, check=False)
+    assert waited.code == 0, kubectl(tenant.kubeconfig, "logs", "endless", check=False).text
     path = f"/apis/apiregistration.k8s.io/v1/apiservices/v1.{RBAC}"
     own = {"namespace": "default", "name": "endless", "port": 8443}
     patch = {"spec": {"service": own, "insecureSkipTLSVerify": True}}
-    kubectl(hostile.kubeconfig, "patch", "apiservice", f"v1.{RBAC}", "--type=merge", f"-p={json.dumps(patch)}")
-    assert own.items() <= json.loads(hostile.api.text(path))["spec"]["service"].items()
+    kubectl(tenant.kubeconfig, "patch", "apiservice", f"v1.{RBAC}", "--type=merge", f"-p={json.dumps(patch)}")
+    assert own.items() <= json.loads(tenant.api.text(path))["spec"]["service"].items()
 
     def available() -> None:
-        said = json.loads(hostile.api.text(path)).get("status", {}).get("conditions") or []
+        said = json.loads(tenant.api.text(path)).get("status", {}).get("conditions") or []
         workloads.expect(any(each["type"] == "Available" and each["status"] == "True" for each in said), f"{said}")
 
     until("the plane to hand its answers on", available, seconds=90)
     # Before the controller gives up reading an answer, it may have been refused one.
-    tenants.wait_condition(host, fresh_name, "PlaneReady", status="False", says="longer than", seconds=240)
+    tenants.wait_condition(host, tenant.name, "PlaneReady", status="False", says="longer than", seconds=240)
 
     def well() -> None:
         workloads.expect(tenants.is_ready(host.get("Tenant", bob.name)), tenants.explain(host.get("Tenant", bob.name)))
@@ -175,4 +177,4 @@ def test_a_plane_that_answers_without_an_end_stops_itself_alone(host: Api, bob: 
     holds("the others and the controller to be well", well, seconds=15)
     bob.api.create(workloads.pod("beside-a-hostile-plane"))
     workloads.wait_running(bob.api, "beside-a-hostile-plane")
-    until("a new tenant's first step", lambda: host.get("Tenant", fresh_name), seconds=10)
+    until("a new tenant's first step", lambda: host.get("Tenant", tenant.name), seconds=10)

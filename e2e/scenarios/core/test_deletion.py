@@ -2,26 +2,29 @@
 
 import signal
 
+import pytest
+
 from bulkhead.api import names
 from e2e import machine, tenants, workloads
 from e2e.api import Api
 from e2e.chaos.faults import component_processes, kill
 from e2e.poll import until
+from e2e.tenants import Tenant
 
 
-def test_item_76_a_tenant_with_work_goes_without_a_trace(host: Api, fresh_name: str) -> None:
-    tenant = tenants.create(host, fresh_name, gpus=2)
+@pytest.mark.fresh(gpus=2)
+def test_item_76_a_tenant_with_work_goes_without_a_trace(host: Api, tenant: Tenant) -> None:
     tenant.api.create(workloads.pod("busy", workloads.pod_spec(gpus=1)))
     workloads.wait_running(tenant.api, "busy")
     volumes = [item["spec"]["volumeName"] for item in host.list("PersistentVolumeClaim", tenant.plane)]
     assert volumes
-    tenants.remove(host, fresh_name)
+    tenants.remove(host, tenant.name)
     for volume in volumes:
         until(f"volume {volume} to go", lambda volume=volume: gone(host, volume), seconds=30)  # type: ignore[misc]
 
 
-def test_a_tenant_with_a_broken_plane_goes_without_a_trace(host: Api, fresh_name: str) -> None:
-    tenant = tenants.create(host, fresh_name, gpus=2)
+@pytest.mark.fresh(gpus=2)
+def test_a_tenant_with_a_broken_plane_goes_without_a_trace(host: Api, tenant: Tenant) -> None:
     tenant.api.create(workloads.pod("busy"))
     workloads.wait_running(tenant.api, "busy")
     uid = host.get("Pod", "plane-0", tenant.plane)["metadata"]["uid"]
@@ -29,7 +32,7 @@ def test_a_tenant_with_a_broken_plane_goes_without_a_trace(host: Api, fresh_name
     assert stopped
     for process in stopped:
         process.send(signal.SIGSTOP)
-    tenants.remove(host, fresh_name, seconds=150)
+    tenants.remove(host, tenant.name, seconds=150)
 
 
 def test_deletion_in_mid_provisioning_leaves_nothing(host: Api, fresh_name: str) -> None:
@@ -45,17 +48,15 @@ def test_deletion_at_once_leaves_nothing(host: Api, fresh_name: str) -> None:
     tenants.remove(host, fresh_name)
 
 
-def test_deletion_goes_on_after_the_controller_was_killed(host: Api, fresh_name: str) -> None:
-    tenants.create(host, fresh_name, gpus=1)
-    host.delete("Tenant", fresh_name)
+@pytest.mark.fresh(gpus=1)
+def test_deletion_goes_on_after_the_controller_was_killed(host: Api, tenant: Tenant) -> None:
+    host.delete("Tenant", tenant.name)
     proven, text = kill(component_processes(host, names.SYSTEM_NAMESPACE, "bulkhead-controller", "controller"), "controller")
     assert proven, text
-    tenants.wait_gone(host, fresh_name, seconds=150)
+    tenants.wait_gone(host, tenant.name, seconds=150)
 
 
-def test_item_71_72_a_deleted_virtual_pod_takes_its_host_pod_along_and_the_other_way_round(
-    host: Api, alice: tenants.Tenant
-) -> None:
+def test_item_71_72_a_deleted_virtual_pod_takes_its_host_pod_along_and_the_other_way_round(host: Api, alice: Tenant) -> None:
     alice.api.create(workloads.pod("short"))
     virtual = workloads.wait_running(alice.api, "short")
     mirror = workloads.host_pod_of(host, virtual, alice.work)

@@ -12,6 +12,7 @@ from bulkhead.hostcluster.component import NODE_ADDRESS
 from e2e import tenants, workloads
 from e2e.api import Api
 from e2e.commands import kubectl, run
+from e2e.fleet import Fleet
 from e2e.poll import holds, until
 from e2e.tenants import Tenant
 
@@ -36,18 +37,17 @@ def listening() -> Iterator[int]:
 
 
 @pytest.fixture(scope="module")
-def outward(host: Api) -> Iterator[Tenant]:
+def outward(host: Api, fleet: Fleet) -> Iterator[Tenant]:
     spec = host.get("TenantClass", "standard")["spec"]
     isolation = spec.get("isolation", {}) | {"network": {"egressCIDRs": ["0.0.0.0/0"]}}
     made = {"apiVersion": names.API_VERSION, "kind": "TenantClass", "metadata": {"name": CLASS}}
     host.apply(made | {"spec": spec | {"isolation": isolation}})
-    tenants.remove(host, CLASS)
-    tenant = tenants.create(host, CLASS, gpus=1, tenant_class=CLASS)
+    tenant = fleet.take(tenants.manifest(CLASS, gpus=1, tenant_class=CLASS))
     tenant.api.apply(workloads.pod("walker"))
     workloads.wait_running(tenant.api, "walker")
     yield tenant
-    tenants.remove(host, CLASS)
-    host.delete("TenantClass", CLASS)
+    fleet.leave(CLASS)
+    fleet.discard("TenantClass", CLASS)
 
 
 def test_everywhere_is_not_the_host(host: Api, alice: Tenant, outward: Tenant, listening: int) -> None:

@@ -10,6 +10,7 @@ import pytest
 from bulkhead.api.labels import GPU
 from e2e import commands, install, machine, tenants, workloads
 from e2e.api import Api, Obj
+from e2e.fleet import Fleet
 from e2e.install import SLICES
 from e2e.poll import NotYetError, until
 from e2e.tenants import Tenant
@@ -43,7 +44,7 @@ def _slice(host: Api, count: str | None) -> None:
 
 
 @pytest.fixture(scope="module")
-def cohort(host: Api) -> Iterator[str]:
+def cohort(host: Api, fleet: Fleet) -> Iterator[str]:
     """A cohort that knows three kinds, and takes back at once."""
     standard = next(each for each in install.example_objects() if each["kind"] == "TenantClass")
     spec = standard["spec"] | {"gpuResources": [GPU, SLICES]}
@@ -54,25 +55,22 @@ def cohort(host: Api) -> Iterator[str]:
     rules = {"flavors": flavors, "reclaim": {"minRuntime": "0s", "within": "30s"}}
     host.apply({"apiVersion": "bulkhead.dev/v1alpha1", "kind": "Cohort", "metadata": {"name": COHORT}, "spec": rules})
     yield COHORT
-    host.delete("Cohort", COHORT)
-    host.delete("TenantClass", CLASS)
+    fleet.discard("Cohort", COHORT)
+    fleet.discard("TenantClass", CLASS)
 
 
 @pytest.fixture(scope="module")
-def both(host: Api, cohort: str) -> Iterator[tuple[Tenant, Tenant]]:
+def both(fleet: Fleet, cohort: str) -> Iterator[tuple[Tenant, Tenant]]:
     """One that likes fast GPUs better, may borrow of these only, and has slices; and one that lends everything."""
-    for name in (FIRST, SECOND):
-        tenants.remove(host, name)
+    wanted = []
     for name, slow, slices in ((FIRST, {"borrowingLimit": 0}, 2), (SECOND, {}, 0)):
         flavors = [{"name": FAST, "nominal": OWN}, {"name": SLOW, "nominal": OWN} | slow]
         resources = {GPU: {"nominal": 2 * OWN, "flavors": flavors}, SLICES: {"nominal": slices}}
-        host.create(tenants.manifest(name, tenant_class=CLASS, quota={"cohort": cohort, "resources": resources}))
-    tenants.wait_ready(host, [FIRST, SECOND])
-    yield tenants.open_tenant(FIRST), tenants.open_tenant(SECOND)
+        wanted.append(tenants.manifest(name, tenant_class=CLASS, quota={"cohort": cohort, "resources": resources}))
+        fleet.order(wanted[-1])
+    yield fleet.take(wanted[0]), fleet.take(wanted[1])
     for name in (FIRST, SECOND):
-        host.delete("Tenant", name)
-    for name in (FIRST, SECOND):
-        tenants.wait_gone(host, name)
+        fleet.leave(name)
 
 
 @pytest.fixture
@@ -177,7 +175,6 @@ def test_who_names_a_kind_of_which_he_has_no_quota_reads_so_with_numbers(first: 
 
 
 def test_slices_are_counted_as_slices_and_kinds_as_kinds(host: Api, first: Tenant) -> None:
-
     def shown() -> None:
         allocatable = first.api.get("Node", SLICED)["status"]["allocatable"]
         workloads.expect(allocatable.get(SLICES) == "2", f"{allocatable}")

@@ -9,6 +9,7 @@ from bulkhead.api import ledger
 from bulkhead.api.labels import GPU
 from e2e import commands, install, machine, tenants, workloads
 from e2e.api import Api, ApiError, Obj
+from e2e.fleet import Fleet
 from e2e.poll import holds, until
 from e2e.tenants import Tenant
 
@@ -18,7 +19,7 @@ NOMINAL = 8  # GPUs of each of the two: one simulated node
 
 
 @pytest.fixture(scope="module")
-def cohort(host: Api) -> Iterator[str]:
+def cohort(host: Api, fleet: Fleet) -> Iterator[str]:
     """A cohort whose rules are short enough for a test, and a class that lets tenants join it and have gangs.
 
     Without a minimum runtime: under one of a second an older pod goes where the newest has not run for it yet.
@@ -29,28 +30,32 @@ def cohort(host: Api) -> Iterator[str]:
     host.apply(standard | {"metadata": {"name": CLASS}, "spec": spec})
     rules = {"reclaim": {"minRuntime": "0s", "within": "30s"}}
     host.apply({"apiVersion": "bulkhead.dev/v1alpha1", "kind": "Cohort", "metadata": {"name": COHORT}, "spec": rules})
+    for name in (OWNER, BORROWER):
+        fleet.order(_member(name))
     yield COHORT
-    host.delete("Cohort", COHORT)
-    host.delete("TenantClass", CLASS)
+    for name in (OWNER, BORROWER):
+        fleet.leave(name)
+    fleet.discard("Cohort", COHORT)
+    fleet.discard("TenantClass", CLASS)
 
 
 @pytest.fixture(scope="module")
-def owner(host: Api, cohort: str) -> Iterator[Tenant]:
+def owner(fleet: Fleet, cohort: str) -> Tenant:
     """A tenant whose quota is idle at first."""
-    yield from _member(host, OWNER, cohort)
+    assert cohort
+    return fleet.take(_member(OWNER))
 
 
 @pytest.fixture(scope="module")
-def borrower(host: Api, cohort: str) -> Iterator[Tenant]:
+def borrower(fleet: Fleet, cohort: str) -> Tenant:
     """A tenant that wants more than its own."""
-    yield from _member(host, BORROWER, cohort)
+    assert cohort
+    return fleet.take(_member(BORROWER))
 
 
-def _member(host: Api, name: str, cohort: str) -> Iterator[Tenant]:
-    tenants.remove(host, name)
-    quota = {"cohort": cohort, "resources": {GPU: {"nominal": NOMINAL}}}
-    yield tenants.create(host, name, tenant_class=CLASS, quota=quota)
-    tenants.remove(host, name)
+def _member(name: str) -> Obj:
+    quota = {"cohort": COHORT, "resources": {GPU: {"nominal": NOMINAL}}}
+    return tenants.manifest(name, tenant_class=CLASS, quota=quota)
 
 
 @pytest.fixture(autouse=True)

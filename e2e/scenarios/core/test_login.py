@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from e2e import commands, machine, tenants
+from e2e import commands, machine
 from e2e.api import Api, ApiError
 from e2e.commands import kubectl
 from e2e.poll import NotYetError, until
@@ -34,9 +34,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def carol(host: Api, fresh_name: str, tmp_path: Path) -> Iterator[Path]:
+def carol(host: Api, alice: Tenant, fresh_name: str, tmp_path: Path) -> Iterator[Path]:
     """The kubeconfig of a person of the host who may log in to two tenants, and nothing else."""
-    named = ["e2e-alice", fresh_name]
+    named = [alice.name, fresh_name]
     rules = [
         {"apiGroups": ["bulkhead.dev"], "resources": ["tenants"], "verbs": ["get"]},
         {"apiGroups": ["bulkhead.dev"], "resources": ["tenants"], "verbs": ["login"], "resourceNames": named},
@@ -151,8 +151,8 @@ def test_a_certificate_of_one_tenant_opens_no_other_plane(alice: Tenant, bob: Te
     assert bob.api.list("Namespace")
 
 
-def test_who_is_revoked_is_out_and_all_others_go_on(host: Api, fresh_name: str, carol: Path, tmp_path: Path) -> None:
-    tenant = tenants.create(host, fresh_name, gpus=0)
+@pytest.mark.fresh(gpus=0)
+def test_who_is_revoked_is_out_and_all_others_go_on(host: Api, tenant: Tenant, carol: Path, tmp_path: Path) -> None:
     path, copied, admins = (tmp_path / f"{each}.yaml" for each in ("carol", "copied", "admins"))
     let_in(tenant.name, path, carol)
     log_in(tenant.name, admins)

@@ -12,6 +12,7 @@ from bulkhead.api import names
 from bulkhead.hostcluster.component import NODE_ADDRESS
 from e2e import commands, machine, tenants
 from e2e.api import Api, ApiError, Obj
+from e2e.fleet import Fleet
 from e2e.poll import NotYetError, holds, until
 from e2e.tenants import Tenant
 from tests.kit.dex import Dex, running
@@ -48,7 +49,7 @@ def way(name: str, namespace: str, label: str, value: str) -> Obj:
 
 
 @pytest.fixture(scope="module")
-def both(host: Api, dex: Dex) -> Iterator[tuple[Tenant, Tenant]]:
+def both(host: Api, fleet: Fleet, dex: Dex) -> Iterator[tuple[Tenant, Tenant]]:
     """Two tenants of a class with this provider, and with one that is not there."""
     corp: Obj = {"name": "corp", "url": dex.url, "certificateAuthority": dex.ca, "audiences": ["bulkhead-{tenant}"]}
     corp |= {"claims": {"username": "email", "groups": "groups"}}
@@ -56,11 +57,13 @@ def both(host: Api, dex: Dex) -> Iterator[tuple[Tenant, Tenant]]:
     spec = host.get("TenantClass", "standard")["spec"] | {"access": {"issuers": [corp, silent]}}
     host.apply({"apiVersion": names.API_VERSION, "kind": "TenantClass", "metadata": {"name": CLASS}, "spec": spec})
     access = {"admins": ADMINS, "oidc": [{"issuer": "corp"}]}
-    made = tuple(tenants.create(host, name, gpus=0, tenant_class=CLASS, access=access) for name in (OURS, THEIRS))
-    yield made[0], made[1]
-    for tenant in made:
-        tenants.remove(host, tenant.name)
-    host.delete("TenantClass", CLASS)
+    wanted = [tenants.manifest(name, gpus=0, tenant_class=CLASS, access=access) for name in (OURS, THEIRS)]
+    for manifest in wanted:
+        fleet.order(manifest)
+    yield fleet.take(wanted[0]), fleet.take(wanted[1])
+    for name in (OURS, THEIRS):
+        fleet.leave(name)
+    fleet.discard("TenantClass", CLASS)
 
 
 @pytest.fixture(scope="module")

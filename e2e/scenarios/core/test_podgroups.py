@@ -6,6 +6,7 @@ import pytest
 
 from e2e import install, tenants, workloads
 from e2e.api import Api, Obj
+from e2e.fleet import Fleet
 from e2e.poll import holds, until
 from e2e.tenants import Tenant
 
@@ -14,14 +15,13 @@ SIZE = 3
 
 
 @pytest.fixture(scope="module")
-def carol(host: Api) -> Iterator[Tenant]:
+def carol(host: Api, fleet: Fleet) -> Iterator[Tenant]:
     """A tenant of a class that offers pod groups."""
     standard = next(each for each in install.example_objects() if each["kind"] == "TenantClass")
     host.apply(standard | {"metadata": {"name": CLASS}, "spec": standard["spec"] | {"scheduling": {"podGroups": True}}})
-    tenants.remove(host, NAME)
-    yield tenants.create(host, NAME, gpus=SIZE, tenant_class=CLASS)
-    tenants.remove(host, NAME)
-    host.delete("TenantClass", CLASS)
+    yield fleet.take(tenants.manifest(NAME, gpus=SIZE, tenant_class=CLASS))
+    fleet.leave(NAME)
+    fleet.discard("TenantClass", CLASS)
 
 
 def gang(name: str) -> Obj:

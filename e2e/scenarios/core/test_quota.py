@@ -2,6 +2,8 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from bulkhead.api.labels import GPU
 from e2e import tenants, workloads
 from e2e.api import Api, Obj
@@ -11,8 +13,8 @@ from e2e.tenants import Tenant
 LIMIT = 4
 
 
-def test_item_50_ten_concurrent_creates_never_exceed_the_limit(host: Api, fresh_name: str) -> None:
-    tenant = tenants.create(host, fresh_name, gpus=LIMIT)
+@pytest.mark.fresh(gpus=LIMIT)
+def test_item_50_ten_concurrent_creates_never_exceed_the_limit(host: Api, tenant: Tenant) -> None:
     wanted = [f"one-{number}" for number in range(10)]
     spec = workloads.pod_spec(gpus=1, where=workloads.SIMULATED)
     with ThreadPoolExecutor(10) as pool:
@@ -32,9 +34,9 @@ def test_item_50_ten_concurrent_creates_never_exceed_the_limit(host: Api, fresh_
     until("a waiting pod to take the place of the one that went", lambda: counted(tenant, LIMIT), seconds=60)
     holds("the limit", lambda: within_limit(host, tenant, LIMIT), seconds=2)
 
-    host.patch("Tenant", fresh_name, {"spec": {"quota": {"resources": {GPU: {"nominal": LIMIT + 2}}}}})
+    host.patch("Tenant", tenant.name, {"spec": {"quota": {"resources": {GPU: {"nominal": LIMIT + 2}}}}})
     until("more pods to run under a raised limit", lambda: counted(tenant, LIMIT + 2), seconds=60)
-    until("the status to show it", lambda: status_shows(host, fresh_name, LIMIT + 2), seconds=60)
+    until("the status to show it", lambda: status_shows(host, tenant.name, LIMIT + 2), seconds=60)
 
 
 def test_a_pod_larger_than_what_is_left_waits_and_a_smaller_one_runs(host: Api, bob: Tenant) -> None:
@@ -52,8 +54,8 @@ def test_a_pod_larger_than_what_is_left_waits_and_a_smaller_one_runs(host: Api, 
         bob.api.delete("Pod", name, "default", grace=0)
 
 
-def test_a_tenant_whose_quota_names_no_gpus_has_none(host: Api, fresh_name: str) -> None:
-    tenant = tenants.create(host, fresh_name, quota={"objects": {"pods": 100}})
+@pytest.mark.fresh(quota={"objects": {"pods": 100}})
+def test_a_tenant_whose_quota_names_no_gpus_has_none(host: Api, tenant: Tenant) -> None:
     names = [f"greedy-{number}" for number in range(3)]
     for name in names:
         tenant.api.create(workloads.pod(name, workloads.pod_spec(gpus=8, where=workloads.SIMULATED)))
@@ -64,7 +66,7 @@ def test_a_tenant_whose_quota_names_no_gpus_has_none(host: Api, fresh_name: str)
     def none() -> None:
         hard = host.get("ResourceQuota", "tenant-quota", tenant.work)["status"].get("hard", {})
         workloads.expect(hard.get(f"requests.{GPU}") == "0", str(hard))
-        gpus = host.get("Tenant", fresh_name)["status"].get("gpus", {})
+        gpus = host.get("Tenant", tenant.name)["status"].get("gpus", {})
         workloads.expect(gpus.get("summary") == "0/0", str(gpus))
         shown = [node["status"].get("allocatable", {}).get(GPU, "0") for node in tenant.api.list("Node")]
         workloads.expect(set(shown) <= {"0"}, str(shown))
@@ -92,9 +94,11 @@ def asking(name: str, **requests: str) -> Obj:
     return workloads.pod(name, spec)
 
 
-def test_a_tenant_without_gpus_has_its_share_of_cpu_memory_and_storage_and_no_more(host: Api, fresh_name: str) -> None:
-    resources = {"cpu": {"nominal": 2}, "memory": {"nominal": "8192Mi"}, "requests.storage": {"nominal": "1Gi"}}
-    tenant = tenants.create(host, fresh_name, quota={"resources": resources})
+SHARE = {"cpu": {"nominal": 2}, "memory": {"nominal": "8192Mi"}, "requests.storage": {"nominal": "1Gi"}}
+
+
+@pytest.mark.fresh(quota={"resources": SHARE})
+def test_a_tenant_without_gpus_has_its_share_of_cpu_memory_and_storage_and_no_more(host: Api, tenant: Tenant) -> None:
     for name, requests, reason, said in (
         ("two", {"cpu": "2001m"}, "QuotaExceeded", "asked for 2001m cpu"),
         ("large", {"memory": "9Gi"}, "QuotaExceeded", "of 8Gi are in use"),

@@ -5,6 +5,7 @@ import pytest
 from e2e import tenants, workloads
 from e2e.api import Api, Obj
 from e2e.commands import kubectl
+from e2e.fleet import Fleet
 from e2e.poll import until
 from e2e.tenants import Tenant
 
@@ -24,9 +25,8 @@ KINDS = (
 
 
 @pytest.fixture(scope="module")
-def drifting(host: Api) -> tenants.Tenant:
-    tenants.remove(host, "e2e-drift")
-    return tenants.create(host, "e2e-drift", gpus=2)
+def drifting(fleet: Fleet) -> Tenant:
+    return fleet.take(tenants.manifest("e2e-drift", gpus=2))
 
 
 def owned(host: Api, tenant: Tenant, kind: str) -> list[Obj]:

@@ -10,6 +10,7 @@ import pytest
 from e2e import tenants, workloads
 from e2e.api import Api, Obj
 from e2e.commands import kubectl
+from e2e.fleet import Fleet
 from e2e.poll import holds, until
 from e2e.registry import Registry, private_registry
 from e2e.tenants import Tenant
@@ -47,7 +48,7 @@ def pull_secret(registry: Registry) -> Obj:
 
 
 @pytest.fixture(scope="module")
-def sharing(host: Api) -> Iterator[Sharing]:
+def sharing(host: Api, fleet: Fleet) -> Iterator[Sharing]:
     name = f"e2e-{uuid.uuid4().hex[:8]}"
     with private_registry() as registry, contextlib.ExitStack() as after:
         for obj in (bundle("one"), pull_secret(registry)):
@@ -60,11 +61,9 @@ def sharing(host: Api) -> Iterator[Sharing]:
         host.apply(
             {"apiVersion": "bulkhead.dev/v1alpha1", "kind": "TenantClass", "metadata": {"name": "e2e-shares"}, "spec": spec}
         )
-        after.callback(host.delete, "TenantClass", "e2e-shares")
-        after.callback(tenants.remove, host, name)
-        host.create(tenants.manifest(name, tenant_class="e2e-shares"))
-        tenants.wait_ready(host, [name])
-        tenant = tenants.open_tenant(name)
+        fleet.discard("TenantClass", "e2e-shares")
+        after.callback(fleet.leave, name)
+        tenant = fleet.take(tenants.manifest(name, tenant_class="e2e-shares"))
         for space in (OPEN, CLOSED):
             tenants.make_namespace(tenant.api, space)
         yield Sharing(host, tenant, registry)

@@ -1,0 +1,75 @@
+"""Tenants made ahead of the tests that use them and taken down behind them: no test waits for a plane to start or to end.
+
+order -> (in the background, two at a time) what has the name goes, the new one is made -> take -> a test uses it
+      -> leave: its deletion begins -> close: nothing of any is left on the host, or the run fails
+"""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from e2e import tenants
+from e2e.api import Api, Obj
+from e2e.poll import WaitTimeoutError
+from e2e.tenants import Tenant
+
+AT_ONCE = 2
+GONE_SECONDS = 150.0
+
+
+@dataclass(slots=True)
+class Fleet:
+    """The tenants of one process of tests."""
+
+    host: Api
+    _orders: dict[str, Future[Tenant]] = field(default_factory=dict, init=False)
+    _left: list[str] = field(default_factory=list, init=False)
+    _after: list[tuple[str, str]] = field(default_factory=list, init=False)
+    _pool: ThreadPoolExecutor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._pool = ThreadPoolExecutor(AT_ONCE, "fleet")
+
+    def order(self, manifest: Obj) -> None:
+        """Begin to make a tenant, unless that was ordered before."""
+        name = manifest["metadata"]["name"]
+        if name not in self._orders:
+            self._orders[name] = self._pool.submit(self._make, manifest)
+
+    def take(self, manifest: Obj) -> Tenant:
+        """The tenant, Ready and open; waits for what is not made yet."""
+        self.order(manifest)
+        return self._orders[manifest["metadata"]["name"]].result()
+
+    def leave(self, name: str) -> None:
+        """No test needs the tenant any more."""
+        self.host.delete("Tenant", name)
+        self._left.append(name)
+
+    def discard(self, kind: str, name: str) -> None:
+        """Delete what tenants refer to (a class, a cohort), once none of those that were left is there."""
+        self._after.append((kind, name))
+
+    def close(self) -> None:
+        """Take down what was ordered and not left, and wait until nothing of any tenant is there."""
+        self._pool.shutdown(cancel_futures=True)
+        for name in self._orders.keys() - set(self._left):
+            self.leave(name)
+        rest = [text for name in dict.fromkeys(self._left) if (text := self._gone(name))]
+        for kind, name in self._after:
+            self.host.delete(kind, name)
+        assert not rest, f"left on the host: {'; '.join(rest)}"
+
+    def _gone(self, name: str) -> str:
+        try:
+            tenants.wait_gone(self.host, name, seconds=GONE_SECONDS)
+        except WaitTimeoutError as exc:
+            return str(exc)
+        return ""
+
+    def _make(self, manifest: Obj) -> Tenant:
+        name = manifest["metadata"]["name"]
+        # A run that was broken off leaves tenants of this name, with what is in them.
+        tenants.remove(self.host, name)
+        self.host.create(manifest)
+        tenants.wait_ready(self.host, [name])
+        return tenants.open_tenant(name)

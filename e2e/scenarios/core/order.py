@@ -1,0 +1,50 @@
+"""Which tests of the core suite follow each other in one process, and in which order the groups are given out.
+
+A group is a file, but for what is named here. To add a test that shares something of the host with others, name it in a group.
+Pure: node IDs of pytest in, names of groups out.
+"""
+
+from collections.abc import Mapping, Sequence
+
+ALONE = "alone"
+GROUPS: Mapping[str, Sequence[str]] = {
+    # Count the GPUs of nodes, or change what nodes offer.
+    "gpus": (
+        "test_dedicated",
+        "test_flavors",
+        "test_ledger",
+        "test_newcomer",
+        "test_nodes",
+        "test_podgroups",
+        "test_quota",
+        "test_deletion::test_item_76_a_tenant_with_work_goes_without_a_trace",
+    ),
+    # Kill the controller, or count its restarts.
+    "controller": ("test_controller_rights", "test_deletion"),
+    # Change the host as a whole: no other test runs meanwhile.
+    ALONE: ("test_exposure", "test_power_cut", "test_preflight::test_policies_that_nobody_enforces_are_found_out"),
+}
+# What takes longest comes first, so that no process is left with a long group at the end; what runs alone comes last, when no
+# other has to wait for it.
+LONGEST_FIRST = ("gpus", "test_oidc", "test_audit_webhook", "test_repair", "controller", "test_shared_volumes", "test_shares")
+
+_GROUP_OF = {member: group for group, members in GROUPS.items() for member in members}
+
+
+def group_of(node: str) -> str:
+    """The group of a test by its node ID."""
+    path, _, test = node.partition("::")
+    file = path.rpartition("/")[2].removesuffix(".py")
+    return _GROUP_OF.get(f"{file}::{test}") or _GROUP_OF.get(file) or file
+
+
+def runs_alone(node: str) -> bool:
+    return group_of(node) == ALONE
+
+
+def place_of(node: str) -> tuple[int, str]:
+    """What to sort tests by; those of a group stay in their order."""
+    group = group_of(node)
+    if group == ALONE:
+        return len(LONGEST_FIRST) + 1, group
+    return LONGEST_FIRST.index(group) if group in LONGEST_FIRST else len(LONGEST_FIRST), group

@@ -1,0 +1,81 @@
+"""Whose turn it is on the machine's only host: most tests run beside each other, those that change it as a whole run alone.
+
+    beside others:  through the door -> onto the floor together        alone:  into the door, wait there -> the floor for itself
+
+Door and floor are two locked files. With a floor and no door, who wants it for itself would wait for ever behind others that
+come and go; who waits in the door keeps the next ones out. The kernel opens both when a process ends. Nothing is
+known here of tests or hosts.
+"""
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+POLL_SECONDS = 0.2
+REMIND_SECONDS = 60.0
+
+Note = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Turns:
+    """The turns of one process; all that share a folder share a host."""
+
+    folder: Path
+    note: Note
+    _floor: TextIO | None = field(default=None, init=False)
+
+    def take(self, what: str, *, alone: bool) -> None:
+        """Wait for the turn, and keep it until `give`; whoever waits says for whom."""
+        if self._floor is not None:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "door").open("w") as door:
+            self._lock(door, fcntl.LOCK_EX, what, alone=alone)
+            floor = (self.folder / "floor").open("w")
+            self._lock(floor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH, what, alone=alone)
+        self._floor = floor
+        self._mine.write_text(f"{what}{' alone' if alone else ''}")
+
+    def give(self) -> None:
+        """Let others come."""
+        if self._floor is None:
+            return
+        self._mine.unlink(missing_ok=True)
+        self._floor.close()
+        self._floor = None
+
+    @property
+    def _mine(self) -> Path:
+        return self.folder / f"held-by-{os.getpid()}"
+
+    def _lock(self, file: TextIO, mode: int, what: str, *, alone: bool) -> None:
+        begin = told = time.monotonic()
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(file, mode | fcntl.LOCK_NB)
+                if told > begin:
+                    self.note(f"{what}: goes on after {time.monotonic() - begin:.0f} s")
+                return
+            now = time.monotonic()
+            if told == begin or now - told > REMIND_SECONDS:
+                told = now
+                wanted = "needs the host for itself" if alone else "runs beside others"
+                self.note(f"{what}: {wanted}, and waits for the end of {self._others() or 'another run'}")
+            time.sleep(POLL_SECONDS)
+
+    def _others(self) -> str:
+        """What those that live have said they hold."""
+        held = []
+        for path in sorted(self.folder.glob("held-by-*")):
+            with contextlib.suppress(FileNotFoundError):
+                if Path("/proc", path.name.removeprefix("held-by-")).exists():
+                    held.append(path.read_text())
+                else:
+                    path.unlink()
+        return ", ".join(held)

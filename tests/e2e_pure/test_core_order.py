@@ -1,0 +1,34 @@
+"""Groups of the core suite: every member is there, what runs alone comes last, and a group stays together."""
+
+from pathlib import Path
+
+import pytest
+
+from e2e.scenarios.core.order import ALONE, GROUPS, LONGEST_FIRST, group_of, place_of, runs_alone
+
+CORE = Path("e2e/scenarios/core")
+NODES = [
+    f"{path}::{line.removeprefix('def ').partition('(')[0]}"
+    for path in sorted(CORE.glob("test_*.py"))
+    for line in path.read_text().splitlines()
+    if line.startswith("def test_")
+]
+
+
+@pytest.mark.parametrize("member", [member for members in GROUPS.values() for member in members])
+def test_every_member_of_a_group_is_there(member: str) -> None:
+    file, _, test = member.partition("::")
+    assert any(node.startswith(f"{CORE}/{file}.py::{test}") for node in NODES), f"no test is called {member}"
+
+
+def test_groups_come_longest_first_and_what_runs_alone_last() -> None:
+    placed = list(dict.fromkeys(group_of(node) for node in sorted(NODES, key=place_of)))
+    assert placed[: len(LONGEST_FIRST)] == list(LONGEST_FIRST)
+    assert placed[-1] == ALONE
+    assert len(placed) == len(set(placed))
+
+
+def test_a_test_may_stand_in_another_group_than_its_file() -> None:
+    assert group_of(f"{CORE}/test_preflight.py::test_this_host_is_fit") == "test_preflight"
+    assert runs_alone(f"{CORE}/test_preflight.py::test_policies_that_nobody_enforces_are_found_out")
+    assert group_of(f"{CORE}/test_quota.py::test_any[x::y.py-1]") == "gpus"

@@ -1,0 +1,83 @@
+"""Tenants made ahead: each once, all gone at the end, and what they refer to after them."""
+
+from typing import Any
+
+import pytest
+
+from e2e import fleet, tenants
+from e2e.fleet import Fleet
+from e2e.poll import WaitTimeoutError
+
+
+class Recorder:
+    """Stands for the host: what was asked of it, in order."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.stays: set[str] = set()
+
+    def create(self, obj: dict[str, Any]) -> None:
+        self.asked.append(f"create {obj['metadata']['name']}")
+
+    def delete(self, kind: str, name: str) -> None:
+        self.asked.append(f"delete {kind} {name}")
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    made = Recorder()
+
+    def wait_gone(host: Recorder, name: str, **_: float) -> None:
+        if name in host.stays:
+            raise WaitTimeoutError(f"Namespace bh-{name}")
+        host.asked.append(f"gone {name}")
+
+    monkeypatch.setattr(fleet.tenants, "remove", lambda *_: None)
+    monkeypatch.setattr(fleet.tenants, "wait_ready", lambda *_: None)
+    monkeypatch.setattr(fleet.tenants, "wait_gone", wait_gone)
+    monkeypatch.setattr(fleet.tenants, "open_tenant", lambda name: tenants.Tenant(name, None))  # type: ignore[arg-type]
+    return made
+
+
+def test_a_tenant_is_made_once_however_often_it_is_ordered(host: Recorder) -> None:
+    made = Fleet(host)  # type: ignore[arg-type]
+    for _ in range(2):
+        made.order(tenants.manifest("one"))
+    assert made.take(tenants.manifest("one")).name == "one"
+    assert made.take(tenants.manifest("one")).name == "one"
+    made.close()
+    assert host.asked == ["create one", "delete Tenant one", "gone one"]
+
+
+def test_what_tenants_refer_to_goes_after_them_all(host: Recorder) -> None:
+    made = Fleet(host)  # type: ignore[arg-type]
+    made.take(tenants.manifest("one"))
+    made.discard("TenantClass", "theirs")
+    made.leave("one")
+    made.take(tenants.manifest("two"))
+    made.close()
+    assert host.asked[-3:] == ["gone one", "gone two", "delete TenantClass theirs"]
+
+
+def test_what_is_left_of_a_tenant_is_named_whichever_it_was(host: Recorder) -> None:
+    made = Fleet(host)  # type: ignore[arg-type]
+    host.stays = {"one"}
+    for name in ("one", "two"):
+        made.take(tenants.manifest(name))
+        made.leave(name)
+    with pytest.raises(AssertionError, match="Namespace bh-one"):
+        made.close()
+    assert "gone two" in host.asked
+
+
+def test_a_tenant_that_could_not_be_made_fails_whoever_takes_it(host: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        raise WaitTimeoutError("PlaneReady=False")
+
+    monkeypatch.setattr(fleet.tenants, "wait_ready", never)
+    made = Fleet(host)  # type: ignore[arg-type]
+    made.order(tenants.manifest("one"))
+    with pytest.raises(WaitTimeoutError, match="PlaneReady"):
+        made.take(tenants.manifest("one"))
+    made.close()
+    assert host.asked[-1] == "gone one"
