@@ -1,5 +1,6 @@
 """The experiments, as data. To add one: a small class in `faults` and an entry here."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,6 +27,21 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment("flood", "5,000 ConfigMaps and 200 CRDs in A", faults.Flood(), 120),
     Experiment("controller-killed", "controller killed while provisioning", faults.KillControllerMidway(), 120, "controller"),
 )
+
+# What a short run has instead: the same faults with the same proofs, for less long and with less of them.
+SHORT: Mapping[str, Experiment] = {
+    each.name: each
+    for each in (
+        Experiment("webhook-closed", "webhook in A fails closed on everything", faults.FailClosedWebhook(8), 60),
+        Experiment("etcd-frozen", "etcd of A frozen for 15 s", faults.FreezeEtcd(15), 120),
+        Experiment("flood", "1,000 ConfigMaps and 40 CRDs in A", faults.Flood(1000, 40), 120),
+    )
+}
+
+
+def shortened(experiments: Sequence[Experiment]) -> tuple[Experiment, ...]:
+    """The same experiments, each in its short form where it has one."""
+    return tuple(SHORT.get(item.name, item) for item in experiments)
 
 
 def named(wanted: list[str]) -> tuple[Experiment, ...]:

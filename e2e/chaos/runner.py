@@ -31,12 +31,21 @@ NAMES = ("chaos-a", "chaos-b", "chaos-c")
 NEWCOMER = "chaos-d"
 RECORDERS = {"observer": Path("build/e2e/chaos-observer.jsonl"), "prober": Path("build/e2e/chaos-prober.jsonl")}
 LIMITS = Path(__file__).with_name("limits.yaml")
-SETTLE_SECONDS = 4.0
-# With ten probes a second, a shorter experiment would have too few for a p99 that is anything but the slowest.
-LEAST_SPAN_SECONDS = 20.0
 LONGEST_RUN = 5400.0
 
 Note = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long is looked, in seconds. With ten probes a second, a p99 of less than ten seconds would be the slowest probe."""
+
+    baseline: float = 20.0
+    least_span: float = 20.0  # of an experiment
+    settle: float = 4.0  # before the baseline, and after each experiment
+
+
+SHORT_PACE = Pace(baseline=12.0, least_span=11.0, settle=3.0)
 _BROKE_OFF = (ApiError, UnreachableError, WaitTimeoutError, CommandError, AssertionError, OSError)
 
 
@@ -55,7 +64,7 @@ class Runner:
 
     host: Api
     note: Note
-    baseline_seconds: float = 20.0
+    pace: Pace = field(default_factory=Pace)
     records: list[Record] = field(default_factory=list)
     findings: list[report.Finding] = field(default_factory=list)
 
@@ -70,7 +79,7 @@ class Runner:
             quiet = self._baseline()
             for experiment in experiments:
                 self._experiment(experiment, opened[0])
-                time.sleep(SETTLE_SECONDS)
+                time.sleep(self.pace.settle)
         finally:
             for load in loads:
                 load.stop()
@@ -100,10 +109,10 @@ class Runner:
         return started
 
     def _baseline(self) -> Baseline:
-        self.note(f"baseline: {self.baseline_seconds:.0f} s without a fault")
-        time.sleep(SETTLE_SECONDS)
+        self.note(f"baseline: {self.pace.baseline:.0f} s without a fault")
+        time.sleep(self.pace.settle)
         begin, idle = time.monotonic(), machine.idle_core_seconds()
-        time.sleep(self.baseline_seconds)
+        time.sleep(self.pace.baseline)
         end = time.monotonic()
         return Baseline(begin, end, (machine.idle_core_seconds() - idle) / (end - begin))
 
@@ -134,7 +143,7 @@ class Runner:
         except _BROKE_OFF as exc:
             problem = f"{type(exc).__name__}: {exc}"
             self.note(f"    FAILED: {problem[:400]}")
-        time.sleep(max(0.0, LEAST_SPAN_SECONDS - (time.monotonic() - begin)))
+        time.sleep(max(0.0, self.pace.least_span - (time.monotonic() - begin)))
         self.records.append(Span(experiment.name, owner, begin, time.monotonic()))
         self.findings.append(report.Finding(experiment.name, experiment.title, recovered, went_on, problem))
         if recovered is not None:
