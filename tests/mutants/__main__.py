@@ -1,0 +1,136 @@
+"""`python -m tests.mutants`: takes rules away one at a time and says which test turns red; see `tests/mutants/__init__.py`."""
+
+import argparse
+import concurrent.futures
+import contextlib
+import itertools
+import queue
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.mutants import catalogue, record
+from tests.mutants.catalogue import Mutant
+from tests.mutants.record import Record
+from tests.mutants.trial import BROKEN, SURVIVED, Bench, Outcome, named
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Try the mutants that are asked for, print what was found."""
+    asked = _parser().parse_args(arguments)
+    chosen = [each for each in catalogue.mutants() if _is_chosen(each, asked)]
+    if asked.list:
+        _say("\n".join(f"{each.id:<48} {each.cost:<11} {each.rule}" for each in chosen))
+        return 0
+    kept = Record(Path(asked.results), again=asked.again)
+    _try_all([each for each in chosen if not kept.known(each)], kept, asked.jobs, asked.minutes)
+    _say(record.table(kept.found, chosen))
+    if asked.save:
+        Path(asked.save).write_text(record.compact(kept.found))
+    problems = record.unexpected(kept.found, chosen, catalogue.survivors())
+    if asked.since:
+        before = record.compacted(Path(asked.since).read_text())
+        of_these = {each.id: before[each.id] for each in chosen if each.id in before}
+        problems += [f"seen before, not now: {key}" for key in record.lost(of_these, kept.found)]
+    untried = [each.id for each in chosen if each.id not in kept.found]
+    _say("\n".join([*problems, *([f"not tried yet: {len(untried)}"] if untried else [])]))
+    return 1 if problems or untried else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("--list", action="store_true", help="say which there are, try none")
+    parser.add_argument("--area", action="append", default=[], help="those of an area (may be repeated)")
+    parser.add_argument("--id", action="append", default=[], help="this one (may be repeated)")
+    parser.add_argument("--suite", default="", help="those whose suite has this text in it, such as tests/ledger")
+    parser.add_argument("--cost", choices=catalogue.COSTS, help="those whose suite needs this")
+    parser.add_argument("--jobs", type=int, default=2, help="how many at a time")
+    parser.add_argument("--minutes", type=float, default=0.0, help="begin none after so long; the next run goes on")
+    parser.add_argument("--again", action="store_true", help="forget what was found before")
+    parser.add_argument("--results", default=str(record.RESULTS), help="where results are kept")
+    parser.add_argument("--save", default="", help="write all results to a file that --since reads")
+    parser.add_argument("--since", default="", help="fail for what was red in this file and is not now")
+    return parser
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201 -- a command
+
+
+def _is_chosen(mutant: Mutant, asked: argparse.Namespace) -> bool:
+    return (
+        (not asked.area or mutant.area in asked.area)
+        and (not asked.id or mutant.id in asked.id)
+        and asked.suite in " ".join(mutant.suite)
+        and asked.cost in (None, mutant.cost)
+    )
+
+
+class _Trials:
+    """The mutants that are still to be tried, shared by all workers."""
+
+    def __init__(self, mutants: Sequence[Mutant], kept: Record, ends: float) -> None:
+        self._left: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
+        for each in mutants:
+            self._left.put(each)
+        self._kept, self._ends = kept, ends
+        self._count, self._total = itertools.count(1), len(mutants)
+        self._lock = threading.Lock()
+
+    def stop(self) -> None:
+        """Begin none any more; those that run end."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._left.get_nowait()
+
+    def work(self, bench: Bench) -> None:
+        """Try one after the other, until none is left or the time is over."""
+        while not self._ends or time.monotonic() < self._ends:
+            try:
+                mutant = self._left.get_nowait()
+            except queue.Empty:
+                return
+            outcome = self._tried(mutant, bench)
+            with self._lock:
+                self._kept.add(mutant, outcome)
+                number = f"[{next(self._count):>3}/{self._total}]"
+                _say(f"{number} {outcome.what:<9}{outcome.seconds:>6.1f} s  {mutant.id}  {outcome.by}")
+
+    def _tried(self, mutant: Mutant, bench: Bench) -> Outcome:
+        """What its suite says of a mutant, and where that stays green the wider one."""
+        found = self._in_suite(mutant, mutant.suite, bench)
+        if found.what == SURVIVED and mutant.wider:
+            return self._in_suite(mutant, mutant.wider, bench)
+        return found
+
+    def _in_suite(self, mutant: Mutant, suite: Sequence[str], bench: Bench) -> Outcome:
+        """A suite that is red without any mutant kills none."""
+        name = named(suite)
+        with self._lock:
+            there = self._kept.unchanged.get(name)
+        if there is None or there.what != SURVIVED:
+            there = bench.unchanged(suite, mutant.cost)
+            with self._lock:
+                self._kept.add_unchanged(name, there)
+        if there.what != SURVIVED:
+            return Outcome(BROKEN, f"without any mutant: {there.what} {there.by}", name, there.seconds)
+        return bench.tries(mutant, suite)
+
+
+def _try_all(mutants: Sequence[Mutant], kept: Record, jobs: int, minutes: float) -> None:
+    trials = _Trials(mutants, kept, time.monotonic() + minutes * 60 if minutes else 0.0)
+    with ExitStack() as stack, concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        working = [pool.submit(trials.work, stack.enter_context(Bench())) for _ in range(min(jobs, len(mutants)))]
+        try:
+            for each in working:
+                each.result()
+        except BaseException:
+            trials.stop()
+            raise
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
