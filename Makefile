@@ -12,11 +12,49 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 PYTEST_ARGS ?=
+# A test that fails runs once more, alone (docs/decisions/0042-the-gate.md); without this plugin nothing is forgiven.
+PYTEST := $(PY) -u -m pytest -p ci.flakes
 # `make test` runs this many test files at a time; each process has two API servers of its own (1 GiB).
 TEST_PROCESSES ?= 2
-IDLE_SECONDS ?= 300
-SYNC_TENANTS ?= 1,5
+
+# `make e2e SUITE=…`: a folder of e2e/scenarios. UP is what its host wants before the first fixture: it shows its progress here.
+SUITE ?= core
+SUITES := core slurm nodes install upgrade devices registry
+UP.core := host up
+UP.slurm := host up --slurm
+
+# `make bench NAME=…`: what it needs, what is fetched or run first, and the program.
+NAME ?=
+BENCHES := provision slurm sync frontdoor ledger fragmentation client
+BENCH_ARGS ?=
+NEEDS.provision := setup
+NEEDS.slurm := setup
+NEEDS.sync := setup
+NEEDS.frontdoor := setup binaries-for-tests
+NEEDS.ledger := binaries-for-tests
+NEEDS.fragmentation := binaries-for-tests
+NEEDS.client := venv
+FIRST.frontdoor = $(MAKE) --no-print-directory e2e SUITE=install
+FIRST.ledger = $(PY) -u -m bulkhead.hostcluster.binaries kwok
+RUN.provision := e2e.performance
+RUN.slurm := e2e.performance.slurm
+RUN.sync := e2e.performance.sync
+RUN.frontdoor := e2e.performance.frontdoor
+RUN.ledger := e2e.performance.ledger
+RUN.fragmentation := e2e.performance.fragmentation
+RUN.client := e2e.performance.client_stack
+
+# `make conformance SPECS=…`.
+SPECS ?= parallel
+ALL_SPECS := parallel serial network-policy
 CONFORMANCE_ARGS ?=
+RUN.parallel := e2e.conformance
+RUN.serial := e2e.conformance --serial --processes 1 --focus '\[Serial\].*\[Conformance\]'
+RUN.network-policy := e2e.conformance.network_policy
+
+# `make chaos EXPERIMENTS=…`: names, `short` for those that .ci/run has time for, or nothing for all.
+EXPERIMENTS ?=
+SHORT := apiserver-killed syncer-killed
 
 # The embedded host's needs: CNI plugins, packet filter, socket tools, image building, and a C compiler for runc's seccomp.
 DEBIAN_PACKAGES := busybox-static ca-certificates conntrack containernetworking-plugins gcc iproute2 ipset iptables \
@@ -25,10 +63,22 @@ DEBIAN_PACKAGES := busybox-static ca-certificates conntrack containernetworking-
 VENV_STAMP := $(VENV)/.bulkhead-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-16)
 PACKAGES_STAMP := $(STAMPS)/packages-$(shell echo '$(DEBIAN_PACKAGES)' | sha256sum | cut -c1-16)
 
-.PHONY: help setup packages venv demo down test binaries-for-tests host-up e2e install-readme scenarios simulation hunt outages chaos slurm devices gateway registry nodes upgrade bench-slurm bench-provision bench-sync bench-frontdoor bench-ledger bench-client bench-fragmentation conformance conformance-serial netpol-conformance check fmt crds docs dist clean
+.PHONY: help setup packages venv demo down test binaries-for-tests host-up simulation hunt mutants slowest outages ways e2e chaos \
+	bench conformance all check fmt crds docs dist clean
 
-help: ## this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-19s %s\n", $$1, $$2}' Makefile
+help:
+	@awk 'BEGIN {FS = ":.*## "} /^##@ / {group = substr($$0, 5)} \
+		/^[a-z0-9-]+:.*## / {printf "%-12s %-12s %s\n", group, $$1, $$2; group = ""}' Makefile
+
+##@ to try it
+
+demo: setup ## from an empty machine to two tenants with GPU work; SLURM=1 adds one in Slurm mode (root)
+	@$(PY) -u -m e2e.demo
+
+down: venv ## stop the embedded host; leaves no process, mount, device, rule, cgroup or namespace (root)
+	@$(BIN)/bulkhead host down
+
+##@ set-up
 
 setup: venv packages ## Python environment and Debian packages (root), each once
 
@@ -59,103 +109,16 @@ $(PACKAGES_STAMP):
 		$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
 	@mkdir -p $(STAMPS); touch $@
 
-demo: setup ## from an empty machine to two tenants with GPU work; SLURM=1 adds one in Slurm mode
-	@$(PY) -u -m e2e.demo
-
-down: venv ## stop the embedded host; leaves no process, mount, device, rule, cgroup or namespace
-	@$(BIN)/bulkhead host down
-
 binaries-for-tests: venv
 	@echo "==> etcd and kube-apiserver for the tests"
 	@$(PY) -u -m bulkhead.hostcluster.binaries etcd kubernetes $(addprefix kubernetes-,$(BULKHEAD_TEST_HOST_KUBERNETES))
 
-# The tests would start the host themselves, but show none of its progress.
-host-up: setup
+host-up: setup ## the embedded host with nothing on it (root)
 	@$(BIN)/bulkhead host up
 
-test: binaries-for-tests ## the tests that need no root
-	@$(PY) -m pytest -m "not host and not simulation and not outage" -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+##@ each change
 
-# One hash seed, so that the order of sets, and with it every run, follows from SIMULATION_SEED alone: a run repeats until the code
-# changes. `hunt` tries new histories.
-simulation: venv ## syncer and ledger in simulation: every crash, thousands of faults and histories, seeded bugs (ten minutes)
-	@PYTHONHASHSEED=0 $(PY) -m pytest tests/simulation tests/ledger/test_machine.py $(PYTEST_ARGS)
-
-hunt: SIMULATION_SEED ?= $(shell date +%s)
-hunt: venv ## new storms and histories, seeded by the time of day or SIMULATION_SEED (ten minutes)
-	@echo "SIMULATION_SEED=$(SIMULATION_SEED)"
-	@SIMULATION_SEED=$(SIMULATION_SEED) SIMULATION_STORMS=$${SIMULATION_STORMS:-1000} SIMULATION_EXAMPLES=$${SIMULATION_EXAMPLES:-1000} \
-		PYTHONHASHSEED=0 $(PY) -m pytest tests/simulation tests/ledger/test_machine.py \
-		-k "test_many_storms or test_many_histories or test_whatever_else_happens" $(PYTEST_ARGS)
-
-outages: binaries-for-tests ## five minutes without an API, twenty syncers, older backups (half an hour, 8 GiB)
-	@$(PY) -m pytest tests/apiserver/test_outages.py $(PYTEST_ARGS)
-
-e2e: install-readme host-up ## the end-to-end tests and the chaos experiments, on the embedded host (root)
-	@$(PY) -u -m pytest e2e/scenarios/core -m host -p no:cacheprovider $(PYTEST_ARGS)
-	@$(PY) -u -m e2e.chaos
-
-install-readme: setup ## the README's install section, word for word, on three nodes with a registry of their own (root)
-	@$(PY) -u -m pytest e2e/scenarios/install -m host -p no:cacheprovider
-
-scenarios: host-up ## the end-to-end tests alone
-	@$(PY) -u -m pytest e2e/scenarios/core -m host -p no:cacheprovider $(PYTEST_ARGS)
-
-chaos: host-up ## the six chaos experiments alone -> build/results/chaos.json
-	@$(PY) -u -m e2e.chaos
-
-slurm: setup ## the end-to-end tests of the Slurm mode; makes its images first (root)
-	@$(BIN)/bulkhead host up --slurm
-	@$(PY) -u -m pytest e2e/scenarios/slurm -m host -p no:cacheprovider $(PYTEST_ARGS)
-
-devices: setup ## claims of tenants with the upstream test driver for dynamic resource allocation; builds it first (root)
-	@$(PY) -u -m pytest e2e/scenarios/devices -m host -p no:cacheprovider $(PYTEST_ARGS)
-
-gateway: binaries-for-tests ## ways into tenants by MetalLB and by Gateway API with Contour and Envoy, beside real API servers; builds them first (no root)
-	@$(PY) -u -m bulkhead.hostcluster.binaries metallb contour
-	@$(PY) -u -m pytest tests/ways -p no:cacheprovider $(PYTEST_ARGS)
-
-registry: setup ## pulls from a registry with a password on a host without images: right, wrong, missing (root)
-	@$(PY) -u -m pytest e2e/scenarios/registry -m host -p no:cacheprovider $(PYTEST_ARGS)
-
-upgrade: setup ## an upgrade from an older chart and image with tenants at work on it, and its removal (five minutes, root)
-	@$(PY) -u -m pytest e2e/scenarios/upgrade -m host -p no:cacheprovider $(PYTEST_ARGS)
-
-nodes: setup ## three real nodes on one machine: traffic across them, one lost and regained; takes the host down before and after (root)
-	@$(PY) -u -m pytest e2e/scenarios/nodes -m host -p no:cacheprovider $(PYTEST_ARGS)
-
-bench-slurm: setup ## Slurm in a tenant beside the same daemons started plainly -> build/results/slurm.json
-	@$(PY) -u -m e2e.performance.slurm
-
-bench-provision: setup ## time to Ready and idle cost of planes -> build/results/provision.json
-	@$(PY) -u -m e2e.performance --idle-seconds $(IDLE_SECONDS)
-
-bench-sync: setup ## throughput, latency and cost of the mirror beside the host's own -> build/results/sync.json
-	@$(PY) -u -m e2e.performance.sync --tenants $(SYNC_TENANTS)
-
-bench-frontdoor: setup binaries-for-tests install-readme ## what the way in costs: from bare nodes to a tenant, login, proxy, a new name -> build/results/frontdoor.json
-	@$(PY) -u -m e2e.performance.frontdoor
-
-bench-ledger: binaries-for-tests ## gangs by the core alone; admissions, a gang of 512, a reclaim and a verdict at 500 simulated nodes, memory with 10,000 pods -> build/results/ledger.json
-	@$(PY) -u -m bulkhead.hostcluster.binaries kwok
-	@$(PY) -u -m e2e.performance.ledger
-
-bench-fragmentation: binaries-for-tests ## one trace of pods and gangs with the ledger and with the stock scheduler alone -> build/results/fragmentation.json
-	@$(PY) -u -m e2e.performance.fragmentation
-
-bench-client: venv ## what codecs, loops and kinds of writes cost -> build/results/client-stack.json
-	@$(PY) -u -m e2e.performance.client_stack
-
-conformance: setup ## the upstream conformance specs on the host and in a tenant -> build/results/conformance.json (an hour)
-	@$(PY) -u -m e2e.conformance $(CONFORMANCE_ARGS)
-
-conformance-serial: setup ## the serial ones of them, one after the other, added to what the others found (an hour)
-	@$(PY) -u -m e2e.conformance --serial --processes 1 --focus '\[Serial\].*\[Conformance\]' $(CONFORMANCE_ARGS)
-
-netpol-conformance: setup ## the upstream NetworkPolicy specs against the running embedded host (root, half an hour)
-	@$(PY) -u -m e2e.conformance.network_policy
-
-check: venv ## linters, types, import contracts, dead code, generated files
+check: venv ## linters, types, import contracts, dead code, generated files, the map of suites
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy --strict
@@ -164,18 +127,74 @@ check: venv ## linters, types, import contracts, dead code, generated files
 	@$(PY) -m bulkhead.api.generate --check
 	@$(PY) -m bulkhead.hostcluster.gpu.regenerate --check
 	@$(PY) -m tests.behaviours --check
-
-crds: venv ## write crds/ and the API reference from bulkhead/api
-	@$(PY) -m bulkhead.api.generate
-
-docs: crds ## all generated pages: the API reference and the behaviours of the syncer
-	@$(PY) -m tests.behaviours
+	@$(PY) -m ci check
 
 fmt: venv ## format and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-dist: venv ## a release in build/dist: wheel, chart, images with SBOMs, changelog, sums; WITHOUT="slurm mariadb" or all leaves images out
+docs: crds ## all generated files: crds/, the API reference, the behaviours of the syncer
+	@$(PY) -m tests.behaviours
+
+crds: venv
+	@$(PY) -m bulkhead.api.generate
+
+test: binaries-for-tests ## all that needs no root; PYTEST_ARGS chooses, LAG=1 delays watches, disks and CPU
+	@$(if $(LAG),BULKHEAD_TEST_LAG=$(LAG)) $(PYTEST) -m "not host and not simulation and not outage and not ways" \
+		-n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+
+slowest: venv ## seconds by test, fixture and file of the last `make test`
+	@$(PY) -m tests.slowest
+
+##@ some changes
+
+# One hash seed, so that the order of sets, and with it every run, follows from SIMULATION_SEED alone: a run repeats until the code
+# changes. `hunt` tries new histories.
+simulation: venv ## syncer and ledger under crashes, faults, histories and seeded bugs; QUICK=1 for two minutes
+	@PYTHONHASHSEED=0 $(PYTEST) $(if $(QUICK),tests/simulation/test_seeded.py -k quick,tests/simulation tests/ledger/test_machine.py) $(PYTEST_ARGS)
+
+hunt: SIMULATION_SEED ?= $(shell date +%s)
+hunt: venv ## new storms and histories of the simulation, from the time of day or SIMULATION_SEED
+	@echo "SIMULATION_SEED=$(SIMULATION_SEED)"
+	@SIMULATION_SEED=$(SIMULATION_SEED) SIMULATION_STORMS=$${SIMULATION_STORMS:-1000} SIMULATION_EXAMPLES=$${SIMULATION_EXAMPLES:-1000} \
+		PYTHONHASHSEED=0 $(PY) -m pytest tests/simulation tests/ledger/test_machine.py \
+		-k "test_many_storms or test_many_histories or test_whatever_else_happens" $(PYTEST_ARGS)
+
+mutants: binaries-for-tests ## which test turns red for which rule that is taken away; MUTANTS_ARGS chooses
+	@$(PY) -u -m tests.mutants $(MUTANTS_ARGS)
+
+outages: binaries-for-tests ## minutes without an API, twenty syncers, older backups (half an hour, 8 GiB)
+	@$(PYTEST) tests/apiserver/test_outages.py $(PYTEST_ARGS)
+
+ways: binaries-for-tests ## MetalLB and Contour beside real API servers; builds them first
+	@$(PY) -u -m bulkhead.hostcluster.binaries metallb contour
+	@$(PYTEST) tests/ways -p no:cacheprovider $(PYTEST_ARGS)
+
+e2e: setup ## scenarios; SUITE= core, slurm, nodes, install, upgrade, devices, registry (root)
+	@$(if $(filter $(SUITE),$(SUITES)),,$(error make e2e SUITE=$(SUITE): no such suite; there are $(SUITES)))
+	@$(if $(UP.$(SUITE)),$(BIN)/bulkhead $(UP.$(SUITE)))
+	@$(PYTEST) e2e/scenarios/$(SUITE) -m host -p no:cacheprovider $(PYTEST_ARGS)
+
+chaos: host-up ## break a tenant in six ways, or in EXPERIMENTS=, and measure the others (root)
+	@$(PY) -u -m e2e.chaos $(if $(filter short,$(EXPERIMENTS)),$(SHORT),$(EXPERIMENTS))
+
+##@ figures
+
+bench: $(NEEDS.$(NAME)) ## NAME= provision, slurm, sync, frontdoor (root), ledger, fragmentation, client
+	@$(if $(filter $(NAME),$(BENCHES)),,$(error make bench NAME=$(NAME): no such benchmark; there are $(BENCHES)))
+	@$(FIRST.$(NAME))
+	@$(PY) -u -m $(RUN.$(NAME)) $(BENCH_ARGS)
+
+conformance: setup ## upstream specs, an hour each; SPECS= parallel, serial, network-policy (root)
+	@$(if $(filter $(SPECS),$(ALL_SPECS)),,$(error make conformance SPECS=$(SPECS): there are $(ALL_SPECS)))
+	@$(PY) -u -m $(RUN.$(SPECS)) $(CONFORMANCE_ARGS)
+
+##@ a release
+
+all: venv ## every suite, what passed on this commit left out (AGAIN=1: not), and one table (root, a day)
+	@$(PY) -u -m ci all $(if $(AGAIN),--again)
+
+dist: venv ## wheel, chart, images with SBOMs, sums in build/dist; WITHOUT="slurm mariadb" or all
 	@$(PY) -u -m bulkhead.images.dist $(foreach image,$(WITHOUT),--without $(image)) $(foreach each,$(ARCHITECTURES),--architecture $(each))
 
 clean: ## remove results and stamps (binaries and the host's data stay)

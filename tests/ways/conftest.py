@@ -15,9 +15,10 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first of them may have to build Contour or MetalLB."""
+    """`make test` leaves them out: the first of them may have to build Contour or MetalLB."""
     for item in items:
         if HERE in item.path.parents:
+            item.add_marker(pytest.mark.ways)
             item.add_marker(pytest.mark.timeout(600, func_only=True))
 
 

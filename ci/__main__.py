@@ -1,0 +1,49 @@
+"""`python -m ci gate|all|table|check`: what `.ci/run`, `make all` and `make check` run."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from ci import catalogue, change, everything, gate, record, table
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def check(suites: catalogue.Catalogue) -> int:
+    """Whether map, tree and base agree."""
+    wrong = suites.contradictions(change.tracked(ROOT))
+    base = change.written(ROOT)
+    if base is not None and (missing := change.unreachable(ROOT, base)) is not None:
+        print(missing)
+    for line in wrong:
+        print(line)
+    return 1 if wrong else 0
+
+
+def main() -> int:
+    """Run one of them."""
+    parser = argparse.ArgumentParser(prog="python -m ci", description="Which suites a change has to pass.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("gate", help="the fixed part, then what the change touches, while there is time")
+    all_suites = commands.add_parser("all", help="every suite; what passed on this commit is not run again")
+    all_suites.add_argument("--again", action="store_true", help="run that too")
+    commands.add_parser("table", help="the last result, commit and duration of every suite on this machine")
+    commands.add_parser("check", help="whether every tracked folder stands in the map, and the base is an ancestor")
+    chosen = parser.parse_args()
+    try:
+        suites = catalogue.load()
+        if chosen.command == "gate":
+            return gate.main(suites, ROOT)
+        if chosen.command == "all":
+            return everything.main(suites, ROOT, again=chosen.again)
+        if chosen.command == "check":
+            return check(suites)
+    except (catalogue.CatalogueError, change.ChangeError) as error:
+        print(error)
+        return 1
+    print(table.summary(suites.suites, record.load(record.default_path())))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""What git says of this clone: its commit, the base of the piece of work, the files that changed since. Changes nothing.
+
+The base is the commit on which a piece of work begins. Its first commit writes it into `.ci/base`.
+"""
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+BASE = ".ci/base"
+
+
+class ChangeError(Exception):
+    """The clone does not tell what was asked; the text says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is to be shown, seen from where the work began."""
+
+    commit: str
+    dirty: bool
+    files: tuple[str, ...] | None  # None: not known, `why` says why
+    why: str
+
+
+def tracked(root: Path) -> list[str]:
+    """All files that git knows, and new ones that it does not ignore."""
+    return _lines(root, "ls-files", "--cached", "--others", "--exclude-standard")
+
+
+def look(root: Path) -> Change:
+    """The change of this clone."""
+    commit = _git(root, "rev-parse", "HEAD")
+    dirty = bool(_git(root, "status", "--porcelain"))
+    base = written(root)
+    if base is None:
+        return Change(commit, dirty, None, f"{BASE} is not there: everything counts as changed")
+    if (missing := unreachable(root, base)) is not None:
+        return Change(commit, dirty, None, f"{missing}; everything counts as changed")
+    files = _lines(root, "diff", "--no-renames", "--name-only", base)
+    files += _lines(root, "ls-files", "--others", "--exclude-standard")
+    return Change(commit, dirty, tuple(sorted(set(files))), f"{len(set(files))} files changed since {base[:12]}")
+
+
+def written(root: Path) -> str | None:
+    """The commit that `.ci/base` names."""
+    path = root / BASE
+    return path.read_text().strip() if path.is_file() else None
+
+
+def unreachable(root: Path, base: str) -> str | None:
+    """Why a shallow clone cannot tell what changed since the base; an error where it could and the base is wrong."""
+    ancestor = subprocess.run(
+        ["git", "merge-base", "--is-ancestor", base, "HEAD"], cwd=root, capture_output=True, text=True, check=False
+    )
+    if ancestor.returncode == 0:
+        return None
+    if _git(root, "rev-parse", "--is-shallow-repository") == "true":
+        return f"{BASE} names {base}, which is not in this shallow clone (`git fetch --unshallow` gets it)"
+    raise ChangeError(
+        f"{BASE} names {base}, which is no ancestor of HEAD: write the full id of the commit on which the work began"
+    )
+
+
+def _lines(root: Path, *arguments: str) -> list[str]:
+    return [line for line in _git(root, "-c", "core.quotePath=off", *arguments).splitlines() if line]
+
+
+def _git(root: Path, *arguments: str) -> str:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise ChangeError("git is not installed; what changed, and what is tracked, is known by it alone") from None
+    if done.returncode != 0:
+        raise ChangeError(f"git {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout.strip()

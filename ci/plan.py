@@ -1,0 +1,72 @@
+"""Which suites to run, in which order, and which still fits: pure, over catalogue, changed files, record and a time.
+
+changed files ──> wanted ──> in_order ──> following(time that is left) ──> one suite, or none that fits
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
+
+from ci.catalogue import Catalogue, Host, Suite
+from ci.record import Record, Result
+
+
+def wanted(catalogue: Catalogue, changed: Iterable[str] | None) -> dict[str, list[str]]:
+    """Names of the suites beside the fixed part, each with the folders that touch it; without a base (None) all of them."""
+    found: dict[str, list[str]] = {suite.name: [] for suite in catalogue.others}
+    if changed is None:
+        return found
+    for path in sorted(set(changed)):
+        for name in catalogue.touched(path):
+            if (folder := str(PurePosixPath(path).parent)) not in found[name]:
+                found[name].append(folder)
+    return {name: folders for name, folders in found.items() if folders}
+
+
+def in_order(suites: Iterable[Suite], record: Record, commit: str) -> list[Suite]:
+    """Longest not run first.
+
+    Among those that never ran here another is first on each commit: on machines that remember nothing, all get their turn.
+    """
+
+    def key(suite: Suite) -> tuple[str, str]:
+        past = record.get(suite.name)
+        return past.finished if past is not None else "", hashlib.sha256(f"{commit} {suite.name}".encode()).hexdigest()
+
+    return sorted(suites, key=key)
+
+
+def expected(suite: Suite, record: Record) -> float:
+    """Seconds that it will take: as long as when it last passed here, and no less than when it was stopped before its end."""
+    past = record.get(suite.name)
+    if past is None:
+        return suite.minutes * 60
+    stopped = past.last.seconds if past.last.result is Result.STOPPED else 0.0
+    return max(stopped, past.passed.seconds if past.passed is not None else suite.minutes * 60)
+
+
+def following(waiting: Sequence[Suite], record: Record, seconds: float) -> Suite | None:
+    """The first that should be done before this time is over."""
+    return next((suite for suite in waiting if expected(suite, record) <= seconds), None)
+
+
+def needs_down(former: Host, suite: Suite) -> bool:
+    """Whether the host has to go before this suite begins; `former` is what the last suite that had it wanted of it."""
+    return suite.needs_root and Host.OWN in {former, suite.host}
+
+
+def one_host(suites: Iterable[Suite]) -> list[Suite]:
+    """An order for one machine: first what needs no host, then all that share one, then each that wants its own."""
+    return sorted(suites, key=lambda suite: list(Host).index(suite.host))
+
+
+def done(suites: Iterable[Suite], record: Record, commit: str, *, changed: bool) -> set[str]:
+    """Names of those that passed on this very commit, with nothing uncommitted then or now."""
+    if changed:
+        return set()
+    passed: Mapping[str, object] = {
+        name: past
+        for name, past in record.items()
+        if past.passed is not None and (past.passed.commit, past.passed.changed) == (commit, False)
+    }
+    return {suite.name for suite in suites if suite.name in passed}

@@ -1,0 +1,85 @@
+"""Runs one command in a process group of its own, and ends it so that it can tidy up. Knows nothing of suites.
+
+signal or deadline ──> SIGINT to the group ──(patience)──> SIGTERM ──(a little)──> SIGKILL
+
+Tests remove what they made on SIGINT, as on Ctrl-C; a group of its own keeps a Ctrl-C at the terminal from reaching them twice.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Final
+
+from ci.record import Result
+
+# How long a command that is told to end has for what it removes: at the hard stop, and when we have been told to end ourselves.
+PATIENCE: Final = 180.0
+SIGNALLED_PATIENCE: Final = 20.0
+_LAST_PATIENCE: Final = 5.0
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class Signalled(Exception):  # noqa: N818 -- a request, not an error
+    """We were told to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended."""
+
+    result: Result
+    seconds: float
+
+
+@contextlib.contextmanager
+def signals_end() -> Iterator[None]:
+    """SIGINT and SIGTERM raise `Signalled` at once; a second one does not disturb what the first began.
+
+    Commands then listen to both, also where a shell started us in the background with SIGINT ignored.
+    """
+
+    def tell(number: int, _frame: FrameType | None) -> None:
+        for each in _SIGNALS:
+            signal.signal(each, lambda *_: None)  # not SIG_IGN, which commands would inherit
+        raise Signalled(number)
+
+    former = {each: signal.signal(each, tell) for each in _SIGNALS}
+    try:
+        yield
+    finally:
+        for each, handler in former.items():
+            signal.signal(each, handler)
+
+
+def run(command: Sequence[str], *, environment: Mapping[str, str] | None = None, seconds: float | None = None) -> Ended:
+    """Run it, at most this long. A signal to us ends it first, and is raised then."""
+    begin = time.monotonic()
+    with subprocess.Popen(list(command), env={**os.environ, **(environment or {})}, process_group=0) as process:
+        try:
+            status = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            end(process, PATIENCE)
+            return Ended(Result.STOPPED, time.monotonic() - begin)
+        except BaseException:
+            end(process, SIGNALLED_PATIENCE)
+            raise
+    return Ended(Result.PASSED if status == 0 else Result.FAILED, time.monotonic() - begin)
+
+
+def end(process: subprocess.Popen[bytes], patience: float) -> None:
+    """End a group, as gently as it lets us."""
+    for number, seconds in ((signal.SIGINT, patience), (signal.SIGTERM, _LAST_PATIENCE), (signal.SIGKILL, _LAST_PATIENCE)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+            return

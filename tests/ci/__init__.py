@@ -1,0 +1,1 @@
+"""Which suites a change has to pass, and what is forgiven of a run."""
