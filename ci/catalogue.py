@@ -73,9 +73,12 @@ class Catalogue:
         return next((entry for entry in around if entry in self.folders), None)
 
     def touched(self, path: str) -> tuple[str, ...]:
-        """Names of the suites that a change of this file touches; of one whose folder is gone from the map, all of them."""
+        """Names of the suites that a change of this file touches.
+
+        None for one whose folder is gone from tree and map: what used it had to change too.
+        """
         entry = self.entry(path)
-        return tuple(suite.name for suite in self.others) if entry is None else self.folders[entry]
+        return () if entry is None else self.folders[entry]
 
     def contradictions(self, files: Iterable[str]) -> list[str]:
         """What map and tree say differently: folders that stand in no entry, entries that stand for no file."""

@@ -4,11 +4,11 @@ changed files ──> wanted ──> in_order ──> following(time that is lef
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
 from ci.catalogue import Catalogue, Host, Suite
-from ci.record import Record, Result
+from ci.record import Past, Record, Result
 
 
 def wanted(catalogue: Catalogue, changed: Iterable[str] | None) -> dict[str, list[str]]:
@@ -61,12 +61,10 @@ def one_host(suites: Iterable[Suite]) -> list[Suite]:
 
 
 def done(suites: Iterable[Suite], record: Record, commit: str, *, changed: bool) -> set[str]:
-    """Names of those that passed on this very commit, with nothing uncommitted then or now."""
-    if changed:
-        return set()
-    passed: Mapping[str, object] = {
-        name: past
-        for name, past in record.items()
-        if past.passed is not None and (past.passed.commit, past.passed.changed) == (commit, False)
-    }
-    return {suite.name for suite in suites if suite.name in passed}
+    """Names of those that passed on this very commit, with nothing uncommitted then or now, and have not failed since."""
+
+    def counts(past: Past) -> bool:
+        passed = past.passed is not None and past.passed.commit == commit and not past.passed.changed
+        return passed and past.last.result is not Result.FAILED
+
+    return set() if changed else {suite.name for suite in suites if suite.name in record and counts(record[suite.name])}

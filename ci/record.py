@@ -81,7 +81,7 @@ def add(path: Path, name: str, run: Run) -> dict[str, Past]:
 
 
 def _read(path: Path) -> list[tuple[str, dict[str, dict[str, object]]]]:
-    return list(json.loads(path.read_text()).items())
+    return list(dict(json.loads(path.read_text())).items())
 
 
 def _run(given: dict[str, object]) -> Run:

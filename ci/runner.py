@@ -35,6 +35,7 @@ class Runner:
 
     def run(self, suite: Suite, *, until: float | None = None) -> Result:
         """Run one; `until` is the second of this run at which it is ended."""
+        begin = self.elapsed
         if plan.needs_down(self._host, suite):
             say(f"down, because {suite.name} begins without a host", self.elapsed)
             stage.run(DOWN, seconds=DOWN_SECONDS)
@@ -43,7 +44,6 @@ class Runner:
         takes = plan.expected(suite, record.load(self.path))
         say(f"{suite.name}: {suite.title}", self.elapsed, f"; takes about {minutes(takes)}")
         left = None if until is None else max(0.0, until - self.elapsed)
-        begin = self.elapsed
         try:
             ended = stage.run(suite.command, environment=self.environment, seconds=left)
         except stage.Signalled:
@@ -61,7 +61,7 @@ class Runner:
     def down(self) -> bool:
         """Leave nothing on this machine."""
         say("down", self.elapsed)
-        if stage.run(DOWN, seconds=DOWN_SECONDS).result is Result.PASSED:
+        if stage.run(DOWN, seconds=DOWN_SECONDS, listen=False).result is Result.PASSED:
             return True
         print("make down failed: what it names above is still on this machine", flush=True)
         return False

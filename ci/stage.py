@@ -12,7 +12,6 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import FrameType
 from typing import Final
 
 from ci.record import Result
@@ -21,7 +20,9 @@ from ci.record import Result
 PATIENCE: Final = 180.0
 SIGNALLED_PATIENCE: Final = 20.0
 _LAST_PATIENCE: Final = 5.0
+_LOOK: Final = 0.1  # how often a command that runs is looked at
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_told: list[int] = []
 
 
 class Signalled(Exception):  # noqa: N818 -- a request, not an error
@@ -42,37 +43,40 @@ class Ended:
 
 @contextlib.contextmanager
 def signals_end() -> Iterator[None]:
-    """SIGINT and SIGTERM raise `Signalled` at once; a second one does not disturb what the first began.
+    """SIGINT and SIGTERM end the command that runs, and `run` raises `Signalled`; between commands they wait for the next.
 
-    Commands then listen to both, also where a shell started us in the background with SIGINT ignored.
+    Noted, not raised where they come: one could come while a process is made, whom nobody would end then. Commands listen to both,
+    also where a shell started us in the background with SIGINT ignored.
     """
-
-    def tell(number: int, _frame: FrameType | None) -> None:
-        for each in _SIGNALS:
-            signal.signal(each, lambda *_: None)  # not SIG_IGN, which commands would inherit
-        raise Signalled(number)
-
-    former = {each: signal.signal(each, tell) for each in _SIGNALS}
+    former = {each: signal.signal(each, lambda number, _: _told.append(number)) for each in _SIGNALS}
     try:
         yield
     finally:
         for each, handler in former.items():
             signal.signal(each, handler)
+        _told.clear()
 
 
-def run(command: Sequence[str], *, environment: Mapping[str, str] | None = None, seconds: float | None = None) -> Ended:
-    """Run it, at most this long. A signal to us ends it first, and is raised then."""
+def run(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    seconds: float | None = None,
+    listen: bool = True,
+) -> Ended:
+    """Run it, at most this long. A signal to us ends it and is raised, but for what tidies up: that does not `listen`."""
     begin = time.monotonic()
     with subprocess.Popen(list(command), env={**os.environ, **(environment or {})}, process_group=0) as process:
-        try:
-            status = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            end(process, PATIENCE)
-            return Ended(Result.STOPPED, time.monotonic() - begin)
-        except BaseException:
-            end(process, SIGNALLED_PATIENCE)
-            raise
-    return Ended(Result.PASSED if status == 0 else Result.FAILED, time.monotonic() - begin)
+        while process.poll() is None:
+            if listen and _told:
+                end(process, SIGNALLED_PATIENCE)
+                raise Signalled(_told[0])
+            if seconds is not None and time.monotonic() - begin > seconds:
+                end(process, PATIENCE)
+                return Ended(Result.STOPPED, time.monotonic() - begin)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_LOOK)
+    return Ended(Result.PASSED if process.returncode == 0 else Result.FAILED, time.monotonic() - begin)
 
 
 def end(process: subprocess.Popen[bytes], patience: float) -> None:
