@@ -18,10 +18,12 @@ PYTEST := $(PY) -u -m pytest -p ci.flakes
 TEST_PROCESSES ?= 2
 
 # `make e2e SUITE=…`: a folder of e2e/scenarios. UP is what its host wants before the first fixture: it shows its progress here.
+# Scenarios of the core suite wait for planes, so two run at a time.
 SUITE ?= core
 SUITES := core slurm nodes install upgrade devices registry
 UP.core := host up
 UP.slurm := host up --slurm
+PROCESSES.core := -n 2
 
 # `make bench NAME=…`: what it needs, what is fetched or run first, and the program.
 NAME ?=
@@ -51,10 +53,6 @@ CONFORMANCE_ARGS ?=
 RUN.parallel := e2e.conformance
 RUN.serial := e2e.conformance --serial --processes 1 --focus '\[Serial\].*\[Conformance\]'
 RUN.network-policy := e2e.conformance.network_policy
-
-# `make chaos EXPERIMENTS=…`: names, `short` for those that .ci/run has time for, or nothing for all.
-EXPERIMENTS ?=
-SHORT := apiserver-killed syncer-killed
 
 # The embedded host's needs: CNI plugins, packet filter, socket tools, image building, and a C compiler for runc's seccomp.
 DEBIAN_PACKAGES := busybox-static ca-certificates conntrack containernetworking-plugins gcc iproute2 ipset iptables \
@@ -173,10 +171,10 @@ ways: binaries-for-tests ## MetalLB and Contour beside real API servers; builds 
 e2e: setup ## scenarios; SUITE= core, slurm, nodes, install, upgrade, devices, registry (root)
 	@$(if $(filter $(SUITE),$(SUITES)),,$(error make e2e SUITE=$(SUITE): no such suite; there are $(SUITES)))
 	@$(if $(UP.$(SUITE)),$(BIN)/bulkhead $(UP.$(SUITE)))
-	@$(PYTEST) e2e/scenarios/$(SUITE) -m host -p no:cacheprovider $(PYTEST_ARGS)
+	@$(PYTEST) e2e/scenarios/$(SUITE) -m host -p no:cacheprovider $(PROCESSES.$(SUITE)) $(PYTEST_ARGS)
 
-chaos: host-up ## break a tenant in six ways, or in EXPERIMENTS=, and measure the others (root)
-	@$(PY) -u -m e2e.chaos $(if $(filter short,$(EXPERIMENTS)),$(SHORT),$(EXPERIMENTS))
+chaos: host-up ## break a tenant in six ways and measure the others; SHORT=1, or some EXPERIMENTS= (root)
+	@$(PY) -u -m e2e.chaos $(if $(SHORT),--short) $(EXPERIMENTS)
 
 ##@ figures
 

@@ -22,7 +22,7 @@ def as_markdown(result: Mapping[str, Any], parallel: float, version: str) -> str
         "",
         "Written by `python -m e2e.conformance.report` from what `make conformance` found; do not edit. The suite is",
         f"built from Kubernetes {version}, its `[Conformance]` specs run against the host and inside a tenant whose class",
-        "is as strict as the example's (Pod Security baseline); the serial ones by `make conformance-serial`. Stand-ins for",
+        "is as strict as the example's (Pod Security baseline); the serial ones by `make conformance SPECS=serial`. Stand-ins for",
         "upstream's images: `e2e/conformance/images.py`.",
         "",
         "| | ran | passed |",

@@ -1,4 +1,4 @@
-"""How many gangs a second the ledger's core admits, alone; a part of `make bench-ledger`.
+"""How many gangs a second the ledger's core admits, alone; a part of `make bench NAME=ledger`.
 
 The shape is the one that Kueue publishes for topology-aware scheduling: 640 nodes in ten racks of 64, two cohorts of three
 tenants, 15,000 workloads of 2, 4 or 8 pods that come at 40 a second. Here each node has eight GPUs, and racks are required,

@@ -1,7 +1,7 @@
 """The README's install section, word for word, from nothing to tenants that work; and then what an admin does next.
 
 The tests follow each other on one host: what the first installed is what the others look at. The first leaves for
-`make bench-frontdoor` how long it took.
+`make bench NAME=frontdoor` how long it took.
 """
 
 import json

@@ -37,7 +37,7 @@ Start = Callable[..., subprocess.CompletedProcess[str]]
 def start(tmp_path: Path) -> Start:
     """Start a daemon's entrypoint and give what `look`, a script as root, prints; `before` makes what lies there already."""
     if os.geteuid() != 0 or subprocess.run([*NAMESPACES, "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("needs root and namespaces; `make slurm` shows the same on the embedded host")
+        pytest.skip("needs root and namespaces; `make e2e SUITE=slurm` shows the same on the embedded host")
     root = tmp_path / "root"
     folders = ["stubs", "etc/slurm-keys-mount", "etc/slurm-users", "etc/slurm-ssh-mount", "proc", "dev", "usr"]
     for name in [*folders, "run", "home", "tmp", "var/spool/slurmd", "etc/slurm"]:
