@@ -9,15 +9,18 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted({ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")})
-TOPS = "bulkhead|charts|controller|crds|docs|e2e|examples|frontdoor|images|syncer|tests"
+TOPS = "bulkhead|charts|ci|controller|crds|docs|e2e|examples|frontdoor|images|syncer|tests"
 SPAN = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(rf"(?:{TOPS})/[\w./-]*")
 BRACES = re.compile(r"\{([^{}]*)\}")
 TEST = re.compile(r"(tests/[\w/]+\.py)::(\w+)")
 FILE = re.compile(r"[\w/]+\.py")
-MODULE = re.compile(r"(?:bulkhead|controller|e2e|syncer|tests)(?:\.\w+)+")
-RUN = re.compile(r"python3? -(?:u )?m ((?:bulkhead|controller|e2e|syncer|tests)[\w.]*)")
+MODULE = re.compile(r"(?:bulkhead|ci|controller|e2e|syncer|tests)(?:\.\w+)+")
+RUN = re.compile(r"python3? -(?:u )?m ((?:bulkhead|ci|controller|e2e|syncer|tests)[\w.]*)")
 TARGET = re.compile(r"make ([a-z][a-z0-9-]*)")
+# What `make` is given to choose by: the variable of a command, and the Makefile's list of what may stand there.
+CHOICES = {"SUITE": "SUITES", "NAME": "BENCHES", "SPECS": "ALL_SPECS"}
+CHOSEN = re.compile(r"make [a-z0-9-]+(?: \w+=\S+)*? (SUITE|NAME|SPECS)=([\w-]+)")
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 # They look like modules: a group of the API, and a program of Kubernetes.
 NO_MODULES = ("bulkhead.dev", "e2e.test")
@@ -32,6 +35,13 @@ def files() -> frozenset[str]:
 @cache
 def targets() -> frozenset[str]:
     return frozenset(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+
+
+@cache
+def choices(variable: str) -> frozenset[str]:
+    found = re.search(rf"^{CHOICES[variable]} := (.*)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    assert found is not None
+    return frozenset(found[1].split())
 
 
 def spelled_out(text: str) -> list[str]:
@@ -75,6 +85,8 @@ def wrong(page: Path) -> list[str]:
     links = [] if page.suffix == ".py" else LINK.findall(text)
     found = [f"link {link}" for link in links if "://" not in link and not (page.parent / link).exists()]
     found += [f"make {target}" for target in TARGET.findall(" ".join(SPAN.findall(text))) if target not in targets()]
+    chosen = CHOSEN.findall(" ".join(SPAN.findall(text)))
+    found += [f"{variable}={value}" for variable, value in chosen if value not in choices(variable)]
     for whole in SPAN.findall(text):
         for span in spelled_out(whole):
             found += [f"python -m {module}" for module in RUN.findall(span) if not resolves(module)]
@@ -87,7 +99,7 @@ def test_a_page_names_what_there_is(page: Path) -> None:
     assert wrong(page) == []
 
 
-@pytest.mark.parametrize("top", ["bulkhead", "controller", "e2e", "syncer", "tests"])
+@pytest.mark.parametrize("top", ["bulkhead", "ci", "controller", "e2e", "syncer", "tests"])
 def test_a_comment_names_what_there_is(top: str) -> None:
     found = {str(path.relative_to(ROOT)): wrong(path) for path in sorted((ROOT / top).rglob("*.py"))}
     assert {path: names for path, names in found.items() if names} == {}
