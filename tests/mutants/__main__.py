@@ -15,7 +15,9 @@ from pathlib import Path
 from tests.mutants import catalogue, record
 from tests.mutants.catalogue import Mutant
 from tests.mutants.record import Record
-from tests.mutants.trial import BROKEN, SURVIVED, Bench, Outcome, named
+from tests.mutants.trial import BROKEN, KILLED, SURVIVED, Bench, Outcome, named
+
+_AT_ONCE = 10  # trials on a kept server before it is asked whether it is still sound
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -26,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
         _say("\n".join(f"{each.id:<48} {each.cost:<11} {each.rule}" for each in chosen))
         return 0
     kept = Record(Path(asked.results), again=asked.again)
-    _try_all([each for each in chosen if not kept.known(each)], kept, asked.jobs, asked.minutes)
+    _try_all([each for each in chosen if not kept.known(each, narrow=asked.narrow)], kept, asked)
     _say(record.table(kept.found, chosen))
     if asked.save:
         Path(asked.save).write_text(record.compact(kept.found))
@@ -35,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
         before = record.compacted(Path(asked.since).read_text())
         of_these = {each.id: before[each.id] for each in chosen if each.id in before}
         problems += [f"seen before, not now: {key}" for key in record.lost(of_these, kept.found)]
-    untried = [each.id for each in chosen if each.id not in kept.found]
+    untried = [each.id for each in chosen if not kept.known(each)]
     _say("\n".join([*problems, *([f"not tried yet: {len(untried)}"] if untried else [])]))
     return 1 if problems or untried else 0
 
@@ -49,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cost", choices=catalogue.COSTS, help="those whose suite needs this")
     parser.add_argument("--jobs", type=int, default=2, help="how many at a time")
     parser.add_argument("--minutes", type=float, default=0.0, help="begin none after so long; the next run goes on")
+    parser.add_argument("--narrow", action="store_true", help="leave the wider suites to the next run without this")
     parser.add_argument("--again", action="store_true", help="forget what was found before")
     parser.add_argument("--results", default=str(record.RESULTS), help="where results are kept")
     parser.add_argument("--save", default="", help="write all results to a file that --since reads")
@@ -72,11 +75,11 @@ def _is_chosen(mutant: Mutant, asked: argparse.Namespace) -> bool:
 class _Trials:
     """The mutants that are still to be tried, shared by all workers."""
 
-    def __init__(self, mutants: Sequence[Mutant], kept: Record, ends: float) -> None:
+    def __init__(self, mutants: Sequence[Mutant], kept: Record, ends: float, *, narrow: bool) -> None:
         self._left: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
         for each in mutants:
             self._left.put(each)
-        self._kept, self._ends = kept, ends
+        self._kept, self._ends, self._narrow = kept, ends, narrow
         self._count, self._total = itertools.count(1), len(mutants)
         self._lock = threading.Lock()
 
@@ -88,26 +91,49 @@ class _Trials:
 
     def work(self, bench: Bench) -> None:
         """Try one after the other, until none is left or the time is over."""
+        on_kept: list[tuple[Mutant, Outcome]] = []
         while not self._ends or time.monotonic() < self._ends:
             try:
                 mutant = self._left.get_nowait()
             except queue.Empty:
-                return
-            outcome = self._tried(mutant, bench)
-            with self._lock:
-                self._kept.add(mutant, outcome)
-                number = f"[{next(self._count):>3}/{self._total}]"
-                _say(f"{number} {outcome.what:<9}{outcome.seconds:>6.1f} s  {mutant.id}  {outcome.by}")
+                break
+            if on_kept and (not mutant.keeps or mutant.suite != on_kept[0][0].suite or len(on_kept) == _AT_ONCE):
+                self._settle(on_kept, bench)
+            if mutant.keeps and not self._red_by_itself(mutant, mutant.suite, bench):
+                on_kept.append((mutant, bench.tries(mutant, mutant.suite, kept=True)))
+            else:
+                self._add(mutant, self._tried(mutant, bench))
+        self._settle(on_kept, bench)
+
+    def _settle(self, on_kept: list[tuple[Mutant, Outcome]], bench: Bench) -> None:
+        """What a kept server said counts where its suite is green there without any mutant; else each has one of its own."""
+        if not on_kept:
+            return
+        sound = bench.unchanged(on_kept[0][0].suite, on_kept[0][0].cost, kept=True).what == SURVIVED
+        if not sound:
+            bench.cool()
+        for mutant, outcome in on_kept:
+            self._add(mutant, outcome if sound and outcome.what == KILLED else self._tried(mutant, bench))
+        on_kept.clear()
+
+    def _add(self, mutant: Mutant, outcome: Outcome) -> None:
+        with self._lock:
+            self._kept.add(mutant, outcome)
+            number = f"[{next(self._count):>3}/{self._total}]"
+            _say(f"{number} {outcome.what:<9}{outcome.seconds:>6.1f} s  {mutant.id}  {outcome.by}")
 
     def _tried(self, mutant: Mutant, bench: Bench) -> Outcome:
         """What its suite says of a mutant, and where that stays green the wider one."""
         found = self._in_suite(mutant, mutant.suite, bench)
-        if found.what == SURVIVED and mutant.wider:
+        if found.what == SURVIVED and mutant.wider and not self._narrow:
             return self._in_suite(mutant, mutant.wider, bench)
         return found
 
     def _in_suite(self, mutant: Mutant, suite: Sequence[str], bench: Bench) -> Outcome:
-        """A suite that is red without any mutant kills none."""
+        return self._red_by_itself(mutant, suite, bench) or bench.tries(mutant, suite)
+
+    def _red_by_itself(self, mutant: Mutant, suite: Sequence[str], bench: Bench) -> Outcome | None:
+        """What to say of a mutant whose suite kills none, because it is red without any."""
         name = named(suite)
         with self._lock:
             there = self._kept.unchanged.get(name)
@@ -115,15 +141,16 @@ class _Trials:
             there = bench.unchanged(suite, mutant.cost)
             with self._lock:
                 self._kept.add_unchanged(name, there)
-        if there.what != SURVIVED:
-            return Outcome(BROKEN, f"without any mutant: {there.what} {there.by}", name, there.seconds)
-        return bench.tries(mutant, suite)
+        if there.what == SURVIVED:
+            return None
+        return Outcome(BROKEN, f"without any mutant: {there.what} {there.by}", name, there.seconds)
 
 
-def _try_all(mutants: Sequence[Mutant], kept: Record, jobs: int, minutes: float) -> None:
-    trials = _Trials(mutants, kept, time.monotonic() + minutes * 60 if minutes else 0.0)
-    with ExitStack() as stack, concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        working = [pool.submit(trials.work, stack.enter_context(Bench())) for _ in range(min(jobs, len(mutants)))]
+def _try_all(mutants: Sequence[Mutant], kept: Record, asked: argparse.Namespace) -> None:
+    ends = time.monotonic() + asked.minutes * 60 if asked.minutes else 0.0
+    trials = _Trials(mutants, kept, ends, narrow=asked.narrow)
+    with ExitStack() as stack, concurrent.futures.ThreadPoolExecutor(asked.jobs) as pool:
+        working = [pool.submit(trials.work, stack.enter_context(Bench())) for _ in range(min(asked.jobs, len(mutants)))]
         try:
             for each in working:
                 each.result()

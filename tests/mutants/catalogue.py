@@ -5,6 +5,7 @@ An area is a file. What it says of `suite`, `wider` and `cost` holds for its mut
     suite   what should turn red, as pytest takes it: files that take seconds
     wider   tried where the suite stays green, so that a survivor is one
     cost    pure | server | simulation: what the suite needs
+    keeps   the suite leaves a server as it found it, so that one serves many trials (`warm`)
 """
 
 import subprocess
@@ -38,6 +39,7 @@ class Mutant:
     file: str
     text: str  # empty: `file` is a patch of the whole tree
     instead: str
+    keeps: bool = False
 
     @property
     def area(self) -> str:
@@ -90,6 +92,7 @@ def _of_area(path: Path) -> Iterator[Mutant]:
             file=each["file"],
             text=each["from"],
             instead=each["to"],
+            keeps=said.get("keeps", False),
         )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.mutants.catalogue import ROOT, Mutant
-from tests.mutants.trial import KILLED, SURVIVED, Outcome, files
+from tests.mutants.trial import KILLED, SURVIVED, Outcome, files, named
 
 RESULTS: Final = ROOT / "build/results/mutants.json"
 # The mutants themselves, and what of the tree nothing runs.
@@ -32,10 +32,13 @@ class Record:
         self.unchanged = {key: Outcome(**each) for key, each in kept.get("unchanged", {}).items()} if fresh else {}
         self._said: dict[str, str] = dict(kept.get("said", {})) if fresh else {}
 
-    def known(self, mutant: Mutant) -> bool:
-        """Whether this mutant was tried, as it is now, with an answer."""
+    def known(self, mutant: Mutant, *, narrow: bool = False) -> bool:
+        """Whether this mutant was tried, as it is now, with an answer: of a survivor by its wider suite, unless `narrow`."""
         there = self.found.get(mutant.id)
-        return there is not None and there.what in {KILLED, SURVIVED} and self._said.get(mutant.id) == _digest(mutant)
+        if there is None or self._said.get(mutant.id) != _digest(mutant):
+            return False
+        enough = named(mutant.suite if narrow or not mutant.wider else mutant.wider)
+        return there.what == KILLED or (there.what == SURVIVED and there.suite in {enough, named(mutant.wider or mutant.suite)})
 
     def add(self, mutant: Mutant, outcome: Outcome) -> None:
         """Keep what was found of a mutant."""
@@ -115,4 +118,4 @@ def unexpected(found: Mapping[str, Outcome], mutants: Sequence[Mutant], expected
 
 
 def _digest(mutant: Mutant) -> str:
-    return hashlib.sha256(repr(mutant).encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{mutant.file}\0{mutant.text}\0{mutant.instead}".encode()).hexdigest()[:16]

@@ -22,13 +22,14 @@ from types import TracebackType
 from typing import Final, Self
 
 from tests.mutants.catalogue import ROOT, DoesNotApplyError, Mutant, put
+from tests.mutants.warm import FORKING, KEEPING, Warm
 
 KILLED, SURVIVED, LOST, TIMEOUT, BROKEN = "killed", "survived", "does not apply", "timeout", "broken"
 # A suite takes seconds; one that has not ended by then hangs, and says nothing.
 SECONDS: Final = {"pure": 240.0, "server": 480.0, "simulation": 700.0}
 _FAILED: Final = 1  # how pytest and the hunt end
 _HUNT: Final = "tests.simulation.hunt"
-_RED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+_RED: Final = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.tree = Path(tempfile.mkdtemp(prefix="mutants-"))
+        self._warm: dict[str, Warm] = {}
         for file in files():
             (self.tree / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / file, self.tree / file)
@@ -60,10 +62,17 @@ class Bench:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.cool()
         shutil.rmtree(self.tree, ignore_errors=True)
 
-    def tries(self, mutant: Mutant, suite: Sequence[str]) -> Outcome:
-        """Whether a test of the suite turns red with the mutant in the code."""
+    def cool(self) -> None:
+        """Keep no process and no server any more."""
+        for each in self._warm.values():
+            each.close()
+        self._warm.clear()
+
+    def tries(self, mutant: Mutant, suite: Sequence[str], *, kept: bool = False) -> Outcome:
+        """Whether a test of the suite turns red with the mutant in the code; with `kept` on a server of trials before."""
         started = time.monotonic()
         try:
             changed = put(mutant, self.tree)
@@ -71,20 +80,28 @@ class Bench:
             return Outcome(LOST, str(error), "", 0.0)
         try:
             self._forget_compiled(changed)
-            return _outcome(self._run(suite, mutant.cost), suite, started)
+            return _outcome(self._run(suite, mutant.cost, kept=kept), suite, started)
         finally:
             for file in changed:
                 shutil.copy2(ROOT / file, self.tree / file)
             self._forget_compiled(changed)
 
-    def unchanged(self, suite: Sequence[str], cost: str) -> Outcome:
+    def unchanged(self, suite: Sequence[str], cost: str, *, kept: bool = False) -> Outcome:
         """What a suite says without any mutant: `killed` means that it is red by itself."""
         started = time.monotonic()
-        return _outcome(self._run(suite, cost), suite, started)
+        return _outcome(self._run(suite, cost, kept=kept), suite, started)
 
-    def _run(self, suite: Sequence[str], cost: str) -> _Ended:
-        command = _pytest(suite) if suite else [_HUNT]
+    def _run(self, suite: Sequence[str], cost: str, *, kept: bool) -> _Ended:
         environment = os.environ | {"PYTHONPATH": str(self.tree), "PYTHONHASHSEED": "0"}
+        if kept or cost == "pure":
+            kind = KEEPING if kept else FORKING
+            if kind not in self._warm:
+                self._warm[kind] = Warm(kind, self.tree, environment)
+            code, red = self._warm[kind].run(_pytest(suite), SECONDS[cost])
+            if code is None:
+                self._warm.pop(kind).close()
+            return _Ended(code, f"FAILED {red}" if red else "")
+        command = ["pytest", *_pytest(suite)] if suite else [_HUNT]
         with _process([sys.executable, "-m", *command], self.tree, environment) as process:
             try:
                 said, _ = process.communicate(timeout=SECONDS[cost])
@@ -113,7 +130,7 @@ def named(suite: Sequence[str]) -> str:
 
 def _pytest(suite: Sequence[str]) -> list[str]:
     quietly = ["-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider"]
-    return ["pytest", *quietly, "-m", "not host and not simulation and not outage", *suite]
+    return [*quietly, "-m", "not host and not simulation and not outage", *suite]
 
 
 def _outcome(ended: _Ended, suite: Sequence[str], started: float) -> Outcome:
