@@ -7,8 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from bulkhead.api import names
-from e2e import commands, machine
+from e2e import commands, machine, names
 from e2e.api import Api, ApiError, UnreachableError
 
 FOLDER = Path("build/e2e/failures")

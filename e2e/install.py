@@ -10,12 +10,11 @@ from pathlib import Path
 
 import yaml
 
-from bulkhead.api import names
-from bulkhead.api.labels import GPU
 from bulkhead.hostcluster.component import NODE_ADDRESS, POD_RANGE
 from bulkhead.hostcluster.storage.volumes import IMMEDIATE_CLASS
-from e2e import commands, machine
+from e2e import commands, machine, names
 from e2e.api import Api, Obj
+from e2e.names import GPU
 from e2e.poll import NotYetError, until
 
 CHART = Path("charts/bulkhead")

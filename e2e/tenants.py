@@ -12,12 +12,11 @@ from typing import Any
 
 import yaml
 
-from bulkhead.api import names
-from bulkhead.api.labels import GPU
-from bulkhead.api.podphase import is_ready as is_pod_ready
-from e2e import commands, machine
+from e2e import commands, machine, names
 from e2e.api import Api, ApiError, Obj
+from e2e.names import GPU
 from e2e.poll import Note, NotYetError, until
+from e2e.workloads import is_ready as is_pod_ready
 
 KUBECONFIGS = Path("build/e2e/kubeconfigs")
 

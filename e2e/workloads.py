@@ -5,10 +5,9 @@ Real work goes to the real node and simulated work to the simulated nodes by a n
 
 from collections.abc import Mapping, Sequence
 
-from bulkhead.api.labels import GPU
-from bulkhead.api.podphase import is_ready
 from e2e.api import Api, Obj
 from e2e.machine import NODE
+from e2e.names import GPU
 from e2e.poll import PATIENCE, NotYetError, until
 
 BUSYBOX = "docker.io/library/busybox:1.36"
@@ -16,6 +15,17 @@ REAL: Mapping[str, str] = {"kubernetes.io/hostname": NODE}
 SIMULATED: Mapping[str, str] = {"bulkhead.dev/simulated": "true"}
 TOLERATION: Obj = {"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSchedule"}
 SLEEP: Sequence[str] = ("sleep", "3600")
+
+
+def is_ready(pod: Obj) -> bool:
+    """Whether a pod's condition says that it is ready; it may be pending deletion all the same."""
+    conditions = pod.get("status", {}).get("conditions") or []
+    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+
+
+def whole(amount: str | int) -> int:
+    """A whole amount as a status has it, of GPUs or pods; an amount with a suffix is none of these, and an error."""
+    return int(amount)
 
 
 def pod_spec(

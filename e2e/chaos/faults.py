@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from bulkhead.api import names
-from bulkhead.api.podphase import is_ready
-from e2e import machine, tenants, workloads
+from e2e import machine, names, tenants, workloads
 from e2e.api import Api, ApiError, Obj, UnreachableError, path_of
 from e2e.machine import Process
 from e2e.poll import NotYetError, WaitTimeoutError, until
 from e2e.tenants import Tenant
+from e2e.workloads import is_ready
 
 Proof = tuple[bool, str]
 

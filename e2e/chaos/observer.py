@@ -9,13 +9,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
+from e2e import names
 from e2e.api import Api, ApiError, Obj, UnreachableError
 from e2e.chaos.history import LeaderSeen, PartSeen, PodGone, PodSeen, Side
 from e2e.chaos.recorder import Recorder, record
 
 LIST_EVERY = 5.0
-SYNCED = "bulkhead.dev/managed-by=syncer"
-SYSTEM = "bulkhead-system"
 LEASE = "bulkhead-controller"
 
 
@@ -82,9 +81,9 @@ def watch_platform(recorder: Recorder, host: Api) -> None:
         try:
             for pod in host.list("Pod", labels="app.kubernetes.io/managed-by=bulkhead"):
                 _note_parts(recorder, pod)
-            for pod in host.list("Pod", SYSTEM):
+            for pod in host.list("Pod", names.SYSTEM_NAMESPACE):
                 _note_parts(recorder, pod)
-            lease = host.find("Lease", LEASE, SYSTEM)
+            lease = host.find("Lease", LEASE, names.SYSTEM_NAMESPACE)
             recorder.add(LeaderSeen(time.monotonic(), str((lease or {}).get("spec", {}).get("holderIdentity") or "")))
         except (ApiError, UnreachableError):
             pass  # the host's own probe records that it does not answer
@@ -113,7 +112,7 @@ def watches(recorder: Recorder, apis: Mapping[str, Api], host: Api) -> Iterator[
     """One loop per side and tenant, and one for the platform itself."""
     for name, api in apis.items():
         yield partial(PodWatch(recorder, api, "virtual", None, "").run, partial(_always, name))
-    yield partial(PodWatch(recorder, host, "host", None, SYNCED).run, partial(_tenant_of, frozenset(apis)))
+    yield partial(PodWatch(recorder, host, "host", None, names.MIRRORED).run, partial(_tenant_of, frozenset(apis)))
     yield partial(watch_platform, recorder, host)
 
 

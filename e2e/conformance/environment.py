@@ -6,9 +6,8 @@ Only what it made itself, by name, is removed. The class is as strict as the exa
 import contextlib
 from collections.abc import Iterator
 
-from bulkhead.kube.objects import Obj
 from e2e import install, tenants
-from e2e.api import Api
+from e2e.api import Api, Obj
 from e2e.tenants import Tenant
 
 CLASS = RUNTIME = "bulkhead-conformance"

@@ -6,12 +6,11 @@ both in cohort `demo` ──> team-b borrows ──> team-a's gang, two of three
 
 import time
 
-from bulkhead.api import ledger, names
-from bulkhead.api.labels import GPU
-from e2e import commands, install, machine, workloads
+from e2e import commands, install, ledger, machine, names, workloads
 from e2e.api import Obj
 from e2e.demo import work
 from e2e.demo.context import TEAMS, Context, Refusal, Step, documents
+from e2e.names import GPU
 from e2e.poll import NotYetError, until
 from e2e.tenants import Tenant
 

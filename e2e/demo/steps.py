@@ -2,11 +2,11 @@
 
 from datetime import datetime
 
-from bulkhead.api.labels import GPU
 from e2e import commands, install, machine, tenants
 from e2e.api import Obj
 from e2e.demo import work
 from e2e.demo.context import TEAMS, Context, Step
+from e2e.names import GPU
 
 LOGS = f"look into {machine.DATA}/logs, or ask `bulkhead host status`"
 CONTROLLER_LOG = "bulkhead tenant describe team-a; kubectl -n bulkhead-system logs deploy/bulkhead-controller"

@@ -6,12 +6,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bulkhead.api import ledger
-from bulkhead.api.labels import GPU
-from bulkhead.api.quantity import whole
-from e2e import workloads
+from e2e import ledger, workloads
 from e2e.demo.context import TEAMS, Context, PodPlace
+from e2e.names import GPU
 from e2e.tenants import conditions
+from e2e.workloads import whole
 
 NEXT = (
     ("look at both tenants", ".venv/bin/bulkhead tenant list"),

@@ -1,10 +1,10 @@
 """The tenants' half of the demo: everything here goes through a tenant's own API, with its own kubeconfig."""
 
-from bulkhead.api.labels import GPU
 from e2e import workloads
 from e2e.api import ApiError
 from e2e.commands import kubectl
 from e2e.demo.context import TEAMS, Context, Refusal, documents
+from e2e.names import GPU
 from e2e.poll import NotYetError, until
 from e2e.tenants import Tenant
 

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bulkhead.api.names import SLURM_NAMESPACE
-from bulkhead.api.podphase import is_ready
-from bulkhead.cli.slurm import exec_words, inside
 from e2e import commands, tenants, workloads
 from e2e.api import Api, Obj
 from e2e.commands import Outcome
+from e2e.names import SLURM_NAMESPACE
 from e2e.poll import Note, NotYetError, until
+from e2e.slurm.login import inside
 from e2e.tenants import Tenant
+from e2e.workloads import is_ready
 
 ALICE = "alice"  # a user who administers the cluster
 BOB = "bob"  # one who does not
@@ -42,7 +42,7 @@ class Cluster:
         self, *words: str, user: str = ALICE, given: str | None = None, seconds: float = 60.0, check: bool = True
     ) -> Outcome:
         """A command on the login node, with the user's login environment."""
-        arguments = exec_words("login-0", inside(user, words), terminal=False)[1:]
+        arguments = ("-n", SLURM_NAMESPACE, "exec", "--quiet", "-i", "login-0", "-c", "login", "--", *inside(user, words))
         return commands.kubectl(self.tenant.kubeconfig, *arguments, seconds=seconds, check=check, given=given or "")
 
     def shell(self, script: str, *, user: str = ALICE, seconds: float = 60.0, check: bool = True) -> Outcome:

@@ -10,15 +10,14 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bulkhead.api import names
-from bulkhead.api.names import SLURM_NAMESPACE
-from bulkhead.cli.slurm import inside
-from e2e import commands, machine, workloads
+from e2e import commands, machine, names, workloads
 from e2e.api import Api, Obj, UnreachableError
 from e2e.chaos.faults import kill
 from e2e.commands import Outcome
+from e2e.names import SLURM_NAMESPACE
 from e2e.poll import NotYetError, until
 from e2e.slurm.clusters import ALICE, Cluster
+from e2e.slurm.login import inside
 
 
 def kill_daemon(host: Api, cluster: Cluster, pod: str, program: str) -> None:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from bulkhead.api import names
-from e2e import commands, machine, tenants
+from e2e import commands, machine, names, tenants
 from e2e.api import Api, Obj
 from e2e.fleet import Fleet
 from e2e.poll import NotYetError, until

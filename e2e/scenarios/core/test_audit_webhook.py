@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 import bulkhead
-from bulkhead.api import names
-from e2e import commands, machine, tenants, workloads
+from e2e import commands, machine, names, tenants, workloads
 from e2e.api import Api, ApiError, Obj
 from e2e.fleet import Fleet
 from e2e.poll import NotYetError, until

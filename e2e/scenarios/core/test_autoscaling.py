@@ -1,11 +1,11 @@
 """A HorizontalPodAutoscaler of a tenant: its Deployment grows while its pods are busy and shrinks when they are not."""
 
-from bulkhead.api.podphase import is_ready
 from e2e import workloads
 from e2e.api import Obj
 from e2e.commands import kubectl
 from e2e.poll import until
 from e2e.tenants import Tenant
+from e2e.workloads import is_ready
 
 # Busy until the test writes the file.
 BUSY = ("sh", "-c", "while [ ! -e /rest ]; do :; done; sleep 3600")

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.api import labels as marks
-from bulkhead.api import names
-from e2e import tenants, workloads
+from e2e import names, tenants, workloads
 from e2e.api import Api
 from e2e.commands import kubectl
 from e2e.fleet import Fleet
@@ -50,7 +48,7 @@ def test_system_calls_are_filtered_and_processes_are_counted(host: Api, alice: T
     alice.api.apply(workloads.pod("filtered"))
     virtual = workloads.wait_running(alice.api, "filtered")
     assert status(alice, "filtered")["Seccomp"] == "2"
-    (mirror,) = host.list("Pod", alice.work, labels=f"{marks.VIRTUAL_UID}={virtual['metadata']['uid']}")
+    (mirror,) = host.list("Pod", alice.work, labels=f"{names.VIRTUAL_UID}={virtual['metadata']['uid']}")
     folder = Path("/sys/fs/cgroup")
     found = [path for pattern in GROUPS for path in folder.glob(pattern.format(uid=mirror["metadata"]["uid"]))]
     assert [path.read_text().strip() for path in found] == ["4096"]

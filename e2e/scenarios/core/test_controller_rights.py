@@ -5,8 +5,7 @@ import json
 import pytest
 
 import bulkhead
-from bulkhead.api import names
-from e2e import machine, tenants, workloads
+from e2e import machine, names, tenants, workloads
 from e2e.api import Api, Obj
 from e2e.commands import kubectl
 from e2e.poll import holds, until

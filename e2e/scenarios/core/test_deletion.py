@@ -4,8 +4,7 @@ import signal
 
 import pytest
 
-from bulkhead.api import names
-from e2e import machine, tenants, workloads
+from e2e import machine, names, tenants, workloads
 from e2e.api import Api
 from e2e.chaos.faults import component_processes, kill
 from e2e.poll import until

@@ -7,9 +7,8 @@ from functools import partial
 
 import pytest
 
-from bulkhead.api import names
 from bulkhead.hostcluster.component import NODE_ADDRESS
-from e2e import tenants, workloads
+from e2e import names, tenants, workloads
 from e2e.api import Api
 from e2e.commands import kubectl, run
 from e2e.fleet import Fleet

@@ -17,9 +17,8 @@ from functools import partial
 import pytest
 import yaml
 
-from bulkhead.api import names
 from bulkhead.hostcluster.component import NODE_ADDRESS
-from e2e import commands, install, machine, tenants
+from e2e import commands, install, machine, names, tenants
 from e2e.api import Api, ApiError
 from e2e.exposed import DOMAIN, MOST, PORT, VALUES, at_the_proxy, authority, certified, dial
 from e2e.poll import NotYetError, until

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bulkhead.api.labels import GPU
 from e2e import commands, install, machine, tenants, workloads
 from e2e.api import Api, Obj
 from e2e.fleet import Fleet
 from e2e.install import SLICES
+from e2e.names import GPU
 from e2e.poll import NotYetError, until
 from e2e.tenants import Tenant
 

@@ -5,8 +5,7 @@ from functools import partial
 
 import pytest
 
-from bulkhead.api import names
-from e2e import tenants, workloads
+from e2e import names, tenants, workloads
 from e2e.api import Api, ApiError
 from e2e.commands import kubectl
 from e2e.poll import holds, until

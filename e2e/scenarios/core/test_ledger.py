@@ -5,11 +5,10 @@ from functools import partial
 
 import pytest
 
-from bulkhead.api import ledger
-from bulkhead.api.labels import GPU
-from e2e import commands, install, machine, tenants, workloads
+from e2e import commands, install, ledger, machine, tenants, workloads
 from e2e.api import Api, ApiError, Obj
 from e2e.fleet import Fleet
+from e2e.names import GPU
 from e2e.poll import holds, until
 from e2e.tenants import Tenant
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from bulkhead.api.labels import GPU
 from e2e import commands, machine, tenants, workloads
 from e2e.api import Api, ApiError
 from e2e.commands import kubectl
+from e2e.names import GPU
 from e2e.poll import holds, until
 from e2e.scenarios.core.conftest import QUOTA
 from e2e.tenants import Tenant

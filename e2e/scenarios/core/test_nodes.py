@@ -2,14 +2,14 @@
 
 import uuid
 
-from bulkhead.api.labels import GPU
-from bulkhead.api.podphase import is_ready
 from e2e import machine, workloads
 from e2e.api import Api, Obj
 from e2e.commands import kubectl
+from e2e.names import GPU
 from e2e.poll import until
 from e2e.scenarios.core.conftest import QUOTA
 from e2e.tenants import Tenant
+from e2e.workloads import is_ready
 
 
 def wait_known(tenant: Tenant, space: str, spec: Obj, words: str) -> None:

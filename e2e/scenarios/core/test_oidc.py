@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.api import names
 from bulkhead.hostcluster.component import NODE_ADDRESS
-from e2e import commands, machine, tenants
+from e2e import commands, machine, names, tenants
 from e2e.api import Api, ApiError, Obj
 from e2e.fleet import Fleet
 from e2e.poll import NotYetError, holds, until

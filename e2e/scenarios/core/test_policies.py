@@ -4,12 +4,12 @@ from functools import partial
 
 import pytest
 
-from bulkhead.api.podphase import is_ready
 from e2e import workloads
 from e2e.api import Api, ApiError, Obj
 from e2e.commands import kubectl
 from e2e.poll import holds, until
 from e2e.tenants import Tenant
+from e2e.workloads import is_ready
 
 PORT = 8080
 

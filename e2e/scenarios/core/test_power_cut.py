@@ -4,11 +4,11 @@ import signal
 
 import pytest
 
-from bulkhead.api.podphase import is_ready
 from e2e import machine, tenants, workloads
 from e2e.api import Api, UnreachableError
 from e2e.poll import until
 from e2e.tenants import Tenant
+from e2e.workloads import is_ready
 
 KEPT = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept", "namespace": "default"}, "data": {"a": "b"}}
 

@@ -4,9 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bulkhead.api.labels import GPU
 from e2e import tenants, workloads
 from e2e.api import Api, Obj
+from e2e.names import GPU
 from e2e.poll import holds, until
 from e2e.tenants import Tenant
 

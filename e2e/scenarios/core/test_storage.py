@@ -1,11 +1,11 @@
 """Claims of tenants on real volumes: data and names stay, a shared claim is shared, and deletion waits for the pods."""
 
-from bulkhead.api.podphase import is_ready
 from e2e import workloads
 from e2e.api import Api, Obj
 from e2e.commands import kubectl
 from e2e.poll import until
 from e2e.tenants import Tenant
+from e2e.workloads import is_ready
 
 DATA = "/data"
 

@@ -8,9 +8,8 @@ import json
 import re
 import time
 
-from bulkhead.api import names
 from bulkhead.hostcluster import registry
-from e2e import machine, tenants
+from e2e import machine, names, tenants
 from e2e.scenarios.install.conftest import NODES, ROOT, Site
 
 SECTION = (ROOT / "README.md").read_text().partition("## Install it on your cluster")[2].partition("\n## ")[0]

@@ -6,13 +6,13 @@ from functools import partial
 
 import pytest
 
-from bulkhead.api.labels import GPU
-from bulkhead.api.podphase import is_ready
 from e2e import commands, machine, tenants, workloads
 from e2e.api import Api, UnreachableError
+from e2e.names import GPU
 from e2e.poll import holds, until
 from e2e.scenarios.nodes.places import FIRST, FLAGS, PORT, REAL, SECOND, THIRD, fetch, gets, lost, on, ready, web
 from e2e.tenants import Tenant
+from e2e.workloads import is_ready
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.api import names
 from bulkhead.hostcluster import registry
-from e2e import commands, install, machine, tenants
+from e2e import commands, install, machine, names, tenants
 from e2e.api import Api
 from e2e.tenants import Tenant
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from bulkhead.api import names
 from bulkhead.hostcluster import registry
-from e2e import tenants, workloads
+from e2e import names, tenants, workloads
 from e2e.api import Api, Obj
 from e2e.poll import NotYetError, until
 from e2e.scenarios.registry.conftest import CREDENTIALS, PLACE, VALUES, install_chart, push, put_secret, wrong_password

@@ -6,17 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from bulkhead.api import ledger, names
-from bulkhead.api.labels import GPU
-from bulkhead.api.names import SLURM_NAMESPACE
-from bulkhead.api.quantity import whole
-from e2e import tenants, workloads
+from e2e import ledger, names, tenants, workloads
 from e2e.api import Api, Obj
+from e2e.names import GPU, SLURM_NAMESPACE
 from e2e.poll import until
 from e2e.scenarios.slurm.conftest import KEEP
 from e2e.slurm import clusters, jobs
 from e2e.slurm.clusters import Cluster, node_set
 from e2e.tenants import Tenant
+from e2e.workloads import whole
 
 COHORT = "e2e-slurm"
 CLASS = "e2e-slurm-cohort"

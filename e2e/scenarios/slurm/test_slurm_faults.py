@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from bulkhead.api.names import SLURM_NAMESPACE
-from bulkhead.api.podphase import is_ready
 from e2e import tenants, workloads
 from e2e.api import Api
+from e2e.names import SLURM_NAMESPACE
 from e2e.poll import until
 from e2e.slurm import clusters, faults, jobs
 from e2e.slurm.clusters import Cluster
+from e2e.workloads import is_ready
 
 OUTAGE = float(os.environ.get("BULKHEAD_OUTAGE_SECONDS", "300"))
 SCRIPT = 'for n in $(seq 20); do echo "$n"; sleep 1; done; echo end'

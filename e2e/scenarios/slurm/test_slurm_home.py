@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bulkhead.api.names import SLURM_NAMESPACE
-from bulkhead.api.podphase import is_ready
 from e2e import commands, workloads
+from e2e.names import SLURM_NAMESPACE
 from e2e.poll import until
 from e2e.slurm import jobs
 from e2e.slurm.clusters import BOB, Cluster
+from e2e.workloads import is_ready
 
 PORT = 22022
 

@@ -2,8 +2,8 @@
 
 import base64
 
-from bulkhead.api.names import SLURM_NAMESPACE
 from e2e.api import Api
+from e2e.names import SLURM_NAMESPACE
 from e2e.slurm import rest
 from e2e.slurm.clusters import BOB, Cluster
 from e2e.tenants import Tenant

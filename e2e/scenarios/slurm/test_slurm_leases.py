@@ -4,16 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from bulkhead.api.labels import GPU
-from bulkhead.api.names import SLURM_NAMESPACE
-from bulkhead.api.quantity import whole
 from e2e import tenants, workloads
 from e2e.api import Api, Obj
 from e2e.commands import kubectl
+from e2e.names import GPU, SLURM_NAMESPACE
 from e2e.poll import holds, until
 from e2e.scenarios.slurm.conftest import KEEP
 from e2e.slurm import clusters, jobs
 from e2e.slurm.clusters import Cluster, node_set
+from e2e.workloads import whole
 
 LIMIT = 2  # GPUs
 GRACE = 20  # seconds that a running job keeps a worker that has to go

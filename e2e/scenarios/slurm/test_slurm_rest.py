@@ -4,8 +4,8 @@ import base64
 import json
 import time
 
-from bulkhead.api.names import SLURM_NAMESPACE
 from e2e.api import Api
+from e2e.names import SLURM_NAMESPACE
 from e2e.poll import until
 from e2e.slurm import jobs, rest
 from e2e.slurm.clusters import BOB, Cluster

@@ -1,9 +1,8 @@
 """The shape of the cluster: unprivileged workers with the devices of their own pod, features, topology, probes, metrics."""
 
-from bulkhead.api.labels import GPU
-from bulkhead.api.names import SLURM_NAMESPACE
 from e2e import machine, workloads
 from e2e.api import Api, Obj
+from e2e.names import GPU, SLURM_NAMESPACE
 from e2e.poll import until
 from e2e.scenarios.slurm.conftest import GPUS
 from e2e.slurm import clusters, rest

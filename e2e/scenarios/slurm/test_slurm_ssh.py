@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bulkhead.api import names
 from bulkhead.hostcluster.component import NODE_ADDRESS
-from e2e import commands, machine, tenants
+from e2e import commands, machine, names, tenants
 from e2e.api import Api, Obj
 from e2e.commands import Outcome
 from e2e.poll import NotYetError, until

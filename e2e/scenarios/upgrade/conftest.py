@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.api import names
 from bulkhead.hostcluster.images import build
-from e2e import commands, install, machine, tenants, workloads
+from e2e import commands, install, machine, names, tenants, workloads
 from e2e.api import Api, ApiError, Obj, UnreachableError
 from e2e.poll import NotYetError, until
 from e2e.progress import stopwatch

@@ -14,10 +14,9 @@ import sys
 import tarfile
 from pathlib import Path
 
-from bulkhead.api import names
 from bulkhead.hostcluster.component import POD_RANGE, RUN_DIR
 from bulkhead.hostcluster.storage.volumes import IMMEDIATE_CLASS
-from e2e import commands, install, machine, tenants, workloads
+from e2e import commands, install, machine, names, tenants, workloads
 from e2e.api import Api
 from e2e.poll import Note, until
 from e2e.tenants import Tenant

@@ -5,16 +5,16 @@ made by the older controller ──> workers idle ──> a job runs, another wa
 
 from dataclasses import dataclass, replace
 
-from bulkhead.api.names import SLURM_NAMESPACE
-from bulkhead.api.podphase import is_ready
 from e2e import tenants, workloads
 from e2e.api import Api
+from e2e.names import SLURM_NAMESPACE
 from e2e.poll import until
 from e2e.scenarios.upgrade import former
 from e2e.slurm import clusters, jobs
 from e2e.slurm.clusters import Cluster
 from e2e.slurm.jobs import Job
 from e2e.tenants import Tenant
+from e2e.workloads import is_ready
 
 NAME = "up-slurm"
 # Slurm's own pods: a controller, its REST API, a login node and two workers.

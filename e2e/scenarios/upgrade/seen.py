@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from bulkhead.api import labels, names
+from e2e import names
 from e2e.api import Api, Obj
 
 WORK = "work"  # a pod of a tenant
@@ -25,7 +25,7 @@ def read(tenant: str, pod: Obj) -> Running:
     statuses = pod.get("status", {}).get("containerStatuses") or []
     return Running(
         tenant,
-        pod["metadata"].get("labels", {}).get(labels.COMPONENT) or WORK,
+        pod["metadata"].get("labels", {}).get(names.COMPONENT) or WORK,
         pod["metadata"]["name"],
         frozenset((each["name"], each.get("containerID", ""), each.get("restartCount", 0)) for each in statuses),
     )

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bulkhead.api import names
-from bulkhead.api.labels import RELEASE
-from e2e import commands, install, machine, tenants, workloads
+from e2e import commands, install, machine, names, tenants, workloads
 from e2e.commands import kubectl
+from e2e.names import RELEASE
 from e2e.progress import stopwatch
 from e2e.scenarios.upgrade import former, seen
 from e2e.scenarios.upgrade.conftest import DEFINITIONS, EVERYBODY, OFTEN, Upgraded, settle
