@@ -2,7 +2,8 @@
 
 Needs no root and no embedded host: it starts one etcd and one kube-apiserver of its own. Libraries that are not dependencies
 (orjson, uvloop) are measured where they are installed and named as missing where they are not. Time is CPU time of this
-process and of the API server, so a busy machine moves the figures little; of several rounds the smallest counts.
+process and of the API server, so a busy machine moves the figures little; of several rounds the smallest counts. It shares the
+platform's client, which is what it measures, and judges nothing.
 
     codecs: events and bodies in memory ── loops and clients: GET and POST on a real server ── writes: POST, PUT, patch, apply
     ──> build/results/client-stack.json and tables for docs/decisions/0016-client-stack.md

@@ -1,7 +1,8 @@
 """What the proxy adds to a request, and what a watch by it costs: a real HAProxy before a real kube-apiserver, no root.
 
 Requests go in turns straight to the server and by the proxy, so that both see the same machine. Each watch has a connection of
-its own, which is the dearest way: a client that has several watches shares one.
+its own, which is the dearest way: a client that has several watches shares one. The requests are made by the platform's own
+client and the proxy is configured by the platform's own code, which is shared on purpose: it is what runs.
 """
 
 import asyncio

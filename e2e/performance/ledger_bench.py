@@ -3,7 +3,8 @@
     many single pods ──> one gang of 512 ──> a full cluster: one GPU is taken back, pods that cannot run ask why ──> 10,000 pods
 
 All of it runs on one machine, as the other benchmarks do; shapes are those that KAI and Kueue publish (500 nodes x 8, a gang of
-512). The ledger is a process of its own, so that its memory and CPU are its own.
+512). The ledger is a process of its own, so that its memory and CPU are its own. The generator shares the platform's client and
+its names, and the test bed of the ledger's tests: it says how fast the ledger is, not whether it is right.
 """
 
 import asyncio

@@ -7,7 +7,7 @@ preferred or neither, a third each. A tenant's pods are at the gate as far as it
     each virtual second: some end, some come ──> decide over everything ──> admitted ones run for 10 to 20 s
 
 Time is virtual. CPU time of `decide` alone is counted, of each turn the least of several rounds that are all alike, so a
-busy machine moves the figure little.
+busy machine moves the figure little. It calls the ledger's own code, which is what it measures.
 """
 
 import random

@@ -7,8 +7,7 @@ import os
 from collections import defaultdict
 from dataclasses import dataclass
 
-from bulkhead.api import names
-from e2e import machine
+from e2e import machine, names
 from e2e.api import Api
 from e2e.chaos.faults import component_processes
 from e2e.machine import Process

@@ -12,20 +12,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from bulkhead.api.labels import GPU
-from bulkhead.api.names import SLURM_NAMESPACE
-from bulkhead.api.quantity import whole
 from bulkhead.hostcluster import cgroups
 from bulkhead.hostcluster.component import CGROUP
 from e2e import machine, tenants
 from e2e.api import Api
 from e2e.commands import Outcome
+from e2e.names import GPU, SLURM_NAMESPACE
 from e2e.performance import slurm_figures as figures
 from e2e.performance.memory import MIB
 from e2e.performance.plain_slurm import plain_slurm
 from e2e.poll import NotYetError, until
 from e2e.slurm import clusters, jobs
 from e2e.slurm.clusters import Cluster, node_set
+from e2e.workloads import whole
 
 NAME = "bench-slurm"
 GRACE = 5  # seconds that a job keeps a worker that has to go

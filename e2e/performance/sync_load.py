@@ -3,6 +3,8 @@
 It creates pods and watches them; it decides nothing and cleans up nothing. All times are of one monotonic clock, which is finer
 than the API's timestamps: `sent` when the request leaves, `ready` when the watch shows Ready.
 
+It writes and watches by the platform's own client, on both sides alike, so that client is in both figures of a ratio.
+
     Target (client, namespace) x pods ── 20 writers in all ──> create ──> watch per target ──> Sample
 """
 

@@ -6,4 +6,5 @@
 
 Time is virtual: the next event comes when everybody has come to rest, so results do not depend on how fast a machine is. Nodes
 are objects without a kubelet; a pod that is bound runs, and when its workload has run for its time its pods are deleted.
+The study shares the ledger's code, which decides in it; what it came to is counted without.
 """
