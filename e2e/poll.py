@@ -13,6 +13,8 @@ from e2e.api import ApiError, UnreachableError
 
 T = TypeVar("T")
 
+# How often something is looked at before it is said to hold, however short the time.
+_LEAST_LOOKS = 2
 # Deadlines are written for a machine that is idle, and are this many times longer.
 PATIENCE = float(os.environ.get("BULKHEAD_E2E_PATIENCE", "3"))
 
@@ -64,11 +66,13 @@ def until(
 
 
 def holds(what: str, probe: Callable[[], object], *, seconds: float, interval: float = 0.25) -> None:
-    """Call `probe` for `seconds`; it must never raise `NotYetError` (used to show that something stays as it is)."""
+    """Call `probe` for `seconds`, at least twice; it must never raise `NotYetError` (shows that something stays as it is)."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    looks = 0
+    while looks < _LEAST_LOOKS or time.monotonic() < deadline:
         try:
             probe()
         except NotYetError as exc:
             raise AssertionError(f"{what} did not hold for {seconds:.0f} s: {exc}") from exc
+        looks += 1
         time.sleep(interval)

@@ -75,6 +75,8 @@ def is_ready(tenant: Obj) -> bool:
 
 def wait_ready(host: Api, wanted: Sequence[str], *, seconds: float = 120.0, note: Note | None = None) -> dict[str, float]:
     """Wait until all are Ready; returns seconds from now to the moment each was first seen Ready."""
+    if not wanted:
+        raise ValueError("wait_ready: no tenant is named, so none would be waited for")
     begin = time.monotonic()
     ready_after: dict[str, float] = {}
 

@@ -117,7 +117,10 @@ def run(
     if not raw.exists():
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise SuiteError(f"the suite ended without a report (log: {log}):\n{tail}")
-    return read_report(raw)
+    specs = read_report(raw)
+    if not specs:
+        raise SuiteError(f"the suite ran no spec: nothing matches {focus!r} without {skip!r} (log: {log})")
+    return specs
 
 
 def read_report(raw: Path) -> list[Spec]:

@@ -28,7 +28,10 @@ def main() -> int:
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / "demo.json").write_text(json.dumps(table.result(context, rows, pods, seconds), indent=2) + "\n")
     table.show(context, rows, pods, seconds)
-    return 0
+    wrong = table.complaints(rows, pods)
+    for text in wrong:
+        print(f"demo failed: {text}", file=sys.stderr)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ def take_back(context: Context) -> None:
 
     def metered() -> str:
         told = commands.bulkhead("usage", "--since", "1h", "--by", "owner", kubeconfig=machine.KUBECONFIG, check=False)
-        if told.code:
+        if told.code or not told.out.strip():
             raise NotYetError(told.text)  # before the controller has led for a while
         return told.out
 
@@ -141,9 +141,11 @@ def _reason(context: Context, team: Tenant) -> None:
 
 
 def _show_top(context: Context) -> None:
-    for line in commands.bulkhead(
-        "top", environment={"COLUMNS": "100", "LINES": "30"}, kubeconfig=machine.KUBECONFIG
-    ).out.splitlines():
+    size = {"COLUMNS": "100", "LINES": "30"}
+    lines = commands.bulkhead("top", environment=size, kubeconfig=machine.KUBECONFIG).out.splitlines()
+    if not lines:
+        raise AssertionError("`bulkhead top` shows nothing")
+    for line in lines:
         context.note(f"    {line}")
 
 

@@ -1,5 +1,6 @@
 """What the demo shows at its end, and demo.json. Reads the host and the tenants once; printing is separate."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,6 +13,7 @@ from e2e.names import GPU
 from e2e.tenants import conditions
 from e2e.workloads import whole
 
+NOWHERE = "-"
 NEXT = (
     ("look at both tenants", ".venv/bin/bulkhead tenant list"),
     ("be team-a for one command", ".venv/bin/bulkhead connect team-a -- kubectl get pods -o wide"),
@@ -36,8 +38,8 @@ def places(context: Context) -> list[PodPlace]:
         }
         for pod in sorted(team.api.list("Pod"), key=lambda item: str(item["metadata"]["name"])):
             mirror = mirrors.get(pod["metadata"]["uid"])
-            node = (mirror or {}).get("spec", {}).get("nodeName", "-")
-            name = mirror["metadata"]["name"] if mirror else "-"
+            node = (mirror or {}).get("spec", {}).get("nodeName", NOWHERE)
+            name = mirror["metadata"]["name"] if mirror else NOWHERE
             phase = pod.get("status", {}).get("phase", "?")
             found.append(PodPlace(team.name, pod["metadata"]["name"], phase, workloads.gpus_of(pod), node, name))
     return found
@@ -65,6 +67,15 @@ def planes(context: Context) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def complaints(rows: Sequence[Mapping[str, Any]], pods: Sequence[PodPlace]) -> list[str]:
+    """What of the tables shows that the demo did not work; a table without rows shows nothing."""
+    found = [] if rows else ["no plane is there"]
+    found += [f"the plane of {row['tenant']} is not ready" for row in rows if not row["ready"]]
+    found += [] if any(pod.phase == "Running" for pod in pods) else ["no pod runs"]
+    stray = [f"{pod.tenant}/{pod.pod}" for pod in pods if pod.phase == "Running" and pod.host_pod == NOWHERE]
+    return found + [f"pod {name} runs and has no host pod" for name in stray]
 
 
 def result(context: Context, rows: list[dict[str, Any]], pods: list[PodPlace], seconds: float) -> dict[str, Any]:

@@ -134,8 +134,8 @@ def exceed_quota(context: Context) -> None:
 
     def shown() -> int:
         number = sum(int(node["status"].get("allocatable", {}).get(GPU, 0)) for node in team.api.list("Node"))
-        if number > limit:
-            raise NotYetError(f"the nodes of {team.name} show {number} GPUs, more than its limit of {limit}")
+        if not 0 < number <= limit:
+            raise NotYetError(f"the nodes of {team.name} show {number} GPUs, its limit is {limit}")
         return number
 
     # A pod that has just come to a node moves what others show, one after the other.

@@ -168,6 +168,8 @@ def wait_ready(host: Api, name: str, *, seconds: float = READY_SECONDS, note: No
 
 def wait_nodes(cluster: Cluster, *names: str, state: str = "idle", seconds: float = 90.0) -> None:
     """Wait until these Slurm nodes are in a state."""
+    if not names:
+        raise ValueError("wait_nodes: no node is named, so none would be waited for")
 
     def probe() -> None:
         outcome = cluster.run("sinfo", "-h", "-N", "-o", "%N %T", check=False)

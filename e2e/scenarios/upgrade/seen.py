@@ -42,7 +42,12 @@ def running(host: Api, tenants: Iterable[str]) -> dict[str, Running]:
 
 
 def replaced(before: Mapping[str, Running], after: Mapping[str, Running], *, but: Iterable[str] = ()) -> list[str]:
-    """What ran before and does not run unchanged, in words; parts that may be replaced are left out."""
+    """What ran before and does not run unchanged, in words; parts that may be replaced are left out.
+
+    Where nothing else ran, nothing was seen to stay.
+    """
+    if all(each.part in but for each in before.values()):
+        return ["nothing ran before that had to stay"]
     return sorted(
         f"{each.tenant}: {each.part} {each.name} {'is gone' if uid not in after else 'has other containers'}"
         for uid, each in before.items()
