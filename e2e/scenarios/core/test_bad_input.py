@@ -69,7 +69,9 @@ def odd_pods() -> list[Obj]:
 
 def test_nothing_a_tenant_submits_crashes_the_syncer(host: Api, alice: Tenant) -> None:
     before = syncer_restarts(host, alice)
+    assert before, "no syncer is found"
     names = []
+    refusals: dict[str, ApiError] = {}
     for pod in odd_pods():
         names.append(pod["metadata"]["name"])
         try:
@@ -77,13 +79,15 @@ def test_nothing_a_tenant_submits_crashes_the_syncer(host: Api, alice: Tenant) -
         except ApiError as exc:  # the tenant's own API server may refuse first
             if exc.status not in {400, 403, 422}:
                 raise
+            refusals[names[-1]] = exc
     alice.api.create(workloads.pod("plain"))
-    workloads.wait_running(alice.api, "plain", seconds=60)
-    for name in ("host-network", "host-pid", "host-path", "privileged"):
-        virtual = alice.api.find("Pod", name, "default")
-        if virtual is not None:
-            until(f"{name} to be refused", lambda name=name: refused(alice, name), seconds=30)  # type: ignore[misc]
-            assert host.list("Pod", alice.work, labels=f"bulkhead.dev/virtual-uid={virtual['metadata']['uid']}") == []
+    workloads.host_pod_of(host, workloads.wait_running(alice.api, "plain", seconds=60), alice.work)
+    assert "disallowed by cluster policy" in refusals.pop("privileged").message
+    for name, field in (("host-network", "spec.hostNetwork"), ("host-pid", "spec.hostPID"), ("host-path", "hostPath")):
+        assert name not in refusals, f"the syncer never saw it: {refusals[name]}"
+        workloads.wait_refused(alice.api, name, "PodSecurityViolation", says=field)
+        uid = alice.api.get("Pod", name, "default")["metadata"]["uid"]
+        assert host.list("Pod", alice.work, labels=f"bulkhead.dev/virtual-uid={uid}") == []
     assert syncer_restarts(host, alice) == before
     for name in [*names, "plain"]:
         alice.api.delete("Pod", name, "default", grace=0)
@@ -107,11 +111,6 @@ def test_an_expression_that_leaves_its_volume_reaches_nothing(alice: Tenant) -> 
     until("the kubelet to refuse the path", reported, seconds=60)
     for name in ("stays", "leaves"):
         alice.api.delete("Pod", name, "default", grace=0)
-
-
-def refused(tenant: Tenant, name: str) -> None:
-    item = workloads.condition(tenant.api.get("Pod", name, "default"), "PodScheduled") or {}
-    workloads.expect(item.get("status") == "False" and bool(item.get("message")), str(item))
 
 
 def syncer_restarts(host: Api, tenant: Tenant) -> list[tuple[str, int]]:

@@ -36,7 +36,7 @@ def test_item_50_ten_concurrent_creates_never_exceed_the_limit(host: Api, tenant
 
     host.patch("Tenant", tenant.name, {"spec": {"quota": {"resources": {GPU: {"nominal": LIMIT + 2}}}}})
     until("more pods to run under a raised limit", lambda: counted(tenant, LIMIT + 2), seconds=60)
-    until("the status to show it", lambda: status_shows(host, tenant.name, LIMIT + 2), seconds=60)
+    until("the status to show it", lambda: status_shows(host, tenant.name, f"{LIMIT + 2}/{LIMIT + 2}"), seconds=60)
 
 
 def test_a_pod_larger_than_what_is_left_waits_and_a_smaller_one_runs(host: Api, bob: Tenant) -> None:
@@ -81,7 +81,7 @@ def test_a_limit_that_the_host_spells_in_thousands_is_a_limit_like_any_other(hos
         tenant = tenants.create(host, fresh_name, gpus=1000, tenant_class=fresh_name)
         tenant.api.create(workloads.pod("one", workloads.pod_spec(gpus=1, where=workloads.SIMULATED)))
         workloads.wait_running(tenant.api, "one")
-        until("the status to show it", lambda: status_shows(host, fresh_name, 1000), seconds=60)
+        until("the status to show it", lambda: status_shows(host, fresh_name, "1/1000"), seconds=60)
         tenants.remove(host, fresh_name)
     finally:
         host.delete("TenantClass", fresh_name)
@@ -134,6 +134,6 @@ def counted(tenant: Tenant, wanted: int) -> None:
     workloads.expect(phases.count("Running") == wanted, str(phases))
 
 
-def status_shows(host: Api, name: str, limit: int) -> None:
-    status = host.get("Tenant", name).get("status", {})
-    workloads.expect(str(limit) in str(status.get("gpus") or status.get("resources") or status), str(status.get("gpus")))
+def status_shows(host: Api, name: str, summary: str) -> None:
+    gpus = host.get("Tenant", name).get("status", {}).get("gpus", {})
+    workloads.expect(gpus.get("summary") == summary, str(gpus))

@@ -1,5 +1,7 @@
 """Drift: objects of the controller that are deleted come back, and the tenant works as before."""
 
+import ipaddress
+
 import pytest
 
 from e2e import tenants, workloads
@@ -52,12 +54,22 @@ def put(tenant: Tenant, obj: Obj) -> None:
     until(f"the plane to take {obj['metadata']['name']}", lambda: tenant.api.apply(obj), seconds=120)
 
 
-def test_a_deleted_service_range_returns(host: Api, drifting: Tenant) -> None:
+def test_a_service_range_that_is_deleted_while_it_is_in_use_stays(host: Api, drifting: Tenant) -> None:
     before = host.get("ServiceCIDR", drifting.plane)
-    host.delete("ServiceCIDR", drifting.plane)
-    # A range in use stays until it is empty; either way the tenant's own range is there and usable.
-    current = until("the range to be there", lambda: host.get("ServiceCIDR", drifting.plane), seconds=60)
-    assert current["spec"] == before["spec"]
+    assert host.delete("ServiceCIDR", drifting.plane)
+
+    def seen() -> None:
+        meta = host.get("ServiceCIDR", drifting.plane)["metadata"]
+        workloads.expect(bool(meta.get("deletionTimestamp")) or meta["uid"] != before["metadata"]["uid"], "nothing was deleted")
+
+    # The host keeps a range in use until it is empty; one that is made again is another object.
+    until("the range to be on its way out, or there again", seen, seconds=60)
+    tenants.wait_ready(host, [drifting.name])
+    assert host.get("ServiceCIDR", drifting.plane)["spec"] == before["spec"]
+    (cidr,) = before["spec"]["cidrs"]
+    used = host.get("Service", "plane", drifting.plane)["spec"]["clusterIP"]
+    assert ipaddress.ip_address(used) in ipaddress.ip_network(cidr)
+    assert drifting.api.ready()
 
 
 def test_a_deleted_work_namespace_returns_with_its_pods(host: Api, drifting: Tenant) -> None:
