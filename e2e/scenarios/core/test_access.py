@@ -50,6 +50,9 @@ def test_exec_into_what_is_not_there_says_so(alice: Tenant, shell: str) -> None:
     assert "not found" in missing.text
     wrong = kubectl(alice.kubeconfig, "exec", shell, "-c", "nobody", "--", "true", check=False)
     assert wrong.code != 0
+    assert "container" in wrong.text, wrong.text
+    assert "nobody" in wrong.text, wrong.text
+    assert kubectl(alice.kubeconfig, "exec", shell, "-c", "main", "--", "true").code == 0
 
 
 def test_item_85_cp_there_and_back(alice: Tenant, shell: str, tmp_path: Path) -> None:

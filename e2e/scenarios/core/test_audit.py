@@ -109,8 +109,8 @@ def test_stdout_is_read_as_files_are(both: tuple[Tenant, Tenant]) -> None:
 def test_no_tenant_reads_a_trail(both: tuple[Tenant, Tenant]) -> None:
     for tenant in both:
         refused = commands.bulkhead("audit", both[0].name, kubeconfig=tenant.kubeconfig, check=False)
-        assert refused.code != 0
-        assert refused.out == ""
+        assert (refused.code, refused.out) == (1, "")
+        assert "has no Tenants" in refused.err, refused.err
     # With the host's kubeconfig the same command answers.
     assert trail(both[0])
 

@@ -178,8 +178,9 @@ def test_who_is_revoked_is_out_and_all_others_go_on(host: Api, tenant: Tenant, c
     commands.bulkhead("revoke", tenant.name, "--lift", "carol", kubeconfig=machine.KUBECONFIG)
     until("the next login of who was revoked", lambda: _as_host(path), seconds=60)
     assert whoami(path) == "bulkhead:host:carol"
-    with pytest.raises(ApiError):
+    with pytest.raises(ApiError) as refusal:
         leaver.list("Namespace")
+    assert refusal.value.status == 401
 
 
 def _as_host(config: Path) -> None:

@@ -34,12 +34,16 @@ def test_item_17_34_config_maps_and_secrets_reach_the_pod_and_follow_changes(hos
 
 
 def test_only_what_pods_refer_to_is_mirrored(host: Api, alice: Tenant, space: str) -> None:
-    metadata = {"name": "unused", "namespace": space}
-    alice.api.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"key": "unused-by-all"}})
-    alice.api.create(workloads.pod("plain", namespace=space))
+    for name in ("unused", "used"):
+        metadata = {"name": name, "namespace": space}
+        alice.api.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"key": f"{name}-by-all"}})
+    spec = workloads.pod_spec()
+    spec["containers"][0]["envFrom"] = [{"secretRef": {"name": "used"}}]
+    alice.api.create(workloads.pod("plain", spec, namespace=space))
     workloads.wait_running(alice.api, "plain", namespace=space)
     notes = [item["metadata"].get("annotations", {}) for item in host.list("Secret", alice.work)]
     origins = [note.get("bulkhead.dev/virtual-name") for note in notes]
+    assert "used" in origins
     assert "unused" not in origins
 
 
@@ -144,6 +148,7 @@ def test_nodes_are_shown_without_what_belongs_to_others(host: Api, alice: Tenant
     shown = alice.api.get("Node", pod["spec"]["nodeName"])
     real = host.get("Node", pod["spec"]["nodeName"])
     assert shown["metadata"]["labels"]["kubernetes.io/hostname"] == real["metadata"]["labels"]["kubernetes.io/hostname"]
+    assert real["status"].get("images")
     assert not shown["status"].get("images")
     addresses = {item["address"] for item in shown["status"].get("addresses", []) if item["type"] == "InternalIP"}
     assert addresses != {item["address"] for item in real["status"]["addresses"] if item["type"] == "InternalIP"}

@@ -76,6 +76,7 @@ def test_item_84_a_budget_of_the_tenant_holds_up_the_hosts_evictions(alice: Tena
     with pytest.raises(ApiError) as refused:
         evict(host, name, alice.work)
     assert refused.value.status == 429
+    assert "disruption budget" in refused.value.message
     alice.api.delete("PodDisruptionBudget", "web", space)
 
     def evicted() -> None:

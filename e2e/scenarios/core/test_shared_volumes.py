@@ -161,7 +161,7 @@ def test_a_tenant_points_its_volume_nowhere_else(users: Volumes) -> None:
     """It is admin of its plane, so it takes our volume and claim away and makes its own, under the same names."""
     api, name = users.alice.api, "shared.ro.common"
     volume = f"{name}.default"
-    with pytest.raises(ApiError):
+    with pytest.raises(ApiError, match="immutable"):
         api.patch("PersistentVolume", volume, {"spec": {"csi": None, "hostPath": {"path": "/"}}})
     api.delete("Pod", "user", "default", grace=0)
     workloads.wait_pod_gone(api, "user")

@@ -32,7 +32,8 @@ def test_the_token_means_nothing_to_the_host(host: Api, alice: Tenant, space: st
     alice.api.create(workloads.pod("caller", namespace=space))
     workloads.wait_running(alice.api, "caller", namespace=space)
     token = read(alice, space, "caller", "token")
-    assert not tenants.who(tenants.with_token(host, token)).startswith("system:serviceaccount")
+    assert tenants.who(tenants.with_token(alice.api, token)) == f"system:serviceaccount:{space}:default"
+    assert tenants.who(tenants.with_token(host, token)) == ""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
     path = "/apis/authentication.k8s.io/v1/tokenreviews"
     assert authenticated(alice.api.request("POST", path, body=review))

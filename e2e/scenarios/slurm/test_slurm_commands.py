@@ -41,7 +41,11 @@ def test_squeue_scontrol_and_scancel(quiet: Cluster) -> None:
     quiet.run("scontrol", "release", str(number))
     jobs.wait(quiet, number, "RUNNING")
     assert quiet.run("squeue", "-h", "--me", "-o", "%i").out.split() == [str(number)]
-    assert quiet.run("scancel", str(number), user=BOB, check=False).code != 0, "bob may not cancel alice's job"
+    refused = quiet.run("scancel", str(number), user=BOB, check=False)
+    assert refused.code != 0, "bob may not cancel alice's job"
+    assert "permission denied" in refused.text.lower(), refused.text
+    assert (job := jobs.find(quiet, number)) is not None
+    assert job.state == "RUNNING"
     quiet.run("scancel", str(number))
     jobs.wait(quiet, number, "CANCELLED")
 
@@ -96,6 +100,8 @@ def test_gpus_by_type_and_number(quiet: Cluster) -> None:
     assert both.out.strip() == "0,1"
     refused = quiet.run("srun", "-p", "gpu", "--gres=gpu:a100:1", "true", check=False)
     assert refused.code != 0
+    words = ("invalid generic resource", "node configuration is not available")
+    assert any(each in refused.text.lower() for each in words), refused.text
 
 
 def test_two_jobs_share_the_gpus_of_a_node_without_overlap(quiet: Cluster) -> None:

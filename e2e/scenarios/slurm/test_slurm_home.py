@@ -27,7 +27,10 @@ def test_every_node_shares_the_home(quiet: Cluster) -> None:
 
 def test_homes_are_private(red: Cluster) -> None:
     red.shell("echo secret > mine; chmod 600 mine")
-    assert red.shell("cat ~alice/mine", user=BOB, check=False).code != 0
+    assert red.shell("cat ~alice/mine").out == "secret\n"
+    other = red.shell("cat ~alice/mine", user=BOB, check=False)
+    assert other.code != 0
+    assert "Permission denied" in other.err, other.text
 
 
 def test_nobody_takes_the_place_of_anothers_home(quiet: Cluster) -> None:
@@ -53,9 +56,11 @@ def test_ssh_with_the_key_from_the_tenant(red: Cluster, ssh_key: Path) -> None:
         assert ssh(ssh_key, "alice", "whoami && squeue -h && srun hostname").out.split()[0] == "alice"
         number = ssh(ssh_key, "alice", "sbatch --parsable --wrap 'true'").out.strip()
         jobs.wait(red, int(number))
-        assert ssh(ssh_key, BOB, "true", check=False).code == 255, "alice's key is not bob's"
+        denied = ssh(ssh_key, BOB, "true", check=False)
+        assert (denied.code, "Permission denied" in denied.err) == (255, True), f"alice's key is not bob's: {denied.text}"
         assert ssh(ssh_key, "root", "id -u").out.strip() == "0", "an administrator is root on login nodes"
-        assert ssh(Path("/dev/null"), "alice", "true", check=False).code == 255
+        keyless = ssh(Path("/dev/null"), "alice", "true", check=False)
+        assert (keyless.code, "Permission denied" in keyless.err) == (255, True), keyless.text
 
 
 def test_the_host_key_of_the_login_node_stays(red: Cluster) -> None:

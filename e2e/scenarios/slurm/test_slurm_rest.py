@@ -41,7 +41,9 @@ def test_a_user_does_not_become_another_by_a_header(red: Cluster) -> None:
     found = jobs.find(red, number)
     assert found is not None
     assert found.state == "PENDING"
-    red.run("scancel", str(number))
+    own = rest.slurm(red, f"/job/{number}", rest.token(red, "alice"), method="DELETE")
+    assert (own.status, own.body.get("errors") or []) == (200, []), own.body
+    jobs.wait(red, number, "CANCELLED")
 
 
 def test_a_token_expires(red: Cluster) -> None:
