@@ -2,12 +2,15 @@
 
 import base64
 
+from e2e import workloads
 from e2e.api import Api
+from e2e.commands import Outcome, kubectl
 from e2e.names import SLURM_NAMESPACE
 from e2e.slurm import rest
 from e2e.slurm.clusters import BOB, Cluster
 from e2e.tenants import Tenant
 
+TIMED_OUT = 124  # the exit code of `timeout`, of what it ended
 PORTS = {"slurmctld-0": 6817, "slurmrestd": 6820, "login-0": 22, "gpu-0": 6818}
 
 
@@ -17,27 +20,37 @@ def address(cluster: Cluster, prefix: str) -> str:
 
 
 def opens(cluster: Cluster, host: str, port: int) -> bool:
-    return cluster.shell(f"timeout 3 bash -c 'exec 3<>/dev/tcp/{host}/{port}'", check=False).code == 0
+    """Whether a port is open; what the host's policies do not allow they drop, and any other failure is not their doing."""
+    outcome = cluster.shell(f"timeout 3 bash -c 'exec 3<>/dev/tcp/{host}/{port}'", check=False)
+    assert outcome.code in {0, TIMED_OUT}, f"{host}:{port}: exit code {outcome.code}: {outcome.text}"
+    return outcome.code == 0
 
 
 def test_no_port_of_one_tenant_is_reached_from_another(red: Cluster, blue: Cluster) -> None:
     for prefix, port in PORTS.items():
         found = address(blue, prefix)
         assert opens(blue, found, port), f"blue itself does not reach {prefix}:{port}"
+        assert opens(red, address(red, prefix), port), f"red does not reach its own {prefix}:{port}"
         assert not opens(red, found, port), f"red reaches blue's {prefix}:{port}"
     for name in ("slurmctld", "slurmrestd", "login"):
         service = blue.api.get("Service", name, SLURM_NAMESPACE)["spec"]["clusterIP"]
         if service != "None":
-            assert not opens(red, service, PORTS.get(name, PORTS.get(f"{name}-0", 0)))
+            port = PORTS.get(name, PORTS.get(f"{name}-0", 0))
+            assert opens(blue, service, port), f"blue itself does not reach Service {name}"
+            assert not opens(red, service, port), f"red reaches blue's Service {name}"
 
 
 def test_a_kubernetes_tenant_does_not_reach_slurm(red: Cluster, green: Tenant) -> None:
-    from e2e.commands import kubectl  # noqa: PLC0415
+    def probe(where: str) -> Outcome:
+        return kubectl(green.kubeconfig, "exec", "train", "--", "sh", "-c", f"nc -w 2 {where} </dev/null", check=False)
 
     found = address(red, "slurmctld-0")
     assert opens(red, found, 6817)
-    probe = ("exec", "train", "--", "sh", "-c", f"nc -w 2 {found} 6817 </dev/null")
-    assert kubectl(green.kubeconfig, *probe, check=False).code != 0
+    own = probe("$KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT")
+    assert own.code == 0, f"green does not reach its own API: {own.text}"
+    other = probe(f"{found} 6817")
+    assert other.code != 0
+    assert "nc: timed out" in other.text, other.text
 
 
 def test_keys_of_one_tenant_are_not_those_of_another(host: Api, red: Cluster, blue: Cluster) -> None:
@@ -50,21 +63,42 @@ def test_keys_of_one_tenant_are_not_those_of_another(host: Api, red: Cluster, bl
         for item in host.list("Secret")
         if set(kept[0].values()) & set((item.get("data") or {}).values())
     ]
+    assert red.tenant.work in everywhere, "its own pods have them from there"
     assert set(everywhere) <= {red.tenant.plane, red.tenant.work}
 
 
 def test_a_client_with_the_keys_of_another_tenant_is_refused(red: Cluster, blue: Cluster) -> None:
-    """Blue's signing key in a client of red: what the network hides, the daemons refuse as well."""
-    jwks = blue.api.get("Secret", "slurm-keys", SLURM_NAMESPACE)["data"]["slurm.jwks"]
-    assert red.inside("login-0", "scontrol ping").out.count("UP") >= 1
+    """A pod in red's cluster that vouches for its users with a key: what the network hides, the daemons refuse as well."""
+    pod = red.pod("login-0")["spec"]["containers"][0]
+    spec = workloads.pod_spec(("sleep", "3600"))
+    spec["containers"][0] |= {"image": pod["image"], "imagePullPolicy": "IfNotPresent"}
+    spec["containers"][0]["resources"]["limits"]["memory"] = "256Mi"
+    red.api.create(workloads.pod("vouching", spec, namespace=SLURM_NAMESPACE))
+    workloads.wait_running(red.api, "vouching", namespace=SLURM_NAMESPACE)
+    conf = red.inside("login-0", "tar -c -C /run/slurm/conf . | base64 -w 0").out
+    try:
+        answers = [
+            ping(red, conf, each.api.get("Secret", "slurm-keys", SLURM_NAMESPACE)["data"]["slurm.jwks"]) for each in (red, blue)
+        ]
+    finally:
+        red.api.delete("Pod", "vouching", SLURM_NAMESPACE, grace=0)
+    own, other = answers
+    assert "is UP" in own.out, f"the positive control: {own.text}"
+    assert "is DOWN" in other.out, other.text
+    assert "is UP" not in other.out, other.text
+
+
+def ping(cluster: Cluster, conf: str, jwks: str) -> Outcome:
+    """What slurmctld answers to a client for whom a sackd with these keys vouches."""
     script = f"""
-        umask 077; d=$(mktemp -d); echo {jwks} | base64 -d > $d/slurm.jwks; chown 401 $d $d/slurm.jwks
-        cp -r /run/slurm/conf $d/conf 2>/dev/null || cp -rL /etc/slurm $d/conf
-        export SLURM_CONF=$d/conf/slurm.conf SLURM_SACK_JWKS=$d/slurm.jwks SLURM_SACK_SOCKET=/nonexistent
-        timeout 20 scontrol ping; code=$?; rm -rf $d; exit $code
+        d=$(mktemp -d /run/vouch-XXXXXX); mkdir $d/conf; echo {conf} | base64 -d | tar -x -C $d/conf
+        (umask 077; echo {jwks} | base64 -d > $d/slurm.jwks)
+        export SLURM_CONF=$d/conf/slurm.conf SLURM_SACK_JWKS=$d/slurm.jwks
+        rm -rf /run/slurm; /usr/sbin/sackd -D -f $d/conf/slurm.conf 2> $d/log & vouching=$!
+        for _ in $(seq 100); do [ -S /run/slurm/sack.socket ] && break; sleep 0.1; done
+        timeout 20 scontrol ping; cat $d/log >&2; kill -KILL $vouching; rm -rf $d /run/slurm
     """
-    other = red.inside("login-0", script, check=False)
-    assert "UP" not in other.out or other.code != 0, other.text
+    return cluster.inside("vouching", script, check=False, seconds=60)
 
 
 def test_a_token_of_one_tenant_opens_no_other(red: Cluster, blue: Cluster) -> None:
@@ -77,8 +111,13 @@ def test_a_token_of_one_tenant_opens_no_other(red: Cluster, blue: Cluster) -> No
 def test_what_users_can_read_holds_no_key(red: Cluster) -> None:
     values = [base64.b64decode(value) for value in red.api.get("Secret", "slurm-keys", SLURM_NAMESPACE)["data"].values()]
     assert values
-    listed = red.shell("ls -l /run/keys/ /etc/slurm-keys-mount/; cat /run/keys/* /etc/slurm-keys-mount/*", check=False)
+    # As root the same words show them.
+    words = "ls -l /run/keys/ /etc/slurm-keys-mount/; cat /run/keys/* /etc/slurm-keys-mount/*"
+    shown = red.inside("login-0", words).out
+    assert any(value.decode("utf-8", "replace").strip() in shown for value in values)
+    listed = red.shell(words, check=False)
     assert listed.code != 0
+    assert "Permission denied" in listed.err, listed.text
     for value in values:
         assert value.decode("utf-8", "replace").strip() not in listed.out
 
@@ -103,4 +142,7 @@ def test_no_user_replaces_what_root_keeps_on_a_node(quiet: Cluster) -> None:
 def test_slurmctlds_state_is_its_own(red: Cluster) -> None:
     """All jobs' scripts are in it, and its volume may come writable for everybody."""
     assert red.inside("slurmctld-0", "stat -c '%a %u' /var/spool/slurmctld").out.strip() == "700 401"
-    assert red.inside("slurmctld-0", "setpriv --reuid=10001 --clear-groups ls /var/spool/slurmctld", check=False).code != 0
+    assert red.inside("slurmctld-0", "setpriv --reuid=401 --clear-groups ls /var/spool/slurmctld").code == 0
+    other = red.inside("slurmctld-0", "setpriv --reuid=10001 --clear-groups ls /var/spool/slurmctld", check=False)
+    assert other.code != 0
+    assert "Permission denied" in other.err, other.text
