@@ -22,8 +22,6 @@ TEST_PROCESSES ?= 2
 SUITE ?= core
 SUITES := core slurm nodes install upgrade devices registry
 UP.core := host up
-# Planes are waited for, so two tests of the core suite run at a time (e2e/scenarios/core/order.py).
-PROCESSES.core := -n 2
 UP.slurm := host up --slurm
 PROCESSES.core := -n 2
 
