@@ -69,6 +69,12 @@ def test_help_and_version_load_nothing_heavy() -> None:
     assert not {"aiohttp", "asyncio", "pydantic", "rich", "yaml", "msgspec"} & set(loaded)
 
 
+def test_who_asks_no_identity_provider_loads_no_client_for_one() -> None:
+    code = "import sys; from bulkhead.cli import access, logins; print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout.split()
+    assert not {"aiohttp", "pydantic", "rich"} & set(loaded)
+
+
 def test_as_a_plugin_of_kubectl_it_calls_itself_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/usr/bin/kubectl-bulkhead"])
     assert main.build_parser([]).prog == "kubectl bulkhead"

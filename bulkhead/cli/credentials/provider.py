@@ -12,12 +12,10 @@ import hashlib
 import json
 import secrets
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncIterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
-
-import aiohttp
 
 from bulkhead.api.untrusted import sequence
 from bulkhead.cli.failures import CliError
@@ -132,6 +130,8 @@ def _scope(issuer: Issuer, offered: object) -> str:
 
 
 async def _ask(issuer: Issuer, method: str, address: str, form: Mapping[str, str] | None = None) -> dict[str, Any]:
+    import aiohttp  # noqa: PLC0415 -- slow to load, and who logs in by a certificate asks no provider
+
     timeout = aiohttp.ClientTimeout(total=_SECONDS)
     host = urlsplit(address).netloc
     try:
@@ -141,7 +141,7 @@ async def _ask(issuer: Issuer, method: str, address: str, form: Mapping[str, str
             aiohttp.ClientSession(timeout=timeout, headers=_HEADERS, auto_decompress=False, trust_env=True) as session,
             session.request(method, address, data=form, ssl=tls, allow_redirects=False) as answer,
         ):
-            found = _object(await _body(answer.content))
+            found = _object(await _body(answer.content.iter_any()))
             # Errors of OAuth come with 400 or 401, and are told from others by their field.
             if found is None or (answer.status != 200 and "error" not in found):
                 raise CliError(f"{host} answers {answer.status} and no JSON object", next_step="check the issuer's address")
@@ -168,9 +168,9 @@ def _trust(authorities: str) -> ssl.SSLContext:
         raise ssl.SSLError("the authority's certificate has letters that PEM has not") from error
 
 
-async def _body(content: aiohttp.StreamReader) -> bytes:
+async def _body(parts: AsyncIterable[bytes]) -> bytes:
     data = bytearray()
-    async for part in content.iter_any():
+    async for part in parts:
         data += part
         if len(data) > _BYTES:
             raise CliError("the identity provider's answer has no end", next_step="check the issuer's address")
