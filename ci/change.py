@@ -51,10 +51,7 @@ def written(root: Path) -> str | None:
 
 def unreachable(root: Path, base: str) -> str | None:
     """Why a shallow clone cannot tell what changed since the base; an error where it could and the base is wrong."""
-    ancestor = subprocess.run(
-        ["git", "merge-base", "--is-ancestor", base, "HEAD"], cwd=root, capture_output=True, text=True, check=False
-    )
-    if ancestor.returncode == 0:
+    if _ask(root, "merge-base", "--is-ancestor", base, "HEAD").returncode == 0:
         return None
     if _git(root, "rev-parse", "--is-shallow-repository") == "true":
         return f"{BASE} names {base}, which is not in this shallow clone (`git fetch --unshallow` gets it)"
@@ -68,10 +65,16 @@ def _lines(root: Path, *arguments: str) -> list[str]:
 
 
 def _git(root: Path, *arguments: str) -> str:
-    try:
-        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        raise ChangeError("git is not installed; what changed, and what is tracked, is known by it alone") from None
+    done = _ask(root, *arguments)
     if done.returncode != 0:
         raise ChangeError(f"git {' '.join(arguments)}: {done.stderr.strip()}")
     return done.stdout.strip()
+
+
+def _ask(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    # Root, whom scenarios need, runs over other people's clones as well, which git refuses unless told.
+    command = ["git", "-c", f"safe.directory={root}", *arguments]
+    try:
+        return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise ChangeError("git is not installed; what changed, and what is tracked, is known by it alone") from None

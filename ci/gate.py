@@ -86,6 +86,10 @@ class Gate:
         """The table at the end."""
         ran = [suite for suite in self.catalogue.suites if suite.name in self.runner.results]
         print(f"\n{table.summary(ran, record.load(self.runner.path))}")
+        if (flakes := Path(self.runner.environment[flaky.COUNTED_IN])).exists():
+            print(
+                "FLAKY, each with a line to add to tests/flaky.yaml above:\n  " + "\n  ".join(flakes.read_text().splitlines())
+            )
         print(table.not_run([suite for suite in self.catalogue.others if suite.name in self.reasons], self.reasons), flush=True)
 
 

@@ -1,5 +1,6 @@
 """What git says of a clone, in clones made for it."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -47,6 +48,13 @@ def test_what_is_not_committed_belongs_to_it(clone: Path) -> None:
     seen = change.look(clone)
     assert (set(seen.files or ()), seen.dirty) == (COMMITTED | {"kept.txt", "untracked.txt"}, True)
     assert "untracked.txt" in change.tracked(clone)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give the clone to somebody else")
+def test_root_sees_the_clone_of_somebody_else(clone: Path) -> None:
+    for path in (clone, clone / ".git"):
+        os.chown(path, 65534, 65534)
+    assert set(change.look(clone).files or ()) == COMMITTED
 
 
 def test_without_a_base_everything_counts(clone: Path) -> None:

@@ -170,6 +170,16 @@ def test_the_host_goes_down_at_the_end(tmp_path: Path, second: str, status: int)
     assert f"with status {status}" in output.splitlines()[-1]
 
 
+def test_what_was_flaky_in_any_suite_is_said_again_at_the_end(tmp_path: Path) -> None:
+    suite = tmp_path / "suite"
+    suite.write_text('#!/bin/sh\necho "tests/a.py::test_b[x y]" >> "$BULKHEAD_FLAKES"\n')
+    suite.chmod(0o755)
+    with whole(tmp_path, str(suite)) as process:
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "  tests/a.py::test_b[x y]\n" in output.partition("FLAKY")[2]
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_it_and_the_host_goes_down_all_the_same(tmp_path: Path, number: signal.Signals, status: int) -> None:
     with whole(tmp_path, "sleep 60") as process:
