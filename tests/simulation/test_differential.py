@@ -24,6 +24,8 @@ from tests.simulation.faults import Faults
 
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 _OPERATIONS: Final = 60
+_KINDS: Final = (PODS, CONFIG_MAPS, SECRETS, SERVICES)
+_LAST: Final = "last"  # the object after which no event comes any more
 _VOLATILE: Final = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "selfLink", "namespace")
 _UNKNOWN: Final = frozenset({"clusterIP", "clusterIPs", "nodePort", "lastTransitionTime", "observedGeneration"})
 
@@ -226,19 +228,37 @@ _ALL: Final = (create_pod, create_pod, bind, report, change_pod, change_pod, end
                change_plain, end_plain, look)  # fmt: skip
 
 
-async def events(side: Side, r: Resource, since: str, count: int, seconds: float) -> list[tuple[str, str, Any]]:
-    """What a watch shows of everything that happened."""
-    found: list[tuple[str, str, Any]] = []
-    try:
-        async with asyncio.timeout(seconds):
-            async for event in side.client.watch(r, side.space, resource_version=since):
-                if event.type != "BOOKMARK":
-                    found.append((event.type, event.key.name, plain(event.object())))
-                if len(found) == count:
-                    break
-    except TimeoutError:
-        pass
-    return found
+Event = tuple[str, str, Any]
+
+
+async def end(side: Side) -> None:
+    """Make one object more of each kind: what a watch shows before it is all that happened."""
+    pod = {"spec": {"containers": [{"name": "main", "image": "busybox:1.36"}], "automountServiceAccountToken": False}}
+    service = {"spec": {"clusterIP": "None", "ports": [{"name": "http", "port": 80}]}}
+    for r, content in {PODS: pod, CONFIG_MAPS: {}, SECRETS: {}, SERVICES: service}.items():
+        await side.client.create(r, {"metadata": {"name": _LAST}} | content, side.space)
+
+
+async def events(side: Side, r: Resource, since: str) -> list[Event]:
+    """What a watch shows of everything that happened before the end."""
+    found: list[Event] = []
+    async with asyncio.timeout(30):
+        async for event in side.client.watch(r, side.space, resource_version=since):
+            if event.key.name == _LAST:
+                return found
+            if event.type != "BOOKMARK":
+                found.append((event.type, event.key.name, plain(event.object())))
+    raise AssertionError(f"the watch of {r} ended before the last object")
+
+
+def differing_events(real: list[Event], simulated: list[Event]) -> list[str]:
+    """Where two watches differ: in the first event that does, or in how many there are."""
+    for number, (one, other) in enumerate(zip(real, simulated, strict=False)):
+        found = differing({"event": list(one[:2])}, {"event": list(other[:2])}) or differing(one[2], other[2])
+        if found:
+            return [f"event {number}: {each}" for each in found]
+    rest = [("real", each) for each in real[len(simulated) :]] + [("simulated", each) for each in simulated[len(real) :]]
+    return [f"{side} alone: {kind} {name}" for side, (kind, name, _) in rest]
 
 
 async def compare(real: Client, seed: int) -> None:
@@ -250,8 +270,7 @@ async def compare(real: Client, seed: int) -> None:
     sides = (Side(real, space), Side(fake, space))
     for side in sides:
         await side.client.create(NAMESPACES, {"metadata": {"name": space}})
-    kinds = (PODS, CONFIG_MAPS, SECRETS, SERVICES)
-    starts = [{r: (await side.client.list(r, space)).resource_version for r in kinds} for side in sides]
+    starts = [{r: (await side.client.list(r, space)).resource_version for r in _KINDS} for side in sides]
     before: list[str] = []
     for _ in range(_OPERATIONS):
         what, call = operations(rng)
@@ -261,13 +280,42 @@ async def compare(real: Client, seed: int) -> None:
         if answers[0][0] == answers[1][0] == "ok":
             found = differing(answers[0][1], answers[1][1])
         assert not found, f"seed {seed}: " + "; ".join(found) + "\nafter:\n" + "\n".join(before[-12:])
-    for r in kinds:
-        simulated = await events(sides[1], r, starts[1][r], 10_000, 0.3)
-        real_ones = await events(sides[0], r, starts[0][r], len(simulated), 10.0) if simulated else []
-        for number, (one, other) in enumerate(zip(real_ones, simulated, strict=False)):
-            found = differing({"event": list(one[:2])}, {"event": list(other[:2])}) or differing(one[2], other[2])
-            assert not found, f"seed {seed}: event {number} of {r}: " + "; ".join(found) + "\nof:\n" + "\n".join(before)
-        assert len(real_ones) == len(simulated), f"seed {seed}: {len(real_ones)} events of {r}, simulated {len(simulated)}"
+    for side in sides:
+        await end(side)
+    shown = 0
+    for r in _KINDS:
+        real_ones, simulated = [await events(side, r, start[r]) for side, start in zip(sides, starts, strict=True)]
+        shown += len(real_ones)
+        found = differing_events(real_ones, simulated)
+        assert not found, f"seed {seed}: {r}: " + "; ".join(found) + "\nof:\n" + "\n".join(before)
+    assert shown, f"seed {seed}: no event of anything\nof:\n" + "\n".join(before)
+
+
+MADE: Event = ("ADDED", "a", {"data": {"value": "MQ=="}})
+GONE: Event = ("DELETED", "a", {"data": {"value": "MQ=="}})
+
+
+@pytest.mark.parametrize(
+    ("real", "simulated", "found"),
+    [
+        ([MADE, GONE], [MADE, GONE], []),
+        ([MADE, GONE], [MADE], ["real alone: DELETED a"]),
+        ([MADE], [], ["real alone: ADDED a"]),
+        ([], [MADE], ["simulated alone: ADDED a"]),
+        ([MADE], [GONE], ["event 0: .event: real ['ADDED', 'a'], simulated ['DELETED', 'a']"]),
+        ([MADE], [("ADDED", "a", {})], ["event 0: .data: real {'value': 'MQ=='}, simulated None"]),
+    ],
+    ids=[
+        "same",
+        "the real server shows more",
+        "the simulation shows nothing",
+        "it shows more",
+        "another event",
+        "another object",
+    ],
+)
+def test_watches_that_differ_are_found(real: list[Event], simulated: list[Event], found: list[str]) -> None:
+    assert differing_events(real, simulated) == found
 
 
 @pytest.mark.parametrize("seed", range(3))
