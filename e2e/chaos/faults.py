@@ -186,10 +186,11 @@ class KillSyncerBeforeStatus(Fault):
         """Nothing to undo."""
 
     def recovered(self, scene: Scene) -> None:
-        for pod in scene.target.api.list("Pod", "default"):
-            name = pod["metadata"]["name"]
-            if not name.startswith("between-"):
-                continue
+        pods = scene.target.api.list("Pod", "default")
+        between = [pod for pod in pods if pod["metadata"]["name"].startswith("between-")]
+        if not between:
+            raise NotYetError("no pod is left of those that were made while the syncer died")
+        for pod in between:
             if not is_ready(pod):
                 raise NotYetError(workloads.describe(pod))
             workloads.host_pod_of(scene.host, pod, scene.target.work)

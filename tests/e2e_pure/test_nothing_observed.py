@@ -7,6 +7,7 @@ import pytest
 
 from e2e import poll, tenants
 from e2e.api import Api
+from e2e.chaos.faults import KillSyncerBeforeStatus, Scene
 from e2e.conformance import comparison, suite
 from e2e.demo import table
 from e2e.demo.context import PodPlace
@@ -35,6 +36,16 @@ def test_what_holds_was_looked_at_however_short_the_time() -> None:
 
     with pytest.raises(AssertionError, match="it did not hold for 0 s: it went"):
         poll.holds("it", fails, seconds=0, interval=0)
+
+
+def test_a_syncer_whose_pods_are_all_lost_has_not_recovered() -> None:
+    class Empty:
+        def list(self, *_: object) -> list[object]:
+            return []
+
+    scene = Scene(NO_API, tenants.Tenant("red", cast("Api", Empty())), "new", print)
+    with pytest.raises(poll.NotYetError, match="no pod is left"):
+        KillSyncerBeforeStatus().recovered(scene)
 
 
 def test_nobody_is_waited_for_only_by_mistake() -> None:
