@@ -27,7 +27,11 @@ WRITABLE = {
 def test_no_pod_is_privileged_and_the_level_is_baseline(host: Api, red: Cluster) -> None:
     space = host.get("Namespace", red.tenant.work)["metadata"]["labels"]
     assert space["pod-security.kubernetes.io/enforce"] == "baseline"
-    for pod in host.list("Pod", red.tenant.work):
+    pods = host.list("Pod", red.tenant.work)
+    assert {pod["metadata"]["labels"]["bulkhead.dev/virtual-uid"] for pod in pods} >= {
+        pod["metadata"]["uid"] for pod in red.api.list("Pod", SLURM_NAMESPACE)
+    }
+    for pod in pods:
         for container in pod["spec"]["containers"]:
             context = container.get("securityContext") or {}
             assert not context.get("privileged")
