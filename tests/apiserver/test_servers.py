@@ -1,13 +1,14 @@
 """The pair of API servers is real: two versions of the truth, real RBAC, certificates that work."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, Unauthorized
-from bulkhead.kube.resources import CONFIG_MAPS, SECRETS
-from tests.kit.servers import Pair
+from bulkhead.kube.resources import CONFIG_MAPS, NAMESPACES, SECRETS
+from tests.kit.servers import Pair, running
 
 
 async def test_both_serve_and_share_nothing(host_client: Client, plane_client: Client, namespace: str) -> None:
@@ -38,3 +39,14 @@ async def test_certificates_of_one_plane_are_nothing_to_the_other(apiservers: Pa
     ) as client:
         with pytest.raises(Unauthorized):
             await client.list(SECRETS)
+
+
+async def test_servers_of_the_same_options_are_two_clusters_and_know_nothing_of_each_other(
+    apiservers: Pair, plane_client: Client, tmp_path: Path
+) -> None:
+    with running("plane", tmp_path, apiservers.plane.options) as other:
+        async with Client(other.admin, user_agent="tests", field_manager="tests") as client:
+            found = await client.get(CONFIG_MAPS, "extension-apiserver-authentication", "kube-system")
+            ours, theirs = [(await each.get(NAMESPACES, "kube-system"))["metadata"]["uid"] for each in (plane_client, client)]
+    assert ours != theirs
+    assert found["data"]["client-ca-file"] == other.authority.pem.decode()

@@ -3,12 +3,16 @@
     start_pair(folder) ──> host: etcd + kube-apiserver      the syncer's topology: two planes, own etcd each,
                        └─> plane: etcd + kube-apiserver     real RBAC, real admission, no controllers, no kubelet
 
+Every server starts on a copy of what a first one of its options has made (`prepared`), unless it is asked for an empty etcd.
+
 There is no controller manager: nothing collects garbage, fills in default service accounts or finishes the deletion of
 namespaces. ServiceAccount admission is off unless asked for, so pods can be created. Every process dies with its parent.
 """
 
+import base64
 import contextlib
 import ctypes
+import json
 import os
 import signal
 import ssl
@@ -17,19 +21,22 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 
 from bulkhead.hostcluster import binaries
 from bulkhead.kube.kubeconfig import KubeConfig
+from tests.kit import prepared
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.pki import Authority, signing_key
 from tests.kit.ports import free_port
 
 _READY_SECONDS = 240.0
-_STOP_SECONDS = 10.0
+_STOP_SECONDS = 60.0
 _PR_SET_PDEATHSIG = 1
+_SPACES = "/api/v1/namespaces"
+_OWN_SPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 # The Kubernetes of hosts in tests, such as "1.34"; that of planes, which Bulkhead brings along, unless it is set.
 HOST_KUBERNETES = os.environ.get("BULKHEAD_TEST_HOST_KUBERNETES", "")
 
@@ -46,6 +53,7 @@ class ServerOptions:
     flags: tuple[str, ...] = ()
     # As kubeadm does: without it, watches of quiet kinds get no bookmarks.
     etcd_flags: tuple[str, ...] = ("--watch-progress-notify-interval=5s",)
+    empty: bool = False  # whether etcd starts with nothing in it, so that the API server makes all that it begins with
 
 
 class ApiServer:
@@ -79,7 +87,9 @@ class ApiServer:
         self.start_apiserver()
 
     def start_etcd(self) -> None:
-        """Start etcd on the data that is there."""
+        """Start etcd on the data that is there, at first on what a server of these options has made of an empty one."""
+        if not self.options.empty and not (self.folder / "etcd").exists():
+            prepared.copy(self._key(), self.folder / "etcd", self._prepare)
         client, peer = f"http://127.0.0.1:{self.etcd_port}", f"http://127.0.0.1:{self._peer_port}"
         self._spawn(
             "etcd",
@@ -94,6 +104,27 @@ class ApiServer:
             "--log-level=warn",
             *self.options.etcd_flags,
         )
+
+    def _key(self) -> str:
+        """What the objects that an API server begins with depend on."""
+        options = self.options
+        programs = (binary("etcd"), binary("kube-apiserver", self.kubernetes))
+        asked = (options.service_range, sorted(options.feature_gates.items()), sorted(options.runtime_config.items()))
+        return prepared.key_of(*((str(each), each.stat().st_mtime_ns) for each in programs), *asked)
+
+    def _prepare(self, folder: Path) -> None:
+        """Leave in a folder what a server of these options makes of an empty etcd, and nothing that is its own."""
+        plain = replace(self.options, flags=(), etcd_flags=(), empty=True)
+        first = ApiServer(self.name, folder, plain)
+        try:
+            first.start()
+            first.wait()
+            first.end("kube-apiserver")
+            for key in prepared.OF_ONE_SERVER:
+                first.forget(key)
+            first.end("etcd")
+        finally:
+            first.stop()
 
     def start_apiserver(self) -> None:
         """Start kube-apiserver; `wait` tells when it serves."""
@@ -172,20 +203,32 @@ class ApiServer:
                 if process.poll() is not None:
                     raise RuntimeError(f"{self.name}: {name} ended with {process.returncode}: {self.log_tail(name)}")
             with contextlib.suppress(urllib.error.URLError, TimeoutError, ConnectionError, ssl.SSLError):
-                opener = urllib.request.build_opener(
-                    urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
-                )
-                with opener.open(f"{self.url}/readyz", timeout=5) as answer:
-                    if answer.status == 200:
-                        return
+                if self._get("/readyz", context) and self._begun(context):
+                    return
             time.sleep(0.1)
         raise RuntimeError(f"{self.name}: not ready after {seconds:g} s: {self.log_tail('kube-apiserver')}")
+
+    def _begun(self, context: ssl.SSLContext) -> bool:
+        """Whether its own namespaces are there: it is ready some moments before."""
+        there = {each["metadata"]["name"] for each in json.loads(self._get(_SPACES, context))["items"]}
+        return there.issuperset(_OWN_SPACES)
+
+    def _get(self, path: str, context: ssl.SSLContext) -> str:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+        with opener.open(f"{self.url}{path}", timeout=5) as answer:
+            return str(answer.read(), "utf-8")
 
     def kill(self, name: str = "kube-apiserver") -> None:
         """Kill a process as a crash does."""
         process = self._processes.pop(name)
         process.kill()
         process.wait()
+
+    def end(self, name: str) -> None:
+        """End a process as an orderly shutdown does."""
+        process = self._processes.pop(name)
+        process.terminate()
+        process.wait(_STOP_SECONDS)
 
     def signal(self, name: str, number: signal.Signals) -> None:
         """Send a signal: SIGSTOP freezes, SIGCONT thaws."""
@@ -208,10 +251,13 @@ class ApiServer:
         self._etcd_call("kv/compaction", f'{{"revision": "{revision}", "physical": true}}')
 
     def _etcdctl_range(self) -> str:
-        import json
-
         answer = json.loads(self._etcd_call("kv/range", '{"key": "AA==", "limit": 1}'))
         return str(answer["header"]["revision"])
+
+    def forget(self, prefix: str) -> None:
+        """Take everything below a key out of etcd, behind the API server's back."""
+        first, last = (base64.b64encode(each.encode()).decode() for each in (prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)))
+        self._etcd_call("kv/deleterange", json.dumps({"key": first, "range_end": last}))
 
     def _etcd_call(self, path: str, body: str) -> bytes:
         request = urllib.request.Request(f"http://127.0.0.1:{self.etcd_port}/v3/{path}", data=body.encode(), method="POST")
