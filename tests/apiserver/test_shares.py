@@ -1,8 +1,9 @@
 """What the host shares, between a real host and a real plane: it appears, follows, is put back, and goes."""
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from bulkhead.work.clock import SystemClock
 from controller.inside.calls import Plane
 from controller.shares import loop as module
 from controller.shares.content import PULLS
+from controller.shares.decide import Decision, decide
 from controller.shares.loop import ShareLoops
 from controller.shares.sources import Sources
 from controller.shares.spec import Item, Share, Where
@@ -43,6 +45,7 @@ class Sharing:
     planes: dict[str, Client]
     loops: ShareLoops
     reported: list[str] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)  # one of each look at everything
 
     def order(self, *shares: Share, tenant: str = TENANT) -> None:
         self.loops.order(tenant, shares)
@@ -86,6 +89,25 @@ class Sharing:
         assert found is not None
         return found
 
+    async def looked(self) -> None:
+        """Wait until two looks at everything have begun after this moment, and ended."""
+        # One may be under way; each begins after the one before it has ended.
+        wanted = len(self.decisions) + 4
+
+        async def decided() -> bool:
+            return len(self.decisions) >= wanted
+
+        await until(decided, "two looks at everything")
+
+    async def settled(self) -> None:
+        """Wait for a look at everything that finds nothing to do: of the accounts of many namespaces too."""
+        seen = len(self.decisions) + 1
+
+        async def idle() -> bool:
+            return any(not each.steps and not each.waits for each in self.decisions[seen:])
+
+        await until(idle, "nothing to do")
+
     async def pulls(self, namespace: str) -> list[str]:
         account = await self.plane.get(kinds.SERVICE_ACCOUNTS, "default", namespace)
         return [each["name"] for each in account.get("imagePullSecrets") or []]
@@ -100,7 +122,7 @@ async def emptied(client: Client, *namespaces: str) -> None:
 
 @pytest.fixture
 async def sharing(host_client: Client, plane_client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Sharing]:
-    for name, seconds in (("PERIOD_SECONDS", 0.1), ("_WHOLE_SECONDS", 0.5), ("_CONFLICT_SECONDS", 0.5), ("_MOST_SECONDS", 0.5)):
+    for name, seconds in (("PERIOD_SECONDS", 0.1), ("_WHOLE_SECONDS", 0.2), ("_CONFLICT_SECONDS", 0.5), ("_MOST_SECONDS", 0.5)):
         monkeypatch.setattr(module, name, seconds)
     with contextlib.suppress(AlreadyExists):
         await host_client.create(kinds.NAMESPACES, {"metadata": {"name": SHARED}})
@@ -112,6 +134,12 @@ async def sharing(host_client: Client, plane_client: Client, monkeypatch: pytest
     loops = ShareLoops(SystemClock(), lambda turn: Plane(planes[turn.tenant], turn), sources.of, reported.append)
     changed.append(loops.changed)
     made = Sharing(host_client, plane_client, planes, loops, reported)
+
+    def noted(*asked: Any) -> Decision:
+        made.decisions.append(decide(*asked))
+        return made.decisions[-1]
+
+    monkeypatch.setattr(module, "decide", noted)
     for namespace in ("default", "red", "blue"):
         await made.space(namespace)
         await emptied(plane_client, namespace)
@@ -120,18 +148,6 @@ async def sharing(host_client: Client, plane_client: Client, monkeypatch: pytest
         yield made
         await loops.close()
     await emptied(plane_client, "default", "red", "blue")
-
-
-async def quiet(sharing: Sharing, read: Callable[[], Awaitable[object]]) -> object:
-    """What is read, once two whole looks have left it as it was."""
-    before: list[object] = []
-
-    async def same() -> bool:
-        before.append(await read())
-        return len(before) > 12 and len({str(each) for each in before[-12:]}) == 1
-
-    await until(same, "nothing is written any more")
-    return before[-1]
 
 
 async def test_a_shared_secret_appears_and_follows_its_source(sharing: Sharing) -> None:
@@ -159,10 +175,6 @@ async def test_what_is_as_it_should_be_is_not_written(sharing: Sharing) -> None:
     await sharing.holds("red", "one")
     await sharing.finds(lambda found: found.copies == found.namespaces and not found.troubles)
 
-    async def versions() -> list[str]:
-        listed = (await sharing.plane.list(kinds.SECRETS)).items + (await sharing.plane.list(kinds.SERVICE_ACCOUNTS)).items
-        return sorted(obj["metadata"]["uid"] + obj["metadata"]["resourceVersion"] for obj in listed)
-
     writes: list[str] = []
     request = sharing.plane.transport.request
 
@@ -170,9 +182,9 @@ async def test_what_is_as_it_should_be_is_not_written(sharing: Sharing) -> None:
         writes.append(method) if method != "GET" else None
         return await request(method, path, **more)  # type: ignore[arg-type]
 
-    await quiet(sharing, versions)
+    await sharing.settled()
     sharing.plane.transport.request = counted  # type: ignore[method-assign]
-    await quiet(sharing, versions)
+    await sharing.looked()
     sharing.plane.transport.request = request  # type: ignore[method-assign]
     assert writes == []
 
@@ -209,11 +221,8 @@ async def test_an_object_of_the_tenants_own_is_left_alone_and_named(sharing: Sha
     await sharing.holds("blue", "one")
     found = await sharing.finds(lambda found: found.conflicts)
     assert found.conflicts == ("Secret red/registry",)
-
-    async def in_red() -> object:
-        return await sharing.copy("red"), await sharing.pulls("red")
-
-    assert await quiet(sharing, in_red) == (before, [])
+    await sharing.looked()
+    assert (await sharing.copy("red"), await sharing.pulls("red")) == (before, [])
     # Neither does it go when nothing is shared any more.
     sharing.order()
     await sharing.holds("blue", None)
