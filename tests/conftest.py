@@ -35,7 +35,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that need API servers, so that `-m 'not apiserver'` leaves them out."""
     for item in items:
-        if {"apiservers", "own_server", "scheduled_server"} & set(getattr(item, "fixturenames", ())):
+        if {"apiservers", "own_server", "file_server", "scheduled_server"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.apiserver)
 
 
@@ -51,6 +51,13 @@ def apiservers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """One API server for one test, which may kill, freeze and restart it."""
     with running("own", tmp_path_factory.mktemp("own")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def file_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    """One API server for one file, whose tests kill nothing, but change what others would rely on."""
+    with running("file", tmp_path_factory.mktemp("file")) as server:
         yield server
 
 

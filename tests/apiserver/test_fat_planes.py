@@ -27,8 +27,8 @@ FEW = 600
 
 
 @pytest.fixture
-async def admin(own_server: ApiServer) -> AsyncIterator[Client]:
-    async with Client(own_server.admin, user_agent="tests", field_manager="tests") as client:
+async def admin(file_server: ApiServer) -> AsyncIterator[Client]:
+    async with Client(file_server.admin, user_agent="tests", field_manager="tests") as client:
         yield client
 
 

@@ -25,9 +25,10 @@ NAME = SNAPSHOTS["metadata"]["name"]
 
 
 @pytest.fixture
-async def plane(own_server: ApiServer) -> AsyncIterator[Client]:
-    async with Client(own_server.admin, user_agent="tests", field_manager="tests") as client:
+async def plane(file_server: ApiServer) -> AsyncIterator[Client]:
+    async with Client(file_server.admin, user_agent="tests", field_manager="tests") as client:
         yield client
+        await remove_snapshots(client)
 
 
 async def kept(plane: Client) -> None:
