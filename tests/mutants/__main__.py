@@ -5,6 +5,7 @@ import concurrent.futures
 import contextlib
 import itertools
 import queue
+import signal
 import sys
 import threading
 import time
@@ -160,4 +161,6 @@ def _try_all(mutants: Sequence[Mutant], kept: Record, asked: argparse.Namespace)
 
 
 if __name__ == "__main__":
+    # As Ctrl-C, so that copies and servers go too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))

@@ -4,7 +4,7 @@ An area is a file. What it says of `suite`, `wider` and `cost` holds for its mut
 
     suite   what should turn red, as pytest takes it: files that take seconds
     wider   tried where the suite stays green, so that a survivor is one
-    cost    pure | server | simulation: what the suite needs
+    cost    pure | server | simulation: what the suite needs; of a pure one no test that needs a server is run
     keeps   the suite leaves a server as it found it, so that one serves many trials (`warm`)
 """
 

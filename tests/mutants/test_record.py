@@ -50,6 +50,18 @@ def test_what_came_to_nothing_is_tried_again(tmp_path: Path) -> None:
     assert not Record(path).known(ONE)
 
 
+def test_a_survivor_of_its_suite_is_tried_with_the_wider_one(tmp_path: Path) -> None:
+    wide = Mutant("a/one", "a rule", "pure", ("tests/x.py",), ("tests",), "a.py", "b", "c")
+    kept = Record(tmp_path / "mutants.json")
+    kept.add(wide, GREEN)
+    assert kept.known(wide, narrow=True)
+    assert not kept.known(wide)
+    kept.add(wide, Outcome(SURVIVED, "", "tests", 9.0))
+    assert kept.known(wide)
+    kept.add(wide, RED)
+    assert kept.known(wide)
+
+
 def test_all_is_forgotten_where_that_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "mutants.json"
     Record(path).add(ONE, RED)

@@ -14,7 +14,7 @@ TESTS = "from code_of_it import most\n\n\ndef test_the_most() -> None:\n    asse
 TREE = {
     "code_of_it.py": CODE,
     "tests/test_it.py": TESTS,
-    "pyproject.toml": "[tool.pytest.ini_options]\nmarkers = ['host', 'simulation', 'outage']\n",
+    "pyproject.toml": "[tool.pytest.ini_options]\nmarkers = ['host', 'simulation', 'outage', 'apiserver']\n",
 }
 
 
@@ -72,6 +72,11 @@ def test_what_hangs_is_ended(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(trial.SECONDS, "pure", 3.0)
     one = mutant("return min(given, 3)", "while True: pass")
     assert bench.tries(one, one.suite).what == TIMEOUT
+
+
+def test_a_kept_process_sees_each_mutant_afresh(bench: Bench) -> None:
+    red, green = mutant("min(given, 3)", "given"), mutant("max(given, 1)", "given")
+    assert [bench.tries(each, each.suite).what for each in (red, green, red, green)] == [KILLED, SURVIVED] * 2
 
 
 def test_the_copy_goes_with_the_bench(bench: Bench) -> None:

@@ -97,11 +97,11 @@ class Bench:
             kind = KEEPING if kept else FORKING
             if kind not in self._warm:
                 self._warm[kind] = Warm(kind, self.tree, environment)
-            code, red = self._warm[kind].run(_pytest(suite), SECONDS[cost])
+            code, red = self._warm[kind].run(_pytest(suite, cost), SECONDS[cost])
             if code is None:
                 self._warm.pop(kind).close()
             return _Ended(code, f"FAILED {red}" if red else "")
-        command = ["pytest", *_pytest(suite)] if suite else [_HUNT]
+        command = ["pytest", *_pytest(suite, cost)] if suite else [_HUNT]
         with _process([sys.executable, "-m", *command], self.tree, environment) as process:
             try:
                 said, _ = process.communicate(timeout=SECONDS[cost])
@@ -128,9 +128,10 @@ def named(suite: Sequence[str]) -> str:
     return " ".join(suite) or _HUNT
 
 
-def _pytest(suite: Sequence[str]) -> list[str]:
+def _pytest(suite: Sequence[str], cost: str) -> list[str]:
     quietly = ["-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider"]
-    return [*quietly, "-m", "not host and not simulation and not outage", *suite]
+    without = ("host", "simulation", "outage", *(["apiserver"] if cost == "pure" else []))
+    return [*quietly, "-m", " and ".join(f"not {each}" for each in without), *suite]
 
 
 def _outcome(ended: _Ended, suite: Sequence[str], started: float) -> Outcome:

@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 FORKING: Final = "forking"
@@ -110,7 +111,7 @@ def _in_a_child(line: str) -> str:
 def _with_kept_servers(line: str) -> str:
     from tests.kit import known, servers
 
-    servers.running = _running
+    servers.running, servers.start_pair = _running, _pair
     known._told.clear()  # each run brings policies of its own
     return _run(line)
 
@@ -126,8 +127,24 @@ def _run(line: str) -> str:
 _kept: dict[str, Any] = {}
 
 
+def _pair(folder: Path, host: Any = None, plane: Any = None) -> Any:
+    """The two servers that a session shares; to stop them does nothing."""
+    from tests.kit import servers
+
+    made = [
+        _server("host", host or servers.with_pod_groups("10.96.0.0/16")),
+        _server("plane", plane or servers.with_pod_groups("10.112.0.0/22")),
+    ]
+    return SimpleNamespace(host=made[0], plane=made[1], stop=lambda: None)
+
+
 @contextlib.contextmanager
 def _running(name: str, folder: Path, options: Any = None) -> Iterator[Any]:
+    """A server until the end of the block, and after it."""
+    yield _server(name, options)
+
+
+def _server(name: str, options: Any) -> Any:
     """The server of this name and these options, which is started once and not stopped."""
     from tests.kit.servers import ApiServer
 
@@ -138,7 +155,7 @@ def _running(name: str, folder: Path, options: Any = None) -> Iterator[Any]:
         server.start()
         server.wait()
         _kept[key] = server
-    yield _kept[key]
+    return _kept[key]
 
 
 if __name__ == "__main__":
