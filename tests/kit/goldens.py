@@ -21,7 +21,7 @@ from bulkhead.kube.objects import Obj
 _WIDTH = 120
 
 
-class _Readable(yaml.SafeDumper):
+class _Readable(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):
     """Texts of several lines, such as files in ConfigMaps, are blocks: people review these."""
 
     def ignore_aliases(self, data: Any) -> bool:

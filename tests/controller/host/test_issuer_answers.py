@@ -67,7 +67,6 @@ async def silence(writer: asyncio.StreamWriter) -> None:
     await asyncio.sleep(3600)
 
 
-BOMB = gzip.compress(b"x" * (64 * _MIB))
 HOSTILE: dict[str, tuple[Answer, str]] = {
     "a redirect inside": (sends(b"HTTP/1.1 302 Found\r\nLocation: https://10.96.0.1/\r\n\r\n"), "answers 302"),
     "an error": (sends(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"), "answers 503"),
@@ -96,11 +95,12 @@ async def test_a_plain_answer_is_taken_up_to_its_bound(tmp_path: Path) -> None:
 
 
 async def test_what_comes_compressed_is_not_unpacked(tmp_path: Path) -> None:
-    head = HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(BOMB)
-    async with provider(tmp_path, sends(head + BOMB)) as (address, authority):
+    bomb = gzip.compress(b"x" * (64 * _MIB))
+    head = HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb)
+    async with provider(tmp_path, sends(head + bomb)) as (address, authority):
         tracemalloc.start()
         try:
-            assert await over_https(address, authority) == BOMB
+            assert await over_https(address, authority) == bomb
             _, most = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()

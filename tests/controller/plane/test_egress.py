@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import functools
 import secrets
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, cast
 
 import msgspec
@@ -53,9 +54,15 @@ MAPPED = st.builds(lambda cidr: f"::ffff:{cidr.partition('/')[0]}/{int(cidr.part
 CIDR = _cidr(32) | _cidr(128) | MAPPED
 
 
+@functools.lru_cache(maxsize=4096)
+def network_of(text: str) -> IPv4Network | IPv6Network:
+    """Each is asked for a thousand addresses."""
+    return ip_network(text, strict=False)
+
+
 def has(text: str, address: Address) -> bool:
     """Whether a CIDR holds an address; IPv4 in IPv6's clothes is IPv4. Shares no code with the module."""
-    one = ip_network(text, strict=False)
+    one = network_of(text)
     if one.version == 6 and one.prefixlen >= 96 and one.network_address.packed[:12] == bytes(10) + b"\xff\xff":
         one = ip_network((one.network_address.packed[12:], one.prefixlen - 96))
     return one.version == address.version and address in one
@@ -78,7 +85,7 @@ def opens(made: dict[str, Any] | None, address: Address) -> bool:
     if made is None:
         return False
     rule = made["ipBlock"]
-    return address in ip_network(rule["cidr"]) and not any(address in ip_network(each) for each in rule.get("except", ()))
+    return address in network_of(rule["cidr"]) and not any(address in network_of(each) for each in rule.get("except", ()))
 
 
 def embedded(address: Address) -> Address | None:
