@@ -35,7 +35,13 @@ class Suite:
     minutes: float  # on two cores, where no earlier run tells
     host: Host = Host.NONE
     fixed: bool = False  # part of every run of the gate
+    quiet: bool = False  # judges figures, or takes an hour and more: for a machine with nothing else to do, never for the gate
     part_of: str = ""  # the suite that shows all of this and more, which `make all` runs instead
+
+    @property
+    def for_changes(self) -> bool:
+        """Whether a change may touch it."""
+        return not self.fixed and not self.quiet
 
     @property
     def needs_root(self) -> bool:
@@ -110,14 +116,17 @@ def parse(text: str) -> Catalogue:
             minutes=given["minutes"],
             host=Host(given.get("host", "none")),
             fixed=given.get("fixed", False),
+            quiet=given.get("quiet", False),
             part_of=given.get("part of", ""),
         )
         for name, given in read["suites"].items()
     )
     folders = {entry: tuple(names) for entry, names in read["folders"].items()}
     others = {suite.name for suite in suites if not suite.fixed}
-    unknown = {name for names in folders.values() for name in names} - others
+    unknown = {name for names in folders.values() for name in names} - {suite.name for suite in suites if suite.for_changes}
     unknown |= {suite.part_of for suite in suites if suite.part_of} - others
     if unknown:
-        raise CatalogueError(f"ci/suites.yaml names {', '.join(sorted(unknown))}: no suite beside the fixed part has that name")
+        raise CatalogueError(
+            f"ci/suites.yaml names {', '.join(sorted(unknown))}: no suite that a change may touch has that name"
+        )
     return Catalogue(suites, folders)

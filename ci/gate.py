@@ -44,9 +44,11 @@ class Gate:
         return self._others()
 
     def _others(self) -> bool:
-        wanted = plan.wanted(self.catalogue, None if self.everything else self.seen.files)
-        self._leave_out([suite for suite in self.catalogue.others if suite.name not in wanted], "not touched")
-        chosen = [suite for suite in self.catalogue.others if suite.name in wanted]
+        others = self.catalogue.others
+        wanted = plan.wanted(self.catalogue, self.seen.files)
+        chosen = [suite for suite in others if self.everything or suite.name in wanted]
+        self._leave_out([each for each in others if each not in chosen], "not touched")
+        self._leave_out([each for each in others if each not in chosen and each.quiet], "wants a quiet machine")
         past = record.load(self.runner.path)
         waiting = plan.one_host(chosen) if self.everything else plan.in_order(chosen, past, self.seen.commit)
         self._say_chosen(waiting, wanted)
@@ -79,7 +81,7 @@ class Gate:
             f"\n{'CI=all: every suite' if self.everything else self.seen.why}; in this order, while there is time:", flush=True
         )
         for suite in waiting:
-            why = wanted[suite.name]
+            why = wanted.get(suite.name, [])
             print(f"  {suite.name:<20} {', '.join(why[:4])}{f' and {len(why) - 4} more' if len(why) > 4 else ''}", flush=True)
 
     def report(self) -> None:

@@ -12,8 +12,8 @@ from ci.record import Past, Record, Result
 
 
 def wanted(catalogue: Catalogue, changed: Iterable[str] | None) -> dict[str, list[str]]:
-    """Names of the suites beside the fixed part, each with the folders that touch it; without a base (None) all of them."""
-    found: dict[str, list[str]] = {suite.name: [] for suite in catalogue.others}
+    """Names of the suites that a change touches, each with the folders that do; without a base (None) all that one may."""
+    found: dict[str, list[str]] = {suite.name: [] for suite in catalogue.others if suite.for_changes}
     if changed is None:
         return found
     for path in sorted(set(changed)):

@@ -16,6 +16,7 @@ suites:
   check: {title: t, command: make check, minutes: 1, fixed: true}
   small: {title: t, command: make small, minutes: 1, fixed: true, part of: whole}
   whole: {title: t, command: make whole, minutes: 9}
+  bench: {title: t, command: make bench, minutes: 9, quiet: true}
   slurm: {title: t, command: make e2e SUITE=slurm, minutes: 9, host: shared}
 folders:
 """
@@ -54,14 +55,14 @@ def test_a_folder_in_no_entry_is_named_once_and_an_entry_for_nothing_too() -> No
     assert second.startswith("entry docs/**")
 
 
-@pytest.mark.parametrize("folders", ["  docs/**: [slrum]\n", "  docs/**: [check]\n"])
+@pytest.mark.parametrize("folders", ["  docs/**: [slrum]\n", "  docs/**: [check]\n", "  docs/**: [bench]\n"])
 def test_a_name_that_the_map_cannot_choose_is_refused(folders: str) -> None:
-    with pytest.raises(CatalogueError, match=r"slrum|check"):
+    with pytest.raises(CatalogueError, match=r"slrum|check|bench"):
         catalogue.parse(SUITES + folders)
 
 
 def test_a_whole_run_shows_nothing_twice() -> None:
-    assert [suite.name for suite in catalogue.parse(SUITES + MAP).whole] == ["check", "whole", "slurm"]
+    assert [suite.name for suite in catalogue.parse(SUITES + MAP).whole] == ["check", "whole", "bench", "slurm"]
 
 
 def variable(name: str) -> set[str]:

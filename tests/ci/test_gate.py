@@ -24,6 +24,7 @@ suites:
   slurm: {title: t, command: make slurm, minutes: 30, host: shared}
   nodes: {title: t, command: make nodes, minutes: 8, host: own}
   hours: {title: t, command: make hours, minutes: 100}
+  bench: {title: t, command: make bench, minutes: 1, quiet: true}
 folders:
   docs/**: []
   syncer/**: [pure, nodes]
@@ -79,7 +80,7 @@ def test_the_fixed_part_comes_first_and_then_what_is_touched(tmp_path: Path, mon
     assert green
     assert played.started[:2] == ["check", "test"]
     assert {*played.started[2:]} == {"pure", "nodes", "down"}
-    assert gate.reasons == {"slurm": "not touched", "hours": "not touched"}
+    assert gate.reasons == {"slurm": "not touched", "hours": "not touched", "bench": "wants a quiet machine"}
 
 
 def test_pages_alone_need_the_fixed_part_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +91,7 @@ def test_pages_alone_need_the_fixed_part_alone(tmp_path: Path, monkeypatch: pyte
 def test_a_failure_of_the_fixed_part_ends_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate, played, green = play(tmp_path, monkeypatch, failed=("check",))
     assert (green, played.started) == (False, ["check"])
-    assert set(gate.reasons) == {"pure", "slurm", "nodes", "hours"}
+    assert set(gate.reasons) == {"pure", "slurm", "nodes", "hours", "bench"}
 
 
 def test_a_failure_of_a_touched_suite_is_red(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,14 +124,14 @@ def test_a_fixed_part_that_is_not_over_at_the_hard_stop_is_red(tmp_path: Path, m
 def test_all_means_all_without_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, played, green = play(tmp_path, monkeypatch, everything=True, hours=100)
     assert green
-    assert [name for name in played.started if name != "down"] == ["check", "test", "pure", "hours", "slurm", "nodes"]
+    assert [name for name in played.started if name != "down"] == ["check", "test", "pure", "hours", "bench", "slurm", "nodes"]
 
 
 def test_without_a_base_all_that_fits_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate, played, green = play(tmp_path, monkeypatch, None, test=2)
     assert green
     assert {"pure", "slurm", "nodes"} <= set(played.started)
-    assert set(gate.reasons) == {"hours"}
+    assert set(gate.reasons) == {"hours", "bench"}
 
 
 def test_what_was_not_run_is_printed_with_its_command() -> None:
