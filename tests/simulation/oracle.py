@@ -5,7 +5,8 @@ At every commit of the syncer:  I1 one host pod per virtual UID, made for a pod 
                                 I10 no secret outside of Secrets
                                 a claim's data is not lost (`claims`)
                                 no change reported as seen by the node that the host pod does not have
-Once all is quiet:              `differences`, which `agreement` finds
+Once all is quiet:              `differences`, which `agreement` finds; that the syncer never wrote is one, since even a tenant
+                                without anything has nodes
 """
 
 import base64
@@ -54,7 +55,8 @@ class Oracle:
         self._mirrors: dict[str, list[str]] = {}  # virtual pod UID -> UIDs of its host pods, ever
         self._nodes_marked = NodeMarks()
         self._claims = ClaimWatch(host, plane, sides.work, self.violate)
-        self.differences = Agreement(sides, self._nodes_marked, self._claims).differences
+        self._agreement = Agreement(sides, self._nodes_marked, self._claims)
+        self._observed = False  # whether the syncer has written anything that was seen here
         self._taken: set[tuple[Kind, Key]] = set()  # host objects that others took away
         for each in (host, plane):
             for held in each.store.objects.values():
@@ -69,6 +71,11 @@ class Oracle:
 
     def raise_violations(self) -> None:
         assert not self.violations, "; ".join(self.violations[:5])
+
+    def differences(self) -> list[str]:
+        """In what the two sides do not agree once all is quiet; where nothing was seen of the syncer, that nothing was."""
+        found = [] if self._observed else ["nothing was seen of the syncer: it has written nothing into the plane"]
+        return found + self._agreement.differences()
 
     # -- at every commit
 
@@ -90,6 +97,7 @@ class Oracle:
                 self._nodes_marked.tainted[commit.key.name] = any(each["key"] == TAINT for each in spec.get("taints") or ())
                 self._avoiding = True
         if commit.user == PLANE_USER:
+            self._observed = True
             self._leaks(commit)
             self._virtual_end(commit)
             self._seen(commit)

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from bulkhead.kube.resources import NODES
 from tests.simulation import stories, virtualtime
 from tests.simulation.world import World
 
@@ -76,6 +77,21 @@ def test_sides_that_change_all_the_time_are_not_settled() -> None:
 
     with pytest.raises(AssertionError, match="not within 3 s: both sides agree"):
         run(story)
+
+
+def test_a_world_in_which_nothing_was_seen_of_the_syncer_is_not_settled() -> None:
+    """Without nodes both sides are empty, and agree."""
+
+    async def story() -> None:
+        async with World.open(3, start=False) as world:
+            for node in world.host.store.all(NODES):
+                world.host.do("DELETE", NODES, {}, name=node["metadata"]["name"])
+            with pytest.raises(AssertionError, match=r"both sides agree.*nothing was seen of the syncer"):
+                await world.settle(5)
+            with pytest.raises(AssertionError, match="both sides agree"):
+                await world.check(5)
+
+    virtualtime.run(story)
 
 
 def test_a_syncer_that_does_not_start_is_not_ready() -> None:
