@@ -168,9 +168,9 @@ async def test_definitions_of_a_newer_release_are_left_as_they_are(admin: Client
 
 async def test_the_controller_has_no_right_to_other_definitions_and_to_delete_any(admin: Client, limited: Client) -> None:
     await admin.apply(kinds.CUSTOM_RESOURCE_DEFINITIONS, foreign("gadgets", "example.org"))
-    with pytest.raises(Forbidden):
+    with pytest.raises(Forbidden, match="cannot patch resource"):
         await limited.apply(kinds.CUSTOM_RESOURCE_DEFINITIONS, foreign("gadgets", "example.org"))
-    with pytest.raises(Forbidden):
+    with pytest.raises(Forbidden, match="cannot delete resource"):
         await limited.delete(kinds.CUSTOM_RESOURCE_DEFINITIONS, TENANTS)
 
 

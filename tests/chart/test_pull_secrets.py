@@ -118,9 +118,9 @@ async def test_with_slurm_they_are_in_the_work_namespace_too_as_long_as_it_is_th
         assert (told["pullSecret"], told["ownImages"]) == (names.PULL_SECRET, list(SETTINGS.slurm_images))
         # Nothing else of the tenant's in there.
         await admin.apply(kinds.SECRETS, {"metadata": {"name": "of-the-tenant", "namespace": "bh-pulls-slurm-work"}})
-        with pytest.raises(Forbidden):
+        with pytest.raises(Forbidden, match="cannot get resource"):
             await limited.get(kinds.SECRETS, "of-the-tenant", "bh-pulls-slurm-work")
-        with pytest.raises(Forbidden):
+        with pytest.raises(Forbidden, match="cannot list resource"):
             await limited.list(kinds.SECRETS, "bh-pulls-slurm-work")
     async with Pulling(admin, limited, Settings()) as world:
         await world.settle("pulls-slurm")

@@ -88,9 +88,9 @@ async def test_the_role_for_quotas_is_all_that_the_commands_need(admin: Client, 
         assert (done.code, done.err) == (0, "") or (name == "usage" and "nothing was metered yet" in done.err), (name, done.err)
     async with Client(person.config, user_agent="tests", field_manager="tests") as client:
         for resource in (kinds.SECRETS, kinds.CONFIG_MAPS):
-            with pytest.raises(Forbidden):
+            with pytest.raises(Forbidden, match="cannot list resource"):
                 await client.list(resource)
-        with pytest.raises(Forbidden):
+        with pytest.raises(Forbidden, match="cannot create resource"):
             await client.create(kinds.CERTIFICATE_SIGNING_REQUESTS, {"metadata": {"name": "x"}})
 
 
@@ -106,5 +106,5 @@ async def test_who_may_log_in_sees_cohorts_and_reads_which_role_shows_the_rest(
         assert "kubectl get cohorts" in done.err, name
     async with Client(person.config, user_agent="tests", field_manager="tests") as client:
         assert host.cohorts[0] in {each["metadata"]["name"] for each in (await client.list(kinds.COHORTS)).items}
-        with pytest.raises(Forbidden):
+        with pytest.raises(Forbidden, match="cannot patch resource"):
             await client.patch(kinds.COHORTS, host.cohorts[0], {"status": {"waiting": 0}}, subresource="status")

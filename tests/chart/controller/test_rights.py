@@ -46,12 +46,12 @@ async def test_a_tenant_is_built_repaired_and_taken_down_by_the_controllers_own_
 
 @pytest.mark.parametrize("place", ["kube-system", "somebodys", "bh-somebodys", "bh-team-a-work", "bulkhead-system", None])
 async def test_it_reads_no_secret_of_the_host(place: str | None, admin: Client, limited: Client) -> None:
-    with pytest.raises(Forbidden):
+    with pytest.raises(Forbidden, match="cannot list resource"):
         await limited.list(kinds.SECRETS, place)
     if place:
-        with pytest.raises(Forbidden):
+        with pytest.raises(Forbidden, match="cannot get resource"):
             await limited.get(kinds.SECRETS, "x", place)
-        with pytest.raises(Forbidden):
+        with pytest.raises(Forbidden, match="cannot create resource"):
             await limited.create(kinds.SECRETS, {"metadata": {"name": "x"}}, place)
 
 
@@ -68,10 +68,11 @@ async def test_it_reads_what_is_shared_and_writes_nothing_there(admin: Client, l
     async with background(sources.run()):
         await until(reads, "what is shared")
     # Secrets by its rights, ConfigMaps by the policy.
-    for r, refusal in ((kinds.SECRETS, Forbidden), (kinds.CONFIG_MAPS, Unprocessable)):
-        with pytest.raises(refusal):
+    by_policy = "controller: writes only in namespaces"
+    for r, refusal, words in ((kinds.SECRETS, Forbidden, "cannot .* resource"), (kinds.CONFIG_MAPS, Unprocessable, by_policy)):
+        with pytest.raises(refusal, match=words):
             await limited.patch(r, "registry", {"data": {"a": "Yw=="}}, "bulkhead-shared")
-        with pytest.raises(refusal):
+        with pytest.raises(refusal, match=words):
             await limited.delete(r, "registry", "bulkhead-shared")
 
 
@@ -85,7 +86,7 @@ async def test_it_writes_the_status_of_a_cohort_and_nothing_else_of_it(admin: Cl
         limited.delete(kinds.COHORTS, "rights"),
         limited.create(kinds.COHORTS, {"metadata": {"name": "own"}, "spec": {}}),
     ):
-        with pytest.raises(Forbidden):
+        with pytest.raises(Forbidden, match=r"cannot \w+ resource \"cohorts\""):
             await attempt
 
 
@@ -94,7 +95,7 @@ async def test_it_makes_shared_volumes_by_its_rights_and_no_others(admin: Client
     await limited.create(kinds.PERSISTENT_VOLUMES, host_volume(given))
     await limited.create(kinds.PERSISTENT_VOLUME_CLAIMS, host_claim(given))
     await admin.apply(kinds.PERSISTENT_VOLUMES, volume_samples.volume(name="of-the-host", marks={}))
-    with pytest.raises(Forbidden):
+    with pytest.raises(Forbidden, match="cannot patch resource"):
         await limited.patch(kinds.PERSISTENT_VOLUMES, given.volume, {"spec": {"mountOptions": []}})
     with pytest.raises(Unprocessable, match="marked as a tenant's"):
         await limited.delete(kinds.PERSISTENT_VOLUMES, "of-the-host")
@@ -110,7 +111,7 @@ async def test_its_standing_informers_need_no_more_than_its_rights(admin: Client
         # It reads the Gateways that routes name, and writes none; this host serves none.
         with pytest.raises(NotFound):
             await limited.get(kinds.GATEWAYS, "public", "infra")
-        with pytest.raises(Forbidden):
+        with pytest.raises(Forbidden, match="cannot delete resource"):
             await limited.delete(kinds.GATEWAYS, "public", "infra")
         assert not accelerators.done()
 

@@ -141,6 +141,8 @@ async def test_a_namespace_that_is_somebody_elses_is_never_adopted_nor_deleted(c
         assert ready(tenant) == ("False", "NamespaceTaken")
         assert await kinds_of(client, "taken") == set()
         await client.delete(kinds.TENANTS, "taken")
+        await world.caught_up()
+        await world.reconciler.reconcile("taken")
         assert "deletionTimestamp" not in (await client.get(kinds.NAMESPACES, "bh-taken-work"))["metadata"]
 
 
@@ -330,6 +332,6 @@ async def test_a_controller_that_dies_while_taking_down_is_followed_by_one_that_
     async with ControllerHost(client) as world:
         await world.settle(name)
         await client.delete(kinds.TENANTS, name)
-        await live_and_die(server, name, dies_at, committed=True, reconciles=4)
+        assert await live_and_die(server, name, dies_at, committed=True, reconciles=4)
         await take_down(world, name)
         assert await kinds_of(client, name) == set()
