@@ -6,8 +6,9 @@ order -> (in the background, two at a time) what has the name goes, the new one 
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
-from e2e import tenants
+from e2e import names, tenants
 from e2e.api import Api, Obj
 from e2e.poll import WaitTimeoutError
 from e2e.tenants import Tenant
@@ -16,7 +17,7 @@ AT_ONCE = 2
 GONE_SECONDS = 150.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Fleet:
     """The tenants of one process of tests."""
 
@@ -28,6 +29,13 @@ class Fleet:
 
     def __post_init__(self) -> None:
         self._pool = ThreadPoolExecutor(AT_ONCE, "fleet")
+
+    def offer(self, name: str, **spec: Any) -> None:
+        """A TenantClass like the standard one but for these sections, as long as there are tenants."""
+        standard = self.host.get("TenantClass", "standard")["spec"]
+        kind = {"apiVersion": names.API_VERSION, "kind": "TenantClass", "metadata": {"name": name}}
+        self.host.apply(kind | {"spec": standard | spec})
+        self.discard("TenantClass", name)
 
     def order(self, manifest: Obj) -> None:
         """Begin to make a tenant, unless that was ordered before."""

@@ -208,12 +208,12 @@ class ApiServer:
             time.sleep(0.1)
         raise RuntimeError(f"{self.name}: not ready after {seconds:g} s: {self.log_tail('kube-apiserver')}")
 
-    def _begun(self, context: ssl.SSLContext) -> bool:
+    def _begun(self, context: ssl.SSLContext | None) -> bool:
         """Whether its own namespaces are there: it is ready some moments before."""
         there = {each["metadata"]["name"] for each in json.loads(self._get(_SPACES, context))["items"]}
         return there.issuperset(_OWN_SPACES)
 
-    def _get(self, path: str, context: ssl.SSLContext) -> str:
+    def _get(self, path: str, context: ssl.SSLContext | None) -> str:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
         with opener.open(f"{self.url}{path}", timeout=5) as answer:
             return str(answer.read(), "utf-8")

@@ -28,6 +28,7 @@ PREFIX = "e2e-"
 
 _TURNS = pytest.StashKey[Turns]()
 _NAME = pytest.StashKey[str]()
+_NEXT = pytest.StashKey[pytest.Item | None]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -57,6 +58,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
     """A group keeps its turn from its first test to the end of its last: its fixtures live as long."""
     turns = item.config.stash[_TURNS]
+    item.stash[_NEXT] = nextitem
     turns.take(group_of(item.nodeid), alone=runs_alone(item.nodeid))
     try:
         return (yield)
@@ -148,12 +150,20 @@ def tenant(request: pytest.FixtureRequest, fleet: Fleet, fresh_name: str) -> Ten
 
 @pytest.fixture(autouse=True)
 def _ahead(request: pytest.FixtureRequest, fleet: Fleet) -> None:
-    """While a test runs, the tenants of the next ones are made."""
-    items, group = request.session.items, group_of(request.node.nodeid)
-    at = items.index(request.node)
-    for item in items[at : at + 1 + AHEAD]:
-        if group_of(item.nodeid) == group and item.get_closest_marker("fresh") is not None:
+    """While a test runs, the tenants of the next ones are made; a file has its own made by its function `ahead`."""
+    for item in _upcoming(request.node):
+        if item.get_closest_marker("fresh") is not None:
             fleet.order(_manifest(item, _name_of(item)))
+        if begin := getattr(getattr(item, "module", None), "ahead", None):
+            begin(fleet)
+
+
+def _upcoming(item: pytest.Item) -> list[pytest.Item]:
+    """The test, and the next ones of this process as far as they are known."""
+    items, following = item.session.items, item.stash[_NEXT]
+    at = items.index(item)
+    near = [each for each in items[at : at + 1 + AHEAD] if group_of(each.nodeid) == group_of(item.nodeid)]
+    return near if following is None or following in near else [*near, following]
 
 
 def _manifest(item: pytest.Item, name: str) -> Obj:

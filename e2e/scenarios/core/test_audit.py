@@ -2,11 +2,13 @@
 
 import json
 import uuid
+from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
 
-from e2e import commands, machine, names, tenants
+from e2e import commands, machine, tenants
 from e2e.api import Api, Obj
 from e2e.fleet import Fleet
 from e2e.poll import NotYetError, until
@@ -16,18 +18,24 @@ CLASS = "e2e-audit"
 CANARY = f"canary-{uuid.uuid4().hex}"
 
 
-@pytest.fixture(scope="module")
-def both(host: Api, fleet: Fleet) -> tuple[Tenant, Tenant]:
+@cache
+def ahead(fleet: Fleet) -> list[Obj]:
     """Two tenants, of classes that write into files on the plane's volume, and to stdout."""
-    made = []
+    wanted = []
     for name, audit in (("files", {"level": "Request", "retain": True}), ("stdout", {"sink": "Stdout"})):
         offered = f"{CLASS}-{name}"
-        spec = host.get("TenantClass", "standard")["spec"] | {"audit": audit}
-        host.apply({"apiVersion": names.API_VERSION, "kind": "TenantClass", "metadata": {"name": offered}, "spec": spec})
-        made.append(tenants.manifest(offered, gpus=0, tenant_class=offered))
-        fleet.order(made[-1])
-        fleet.discard("TenantClass", offered)
-    return fleet.take(made[0]), fleet.take(made[1])
+        fleet.offer(offered, audit=audit)
+        wanted.append(tenants.manifest(offered, gpus=0, tenant_class=offered))
+        fleet.order(wanted[-1])
+    return wanted
+
+
+@pytest.fixture(scope="module")
+def both(fleet: Fleet) -> Iterator[tuple[Tenant, Tenant]]:
+    files, stdout = (fleet.take(each) for each in ahead(fleet))
+    yield files, stdout
+    for tenant in (files, stdout):
+        fleet.leave(tenant.name)
 
 
 def trail(tenant: Tenant, *options: str) -> list[dict[str, Any]]:

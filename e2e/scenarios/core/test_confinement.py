@@ -1,12 +1,13 @@
 """A tenant's containers as the node's kernel sees them: system calls filtered, processes counted, users of their own."""
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from e2e import names, tenants, workloads
-from e2e.api import Api
+from e2e.api import Api, Obj
 from e2e.commands import kubectl
 from e2e.fleet import Fleet
 from e2e.tenants import Tenant
@@ -16,23 +17,20 @@ CLASS = "e2e-confined"
 GROUPS = ("pids/bulkhead/kubepods/**/pod{uid}/pids.max", "bulkhead/kubepods/**/pod{uid}/pids.max")
 
 
-@pytest.fixture(scope="module")
-def confined(host: Api, fleet: Fleet) -> Iterator[Tenant]:
+@cache
+def ahead(fleet: Fleet) -> Obj:
     """A tenant of a class that asks for user namespaces."""
-    spec = host.get("TenantClass", "standard")["spec"]
-    isolation = spec.get("isolation", {}) | {"userNamespaces": True}
-    metadata = {"name": CLASS}
-    host.apply(
-        {
-            "apiVersion": names.API_VERSION,
-            "kind": "TenantClass",
-            "metadata": metadata,
-            "spec": spec | {"isolation": isolation},
-        }
-    )
-    yield fleet.take(tenants.manifest(CLASS, gpus=1, tenant_class=CLASS))
+    isolation = fleet.host.get("TenantClass", "standard")["spec"].get("isolation", {}) | {"userNamespaces": True}
+    fleet.offer(CLASS, isolation=isolation)
+    wanted = tenants.manifest(CLASS, gpus=1, tenant_class=CLASS)
+    fleet.order(wanted)
+    return wanted
+
+
+@pytest.fixture(scope="module")
+def confined(fleet: Fleet) -> Iterator[Tenant]:
+    yield fleet.take(ahead(fleet))
     fleet.leave(CLASS)
-    fleet.discard("TenantClass", CLASS)
 
 
 def inside(tenant: Tenant, pod: str, command: str) -> str:

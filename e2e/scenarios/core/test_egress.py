@@ -3,13 +3,13 @@
 import socket
 import threading
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 
 import pytest
 
 from bulkhead.hostcluster.component import NODE_ADDRESS
-from e2e import names, tenants, workloads
-from e2e.api import Api
+from e2e import tenants, workloads
+from e2e.api import Api, Obj
 from e2e.commands import kubectl, run
 from e2e.fleet import Fleet
 from e2e.poll import holds, until
@@ -35,18 +35,23 @@ def listening() -> Iterator[int]:
         run(["ip", "address", "delete", f"{address}/32", "dev", "lo"])
 
 
+@cache
+def ahead(fleet: Fleet) -> Obj:
+    """A tenant of a class that opens every address."""
+    isolation = fleet.host.get("TenantClass", "standard")["spec"].get("isolation", {})
+    fleet.offer(CLASS, isolation=isolation | {"network": {"egressCIDRs": ["0.0.0.0/0"]}})
+    wanted = tenants.manifest(CLASS, gpus=1, tenant_class=CLASS)
+    fleet.order(wanted)
+    return wanted
+
+
 @pytest.fixture(scope="module")
-def outward(host: Api, fleet: Fleet) -> Iterator[Tenant]:
-    spec = host.get("TenantClass", "standard")["spec"]
-    isolation = spec.get("isolation", {}) | {"network": {"egressCIDRs": ["0.0.0.0/0"]}}
-    made = {"apiVersion": names.API_VERSION, "kind": "TenantClass", "metadata": {"name": CLASS}}
-    host.apply(made | {"spec": spec | {"isolation": isolation}})
-    tenant = fleet.take(tenants.manifest(CLASS, gpus=1, tenant_class=CLASS))
+def outward(fleet: Fleet) -> Iterator[Tenant]:
+    tenant = fleet.take(ahead(fleet))
     tenant.api.apply(workloads.pod("walker"))
     workloads.wait_running(tenant.api, "walker")
     yield tenant
     fleet.leave(CLASS)
-    fleet.discard("TenantClass", CLASS)
 
 
 def test_everywhere_is_not_the_host(host: Api, alice: Tenant, outward: Tenant, listening: int) -> None:

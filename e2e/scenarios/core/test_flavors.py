@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import pytest
 
-from e2e import commands, install, machine, tenants, workloads
+from e2e import commands, machine, tenants, workloads
 from e2e.api import Api, Obj
 from e2e.fleet import Fleet
 from e2e.install import SLICES
@@ -43,32 +43,29 @@ def _slice(host: Api, count: str | None) -> None:
     host.patch("Node", SLICED, changed, subresource="status")
 
 
-@pytest.fixture(scope="module")
-def cohort(host: Api, fleet: Fleet) -> Iterator[str]:
-    """A cohort that knows three kinds, and takes back at once."""
-    standard = next(each for each in install.example_objects() if each["kind"] == "TenantClass")
-    spec = standard["spec"] | {"gpuResources": [GPU, SLICES]}
-    resources = spec["quota"]["resources"] | {SLICES: {"maxNominal": OF_NODE}}
-    spec["quota"] = spec["quota"] | {"cohorts": [COHORT], "resources": resources}
-    host.apply(standard | {"metadata": {"name": CLASS}, "spec": spec})
-    flavors = [{"name": kind, "resource": GPU, "nodeLabels": {KIND: kind}} for kind in KINDS]
-    rules = {"flavors": flavors, "reclaim": {"minRuntime": "0s", "within": "30s"}}
-    host.apply({"apiVersion": "bulkhead.dev/v1alpha1", "kind": "Cohort", "metadata": {"name": COHORT}, "spec": rules})
-    yield COHORT
+@cache
+def ahead(fleet: Fleet) -> list[Obj]:
+    """One that likes fast GPUs better, may borrow of these only, and has slices; and one that lends everything, at once."""
+    quota = fleet.host.get("TenantClass", "standard")["spec"]["quota"]
+    resources = quota["resources"] | {SLICES: {"maxNominal": OF_NODE}}
+    fleet.offer(CLASS, gpuResources=[GPU, SLICES], quota=quota | {"cohorts": [COHORT], "resources": resources})
+    kinds = [{"name": kind, "resource": GPU, "nodeLabels": {KIND: kind}} for kind in KINDS]
+    rules = {"flavors": kinds, "reclaim": {"minRuntime": "0s", "within": "30s"}}
+    fleet.host.apply({"apiVersion": "bulkhead.dev/v1alpha1", "kind": "Cohort", "metadata": {"name": COHORT}, "spec": rules})
     fleet.discard("Cohort", COHORT)
-    fleet.discard("TenantClass", CLASS)
-
-
-@pytest.fixture(scope="module")
-def both(fleet: Fleet, cohort: str) -> Iterator[tuple[Tenant, Tenant]]:
-    """One that likes fast GPUs better, may borrow of these only, and has slices; and one that lends everything."""
     wanted = []
     for name, slow, slices in ((FIRST, {"borrowingLimit": 0}, 2), (SECOND, {}, 0)):
         flavors = [{"name": FAST, "nominal": OWN}, {"name": SLOW, "nominal": OWN} | slow]
         resources = {GPU: {"nominal": 2 * OWN, "flavors": flavors}, SLICES: {"nominal": slices}}
-        wanted.append(tenants.manifest(name, tenant_class=CLASS, quota={"cohort": cohort, "resources": resources}))
+        wanted.append(tenants.manifest(name, tenant_class=CLASS, quota={"cohort": COHORT, "resources": resources}))
         fleet.order(wanted[-1])
-    yield fleet.take(wanted[0]), fleet.take(wanted[1])
+    return wanted
+
+
+@pytest.fixture(scope="module")
+def both(fleet: Fleet) -> Iterator[tuple[Tenant, Tenant]]:
+    first, second = (fleet.take(each) for each in ahead(fleet))
+    yield first, second
     for name in (FIRST, SECOND):
         fleet.leave(name)
 

@@ -1,11 +1,11 @@
 """One ledger over two tenants of a cohort: idle quota is lent and comes back, gangs start whole, and who waits reads why."""
 
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 
 import pytest
 
-from e2e import commands, install, ledger, machine, tenants, workloads
+from e2e import commands, ledger, machine, tenants, workloads
 from e2e.api import Api, ApiError, Obj
 from e2e.fleet import Fleet
 from e2e.names import GPU
@@ -17,44 +17,36 @@ OWNER, BORROWER = "e2e-owner", "e2e-borrower"
 NOMINAL = 8  # GPUs of each of the two: one simulated node
 
 
-@pytest.fixture(scope="module")
-def cohort(host: Api, fleet: Fleet) -> Iterator[str]:
-    """A cohort whose rules are short enough for a test, and a class that lets tenants join it and have gangs.
+@cache
+def ahead(fleet: Fleet) -> dict[str, Obj]:
+    """Two tenants of a cohort whose rules are short enough for a test, of a class that lets them join it and have gangs.
 
     Without a minimum runtime: under one of a second an older pod goes where the newest has not run for it yet.
     """
-    standard = next(each for each in install.example_objects() if each["kind"] == "TenantClass")
-    spec = standard["spec"] | {"scheduling": {"gangs": True}}
-    spec["quota"] = spec["quota"] | {"cohorts": [COHORT]}
-    host.apply(standard | {"metadata": {"name": CLASS}, "spec": spec})
+    quota = fleet.host.get("TenantClass", "standard")["spec"]["quota"] | {"cohorts": [COHORT]}
+    fleet.offer(CLASS, scheduling={"gangs": True}, quota=quota)
     rules = {"reclaim": {"minRuntime": "0s", "within": "30s"}}
-    host.apply({"apiVersion": "bulkhead.dev/v1alpha1", "kind": "Cohort", "metadata": {"name": COHORT}, "spec": rules})
-    for name in (OWNER, BORROWER):
-        fleet.order(_member(name))
-    yield COHORT
-    for name in (OWNER, BORROWER):
-        fleet.leave(name)
+    fleet.host.apply({"apiVersion": "bulkhead.dev/v1alpha1", "kind": "Cohort", "metadata": {"name": COHORT}, "spec": rules})
     fleet.discard("Cohort", COHORT)
-    fleet.discard("TenantClass", CLASS)
+    own = {"cohort": COHORT, "resources": {GPU: {"nominal": NOMINAL}}}
+    wanted = {name: tenants.manifest(name, tenant_class=CLASS, quota=own) for name in (OWNER, BORROWER)}
+    for manifest in wanted.values():
+        fleet.order(manifest)
+    return wanted
 
 
 @pytest.fixture(scope="module")
-def owner(fleet: Fleet, cohort: str) -> Tenant:
+def owner(fleet: Fleet) -> Iterator[Tenant]:
     """A tenant whose quota is idle at first."""
-    assert cohort
-    return fleet.take(_member(OWNER))
+    yield fleet.take(ahead(fleet)[OWNER])
+    fleet.leave(OWNER)
 
 
 @pytest.fixture(scope="module")
-def borrower(fleet: Fleet, cohort: str) -> Tenant:
+def borrower(fleet: Fleet) -> Iterator[Tenant]:
     """A tenant that wants more than its own."""
-    assert cohort
-    return fleet.take(_member(BORROWER))
-
-
-def _member(name: str) -> Obj:
-    quota = {"cohort": COHORT, "resources": {GPU: {"nominal": NOMINAL}}}
-    return tenants.manifest(name, tenant_class=CLASS, quota=quota)
+    yield fleet.take(ahead(fleet)[BORROWER])
+    fleet.leave(BORROWER)
 
 
 @pytest.fixture(autouse=True)

@@ -1,10 +1,11 @@
 """Gangs of a tenant on the host's scheduler: whole or not at all, and nothing of them is left."""
 
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
-from e2e import install, tenants, workloads
+from e2e import tenants, workloads
 from e2e.api import Api, Obj
 from e2e.fleet import Fleet
 from e2e.poll import holds, until
@@ -14,14 +15,19 @@ CLASS = NAME = "e2e-podgroups"
 SIZE = 3
 
 
-@pytest.fixture(scope="module")
-def carol(host: Api, fleet: Fleet) -> Iterator[Tenant]:
+@cache
+def ahead(fleet: Fleet) -> Obj:
     """A tenant of a class that offers pod groups."""
-    standard = next(each for each in install.example_objects() if each["kind"] == "TenantClass")
-    host.apply(standard | {"metadata": {"name": CLASS}, "spec": standard["spec"] | {"scheduling": {"podGroups": True}}})
-    yield fleet.take(tenants.manifest(NAME, gpus=SIZE, tenant_class=CLASS))
+    fleet.offer(CLASS, scheduling={"podGroups": True})
+    wanted = tenants.manifest(NAME, gpus=SIZE, tenant_class=CLASS)
+    fleet.order(wanted)
+    return wanted
+
+
+@pytest.fixture(scope="module")
+def carol(fleet: Fleet) -> Iterator[Tenant]:
+    yield fleet.take(ahead(fleet))
     fleet.leave(NAME)
-    fleet.discard("TenantClass", CLASS)
 
 
 def gang(name: str) -> Obj:

@@ -50,19 +50,25 @@ def finds(host: Api, what: str, judged: Callable[[int, dict[str, Any]], bool], *
 @contextlib.contextmanager
 def unenforced() -> Iterator[None]:
     """A host whose policies nobody enforces: no rules in the kernel, and no program that would put them there."""
-    program = "bulkhead.hostcluster.netpol.enforcer"
-    found = [each for each in machine.processes_of_host() if program in each.program]
-    assert found, f"{program} does not run"
-    for each in found:
+    # Half a minute without rules, and the supervisor would start the enforcer again.
+    supervisor, enforcer = running("bulkhead.hostcluster.supervisor"), running("bulkhead.hostcluster.netpol.enforcer")
+    for each in (supervisor, enforcer):
         each.send(signal.SIGSTOP)
     try:
         until("no change of the rules to be under way", _ended, seconds=20)
         rules("delete", check=True)
         yield
+        assert rules("list").code != 0, "somebody put the rules back"
     finally:
-        for each in found:  # the supervisor starts it again, and it puts all rules back
-            each.send(signal.SIGKILL)
+        enforcer.send(signal.SIGKILL)  # the supervisor starts it again, and it puts all rules back
+        supervisor.send(signal.SIGCONT)
         until("the rules to be back", lambda: workloads.expect(rules("list").code == 0, "none"), seconds=60)
+
+
+def running(program: str) -> machine.Process:
+    """The one process of the host that runs this program."""
+    (found,) = [each for each in machine.processes_of_host() if program in each.program]
+    return found
 
 
 def _ended() -> None:

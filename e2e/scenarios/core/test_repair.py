@@ -1,6 +1,7 @@
 """Drift: objects of the controller that are deleted come back, and the tenant works as before."""
 
 import ipaddress
+from functools import cache
 
 import pytest
 
@@ -26,9 +27,16 @@ KINDS = (
 )
 
 
+@cache
+def ahead(fleet: Fleet) -> Obj:
+    wanted = tenants.manifest("e2e-drift", gpus=2)
+    fleet.order(wanted)
+    return wanted
+
+
 @pytest.fixture(scope="module")
 def drifting(fleet: Fleet) -> Tenant:
-    return fleet.take(tenants.manifest("e2e-drift", gpus=2))
+    return fleet.take(ahead(fleet))
 
 
 def owned(host: Api, tenant: Tenant, kind: str) -> list[Obj]:
