@@ -135,11 +135,12 @@ class _Trials:
 
     def _red_by_itself(self, mutant: Mutant, suite: Sequence[str], bench: Bench) -> Outcome | None:
         """What to say of a mutant whose suite kills none, because it is red without any."""
-        name = named(suite)
+        file = mutant.file if mutant.cost == "pure" else ""
+        name = f"{named(suite)} {file}".rstrip()
         with self._lock:
             there = self._kept.unchanged.get(name)
         if there is None or there.what != SURVIVED:
-            there = bench.unchanged(suite, mutant.cost)
+            there = bench.unchanged(suite, mutant.cost, file)
             with self._lock:
                 self._kept.add_unchanged(name, there)
         if there.what == SURVIVED:

@@ -73,6 +73,8 @@ class Bench:
 
     def tries(self, mutant: Mutant, suite: Sequence[str], *, kept: bool = False) -> Outcome:
         """Whether a test of the suite turns red with the mutant in the code; with `kept` on a server of trials before."""
+        if not kept and mutant.cost == "pure":
+            self._forking()  # before the mutant is there
         started = time.monotonic()
         try:
             changed = put(mutant, self.tree)
@@ -80,34 +82,40 @@ class Bench:
             return Outcome(LOST, str(error), "", 0.0)
         try:
             self._forget_compiled(changed)
-            return _outcome(self._run(suite, mutant.cost, kept=kept), suite, started)
+            return _outcome(self._run(suite, mutant.cost, changed, kept=kept), suite, started)
         finally:
             for file in changed:
                 shutil.copy2(ROOT / file, self.tree / file)
             self._forget_compiled(changed)
 
-    def unchanged(self, suite: Sequence[str], cost: str, *, kept: bool = False) -> Outcome:
-        """What a suite says without any mutant: `killed` means that it is red by itself."""
+    def unchanged(self, suite: Sequence[str], cost: str, file: str = "", *, kept: bool = False) -> Outcome:
+        """What a suite says without any mutant, with a file that is read afresh: `killed` means that it is red by itself."""
         started = time.monotonic()
-        return _outcome(self._run(suite, cost, kept=kept), suite, started)
+        return _outcome(self._run(suite, cost, [Path(file)] if file else [], kept=kept), suite, started)
 
-    def _run(self, suite: Sequence[str], cost: str, *, kept: bool) -> _Ended:
-        environment = os.environ | {"PYTHONPATH": str(self.tree), "PYTHONHASHSEED": "0"}
+    def _run(self, suite: Sequence[str], cost: str, changed: Sequence[Path], *, kept: bool) -> _Ended:
         if kept or cost == "pure":
-            kind = KEEPING if kept else FORKING
-            if kind not in self._warm:
-                self._warm[kind] = Warm(kind, self.tree, environment)
-            code, red = self._warm[kind].run(_pytest(suite, cost), SECONDS[cost])
+            warm = self._keeping() if kept else self._forking()
+            code, red = warm.run(_pytest(suite, cost), SECONDS[cost], changed)
             if code is None:
-                self._warm.pop(kind).close()
+                self.cool()
             return _Ended(code, f"FAILED {red}" if red else "")
         command = ["pytest", *_pytest(suite, cost)] if suite else [_HUNT]
-        with _process([sys.executable, "-m", *command], self.tree, environment) as process:
+        with _process([sys.executable, "-m", *command], self.tree, self._environment()) as process:
             try:
                 said, _ = process.communicate(timeout=SECONDS[cost])
             except subprocess.TimeoutExpired:
                 return _Ended(None, "")
             return _Ended(process.returncode, said)
+
+    def _forking(self) -> Warm:
+        return self._warm.get(FORKING) or self._warm.setdefault(FORKING, Warm(FORKING, self.tree, self._environment()))
+
+    def _keeping(self) -> Warm:
+        return self._warm.get(KEEPING) or self._warm.setdefault(KEEPING, Warm(KEEPING, self.tree, self._environment()))
+
+    def _environment(self) -> dict[str, str]:
+        return os.environ | {"PYTHONPATH": str(self.tree), "PYTHONHASHSEED": "0"}
 
     def _forget_compiled(self, changed: Sequence[Path]) -> None:
         # Python takes a compiled file for fresh by its size and its second.

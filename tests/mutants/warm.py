@@ -1,6 +1,7 @@
 """A process in a copy of the tree that runs suites one after the other, and keeps what costs the most of each: two kinds of it.
 
-    FORKING   imports what is not the tree's own once; each run is a child, which imports the tree with its mutant afresh
+    FORKING   imports what the suites import once; each run is a child, which forgets what a mutant has changed and whatever
+              imports that, so that it is imported afresh
     KEEPING   keeps the API servers that suites start: for mutants of what is no Python, such as the chart's policies, and for
               suites that leave a server as they found it
 
@@ -8,7 +9,9 @@ The process is this file by itself, outside of the package that it would import.
 arguments, and so is its answer: how pytest ended, and the first test that was red.
 """
 
+import ast
 import contextlib
+import functools
 import importlib
 import json
 import os
@@ -17,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,6 +34,10 @@ _SLOW: Final = (
     "aiohttp.web", "pydantic", "prometheus_client", "cryptography.x509", "jinja2", "kopf", "unittest.mock", "pdb",
 )  # fmt: skip
 
+_PACKAGES: Final = ("bulkhead", "controller", "frontdoor", "syncer")
+# The embedded host's, which nothing here runs; what they bring along must not be there before a fork.
+_OF_THE_HOST: Final = ("bulkhead.hostcluster", "bulkhead.images")
+_READY: Final = "ready\n"
 # Plugins that are imported already are fine as they are.
 _IMPORTED: Final = ("-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning")
 
@@ -42,13 +50,15 @@ class Warm:
             [sys.executable, __file__, kind], cwd=tree, env=environment, text=True, start_new_session=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
+        if self._process.stdout is None or self._process.stdout.readline() != _READY:
+            raise RuntimeError(f"{__file__} {kind} does not start in {tree}")
 
-    def run(self, arguments: Sequence[str], seconds: float) -> tuple[int | None, str]:
-        """How pytest ended, nothing where it hung, and the first test that was red."""
+    def run(self, arguments: Sequence[str], seconds: float, changed: Sequence[Path] = ()) -> tuple[int | None, str]:
+        """How pytest ended, nothing where it hung, and the first test that was red; with these files of the tree changed."""
         asked, answers = self._process.stdin, self._process.stdout
         if asked is None or answers is None or self._process.poll() is not None:
             return None, ""
-        asked.write(json.dumps(list(arguments)) + "\n")
+        asked.write(json.dumps([list(arguments), [str(each) for each in changed]]) + "\n")
         asked.flush()
         if not select.select([answers], [], [], seconds)[0]:
             return None, ""
@@ -84,22 +94,81 @@ def main(kind: str) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if kind == FORKING:
-        for name in _SLOW:
-            with contextlib.suppress(ImportError):
+        _stale(())  # what imports what, before anything is changed
+        for name in (*_SLOW, *(each for each in _modules() if not each.startswith(_OF_THE_HOST))):
+            # What cannot be imported here its test will tell.
+            with contextlib.suppress(Exception):
                 importlib.import_module(name)
+    answers.write(_READY)
+    answers.flush()
     for line in sys.stdin:
-        answers.write((_in_a_child(line) if kind == FORKING else _with_kept_servers(line)) + "\n")
+        arguments, changed = json.loads(line)
+        said = _in_a_child(arguments, _stale(changed)) if kind == FORKING else _with_kept_servers(arguments)
+        answers.write(said + "\n")
         answers.flush()
 
 
-def _in_a_child(line: str) -> str:
+def _modules() -> dict[str, Path]:
+    """The tree's own modules, but for its tests: those are read afresh each time, with what they rewrite of asserts."""
+    found: dict[str, Path] = {}
+    for package in _PACKAGES:
+        for path in sorted(Path(package).rglob("*.py")):
+            parts = path.with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return {name: path for name, path in found.items() if not name.endswith(".__main__")}
+
+
+def _stale(changed: Sequence[str]) -> set[str]:
+    """The modules of files that were changed, and all that import one of those; all there are where it is no module."""
+    modules = _modules()
+    files = {str(path): name for name, path in modules.items()}
+    if not set(changed) <= files.keys():
+        return set(modules)
+    importers: dict[str, set[str]] = defaultdict(set)
+    for name, path in modules.items():
+        for imported in _imports(name, path):
+            importers[imported].add(name)
+    found: set[str] = set()
+    left = [files[each] for each in changed]
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left.extend(importers[name])
+    return found
+
+
+@functools.cache
+def _imports(name: str, path: Path) -> frozenset[str]:
+    """What a module imports, by all the names that it may have; the packages that it is in are among them."""
+    parts = name.split(".")
+    found = {".".join(parts[:end]) for end in range(1, len(parts))}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            found.update(f"{node.module}.{each.name}" for each in node.names)
+    return frozenset(found)
+
+
+def _forget(names: set[str]) -> None:
+    for name in names:
+        sys.modules.pop(name, None)
+        package, _, last = name.rpartition(".")
+        if package in sys.modules and last in vars(sys.modules[package]):
+            delattr(sys.modules[package], last)
+
+
+def _in_a_child(arguments: Sequence[str], stale: set[str]) -> str:
     told, tells = os.pipe()
     child = os.fork()
     if not child:
         os.close(told)
         # Tests that fork themselves must not come back here.
         with os.fdopen(tells, "w") as answer:
-            answer.write(_run(line))
+            _forget(stale)
+            answer.write(_run(arguments))
         os._exit(0)
     os.close(tells)
     with os.fdopen(told) as answer:
@@ -108,19 +177,19 @@ def _in_a_child(line: str) -> str:
     return said or '[null, ""]'
 
 
-def _with_kept_servers(line: str) -> str:
+def _with_kept_servers(arguments: Sequence[str]) -> str:
     from tests.kit import known, servers
 
     servers.running, servers.start_pair = _running, _pair
     known._told.clear()  # each run brings policies of its own
-    return _run(line)
+    return _run(arguments)
 
 
-def _run(line: str) -> str:
+def _run(arguments: Sequence[str]) -> str:
     import pytest
 
     seen = _Seen()
-    code = pytest.main([*json.loads(line), *_IMPORTED], plugins=[seen])
+    code = pytest.main([*arguments, *_IMPORTED], plugins=[seen])
     return json.dumps([int(code), seen.red])
 
 
