@@ -5,7 +5,9 @@
     a translation, a pure decision                  translationsamples, tenantsamples, slurmsamples   nothing
     an informer or a client before a bad server     hostileserver                               milliseconds
     two API servers of your session                 the fixtures host_client, plane_client      one pair a process
-    one that you may kill, freeze, restart          servers.running (fixture own_server)        seconds, 500 MiB
+    one for a file that changes what others need    the fixture file_server                     two seconds a file
+    one that you may kill, freeze, restart          servers.running (fixture own_server)        two seconds, 400 MiB
+    root, programs, namespaces, an address          machine                                     nothing, or a skip that says so
     the syncer of one tenant                        syncerbed.SyncerBed                         half a second
     the ledger, with a scheduler and kwok           ledgerhost.LedgerHost                       half a second
     the controller without its queue                controllerhost.ControllerHost               half a second

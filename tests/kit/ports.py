@@ -5,6 +5,7 @@ start of its server, and would as well while the server is down. Test processes 
 between the choice of a port and the start of its server it looks free to the other.
 """
 
+import contextlib
 import os
 import random
 import socket
@@ -17,14 +18,13 @@ _given: set[int] = set()
 
 
 def free_port() -> int:
-    """A port of loopback on which nothing listens, never the same twice in a process."""
-    while True:
-        port = random.choice(_RANGE)  # noqa: S311 -- spreading, not secrets
-        if port in _given:
-            continue
-        _given.add(port)
-        try:
-            socket.create_server(("127.0.0.1", port)).close()
-        except OSError:
-            continue
-        return port
+    """A port of loopback on which nothing listens; the same twice in a process only once each has had its turn."""
+    for _ in range(2):
+        left = [port for port in _RANGE if port not in _given]
+        for port in random.sample(left, len(left)):
+            _given.add(port)
+            with contextlib.suppress(OSError):
+                socket.create_server(("127.0.0.1", port)).close()
+                return port
+        _given.clear()
+    raise RuntimeError(f"tests need a free port of loopback: {_RANGE[0]} to {_RANGE[-1]} are all taken, see `ss -ltn`")

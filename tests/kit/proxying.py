@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import re
-import shutil
 import ssl
 import subprocess
 from collections.abc import AsyncIterator, Iterator
@@ -12,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 
-import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -23,6 +21,7 @@ from bulkhead.hostcluster.images import proxy_root, slurm_root
 from frontdoor.haproxy import Limits, configuration, hosts_map
 from frontdoor.routes import Route
 from frontdoor.runtime import Runtime, UnreachableError
+from tests.kit import machine
 from tests.kit.ports import free_port
 from tests.kit.syncerbed import until
 
@@ -33,8 +32,7 @@ HELLO = b"hello from "
 @cache
 def program() -> tuple[str, ...]:
     """HAProxy from the image's own packages. Only a machine that cannot unpack any does without; what fails there fails."""
-    if shutil.which("mmdebstrap") is None:
-        pytest.skip("HAProxy is unpacked from Debian's packages by mmdebstrap, which `make setup` installs as root")
+    machine.programs("HAProxy, unpacked from Debian's packages,", "mmdebstrap")
     tree = slurm_root.debian_tree(binaries.cache_dir() / "images", proxy_root.PROXY_TREE)
     return tuple(proxy_root.program(tree))
 

@@ -6,7 +6,6 @@ loopback one, as API servers refuse those in EndpointSlices.
 
 import asyncio
 import contextlib
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -20,6 +19,7 @@ from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Obj
 from controller.pki.issue import issue
 from controller.plane.pki import CertSpec, Pair, Usage, authority_secret
+from tests.kit import machine
 from tests.kit.servers import ApiServer, ServerOptions
 from tests.ways.asking import files
 
@@ -55,16 +55,9 @@ def _slice(tenant: str, port: int) -> Obj:
             "labels": {"kubernetes.io/service-name": "plane", "endpointslice.kubernetes.io/managed-by": "tests"},
         },
         "addressType": "IPv4",
-        "endpoints": [{"addresses": [_own_address()], "conditions": {"ready": True}}],
+        "endpoints": [{"addresses": [machine.address("a plane behind a Gateway")], "conditions": {"ready": True}}],
         "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
     }
-
-
-def _own_address() -> str:
-    """An address of this machine; nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))
-        return str(probe.getsockname()[0])
 
 
 def through(tenant: Obj, server: ApiServer) -> KubeConfig:

@@ -6,7 +6,6 @@ It needs root, as the image does, and unpacked packages; a machine without eithe
 """
 
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,11 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from bulkhead.hostcluster import binaries
 from bulkhead.hostcluster.images import slurm_root
 from bulkhead.hostcluster.images.build import PROJECT
+from tests.kit import machine
 from tests.kit.ports import free_port
 
 _SECONDS = 20.0
@@ -82,9 +80,8 @@ class LoginNode:
 @contextmanager
 def login_node(folder: Path) -> Iterator[LoginNode]:
     """Start it, and wait until it takes connections."""
-    missing = [each for each in ("mmdebstrap", "unshare", "ssh", "ssh-keygen") if shutil.which(each) is None]
-    if os.geteuid() != 0 or missing:
-        pytest.skip(f"the image's sshd needs root to be who logs in, and {', '.join(missing) or 'nothing else'}")
+    machine.root("the image's sshd", instead="it becomes who logs in; run it as root")
+    machine.programs("the image's sshd", "mmdebstrap", "unshare", "ssh", "ssh-keygen")
     tree = slurm_root.debian_tree(binaries.cache_dir() / "images", slurm_root.SLURM_TREE)
     for name in ("root", "above", "trust", "keys", "users"):
         (folder / name).mkdir()

@@ -4,7 +4,6 @@ It runs in namespaces of its own, on this machine's programs, up to where it wou
 looks around.
 """
 
-import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from bulkhead.hostcluster.images.build import PROJECT
 from controller.slurm.spec import image
+from tests.kit import machine
 
 SCRIPT = PROJECT / "images/slurm/rootfs/usr/local/sbin/slurm-entrypoint"
 NAMESPACES = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
@@ -36,8 +36,7 @@ Start = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
     """Start a daemon's entrypoint and give what `look`, a script as root, prints; `before` makes what lies there already."""
-    if os.geteuid() != 0 or subprocess.run([*NAMESPACES, "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("needs root and namespaces; `make e2e SUITE=slurm` shows the same on the embedded host")
+    machine.namespaces("the entrypoint", *NAMESPACES, instead="the scenarios of Slurm show the same on the embedded host")
     root = tmp_path / "root"
     folders = ["stubs", "etc/slurm-keys-mount", "etc/slurm-users", "etc/slurm-ssh-mount", "proc", "dev", "usr"]
     for name in [*folders, "run", "home", "tmp", "var/spool/slurmd", "etc/slurm"]:
