@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-XDIST = ("-p", "xdist.plugin", "-n", "2", "--dist", "loadfile")
+XDIST = ("-p", "xdist.plugin", "-n", "1", "--dist", "loadfile")
 
 GOOD = "def test_good(): pass\n"
 BUG = "def test_bug(): assert 1 == 2\n"
