@@ -6,13 +6,17 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Obj
+from tests.chart.controller.reasons import REASONS
 from tests.chart.controller.requests import ALLOWED, LEVEL, MARKS, REFUSED, account, binding, refusal
 
 pytestmark = pytest.mark.apiserver
 
 
 async def test_the_policies_refuse_what_the_controller_must_not_write(mighty: Client) -> None:
-    assert [name for name, obj in REFUSED.items() if not await refusal(mighty, obj)] == []
+    said = {name: await refusal(mighty, obj) for name, obj in REFUSED.items()}
+    assert set(said) == {name for names in REASONS.values() for name in names}
+    told = {name: tuple(words for words, names in REASONS.items() if name in names) for name in said}
+    assert {name: text for name, text in said.items() if not text.startswith(told[name])} == {}
 
 
 async def test_the_policies_let_through_what_it_writes(mighty: Client) -> None:
@@ -59,17 +63,17 @@ async def test_what_is_not_a_tenants_is_not_deleted(mighty: Client, admin: Clien
     # Of one that no syncer has mirrored it is not the maker (test_ledger).
     await admin.delete(kinds.PODS, "x", "bh-team-a-work", grace_seconds=0)
     for place in ("somebodys", "bh-somebodys"):
-        with pytest.raises(ApiError, match="controller: "):
+        with pytest.raises(ApiError, match=r"controller: (writes only in namespaces|of the pods of a tenant)"):
             await mighty.delete(kinds.PODS, "x", place)
-    for resource, name, place in (
-        (kinds.NAMESPACES, "bh-somebodys", None),
-        (kinds.NAMESPACES, "bulkhead-system", None),
-        (kinds.CLUSTER_ROLE_BINDINGS, "cluster-admin", None),
-        (kinds.CLUSTER_ROLE_BINDINGS, "bulkhead-controller", None),
-        (kinds.SERVICE_CIDRS, "kubernetes", None),
-        (kinds.ROLE_BINDINGS, "bulkhead-controller", "bulkhead-system"),
+    for resource, name, place, words in (
+        (kinds.NAMESPACES, "bh-somebodys", None, "deletes only namespaces that are marked"),
+        (kinds.NAMESPACES, "bulkhead-system", None, "deletes only namespaces that are marked"),
+        (kinds.CLUSTER_ROLE_BINDINGS, "cluster-admin", None, "writes only cluster-scoped objects that are marked"),
+        (kinds.CLUSTER_ROLE_BINDINGS, "bulkhead-controller", None, "writes only cluster-scoped objects that are marked"),
+        (kinds.SERVICE_CIDRS, "kubernetes", None, "writes only cluster-scoped objects that are marked"),
+        (kinds.ROLE_BINDINGS, "bulkhead-controller", "bulkhead-system", "writes only in namespaces that are marked"),
     ):
-        with pytest.raises(ApiError, match="controller: "):
+        with pytest.raises(ApiError, match=words):
             await mighty.delete(resource, name, place)
 
 
