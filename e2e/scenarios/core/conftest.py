@@ -22,6 +22,7 @@ from e2e.tenants import Tenant
 
 QUOTA = 6  # GPUs of each of the two standing tenants
 SHARED = Path("build/e2e/core")  # what the processes of a run have in common
+STANDING = {"alice", "bob"}
 AHEAD = 2  # tests whose tenants are made while one runs
 HERE = Path(__file__).parent
 PREFIX = "e2e-"
@@ -99,11 +100,9 @@ def _sweep(host: Api) -> None:
 
 
 @pytest.fixture(scope="session")
-def fleet(host: Api, worker_id: str) -> Iterator[Fleet]:
+def fleet(host: Api) -> Iterator[Fleet]:
     """All tenants of this process; what is run next on this host is measured beside nothing that is still being taken down."""
     made = Fleet(host)
-    for each in ("alice", "bob"):
-        made.order(_standing(each, worker_id))
     yield made
     made.close()
 
@@ -149,9 +148,11 @@ def tenant(request: pytest.FixtureRequest, fleet: Fleet, fresh_name: str) -> Ten
 
 
 @pytest.fixture(autouse=True)
-def _ahead(request: pytest.FixtureRequest, fleet: Fleet) -> None:
+def _ahead(request: pytest.FixtureRequest, fleet: Fleet, worker_id: str) -> None:
     """While a test runs, the tenants of the next ones are made; a file has its own made by its function `ahead`."""
     for item in _upcoming(request.node):
+        for name in STANDING.intersection(getattr(item, "fixturenames", ())):
+            fleet.order(_standing(name, worker_id))
         if item.get_closest_marker("fresh") is not None:
             fleet.order(_manifest(item, _name_of(item)))
         if begin := getattr(getattr(item, "module", None), "ahead", None):

@@ -26,7 +26,20 @@ GROUPS: Mapping[str, Sequence[str]] = {
 }
 # What takes longest comes first, so that no process is left with a long group at the end; what runs alone comes last, when no
 # other has to wait for it.
-LONGEST_FIRST = ("gpus", "test_oidc", "test_audit_webhook", "test_repair", "controller", "test_shared_volumes", "test_shares")
+LONGEST_FIRST = (
+    "gpus",
+    "test_audit_webhook",
+    "controller",
+    "test_oidc",
+    "test_preflight",
+    "test_login",
+    "test_storage",
+    "test_repair",
+    "test_shared_volumes",
+    "test_mirror",
+    "test_autoscaling",
+    "test_shares",
+)
 
 _GROUP_OF = {member: group for group, members in GROUPS.items() for member in members}
 
