@@ -31,6 +31,7 @@ from tests.kit import prepared
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.pki import Authority, signing_key
 from tests.kit.ports import free_port
+from tests.kit.strain import slow_disk
 
 _READY_SECONDS = 240.0
 _STOP_SECONDS = 60.0
@@ -283,9 +284,10 @@ class ApiServer:
         running = self._processes.get(name)
         if running is not None and running.poll() is None:
             return
+        command = [str(binary(name, self.kubernetes if name == "kube-apiserver" else "")), *flags]
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                [str(binary(name, self.kubernetes if name == "kube-apiserver" else "")), *flags],
+                slow_disk(command) if name == "etcd" else command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
