@@ -2,7 +2,8 @@
 
     provider in a class ── asked as the controller asks ──> keys ──> rendered ──> ConfigMap and file ──> token accepted or not
 
-The API server is at once the host whose ConfigMap the syncer reads.
+The API server is at once the host whose ConfigMap the syncer reads. One that runs takes ten seconds over a configuration that
+has changed, whatever is in it; so who does not care how it comes to be believed starts the server anew (`anew`).
 """
 
 import asyncio
@@ -32,6 +33,9 @@ from tests.kit.servers import ApiServer, ServerOptions
 from tests.kit.syncerbed import until
 from tests.kit.tenantsamples import plane_spec
 
+OURS, THEIRS = "bulkhead-team-a", "bulkhead-team-b"
+# Texts that would end a literal of CEL, or have a meaning in it.
+NASTY = ("corp:'||true||'", 'corp:"])||(true', "corp:\\", "corp:\N{SNOWMAN}\U0001f600", "corp:{tenant}", "corp:\\u0041")
 _SECONDS = 180.0
 _REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False)
 
@@ -79,8 +83,8 @@ class Believer:
 
     def speak(self) -> None:
         """Start the syncer's server."""
-        issuers = Issuers(self.admin, plane_spec().namespace, SystemClock(), fresh_seconds=0)
-        self._serving = asyncio.create_task(issuers.serve("127.0.0.1", self._port, tls_context(self._folder)))
+        self._issuers = Issuers(self.admin, plane_spec().namespace, SystemClock(), fresh_seconds=0)
+        self._serving = asyncio.create_task(self._issuers.serve("127.0.0.1", self._port, tls_context(self._folder)))
 
     async def silence(self) -> None:
         """Stop the syncer's server."""
@@ -93,17 +97,9 @@ class Believer:
         await self.admin.__aexit__(None, None, None)
         self.server.stop()
 
-    async def believe(self, *known: tuple[Provider, str], revoked: Iterable[Revoked] = (), read: bool = True) -> None:
-        """Believe these with these keys, and wait until the API server has read that; without `read` only keys go out."""
-        spec = plane_spec(issuers=tuple(Trusted(provider, keys) for provider, keys in known), revoked=tuple(revoked))
-        for obj in authentication.config_maps(spec):
-            await self.admin.apply(CONFIG_MAPS, self._here(spec, obj))
-        if not read:
-            return
-        told = json.dumps(self._here(spec, authentication.configuration(spec, self.server.authority.pem.decode())))
-        beside = self._file.with_suffix(".new")
-        beside.write_text(told)
-        beside.replace(self._file)
+    async def believe(self, *known: tuple[Provider, str], revoked: Iterable[Revoked] = ()) -> None:
+        """Believe these with these keys, and wait until the API server has read that."""
+        told = await self.tell(*known, revoked=revoked)
         wanted = f"sha256:{hashlib.sha256(told.encode()).hexdigest()}"
 
         async def taken() -> bool:
@@ -111,6 +107,29 @@ class Believer:
             return wanted in await self._metrics()
 
         await until(taken, "the configuration read again", _SECONDS)
+
+    async def anew(self, *known: tuple[Provider, str], revoked: Iterable[Revoked] = ()) -> None:
+        """Start the API server anew with these; each counts some moments later, so look first at a token that is taken."""
+        await self.tell(*known, revoked=revoked)
+        # The syncer's server answers what it knows while the host, which is this API server, is away.
+        await self._issuers.respond("GET", "/")
+        await self.restart()
+
+    async def tell(self, *known: tuple[Provider, str], revoked: Iterable[Revoked] = ()) -> str:
+        """Write all that the controller renders; returns the API server's file."""
+        spec = await self.serve(*known, revoked=revoked)
+        told = json.dumps(self._here(spec, authentication.configuration(spec, self.server.authority.pem.decode())))
+        beside = self._file.with_suffix(".new")
+        beside.write_text(told)
+        beside.replace(self._file)
+        return told
+
+    async def serve(self, *known: tuple[Provider, str], revoked: Iterable[Revoked] = ()) -> PlaneSpec:
+        """Write the keys of these alone, which the syncer's server answers."""
+        spec = plane_spec(issuers=tuple(Trusted(provider, keys) for provider, keys in known), revoked=tuple(revoked))
+        for obj in authentication.config_maps(spec):
+            await self.admin.apply(CONFIG_MAPS, self._here(spec, obj))
+        return spec
 
     async def restart(self) -> None:
         """Kill the API server, and start it again."""
