@@ -11,6 +11,7 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 XDIST = ("-p", "xdist.plugin", "-n", "1", "--dist", "loadfile")
+TWO = ("-p", "xdist.plugin", "-n", "2", "--dist", "loadfile")  # xdist waits for ever where the only worker dies
 
 GOOD = "def test_good(): pass\n"
 BUG = "def test_bug(): assert 1 == 2\n"
@@ -158,7 +159,7 @@ def test_a_second_run_that_skips_it_shows_nothing(tmp_path: Path) -> None:
 
 
 NOTHING_ELSE = {
-    "a worker that died": ({"test_a": DIES}, XDIST, "its process died in tests/test_a.py::test_dies"),
+    "a worker that died": ({"test_a": DIES}, TWO, "its process died in tests/test_a.py::test_dies"),
     "the end of a session": ({"test_a": SESSION}, (), "fixtures of the session could not be removed"),
     "the end of a worker's session": ({"test_a": SESSION}, XDIST, "fixtures of the session could not be removed"),
     "a collection": (
