@@ -133,7 +133,7 @@ def test_a_name_of_another_tenant_is_refused(host: Api, alice: Tenant, bob: Tena
 
 @pytest.mark.usefixtures("exposed")
 def test_a_forged_name_meets_another_certificate_and_another_authority(host: Api, alice: Tenant, bob: Tenant) -> None:
-    dial(authority(host, bob.name), f"{bob.name}.{DOMAIN}")
+    dial(authority(host, bob.name), f"{bob.name}.{DOMAIN}").close()
     with pytest.raises(ssl.SSLCertVerificationError, match=r"certificate verify failed: (?!Hostname)"):
         dial(authority(host, alice.name), f"{bob.name}.{DOMAIN}")
     # One who does not look is not let in by the other plane: her certificate is of an authority that it does not know.
