@@ -16,6 +16,7 @@ from xdist.scheduler import LoadScopeScheduling
 from e2e import install, machine, tenants
 from e2e.api import Api, Obj
 from e2e.fleet import Fleet
+from e2e.poll import NotYetError, until
 from e2e.scenarios.core.order import group_of, place_of, runs_alone
 from e2e.scenarios.turns import Turns
 from e2e.tenants import Tenant
@@ -26,6 +27,7 @@ STANDING = {"alice", "bob"}
 AHEAD = 2  # tests whose tenants are made while one runs
 HERE = Path(__file__).parent
 PREFIX = "e2e-"
+SWEPT = ("Tenant", "Namespace")
 
 _TURNS = pytest.StashKey[Turns]()
 _NAME = pytest.StashKey[str]()
@@ -91,12 +93,20 @@ def host(request: pytest.FixtureRequest, testrun_uid: str) -> Api:
 
 
 def _sweep(host: Api) -> None:
-    """Tenants of a run that was broken off hold GPUs and memory."""
-    left = [name for item in host.list("Tenant") if (name := item["metadata"]["name"]).startswith(PREFIX)]
-    for name in left:
-        host.delete("Tenant", name)
-    for name in left:
+    """A run that was broken off leaves tenants, which hold GPUs and memory, and namespaces with what no longer fits."""
+    left = {kind: [name for item in host.list(kind) if (name := item["metadata"]["name"]).startswith(PREFIX)] for kind in SWEPT}
+    for kind, there in left.items():
+        for name in there:
+            host.delete(kind, name)
+    for name in left["Tenant"]:
         tenants.wait_gone(host, name)
+    for name in left["Namespace"]:
+        until(f"namespace {name} to be gone", lambda name=name: _no_namespace(host, name), seconds=60)  # type: ignore[misc]
+
+
+def _no_namespace(host: Api, name: str) -> None:
+    if host.find("Namespace", name) is not None:
+        raise NotYetError("still there")
 
 
 @pytest.fixture(scope="session")
