@@ -28,6 +28,7 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ConfigError
 from controller.plane.ways import Revoked
 from tests.kit.believing import Believer, issuer_of, keys_of, resolved
+from tests.kit.beside import beside
 from tests.kit.commandline import Cli, Controller, Outcome, finish, start
 from tests.kit.dex import Dex, running
 from tests.kit.people import Browser
@@ -48,14 +49,18 @@ def own_cache(tmp_path: Path) -> Path:
     return tmp_path / "home" / ".cache"
 
 
-@pytest.fixture
-async def plane(dex: Dex, tmp_path: Path) -> AsyncIterator[Believer]:
-    """The tenant's API server, which believes the provider."""
-    folder = tmp_path / "plane"
-    folder.mkdir()
-    async with Believer(folder) as believer:
-        (corp,) = resolved("team-a", issuer_of(dex))
-        await believer.believe((corp, await keys_of(corp)))
+@pytest.fixture(scope="module")
+def plane(dex: Dex, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Believer]:
+    """The tenant's API server, which believes the provider, but for Grace."""
+
+    @contextlib.asynccontextmanager
+    async def believing() -> AsyncIterator[Believer]:
+        async with Believer(tmp_path_factory.mktemp("plane")) as believer:
+            (corp,) = resolved("team-a", issuer_of(dex))
+            await believer.believe((corp, await keys_of(corp)), revoked=[Revoked("User", "corp:grace@example.org")])
+            yield believer
+
+    with beside(believing) as believer:
         yield believer
 
 
@@ -74,10 +79,10 @@ def file_of(folder: Path, dex: Dex, tenant: dict[str, Any], **issuer: Any) -> Pa
 class Person:
     """Nothing but a home of their own, a browser, and kubectl."""
 
-    def __init__(self, dex: Dex, folder: Path) -> None:
+    def __init__(self, dex: Dex, folder: Path, user: str = "ada") -> None:
         self.home = folder / "home"
         self.home.mkdir()
-        self.browser = Browser(dex, folder)
+        self.browser = Browser(dex, folder, user)
         programs = folder / "programs"
         programs.mkdir()
         command = programs / "bulkhead"
@@ -138,15 +143,17 @@ async def test_a_server_of_another_name(plane: Believer, dex: Dex, person: Perso
         assert (await person("login", "team-a", *half)).code == 2
 
 
-async def test_who_is_revoked_is_told_whom_to_ask(plane: Believer, dex: Dex, person: Person, tmp_path: Path) -> None:
-    (corp,) = resolved("team-a", issuer_of(dex))
-    await plane.believe((corp, await keys_of(corp)), revoked=[Revoked("User", "corp:ada@example.org")])
+async def test_who_is_revoked_is_told_whom_to_ask(
+    plane: Believer, dex: Dex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    grace = Person(dex, tmp_path, "grace")
     path = file_of(tmp_path, dex, tenant_at(plane.server.url, plane.server.authority.pem.decode()))
-    done = await person("login", "-f", str(path))
+    done = await grace("login", "-f", str(path))
     assert done.code == 1
     assert "signed you in, and the tenant does not take its token" in done.err
     assert "access.revoked" in done.err
-    assert not (person.home / ".kube").exists()
+    assert not (grace.home / ".kube").exists()
 
 
 def closing() -> Iterator[int]:

@@ -14,24 +14,24 @@ import bulkhead
 from bulkhead.cli import connection, main, parsers
 from bulkhead.cli.failures import CliError
 from bulkhead.kube.kubeconfig import KubeConfig
-from tests.kit.commandline import Cli, finish, start
+from tests.kit.commandline import Cli, finish, start_anew
 from tests.kit.kubeconfigs import to_yaml
 
 
 async def test_help_teaches_by_examples() -> None:
-    done = await finish(await start("--help"))
+    done = await finish(await start_anew("--help"))
     assert done.code == 0
     for text in ("bulkhead tenant create red --gpus 8", "exit codes:", "4 timed out", "kubectl bulkhead"):
         assert text in done.out
 
 
 async def test_the_version() -> None:
-    assert (await finish(await start("version"))).out == f"bulkhead {bulkhead.__version__}\n"
+    assert (await finish(await start_anew("version"))).out == f"bulkhead {bulkhead.__version__}\n"
 
 
 @pytest.mark.parametrize("arguments", [[], ["tenant"], ["nonsense"], ["tenant", "list", "-o", "xml"]])
 async def test_wrong_usage_is_code_2(arguments: list[str]) -> None:
-    assert (await finish(await start(*arguments))).code == 2
+    assert (await finish(await start_anew(*arguments))).code == 2
 
 
 @pytest.mark.parametrize(("closed", "shows"), [("", True), ("2>&-", True), (">&-", False), (">&- 2>&-", False)])
@@ -83,14 +83,14 @@ def test_as_a_plugin_of_kubectl_it_calls_itself_so(monkeypatch: pytest.MonkeyPat
 async def test_a_cluster_without_bulkhead_is_named_as_such(plane_config: KubeConfig, tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_bytes(to_yaml(plane_config))
-    done = await finish(await start("tenant", "list", "--kubeconfig", str(path)))
+    done = await finish(await start_anew("tenant", "list", "--kubeconfig", str(path)))
     assert (done.code, "Bulkhead is not installed" in done.err) == (1, True)
 
 
 async def test_a_host_that_does_not_answer(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_bytes(to_yaml(KubeConfig(server="https://127.0.0.1:1", token="x")))
-    done = await finish(await start("--kubeconfig", str(path), "tenant", "list"))
+    done = await finish(await start_anew("--kubeconfig", str(path), "tenant", "list"))
     assert (done.code, done.err.count("\n")) == (1, 2)
     assert "error: the host's API cannot be reached" in done.err
 
@@ -105,7 +105,7 @@ async def test_unknown_credentials(cli: Cli, host_config: KubeConfig, tmp_path: 
 async def test_a_broken_kubeconfig(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text("{")
-    done = await finish(await start("tenant", "list", "--kubeconfig", str(path)))
+    done = await finish(await start_anew("tenant", "list", "--kubeconfig", str(path)))
     assert (done.code, f"kubeconfig {path}" in done.err) == (1, True)
 
 
@@ -161,5 +161,5 @@ async def test_credentials_from_a_plugin(cli: Cli, host_config: KubeConfig, tmp_
 async def test_a_plugin_that_fails_is_named(tmp_path: Path, command: str, script: str, text: str) -> None:
     path = tmp_path / "config"
     path.write_text(with_plugin(KubeConfig(server="https://127.0.0.1:1", token="x"), command, script))
-    done = await finish(await start("tenant", "list", "--kubeconfig", str(path)))
+    done = await finish(await start_anew("tenant", "list", "--kubeconfig", str(path)))
     assert (done.code, text in done.err, command in done.err) == (1, True, True)

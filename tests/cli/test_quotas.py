@@ -1,6 +1,7 @@
 """`bulkhead top`, `why`, `cohort` and `quota try` against a real API server, with the ledger itself at work beside them."""
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -20,7 +21,8 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from controller.ledger.loop import Ledger
 from tests.kit.background import background
-from tests.kit.commandline import Cli, Controller, finish, start
+from tests.kit.beside import beside
+from tests.kit.commandline import Cli, Controller, finish, start_anew
 from tests.kit.ledgerhost import GPU, LedgerHost, leads
 from tests.kit.servers import ApiServer, running, with_pod_groups
 
@@ -44,7 +46,6 @@ def host_config(server: ApiServer) -> KubeConfig:
 class Site:
     """Two tenants of one cohort on three nodes of two racks: one borrows, one has lent, two workloads wait."""
 
-    host: LedgerHost
     cohort: str
     a: str
     b: str
@@ -57,33 +58,49 @@ async def bind(client: Client, space: str, name: str, node: str) -> None:
     await client.create_subresource(kinds.PODS, name, "binding", body, space)
 
 
-@pytest.fixture
-async def site(cli: Cli, host_client: Client) -> AsyncIterator[Site]:
-    async with LedgerHost.open(host_client) as host:
+@pytest.fixture(scope="module")
+def site(server: ApiServer) -> Iterator[Site]:
+    """Made once: what is shown of it changes nothing, and a test that changes something puts it back."""
+    with beside(lambda: made_on(server)) as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def made_on(server: ApiServer) -> AsyncIterator[Site]:
+    async with (
+        Client(server.admin, user_agent="tests", field_manager="tests") as client,
+        LedgerHost.open(client) as host,
+    ):
         cohort = await host.cohort("research", reclaim={"minRuntime": "168h", "within": "1m"})
         nodes = [await host.node(f"n{number}", 8, bulkhead__dev_rack=f"r{number // 2}") for number in range(3)]
         for number, node in enumerate(nodes):
             marks = {labels.RACK: f"rack-{number // 2}", labels.NVLINK_DOMAIN: f"nvl-{number}"}
-            await host_client.patch(kinds.NODES, node, {"metadata": {"labels": marks}})
+            await client.patch(kinds.NODES, node, {"metadata": {"labels": marks}})
         a = await host.tenant("team-a", 16, cohort, ceiling=24)
         b = await host.tenant("team-b", 8, cohort, ceiling=24)
         for name in (a, b):
             spec = {"class": "standard", "quota": {"cohort": cohort, "resources": {GPU: {"nominal": 8}}}}
-            await host_client.apply(kinds.TENANTS, {"metadata": {"name": name}, "spec": spec})
+            await client.apply(kinds.TENANTS, {"metadata": {"name": name}, "spec": spec})
             host.tenants.append(name)
-        async with background(Ledger(host_client, leads).run()):
+        async with background(Ledger(client, leads).run()):
             for number in range(5):
                 await host.run(b, f"b-{number}", 4)
             for pod in await host.admitted(b, 5):
                 meta = pod["metadata"]
                 noted = json.loads(meta["annotations"]["ledger.bulkhead.dev/admitted"])
-                await bind(host_client, meta["namespace"], meta["name"], noted["node"])
+                await bind(client, meta["namespace"], meta["name"], noted["node"])
             await host.run(a, "big", 8)
             for number in range(2):
                 await host.run(a, f"gang-{number}", 8, gang=("pair", 3))
             await host.told(a, "big", "CohortExhausted")
             await host.told(a, "gang-0", "GangIncomplete")
-            yield Site(host, cohort, a, b, nodes)
+            yield Site(cohort, a, b, nodes)
+
+
+async def test_a_host_without_cohorts_has_an_empty_answer(cli: Cli) -> None:
+    """The first one here, before there is the site."""
+    assert (await cli("cohort", "none")).code == 3
+    assert (await cli("top")).code == 0
 
 
 async def test_top_shows_who_borrows_and_a_map_of_the_nodes(site: Site, cli: Cli) -> None:
@@ -158,7 +175,7 @@ async def test_top_tells_programs_everything(site: Site, cli: Cli) -> None:
 
 
 async def test_top_is_drawn_again_until_interrupted(site: Site, host_file: Path) -> None:
-    process = await start("top", "--watch", "--interval", "0.5", environment={"KUBECONFIG": str(host_file)})
+    process = await start_anew("top", "--watch", "--interval", "0.5", environment={"KUBECONFIG": str(host_file)})
     assert process.stdout is not None
     frames = 0
     async with asyncio.timeout(180):
@@ -215,24 +232,26 @@ async def test_a_typing_error_gets_a_guess(site: Site, cli: Cli) -> None:
 
 
 async def test_a_pod_that_never_reached_the_host_is_explained_by_its_tenants_own_api(
-    site: Site, cli: Cli, controller: Controller, plane_client: Client, name: str
+    cli: Cli, controller: Controller, host_client: Client, plane_client: Client, name: str
 ) -> None:
-    await controller.plane(site.a, plane_client.config)
+    await controller.tenant(name)
+    await controller.plane(name, plane_client.config)
     spec = {"containers": [{"name": "c", "image": "x"}]}
     await plane_client.create(kinds.PODS, {"metadata": {"name": name}, "spec": spec}, "default")
     condition = {"type": "PodScheduled", "status": "False", "reason": "QuotaExceeded", "message": "asks 99\x1b[31m"}
     status = {"status": {"conditions": [condition]}}
     await plane_client.patch(kinds.PODS, name, status, "default", subresource="status")
-    done = await cli("why", site.a, name)
+    done = await cli("why", name, name)
     assert done.code == 0, done.err
     assert "has no copy on the host: it is not in the ledger's queue" in done.out
     assert "  its condition says QuotaExceeded: asks 99 [31m" in done.out
-    said = json.loads((await cli("why", site.a, name, "-o", "json")).out)
+    said = json.loads((await cli("why", name, name, "-o", "json")).out)
     assert (said["state"], said["reason"]) == ("NotOnHost", "QuotaExceeded")
-    wrong = await cli("why", site.a, name + "z")
+    wrong = await cli("why", name, name + "z")
     assert (wrong.code, f"did you mean {name} -n default?" in wrong.err) == (3, True), wrong.err
     await plane_client.patch(kinds.PODS, name, {"status": {"phase": "Succeeded"}}, "default", subresource="status")
-    assert "has ended: Succeeded" in (await cli("why", site.a, name)).out
+    assert "has ended: Succeeded" in (await cli("why", name, name)).out
+    await host_client.delete(kinds.TENANTS, name)
 
 
 async def test_of_a_tenant_that_is_being_deleted_that_is_the_answer(
@@ -291,6 +310,7 @@ async def test_a_changed_quota_is_tried_and_nothing_is_changed(site: Site, cli: 
     assert sum(each["asks"][GPU] for each in said["losses"]) == 12
     more = json.loads((await cli("quota", "try", site.a, f"{GPU}=24", "-o", "json")).out)
     assert (more["losses"], more["kept"]) == ([], [])
+    await host_client.patch(kinds.COHORTS, site.cohort, {"spec": {"overQuota": None}})
     assert await quotas() == before
 
 
@@ -309,8 +329,3 @@ async def test_a_changed_quota_is_tried_and_nothing_is_changed(site: Site, cli: 
 async def test_a_trial_that_makes_no_sense_says_so(site: Site, cli: Cli, words: list[str], code: int, text: str) -> None:
     done = await cli("quota", "try", *(word.replace("{a}", site.a) for word in words))
     assert (done.code, text in done.err) == (code, True), done.err
-
-
-async def test_a_host_without_cohorts_has_an_empty_answer(cli: Cli) -> None:
-    assert (await cli("cohort", "none")).code == 3
-    assert (await cli("top")).code == 0

@@ -11,7 +11,7 @@
     the syncer of one tenant                        syncerbed.SyncerBed                         half a second
     the ledger, with a scheduler and kwok           ledgerhost.LedgerHost                       half a second
     the controller without its queue                controllerhost.ControllerHost               half a second
-    the command line as a process                   commandline.start, .finish                  a second a command
+    the command line as a process                   commandline.start, .finish                  50 ms a command
     the chart                                       helmchart.rendered, known.all_known         half a second
     an identity provider, and a person before it    dex, people, believing                      seconds
     a real HAProxy                                  proxying                                    milliseconds

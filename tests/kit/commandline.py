@@ -1,10 +1,19 @@
-"""The real command as a process of its own, against a real API server; the tests play the controller by writing status."""
+"""The real command as a process of its own, against a real API server; the tests play the controller by writing status.
+
+`start` forks a process that has loaded the command before (`forker.py`); `start_anew` starts Python, as a user does.
+"""
 
 import asyncio
+import contextlib
+import functools
+import json
 import os
+import socket
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bulkhead.api import names
@@ -15,6 +24,8 @@ from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.objects import Obj
 from tests.kit.pki import Authority
 from tests.kit.syncerbed import until
+
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +38,72 @@ class Outcome:
 Cli = Callable[..., Awaitable[Outcome]]
 
 
-async def start(*arguments: str, environment: dict[str, str] | None = None) -> asyncio.subprocess.Process:
+class Forked:
+    """A command that runs, with what tests use of asyncio's own."""
+
+    def __init__(self, pid: int, stdout: asyncio.StreamReader, stderr: asyncio.StreamReader, end: asyncio.StreamReader) -> None:
+        self.pid = pid
+        self.stdout = stdout
+        self.stderr = stderr
+        self._end = end
+        self.returncode: int | None = None
+
+    def send_signal(self, number: int) -> None:
+        """To one that has ended, nothing is sent."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    async def wait(self) -> int:
+        """Its exit code, negative for a signal."""
+        if self.returncode is None:
+            self.returncode = int(await self._end.readline())
+        return self.returncode
+
+    async def communicate(self) -> tuple[bytes, bytes]:
+        """Read all that it says, and wait for its end."""
+        out, err, _ = await asyncio.gather(self.stdout.read(), self.stderr.read(), self.wait())
+        return out, err
+
+
+Process = Forked | asyncio.subprocess.Process
+
+
+@functools.cache
+def _forker() -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
+    """The process, and our end of the socket: closed with this process, which ends the other one."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        words = [sys.executable, "-m", "tests.kit.forker", str(theirs.fileno())]
+        return ours, subprocess.Popen(words, pass_fds=[theirs.fileno()], cwd=_ROOT)
+
+
+async def start(*arguments: str, environment: dict[str, str] | None = None) -> Forked:
     """The command as a process; HOME points nowhere, so that nothing of this machine leaks in."""
+    pipes = [os.pipe() for _ in range(3)]
+    readers = [await _reader(reading) for reading, _ in pipes]
+    files = [os.open(os.devnull, os.O_RDONLY), *(writing for _, writing in pipes)]
+    asked = {"arguments": arguments, "environment": _environment(environment), "folder": str(Path.cwd())}
+    socket.send_fds(_forker()[0], [json.dumps(asked).encode()], files)
+    for fd in files:
+        os.close(fd)
+    return Forked(int(await readers[2].readline()), *readers)
+
+
+async def _reader(fd: int) -> asyncio.StreamReader:
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(fd, "rb", buffering=0)
+    )
+    return reader
+
+
+def _environment(more: dict[str, str] | None) -> dict[str, str]:
     plain = {key: value for key, value in os.environ.items() if key not in {"KUBECONFIG", "BULKHEAD_TENANT"}}
+    return plain | {"HOME": "/nonexistent"} | (more or {})
+
+
+async def start_anew(*arguments: str, environment: dict[str, str] | None = None) -> asyncio.subprocess.Process:
+    """The same by a Python of its own."""
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -38,11 +112,11 @@ async def start(*arguments: str, environment: dict[str, str] | None = None) -> a
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env=plain | {"HOME": "/nonexistent"} | (environment or {}),
+        env=_environment(environment),
     )
 
 
-async def reads(process: asyncio.subprocess.Process, *texts: str) -> str:
+async def reads(process: Process, *texts: str) -> str:
     """Read what the command says on its way until it has said all of this."""
     assert process.stderr is not None
     said = ""
@@ -53,7 +127,7 @@ async def reads(process: asyncio.subprocess.Process, *texts: str) -> str:
     return said
 
 
-async def finish(process: asyncio.subprocess.Process) -> Outcome:
+async def finish(process: Process) -> Outcome:
     """Wait for the command's end."""
     out, err = await asyncio.wait_for(process.communicate(), 180)
     assert process.returncode is not None
