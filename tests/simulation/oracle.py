@@ -56,7 +56,7 @@ class Oracle:
         self._nodes_marked = NodeMarks()
         self._claims = ClaimWatch(host, plane, sides.work, self.violate)
         self._agreement = Agreement(sides, self._nodes_marked, self._claims)
-        self._observed = False  # whether the syncer has written anything that was seen here
+        self.observed = False  # whether the syncer has written anything that was seen here
         self._taken: set[tuple[Kind, Key]] = set()  # host objects that others took away
         for each in (host, plane):
             for held in each.store.objects.values():
@@ -74,7 +74,7 @@ class Oracle:
 
     def differences(self) -> list[str]:
         """In what the two sides do not agree once all is quiet; where nothing was seen of the syncer, that nothing was."""
-        found = [] if self._observed else ["nothing was seen of the syncer: it has written nothing into the plane"]
+        found = [] if self.observed else ["nothing was seen of the syncer: it has written nothing into the plane"]
         return found + self._agreement.differences()
 
     # -- at every commit
@@ -97,7 +97,7 @@ class Oracle:
                 self._nodes_marked.tainted[commit.key.name] = any(each["key"] == TAINT for each in spec.get("taints") or ())
                 self._avoiding = True
         if commit.user == PLANE_USER:
-            self._observed = True
+            self.observed = True
             self._leaks(commit)
             self._virtual_end(commit)
             self._seen(commit)

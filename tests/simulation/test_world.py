@@ -79,19 +79,32 @@ def test_sides_that_change_all_the_time_are_not_settled() -> None:
         run(story)
 
 
+def without_nodes(world: World) -> None:
+    for node in world.host.store.all(NODES):
+        world.host.do("DELETE", NODES, {}, name=node["metadata"]["name"])
+
+
 def test_a_world_in_which_nothing_was_seen_of_the_syncer_is_not_settled() -> None:
     """Without nodes both sides are empty, and agree."""
 
     async def story() -> None:
         async with World.open(3, start=False) as world:
-            for node in world.host.store.all(NODES):
-                world.host.do("DELETE", NODES, {}, name=node["metadata"]["name"])
+            without_nodes(world)
             with pytest.raises(AssertionError, match=r"both sides agree.*nothing was seen of the syncer"):
                 await world.settle(5)
             with pytest.raises(AssertionError, match="both sides agree"):
                 await world.check(5)
 
     virtualtime.run(story)
+
+
+def test_a_syncer_that_had_nothing_to_do_is_given_a_node_to_show_itself() -> None:
+    async def story(world: World) -> None:
+        without_nodes(world)
+        await world.check()
+        assert world.plane.store.all(NODES)
+
+    run(story)
 
 
 def test_a_syncer_that_does_not_start_is_not_ready() -> None:
