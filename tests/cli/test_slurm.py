@@ -218,7 +218,10 @@ READY_AGAIN = {"status": {"conditions": [{"type": "SlurmReady", "status": "True"
         ),
         # Of another program's pod, and of one that only has its name, nothing is said.
         ([seen("slurmctld"), seen("slurmdbd", trouble="too large")], "its pod does not run"),
-        ([seen("slurmctld") | {"metadata": {"name": "slurmctld-0"}}, seen("login", ready=True)], "its pod does not run"),
+        (
+            [seen("slurmctld", trouble="forged") | {"metadata": {"name": "slurmctld-0"}}, seen("login", ready=True)],
+            "its pod does not run",
+        ),
         (
             [seen("slurmctld", each, f"trouble {each}") for each in range(4)],
             "; ".join(f"pod slurmctld-{each}: NotAllowed: trouble {each}" for each in range(3)),
