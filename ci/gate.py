@@ -39,7 +39,7 @@ class Gate:
             if result is Result.STOPPED:
                 print(f"{suite.name} belongs to the fixed part and was ended at the hard stop: that is red", flush=True)
             if result is not Result.PASSED:
-                self._leave_out(self.catalogue.others, f"{suite.name} did not pass")
+                self._leave_out(self.catalogue.suites, f"{suite.name} did not pass")
                 return False
         return self._others()
 
@@ -88,11 +88,16 @@ class Gate:
         """The table at the end."""
         ran = [suite for suite in self.catalogue.suites if suite.name in self.runner.results]
         print(f"\n{table.summary(ran, record.load(self.runner.path))}")
-        if (flakes := Path(self.runner.environment[flaky.COUNTED_IN])).exists():
+        if (counted := Path(self.runner.environment[flaky.COUNTED_IN])).exists():
             print(
-                "FLAKY, each with a line to add to tests/flaky.yaml above:\n  " + "\n  ".join(flakes.read_text().splitlines())
+                "FLAKY, each with a line above that belongs into tests/flaky.yaml:",
+                *counted.read_text().splitlines(),
+                sep="\n  ",
             )
-        print(table.not_run([suite for suite in self.catalogue.others if suite.name in self.reasons], self.reasons), flush=True)
+        came_to_an_end = {name for name, result in self.runner.results.items() if result is not Result.STOPPED}
+        rest = [suite for suite in self.catalogue.suites if suite.name not in came_to_an_end]
+        reasons = {suite.name: self.reasons.get(suite.name, "the run was ended before") for suite in rest}
+        print(table.not_run(rest, reasons), flush=True)
 
 
 def main(catalogue: Catalogue, root: Path) -> int:

@@ -28,7 +28,7 @@ def summary(suites: Iterable[Suite], record: Record, ran: Mapping[str, str] | No
 def not_run(suites: Sequence[Suite], reasons: Mapping[str, str]) -> str:
     """What was left out, each with its reason and how to run it."""
     if not suites:
-        return "every suite that this change touches was run"
+        return "every suite was run"
     return "not run:\n" + _columns([(f"  {suite.name}", reasons[suite.name], " ".join(suite.command)) for suite in suites])
 
 

@@ -88,10 +88,16 @@ def test_pages_alone_need_the_fixed_part_alone(tmp_path: Path, monkeypatch: pyte
     assert (green, played.started) == (True, ["check", "test"])
 
 
-def test_a_failure_of_the_fixed_part_ends_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_of_the_fixed_part_ends_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     gate, played, green = play(tmp_path, monkeypatch, failed=("check",))
     assert (green, played.started) == (False, ["check"])
-    assert set(gate.reasons) == {"pure", "slurm", "nodes", "hours", "bench"}
+    gate.runner.environment["BULKHEAD_FLAKES"] = str(tmp_path / "none")
+    gate.report()
+    _, _, left_out = capsys.readouterr().out.partition("not run:\n")
+    assert [line.split()[0] for line in left_out.splitlines()] == ["test", "pure", "slurm", "nodes", "hours", "bench"]
+    assert "check did not pass" in left_out
 
 
 def test_a_failure_of_a_touched_suite_is_red(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +198,7 @@ def test_a_signal_ends_it_and_the_host_goes_down_all_the_same(tmp_path: Path, nu
         output, _ = process.communicate(timeout=60)
     assert process.returncode == status
     assert output.count("DOWN IS RUN") == 1
-    assert "stopped" in output
+    assert "long  the run was ended before  sleep 60" in output
 
 
 def test_the_shell_makes_the_environment_and_gives_way_to_the_gate(tmp_path: Path) -> None:
