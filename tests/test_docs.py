@@ -84,8 +84,8 @@ def wrong(page: Path) -> list[str]:
     text = page.read_text()
     links = [] if page.suffix == ".py" else LINK.findall(text)
     found = [f"link {link}" for link in links if "://" not in link and not (page.parent / link).exists()]
-    found += [f"make {target}" for target in TARGET.findall(" ".join(SPAN.findall(text))) if target not in targets()]
-    chosen = CHOSEN.findall(" ".join(SPAN.findall(text)))
+    found += [f"make {target}" for target in TARGET.findall("\n".join(SPAN.findall(text))) if target not in targets()]
+    chosen = CHOSEN.findall("\n".join(SPAN.findall(text)))
     found += [f"{variable}={value}" for variable, value in chosen if value not in choices(variable)]
     for whole in SPAN.findall(text):
         for span in spelled_out(whole):
