@@ -138,7 +138,7 @@ crds: venv
 	@$(PY) -m bulkhead.api.generate
 
 test: binaries-for-tests ## all that needs no root; PYTEST_ARGS chooses, LAG=1 delays watches, disks and CPU
-	@$(if $(LAG),BULKHEAD_TEST_LAG=$(LAG)) $(PYTEST) -m "not host and not simulation and not outage and not ways" \
+	@BULKHEAD_TEST_RECORD=build/results/tests $(if $(LAG),BULKHEAD_TEST_LAG=$(LAG)) $(PYTEST) -m "not host and not simulation and not outage and not ways" \
 		-n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 slowest: venv ## seconds by test, fixture and file of the last `make test`

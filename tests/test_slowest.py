@@ -53,6 +53,7 @@ def test_a_real_run_is_recorded_with_its_fixtures_and_what_it_started(
 ) -> None:
     """A child that sleeps is waited for, one that computes is not; a fixture is timed without the one that it needs."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    monkeypatch.setenv("BULKHEAD_TEST_RECORD", "record")
     pytester.makepyfile(
         """
         import subprocess, sys, time
@@ -71,7 +72,7 @@ def test_a_real_run_is_recorded_with_its_fixtures_and_what_it_started(
         """
     )
     pytester.runpytest_subprocess("-p", "tests.slowest.record", "-p", "no:cacheprovider").assert_outcomes(passed=2)
-    run = spent(lines(pytester.path / "build/results/tests"))
+    run = spent(lines(pytester.path / "record"))
     sleeps, computes = (next(cost for name, cost in run.tests.items() if name.endswith(end)) for end in ("sleeps", "computes"))
     assert sleeps.waited > 0.6
     assert computes.started > 0.1 > sleeps.started

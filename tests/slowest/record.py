@@ -12,6 +12,8 @@ import pytest
 from tests.slowest.processes import Seen, children_seconds, look
 
 FOLDER: Final = Path("build/results/tests")
+# Where the record goes. A run that is not told keeps none, so that the run of another suite leaves that of the tests alone.
+_TOLD_BY: Final = "BULKHEAD_TEST_RECORD"
 _RECORDER = pytest.StashKey["Recorder"]()
 
 
@@ -69,14 +71,16 @@ class Recorder:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Begin the record of a process; the one that hands out tests to others clears the former run's."""
-    if config.option.collectonly or config.option.help:
+    told = os.environ.get(_TOLD_BY, "")
+    if not told or config.option.collectonly or config.option.help:
         return
+    folder = Path(told)
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     if not worker:
-        for path in FOLDER.glob("*.jsonl"):
+        for path in folder.glob("*.jsonl"):
             path.unlink()
-    config.stash[_RECORDER] = Recorder((FOLDER / f"{worker or 'main'}.jsonl").open("w"))
+    config.stash[_RECORDER] = Recorder((folder / f"{worker or 'main'}.jsonl").open("w"))
     config.stash[_RECORDER].write(begun=time.time())
 
 
