@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+import secrets
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
@@ -20,7 +23,8 @@ from tests.kit.kubeconfigs import to_yaml
 from tests.kit.servers import Pair
 from tests.kit.syncerbed import until
 
-_SHORT = run.Order(seconds=6.0)  # no probe ever runs here, and each is waited for as long as this
+_SHORT = run.Order(seconds=15.0)  # no probe ever runs here, and each is waited for as long as this
+_KILLED, _OTHER = "bulkhead-preflight-killed", "somebody-elses"
 _FREE = "10.200.0.0/16"  # no test makes a ServiceCIDR there; the servers are shared
 
 
@@ -42,30 +46,58 @@ async def _spaces(client: Client) -> dict[str, bool]:
     return {each["metadata"]["name"]: "deletionTimestamp" in each["metadata"] for each in found.items}
 
 
-async def test_what_an_api_server_alone_shows(host_client: Client) -> None:
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One run, what it said, and the namespaces of runs afterwards."""
+
+    report: Report
+    said: list[str]
+    spaces: dict[str, bool]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def seen(apiservers: Pair) -> Seen:
+    """All that the tests look at, in one run: each would wait as long for pods that nobody runs."""
+    place = f"pulls-{secrets.token_hex(4)}"
+    secret = {"metadata": {"name": "opaque"}, "type": "Opaque", "stringData": {".dockerconfigjson": "{}"}}
+    values = _values(services={"range": _FREE}, images={"pullSecrets": ["opaque", "absent"]})
     said: list[str] = []
-    report = await run.run(host_client, _values(services={"range": _FREE}), _SHORT, said.append)
-    states = _states(report)
+    async with Client(apiservers.host.admin, user_agent="tests", field_manager="tests") as client:
+        await client.create(kinds.NAMESPACES, {"metadata": {"name": place}})
+        await client.create(kinds.SECRETS, secret, place)
+        for name in (_KILLED, _OTHER):
+            await client.create(kinds.NAMESPACES, objects.namespace(name))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(space, "_OLD", -space._OLD)
+            report = await run.run(client, values, run.Order(namespace=place, seconds=_SHORT.seconds), said.append)
+        spaces = await _spaces(client)
+        await client.delete(kinds.NAMESPACES, _OTHER)
+    return Seen(report, said, spaces)
+
+
+def test_what_an_api_server_alone_shows(seen: Seen) -> None:
+    states = _states(seen.report)
     assert {
         states[f"server.{name}"] for name in ("version", "servicecidrs", "admission", "podsecurity", "rights", "clock")
     } == {State.OK}
     assert states["ranges.overlap"] is State.OK
-    assert (states["network.pods"], "no scheduler has looked at it" in _text(report, "network.pods")) == (State.FAILED, True)
+    unseen = "no scheduler has looked at it" in _text(seen.report, "network.pods")
+    assert (states["network.pods"], unseen) == (State.FAILED, True)
     assert states["network.ingress"] is State.SKIPPED
     assert states["storage.class"] is State.FAILED
-    assert said[0] == "asking for the version"
-    spaces = await _spaces(host_client)
-    assert spaces
-    assert all(spaces.values())
+    assert seen.said[0] == "asking for the version"
+    assert seen.spaces.keys() - {_KILLED, _OTHER}
+    assert all(going for name, going in seen.spaces.items() if name != _OTHER)
 
 
-async def test_a_pull_secret_is_looked_for_and_its_form_judged(host_client: Client, namespace: str) -> None:
-    secret = {"metadata": {"name": "opaque"}, "type": "Opaque", "stringData": {".dockerconfigjson": "{}"}}
-    await host_client.create(kinds.SECRETS, secret, namespace)
-    values = _values(images={"pullSecrets": ["opaque", "absent"]})
-    report = await run.run(host_client, values, run.Order(namespace=namespace, seconds=_SHORT.seconds), lambda _: None)
-    text = _text(report, "images.secrets")
-    assert ("opaque: is of type Opaque" in text, f"absent: does not exist in {namespace}" in text) == (True, True)
+def test_a_pull_secret_is_looked_for_and_its_form_judged(seen: Seen) -> None:
+    text = _text(seen.report, "images.secrets")
+    assert ("opaque: is of type Opaque" in text, "absent: does not exist in pulls-" in text) == (True, True)
+
+
+def test_what_a_killed_run_left_goes_with_the_next(seen: Seen) -> None:
+    assert _KILLED in seen.report.swept
+    assert (seen.spaces[_KILLED], seen.spaces[_OTHER]) == (True, False)
 
 
 async def test_who_may_do_nothing_is_told_so_in_every_check(apiservers: Pair, host_client: Client) -> None:
@@ -79,19 +111,6 @@ async def test_who_may_do_nothing_is_told_so_in_every_check(apiservers: Pair, ho
     assert "create clusterroles.rbac.authorization.k8s.io" in _text(report, "server.rights")
     assert states["storage.class"] is State.SKIPPED
     assert await _spaces(host_client) == before
-
-
-async def test_what_a_killed_run_left_goes_with_the_next(host_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    left = objects.namespace("bulkhead-preflight-killed")
-    await host_client.create(kinds.NAMESPACES, left)
-    other = objects.namespace("somebody-elses")
-    await host_client.create(kinds.NAMESPACES, other)
-    monkeypatch.setattr(space, "_OLD", -space._OLD)
-    report = await run.run(host_client, _values(), _SHORT, lambda _: None)
-    spaces = await _spaces(host_client)
-    assert "bulkhead-preflight-killed" in report.swept
-    assert (spaces["bulkhead-preflight-killed"], spaces["somebody-elses"]) == (True, False)
-    await host_client.delete(kinds.NAMESPACES, "somebody-elses")
 
 
 @pytest.fixture
