@@ -3,7 +3,7 @@
 Scheduler, controllers of claims and of quotas are real, the kubelet is kwok, and the slices are what a driver would write.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -44,9 +44,10 @@ class Driver:
 
 
 @pytest.fixture(scope="module")
-def devices_server(scheduled_server: ApiServer) -> ApiServer:
+def devices_server(scheduled_server: ApiServer) -> Iterator[ApiServer]:
     scheduled_server.start_controllers("resourceclaim-controller", "resourcequota-controller")
-    return scheduled_server
+    yield scheduled_server
+    scheduled_server.kill("kube-controller-manager")
 
 
 @pytest.fixture

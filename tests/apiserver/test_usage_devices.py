@@ -3,6 +3,7 @@
 The scheduler and the controller of claims are real, the kubelet is kwok, the devices are in a ResourceSlice of the test.
 """
 
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -88,15 +89,30 @@ class Claims:
 
 
 @pytest.fixture(scope="module")
-def devices_server(scheduled_server: ApiServer) -> ApiServer:
+def devices_server(scheduled_server: ApiServer) -> Iterator[ApiServer]:
     scheduled_server.start_controllers("resourceclaim-controller")
-    return scheduled_server
+    yield scheduled_server
+    scheduled_server.kill("kube-controller-manager")
 
 
-async def test_claims_are_read_as_a_real_scheduler_writes_them(devices_server: ApiServer, ledger_host: LedgerHost) -> None:
+@pytest.fixture
+async def claims(devices_server: ApiServer, ledger_host: LedgerHost) -> AsyncIterator[Claims]:
     client = ledger_host.client
-    claims = Claims(client)
     await client.create(NAMESPACES, {"metadata": {"name": SPACE}})
+    made = Claims(client)
+    yield made
+    for each in (await client.list(PODS, SPACE)).items:
+        await client.delete(PODS, each["metadata"]["name"], SPACE, grace_seconds=0)
+    for each in (await client.list(RESOURCE_CLAIMS, SPACE)).items:
+        await client.patch(RESOURCE_CLAIMS, each["metadata"]["name"], {"metadata": {"finalizers": None}}, SPACE)
+        await client.delete(RESOURCE_CLAIMS, each["metadata"]["name"], SPACE)
+    for name in (WHOLE, PART):
+        await client.delete(DEVICE_CLASSES, name)
+    await client.delete(SLICES, "devices")
+
+
+async def test_claims_are_read_as_a_real_scheduler_writes_them(claims: Claims, ledger_host: LedgerHost) -> None:
+    client = ledger_host.client
     await offer(client, await ledger_host.node("n1", 0))
     # Of two alternatives the first is of a class of which there is nothing.
     ways = [{"name": "part", "deviceClassName": PART, "count": 2}, {"name": "whole", "deviceClassName": WHOLE, "count": 1}]
