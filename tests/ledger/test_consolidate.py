@@ -10,7 +10,22 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from bulkhead.ledger import consolidate
-from bulkhead.ledger.model import Cause, Decisions, Flavor, Moved, Needs, Node, Pod, Rules, Share, Stage, Tenant, Topology
+from bulkhead.ledger.decide import decide
+from bulkhead.ledger.model import (
+    Cause,
+    Decisions,
+    Flavor,
+    Gang,
+    Moved,
+    Needs,
+    Node,
+    Pod,
+    Rules,
+    Share,
+    Stage,
+    Tenant,
+    Topology,
+)
 from tests.ledger import oracle
 from tests.ledger.world import COHORT, GPU, KIND, RACK, World, nodes, tenant
 
@@ -109,6 +124,7 @@ UNMOVABLE: dict[str, dict[str, Any]] = {
     "runs only there": {"needs": Needs(selector=(("kubernetes.io/hostname", "n0"),))},
     "not for long": {"admitted": 950.0},
     "not bound": {"stage": Stage.ADMITTED, "pinned": "n0"},
+    "of a gang": {"gang": Gang("g", 1)},
 }
 
 
@@ -159,6 +175,43 @@ def test_who_moves_stays_on_its_kind_of_node(kinds: tuple[str, str]) -> None:
         runs(made, "ada", gpus, node, f"stays-{node}", flavor=kinds[node % 2], maker="")
     made.create("ada", 8, needs=Needs(selector=((KIND, kinds[0]),)))
     assert moves(made.decide()) == {"small": "n2"}
+
+
+def test_of_others_no_more_move_than_they_borrow() -> None:
+    """Both would have to go, and one of them is on what is its tenant's own."""
+    made = world(3, ("bob", 4, 0), ("bob", 4, 0), ("ada", 4, 1), ("ada", 4, 2))
+    made.tenants["bob"] = tenant("bob", 4)
+    for pod in list(made.pods.values())[2:]:
+        made.pods[pod.uid] = replace(pod, maker="")
+    made.create("ada", 8)
+    assert not moves(made.decide())
+
+
+def test_nobody_moves_where_one_of_those_who_have_to_finds_no_room() -> None:
+    made = world(2, ("ada", 4, 0), ("ada", 4, 0))
+    runs(made, "ada", 4, 1, "stays", maker="")
+    made.create("ada", 8)
+    assert not moves(made.decide())
+
+
+def test_nobody_moves_for_a_pod_of_the_same_size() -> None:
+    """It may go to the other node, where the one that waits may not."""
+    made = world(2, ("ada", 8, 0))
+    hostname = ("kubernetes.io/hostname", "n0")
+    made.nodes["n0"] = replace(made.nodes["n0"], labels=made.nodes["n0"].labels | dict([hostname]))
+    made.create("ada", 8, needs=Needs(selector=(hostname,)))
+    assert not moves(made.decide())
+    (running, _) = made.pods.values()
+    made.pods[running.uid] = replace(running, asks={GPU: 7})
+    assert moves(made.decide()) == {"r0": "n1"}
+
+
+def test_nobody_moves_to_where_it_could_not_be_bound_before() -> None:
+    made = world(2, ("ada", 4, 0), ("ada", 4, 1))
+    made.create("ada", 8)
+    assert moves(made.decide()) == {"r0": "n1"}
+    avoids = replace(made.snapshot(), avoid={Needs(): frozenset({"n1"})})
+    assert not moves(decide(avoids, made.now))
 
 
 def test_a_place_is_kept_from_whoever_comes_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
