@@ -16,8 +16,9 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError, Forbidden
 from bulkhead.kube.objects import Obj
-from bulkhead.kube.resources import resource_of
 from controller.host import definitions
+from tests.chart.policed import policies
+from tests.kit.applying import apply_all
 from tests.kit.crds import served
 from tests.kit.helmchart import rendered
 from tests.kit.known import all_known
@@ -74,11 +75,8 @@ def older() -> list[Obj]:
 async def admin(server: ApiServer) -> AsyncIterator[Client]:
     async with Client(server.admin, user_agent="tests", field_manager="helm") as client:
         await client.apply(kinds.NAMESPACES, {"metadata": {"name": "bulkhead-system"}})
-        for obj in rendered():
-            if obj["kind"] in {"ClusterRole", "ClusterRoleBinding"} or obj["kind"].startswith("ValidatingAdmissionPolicy"):
-                await client.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
-        for each in older():
-            await client.apply(kinds.CUSTOM_RESOURCE_DEFINITIONS, each)
+        roles = [obj for obj in rendered() if obj["kind"] in {"ClusterRole", "ClusterRoleBinding"}]
+        await apply_all(client, roles + policies() + older())
         await served(client, kinds.TENANTS, kinds.TENANT_CLASSES)
         await all_known(client)
         yield client

@@ -7,12 +7,13 @@ that is let in; and the policy is taken away once, so that the same request is l
 import base64
 import copy
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from bulkhead.api import names
 from bulkhead.kube import codec
@@ -42,7 +43,9 @@ def pem(key: Any = None, *, padding: int = 0) -> str:
     return base64.b64encode(found).decode()
 
 
-EC, RSA = pem(), pem(rsa.generate_private_key(65537, 4096))
+EC = pem()
+# Of an RSA key of 4096 bits, which takes seconds to make.
+RSA = base64.b64encode(Path(__file__).with_name("rsa4096.csr").read_bytes()).decode()
 
 
 def filed(request: str = EC, *, meta: Obj | None = None, **spec: Any) -> Obj:

@@ -11,14 +11,13 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Resource
-from bulkhead.kube.resources import resource_of
 from controller.plane.policyfacts import policy_facts
 from syncer.translate import Obj, TenantView
 from syncer.translate.registry import KINDS
-from tests.chart.policed import OPTIONS
+from tests.chart.policed import OPTIONS, of, policies
 from tests.kit import translationsamples as samples
 from tests.kit import yamlfiles
-from tests.kit.helmchart import rendered
+from tests.kit.applying import apply_all
 from tests.kit.known import all_known
 from tests.kit.servers import HOST_KUBERNETES, ApiServer, running
 from tests.kit.snapshotting import serve_snapshots
@@ -56,9 +55,7 @@ async def admin(policed: ApiServer) -> Any:
 
 async def offer(client: Client, view: TenantView) -> None:
     """The policies, and what the tenant of a view has on the host."""
-    for obj in rendered(*VALUES):
-        if obj["kind"].startswith("ValidatingAdmissionPolicy"):
-            await client.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
+    await apply_all(client, policies(*VALUES))
     await all_known(client)
     await serve_snapshots(client)
     spec = plane_spec(
@@ -85,10 +82,7 @@ async def offer(client: Client, view: TenantView) -> None:
     await client.apply(kinds.NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
     classes = ((kinds.PRIORITY_CLASSES, view.allowed_priority_classes | {view.priority_class}, {"value": 5}),
                (kinds.RUNTIME_CLASSES, view.allowed_runtime_classes | {view.runtime_class}, {"handler": "x"}))  # fmt: skip
-    for resource, names, content in classes:
-        for name in names - {""}:
-            api = f"{resource.group}/{resource.version}"
-            await client.apply(resource, {"apiVersion": api, "kind": resource.kind, "metadata": {"name": name}} | content)
+    await apply_all(client, [of(r, name, **content) for r, names, content in classes for name in sorted(names - {""})])
 
 
 @pytest.mark.apiserver

@@ -12,10 +12,11 @@ from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, NotFound
 from bulkhead.kube.objects import Obj
-from bulkhead.kube.resources import resource_of
 from bulkhead.work.clock import SystemClock
 from controller.host.pullsecrets import PullSecrets
 from controller.settings import Settings
+from tests.chart.policed import policies
+from tests.kit.applying import apply_all
 from tests.kit.controllerhost import ControllerHost, ask, take_down
 from tests.kit.crds import install
 from tests.kit.helmchart import rendered
@@ -49,10 +50,10 @@ async def admin(server: ApiServer) -> AsyncIterator[Client]:
         await install(client)
         await client.apply(kinds.TENANT_CLASSES, tenant_class() | {"metadata": {"name": "standard"}})
         await client.apply(kinds.NAMESPACES, {"metadata": {"name": SYSTEM}})
-        for obj in rendered("--set", "images.pullSecrets={registry,other}"):
-            wanted = obj["kind"] in INSTALLED or obj["kind"].startswith("ValidatingAdmissionPolicy")
-            if wanted and obj["metadata"].get("namespace", SYSTEM) == SYSTEM:
-                await client.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
+        values = ("--set", "images.pullSecrets={registry,other}")
+        objects = [obj for obj in rendered(*values) if obj["kind"] in INSTALLED]
+        here = [obj for obj in objects if obj["metadata"].get("namespace", SYSTEM) == SYSTEM]
+        await apply_all(client, here + policies(*values))
         await all_known(client)
         await client.apply(kinds.SECRETS, credentials("registry", "r.example.org", "Zmlyc3Q="))
         await client.apply(kinds.SECRETS, credentials("other", "o.example.org", "b3RoZXI="))

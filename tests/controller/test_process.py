@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from controller.__main__ import LEASE
 from tests.kit.crds import install
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.ports import free_port
-from tests.kit.servers import ApiServer
+from tests.kit.servers import ApiServer, running
 from tests.kit.syncerbed import until
 
+pytestmark = pytest.mark.apiserver
 IDENTITY = "the-one"
 
 
@@ -33,17 +35,24 @@ async def _holder(client: Client) -> str:
     return str(lease["spec"].get("holderIdentity") or "")
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    """A host of this file's own, on which nobody else leads."""
+    with running("led", tmp_path_factory.mktemp("led")) as made:
+        yield made
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_ends_it_and_the_next_one_need_not_wait(
-    own_server: ApiServer, tmp_path: Path, number: signal.Signals
+    server: ApiServer, tmp_path: Path, number: signal.Signals
 ) -> None:
     config, log = tmp_path / "kubeconfig", tmp_path / "log"
-    config.write_bytes(to_yaml(own_server.admin))
+    config.write_bytes(to_yaml(server.admin))
     given = {"KUBECONFIG": str(config), "BULKHEAD_HTTP_PORT": str(free_port()), "BULKHEAD_IDENTITY": IDENTITY}
-    async with Client(own_server.admin, user_agent="tests", field_manager="tests") as client:
+    async with Client(server.admin, user_agent="tests", field_manager="tests") as client:
         await install(client)
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names.SYSTEM_NAMESPACE}}
-        await client.create(NAMESPACES, space)
+        await client.apply(NAMESPACES, space)
         with log.open("wb") as out:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "controller", stderr=out, env=os.environ | given
@@ -65,7 +74,7 @@ async def test_a_signal_ends_it_and_the_next_one_need_not_wait(
                 await process.wait()
 
 
-async def test_the_end_of_kopf_ends_nothing_else(own_server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_end_of_kopf_ends_nothing_else(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     real, started = kopf.operator, asyncio.Event()
     ours = asyncio.get_running_loop()
 
@@ -74,7 +83,7 @@ async def test_the_end_of_kopf_ends_nothing_else(own_server: ApiServer, monkeypa
         await real(**given | {"stop_flag": asyncio.ensure_future(asyncio.sleep(1))})
 
     monkeypatch.setattr(kopf, "operator", ends_by_itself)
-    watching = asyncio.create_task(handlers.run(handlers.Events(str), own_server.admin))
+    watching = asyncio.create_task(handlers.run(handlers.Events(str), server.admin))
     await started.wait()
     bystander = asyncio.create_task(asyncio.Event().wait())
     async with asyncio.timeout(120):

@@ -7,8 +7,9 @@ import pytest
 
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
-from bulkhead.kube.resources import resource_of
 from tests.chart.controller.requests import CONTROLLER, LEVEL, TIGHT, in_force, space
+from tests.chart.policed import policies
+from tests.kit.applying import apply_all
 from tests.kit.crds import install
 from tests.kit.helmchart import rendered
 from tests.kit.known import all_known
@@ -29,14 +30,12 @@ async def admin(server: ApiServer) -> AsyncIterator[Client]:
     async with Client(server.admin, user_agent="tests", field_manager="tests") as client:
         await install(client)
         await client.apply(kinds.TENANT_CLASSES, tenant_class() | {"metadata": {"name": "standard"}})
-        for name in ("bulkhead-system", "bulkhead-shared", "somebodys", "bh-somebodys"):
-            await client.apply(kinds.NAMESPACES, {"metadata": {"name": name}})
+        names = ("bulkhead-system", "bulkhead-shared", "somebodys", "bh-somebodys")
+        objects = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names]
         for tenant in ("team-a", "team-b"):
-            await client.apply(kinds.NAMESPACES, space(f"bh-{tenant}", tenant, **TIGHT))
-            await client.apply(kinds.NAMESPACES, space(f"bh-{tenant}-work", tenant, **LEVEL))
-        for obj in rendered():
-            if obj["kind"] in INSTALLED or obj["kind"].startswith("ValidatingAdmissionPolicy"):
-                await client.apply(resource_of(obj["apiVersion"], obj["kind"]), obj)
+            objects += [space(f"bh-{tenant}", tenant, **TIGHT), space(f"bh-{tenant}-work", tenant, **LEVEL)]
+        objects += [obj for obj in rendered() if obj["kind"] in INSTALLED]
+        await apply_all(client, objects + policies())
         await all_known(client)
         yield client
 

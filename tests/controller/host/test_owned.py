@@ -1,7 +1,6 @@
 """Who is told of a change to what the controller owns: on a real API server."""
 
-import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -13,9 +12,10 @@ from bulkhead.ledger.given import write
 from bulkhead.ledger.model import Share, Tenant
 from controller.host.owned import Owned
 from tests.kit.background import background
-from tests.kit.servers import ApiServer
+from tests.kit.servers import ApiServer, running
 from tests.kit.syncerbed import until
 
+pytestmark = pytest.mark.apiserver
 QUOTA = Key("default", "tenant-quota")
 
 
@@ -47,12 +47,26 @@ class Told:
         await until(there, "the informer to show the quota")
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    """A host of this file's own: who is told of what depends on all that is there."""
+    with running("owned", tmp_path_factory.mktemp("owned")) as made:
+        yield made
+
+
 @pytest.fixture
-async def told(own_server: ApiServer) -> AsyncIterator[Told]:
-    async with contextlib.AsyncExitStack() as stack:
-        client = await stack.enter_async_context(Client(own_server.admin, user_agent="tests", field_manager="tests"))
-        made = Told(client)
-        await stack.enter_async_context(background(made.owned.run()))
+async def client(server: ApiServer) -> AsyncIterator[Client]:
+    """Of a host without quotas, at the start and again at the end."""
+    async with Client(server.admin, user_agent="tests", field_manager="tests") as made:
+        yield made
+        for each in (await made.list(kinds.RESOURCE_QUOTAS)).items:
+            await made.delete(kinds.RESOURCE_QUOTAS, each["metadata"]["name"], each["metadata"]["namespace"])
+
+
+@pytest.fixture
+async def told(client: Client) -> AsyncIterator[Told]:
+    made = Told(client)
+    async with background(made.owned.run()):
         await made.owned.synced()
         meta = {"name": QUOTA.name, "namespace": QUOTA.namespace}
         marks = {labels.MANAGED_BY: labels.MANAGED_BY_BULKHEAD, labels.TENANT: "one"}
@@ -67,7 +81,6 @@ async def told(own_server: ApiServer) -> AsyncIterator[Told]:
         )
         await made.seen(quota["metadata"]["resourceVersion"])
         yield made
-        await client.delete(kinds.RESOURCE_QUOTAS, QUOTA.name, QUOTA.namespace)
 
 
 async def test_what_a_quota_counts_of_pods_is_no_work_and_accelerators_are_some_a_moment_later(told: Told) -> None:
@@ -111,68 +124,66 @@ async def test_what_the_ledger_notes_is_some_work_a_moment_later(told: Told) -> 
         assert (told.at_once, told.later) == (1, later)
 
 
-async def test_what_one_is_given_is_work_for_the_others_of_its_cohort(own_server: ApiServer) -> None:
+async def test_what_one_is_given_is_work_for_the_others_of_its_cohort(client: Client) -> None:
     told: list[str] = []
-    async with Client(own_server.admin, user_agent="tests", field_manager="tests") as client:
-        owned = Owned(client, lambda _: None, lambda tenant, _: told.append(tenant))
+    owned = Owned(client, lambda _: None, lambda tenant, _: told.append(tenant))
 
-        async def gives(tenant: str, cohort: str, nominal: int) -> None:
-            note = write(Tenant(tenant, cohort, shares={("", "nvidia.com/gpu"): Share(nominal)})) if cohort else None
-            body = quota(tenant) | {"spec": {"hard": {"pods": "9"}}}
-            body["metadata"]["annotations"] = {ledger.GIVEN: note} if note else {}
-            await client.apply(kinds.NAMESPACES, {"metadata": {"name": f"bh-{tenant}-work"}})
-            there = await client.apply(kinds.RESOURCE_QUOTAS, body)
+    async def gives(tenant: str, cohort: str, nominal: int) -> None:
+        note = write(Tenant(tenant, cohort, shares={("", "nvidia.com/gpu"): Share(nominal)})) if cohort else None
+        body = quota(tenant) | {"spec": {"hard": {"pods": "9"}}}
+        body["metadata"]["annotations"] = {ledger.GIVEN: note} if note else {}
+        await client.apply(kinds.NAMESPACES, {"metadata": {"name": f"bh-{tenant}-work"}})
+        there = await client.apply(kinds.RESOURCE_QUOTAS, body)
 
-            async def seen() -> bool:
-                held = owned.get(kinds.RESOURCE_QUOTAS, Key(f"bh-{tenant}-work", QUOTA.name))
-                return held is not None and held["metadata"]["resourceVersion"] == there["metadata"]["resourceVersion"]
+        async def seen() -> bool:
+            held = owned.get(kinds.RESOURCE_QUOTAS, Key(f"bh-{tenant}-work", QUOTA.name))
+            return held is not None and held["metadata"]["resourceVersion"] == there["metadata"]["resourceVersion"]
 
-            await until(seen, "the informer to show the quota")
+        await until(seen, "the informer to show the quota")
 
-        async with background(owned.run()):
-            await owned.synced()
-            for step, expected in (
-                (("one", "research", 8), []),
-                (("two", "research", 8), ["one"]),
-                (("other", "else", 8), []),
-                (("two", "research", 8), []),
-                (("one", "research", 4), ["two"]),
-                # From one cohort into another: both look again.
-                (("one", "else", 4), ["other", "two"]),
-                (("one", "", 4), ["other"]),
-            ):
-                told.clear()
-                await gives(*step)
-                assert sorted(told) == expected, step
-            assert {each.name for each in owned.given()} == {"two", "other"}
+    async with background(owned.run()):
+        await owned.synced()
+        for step, expected in (
+            (("one", "research", 8), []),
+            (("two", "research", 8), ["one"]),
+            (("other", "else", 8), []),
+            (("two", "research", 8), []),
+            (("one", "research", 4), ["two"]),
+            # From one cohort into another: both look again.
+            (("one", "else", 4), ["other", "two"]),
+            (("one", "", 4), ["other"]),
+        ):
             told.clear()
-            await gives("three", "research", 1)
-            await client.delete(kinds.RESOURCE_QUOTAS, QUOTA.name, "bh-three-work")
+            await gives(*step)
+            assert sorted(told) == expected, step
+        assert {each.name for each in owned.given()} == {"two", "other"}
+        told.clear()
+        await gives("three", "research", 1)
+        await client.delete(kinds.RESOURCE_QUOTAS, QUOTA.name, "bh-three-work")
 
-            async def told_twice() -> bool:
-                return told == ["two", "two"]
+        async def told_twice() -> bool:
+            return told == ["two", "two"]
 
-            await until(told_twice, "the others to be told that it is gone")
+        await until(told_twice, "the others to be told that it is gone")
 
 
-async def test_what_devices_of_claims_count_as_is_said_by_the_quotas_of_objects(own_server: ApiServer) -> None:
-    async with Client(own_server.admin, user_agent="tests", field_manager="tests") as client:
-        owned = Owned(client, lambda _: None)
-        async with background(owned.run()):
-            await owned.synced()
-            assert owned.device_lines() == {}
-            for tenant, most in (("claims", 4), ("none", 0)):
-                body = quota(tenant) | {"spec": {"hard": {deviceclaims.quota_name("gpu.example.com"): str(most)}}}
-                lines = {deviceclaims.LINES: '{"gpu.example.com":"x.com/gpu@a"}'}
-                body["metadata"] |= {"name": names.OBJECT_QUOTA, "annotations": lines}
-                await client.apply(kinds.NAMESPACES, {"metadata": {"name": f"bh-{tenant}-work"}})
-                await client.apply(kinds.RESOURCE_QUOTAS, body)
+async def test_what_devices_of_claims_count_as_is_said_by_the_quotas_of_objects(client: Client) -> None:
+    owned = Owned(client, lambda _: None)
+    async with background(owned.run()):
+        await owned.synced()
+        assert owned.device_lines() == {}
+        for tenant, most in (("claims", 4), ("none", 0)):
+            body = quota(tenant) | {"spec": {"hard": {deviceclaims.quota_name("gpu.example.com"): str(most)}}}
+            lines = {deviceclaims.LINES: '{"gpu.example.com":"x.com/gpu@a"}'}
+            body["metadata"] |= {"name": names.OBJECT_QUOTA, "annotations": lines}
+            await client.apply(kinds.NAMESPACES, {"metadata": {"name": f"bh-{tenant}-work"}})
+            await client.apply(kinds.RESOURCE_QUOTAS, body)
 
-            async def seen() -> bool:
-                return owned.tenants() >= {"claims", "none"}
+        async def seen() -> bool:
+            return owned.tenants() >= {"claims", "none"}
 
-            await until(seen, "both quotas")
-            assert owned.device_lines() == {"claims": {"gpu.example.com": ("a", "x.com/gpu")}}
+        await until(seen, "both quotas")
+        assert owned.device_lines() == {"claims": {"gpu.example.com": ("a", "x.com/gpu")}}
 
 
 def quota(tenant: str) -> Obj:
