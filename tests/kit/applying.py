@@ -6,7 +6,7 @@
 What a test changes or deletes is so mended for the next one, and what nobody touched costs nearly nothing.
 """
 
-import json
+import copy
 from collections.abc import Iterable
 
 from bulkhead.kube.client import Client
@@ -15,7 +15,7 @@ from bulkhead.kube.resources import resource_of
 
 _Place = tuple[Resource, str, str]
 # By server and object: what was applied, and the version that it had then.
-_left: dict[tuple[str, _Place], tuple[str, str]] = {}
+_left: dict[tuple[str, _Place], tuple[Obj, str]] = {}
 
 
 async def apply_all(client: Client, objects: Iterable[Obj]) -> bool:
@@ -28,11 +28,10 @@ async def apply_all(client: Client, objects: Iterable[Obj]) -> bool:
             there[resource, meta.get("namespace", ""), meta["name"]] = meta["resourceVersion"]
     applied = False
     for place, obj in wanted.items():
-        text = json.dumps(obj)
-        if place in there and _left.get((server, place)) == (text, there[place]):
+        if place in there and _left.get((server, place)) == (obj, there[place]):
             continue
         made = await client.apply(place[0], obj)
-        _left[server, place] = (text, made["metadata"]["resourceVersion"])
+        _left[server, place] = (copy.deepcopy(obj), made["metadata"]["resourceVersion"])
         applied = True
     return applied
 
