@@ -34,6 +34,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "work for a user of that name",
         "work for the controller",
         "work in another tenant's namespace",
+        "work in somebody's namespace",  # of two policies, the server tells either
         "the pull secret for a syncer",
         "pods for a syncer",
         "Secrets for a syncer",
