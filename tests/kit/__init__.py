@@ -1,4 +1,4 @@
-"""What tests stand on; a test file never imports another test file's fixtures, it takes them from here or from its conftest.
+"""What tests of several folders stand on. What only one folder needs lies there, and its fixtures in its conftest.
 
     you test                                        take                                        it costs
     ------------------------------------------------------------------------------------------------------------------
@@ -11,14 +11,18 @@
     the syncer of one tenant                        syncerbed.SyncerBed                         half a second
     the ledger, with a scheduler and kwok           ledgerhost.LedgerHost                       half a second
     the controller without its queue                controllerhost.ControllerHost               half a second
-    the command line as a process                   commandline.start, .finish                  50 ms a command
+    the command line as a process                   commandline.start, .finish (forker)         50 ms a command
+    how it starts, signals and terminals            commandline.start_anew                      a second a command
+    a plane and a host beside many tests of it      beside                                      one pair a file
+    what many tests have applied to one server      applying, crds                              what has changed
     the chart                                       helmchart.rendered, known.all_known         half a second
     an identity provider, and a person before it    dex, people, believing                      seconds
     a real HAProxy                                  proxying                                    milliseconds
     a task beside the test, a leader                background, leading                         nothing
     that a copy has seen what was written           lag                                         one list
     a clock                                         fakeclock                                   nothing
-    certificates, ports, kubeconfigs, golden files  pki, ports, kubeconfigs, goldens            nothing
+    a run on a bad machine (LAG=1)                  strain                                      minutes
+    certificates, ports, kubeconfigs, files         pki, ports, kubeconfigs, goldens, yamlfiles nothing
 
 `docs/contributing.md` says how a test stays independent of when others act beside it.
 """

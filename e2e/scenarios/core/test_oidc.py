@@ -115,12 +115,16 @@ def plane_pod(host: Api) -> Obj:
     return host.get("Pod", "plane-0", names.plane_namespace(OURS))
 
 
+def restarts(pod: Obj) -> dict[str, int]:
+    return {each["name"]: each["restartCount"] for each in pod["status"]["containerStatuses"]}
+
+
 def test_users_sign_in_to_their_tenant_alone_and_its_admins_are_admins(
     host: Api, dex: Dex, both: tuple[Tenant, Tenant]
 ) -> None:
     ours, theirs = both
     ada, admin = dex.password("ada", f"bulkhead-{OURS}"), dex.browser("root", ["platform"], f"bulkhead-{OURS}")
-    before = plane_pod(host)["metadata"]["uid"]
+    before = plane_pod(host)
     becomes(ours, ada, ADA)
     assert not may_list_secrets(ours, ada)
     may(ours, admin, wanted=True)
@@ -134,8 +138,9 @@ def test_users_sign_in_to_their_tenant_alone_and_its_admins_are_admins(
     change(host, admins=ADMINS)
     may(ours, ada, wanted=False)
     pod = plane_pod(host)
-    assert pod["metadata"]["uid"] == before
-    assert [each["restartCount"] for each in pod["status"]["containerStatuses"]] == [0, 0, 0]
+    assert pod["metadata"]["uid"] == before["metadata"]["uid"]
+    # What a slow machine ended while the plane came up counts before as well.
+    assert restarts(pod) == restarts(before)
 
 
 def test_a_provider_that_is_not_there_is_told_and_the_tenant_is_ready(host: Api, ours: Tenant) -> None:
