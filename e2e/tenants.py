@@ -16,6 +16,7 @@ from e2e import commands, machine, names
 from e2e.api import Api, ApiError, Obj
 from e2e.names import GPU
 from e2e.poll import Note, NotYetError, until
+from e2e.workloads import describe, expect
 from e2e.workloads import is_ready as is_pod_ready
 
 KUBECONFIGS = Path("build/e2e/kubeconfigs")
@@ -199,6 +200,18 @@ def _answers(api: Api) -> bool:
     if not api.ready():
         raise NotYetError(f"https://{api.host}:{api.port}/readyz does not say ok")
     return True
+
+
+def empty(host: Api, tenant: Tenant, *, seconds: float = 60.0) -> None:
+    """Delete the pods of the default namespace, and wait until the host has forgotten them: so long they hold GPUs."""
+    for pod in tenant.api.list("Pod", "default"):
+        tenant.api.delete("Pod", pod["metadata"]["name"], "default", grace=0)
+
+    def none() -> None:
+        left = [*tenant.api.list("Pod", "default"), *host.list("Pod", tenant.work)]
+        expect(not left, "; ".join(map(describe, left)))
+
+    until(f"no pod of {tenant.name} to be left", none, seconds=seconds)
 
 
 def make_namespace(api: Api, name: str) -> None:

@@ -181,6 +181,11 @@ def pods_of(api: Api, app: str, namespace: str) -> str:
     return "; ".join(describe(item) for item in api.list("Pod", namespace, labels=f"app={app}"))[:800]
 
 
+def restarts(pod: Obj) -> dict[str, int]:
+    """How often each container of a pod that runs has begun again; on a slow machine one may have before anybody looks."""
+    return {each["name"]: int(each["restartCount"]) for each in pod["status"]["containerStatuses"]}
+
+
 def gpus_of(pod: Obj) -> int:
     """GPUs that a pod asks for."""
     limits = [container.get("resources", {}).get("limits") or {} for container in pod["spec"]["containers"]]

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from bulkhead.api import crd
 from bulkhead.hostcluster import binaries
@@ -19,6 +18,7 @@ from bulkhead.kube.errors import ApiError
 from bulkhead.kube.objects import Obj, Resource
 from bulkhead.ledger.given import rules_of
 from bulkhead.ledger.model import Rules
+from tests.kit import yamlfiles
 from tests.kit.crds import install
 from tests.kit.kubeconfigs import to_yaml
 from tests.kit.syncerbed import SECONDS, until
@@ -27,11 +27,11 @@ DATA = Path(__file__).parent.parent / "api" / "data"
 EXAMPLES = [
     document
     for path in sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
-    for document in yaml.safe_load_all(path.read_text())
+    for document in yamlfiles.documents(path.read_text())
 ]
-TENANT_CASES = [case for name in ("tenants", "tenants-slurm") for case in yaml.safe_load((DATA / f"{name}.yaml").read_text())]
-COHORT_CASES = yaml.safe_load((DATA / "cohorts.yaml").read_text())
-CLASS_CASES = yaml.safe_load((DATA / "tenantclasses.yaml").read_text())
+TENANT_CASES = [case for name in ("tenants", "tenants-slurm") for case in yamlfiles.load(DATA / f"{name}.yaml")]
+COHORT_CASES = yamlfiles.load(DATA / "cohorts.yaml")
+CLASS_CASES = yamlfiles.load(DATA / "tenantclasses.yaml")
 
 
 @pytest.fixture

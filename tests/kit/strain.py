@@ -84,7 +84,7 @@ def pytest_unconfigure() -> None:
         _busy.pop().kill()
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=STRAINED)
 def _late(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if STRAINED and request.node.get_closest_marker("apiserver"):
+    if request.node.get_closest_marker("apiserver"):
         monkeypatch.setattr(client, "watch_events", late_events)

@@ -200,12 +200,7 @@ def test_another_credential_restarts_nothing(host: Api, both: tuple[Tenant, Tena
     until("the other token to be used", probe, seconds=240, interval=2)
     after = host.get("Pod", "plane-0", tenant.plane)
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
-    assert _restarts(after) == _restarts(before)
-
-
-def _restarts(pod: Obj) -> dict[str, int]:
-    """How often each container has ended; on a slow machine one may have while the plane came up."""
-    return {each["name"]: each["restartCount"] for each in pod["status"]["containerStatuses"]}
+    assert workloads.restarts(after) == workloads.restarts(before)
 
 
 def test_a_receiver_that_is_gone_costs_events_and_no_request(host: Api, both: tuple[Tenant, Tenant]) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import pytest
@@ -87,14 +87,7 @@ def _emptied(host: Api, first: Tenant, second: Tenant) -> Iterator[None]:
     """Each test begins and ends without pods; what the host has not forgotten yet still holds its kind of GPU."""
     yield
     for tenant in (first, second):
-        for pod in tenant.api.list("Pod", "default"):
-            tenant.api.delete("Pod", pod["metadata"]["name"], "default", grace=0)
-        until(f"no pod of {tenant.name} to be left", partial(_none, host, tenant), seconds=60)
-
-
-def _none(host: Api, tenant: Tenant) -> None:
-    left = [*tenant.api.list("Pod", "default"), *host.list("Pod", tenant.work)]
-    workloads.expect(not left, "; ".join(map(workloads.describe, left)))
+        tenants.empty(host, tenant)
 
 
 def _pod(tenant: Tenant, name: str, amount: int, resource: str = GPU, where: Mapping[str, str] = ANYWHERE) -> None:

@@ -1,7 +1,7 @@
 """One ledger over two tenants of a cohort: idle quota is lent and comes back, gangs start whole, and who waits reads why."""
 
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import cache
 
 import pytest
 
@@ -54,14 +54,7 @@ def _emptied(host: Api, owner: Tenant, borrower: Tenant) -> Iterator[None]:
     """Each test begins and ends without pods; what the host has not forgotten yet still holds its GPUs."""
     yield
     for tenant in (owner, borrower):
-        for pod in tenant.api.list("Pod", "default"):
-            tenant.api.delete("Pod", pod["metadata"]["name"], "default", grace=0)
-        until(f"no pod of {tenant.name} to be left", partial(_none, host, tenant), seconds=60)
-
-
-def _none(host: Api, tenant: Tenant) -> None:
-    left = [*tenant.api.list("Pod", "default"), *host.list("Pod", tenant.work)]
-    workloads.expect(not left, "; ".join(map(workloads.describe, left)))
+        tenants.empty(host, tenant)
 
 
 def _pod(tenant: Tenant, name: str, gpus: int, **metadata: dict[str, str]) -> None:

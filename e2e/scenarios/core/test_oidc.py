@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bulkhead.hostcluster.component import NODE_ADDRESS
-from e2e import commands, machine, names, tenants
+from e2e import commands, machine, names, tenants, workloads
 from e2e.api import Api, ApiError, Obj
 from e2e.fleet import Fleet
 from e2e.poll import NotYetError, holds, until
@@ -115,10 +115,6 @@ def plane_pod(host: Api) -> Obj:
     return host.get("Pod", "plane-0", names.plane_namespace(OURS))
 
 
-def restarts(pod: Obj) -> dict[str, int]:
-    return {each["name"]: each["restartCount"] for each in pod["status"]["containerStatuses"]}
-
-
 def test_users_sign_in_to_their_tenant_alone_and_its_admins_are_admins(
     host: Api, dex: Dex, both: tuple[Tenant, Tenant]
 ) -> None:
@@ -139,8 +135,7 @@ def test_users_sign_in_to_their_tenant_alone_and_its_admins_are_admins(
     may(ours, ada, wanted=False)
     pod = plane_pod(host)
     assert pod["metadata"]["uid"] == before["metadata"]["uid"]
-    # What a slow machine ended while the plane came up counts before as well.
-    assert restarts(pod) == restarts(before)
+    assert workloads.restarts(pod) == workloads.restarts(before)
 
 
 def test_a_provider_that_is_not_there_is_told_and_the_tenant_is_ready(host: Api, ours: Tenant) -> None:
