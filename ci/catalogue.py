@@ -18,7 +18,7 @@ class Host(StrEnum):
 
     NONE = "none"
     SHARED = "shared"  # takes the host that is up, or brings one up, and leaves it as others want it
-    OWN = "own"  # begins on a machine without a host, and leaves one that nobody else can use
+    OWN = "own"  # wants no host at its begin, and leaves one that no other suite can share
 
 
 class CatalogueError(Exception):

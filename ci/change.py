@@ -72,7 +72,7 @@ def _git(root: Path, *arguments: str) -> str:
 
 
 def _ask(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    # Root, whom scenarios need, runs over other people's clones as well, which git refuses unless told.
+    # Scenarios run as root, often in the clone of another user. Git refuses that unless the folder is named safe.
     command = ["git", "-c", f"safe.directory={root}", *arguments]
     try:
         return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)

@@ -3,8 +3,8 @@
     fixed part, the first failure ends all ──> suites that the change touches, longest not run first, while they fit
     ──> what was not run, and why ──> make down, always
 
-Red is a suite that failed, and a fixed part that did not come to its end. What was left out for want of time is printed and red
-for nobody: it comes first on another day. CI=all runs all of them, without a limit.
+A suite that fails makes the run red, and so does a fixed part that does not come to its end. A suite for which no time was left
+is printed; it makes nothing red, and comes first on another day. CI=all runs all of them, without a limit.
 """
 
 import os

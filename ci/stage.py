@@ -45,8 +45,8 @@ class Ended:
 def signals_end() -> Iterator[None]:
     """SIGINT and SIGTERM end the command that runs, and `run` raises `Signalled`; between commands they wait for the next.
 
-    Noted, not raised where they come: one could come while a process is made, whom nobody would end then. Commands listen to
-    both, also where a shell started us in the background with SIGINT ignored.
+    A signal is noted first and raised later: raised at once, it could come while a process is being started, and nothing would
+    end that process. Commands listen to both, also where a shell started us in the background with SIGINT ignored.
     """
     former = {each: signal.signal(each, lambda number, _: _told.append(number)) for each in _SIGNALS}
     try:

@@ -31,7 +31,7 @@ class Turns:
     _floor: TextIO | None = field(default=None, init=False)
 
     def take(self, what: str, *, alone: bool) -> None:
-        """Wait for the turn, and keep it until `give`; whoever waits says for whom."""
+        """Wait for the turn and keep it until `give`. While it waits, it prints which tests it waits for."""
         if self._floor is not None:
             return
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A real kube-apiserver believes a real identity provider as it is told, while that comes, changes and goes, and nobody else.
+"""A real kube-apiserver believes the identity providers that it is told of, follows their changes, and believes nobody else.
 
 What one configuration says of providers is in `test_oidc_rules`, how the controller asks them in `test_oidc_asking`.
 """

@@ -89,7 +89,7 @@ def test_a_client_with_the_keys_of_another_tenant_is_refused(red: Cluster, blue:
 
 
 def ping(cluster: Cluster, conf: str, jwks: str) -> Outcome:
-    """What slurmctld answers to a client for whom a sackd with these keys vouches."""
+    """What slurmctld answers to a client whose sackd has these keys."""
     script = f"""
         d=$(mktemp -d /run/vouch-XXXXXX); mkdir $d/conf; echo {conf} | base64 -d | tar -x -C $d/conf
         (umask 077; echo {jwks} | base64 -d > $d/slurm.jwks)
