@@ -158,11 +158,12 @@ simulation: venv ## syncer and ledger under crashes, faults, histories and seede
 		-n $(TEST_PROCESSES) $(PYTEST_ARGS)
 
 hunt: SIMULATION_SEED ?= $(shell date +%s)
-hunt: venv ## new storms and histories of the simulation, from the time of day or SIMULATION_SEED
+hunt: binaries-for-tests ## new storms and histories of the simulation, from the time of day or SIMULATION_SEED
 	@echo "SIMULATION_SEED=$(SIMULATION_SEED)"
 	@SIMULATION_SEED=$(SIMULATION_SEED) SIMULATION_STORMS=$${SIMULATION_STORMS:-1000} SIMULATION_EXAMPLES=$${SIMULATION_EXAMPLES:-1000} \
-		PYTHONHASHSEED=0 $(PY) -m pytest tests/simulation tests/ledger/test_machine.py \
-		-k "test_many_storms or test_many_histories or test_whatever_else_happens" $(PYTEST_ARGS)
+		LEDGER_ROUNDS=$${LEDGER_ROUNDS:-20} PYTHONHASHSEED=0 \
+		$(PY) -m pytest tests/simulation tests/ledger/test_machine.py tests/apiserver/test_ledger_admissions.py \
+		-k "test_many_storms or test_many_histories or test_whatever_else_happens or test_of_ten_at_once" $(PYTEST_ARGS)
 
 mutants: binaries-for-tests ## which test turns red for which rule that is taken away; MUTANTS_ARGS chooses
 	@$(PY) -u -m tests.mutants $(MUTANTS_ARGS)

@@ -11,10 +11,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import NAMESPACES
+from tests.kit.order import file_of, place_of
 from tests.kit.servers import ApiServer, Pair, running, start_pair
 from tests.kit.syncerbed import empty
 
@@ -33,10 +35,18 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need API servers, so that `-m 'not apiserver'` leaves them out."""
+    """Mark the tests that need API servers, so that `-m 'not apiserver'` leaves them out; order the files."""
     for item in items:
         if {"apiservers", "own_server", "file_server", "scheduled_server"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.apiserver)
+    served = {file_of(item.nodeid) for item in items if item.get_closest_marker("apiserver")}
+    items.sort(key=lambda item: place_of(item.nodeid, server=file_of(item.nodeid) in served))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling | None:
+    """Files are given out in the order in which the tests stand, and not by how many tests they have."""
+    config.option.loadscopereorder = False
+    return LoadFileScheduling(config, log) if config.option.dist == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

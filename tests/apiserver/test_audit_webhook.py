@@ -84,10 +84,15 @@ def put(folder: Path, receiver: AuditReceiver, secret: dict[str, bytes]) -> Audi
 async def begin(folder: Path, receiver: AuditReceiver, secret: dict[str, bytes]) -> ApiServer:
     asked = put(folder, receiver, secret)
     (folder / "audit-policy.json").write_text(json.dumps(audit.policy(asked)))
-    # With a buffer that is soon full; all else is as it is rendered.
-    usual = f"buffer-size={auditreceiver.Bounds.of(1024).buffer}"
-    flags = [flag.replace(usual, f"buffer-size={BUFFER}") for flag in audit.flags(asked, 1024)]
-    assert any(flag.endswith(f"buffer-size={BUFFER}") for flag in flags)
+    # With a buffer that is soon full, and five attempts that are soon over; all else is as it is rendered.
+    flags = audit.flags(asked, 1024)
+    soon = {
+        f"buffer-size={auditreceiver.Bounds.of(1024).buffer}": f"buffer-size={BUFFER}",
+        "initial-backoff=1s": "initial-backoff=50ms",
+    }
+    for usual, sooner in soon.items():
+        flags = [flag.replace(usual, sooner) for flag in flags]
+        assert any(flag.endswith(sooner) for flag in flags)
     for path in (auditreceiver.PATH, CONFIG_PATH, audit.AUDIT_PATH):
         flags = [flag.replace(path, str(folder)) for flag in flags]
     server = ApiServer("sending", folder / "server", ServerOptions(flags=tuple(flags)))

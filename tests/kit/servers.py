@@ -38,6 +38,11 @@ _STOP_SECONDS = 60.0
 _PR_SET_PDEATHSIG = 1
 _SPACES = "/api/v1/namespaces"
 _OWN_SPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+# Of Go's runtime: a third of what an API server computes is to find memory that is free again, with the usual GOGC of 100.
+_RUNTIME = {
+    "kube-apiserver": {"GOMAXPROCS": "2", "GOGC": "400", "GOMEMLIMIT": "700MiB"},
+    "etcd": {"GOMAXPROCS": "2", "GOGC": "400", "GOMEMLIMIT": "200MiB"},
+}
 # The Kubernetes of hosts in tests, such as "1.34"; that of planes, which Bulkhead brings along, unless it is set.
 HOST_KUBERNETES = os.environ.get("BULKHEAD_TEST_HOST_KUBERNETES", "")
 
@@ -291,7 +296,7 @@ class ApiServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={"HOME": str(self.folder), "PATH": os.environ.get("PATH", ""), "GOMAXPROCS": "2"},
+                env={"HOME": str(self.folder), "PATH": os.environ.get("PATH", "")} | _RUNTIME.get(name, {}),
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 -- the fixture starts before any thread
             )
 

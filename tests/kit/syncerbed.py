@@ -35,6 +35,8 @@ from tests.kit import lag
 
 # How long something that is certain to come may take on a machine that has much else to do; nothing waits for as long as that.
 SECONDS = 60.0
+FIRST_PAUSE = 0.02  # seconds between two looks at what is waited for
+LONGEST_PAUSE = 0.2
 
 
 def settings_for(tenant: str, **more: Any) -> Settings:
@@ -57,14 +59,15 @@ def settings_for(tenant: str, **more: Any) -> Settings:
 
 
 async def until(check: Callable[[], Awaitable[Any]], what: str, seconds: float = SECONDS) -> Any:
-    """Poll until `check` gives something true."""
-    deadline = time.monotonic() + seconds
+    """Poll until `check` gives something true, ever less often: each look costs the API server as much as what it waits for."""
+    deadline, pause = time.monotonic() + seconds, FIRST_PAUSE
     while True:
         found = await check()
         if found:
             return found
         assert time.monotonic() < deadline, f"not in time: {what}"
-        await asyncio.sleep(0.03)
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, LONGEST_PAUSE)
 
 
 class SyncerBed:
