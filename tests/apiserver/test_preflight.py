@@ -23,7 +23,7 @@ from tests.kit.kubeconfigs import to_yaml
 from tests.kit.servers import Pair
 from tests.kit.syncerbed import until
 
-_SHORT = run.Order(seconds=8.0)  # no probe ever runs here, and each is waited for as long as this
+_SHORT = run.Order(seconds=5.0)  # no probe ever runs here, and each is waited for as long as this
 _KILLED, _OTHER = "bulkhead-preflight-killed", "somebody-elses"
 _FREE = "10.200.0.0/16"  # no test makes a ServiceCIDR there; the servers are shared
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bulkhead.kube import informer
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, NotServed
 from bulkhead.kube.objects import Key, Obj
@@ -16,6 +17,7 @@ from bulkhead.kube.resources import (
     VOLUME_SNAPSHOT_CLASSES,
     VOLUME_SNAPSHOTS,
 )
+from syncer.mirrors import reconcile
 from syncer.work import Item
 from tests.kit.crds import served
 from tests.kit.snapshotting import (
@@ -37,6 +39,14 @@ from tests.kit.snapshotting import (
 from tests.kit.syncerbed import SyncerBed, until
 
 
+@pytest.fixture(autouse=True)
+def asked_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not served is asked for each second, and so is what waits for it, or for a class; usually that takes minutes."""
+    monkeypatch.setattr(informer, "_UNSERVED_SECONDS", 1.0)
+    for each in ("RETRY_SECONDS", "_REFUSED_SECONDS"):
+        monkeypatch.setattr(reconcile, each, 1.0)
+
+
 @pytest.fixture
 async def bed(snapshot_sides: tuple[Client, Client]) -> AsyncIterator[SyncerBed]:
     async with SyncerBed.open(*snapshot_sides, **OFFER) as opened:
@@ -50,6 +60,7 @@ async def test_item_35_a_host_without_the_api_says_so_and_everything_else_goes_o
     await remove_snapshots(host)
     try:
         async with SyncerBed.open(host, plane, **OFFER) as bed:
+            assert bed.session is not None
             await take(bed, "nightly")
             event = await bed.event("nightly", "the platform's host does not serve VolumeSnapshot of")
             assert event["reason"] == "NotSupported"
@@ -58,7 +69,6 @@ async def test_item_35_a_host_without_the_api_says_so_and_everything_else_goes_o
             await bed.event("copy", "waits for its VolumeSnapshot")
             await bed.create(bed.pod("web"))
             await bed.mirrored("web")
-            assert bed.session is not None
             assert bed.session._unready() == []
             # Once the admin has installed it, all goes on by itself.
             await serve_snapshots(host)

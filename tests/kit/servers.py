@@ -40,8 +40,8 @@ _SPACES = "/api/v1/namespaces"
 _OWN_SPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 # Of Go's runtime: a third of what an API server computes is to find memory that is free again, with the usual GOGC of 100.
 _RUNTIME = {
-    "kube-apiserver": {"GOMAXPROCS": "2", "GOGC": "400", "GOMEMLIMIT": "700MiB"},
-    "etcd": {"GOMAXPROCS": "2", "GOGC": "400", "GOMEMLIMIT": "200MiB"},
+    "kube-apiserver": {"GOMAXPROCS": "2", "GOGC": "100", "GOMEMLIMIT": "220MiB"},
+    "etcd": {"GOMAXPROCS": "2", "GOGC": "200", "GOMEMLIMIT": "80MiB"},
 }
 # The Kubernetes of hosts in tests, such as "1.34"; that of planes, which Bulkhead brings along, unless it is set.
 HOST_KUBERNETES = os.environ.get("BULKHEAD_TEST_HOST_KUBERNETES", "")

@@ -1,5 +1,8 @@
 """A Cohort that comes, changes or goes is work for the Tenants that name it: on a real API server."""
 
+import pytest
+
+from bulkhead.kube import informer
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from controller.handlers import Events
@@ -10,7 +13,8 @@ from tests.kit.servers import ApiServer
 from tests.kit.syncerbed import until
 
 
-async def test_a_cohort_is_work_for_those_that_name_it(own_server: ApiServer) -> None:
+async def test_a_cohort_is_work_for_those_that_name_it(own_server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(informer, "_UNSERVED_SECONDS", 1.0)
     told: list[str] = []
     events = Events(told.append)
     for tenant, quota in (("one", {"cohort": "research"}), ("two", {"cohort": "batch"}), ("three", {}), ("four", None)):

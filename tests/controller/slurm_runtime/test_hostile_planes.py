@@ -41,20 +41,23 @@ def fat_page(nodes: int, size: int) -> bytes:
     return http("200 OK", b'{"items": [' + b", ".join([one] * nodes) + b'], "metadata": {"continue": "more"}}')
 
 
-HOSTILE = {
-    "an answer without an end": hostile.endless(CHUNKED, chunk(b" " * 65_536)),
-    "an answer in crumbs": hostile.endless(CHUNKED, chunk(b" ") * 4096),
-    "pages without an end, each of fat nodes": hostile.fixed(fat_page(100, 60_000)),
-    "pages without an end, each of nothing": hostile.fixed(http("200 OK", b'{"items": [], "metadata": {"continue": "more"}}')),
-    "pages of more than was asked for": hostile.fixed(fat_page(60_000, 1)),
-    "nothing but brackets": hostile.fixed(http("200 OK", b'{"items": [' + b", ".join([b"{}"] * 1_000_000) + b"]}")),
-    "conditions without number": hostile.fixed(
+# Made where they are played: they are a hundred MiB together.
+HOSTILE: dict[str, Callable[[], hostile.Answer]] = {
+    "an answer without an end": lambda: hostile.endless(CHUNKED, chunk(b" " * 65_536)),
+    "an answer in crumbs": lambda: hostile.endless(CHUNKED, chunk(b" ") * 4096),
+    "pages without an end, each of fat nodes": lambda: hostile.fixed(fat_page(100, 60_000)),
+    "pages without an end, each of nothing": lambda: hostile.fixed(
+        http("200 OK", b'{"items": [], "metadata": {"continue": "more"}}')
+    ),
+    "pages of more than was asked for": lambda: hostile.fixed(fat_page(60_000, 1)),
+    "nothing but brackets": lambda: hostile.fixed(http("200 OK", b'{"items": [' + b", ".join([b"{}"] * 1_000_000) + b"]}")),
+    "conditions without number": lambda: hostile.fixed(
         http(
             "200 OK", b'{"items":[{"metadata":{"name":"n"},"status":{"conditions":[' + b",".join([b"{}"] * 1_000_000) + b"]}}]}"
         )
     ),
-    "deep nesting": hostile.fixed(http("200 OK", b'{"items": ' + b"[" * 4_000_000)),
-    "an error without an end": hostile.endless(CHUNKED.replace(b"200 OK", b"500 No"), chunk(b" " * 65_536)),
+    "deep nesting": lambda: hostile.fixed(http("200 OK", b'{"items": ' + b"[" * 4_000_000)),
+    "an error without an end": lambda: hostile.endless(CHUNKED.replace(b"200 OK", b"500 No"), chunk(b" " * 65_536)),
 }
 
 
@@ -83,7 +86,7 @@ def peak(most: int) -> object:  # type: ignore[misc]
 async def test_no_list_takes_more_than_its_bound(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controller.inside.calls.LIST_SECONDS", 2.0)
     budget = Budget(total=24 * MIB, each=12 * MIB)
-    async with opened(HOSTILE[name]) as client:
+    async with opened(HOSTILE[name]()) as client:
         with pytest.raises(KubeError), peak(80 * MIB):
             async with budget.turn("a", 20) as turn:
                 await Plane(client, turn).list(kinds.NODES, shape=shapes.NODES, most=NODES_MOST)
@@ -95,7 +98,7 @@ async def test_a_write_takes_no_more_of_its_answer(monkeypatch: pytest.MonkeyPat
     node = {"metadata": {"name": "n"}}
     for name in ("an answer without an end", "an answer in crumbs", "an error without an end"):
         budget = Budget()
-        async with opened(HOSTILE[name]) as client, budget.turn("a", 20) as turn:
+        async with opened(HOSTILE[name]()) as client, budget.turn("a", 20) as turn:
             plane = Plane(client, turn)
             for write in (plane.apply(kinds.NODES, node), plane.patch(kinds.NODES, "n", {}), plane.delete(kinds.NODES, "n")):
                 with pytest.raises(KubeError):
@@ -118,7 +121,7 @@ async def test_many_hostile_planes_at_once_leave_the_others_their_room() -> None
         except TooLarge as error:
             outcomes.append(f"{name}: {error}")
 
-    endless = HOSTILE["an answer without an end"]
+    endless = HOSTILE["an answer without an end"]()
     async with opened(endless) as bad, opened(hostile.slow_pieces(http("200 OK", page))) as good:
         with peak(64 * MIB):
             async with asyncio.timeout(300):
@@ -132,7 +135,7 @@ async def test_many_hostile_planes_at_once_leave_the_others_their_room() -> None
 async def test_a_hostile_plane_stops_its_own_cluster_and_says_so() -> None:
     for name in ("nothing but brackets", "pages of more than was asked for"):
         clock, changed = FakeClock(START), asyncio.Event()
-        async with opened(HOSTILE[name]) as client:
+        async with opened(HOSTILE[name]()) as client:
 
             def plane(turn: Turn, client: Client = client) -> Plane:
                 return Plane(client, turn)
@@ -154,16 +157,16 @@ def crowded(field: bytes, entry: bytes, number: int) -> bytes:
     return b'{"' + field + b'": [' + b",".join([entry] * number) + b"]}"
 
 
-SLURM: dict[str, tuple[Callable[[bytes], object], bytes]] = {
-    "jobs by the million": (parse.parse_jobs, crowded(b"jobs", b'{"job_id":1}', 1_000_000)),
-    "nodes by the million": (parse.parse_nodes, crowded(b"nodes", b'{"name":"n"}', 1_000_000)),
-    "errors by the million": (parse.parse_nodes, b'{"nodes": [], ' + crowded(b"errors", b"{}", 1_000_000)[1:]),
-    "states by the million": (
+SLURM: dict[str, Callable[[], tuple[Callable[[bytes], object], bytes]]] = {
+    "jobs by the million": lambda: (parse.parse_jobs, crowded(b"jobs", b'{"job_id":1}', 1_000_000)),
+    "nodes by the million": lambda: (parse.parse_nodes, crowded(b"nodes", b'{"name":"n"}', 1_000_000)),
+    "errors by the million": lambda: (parse.parse_nodes, b'{"nodes": [], ' + crowded(b"errors", b"{}", 1_000_000)[1:]),
+    "states by the million": lambda: (
         parse.parse_nodes,
         b'{"nodes": [{"name": "n", ' + crowded(b"state", b'"ab"', 1_000_000)[1:-1] + b"}]}",
     ),
-    "jobs on every node there is": (parse.parse_jobs, crowded(b"jobs", b'{"job_id":1,"nodes":"n[0-8000]"}', 10_000)),
-    "job arrays of every size": (
+    "jobs on every node there is": lambda: (parse.parse_jobs, crowded(b"jobs", b'{"job_id":1,"nodes":"n[0-8000]"}', 10_000)),
+    "job arrays of every size": lambda: (
         parse.parse_jobs,
         crowded(b"jobs", b'{"job_id":1,"job_state":["PENDING"],"array_task_string":"0-999999999"}', 20_000),
     ),
@@ -172,7 +175,7 @@ SLURM: dict[str, tuple[Callable[[bytes], object], bytes]] = {
 
 @pytest.mark.parametrize("name", SLURM)
 def test_what_slurm_says_in_few_bytes_takes_few_bytes(name: str) -> None:
-    parse, data = SLURM[name]
+    parse, data = SLURM[name]()
     with pytest.raises(SlurmAnswerError), peak(60 * MIB):
         parse(data)
 
