@@ -16,8 +16,8 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 PYTEST_ARGS ?=
 # A test that fails runs once more, alone (docs/decisions/0042-the-gate.md); without this plugin nothing is forgiven.
 PYTEST := $(PY) -u -m pytest -p ci.flakes
-# `make test` runs this many test files at a time; each process has two API servers of its own (1 GiB).
-TEST_PROCESSES ?= 2
+# `make test` runs this many files of tests at a time: they wait as much as they compute. Each process has two API servers of its own.
+TEST_PROCESSES ?= 3
 
 # `make e2e SUITE=…`: a folder of e2e/scenarios. UP is what its host wants before the first fixture: it shows its progress here.
 # Scenarios of the core suite wait for planes, so two run at a time.
@@ -155,7 +155,7 @@ slowest: venv ## seconds by test, fixture and file of the last `make test`
 # changes. `hunt` tries new histories.
 simulation: venv ## syncer and ledger under crashes, faults, histories and seeded bugs; QUICK=1: the bugs alone
 	@PYTHONHASHSEED=0 $(PYTEST) $(if $(QUICK),tests/simulation/test_seeded.py -k test_each_is_found,tests/simulation tests/ledger/test_machine.py) \
-		-n $(TEST_PROCESSES) $(PYTEST_ARGS)
+		-n 2 $(PYTEST_ARGS)
 
 hunt: SIMULATION_SEED ?= $(shell date +%s)
 hunt: binaries-for-tests ## new storms and histories of the simulation, from the time of day or SIMULATION_SEED

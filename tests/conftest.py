@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.scheduler import LoadFileScheduling
+from xdist.scheduler import LoadScopeScheduling
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.kubeconfig import KubeConfig
 from bulkhead.kube.resources import NAMESPACES
-from tests.kit.order import file_of, place_of
+from tests.kit.order import file_of, place_of, unit_of
 from tests.kit.servers import ApiServer, Pair, running, start_pair
 from tests.kit.syncerbed import empty
 
@@ -43,10 +43,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: place_of(item.nodeid, server=file_of(item.nodeid) in served))
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling | None:
-    """Files are given out in the order in which the tests stand, and not by how many tests they have."""
+class Units(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives each process whole units, in the order in which the tests stand, and not by how many tests they have."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Units | None:
     config.option.loadscopereorder = False
-    return LoadFileScheduling(config, log) if config.option.dist == "loadfile" else None
+    return Units(config, log) if config.option.dist == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

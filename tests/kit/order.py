@@ -1,27 +1,43 @@
-"""Which file of tests comes first where several run at a time: what takes longest, then what needs API servers, then the rest.
+"""What comes first where several processes run the tests: what takes longest, then what needs API servers, then the rest.
 
-    nodes of pytest ──> place_of ──> order of the files ──> each process takes the next one (`--dist loadfile`)
+    nodes of pytest ──> unit_of ──> a file, or files that share a server ──> place_of ──> each process takes the next unit
 
 A long file that comes last is waited for by every other process; a short one is not. `make slowest` says which are long.
-Pure: node IDs in, places out.
+Pure: node IDs in, units and places out.
 """
 
 from typing import Final
 
+# They share an API server with a scheduler and kwok: one process runs them all, so that there is one and not three.
+SCHEDULED: Final = "with a scheduler"
+WITH_SCHEDULER: Final = frozenset(
+    f"tests/apiserver/test_{name}.py"
+    for name in (
+        "ledger_admissions",
+        "ledger_cohorts",
+        "ledger_crashes",
+        "ledger_gangs",
+        "ledger_moves",
+        "ledger_reclaims",
+        "ledger_slices",
+        "ledger_slurm",
+        "sync_with_ledger",
+        "usage_devices",
+    )
+)
 # Those that take more than half a minute each.
 LONGEST_FIRST: Final = (
+    SCHEDULED,
     "tests/apiserver/test_audit_webhook.py",
-    "tests/apiserver/test_sync_snapshots_unserved.py",
     "tests/apiserver/test_oidc.py",
     "tests/apiserver/test_sync_hostile.py",
-    "tests/apiserver/test_ledger_crashes.py",
     "tests/controller/tenant/test_reconcile.py",
     "tests/chart/test_uninstall.py",
     "tests/apiserver/test_preflight.py",
     "tests/controller/tenant/test_reconcile_extras.py",
-    "tests/apiserver/test_sync_podgroups.py",
+    "tests/apiserver/test_sync_snapshots_unserved.py",
 )
-_PLACES: Final = {file: place for place, file in enumerate(LONGEST_FIRST)}
+_PLACES: Final = {unit: place for place, unit in enumerate(LONGEST_FIRST)}
 
 
 def file_of(node: str) -> str:
@@ -29,6 +45,15 @@ def file_of(node: str) -> str:
     return node.partition("::")[0]
 
 
-def place_of(node: str, *, server: bool) -> int:
-    """What to sort tests by; a stable sort leaves those of a file in their order."""
-    return _PLACES.get(file_of(node), len(_PLACES) if server else len(_PLACES) + 1)
+def unit_of(node: str) -> str:
+    """What of the tests one process takes at once."""
+    file = file_of(node)
+    return SCHEDULED if file in WITH_SCHEDULER else file
+
+
+def place_of(node: str, *, server: bool) -> tuple[int, str]:
+    """What to sort tests by; a stable sort leaves those of a file in their order, and those of a unit together."""
+    unit = unit_of(node)
+    if unit in _PLACES:
+        return _PLACES[unit], file_of(node)
+    return len(_PLACES) if server else len(_PLACES) + 1, ""
