@@ -130,3 +130,23 @@ def test_any_cohort_has_rules(said: Any) -> None:
     assert rules_of({"spec": dict.fromkeys(names, said)}).bind_within > 0
     assert rules_of({"spec": {"reclaim": {"within": said}, "gangs": {"bindWithin": said}}}).flavors == ()
     assert rules_of({"spec": said}) == replace(Rules(), flavors=rules_of({"spec": said}).flavors) or isinstance(said, dict)
+
+
+@pytest.mark.parametrize(("said", "weight"), [(0, 1), (1, 1), (1000, 1000), (1001, 1), (-3, 1), (True, 1), ("7", 1)])
+def test_a_weight_lies_between_its_bounds(said: object, weight: int) -> None:
+    found = tenant_of(quota(given=json.dumps({"cohort": "research", "weight": said})))
+    assert found is not None
+    assert found.weight == weight
+
+
+def test_of_more_lines_than_there_may_be_the_first_count() -> None:
+    lines = {f"example.com/d{number}": {"nominal": 1} for number in range(300)}
+    found = tenant_of(quota(given=json.dumps({"lines": lines})))
+    assert found is not None
+    assert len(found.shares) == 256
+
+
+@pytest.mark.parametrize("said", ["100000s", "-1s", "1.5m", "m", "5", "5d", "", None, 5])
+def test_what_is_no_duration_is_as_nothing_said(said: object) -> None:
+    assert rules_of({"spec": {"reclaim": {"minRuntime": said}}}).min_runtime == Rules().min_runtime
+    assert rules_of({"spec": {"reclaim": {"minRuntime": "99999s"}}}).min_runtime == 99999
