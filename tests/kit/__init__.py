@@ -22,6 +22,7 @@
     that a copy has seen what was written           lag                                         one list
     a clock                                         fakeclock                                   nothing
     a run on a bad machine (LAG=1)                  strain                                      minutes
+    which file comes first, and beside which        order (WITH_SCHEDULER, LONGEST_FIRST)       nothing
     certificates, ports, kubeconfigs, files         pki, ports, kubeconfigs, goldens, yamlfiles nothing
 
 `docs/contributing.md` says how a test stays independent of when others act beside it.

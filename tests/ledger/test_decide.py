@@ -59,9 +59,11 @@ def snapshot_of(case: dict[str, Any]) -> Snapshot:
     for name, said in case["tenants"].items():
         shares = said if isinstance(said, dict) else {"nominal": said}
         share = Share(shares["nominal"], shares.get("borrowing"), shares.get("lending"))
-        tenants[name] = Tenant(name, COHORT, shares={("", GPU): share})
+        over_since = NOW - shares["over"] if "over" in shares else None
+        tenants[name] = Tenant(name, COHORT, shares={("", GPU): share}, over_since=over_since)
     pods = pods_of(case.get("running", []), "r", Stage.BOUND) + pods_of(case.get("waiting", []), "w", Stage.WAITING)
-    return Snapshot(tenants, tuple(nodes(case["nodes"]).values()), tuple(pods))
+    rules = {COHORT: Rules(**case["rules"])} if "rules" in case else {}
+    return Snapshot(tenants, tuple(nodes(case["nodes"]).values()), tuple(pods), rules=rules)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
@@ -220,3 +222,9 @@ def test_nobody_takes_from_who_borrows_no_more_than_he_would(monkeypatch: pytest
 def _would_have_nothing(search: Any) -> None:
     search._side = search.books.later
     search._within, search._would, search._has, search._places = False, -1.0, -1.0, 48
+
+
+def test_pods_over_a_lowered_quota_are_told_of_every_tenant() -> None:
+    tight = {"nominal": 2, "borrowing": 0}
+    case = {"tenants": {"ada": tight, "bob": tight}, "nodes": 2, "running": ["ada 2 n0", "ada 2 n0", "bob 2 n1", "bob 2 n1"]}
+    assert set(decide(snapshot_of(case), NOW).notices) == {"r1", "r3"}
