@@ -26,7 +26,7 @@ def test_of_two_that_borrow_alike_the_heavier_has_the_smaller_share() -> None:
 
 
 def test_what_is_kept_for_a_tenant_is_not_there_for_it_twice() -> None:
-    made = account(tenant("alone", 8, cohort=""), alone=2)
+    made = account(tenant("alone", 8, cohort="", lending=0), alone=2)
     made.reserve("alone", {LINE: 4})
     assert made.entry("alone", LINE).room() == 2
 

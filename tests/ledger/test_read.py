@@ -59,7 +59,7 @@ def test_what_is_seen_of_a_pod(case: dict[str, Any]) -> None:
 
 
 def test_what_is_seen_of_a_node() -> None:
-    room = {"cpu": "31850m", "memory": "1Gi", "nvidia.com/gpu": "8", "pods": "110", "broken": "-1"}
+    room = {"cpu": "31850500u", "memory": "1Gi", "nvidia.com/gpu": "8", "pods": "110", "broken": "-1"}
     taints = [
         {"key": "a", "effect": "NoSchedule"},
         {"key": "b", "value": "c", "effect": "NoExecute"},
