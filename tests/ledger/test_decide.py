@@ -228,3 +228,21 @@ def test_pods_over_a_lowered_quota_are_told_of_every_tenant() -> None:
     tight = {"nominal": 2, "borrowing": 0}
     case = {"tenants": {"ada": tight, "bob": tight}, "nodes": 2, "running": ["ada 2 n0", "ada 2 n0", "bob 2 n1", "bob 2 n1"]}
     assert set(decide(snapshot_of(case), NOW).notices) == {"r1", "r3"}
+
+
+@pytest.mark.parametrize(("cause", "goes"), [("GangNotBound", set()), ("ReclaimedBorrowed", {"r1", "r2"})])
+def test_a_pod_that_is_taken_back_takes_its_gang_along_unless_it_was_merely_not_bound(cause: str, goes: set[str]) -> None:
+    found = snapshot_of({"tenants": {"ada": 8}, "nodes": 1, "running": ["ada 1 n0 x3 age 60"]})
+    first, *others = found.pods
+    marked = replace(first, reclaim_by=NOW + 20.0, reclaim_cause=cause)
+    decisions = decide(replace(found, pods=(marked, *others)), NOW)
+    assert {each.pod.uid for each in decisions.reclaim} == goes
+
+
+def test_who_takes_the_place_of_one_that_ended_and_is_not_bound_goes_alone() -> None:
+    found = snapshot_of({"tenants": {"ada": 8}, "nodes": 1, "running": ["ada 1 n0 x3 age 5000"]})
+    *others, last = found.pods
+    late = NOW - 2 * Rules().bind_within
+    new = replace(last, stage=Stage.ADMITTED, node="", created=late, admitted=late)
+    decisions = decide(replace(found, pods=(*others, new)), NOW)
+    assert {each.pod.uid: each.cause for each in decisions.reclaim} == {"r2": "GangNotBound"}
