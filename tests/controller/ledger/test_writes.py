@@ -1,5 +1,6 @@
 """What becomes of writes: an answer, a refusal, no answer, and a lease that is another's."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from bulkhead.ledger.model import Admission, Cause, Needs, Node, Reclaim, Stage,
 from controller.ledger import patches
 from controller.ledger.admissions import Admissions
 from controller.ledger.answers import Verdicts
-from controller.ledger.apply import DeposedError, Writes
+from controller.ledger.apply import DeposedError, Writes, until
 from controller.ledger.avoid import Avoided
 from controller.ledger.moves import Moves
 from controller.ledger.reclaims import Reclaims
@@ -253,3 +254,22 @@ async def test_an_eviction_is_believed_when_it_was_seen(world: World) -> None:
     assert world.pods.doubts() == []
     assert await world.reclaims.carry_out([]) is None
     assert [verb for verb, *_ in world.host.asked] == ["eviction", "get"]
+
+
+async def test_another_pod_of_the_name_is_not_the_one_that_was_meant(world: World) -> None:
+    world.host.answer = lambda *_: Timeout("late")
+    await world.admit("a")
+    world.host.answer = lambda _, name: host_pod(name, gated=True, meta={"uid": "of-another"})
+    await world.writes.read_again()
+    assert [pod.uid for pod in world.pods.all()] == ["uid-b", "uid-c"]
+
+
+def test_an_eviction_is_of_that_one_pod(world: World) -> None:
+    pod = world.pods.all()[0]
+    assert patches.eviction(pod)["deleteOptions"] == {"preconditions": {"uid": "uid-a"}}
+
+
+def test_what_belongs_together_is_written_together_and_no_more_after_the_moment() -> None:
+    now = itertools.count()
+    items = [("x", 1), ("x", 2), ("x", 3), ("y", 1)]
+    assert list(until(items, 0.5, lambda: next(now), lambda item: item[0])) == items[:3]
