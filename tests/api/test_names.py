@@ -92,3 +92,30 @@ def test_marks() -> None:
     assert labels.is_mirrored({"metadata": {"labels": {labels.SYNCED: "syncer"}}})
     assert not labels.is_mirrored({"metadata": {"labels": None}})
     assert not labels.is_mirrored({})
+
+
+@pytest.mark.parametrize(
+    ("namespace", "tenant"),
+    [("bh-red-work", "red"), ("bh-red", ""), ("red-work", ""), ("red", ""), ("bh-red-work-work", ""), ("kube-system", "")],
+)
+def test_a_namespace_is_a_tenants_by_its_whole_name(namespace: str, tenant: str) -> None:
+    assert names.tenant_of_work(namespace) == tenant
+
+
+def test_a_name_in_a_certificate_is_bounded_in_bytes() -> None:
+    assert len(names.host_user("é" * 40).encode()) <= 64
+    assert names.host_user("é" * 40) != names.host_user("é" * 41)
+
+
+def test_nobody_is_called_what_the_shortened_name_of_another_is() -> None:
+    short = names.host_user("x" * 100)
+    assert names.host_user(short.removeprefix(names.HOST_USER_PREFIX)) != short
+
+
+def test_claims_of_shared_volumes_are_known_by_their_names() -> None:
+    assert [names.is_shared_claim(each) for each in ("shared.ro.a", "shared.rw.a", "shared.a", "a")] == [
+        True,
+        True,
+        False,
+        False,
+    ]

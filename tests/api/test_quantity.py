@@ -192,3 +192,18 @@ def test_what_is_written_is_the_same_number_and_in_a_status_no_sum_is_too_long(r
     if units <= MOST:
         assert base_units(resource, quantity.parse(quantity.written(resource, units)), "up") == units
         assert str(shown) == quantity.written(resource, units)
+
+
+@pytest.mark.parametrize("value", [True, False, None, 1.5, []])
+def test_what_is_neither_text_nor_number_is_no_quantity(value: Any) -> None:
+    with pytest.raises(InvalidQuantityError):
+        quantity.parse(value)
+    assert not quantity.same(value, value)
+    assert not quantity.same(value, "1")
+
+
+@pytest.mark.parametrize("value", ["500m", "1.5"])
+def test_devices_are_had_whole(value: str) -> None:
+    with pytest.raises(InvalidQuantityError, match="is not a whole number"):
+        quantity.whole(value)
+    assert quantity.whole("2k") == 2000

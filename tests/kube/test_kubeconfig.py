@@ -1,13 +1,16 @@
 """Kubeconfigs: what is read, what is refused, and tokens that are rotated under us."""
 
 import base64
+import ssl
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bulkhead.kube import kubeconfig
 from bulkhead.kube.errors import ConfigError
 from bulkhead.kube.kubeconfig import Authorization, KubeConfig
 from tests.kit.kubeconfigs import to_yaml
@@ -113,3 +116,21 @@ def test_not_in_a_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(ConfigError, match="KUBERNETES_SERVICE_HOST"):
         KubeConfig.in_cluster(tmp_path)
+
+
+def test_one_that_is_too_large_is_refused_by_its_size() -> None:
+    with pytest.raises(ConfigError, match="larger than 1048576 bytes"):
+        KubeConfig.from_bytes(document() + b"#" * (1 << 20), hostile=True)
+
+
+def test_tls_is_1_2_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lax(protocol: int) -> ssl.SSLContext:
+        """A context of an OpenSSL that would still speak what is older."""
+        made = ssl.SSLContext(protocol)
+        made.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+        return made
+
+    monkeypatch.setattr(kubeconfig, "ssl", SimpleNamespace(**vars(ssl) | {"SSLContext": lax}))
+    context = KubeConfig("https://h:1", AUTHORITY.pem, CERT, KEY).ssl_context()
+    assert context is not None
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
