@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import json
 import secrets
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, cast
@@ -344,3 +345,20 @@ async def test_a_real_server_takes_the_policies(host_client: Client) -> None:
         await host_client.create(NAMESPACES, {"metadata": {"name": namespace}})
     for policy in network.policies(spec):
         await host_client.apply(NETWORK_POLICIES, policy)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ([{"podSelector": {}, "ports": {}}], "is no peer: ipBlock, namespaceSelector, podSelector"),
+        ([{"podSelector": []}], "is no peer"),
+        ([{}], "is no peer"),
+        (["podSelector"], "is no peer"),
+        ({"podSelector": {}}, "is no list of at most 16 peers"),
+        ([{"podSelector": {}}] * 17, "is no list of at most 16 peers"),
+    ],
+)
+def test_what_can_be_no_peer_of_a_policy_is_refused(asked: object, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        network.peers(json.dumps(asked))
+    assert len(network.peers(json.dumps([{"podSelector": {}}] * 16))) == 16
