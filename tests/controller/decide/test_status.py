@@ -18,15 +18,17 @@ from tests.kit.tenantsamples import NOW, plane_spec, tenant, tenant_class
 GPU = "nvidia.com/gpu"
 
 
-def ready_findings(**changes: Any) -> Findings:
-    def deployment() -> dict[str, Any]:
-        counts = {"observedGeneration": 1, "updatedReplicas": 1, "availableReplicas": 1}
-        return {"metadata": {"name": "x", "generation": 1}, "status": counts}
+def deployment(**changes: int) -> dict[str, Any]:
+    counts = {"observedGeneration": 1, "updatedReplicas": 1, "availableReplicas": 1}
+    return {"metadata": {"name": "x", "generation": 1}, "status": counts | changes}
 
-    pod = {
-        "metadata": {"name": "plane-0", "labels": {"bulkhead.dev/component": "plane"}},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-    }
+
+def plane_pod(ready: str) -> dict[str, Any]:
+    meta = {"name": "plane-0", "labels": {"bulkhead.dev/component": "plane"}}
+    return {"metadata": meta, "status": {"conditions": [{"type": "Ready", "status": ready}]}}
+
+
+def ready_findings(**changes: Any) -> Findings:
     quotas = {
         each["metadata"]["name"]: each | {"status": {"hard": each["spec"]["hard"]}} for each in resource_quotas(plane_spec())
     }
@@ -36,7 +38,7 @@ def ready_findings(**changes: Any) -> Findings:
         "pki": True,
         "plane_ready": True,
         "deployments": {"syncer": deployment(), "dns": deployment()},
-        "pods": (pod,),
+        "pods": (plane_pod("True"),),
         "quotas": quotas,
         "tenant_class": tenant_class(),
     }
@@ -68,6 +70,22 @@ NOT_READY: dict[str, tuple[dict[str, Any], str]] = {
         {"quotas": {name: {"spec": {"hard": {"pods": "1"}}} for name in ("tenant-quota", "tenant-secrets", "tenant-objects")}},
         "Provisioning",
     ),
+    "a namespace that leaves": (
+        {"namespaces": ({"metadata": {"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"}}, {"metadata": {"name": "b"}})},
+        "Restarting",
+    ),
+    "a syncer whose change nobody saw": (
+        {"deployments": {"syncer": deployment(observedGeneration=0), "dns": deployment()}},
+        "WaitingForSyncer",
+    ),
+    "a syncer of before": ({"deployments": {"syncer": deployment(updatedReplicas=0), "dns": deployment()}}, "WaitingForSyncer"),
+    "a syncer that does not run": (
+        {"deployments": {"syncer": deployment(availableReplicas=0), "dns": deployment()}},
+        "WaitingForSyncer",
+    ),
+    "a plane that answers, with a container that is not ready": ({"pods": (plane_pod("False"),)}, "WaitingForPlane"),
+    "a plane that is ready and does not answer": ({"plane_ready": False}, "WaitingForPlane"),
+    "it is held to its class": ({"held": Refusal(Reason.OUT_OF_BOUNDS, "more than the class allows")}, "OutOfBounds"),
     "the host refuses": ({"failure": Refusal(Reason.HOST_REFUSED, "no")}, "HostRefused"),
 }
 
@@ -84,6 +102,28 @@ def test_a_plane_that_was_ready_and_is_not_says_so() -> None:
     down = ready_findings(plane_ready=False, plane_message="refused", pods=(pod,))
     after = status.compute(tenant(status=before), plane_spec(), down, NOW + timedelta(minutes=1))
     assert ready_condition(after) == ("False", "PlaneUnreachable")
+
+
+def test_a_syncer_that_was_ready_and_is_not_restarts() -> None:
+    before = status.compute(tenant(), plane_spec(), ready_findings(), NOW)
+    away = ready_findings(deployments={"syncer": deployment(availableReplicas=0), "dns": deployment()})
+    after = status.compute(tenant(status=before), plane_spec(), away, NOW + timedelta(minutes=1))
+    found = find_condition(after["conditions"], "SyncerReady")
+    assert found is not None
+    assert found["reason"] == Reason.RESTARTING
+
+
+def test_a_held_tenant_shows_the_class_and_versions_that_were_applied_in_full() -> None:
+    before = status.compute(tenant(), plane_spec(), ready_findings(), NOW)
+    held = ready_findings(held=Refusal(Reason.OUT_OF_BOUNDS, "no"), tenant_class=tenant_class(controlPlane={"replicas": 3}))
+    applied = {"class": {"name": "of-before"}, "versions": {"syncer": "of-before"}}
+    after = status.compute(tenant(status=before | applied), plane_spec(), held, NOW)
+    assert {key: after[key] for key in applied} == applied
+
+
+@pytest.mark.parametrize(("blocked", "reason"), [(True, Reason.TEARDOWN_BLOCKED), (False, Reason.TERMINATING)])
+def test_a_teardown_that_is_stuck_says_so(blocked: bool, reason: Reason) -> None:
+    assert ready_condition(status.terminating(tenant(), "m", blocked=blocked, now=NOW)) == ("False", reason)
 
 
 def test_a_status_that_says_nothing_new_is_not_written() -> None:
