@@ -14,6 +14,7 @@ from controller.slurm.lease.fleet import (
     Cancel,
     CreateWorker,
     DeleteNode,
+    DeleteWorker,
     Down,
     Drain,
     Free,
@@ -380,3 +381,15 @@ def test_a_job_that_may_not_be_queued_again_is_ended_at_the_deadline() -> None:
     made.step()
     made.pass_time(120)
     assert Cancel(1, "gpu-0") in made.step()
+
+
+def test_at_most_so_many_workers_are_made_at_once() -> None:
+    made = world(maximum=100)
+    made.queue = [pending(1, gpus=2, copies=100)]
+    assert [created(made) for _ in range(4)] == [32, 32, 32, 4]
+
+
+def test_a_worker_that_has_ended_is_deleted() -> None:
+    made = world(workers=2)
+    made.workers["gpu-1"] = replace(made.workers["gpu-1"], phase="Failed")
+    assert [action.name for action in made.step() if isinstance(action, DeleteWorker)] == ["gpu-1"]

@@ -213,3 +213,13 @@ def test_laws_of_a_release(events: list[Event], final: int) -> None:
     assert not any(node.reason.startswith(GIVING) for name, node in world.nodes.items() if name in world.workers)
     assert final == 0 or world.nodes.keys() <= world.workers.keys()
     assert world.step() == ()
+
+
+def test_who_is_to_go_first_goes_before_those_who_lose_less() -> None:
+    view = SlurmView(nodes=(node(0), node(1, "ALLOCATED")), jobs=(job(1, 1),))
+    workers = [worker(0), worker(1)]
+
+    def goes(**more: object) -> set[str]:
+        return {action.node for action in released(view, 1, *workers, **more) if isinstance(action, Drain)}
+
+    assert (goes(), goes(first=frozenset({"gpu-1"}))) == ({"gpu-0"}, {"gpu-1"})
