@@ -3,7 +3,7 @@
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Key, Meta
 from syncer.watch.deletions import ObservedDeletions
-from syncer.write.massdelete import MassDeleteBreaker
+from syncer.write.massdelete import WINDOW_SECONDS, MassDeleteBreaker
 from tests.kit.fakeclock import FakeClock
 
 KEY = Key("default", "one")
@@ -28,3 +28,20 @@ def test_an_observed_deletion_is_not_counted_by_the_breaker() -> None:
     assert breaker.may_delete("Service", KEY)
     assert not breaker.may_delete("Service", KEY)
     assert breaker.may_delete("Pod", KEY)
+
+
+def test_what_vanished_long_ago_does_not_count() -> None:
+    clock = FakeClock()
+    breaker = MassDeleteBreaker(2, clock, ObservedDeletions())
+    for _ in range(6):
+        assert breaker.allow()
+        clock.advance(WINDOW_SECONDS / 2 + 1)
+    assert not breaker.open
+
+
+def test_a_breaker_that_opened_stays_open() -> None:
+    clock = FakeClock()
+    breaker = MassDeleteBreaker(2, clock, ObservedDeletions())
+    assert [breaker.allow() for _ in range(3)] == [True, True, False]
+    clock.advance(10 * WINDOW_SECONDS)
+    assert (breaker.open, breaker.allow()) == (True, False)

@@ -98,3 +98,33 @@ async def test_a_write_costs_what_the_host_keeps_of_it() -> None:
     writer = HostWriter(cast("Client", Host()), Counted(FakeClock()), cast("PlaneIdentity", None))
     await writer.patch(PODS, Key("work", "a"), {"metadata": {"labels": {"a": "b"}}})
     assert 100_000 < spent[0] < 100_200
+
+
+async def taken_at_once(budget: WriteBudget, asked: int) -> list[asyncio.Task[None]]:
+    """As many writes as are asked for; those that need not wait are done."""
+    tasks = [asyncio.create_task(budget.take()) for _ in range(asked)]
+    for _ in range(4 * asked):
+        await asyncio.sleep(0)
+    return tasks
+
+
+async def test_a_budget_that_was_not_used_grows_no_further_than_its_burst() -> None:
+    clock = FakeClock()
+    budget = WriteBudget(clock, rate=10, burst=5)
+    clock.advance(3600)
+    tasks = await taken_at_once(budget, 12)
+    assert sum(task.done() for task in tasks) == 5
+    await advance(clock, 1)
+    await asyncio.gather(*tasks)
+
+
+async def test_who_comes_after_urgent_writes_waits_the_longer() -> None:
+    clock = FakeClock()
+    budget = WriteBudget(clock, rate=10, burst=5)
+    for _ in range(10):
+        await budget.take(urgent=True)
+    (after,) = await taken_at_once(budget, 1)
+    await advance(clock, 0.5)
+    assert not after.done()
+    await advance(clock, 0.2)
+    assert after.done()
