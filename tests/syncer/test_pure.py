@@ -70,6 +70,9 @@ def test_wrong_settings_are_refused(wrong: dict[str, object]) -> None:
         b"GET /a?b=%ff%fe HTTP/1.1\r\n\r\n",
         b"BREW /a HTTP/1.1\r\n\r\n",
         b"GET /\xc3\xa4 HTTP/1.1\r\n\r\n",
+        b"GET /a HTTP/1.1\r\n: a\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nX Y: a\r\n\r\n",
+        b"GET /a HTTP/1.1\r\n" + b"".join(b"X-%d: a\r\n" % number for number in range(101)) + b"\r\n",
     ],
 )
 def test_heads_that_are_not_plain_are_refused(head: bytes) -> None:
@@ -95,12 +98,27 @@ def test_no_head_crashes_the_parser(raw: bytes) -> None:
         "/portForward/ns/web?ports=0",
         "/portForward/ns/web?ports=70000",
         "/portForward/ns/Web",
+        "/portForward/ns/web?ports=80&tty=1",
+        "/portForward/ns/web?" + "&".join(["ports=80"] * 65),
+        "/containerLogs/ns/web/main?follow=perhaps",
+        "/containerLogs/ns/web/main?sinceTime=yesterday",
     ],
 )
 def test_parameters_that_are_not_listed_are_refused(target: str) -> None:
     head = f"GET {target} HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
     with pytest.raises(BadRequestError):
         route(http1.parse_head(head.encode()))
+
+
+@pytest.mark.parametrize(
+    "upgrade", ["", "Connection: Upgrade\r\n", "Connection: Upgrade\r\nUpgrade: h2c\r\n", "Upgrade: websocket\r\n"]
+)
+@pytest.mark.parametrize("target", ["/exec/ns/web/main?command=sh", "/attach/ns/web/main", "/portForward/ns/web"])
+def test_what_is_no_upgrade_to_a_protocol_that_is_known_is_refused(target: str, upgrade: str) -> None:
+    with pytest.raises(BadRequestError, match="upgrade"):
+        route(http1.parse_head(f"GET {target} HTTP/1.1\r\n{upgrade}\r\n".encode()))
+    known = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
+    assert route(http1.parse_head(f"POST {target} HTTP/1.1\r\n{known}\r\n".encode())).pod == "web"
 
 
 def test_quota_refusals_name_quota_use_and_request() -> None:
