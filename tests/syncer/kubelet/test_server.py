@@ -191,6 +191,16 @@ async def test_item_86_a_stranger_does_not_get_in(bench: Bench) -> None:
     assert bench.upstream.requests == []
 
 
+async def test_item_86_nobody_gets_in_without_a_certificate(bench: Bench) -> None:
+    nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    nobody.check_hostname, nobody.verify_mode = False, ssl.CERT_NONE
+    answer = b""
+    with contextlib.suppress(ssl.SSLError, ConnectionError):
+        answer = await bench.ask("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", tls=nobody)
+    assert answer == b""
+    assert bench.upstream.requests == []
+
+
 async def test_item_87_metrics_are_told_to_the_api_server_as_an_extension_server_does(bench: Bench) -> None:
     """It passes on whom it asks for, in as many headers as there are groups, and shows refusals to people."""
     caller = "X-Remote-User: alice\r\nX-Remote-Group: a\r\nX-Remote-Group: system:authenticated\r\n"
