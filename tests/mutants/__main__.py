@@ -3,6 +3,7 @@
 import argparse
 import concurrent.futures
 import contextlib
+import fcntl
 import itertools
 import queue
 import signal
@@ -12,6 +13,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TextIO
 
 from tests.mutants import catalogue, record
 from tests.mutants.catalogue import Mutant
@@ -28,6 +30,28 @@ def main(arguments: Sequence[str]) -> int:
     if asked.list:
         _say("\n".join(f"{each.id:<48} {each.cost:<11} {each.rule}" for each in chosen))
         return 0
+    try:
+        alone = _alone(Path(asked.results))
+    except BlockingIOError:
+        _say(f"another run keeps its results in {asked.results}: wait for its end, or give --results another file")
+        return 2
+    with alone:
+        return _run(chosen, asked)
+
+
+def _alone(results: Path) -> TextIO:
+    """Hold the results for this run: two would overwrite what the other found. Raises BlockingIOError where one holds them."""
+    results.parent.mkdir(parents=True, exist_ok=True)
+    held = results.with_suffix(".lock").open("w")
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        held.close()
+        raise
+    return held
+
+
+def _run(chosen: Sequence[Mutant], asked: argparse.Namespace) -> int:
     kept = Record(Path(asked.results), again=asked.again)
     _try_all([each for each in chosen if not kept.known(each, narrow=asked.narrow)], kept, asked)
     _say(record.table(kept.found, chosen))
@@ -163,5 +187,7 @@ def _try_all(mutants: Sequence[Mutant], kept: Record, asked: argparse.Namespace)
 
 if __name__ == "__main__":
     # As Ctrl-C, so that copies and servers go too.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A shell's background job starts with SIGINT ignored.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))
