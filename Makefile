@@ -158,7 +158,7 @@ simulation: venv ## syncer and ledger under crashes, faults, histories and seede
 		-n 2 $(PYTEST_ARGS)
 
 hunt: SIMULATION_SEED ?= $(shell date +%s)
-hunt: binaries-for-tests ## new storms and histories of the simulation, from the time of day or SIMULATION_SEED
+hunt: binaries-for-tests ## new storms and histories by the time of day or SIMULATION_SEED, and 200 tenants that ask at once
 	@echo "SIMULATION_SEED=$(SIMULATION_SEED)"
 	@SIMULATION_SEED=$(SIMULATION_SEED) SIMULATION_STORMS=$${SIMULATION_STORMS:-1000} SIMULATION_EXAMPLES=$${SIMULATION_EXAMPLES:-1000} \
 		LEDGER_ROUNDS=$${LEDGER_ROUNDS:-20} PYTHONHASHSEED=0 \

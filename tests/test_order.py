@@ -1,5 +1,6 @@
 """The order in which files of tests are given out."""
 
+import re
 from pathlib import Path
 
 from tests.kit.order import LONGEST_FIRST, SCHEDULED, WITH_SCHEDULER, file_of, place_of, unit_of
@@ -22,7 +23,7 @@ def test_those_that_share_a_server_are_one_unit() -> None:
     asking = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "tests").rglob("test_*.py")
-        if {"scheduled_server:", "ledger_host:"} & set(path.read_text().replace("(", " ").split())
+        if re.search(r"\b(scheduled_server|ledger_host): [A-Z]", path.read_text())
     }
     assert asking == set(WITH_SCHEDULER)
     assert {unit_of(f"{file}::test_x") for file in asking} == {SCHEDULED}

@@ -28,7 +28,7 @@ def test_other_contents_have_another_name() -> None:
         ("PATH", False),
     ],
 )
-def test_a_variable_hands_out_devices_by_its_name_spaces_and_beginnings(variable: str, *, hands: bool) -> None:
+def test_which_variables_hand_out_devices(variable: str, *, hands: bool) -> None:
     assert devices.hands_out_devices(variable) is hands
 
 
@@ -44,5 +44,5 @@ def test_a_variable_hands_out_devices_by_its_name_spaces_and_beginnings(variable
         ("APP_", False),
     ],
 )
-def test_a_prefix_could_hand_out_devices_where_a_key_completes_it(prefix: str, *, could: bool) -> None:
+def test_which_prefixes_could_hand_out_devices(prefix: str, *, could: bool) -> None:
     assert devices.could_hand_out_devices(prefix) is could

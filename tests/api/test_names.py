@@ -107,15 +107,11 @@ def test_a_name_in_a_certificate_is_bounded_in_bytes() -> None:
     assert names.host_user("é" * 40) != names.host_user("é" * 41)
 
 
-def test_nobody_is_called_what_the_shortened_name_of_another_is() -> None:
+def test_a_user_cannot_take_the_shortened_name_of_another() -> None:
     short = names.host_user("x" * 100)
     assert names.host_user(short.removeprefix(names.HOST_USER_PREFIX)) != short
 
 
 def test_claims_of_shared_volumes_are_known_by_their_names() -> None:
-    assert [names.is_shared_claim(each) for each in ("shared.ro.a", "shared.rw.a", "shared.a", "a")] == [
-        True,
-        True,
-        False,
-        False,
-    ]
+    called = ("shared.ro.a", "shared.rw.a", "shared.a", "a")
+    assert [each for each in called if names.is_shared_claim(each)] == ["shared.ro.a", "shared.rw.a"]

@@ -203,7 +203,7 @@ def test_what_is_neither_text_nor_number_is_no_quantity(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ["500m", "1.5"])
-def test_devices_are_had_whole(value: str) -> None:
+def test_a_number_of_devices_is_whole(value: str) -> None:
     with pytest.raises(InvalidQuantityError, match="is not a whole number"):
         quantity.whole(value)
     assert quantity.whole("2k") == 2000

@@ -25,7 +25,7 @@ async def rest(bed: SyncerBed) -> None:
     async def at_rest() -> bool:
         nonlocal quiet, before
         quiet, before = quiet + 1 if session.queue.idle and writes() == before else 0, writes()
-        return quiet > 7
+        return quiet > 7  # more than half a second of looks, which come ever less often
 
     await bed.idle()
     await until(at_rest, "queue at rest")

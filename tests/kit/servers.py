@@ -38,11 +38,11 @@ _STOP_SECONDS = 60.0
 _PR_SET_PDEATHSIG = 1
 _SPACES = "/api/v1/namespaces"
 _OWN_SPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
-# Of Go's runtime: with the usual GOGC of 100, a third of what an API server computes is to find memory that is free again. The
-# limits keep a run of three processes, each with two or three servers, near 4 GiB.
-_RUNTIME = {
-    "kube-apiserver": {"GOMAXPROCS": "2", "GOGC": "200", "GOMEMLIMIT": "330MiB"},
-    "etcd": {"GOMAXPROCS": "2", "GOGC": "200", "GOMEMLIMIT": "80MiB"},
+# How seldom Go's collector runs, and from which size on all the same: with the usual GOGC of 100 an API server computes a fifth
+# more at its start. The limits keep a run of three processes, each with two or three servers, near 4 GiB.
+_COLLECTOR = {
+    "kube-apiserver": {"GOGC": "200", "GOMEMLIMIT": "330MiB"},
+    "etcd": {"GOGC": "200", "GOMEMLIMIT": "80MiB"},
 }
 # The Kubernetes of hosts in tests, such as "1.34"; that of planes, which Bulkhead brings along, unless it is set.
 HOST_KUBERNETES = os.environ.get("BULKHEAD_TEST_HOST_KUBERNETES", "")
@@ -297,7 +297,8 @@ class ApiServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={"HOME": str(self.folder), "PATH": os.environ.get("PATH", "")} | _RUNTIME.get(name, {}),
+                env={"HOME": str(self.folder), "PATH": os.environ.get("PATH", ""), "GOMAXPROCS": "2"}
+                | _COLLECTOR.get(name, {}),
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 -- the fixture starts before any thread
             )
 

@@ -118,7 +118,7 @@ def test_not_in_a_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
         KubeConfig.in_cluster(tmp_path)
 
 
-def test_one_that_is_too_large_is_refused_by_its_size() -> None:
+def test_a_kubeconfig_over_1_mib_is_refused() -> None:
     with pytest.raises(ConfigError, match="larger than 1048576 bytes"):
         KubeConfig.from_bytes(document() + b"#" * (1 << 20), hostile=True)
 

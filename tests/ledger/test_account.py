@@ -20,24 +20,24 @@ def account(*tenants: Tenant, **held: int) -> Account:
     return made
 
 
-def test_of_two_that_borrow_alike_the_heavier_has_the_smaller_share() -> None:
+def test_a_larger_weight_makes_the_share_smaller() -> None:
     made = account(tenant("light", 4), tenant("heavy", 4, weight=2), tenant("idle", 8), light=6, heavy=6)
     assert made.share("light") == 2 * made.share("heavy") > 0
 
 
-def test_what_is_kept_for_a_tenant_is_not_there_for_it_twice() -> None:
+def test_a_reservation_narrows_the_room_of_its_own_tenant() -> None:
     made = account(tenant("alone", 8, cohort="", lending=0), alone=2)
     made.reserve("alone", {LINE: 4})
     assert made.entry("alone", LINE).room() == 2
 
 
-def test_what_is_kept_for_a_tenant_is_not_there_for_others() -> None:
+def test_a_reservation_narrows_the_room_of_others() -> None:
     made = account(tenant("next", 4), tenant("other", 4))
     made.reserve("next", {LINE: 4})
     assert made.entry("other", LINE).room() == 4
 
 
-def test_nobody_borrows_from_themselves() -> None:
+def test_a_tenant_does_not_borrow_from_itself() -> None:
     made = account(tenant("a", 2), tenant("b", 2), tenant("idle", 8), a=3, b=3)
     assert (made.borrowers("a", [LINE]), made.borrowers("b", [LINE])) == ({"b"}, {"a"})
     assert made.borrowers("idle", [LINE]) == {"a", "b"}

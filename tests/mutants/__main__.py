@@ -186,8 +186,7 @@ def _try_all(mutants: Sequence[Mutant], kept: Record, asked: argparse.Namespace)
 
 
 if __name__ == "__main__":
-    # As Ctrl-C, so that copies and servers go too.
-    # A shell's background job starts with SIGINT ignored.
+    # SIGTERM as Ctrl-C, so that copies and servers go too; and Ctrl-C itself, which a background job of a shell ignores.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))

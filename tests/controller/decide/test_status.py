@@ -70,16 +70,19 @@ NOT_READY: dict[str, tuple[dict[str, Any], str]] = {
         {"quotas": {name: {"spec": {"hard": {"pods": "1"}}} for name in ("tenant-quota", "tenant-secrets", "tenant-objects")}},
         "Provisioning",
     ),
-    "a namespace that leaves": (
+    "a namespace that is being deleted": (
         {"namespaces": ({"metadata": {"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"}}, {"metadata": {"name": "b"}})},
         "Restarting",
     ),
-    "a syncer whose change nobody saw": (
+    "a syncer Deployment whose change its controller has not observed": (
         {"deployments": {"syncer": deployment(observedGeneration=0), "dns": deployment()}},
         "WaitingForSyncer",
     ),
-    "a syncer of before": ({"deployments": {"syncer": deployment(updatedReplicas=0), "dns": deployment()}}, "WaitingForSyncer"),
-    "a syncer that does not run": (
+    "a syncer Deployment without an updated pod": (
+        {"deployments": {"syncer": deployment(updatedReplicas=0), "dns": deployment()}},
+        "WaitingForSyncer",
+    ),
+    "a syncer Deployment without an available pod": (
         {"deployments": {"syncer": deployment(availableReplicas=0), "dns": deployment()}},
         "WaitingForSyncer",
     ),

@@ -191,12 +191,12 @@ async def test_item_86_a_stranger_does_not_get_in(bench: Bench) -> None:
     assert bench.upstream.requests == []
 
 
-async def test_item_86_nobody_gets_in_without_a_certificate(bench: Bench) -> None:
-    nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    nobody.check_hostname, nobody.verify_mode = False, ssl.CERT_NONE
+async def test_item_86_a_client_without_a_certificate_does_not_get_in(bench: Bench) -> None:
+    without = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    without.check_hostname, without.verify_mode = False, ssl.CERT_NONE
     answer = b""
     with contextlib.suppress(ssl.SSLError, ConnectionError):
-        answer = await bench.ask("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", tls=nobody)
+        answer = await bench.ask("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", tls=without)
     assert answer == b""
     assert bench.upstream.requests == []
 
