@@ -49,9 +49,25 @@ MOST_LINES_SHOWN: Final = 64
 MOST_TENANTS_SHOWN: Final = 64
 _LONGEST: Final = 4096
 _LONGEST_NAMES: Final = 1024
+_MOST_SHAPES: Final = 24  # of one gang in a note
 _LONGEST_OF_QUOTA: Final = 64 * 1024
 _LINES: Final = 256
 _COUNTS: Final = ("nominal", "ceiling", "used", "borrowed", "lent", "borrowable")
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedGang:
+    """What a gang was when it was admitted. It stands on each of its pods, and no later pod changes it."""
+
+    # When it was admitted. Pods that name the same moment belong together: a gang of the same name may follow this one.
+    since: float
+    size: int
+    # As in `GANG_TOPOLOGY`; "" for none.
+    topology: str
+    # How many pods it had of each shape. A shape is a digest of what a pod asks for and where it may go.
+    members: Mapping[str, int]
+    # How much more than nominal its tenant held with it, by resource.
+    borrowed: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +83,11 @@ class Admitted:
     borrowed: Mapping[str, int] | None = None
     # Devices that it asks for and that have no flavor, where it has one for others.
     unflavored: tuple[str, ...] = ()
+    # Of a pod of a gang: the gang, and the shape that this pod had.
+    gang: AdmittedGang | None = None
+    shape: str = ""
+    # It bears the name of a gang, and was admitted by itself.
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +112,23 @@ def write_admitted(admitted: Admitted) -> str:
         said["borrowed"] = dict(sorted(admitted.borrowed.items()))
     if admitted.unflavored:
         said["unflavored"] = list(_that_fit(admitted.unflavored))
+    if admitted.gang is not None:
+        said["gang"] = _gang_said(admitted.gang, admitted.shape)
+    if admitted.alone:
+        said["alone"] = True
     return _text(said)
+
+
+def _gang_said(gang: AdmittedGang, shape: str) -> Mapping[str, Any]:
+    said: dict[str, Any] = {"since": moment(gang.since), "size": gang.size, "shape": shape}
+    if gang.topology:
+        said["topology"] = gang.topology
+    # Most pods are of few shapes. A member of one that does not fit here is judged like any other pod when it is made again.
+    common = sorted(gang.members.items(), key=lambda item: (-item[1], item[0]))[:_MOST_SHAPES]
+    said["members"] = dict(sorted(common))
+    if gang.borrowed:
+        said["borrowed"] = dict(sorted(gang.borrowed.items()))
+    return said
 
 
 def read_admitted(annotations: Mapping[str, Any]) -> Admitted | None:
@@ -100,16 +137,32 @@ def read_admitted(annotations: Mapping[str, Any]) -> Admitted | None:
     at = seconds(found.get("at"))
     if at is None:
         return None
-    borrowed = {k: v for k, v in mapping(found.get("borrowed")).items() if type(v) is int and v > 0}
     return Admitted(
         at,
         node=text(found.get("node")),
         flavor=text(found.get("flavor")),
         pinned=found.get("pinned") is True,
         fixed=found.get("fixed") is True,
-        borrowed=borrowed or None,
+        borrowed=_counted(found.get("borrowed")) or None,
         unflavored=tuple(each for each in sequence(found.get("unflavored")) if isinstance(each, str)),
+        gang=_gang_read(mapping(found.get("gang"))),
+        shape=text(mapping(found.get("gang")).get("shape")),
+        alone=found.get("alone") is True,
     )
+
+
+def _gang_read(found: Mapping[str, Any]) -> AdmittedGang | None:
+    since, size = seconds(found.get("since")), found.get("size")
+    if since is None or type(size) is not int or not 1 <= size <= MOST_PODS:
+        return None
+    return AdmittedGang(
+        since, size, text(found.get("topology")), _counted(found.get("members")), _counted(found.get("borrowed"))
+    )
+
+
+def _counted(value: Any) -> Mapping[str, int]:
+    """Whole numbers above 0, by name."""
+    return {name: number for name, number in mapping(value).items() if type(number) is int and number > 0}
 
 
 def _that_fit(resources: Iterable[str]) -> Iterator[str]:

@@ -149,6 +149,12 @@ class Account:
             entries[line].used + entries[line].reserved + amount <= entries[line].nominal for line, amount in charge.items()
         )
 
+    def beyond(self, tenant: str, charge: Charge) -> dict[Line, int]:
+        """How much more than nominal the tenant would hold of these lines with one more charge."""
+        entries = self._entries.get(tenant, {})
+        over = {line: entries[line].used + amount - entries[line].nominal for line, amount in charge.items()}
+        return {line: amount for line, amount in over.items() if amount > 0}
+
     def borrowed(self, tenant: str, charge: Charge) -> dict[Line, int]:
         """How much of this charge, added last, lies beyond nominal."""
         entries = self._entries.get(tenant, {})

@@ -16,15 +16,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from bulkhead.api import ledger
 from bulkhead.ledger import forecast, verdict
 from bulkhead.ledger.account import Charge, Lack
 from bulkhead.ledger.books import Books, Done
 from bulkhead.ledger.consolidate import Broken, Consolidation
 from bulkhead.ledger.explain import Answers
 from bulkhead.ledger.flavors import Choice
+from bulkhead.ledger.gangs import is_staying, members
 from bulkhead.ledger.heads import Heads, Option
 from bulkhead.ledger.homes import Homes, at_home
-from bulkhead.ledger.model import Admission, Cause, Flavor, Rules, Snapshot, Verdict, Why
+from bulkhead.ledger.model import Admission, AdmittedGang, Cause, Flavor, Rules, Snapshot, Verdict, Why
 from bulkhead.ledger.order import Group, Workload
 from bulkhead.ledger.reclaim import Candidates, Found, Search
 from bulkhead.ledger.takeback import Back
@@ -80,9 +82,9 @@ class Gate:
         self.answers.say(workload, self.answers.cannot(workload, choices, given, self._rules(workload).flavors))
         return False
 
-    def rest(self, workload: Workload, group: Group) -> None:
-        """Judge what is missing of a gang that is admitted: of its flavor, and in its domain."""
-        pods = [pod for pod in group.pods if not pod.ending]
+    def joins(self, workload: Workload, group: Group) -> None:
+        """Have what is missing of a gang come to its flavor and domain."""
+        pods = [pod for pod in group.pods if is_staying(pod)]
         choices = list(self._choices(workload))
         topology = workload.topology
         nodes = [self._candidates.nodes.get(pod.node or pod.pinned) for pod in pods]
@@ -94,7 +96,11 @@ class Gate:
                 choices = [_narrowed(each, workload, topology.key, domain) for each in choices]
         self._rested[id(workload)] = tuple(choices)
         self._out_of_turn.add(id(workload))
-        self.judge(workload)
+
+    def is_own(self, workload: Workload) -> bool:
+        """Whether some way to charge it stays within its tenant's nominal."""
+        account = self._books.now.account
+        return any(account.within_nominal(workload.tenant, charge) for _, charge in self._charged(workload))
 
     def judge(self, workload: Workload) -> bool:
         """Admit a workload, or say why it waits; false if it is to be asked again as one that borrows."""
@@ -121,8 +127,7 @@ class Gate:
         return account.within_nominal(workload.tenant, best)
 
     def _charged(self, workload: Workload) -> list[tuple[Choice, Charge]]:
-        choices = self._rested.get(id(workload)) or self._choices(workload)
-        charged = [(each, self._books.charge(workload, each)) for each in choices]
+        charged = [(each, self._books.charge(workload, each)) for each in self._choices(workload)]
         if len(charged) > 1:
             # It has its place in the order because some flavor is its tenant's own: that comes before what would be borrowed.
             charged.sort(key=lambda each: not self._books.now.account.within_nominal(workload.tenant, each[1]))
@@ -149,6 +154,9 @@ class Gate:
         return False
 
     def _choices(self, workload: Workload) -> tuple[Choice, ...]:
+        rested = self._rested.get(id(workload))
+        if rested is not None:
+            return rested
         choices = self._books.flavors.choices(workload.tenant, workload.asks)
         return tuple(each for each in choices if workload.flavor in {"", each.name}) or choices
 
@@ -156,6 +164,7 @@ class Gate:
         self._books.do(Done(workload, charge, nodes))
         over = self._books.now.account.borrowed(workload.tenant, charge)
         left = {resource: amount for (_, resource), amount in over.items()}
+        gang = self._gang(workload, charge)
         admitted = []
         for pod, node in zip(reversed(workload.pods), reversed(nodes), strict=True):
             borrowed = {name: min(pod.asks.get(name, 0), amount) for name, amount in left.items()}
@@ -163,8 +172,26 @@ class Gate:
             for name, amount in borrowed.items():
                 left[name] -= amount
             bare = tuple(name for name in sorted(pod.asks) if choice.name and "/" in name and name not in choice.of)
-            admitted.append(Admission(pod, node, choice.name, borrowed, bare, instead))
+            admitted.append(Admission(pod, node, choice.name, borrowed, bare, instead, gang))
         self.outcome.admitted.extend(reversed(admitted))
+
+    def _gang(self, workload: Workload, charge: Charge) -> AdmittedGang | None:
+        """What is noted of a gang as it is admitted, for whoever comes back to it."""
+        if workload.rest_of is not None and workload.rest_of.gang is not None:
+            return workload.rest_of.gang
+        if not workload.is_gang:
+            return None
+        beyond = self._books.now.account.beyond(workload.tenant, dict.fromkeys(charge, 0))
+        borrowed: dict[str, int] = {}
+        for (_, resource), amount in beyond.items():
+            borrowed[resource] = borrowed.get(resource, 0) + amount
+        return AdmittedGang(
+            ledger.seconds(ledger.moment(self._now)) or self._now,
+            len(workload.pods),
+            workload.topology,
+            members(workload.pods),
+            tuple(sorted(borrowed.items())),
+        )
 
     def _passes(self, workload: Workload, options: Sequence[Option]) -> bool:
         """Admit it in the room and quota that is kept for others, if it ends before any of these can start."""

@@ -211,11 +211,14 @@ class Books:
     def could_ever(self, workload: Workload, choice: Choice) -> bool:
         """Whether there would be room if the usable nodes were empty."""
         where = (workload.shape, choice.name, workload.topology)
-        found = self._ever.get(where)
+        # The rest of a gang goes where the others are: that is not the same for all that look like it.
+        found = None if workload.is_rest else self._ever.get(where)
         if found is None:
             if self._bare is None:
                 self._bare = Board(self._snapshot.nodes, self._snapshot.avoid)
-            found = self._ever[where] = self._bare.place(workload.pods, choice.flavor, workload.topology) is not None
+            found = self._bare.place(workload.pods, choice.flavor, workload.topology) is not None
+            if not workload.is_rest:
+                self._ever[where] = found
         return found
 
     def charge(self, workload: Workload, choice: Choice) -> Charge:

@@ -13,8 +13,9 @@ from dataclasses import replace
 from bulkhead.ledger import verdict
 from bulkhead.ledger.admit import Gate, Outcome
 from bulkhead.ledger.books import Books
+from bulkhead.ledger.gangs import is_staying
 from bulkhead.ledger.model import Decisions, Reclaim, Snapshot, Verdict
-from bulkhead.ledger.order import Queue, Sorted, age, sort_out
+from bulkhead.ledger.order import Queue, Sorted, Workload, age, sort_out
 from bulkhead.ledger.reclaim import Candidates
 from bulkhead.ledger.spare import spared
 from bulkhead.ledger.takeback import Back, due, gang_of, over_quotas
@@ -32,9 +33,9 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
     notices = over_quotas(snapshot, books, candidates)
     gate = Gate(snapshot, books, candidates, now)
     gate.outcome.backs.extend(back.backs)
-    _rests(gate, found, back.backs)
+    rests = _rests(gate, found, back.backs)
     waiting = [each for each in found.workloads if not gate.returns(each)] if snapshot.moved else found.workloads
-    queue = Queue(filter(gate.can_start, waiting), books.now.account, gate.charges)
+    queue = Queue([*rests, *filter(gate.can_start, waiting)], books.now.account, gate.charges)
     while (workload := queue.next()) is not None:
         if gate.judge(workload):
             queue.judged(workload)
@@ -56,18 +57,30 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
     )
 
 
-def _rests(gate: Gate, found: Sorted, backs: Iterable[Back]) -> None:
-    """Gangs that are admitted in part are completed before anybody else is looked at, unless they go back themselves."""
-    staying = (group for group in found.groups if any(not pod.ending and pod.reclaim_by is None for pod in group.pods))
-    groups = {gang_of(group): group for group in staying if group.is_gang}
+def _rests(gate: Gate, found: Sorted, backs: Iterable[Back]) -> list[Workload]:
+    """Complete gangs that are admitted in part before anybody else is looked at, as far as they stay within nominal.
+
+    Returns those that would borrow. They wait in the queue: what somebody within nominal would take back from them at once
+    is not given to them first. A gang that goes back is not completed.
+    """
+    staying = (group for group in found.groups if group.is_gang and any(is_staying(pod) for pod in group.pods))
+    groups = {gang_of(group): group for group in staying}
     gone = {gang_of(back.group) for back in backs if back.group.is_gang}
+    queued = []
     for workload in found.rests:
         gang = gang_of(workload)
         if gang in gone:
             said: Verdict = verdict.behind(workload)
             gate.answers.verdicts.update((pod.uid, said) for pod in workload.pods)
+            continue
+        gate.joins(workload, groups[gang])
+        if not gate.can_start(workload):
+            continue
+        if gate.is_own(workload):
+            gate.judge(workload)
         else:
-            gate.rest(workload, groups[gang])
+            queued.append(workload)
+    return queued
 
 
 def _reclaims(backs: Iterable[Back]) -> Iterable[Reclaim]:

@@ -142,6 +142,20 @@ class Gang:
     topology: Topology | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class AdmittedGang:
+    """What a gang was when it was admitted, as the ledger noted it on each of its pods: no later pod changes it."""
+
+    # When it was admitted. Pods that name the same moment belong together.
+    since: float
+    size: int
+    topology: Topology | None = None
+    # How many pods it had of each shape (`gangs.shape_of`), as far as they were noted.
+    members: tuple[tuple[str, int], ...] = ()
+    # How much more than nominal its tenant held with it, by resource.
+    borrowed: tuple[tuple[str, int], ...] = ()
+
+
 class Stage(StrEnum):
     """How far a pod is."""
 
@@ -182,6 +196,11 @@ class Pod:
     plain: bool = True
     # When it was admitted; None for pods that never had the gate.
     admitted: float | None = None
+    # The gang as which it was admitted, and the shape that it had; None for a single pod, or one that an older ledger admitted.
+    admitted_gang: AdmittedGang | None = None
+    shape: str = ""
+    # It bears the name of a gang, and was admitted by itself.
+    alone: bool = False
     flavor: str = ""
     # The node that it was pinned to on admission.
     pinned: str = ""
@@ -251,6 +270,8 @@ class Admission:
     unflavored: tuple[str, ...] = ()
     # The UID of the pod that was moved, in the place of which it comes.
     instead: str = ""
+    # The gang as which it is admitted.
+    gang: AdmittedGang | None = None
 
 
 class Why(StrEnum):

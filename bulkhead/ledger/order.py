@@ -4,19 +4,21 @@
          └─> what cannot be admitted yet: gangs that are not complete, pods with gates of others
     workloads ──> Queue: a line for each tenant and quota, and of their first ones the first
 
-Of tenants the one goes first whose workload stays within its nominal quota, then the one that would borrow least by weight;
-then host priority and age decide. Inside a tenant its own priority counts too. A gang is as old as the pod that completed it.
+Of tenants the one goes first whose workload stays within its nominal quota, then what comes back of a gang that borrows no
+more than when it was admitted, then the one that would borrow least by weight; then host priority and age decide. Inside a
+tenant its own priority counts too. A gang is as old as the pod that completed it.
 Of two pods that say different things about their gang the larger size holds, and the required topology: whoever contradicts
 himself gets no more for it. Pure; the same pods in any order give the same workloads.
 """
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from bulkhead.ledger.account import Account, Charge
+from bulkhead.ledger.gangs import Fixed, Generation, fixed, generations, is_staying, lacking
 from bulkhead.ledger.model import HELD, Amounts, Gang, Line, Needs, Pod, Stage, Topology
 
 Key: TypeAlias = tuple[str, str, str]
@@ -41,17 +43,24 @@ class Workload:
     priority: int = 0
     own_priority: int = 0
     since: float = 0.0
-    # Pods of its gang are admitted already.
-    is_rest: bool = False
+    # All pods of a gang that is to be admitted.
+    is_gang: bool = False
+    # Pods of its gang are admitted already: what holds for these.
+    rest_of: Fixed | None = None
     # That its gang runs on, which it goes back with; "" for any.
     flavor: str = ""
     # Something that its tenant should know whatever becomes of it.
     remark: str = ""
 
     @property
-    def rank(self) -> tuple[int, int, float, Key]:
+    def is_rest(self) -> bool:
+        """Whether pods of its gang are admitted already."""
+        return self.rest_of is not None
+
+    @property
+    def rank(self) -> tuple[bool, int, int, float, Key]:
         """Its place among those of its tenant."""
-        return -self.priority, -self.own_priority, self.since, self.key
+        return not self.is_rest, -self.priority, -self.own_priority, self.since, self.key
 
     @property
     def lasts(self) -> float | None:
@@ -81,10 +90,12 @@ class Group:
     tenant: str
     key: Key
     pods: tuple[Pod, ...]
-    # When the last of it was admitted, and the highest priority in it.
+    # When it was admitted, whichever of its pods was made again since, and the lowest priority in it.
     since: float
     priority: int
     is_gang: bool
+    # Of a gang: what tells it from others of its name, as its rest says it too.
+    generation: float | None = None
 
 
 @dataclass(slots=True)
@@ -112,7 +123,7 @@ def sort_out(pods: Iterable[Pod]) -> Sorted:
         if pod.gang is not None:
             gangs.setdefault((pod.tenant, pod.virtual_namespace, pod.gang.name), []).append(pod)
         elif pod.stage in HELD:
-            found.groups.append(_group((pod,), is_gang=False))
+            found.groups.append(_group((pod,)))
         elif not pod.ending:
             _single(pod, found)
     for members in gangs.values():
@@ -130,58 +141,55 @@ def _single(pod: Pod, found: Sorted) -> None:
 
 
 def _gang(members: list[Pod], found: Sorted) -> None:
-    """One gang: what of it is held, what waits, what is too much."""
+    """The gangs of one name: what of them is held, what waits, what is too much."""
     members.sort(key=age)
     held = [pod for pod in members if pod.stage in HELD]
-    found.groups.extend(_generations(held))
+    of_gangs = generations(held)
+    found.groups.extend(_group(each.pods, each) for each in of_gangs)
+    found.groups.extend(_group((pod,)) for pod in held if pod.alone)
     waiting = [pod for pod in members if pod.stage not in HELD and not pod.ending]
     if not waiting:
         return
     # What is on its way out is no part of the gang any more: those that come in its stead start with each other.
-    staying = sum(1 for pod in held if not pod.ending and pod.reclaim_by is None)
-    said = size, topology, remark = _agreed([pod.gang for pod in (*held, *waiting) if pod.gang is not None])
-    if staying:
-        flavor = next((pod.flavor for pod in held if pod.flavor and not pod.ending and pod.reclaim_by is None), "")
-        _rest(waiting, max(0, size - staying), said, flavor, found)
+    running = next((each for each in reversed(of_gangs) if each.staying), None)
+    known = [*(pod for each in of_gangs for pod in each.pods), *waiting]
+    said = size, topology, remark = _agreed([pod.gang for pod in known if pod.gang is not None])
+    if running is not None:
+        _rest(waiting, running, said, found)
+        return
+    # Those that were beyond the size of a gang that is gone run on, and count.
+    missing = size - sum(1 for pod in held if pod.alone and is_staying(pod))
+    if missing <= 0:
+        for pod in waiting:
+            _single(pod, found)
         return
     # A pod with gates of others does not keep out one that has none.
     waiting.sort(key=lambda pod: pod.stage is Stage.BLOCKED)
-    first, beyond = tuple(waiting[:size]), tuple(waiting[size:])
+    first, beyond = tuple(waiting[:missing]), tuple(waiting[missing:])
     blocked = sum(1 for pod in first if pod.stage is Stage.BLOCKED)
-    if len(first) < size or blocked:
-        found.unready.append(Unready(first, len(first), size, blocked, remark=remark))
+    if len(first) < missing or blocked:
+        found.unready.append(Unready(first, size - missing + len(first), size, blocked, remark=remark))
     else:
-        found.workloads.append(_workload(first, topology, remark=remark))
+        found.workloads.append(replace(_workload(first, topology, remark=remark), is_gang=True))
     if beyond:
-        found.unready.append(Unready(beyond, len(waiting), size, beyond=True, remark=remark))
+        found.unready.append(Unready(beyond, size - missing + len(waiting), size, beyond=True, remark=remark))
 
 
-def _generations(held: list[Pod]) -> Iterator[Group]:
-    """What goes together, of pods by age: who came in the stead of those that are on their way out is a gang of its own."""
-    leaving = [pod for pod in held if pod.ending or pod.reclaim_by is not None]
-    since = max((_since(pod) for pod in leaving), default=float("-inf"))
-    staying = [pod for pod in held if not pod.ending and pod.reclaim_by is None]
-    with_them = [pod for pod in staying if pod.created <= since]
-    newer = [pod for pod in staying if pod.created > since]
-    # The newest is marked first: if that is interrupted, who is left is older than who is marked, and known to belong to them.
-    newer.reverse()
-    if leaving:
-        yield _group((*leaving, *with_them), is_gang=True)
-    if newer:
-        yield _group(tuple(newer), is_gang=True)
-
-
-def _rest(waiting: Sequence[Pod], missing: int, said: _Said, flavor: str, found: Sorted) -> None:
-    """What waits of a gang that is admitted: it is completed first; then what is beyond its size are single pods."""
+def _rest(waiting: Sequence[Pod], running: Generation, said: _Said, found: Sorted) -> None:
+    """What waits of a gang that is admitted: its members that come back first; then what else bears its name, pod by pod."""
     size, topology, remark = said
+    now = fixed(running, size, topology)
     free = [pod for pod in waiting if pod.stage is Stage.WAITING]
-    if free[:missing]:
-        rest = _workload(tuple(free[:missing]), topology, is_rest=True, remark=remark)
-        found.rests.append(replace(rest, flavor=flavor))
-        if free[missing:]:
-            found.unready.append(Unready(tuple(free[missing:]), size - missing + len(free), size, beyond=True, remark=remark))
+    missing = tuple(lacking(running, free, size))
+    back = {pod.uid for pod in missing}
+    beside = [pod for pod in free if pod.uid not in back]
+    if missing:
+        found.rests.append(replace(_workload(missing, now.topology, remark=remark), rest_of=now, flavor=now.flavor))
+        if beside:
+            there = len(running.staying) + len(free)
+            found.unready.append(Unready(tuple(beside), there, now.size, beyond=True, remark=remark))
     else:
-        found.workloads.extend(replace(_workload((pod,)), flavor=flavor) for pod in free)
+        found.workloads.extend(replace(_workload((pod,)), flavor=now.flavor) for pod in beside)
     found.unready.extend(Unready((pod,), blocked=1) for pod in waiting if pod.stage is Stage.BLOCKED)
 
 
@@ -206,7 +214,7 @@ def single(pod: Pod) -> Workload:
     return _workload((pod,))
 
 
-def _workload(pods: tuple[Pod, ...], topology: Topology | None = None, *, is_rest: bool = False, remark: str = "") -> Workload:
+def _workload(pods: tuple[Pod, ...], topology: Topology | None = None, *, remark: str = "") -> Workload:
     first = pods[0]
     kinds = Counter((pod.needs, tuple(sorted(pod.asks.items()))) for pod in pods)
     asks: dict[str, int] = {}
@@ -223,14 +231,16 @@ def _workload(pods: tuple[Pod, ...], topology: Topology | None = None, *, is_res
         priority=min(pod.priority for pod in pods),
         own_priority=min(pod.own_priority for pod in pods),
         since=max(pod.created for pod in pods),
-        is_rest=is_rest,
         remark=remark,
     )
 
 
-def _group(pods: tuple[Pod, ...], *, is_gang: bool) -> Group:
-    since = max(map(_since, pods))
-    return Group(pods[0].tenant, _key(pods[0]), pods, since, max(pod.priority for pod in pods), is_gang)
+def _group(pods: tuple[Pod, ...], gang: Generation | None = None) -> Group:
+    # By its first pod, and by the least of its priorities: neither a pod that was made again nor one that was added shields it.
+    since = min(map(_since, pods)) if gang is None or gang.since is None else gang.since
+    priority = min(pod.priority for pod in pods)
+    generation = None if gang is None else gang.since
+    return Group(pods[0].tenant, _key(pods[0]), pods, since, priority, gang is not None, generation)
 
 
 def by_loss(groups: Iterable[Group]) -> list[Group]:
@@ -265,6 +275,15 @@ def _key(pod: Pod) -> Key:
     return pod.virtual_namespace, pod.gang.name if pod.gang else pod.name, pod.uid
 
 
+def comes_back(workload: Workload, charge: Charge, account: Account) -> bool:
+    """Whether it completes a gang, and its tenant borrows no more then than it did when the gang was admitted."""
+    if workload.rest_of is None:
+        return False
+    had = dict(workload.rest_of.borrowed)
+    over = account.beyond(workload.tenant, charge)
+    return all(amount <= had.get(resource, 0) for (_, resource), amount in over.items())
+
+
 class Queue:
     """Whose turn it is. What was taken and what is reserved since changes the order of what is left."""
 
@@ -277,7 +296,7 @@ class Queue:
         self._lines: dict[_Line, list[Workload]] = {}
         for each in workloads:
             self._lines.setdefault(self._line(each), []).append(each)
-        self._heap: list[tuple[bool, float, int, float, str, Key, _Line]] = []
+        self._heap: list[tuple[int, float, int, float, str, Key, _Line]] = []
         for line, them in self._lines.items():
             them.sort(key=lambda each: each.rank, reverse=True)
             self._push(line)
@@ -311,5 +330,6 @@ class Queue:
         self._put(line, first, within=within, charges=charges)
 
     def _put(self, line: _Line, first: Workload, *, within: bool, charges: Sequence[Charge]) -> None:
-        share = 0.0 if within else min(self._account.share(first.tenant, charge) for charge in charges)
-        heapq.heappush(self._heap, (not within, share, -first.priority, first.since, first.tenant, first.key, line))
+        turn = 0 if within else 1 if any(comes_back(first, charge, self._account) for charge in charges) else 2
+        share = min(self._account.share(first.tenant, charge) for charge in charges) if turn == 2 else 0.0
+        heapq.heappush(self._heap, (turn, share, -first.priority, first.since, first.tenant, first.key, line))

@@ -19,7 +19,21 @@ from bulkhead.api.conditions import condition_of
 from bulkhead.api.podphase import has_ended, is_pending_deletion
 from bulkhead.api.quantity import base_units, readable
 from bulkhead.api.untrusted import mapping, mappings, sequence, text
-from bulkhead.ledger.model import HELD, Claim, Expression, Gang, Needs, Node, Pod, Stage, Taint, Tenant, Toleration, Topology
+from bulkhead.ledger.model import (
+    HELD,
+    AdmittedGang,
+    Claim,
+    Expression,
+    Gang,
+    Needs,
+    Node,
+    Pod,
+    Stage,
+    Taint,
+    Tenant,
+    Toleration,
+    Topology,
+)
 
 _KEEPING: Final = frozenset({"NoSchedule", "NoExecute"})
 # Requirements and values of one pod; a syncer names at most a thousand nodes. What asks for more fits nowhere.
@@ -91,6 +105,9 @@ def pod_of(obj: Mapping[str, Any]) -> Pod | None:
         needs=_needs(spec, pin),
         plain=_plain(spec),
         admitted=None if admitted is None else admitted.at,
+        admitted_gang=None if admitted is None else _admitted_gang(admitted.gang),
+        shape="" if admitted is None else admitted.shape,
+        alone=admitted is not None and admitted.alone,
         flavor="" if admitted is None else admitted.flavor,
         pinned=admitted.node if admitted is not None and admitted.pinned else "",
         ending=is_pending_deletion(obj),
@@ -143,9 +160,27 @@ def _gang(noted: Mapping[str, Any]) -> Gang | None:
     name, size = text(noted.get(ledger.GANG)), _written(noted.get(ledger.GANG_SIZE))
     if not 0 < len(name) <= _LONGEST_NAME or size is None or not 1 <= size <= ledger.MOST_PODS:
         return None
-    how, _, key = text(noted.get(ledger.GANG_TOPOLOGY)).partition(":")
+    return Gang(name, size, topology_of(text(noted.get(ledger.GANG_TOPOLOGY))))
+
+
+def topology_of(written: str) -> Topology | None:
+    """`required:<label key>` or `preferred:<label key>`; None for anything else."""
+    how, _, key = written.partition(":")
     known = how in {"required", "preferred"} and len(key) <= _LONGEST_NAME and _LABEL_KEY.fullmatch(key)
-    return Gang(name, size, Topology(key, required=how == "required") if known else None)
+    return Topology(key, required=how == "required") if known else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _shared_gang(gang: AdmittedGang) -> AdmittedGang:
+    """One object for all pods of a gang."""
+    return gang
+
+
+def _admitted_gang(noted: ledger.AdmittedGang | None) -> AdmittedGang | None:
+    if noted is None:
+        return None
+    members, borrowed = (tuple(sorted(counted.items())) for counted in (noted.members, noted.borrowed))
+    return _shared_gang(AdmittedGang(noted.since, noted.size, topology_of(noted.topology), members, borrowed))
 
 
 def _is_slurm_worker(meta: Mapping[str, Any], noted: Mapping[str, Any]) -> bool:

@@ -58,9 +58,10 @@ def due(snapshot: Snapshot, books: Books, candidates: Candidates, found: Sorted,
     return Due(tuple(backs), tuple(times))
 
 
-def gang_of(what: Group | Workload) -> tuple[str, ...]:
-    """By what a gang is known."""
-    return what.tenant, what.key[0], what.key[1]
+def gang_of(what: Group | Workload) -> tuple[object, ...]:
+    """By what a gang is known: its name, and which of those that had it."""
+    generation = what.generation if isinstance(what, Group) else what.rest_of and what.rest_of.since
+    return what.tenant, what.key[0], what.key[1], generation
 
 
 def _interrupted(group: Group, books: Books) -> Back | None:

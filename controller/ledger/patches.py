@@ -13,7 +13,8 @@ from typing import Any, Final
 from bulkhead.api import ledger
 from bulkhead.api.labels import HOSTNAME
 from bulkhead.api.ledger import Admitted, Reclaimed
-from bulkhead.ledger.model import Admission, Node, Pod
+from bulkhead.ledger.gangs import shape_of
+from bulkhead.ledger.model import Admission, AdmittedGang, Node, Pod
 
 _LONGEST_MESSAGE: Final = 1024
 
@@ -34,12 +35,31 @@ def pinned(admission: Admission, node: Node | None) -> str:
 def admission(admission: Admission, at: float, hostname: str) -> dict[str, Any]:
     """A strategic merge patch that takes the gate away and notes where to, in one write."""
     fixed = bool(hostname) and any(key == HOSTNAME for key, _ in admission.pod.needs.selector)
-    borrowed = dict(admission.borrowed) or None
-    said = Admitted(at, admission.node, admission.flavor, bool(hostname), fixed, borrowed, admission.unflavored)
+    gang = _gang(admission.gang)
+    said = Admitted(
+        at,
+        admission.node,
+        admission.flavor,
+        pinned=bool(hostname),
+        fixed=fixed,
+        borrowed=dict(admission.borrowed) or None,
+        unflavored=admission.unflavored,
+        gang=gang,
+        shape=shape_of(admission.pod) if gang is not None else "",
+        alone=gang is None and admission.pod.gang is not None,
+    )
     spec: dict[str, Any] = {"schedulingGates": [{"name": ledger.GATE, "$patch": "delete"}]}
     if hostname:
         spec["nodeSelector"] = {HOSTNAME: hostname}
     return _annotated(admission.pod, {ledger.ADMITTED: ledger.write_admitted(said), ledger.VERDICT: None}) | {"spec": spec}
+
+
+def _gang(gang: AdmittedGang | None) -> ledger.AdmittedGang | None:
+    if gang is None:
+        return None
+    topology = gang.topology
+    written = "" if topology is None else f"{'required' if topology.required else 'preferred'}:{topology.key}"
+    return ledger.AdmittedGang(gang.since, gang.size, written, dict(gang.members), dict(gang.borrowed))
 
 
 def verdict(pod: Pod, text: str | None) -> dict[str, Any]:

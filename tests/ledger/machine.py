@@ -111,6 +111,7 @@ class Machine(RuleBasedStateMachine):
     def end(self, pick: int) -> None:
         for pod in _one(self.running(), pick):
             self.world.end(pod)
+            self.world.restarted.add(pod.virtual_name)
 
     @rule(gpus=st.sampled_from((4, 8)), name=st.sampled_from(TENANTS), pods=st.sampled_from((1, 1, 2)))
     def break_up(self, gpus: int, name: str, pods: int) -> None:
@@ -119,6 +120,7 @@ class Machine(RuleBasedStateMachine):
             there = sorted((pod for pod in self.running() if pod.node == node), key=lambda pod: (pod.asks[GPU], pod.uid))
             for pod in there[1:]:
                 self.world.end(pod)
+                self.world.restarted.add(pod.virtual_name)
         self.world.step(130.0)
         self.world.create(name, gpus, pods)
 
@@ -129,6 +131,36 @@ class Machine(RuleBasedStateMachine):
             self.world.end(pod)
             self.world.add(pod.tenant, pod.virtual_name, pod.asks[GPU], pod.gang)
             self.world.restarted.add(pod.virtual_name)
+
+    # A tenant who tries to hold what is another's by pods of gangs that were admitted already.
+
+    def of_gangs(self) -> list[Pod]:
+        return [pod for pod in self.running() if pod.gang is not None and not pod.ending]
+
+    @rule(pick=PICK, gpus=st.sampled_from((0, 1, 8)))
+    def make_again_larger(self, pick: int, gpus: int) -> None:
+        for pod in _one(self.of_gangs(), pick):
+            self.world.end(pod)
+            self._joins(pod, gpus, pod.gang)
+
+    @rule(pick=PICK, size=st.sampled_from((1, 3, 64)), topology=st.sampled_from((None, Topology(RACK, required=True))))
+    def contradict(self, pick: int, size: int, topology: Topology | None) -> None:
+        for pod in _one(self.of_gangs(), pick):
+            self._joins(pod, 0, Gang(pod.gang.name, size, topology) if pod.gang else None)
+
+    @rule(pick=PICK, seconds=st.sampled_from((50.0, 119.0)), times=st.integers(1, 4))
+    def stay_young(self, pick: int, seconds: float, times: int) -> None:
+        for _ in range(times):
+            for pod in _one(self.of_gangs(), pick):
+                self._joins(pod, 0, pod.gang)
+            self.world.apply(self.world.decide())
+            self.world.step(seconds)
+
+    def _joins(self, pod: Pod, gpus: int, gang: Gang | None) -> None:
+        self.world.add(pod.tenant, pod.virtual_name, gpus, gang)
+        self.world.restarted.add(pod.virtual_name)
+        self.world.larger.add(pod.virtual_name)
+        self.world.happens()
 
     @rule(pick=PICK)
     def protect(self, pick: int) -> None:

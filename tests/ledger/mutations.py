@@ -32,7 +32,7 @@ def forgets_pods_between_admission_and_binding(patch: pytest.MonkeyPatch) -> Non
 
 
 def leaves_gangs_in_part(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decide, "_rests", lambda *_: None)
+    patch.setattr(decide, "_rests", lambda *_: [])
 
 
 def waits_for_ever_for_a_binding(patch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def puts_borrowers_before_owners(patch: pytest.MonkeyPatch) -> None:
 
 def _push_by_age(self: Any, line: Any) -> None:
     first = self._lines[line][-1]
-    heapq.heappush(self._heap, (False, 0.0, -first.priority, first.since, first.tenant, first.key, line))
+    heapq.heappush(self._heap, (0, 0.0, -first.priority, first.since, first.tenant, first.key, line))
 
 
 QUICK: Final[tuple[Mutation, ...]] = (lends_more_than_there_is,)

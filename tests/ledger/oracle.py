@@ -12,13 +12,13 @@ from bulkhead.ledger.books import Books
 from bulkhead.ledger.decide import decide
 from bulkhead.ledger.model import Cause, Decisions, Line, Pod, Snapshot, Stage, Why
 from bulkhead.ledger.order import Workload, sort_out
-from tests.ledger.world import GPU, World
+from tests.ledger.world import GPU, KIND, World
 
 
 def after_write(world: World, what: str, pod: Pod) -> None:
     """The invariants that hold at any instant."""
     placed_once(world)
-    if what == "admit":
+    if what == "admit" and pod.asks[GPU]:
         within_quota(world, pod)
     assert not any((other, one, kind) in world.taken for one, other, kind in world.taken), f"ping-pong: {sorted(world.taken)}"
 
@@ -89,13 +89,15 @@ def at_rest(world: World, decisions: Decisions) -> None:
     moved_start_again(world)
     answers(world, decisions)
     conserving(world, decisions)
+    owners_come_first(world, decisions)
     same_in_any_order(world)
 
 
 def whole_gangs(world: World) -> None:
     gangs: dict[tuple[str, str], list[Pod]] = {}
     for pod in world.pods.values():
-        if pod.gang is not None and pod.gang.name not in world.restarted:
+        # What runs beyond the size of a gang is a workload of its own.
+        if pod.gang is not None and pod.gang.name not in world.restarted and not pod.alone:
             gangs.setdefault((pod.tenant, pod.gang.name), []).append(pod)
     for name, pods in gangs.items():
         stages = Counter(pod.stage for pod in pods)
@@ -158,6 +160,37 @@ def conserving(world: World, decisions: Decisions) -> None:
         keeps_out = [each for each in stuck if _waits_for_the_same(world, books, each, workload)]
         said = {each.key: decisions.verdicts[each.pods[0].uid].message for each in [*idle, *stuck]}
         assert keeps_out, f"{workload.tenant} {workload.key} could start, {len(stuck)} cannot: {said}"
+
+
+def owners_come_first(world: World, decisions: Decisions) -> None:
+    """Nobody without quota of their own holds, or keeps reserved, what the only tenant waits for that stays within nominal.
+
+    Asked once all is at rest: whoever borrows has run for its minimum, and had the time that a reclaim takes.
+    """
+    waits = [pod for pod in world.pods.values() if pod.stage is Stage.WAITING and not pod.ending and _is_within(world, pod)]
+    if not waits or len({pod.tenant for pod in waits}) > 1:
+        return
+    mine = [
+        pod for pod in world.pods.values() if pod.tenant == waits[0].tenant and pod.stage not in {Stage.ADMITTED, Stage.BOUND}
+    ]
+    # Who starts by a known time takes nothing back.
+    if len(mine) > 1 or mine[0].gang is not None or decisions.verdicts[mine[0].uid].starts_by is not None:
+        return
+    for node in world.nodes.values():
+        there = [pod for pod in world.held() if node.name in {pod.node, pod.pinned}]
+        stay = sum(pod.asks[GPU] for pod in there if any(share.nominal for share in world.tenants[pod.tenant].shares.values()))
+        usable = node.usable and any(flavor in {"", node.labels.get(KIND)} for flavor, _ in _lines_within(world, mine[0]))
+        room = node.allocatable[GPU] - stay
+        assert not usable or room < mine[0].asks[GPU], f"{mine[0]} is kept out of its own quota by {there}"
+
+
+def _is_within(world: World, pod: Pod) -> bool:
+    return pod.asks[GPU] > 0 and bool(_lines_within(world, pod))
+
+
+def _lines_within(world: World, pod: Pod) -> list[Line]:
+    shares = world.tenants[pod.tenant].shares
+    return [line for line, share in shares.items() if world.used(pod.tenant, line) + pod.asks[GPU] <= share.nominal]
 
 
 def _is_narrowed(rest: Workload) -> bool:

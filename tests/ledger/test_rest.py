@@ -6,7 +6,21 @@ from typing import Any
 import pytest
 
 from bulkhead.ledger.decide import decide
-from bulkhead.ledger.model import Decisions, Flavor, Gang, Node, Pod, Rules, Share, Snapshot, Stage, Tenant, Topology
+from bulkhead.ledger.gangs import members, shape_of
+from bulkhead.ledger.model import (
+    AdmittedGang,
+    Decisions,
+    Flavor,
+    Gang,
+    Node,
+    Pod,
+    Rules,
+    Share,
+    Snapshot,
+    Stage,
+    Tenant,
+    Topology,
+)
 
 GPU, RACK, KIND, COHORT = "nvidia.com/gpu", "bulkhead.dev/rack", "gpu-kind", "research"
 ONE_RACK = Topology(RACK, required=True)
@@ -27,11 +41,23 @@ def runs(uid: str, node: str, **more: Any) -> Pod:
     return pod(uid, **{"stage": Stage.BOUND, "node": node, "created": 1.0, "admitted": 1.0} | more)
 
 
+def noted(pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
+    """As they are on the host when all of these were admitted as one gang, and those that wait were made again since."""
+    of_gang = [each for each in pods if each.gang is not None and not each.ending]
+    if not of_gang or of_gang[0].gang is None:
+        return pods
+    gang = AdmittedGang(1.0, of_gang[0].gang.size, of_gang[0].gang.topology, members(of_gang))
+    return tuple(
+        replace(each, admitted_gang=gang, shape=shape_of(each)) if each.gang is not None and each.admitted else each
+        for each in pods
+    )
+
+
 def decided(*pods: Pod, flavors: tuple[str, ...] = (), nodes: tuple[Node, ...] = NODES) -> Decisions:
     shares = {(name, GPU): Share(64, 0) for name in flavors or ("",)}
     tenant = Tenant("ada", COHORT, shares=shares, prefers={GPU: flavors} if flavors else {})
     rules = Rules(flavors=FLAVORS if flavors else ())
-    return decide(Snapshot({"ada": tenant}, nodes, pods, {COHORT: rules}), 100.0)
+    return decide(Snapshot({"ada": tenant}, nodes, noted(pods), {COHORT: rules}), 100.0)
 
 
 def goes_to(*pods: Pod, **more: Any) -> str | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from bulkhead.ledger.decide import decide
+from bulkhead.ledger.gangs import shape_of
 from bulkhead.ledger.model import (
     Cause,
     Decisions,
@@ -48,7 +49,7 @@ class World:
     serial: int = 0
     # Pods that a disruption budget protects: they go at the deadline alone.
     stubborn: set[str] = field(default_factory=set)
-    # Gangs of which somebody restarted a pod: they may lack one for as long as it takes.
+    # Gangs of which a pod ended or was restarted: they may lack one for as long as it takes.
     restarted: set[str] = field(default_factory=set)
     # Gangs with more pods than they say.
     larger: set[str] = field(default_factory=set)
@@ -147,6 +148,9 @@ class World:
                 admission.pod,
                 stage=Stage.ADMITTED,
                 admitted=self.now,
+                admitted_gang=admission.gang,
+                shape=shape_of(admission.pod) if admission.gang is not None else "",
+                alone=admission.gang is None and admission.pod.gang is not None,
                 flavor=admission.flavor,
                 pinned=admission.node if admission.pod.plain else "",
             )
@@ -210,7 +214,7 @@ class World:
         for node in sorted(self.nodes.values(), key=lambda each: each.name):
             there = (each for each in self.pods.values() if node.name in {each.node, each.pinned} and each.uid != pod.uid)
             free = node.allocatable[GPU] - sum(each.asks[GPU] for each in there)
-            may = pod.pinned in {"", node.name} and pod.flavor in {"", node.labels.get(KIND)}
+            may = pod.pinned in {"", node.name} and (not pod.asks[GPU] or pod.flavor in {"", node.labels.get(KIND)})
             if may and node.usable and pod.asks[GPU] <= free:
                 ends = None if pod.lasts is None else self.now + pod.lasts
                 self.pods[pod.uid] = replace(pod, stage=Stage.BOUND, node=node.name, ends_by=ends)

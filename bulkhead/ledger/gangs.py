@@ -1,0 +1,129 @@
+"""What belongs together in a gang: which pods are held as one, and which of those that wait are the same gang's.
+
+    held pods of one name ──> by the moment that is noted on them ──> groups: gangs, and single pods beside them
+    a group, pods that wait ──> those of a shape that the group lacks ──> its rest; all others queue by themselves
+
+What a gang is, is fixed when it is admitted. A tenant may delete its pods and make others under their names: one that asks for
+more, or has other needs, is no member that comes back, and has no claim to the place of one. For the same reason Kueue decides
+about Workloads, whose podSets cannot be changed. Pure.
+"""
+
+import functools
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from bulkhead.ledger.model import AdmittedGang, Expression, Needs, Pod, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """Pods of one gang that were admitted together, or as members of it that came back."""
+
+    pods: tuple[Pod, ...]
+    # None where an older ledger admitted them and noted nothing.
+    gang: AdmittedGang | None
+
+    @property
+    def since(self) -> float | None:
+        """What tells it from others of its name."""
+        return None if self.gang is None else self.gang.since
+
+    @property
+    def staying(self) -> tuple[Pod, ...]:
+        """Those that are not on their way out."""
+        return tuple(pod for pod in self.pods if is_staying(pod))
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """What holds for the pods that a gang lacks."""
+
+    size: int
+    topology: Topology | None
+    flavor: str
+    # As it was noted; None where it was not.
+    gang: AdmittedGang | None
+
+    @property
+    def since(self) -> float | None:
+        """What tells the gang from others of its name."""
+        return None if self.gang is None else self.gang.since
+
+    @property
+    def borrowed(self) -> tuple[tuple[str, int], ...]:
+        """How much more than nominal its tenant held with it, by resource."""
+        return () if self.gang is None else self.gang.borrowed
+
+
+def is_staying(pod: Pod) -> bool:
+    """Whether a pod is neither ending nor being taken back."""
+    return not pod.ending and pod.reclaim_by is None
+
+
+def generations(held: Iterable[Pod]) -> list[Generation]:
+    """The gangs that bear one name, the oldest first; without pods that were admitted by themselves."""
+    found: dict[float | None, list[Pod]] = {}
+    gangs: dict[float | None, AdmittedGang | None] = {}
+    for pod in held:
+        if not pod.alone:
+            since = None if pod.admitted_gang is None else pod.admitted_gang.since
+            found.setdefault(since, []).append(pod)
+            gangs[since] = pod.admitted_gang
+    return [Generation(tuple(found[since]), gangs[since]) for since in sorted(found, key=lambda each: each or 0.0)]
+
+
+def lacking(generation: Generation, waiting: Sequence[Pod], size: int) -> Iterator[Pod]:
+    """Those of the pods that wait which the gang lacks, in their order; `size` is what its pods say where nothing was noted."""
+    staying = generation.staying
+    if generation.gang is not None:
+        missing = Counter(dict(generation.gang.members))
+        missing.subtract(pod.shape for pod in staying)
+        for pod in waiting:
+            shape = shape_of(pod)
+            if missing[shape] > 0:
+                missing[shape] -= 1
+                yield pod
+        return
+    # An older ledger noted no members: what comes back looks like one that is still there.
+    known, left = {shape_of(pod) for pod in staying}, size - len(staying)
+    for pod in waiting:
+        if left > 0 and shape_of(pod) in known:
+            left -= 1
+            yield pod
+
+
+def fixed(generation: Generation, size: int, topology: Topology | None) -> Fixed:
+    """What the gang's later pods are judged by; size and topology are what its pods say, where nothing was noted."""
+    flavor = next((pod.flavor for pod in generation.staying if pod.flavor), "")
+    gang = generation.gang
+    if gang is None:
+        return Fixed(size, topology, flavor, None)
+    return Fixed(gang.size, gang.topology, flavor, gang)
+
+
+def members(pods: Iterable[Pod]) -> tuple[tuple[str, int], ...]:
+    """How many pods there are of each shape."""
+    return tuple(sorted(Counter(map(shape_of, pods)).items()))
+
+
+def shape_of(pod: Pod) -> str:
+    """A digest of what a pod asks for and where it may go. Nobody can make two that are alike on purpose."""
+    return _digest(tuple(sorted(pod.asks.items())), pod.needs)
+
+
+@functools.lru_cache(maxsize=4096)
+def _digest(asks: tuple[tuple[str, int], ...], needs: Needs) -> str:
+    terms = [[[each.key, each.operator, each.values, each.of_name] for each in term] for term in _lasting(needs.terms)]
+    tolerations = [[each.key, each.value, each.effect, each.exists] for each in needs.tolerations]
+    written = json.dumps([asks, needs.selector, terms, tolerations], separators=(",", ":"))
+    return hashlib.sha256(written.encode()).hexdigest()[:32]
+
+
+def _lasting(terms: tuple[tuple[Expression, ...], ...]) -> list[list[Expression]]:
+    """Without the nodes that a pod avoids: those are what its tenant had cordoned when it was made."""
+    left = [([each for each in term if not (each.of_name and each.operator == "NotIn")], bool(term)) for term in terms]
+    # An alternative that asked for nothing else lets the pod go anywhere; one that was empty from the first, nowhere.
+    return [] if any(had_some and not kept for kept, had_some in left) else [kept for kept, _ in left]
