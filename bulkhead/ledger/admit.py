@@ -29,12 +29,14 @@ from bulkhead.ledger.homes import Homes, at_home
 from bulkhead.ledger.model import Admission, AdmittedGang, Cause, Flavor, Rules, Snapshot, Verdict, Why
 from bulkhead.ledger.order import Group, Workload
 from bulkhead.ledger.reclaim import Candidates, Found, Search
-from bulkhead.ledger.takeback import Back
+from bulkhead.ledger.takeback import Back, gang_of
 
 # Bounds of one turn; what lies beyond them waits for the next one, with a shorter answer.
 _SEARCHES: Final = 64
 _FORECASTS: Final = 8
 _LIFTED: Final = 20_000  # pods whose reservations are lifted on trial
+# So long room is kept for the first one that waits for it, where nobody knows when it comes free.
+KEPT_WITHOUT_FORECAST: Final = 1800.0
 # From the decision to the end of a pod there are more steps than its run: binding, starting, stopping.
 _AROUND: Final = 60.0
 
@@ -47,6 +49,8 @@ class Outcome:
     backs: list[Back] = field(default_factory=list)
     # When something ripens.
     times: list[float] = field(default_factory=list)
+    # Their first pods: for whom room is kept although nobody knows when they start.
+    keeps: list[str] = field(default_factory=list)
     # Who has quota and no room, where pods may be moved: the first of each cohort.
     broken: dict[tuple[object, ...], Broken] = field(default_factory=dict)
 
@@ -61,7 +65,10 @@ class Gate:
         self._heads = Heads(snapshot, books)
         self._homes = Homes(snapshot.moved, books)
         self._rested: dict[int, tuple[Choice, ...]] = {}
-        self._out_of_turn: set[int] = set()
+        # As what a workload was asked, where it was not for its best flavor.
+        self._turns: dict[int, tuple[bool, float]] = {}
+        # Gangs that were taken back in this turn.
+        self._going: set[tuple[object, ...]] = set()
         self._futile: set[tuple[object, ...]] = set()
         self._searches, self._forecasts, self._lifted = _SEARCHES, _FORECASTS, _LIFTED
 
@@ -95,36 +102,59 @@ class Gate:
             if domain is not None:
                 choices = [_narrowed(each, workload, topology.key, domain) for each in choices]
         self._rested[id(workload)] = tuple(choices)
-        self._out_of_turn.add(id(workload))
 
     def is_own(self, workload: Workload) -> bool:
         """Whether some way to charge it stays within its tenant's nominal."""
         account = self._books.now.account
         return any(account.within_nominal(workload.tenant, charge) for _, charge in self._charged(workload))
 
-    def judge(self, workload: Workload) -> bool:
-        """Admit a workload, or say why it waits; false if it is to be asked again as one that borrows."""
+    def comes_back(self, workload: Workload, charge: Charge) -> bool:
+        """Whether it completes a gang before others that borrow: where none of these could take it back at once.
+
+        Its tenant borrows no more then than it did when the gang was admitted.
+        """
+        if workload.rest_of is None or self._rules(workload).fair_preemption:
+            return False
+        had = dict(workload.rest_of.borrowed)
+        over = self._books.now.account.beyond(workload.tenant, charge)
+        return all(amount <= had.get(resource, 0) for (_, resource), amount in over.items())
+
+    def judge(self, workload: Workload) -> Charge | None:
+        """Admit a workload, or say why it waits; a charge, if it is to be asked again when it has its turn for that."""
+        if workload.is_rest and gang_of(workload) in self._going:
+            self.answers.say(workload, verdict.behind(workload))
+            return None
         options: list[Option] = []
         for choice, charge in self._charged(workload):
             lack = self._books.now.account.lacks(workload.tenant, charge)
             nodes = self._books.now.place(workload, choice) if lack is None else None
             if nodes is not None:
-                if options and self._is_out_of_turn(workload, options[0].charge, charge):
-                    return False
+                if self._is_out_of_turn(workload, charge):
+                    return charge
                 self._admit(workload, choice, charge, nodes)
-                return True
+                return None
             options.append(Option(choice, charge, lack))
         if not self._passes(workload, options):
             self._wait(workload, options)
+        return None
+
+    def _is_out_of_turn(self, workload: Workload, charge: Charge) -> bool:
+        """Whether it has its turn for another flavor, which is not to be had, and others come before it for this one."""
+        if workload.is_rest:
+            return False
+        turn = self._turn(workload, charge)
+        had = self._turns.get(id(workload))
+        if had is None:
+            had = min(self._turn(workload, each) for _, each in self._charged(workload))
+        if turn <= had:
+            return False
+        self._turns[id(workload)] = turn
         return True
 
-    def _is_out_of_turn(self, workload: Workload, best: Charge, charge: Charge) -> bool:
-        """It has its turn for a flavor of its own, which is not to be had: to borrow of another its turn comes later."""
+    def _turn(self, workload: Workload, charge: Charge) -> tuple[bool, float]:
         account = self._books.now.account
-        if id(workload) in self._out_of_turn or account.within_nominal(workload.tenant, charge):
-            return False
-        self._out_of_turn.add(id(workload))
-        return account.within_nominal(workload.tenant, best)
+        within = account.within_nominal(workload.tenant, charge)
+        return not within, 0.0 if within else account.share(workload.tenant, charge)
 
     def _charged(self, workload: Workload) -> list[tuple[Choice, Charge]]:
         charged = [(each, self._books.charge(workload, each)) for each in self._choices(workload)]
@@ -292,6 +322,8 @@ class Gate:
             self.outcome.backs.append(Back(gone, found.cause, deadline, message, workload.tenant))
             self._books.comes(gone)
             self._candidates.gone(gone)
+            if gone.is_gang:
+                self._going.add(gang_of(gone))
         self._reclaiming(workload, option, found.nodes, deadline)
         return True
 
@@ -338,12 +370,9 @@ class Gate:
 
     def _first(self, workload: Workload, option: Option, said: Verdict) -> Verdict:
         """Keep for the first one what it waits for, and say when it can start, if anybody can know."""
-        start: forecast.Start | None = None
         nodes: tuple[str, ...] = ()
         until: float | None = None
-        if self._forecasts > 0:
-            self._forecasts -= 1
-            start = forecast.by_known_ends(self._books, workload, option.choice, option.charge)
+        start = self._forecast(workload, option)
         if start is not None:
             nodes, until = () if option.lack == "own" else start.nodes, start.at
             said = replace(said, message=verdict.starts(said.message, start.at), starts_by=start.at)
@@ -355,9 +384,27 @@ class Gate:
                 by = ripe.ripe + self._rules(workload).reclaim_within
                 said = replace(said, message=verdict.ripens(said.message, ripe.ripe), starts_by=by)
             elif option.lack is None:
-                nodes = forecast.nodes_to_wait_for(self._books, workload, option.choice, self._candidates.nodes)
+                nodes = self._without_forecast(workload, option)
         self._heads.keep(workload, option, nodes, until)
         return said
+
+    def _without_forecast(self, workload: Workload, option: Option) -> tuple[str, ...]:
+        """Room that is kept for it for a while: what it waits for may never come free, and idles as long as it is kept."""
+        first = workload.pods[0].uid
+        self.outcome.keeps.append(first)
+        ends = self._snapshot.kept_since.get(first, self._now) + KEPT_WITHOUT_FORECAST
+        # Who may go to one node alone chose it, and waits for whoever is there; the rest of it is of use to others.
+        is_pinned = _chose(workload) and self._books.now.board.reach(workload.pods, option.choice.flavor) <= 1
+        if ends <= self._now or is_pinned:
+            return ()
+        self.outcome.times.append(ends)
+        return forecast.nodes_to_wait_for(self._books, workload, option.choice, self._candidates.nodes)
+
+    def _forecast(self, workload: Workload, option: Option) -> forecast.Start | None:
+        if self._forecasts <= 0:
+            return None
+        self._forecasts -= 1
+        return forecast.by_known_ends(self._books, workload, option.choice, option.charge)
 
     def _rules(self, workload: Workload) -> Rules:
         tenant = self._snapshot.tenants.get(workload.tenant)
@@ -365,6 +412,11 @@ class Gate:
 
 
 _SEVERITY: Final[Mapping[Lack | None, int]] = {None: 0, "cohort": 1, "own": 2, "never": 3}
+
+
+def _chose(workload: Workload) -> bool:
+    """Whether it says itself to which nodes it may go."""
+    return any(pod.needs.selector or pod.needs.terms for pod in workload.pods)
 
 
 def _narrowed(choice: Choice, workload: Workload, key: str, domain: str) -> Choice:

@@ -14,13 +14,16 @@ from typing import Final, TypeAlias
 
 from bulkhead.ledger.account import Account, Charge
 from bulkhead.ledger.flavors import Choice, Flavors
-from bulkhead.ledger.model import GATED, Line, Pod, Snapshot, Topology
+from bulkhead.ledger.model import GATED, Line, Pod, Rules, Snapshot, Topology
 from bulkhead.ledger.order import Group, Shape, Workload, age
 from bulkhead.ledger.place import Board
 
-Where: TypeAlias = tuple[Shape, str, Topology | None]
+Where: TypeAlias = tuple[Shape, str, Topology | None, str]
 Mark: TypeAlias = tuple[int, int, set[Where]]
 _COPIED: Final = 64  # notes that are worth a copy
+_NO_MATTER_WHEN: Final = float("inf")
+# So many seconds longer than the deadline a pod may take to end, whatever its own grace: what is lent comes back in time.
+LAST_GRACE: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,9 @@ class Side:
 
     def place(self, workload: Workload, choice: Choice) -> tuple[str, ...] | None:
         """A node for each of its pods."""
-        where = (workload.shape, choice.name, workload.topology)
+        # What fits nowhere fits nowhere for anybody; a tenant that has nodes to avoid looks for itself.
+        avoids = workload.tenant if self.board.avoids(workload.tenant) else ""
+        where = (workload.shape, choice.name, workload.topology, avoids)
         if where in self._full and not workload.is_rest:
             return None
         found = self.board.place(workload.pods, choice.flavor, workload.topology)
@@ -105,11 +110,19 @@ class Side:
         return found
 
 
-class Books:
-    """See the module."""
+def is_of_the_host(pod: Pod) -> bool:
+    """Whether a pod is the host's own, and stays: its room is no room here."""
+    return not pod.tenant and bool(pod.node) and not pod.ending and pod.ends_by is None
 
-    def __init__(self, snapshot: Snapshot) -> None:
+
+class Books:
+    """Quota and room of one snapshot."""
+
+    def __init__(self, snapshot: Snapshot, now: float = _NO_MATTER_WHEN) -> None:
         self._snapshot = snapshot
+        self._now = now
+        # Pods of the host: its DaemonSets, planes, what else its admins run. Nothing here ends them, or knows when they end.
+        self._staying = tuple(pod for pod in snapshot.pods if is_of_the_host(pod))
         self.flavors = Flavors(snapshot)
         self.now = self._blank()
         self.held: dict[str, Held] = {}
@@ -128,7 +141,7 @@ class Books:
         account = Account(self._snapshot.tenants)
         for claim in self._snapshot.claims:
             account.add(claim.tenant, account.charge(claim.tenant, claim.asks, self.flavors.best(claim.tenant, claim.asks)))
-        return Side(account, Board(self._snapshot.nodes, self._snapshot.avoid))
+        return Side(account, Board(self._snapshot.nodes, self._snapshot.avoid, self._staying))
 
     def _open(self, pods: Iterable[Pod]) -> None:
         """Hold what is held; then find a likely node for what will get one without us."""
@@ -138,16 +151,24 @@ class Books:
             if pod.stage in GATED:
                 continue
             node = pod.node or pod.pinned
-            held = Held(pod, node, self._charge_of(pod))
-            self.now.hold(held)
-            self.held[pod.uid] = held
+            held = self.held[pod.uid] = Held(pod, node, self._charge_of(pod))
+            if not is_of_the_host(pod):
+                self.now.hold(held)
             if not node and not pod.ending:
                 homeless.append(held)
             # On a node that is lost nobody ends: nothing may wait for it.
-            if (pod.ending and node not in dead) or pod.reclaim_by is not None:
+            if (self._ends_soon(pod) and node not in dead) or pod.reclaim_by is not None:
                 self._comes(held)
         for held in sorted(homeless, key=lambda each: age(each.pod)):
             self._settle(held)
+
+    def _ends_soon(self, pod: Pod) -> bool:
+        """Whether a pod that is being deleted is gone as soon as one that is taken back: its tenant chose its grace."""
+        if not pod.ending or pod.ends_at is None:
+            return pod.ending
+        tenant = self._snapshot.tenants.get(pod.tenant)
+        rules = self._snapshot.rules.get(tenant.cohort if tenant else "", Rules())
+        return pod.ends_at <= self._now + rules.reclaim_within + LAST_GRACE
 
     def _settle(self, held: Held) -> None:
         flavor = next(
@@ -167,7 +188,7 @@ class Books:
         if self._later is None:
             side = self._later = self._blank()
             for uid, held in self.held.items():
-                if uid not in self._coming:
+                if uid not in self._coming and not is_of_the_host(held.pod):
                     side.hold(held)
             for done, times in self._since:
                 side.do(done, times)
@@ -209,13 +230,13 @@ class Books:
         return [self.held[pod.uid] for pod in group.pods if pod.uid not in self._coming]
 
     def could_ever(self, workload: Workload, choice: Choice) -> bool:
-        """Whether there would be room if the usable nodes were empty."""
-        where = (workload.shape, choice.name, workload.topology)
+        """Whether there would be room if the usable nodes were empty of all that may go. What is avoided, is so for a while."""
+        where = (workload.shape, choice.name, workload.topology, "")
         # The rest of a gang goes where the others are: that is not the same for all that look like it.
         found = None if workload.is_rest else self._ever.get(where)
         if found is None:
             if self._bare is None:
-                self._bare = Board(self._snapshot.nodes, self._snapshot.avoid)
+                self._bare = Board(self._snapshot.nodes, staying=self._staying)
             found = self._bare.place(workload.pods, choice.flavor, workload.topology) is not None
             if not workload.is_rest:
                 self._ever[where] = found

@@ -237,7 +237,7 @@ class _Search:
         choice = next((each for each in flavors.choices(pod.tenant, pod.asks) if each.of == used), None)
         if choice is None:
             return ""
-        away = only(pod.needs, "NotIn", left | self.snapshot.avoid.get(pod.needs, frozenset()))
+        away = only(pod.needs, "NotIn", left | self.snapshot.avoid.get((pod.tenant, pod.needs), frozenset()))
         found = self._side.board.place((replace(pod, needs=away),), choice.flavor)
         return found[0] if found is not None else ""
 

@@ -27,7 +27,7 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
         snapshot, pods=tuple(sorted(snapshot.pods, key=age)), nodes=tuple(sorted(snapshot.nodes, key=lambda node: node.name))
     )
     found = sort_out(snapshot.pods)
-    books = Books(snapshot)
+    books = Books(snapshot, now)
     candidates = Candidates(found.groups, books, snapshot)
     back = due(snapshot, books, candidates, found, now)
     notices = over_quotas(snapshot, books, candidates)
@@ -35,12 +35,13 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
     gate.outcome.backs.extend(back.backs)
     rests = _rests(gate, found, back.backs)
     waiting = [each for each in found.workloads if not gate.returns(each)] if snapshot.moved else found.workloads
-    queue = Queue([*rests, *filter(gate.can_start, waiting)], books.now.account, gate.charges)
+    queue = Queue([*rests, *filter(gate.can_start, waiting)], books.now.account, gate.charges, gate.comes_back)
     while (workload := queue.next()) is not None:
-        if gate.judge(workload):
+        charge = gate.judge(workload)
+        if charge is None:
             queue.judged(workload)
         else:
-            queue.borrows(workload)
+            queue.again(workload, charge)
     gate.consolidate()
     outcome = gate.outcome
     for unready in found.unready:
@@ -53,6 +54,7 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
         verdicts=gate.answers.verdicts,
         notices=notices,
         standings=books.now.account.standings(),
+        keeps=tuple(outcome.keeps),
         next_at=_next(snapshot, outcome, back.times, now),
     )
 

@@ -93,7 +93,7 @@ class Answers:
         return {line: entry.nominal for line, entry in lines if line[0] and line[1] in resources}
 
     def _shortfall(self, workload: Workload, choice: Choice) -> Shortfall | None:
-        key = (workload.shape, choice.name, workload.topology)
+        key = (workload.shape, choice.name, workload.topology, workload.tenant)
         found = self._shortfalls.get(key)
         if found is None:
             count = self._explained.get(workload.tenant, 0)

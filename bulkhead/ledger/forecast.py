@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bulkhead.ledger.account import Charge
-from bulkhead.ledger.books import Books, Held
+from bulkhead.ledger.books import Books, Held, is_of_the_host
 from bulkhead.ledger.flavors import Choice
 from bulkhead.ledger.model import Node
 from bulkhead.ledger.order import Workload
@@ -88,7 +88,7 @@ def _units(books: Books, workload: Workload, nodes: Mapping[str, Node]) -> Seque
     units: dict[str, list[Held]] = {}
     for _, held in sorted(books.held.items()):
         node = nodes.get(held.node)
-        if node is None or books.is_coming(held.pod):
+        if node is None or books.is_coming(held.pod) or is_of_the_host(held.pod):
             continue
         unit = node.name if topology is None else node.labels.get(topology.key)
         if unit is not None:

@@ -64,7 +64,7 @@ class Heads:
         elif option.lack == "cohort":
             waits, heads = set(self._pools(workload, option.charge)), self._quota
         else:
-            waits, heads = {("", line) for line in option.charge or [("", "")]}, self._room
+            waits, heads = set(self._pools(workload, option.charge or {("", ""): 0})), self._room
         if waits & heads:
             return False
         heads |= waits

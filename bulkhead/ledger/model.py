@@ -12,6 +12,8 @@ from typing import Final, Literal, TypeAlias
 Amounts: TypeAlias = Mapping[str, int]
 # A kind of node that has a quota of its own for a resource, and the resource; "" where a resource has no flavors.
 Line: TypeAlias = tuple[str, str]
+# Names of nodes, by tenant and by what a pod needs: who keeps its own pods from being bound has nodes avoided for nobody else.
+Avoid: TypeAlias = Mapping[tuple[str, "Needs"], frozenset[str]]
 # So much a node has of devices that it has and nobody can count.
 UNCOUNTED: Final = 1 << 40
 
@@ -206,9 +208,11 @@ class Pod:
     pinned: str = ""
     # Pending deletion: holds what it holds until it is gone.
     ending: bool = False
-    # When it ends by itself at the latest: start + activeDeadlineSeconds.
+    # Until then at the latest: its tenant chooses the grace.
+    ends_at: float | None = None
+    # When it ends by itself at the latest: start + activeDeadlineSeconds + its grace; of one that is ending, `ends_at`.
     ends_by: float | None = None
-    # How long it runs at most once it has started: activeDeadlineSeconds.
+    # How long it runs at most once it has started: activeDeadlineSeconds + its grace.
     lasts: float | None = None
     # It is being taken back, until then at the latest, and why: a `Cause`.
     reclaim_by: float | None = None
@@ -250,10 +254,12 @@ class Snapshot:
     pods: tuple[Pod, ...]
     # By cohort; a cohort that is not here has the default rules.
     rules: Mapping[str, Rules] = field(default_factory=dict)
-    # Nodes on which a pinned pod was not bound in time, by what the pod needs: avoided for a while.
-    avoid: Mapping[Needs, frozenset[str]] = field(default_factory=dict)
+    # Nodes on which a pinned pod was not bound in time, by its tenant and what the pod needs: avoided for a while.
+    avoid: Avoid = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     moved: tuple[Moved, ...] = ()
+    # Since when room is kept for a workload of which nobody knows when it starts, by the UID of its first pod.
+    kept_since: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,5 +358,7 @@ class Decisions:
     # What pods that run should know, by UID.
     notices: Mapping[str, Verdict] = field(default_factory=dict)
     standings: Mapping[str, Mapping[Line, Standing]] = field(default_factory=dict)  # by tenant
+    # The first pods of workloads for which room is kept although nobody knows when they start.
+    keeps: tuple[str, ...] = ()
     # When something is due by itself: a deadline, a minimum runtime that ends. None: only a change is worth a look.
     next_at: float | None = None

@@ -52,10 +52,9 @@ class Domains:
 class Nodes:
     """All nodes, found by what pods need."""
 
-    def __init__(self, nodes: Sequence[Node], avoid: Mapping[Needs, frozenset[str]]) -> None:
+    def __init__(self, nodes: Sequence[Node]) -> None:
         self.numbers = {node.name: number for number, node in enumerate(nodes)}
         self._nodes = nodes
-        self._avoid = avoid
         self._every = (1 << len(nodes)) - 1
         self._usable = _union(number for number, node in enumerate(nodes) if node.usable)
         self._keys = frozenset(key for node in nodes for key in node.labels)
@@ -78,9 +77,12 @@ class Nodes:
                 found &= self._labelled(key).get(value, 0)
             if needs.terms:
                 found &= _any(self._term(term) for term in needs.terms)
-            found &= ~_union(self.numbers[name] for name in self._avoid.get(needs, ()) if name in self.numbers)
             _keep(self._matching, (needs, labels), found)
         return found
+
+    def named(self, names: Iterable[str]) -> Bits:
+        """The nodes of these names, as far as there are any."""
+        return _union(self.numbers[name] for name in names if name in self.numbers)
 
     def domains(self, key: str) -> Domains:
         """The nodes by the value of a label."""

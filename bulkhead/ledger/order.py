@@ -4,9 +4,10 @@
          └─> what cannot be admitted yet: gangs that are not complete, pods with gates of others
     workloads ──> Queue: a line for each tenant and quota, and of their first ones the first
 
-Of tenants the one goes first whose workload stays within its nominal quota, then what comes back of a gang that borrows no
-more than when it was admitted, then the one that would borrow least by weight; then host priority and age decide. Inside a
-tenant its own priority counts too. A gang is as old as the pod that completed it.
+Of tenants the one goes first whose workload stays within its nominal quota, then the one that would borrow least by weight;
+then host priority and age decide. Where nobody who borrows takes from another for fairness, what comes back of a gang stands
+before others that borrow, if its tenant borrows no more than when the gang was admitted. Inside a tenant its own priority
+counts too. A gang is as old as the pod that completed it.
 Of two pods that say different things about their gang the larger size holds, and the required topology: whoever contradicts
 himself gets no more for it. Pure; the same pods in any order give the same workloads.
 """
@@ -22,8 +23,9 @@ from bulkhead.ledger.gangs import Fixed, Generation, fixed, generations, is_stay
 from bulkhead.ledger.model import HELD, Amounts, Gang, Line, Needs, Pod, Stage, Topology
 
 Key: TypeAlias = tuple[str, str, str]
-# Workloads of one tenant that are charged to the same lines wait in one line; others do not stand in their way.
-_Line: TypeAlias = tuple[str, tuple[Line, ...]]
+# Workloads of one tenant that may be charged to the same lines wait in one line; others do not stand in their way. Who may have
+# less to choose from, as what joins a gang has, is another: it would keep out those who have quota of another flavor.
+_Line: TypeAlias = tuple[str, tuple[tuple[Line, ...], ...]]
 _Said: TypeAlias = tuple[int, Topology | None, str]
 Shape: TypeAlias = tuple[tuple[tuple[Needs, tuple[tuple[str, int], ...]], int], ...]
 
@@ -275,22 +277,19 @@ def _key(pod: Pod) -> Key:
     return pod.virtual_namespace, pod.gang.name if pod.gang else pod.name, pod.uid
 
 
-def comes_back(workload: Workload, charge: Charge, account: Account) -> bool:
-    """Whether it completes a gang, and its tenant borrows no more then than it did when the gang was admitted."""
-    if workload.rest_of is None:
-        return False
-    had = dict(workload.rest_of.borrowed)
-    over = account.beyond(workload.tenant, charge)
-    return all(amount <= had.get(resource, 0) for (_, resource), amount in over.items())
-
-
 class Queue:
     """Whose turn it is. What was taken and what is reserved since changes the order of what is left."""
 
     def __init__(
-        self, workloads: Iterable[Workload], account: Account, charges: Callable[[Workload], Sequence[Charge]]
+        self,
+        workloads: Iterable[Workload],
+        account: Account,
+        charges: Callable[[Workload], Sequence[Charge]],
+        comes_back: Callable[[Workload, Charge], bool],
     ) -> None:
         self._account = account
+        # Whether a workload comes before others that borrow.
+        self._comes_back = comes_back
         # What a workload may be charged, the best first.
         self._charges = charges
         self._lines: dict[_Line, list[Workload]] = {}
@@ -314,14 +313,13 @@ class Queue:
         if self._lines[line]:
             self._push(line)
 
-    def borrows(self, workload: Workload) -> None:
-        """The workload had its turn for what is its tenant's own, and has another one for what it would borrow."""
-        charges = self._charges(workload)
-        over = [each for each in charges if not self._account.within_nominal(workload.tenant, each)]
-        self._put(self._line(workload), workload, within=False, charges=over or charges)
+    def again(self, workload: Workload, charge: Charge) -> None:
+        """The workload had its turn for its best flavor, and has another one for this."""
+        within = self._account.within_nominal(workload.tenant, charge)
+        self._put(self._line(workload), workload, within=within, charges=[charge])
 
     def _line(self, workload: Workload) -> _Line:
-        return workload.tenant, tuple(sorted(self._charges(workload)[0]))
+        return workload.tenant, tuple(tuple(sorted(charge)) for charge in self._charges(workload))
 
     def _push(self, line: _Line) -> None:
         first = self._lines[line][-1]
@@ -330,6 +328,6 @@ class Queue:
         self._put(line, first, within=within, charges=charges)
 
     def _put(self, line: _Line, first: Workload, *, within: bool, charges: Sequence[Charge]) -> None:
-        turn = 0 if within else 1 if any(comes_back(first, charge, self._account) for charge in charges) else 2
+        turn = 0 if within else 1 if any(self._comes_back(first, charge) for charge in charges) else 2
         share = min(self._account.share(first.tenant, charge) for charge in charges) if turn == 2 else 0.0
         heapq.heappush(self._heap, (turn, share, -first.priority, first.since, first.tenant, first.key, line))

@@ -11,17 +11,17 @@ Deterministic: the same nodes and pods give the same answer. It judges needs (`n
 who is next. Nothing is held by asking.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
 from bulkhead.api.labels import NVLINK_DOMAIN, RACK
-from bulkhead.ledger.model import Amounts, Flavor, Needs, Node, Pod, Topology
+from bulkhead.ledger.model import Amounts, Avoid, Flavor, Needs, Node, Pod, Topology
 from bulkhead.ledger.nodes import Bits, Domains, Nodes, numbers
 from bulkhead.ledger.room import PODS, Column, Devices, Room, Takes
 
-_NOTHING: Final[Mapping[Needs, frozenset[str]]] = MappingProxyType({})
+_NOTHING: Final[Avoid] = MappingProxyType({})
 _EVERYWHERE: Final[Bits] = -1
 
 
@@ -67,13 +67,23 @@ class _Kind:
 class Board:
     """A mutable working copy of all nodes' room. Whoever holds counts as one pod, beside what it asks for."""
 
-    def __init__(self, nodes: Sequence[Node], avoid: Mapping[Needs, frozenset[str]] = _NOTHING) -> None:
+    def __init__(self, nodes: Sequence[Node], avoid: Avoid = _NOTHING, staying: Iterable[Pod] = ()) -> None:
+        """`staying` are pods that nobody here can wait for: they hold their room even where all is thought to be empty."""
         self._all = nodes
-        self._nodes = Nodes(nodes, avoid)
+        self._nodes = Nodes(nodes)
+        self._avoid = avoid
+        self._avoiding = frozenset(tenant for tenant, _ in avoid)
+        self._staying = tuple(staying)
         self._room = Room(nodes)
+        for pod in self._staying:
+            self.hold(pod.node, pod.asks)
         # Finest first; what a host does not label costs nothing.
         self._whole = tuple(found for found in map(self._nodes.domains, (NVLINK_DOMAIN, RACK)) if found.masks)
         self._empty: Board | None = None
+
+    def avoids(self, tenant: str) -> bool:
+        """Whether a tenant's pods have nodes to avoid that others have not."""
+        return tenant in self._avoiding
 
     def hold(self, node: str, asks: Amounts) -> None:
         """A pod takes its room; a node that is not there is ignored."""
@@ -154,25 +164,31 @@ class Board:
 
     def _reached(self, pods: Sequence[Pod], flavor: Flavor | None) -> Bits:
         found: Bits = 0
-        for needs in {pod.needs for pod in pods if flavor is None or _of(flavor, pod)}:
-            found |= self._nodes.matching(needs, flavor)
+        alike = {(pod.tenant, pod.needs): pod for pod in pods if flavor is None or _of(flavor, pod)}
+        for pod in alike.values():
+            found |= self._allowed(pod, flavor)
         return found
+
+    def _allowed(self, pod: Pod, flavor: Flavor | None) -> Bits:
+        """The nodes to which a pod may go, of the flavor if it asks for that."""
+        found = self._nodes.matching(pod.needs, _of(flavor, pod))
+        return found & ~self._nodes.named(self._avoid.get((pod.tenant, pod.needs), ())) if self._avoid else found
 
     def _of_nothing(self, pods: Sequence[Pod], flavor: Flavor | None, *, could_ever: bool) -> Shortfall:
         """Some pods ask for what no node has at all."""
         unknown = ((pod, name) for pod in pods for name, amount in pod.asks.items() if amount > 0 and self._lacks(name))
         pod, name = next(unknown)
         of_them = [each for each in pods if each.asks == pod.asks and each.needs == pod.needs]
-        nodes = self._nodes.matching(pod.needs, _of(flavor, pod)).bit_count()
+        nodes = self._allowed(pod, flavor).bit_count()
         return Shortfall(len(of_them), name, pod.asks[name], nodes, 0, 0, 0, 0, 0, could_ever)
 
     def _lacks(self, resource: str) -> bool:
         return resource not in self._room.columns
 
     def emptied(self) -> "Board":
-        """All nodes, the ones that are not usable now among them, without what holds room there."""
+        """All nodes, the ones that are not usable now or avoided among them, without what holds room there and may go."""
         if self._empty is None:
-            self._empty = Board([replace(node, usable=True) for node in self._all])
+            self._empty = Board([replace(node, usable=True) for node in self._all], staying=self._staying)
         return self._empty
 
     def _kinds(self, pods: Sequence[Pod], flavor: Flavor | None) -> list[_Kind] | None:
@@ -181,13 +197,13 @@ class Board:
         for member, pod in enumerate(pods):
             alike.setdefault((pod.needs, tuple(sorted(pod.asks.items()))), []).append(member)
         found = []
-        for (needs, asked), members in alike.items():
+        for (_, asked), members in alike.items():
             if any(amount > 0 and self._lacks(name) for name, amount in asked):
                 return None
             pod = pods[members[0]]
             takes = self._room.takes(pod.asks)
             column, amount = max(takes, key=_part)
-            allowed = self._nodes.matching(needs, _of(flavor, pod))
+            allowed = self._allowed(pod, flavor)
             found.append(_Kind(pod.asks, takes, column, amount, allowed, tuple(members), []))
         if len(found) > 1:
             found.sort(key=lambda kind: (_part((kind.column, kind.amount)), -kind.allowed.bit_count()), reverse=True)

@@ -50,6 +50,7 @@ _SLURM: Final = {"app.kubernetes.io/part-of": "slurm", "app.kubernetes.io/name":
 _NUMBER: Final = re.compile(r"-?[0-9]{1,10}")
 _LABEL_KEY: Final = re.compile(r"([-.a-z0-9]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _INT32: Final = 2**31
+_GRACE: Final = 30.0  # where a pod says none
 _LONGEST_NAME: Final = 253
 _OWNERS: Final = 65_536
 
@@ -86,7 +87,10 @@ def pod_of(obj: Mapping[str, Any]) -> Pod | None:
     admitted = ledger.read_admitted(noted) if held and tenant else None
     reclaimed = ledger.read_reclaim(noted) if held and tenant else None
     lasts, since = spec.get("activeDeadlineSeconds"), ledger.seconds(status.get("startTime"))
-    lasts = float(lasts) if type(lasts) is int and 0 < lasts < _INT32 else None
+    # At its deadline a pod is told to end, and has its grace.
+    lasts = float(lasts) + _grace(spec) if type(lasts) is int and 0 < lasts < _INT32 else None
+    ends_at = ledger.seconds(meta.get("deletionTimestamp"))
+    ends = [at for at in (None if lasts is None or since is None else since + lasts, ends_at) if at is not None]
     pin = labels.HOSTNAME if admitted is not None and admitted.pinned and not admitted.fixed else ""
     return Pod(
         uid=uid,
@@ -111,7 +115,8 @@ def pod_of(obj: Mapping[str, Any]) -> Pod | None:
         flavor="" if admitted is None else admitted.flavor,
         pinned=admitted.node if admitted is not None and admitted.pinned else "",
         ending=is_pending_deletion(obj),
-        ends_by=None if lasts is None or since is None else since + lasts,
+        ends_at=ends_at,
+        ends_by=min(ends, default=None),
         lasts=lasts,
         reclaim_by=None if reclaimed is None else reclaimed.by,
         reclaim_cause="" if reclaimed is None else reclaimed.cause,
@@ -149,6 +154,11 @@ def _stage(spec: Mapping[str, Any], node: str) -> Stage:
     if ledger.GATE in gates:
         return Stage.WAITING if len(gates) == 1 else Stage.BLOCKED
     return Stage.ADMITTED
+
+
+def _grace(spec: Mapping[str, Any]) -> float:
+    grace = spec.get("terminationGracePeriodSeconds")
+    return float(min(grace, _INT32)) if type(grace) is int and grace >= 0 else _GRACE
 
 
 def _asks(obj: Mapping[str, Any]) -> dict[str, int]:

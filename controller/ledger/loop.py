@@ -26,6 +26,7 @@ from controller.ledger.answers import Standings, Verdicts
 from controller.ledger.apply import Writes
 from controller.ledger.avoid import Avoided
 from controller.ledger.cohorts import Statuses
+from controller.ledger.keeps import Keeps
 from controller.ledger.moves import Moves
 from controller.ledger.observe import Need, Observed
 from controller.ledger.reclaims import Reclaims
@@ -58,7 +59,7 @@ class Ledger:
         self._decide = decide
         self._clock = clock or SystemClock()
         self._news = asyncio.Event()
-        self._memory = Avoided(), Moves()
+        self._memory = Avoided(), Moves(), Keeps()
         self._statuses = Statuses(client, leads, self._clock)
         # Whether it has found that nobody needs it, and watches no pods.
         self.resting = False
@@ -148,7 +149,7 @@ class Turns:
         clock: Clock,
         *,
         observed: Observed,
-        memory: tuple[Avoided, Moves],
+        memory: tuple[Avoided, Moves, Keeps],
         statuses: Statuses,
     ) -> None:
         self._decide = decide
@@ -157,7 +158,7 @@ class Turns:
         pods = observed.pods
         self.pause = _PAUSE
         self._clock = clock
-        self._avoided, self._moves = memory
+        self._avoided, self._moves, self._keeps = memory
         self._backoff = Backoff(0.2, 10.0)
         self._writes = Writes(client, pods, clock, leads)
         self._reclaims = Reclaims(self._writes, pods, self._avoided, self._moves, clock)
@@ -171,11 +172,12 @@ class Turns:
             self._writes.away = self._standings.away = 0
             await self._writes.read_again()
             now = self._now()
-            snapshot = self.observed.snapshot(self._avoided, self._moves, now)
+            snapshot = self.observed.snapshot(self._avoided, self._moves, self._keeps, now)
             begun = self._clock.monotonic()
             decisions = await asyncio.to_thread(self._decide, snapshot, now)
             took = self._clock.monotonic() - begun
             metrics.decide_seconds.observe(took)
+            self._keeps.note(decisions.keeps, decisions.verdicts, now)
             self.pause = _PAUSE if decisions.admit or decisions.reclaim else min(max(_PAUSE, took), _LONGEST_PAUSE)
             due = await self._carry_out(snapshot, decisions)
             self.observed.workers.tell()

@@ -22,6 +22,7 @@ from bulkhead.ledger.model import Node, Pod, Rules, Snapshot
 from bulkhead.ledger.slices import Mapped, Slice, mapped_of, offered, slice_of
 from bulkhead.work.clock import Clock
 from controller.ledger.avoid import Avoided
+from controller.ledger.keeps import Keeps
 from controller.ledger.moves import Moves
 from controller.ledger.quotas import Cohort, Kept, Quota, cohort_of, quota_of, without_standing, without_status
 from controller.ledger.seen import Pods
@@ -117,7 +118,7 @@ class Observed:
         """The rules of each cohort that has any."""
         return {name: cohort.rules for name, cohort in self._cohorts.by_name().items()}
 
-    def snapshot(self, avoided: Avoided, moves: Moves, now: float) -> Snapshot:
+    def snapshot(self, avoided: Avoided, moves: Moves, keeps: Keeps, now: float) -> Snapshot:
         """Everything that one decision is made from."""
         tenants = {name: quota.tenant for name, quota in self.quotas().items()}
         claims = (read.claim_of(claim, tenants) for claim in self._claims.all())
@@ -129,6 +130,7 @@ class Observed:
             avoid=avoided.at(now),
             claims=tuple(claim for claim in claims if claim is not None),
             moved=moves.at(now, self._pod),
+            kept_since=keeps.since(),
         )
 
     def _pod(self, uid: str) -> Pod | None:

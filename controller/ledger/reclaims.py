@@ -126,7 +126,7 @@ class Reclaims:
             await self._writes.delete("delete", pod, grace=last_grace(seen))
             return
         if reclaimed.cause == Cause.ROLLBACK and pod.stage is Stage.ADMITTED and pod.pinned:
-            self._avoided.note(pod.needs, pod.pinned, self._now())
+            self._avoided.note(pod, self._now())
         if await self._writes.delete("drop", pod, version=seen.version) and seen.reclaim is None:
             metrics.count_reclaim(reclaimed.cause)
 

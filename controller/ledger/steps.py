@@ -3,6 +3,7 @@
     no node ──> DROP: it is made again, gated
     else NOTE ──> its gang was not bound ──> DROP
          NOTE ──> MARK ──> EVICT, again while a disruption budget says no ──> deadline ──> DELETE
+         being deleted for longer than the deadline: NOTE ──> deadline ──> DELETE, with less grace
          NOTE ──> a worker of Slurm: drained by those who know its jobs ──> deadline and a while more ──> MARK ──> DELETE
 
 Each step is seen in the pod afterwards, so whoever comes next goes on where the last one ended.
@@ -13,11 +14,10 @@ from enum import StrEnum
 from typing import Final
 
 from bulkhead.api.ledger import Reclaimed
+from bulkhead.ledger.books import LAST_GRACE
 from bulkhead.ledger.model import Cause, Stage
 from controller.ledger.hostpod import Seen
 
-# How much longer than the deadline a pod may take to end, whatever its own grace: what is lent comes back in bounded time.
-LAST_GRACE: Final = 30
 # Slurm ends jobs at the deadline, and then has to say so.
 _OF_SLURM: Final = 30.0
 
@@ -64,4 +64,6 @@ def last_grace(seen: Seen) -> int:
 def _ending(seen: Seen, reclaimed: Reclaimed, now: float) -> Next:
     if seen.ends_at is None or seen.ends_at <= max(now, reclaimed.by) + LAST_GRACE:
         return Next(None)
+    if seen.pod.stage is Stage.BOUND and seen.reclaim is None:
+        return Next(Step.NOTE)
     return Next(Step.DELETE) if now >= reclaimed.by else Next(None, reclaimed.by)

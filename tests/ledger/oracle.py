@@ -96,14 +96,15 @@ def at_rest(world: World, decisions: Decisions) -> None:
 def whole_gangs(world: World) -> None:
     gangs: dict[tuple[str, str], list[Pod]] = {}
     for pod in world.pods.values():
-        # What runs beyond the size of a gang is a workload of its own.
-        if pod.gang is not None and pod.gang.name not in world.restarted and not pod.alone:
+        if pod.gang is not None and pod.gang.name not in world.restarted:
             gangs.setdefault((pod.tenant, pod.gang.name), []).append(pod)
     for name, pods in gangs.items():
-        stages = Counter(pod.stage for pod in pods)
+        # What runs beyond the size of a gang is a workload of its own, and counts as there.
+        alone = sum(1 for pod in pods if pod.alone)
+        stages = Counter(pod.stage for pod in pods if not pod.alone)
         held = stages[Stage.ADMITTED] + stages[Stage.BOUND]
         size = max(pod.gang.size for pod in pods if pod.gang is not None)
-        assert not 0 < held < size or not stages[Stage.WAITING], f"gang {name} is admitted in part: {stages}"
+        assert not 0 < held < size - alone or not stages[Stage.WAITING], f"gang {name} is admitted in part: {stages}"
 
 
 def answers(world: World, decisions: Decisions) -> None:

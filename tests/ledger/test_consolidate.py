@@ -210,7 +210,7 @@ def test_nobody_moves_to_where_it_could_not_be_bound_before() -> None:
     made = world(2, ("ada", 4, 0), ("ada", 4, 1))
     made.create("ada", 8)
     assert moves(made.decide()) == {"r0": "n1"}
-    avoids = replace(made.snapshot(), avoid={Needs(): frozenset({"n1"})})
+    avoids = replace(made.snapshot(), avoid={("ada", Needs()): frozenset({"n1"})})
     assert not moves(decide(avoids, made.now))
 
 

@@ -26,15 +26,15 @@ def test_needs_are_matched_as_the_scheduler_does(case: dict[str, Any]) -> None:
     node = node_of(node_object(case))
     pod = pod_of({"metadata": {"uid": "1", "name": "pod", "namespace": "x"}, "spec": case["pod"]})
     assert pod is not None
-    assert bool(Nodes([node], {}).matching(pod.needs)) is case["matches"]
+    assert bool(Nodes([node]).matching(pod.needs)) is case["matches"]
 
 
-def test_a_flavor_is_its_labels_and_avoided_nodes_are_left_out_for_those_needs_alone() -> None:
+def test_a_flavor_is_its_labels() -> None:
     h100, a100 = (Node(f"{kind}-{number}", {}, {"gpu": kind, "zone": "z"}) for kind, number in (("h100", 0), ("a100", 1)))
-    needs, others = Needs(), Needs(selector=(("zone", "z"),))
-    nodes = Nodes([h100, a100], {needs: frozenset({"a100-1", "gone"})})
+    others = Needs(selector=(("zone", "z"),))
+    nodes = Nodes([h100, a100])
     assert list(numbers(nodes.matching(others))) == [0, 1]
-    assert list(numbers(nodes.matching(needs))) == [0]
+    assert list(numbers(nodes.named({"a100-1", "gone"}))) == [1]
     assert list(numbers(nodes.matching(others, Flavor("a", "nvidia.com/gpu", {"gpu": "a100", "zone": "z"})))) == [1]
     assert not nodes.matching(others, Flavor("b", "nvidia.com/gpu", {"gpu": "b200"}))
 
@@ -72,8 +72,8 @@ _NEEDS = st.builds(
 @given(st.lists(_NODES, max_size=4, unique_by=lambda node: node.name), _NEEDS)
 def test_each_node_is_judged_by_itself(nodes: list[Node], needs: Needs) -> None:
     """What sets of bits say of all nodes is what they say of each alone."""
-    together = Nodes(nodes, {}).matching(needs)
-    alone = [number for number, node in enumerate(nodes) if Nodes([node], {}).matching(needs)]
+    together = Nodes(nodes).matching(needs)
+    alone = [number for number, node in enumerate(nodes) if Nodes([node]).matching(needs)]
     assert list(numbers(together)) == alone
 
 
@@ -81,7 +81,7 @@ def test_thousands_of_different_needs_are_judged_and_no_more_of_them_kept_than_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(matching, "_MOST_KEPT", 100)
-    nodes = Nodes([Node(f"n{number}", {}, {"host": f"n{number}"}) for number in range(64)], {})
+    nodes = Nodes([Node(f"n{number}", {}, {"host": f"n{number}"}) for number in range(64)])
     for number in range(1000):
         name = f"n{number % 64}"
         needs = Needs(

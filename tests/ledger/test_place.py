@@ -221,7 +221,7 @@ def test_devices_are_counted_by_levels_as_node_by_node(
         devices.take(node, each)
     nodes = some & ((1 << len(capacity)) - 1)
     labelled = [Node(f"n{number}", {}, {RACK: rack} if rack else {}) for number, rack in enumerate(racks[: len(capacity)])]
-    domains = Nodes(labelled, {}).domains(RACK)
+    domains = Nodes(labelled).domains(RACK)
     assert devices.enough(nodes, amount) == plain.enough(nodes, amount)
     assert devices.free_on(nodes) == plain.free_on(nodes)
     with pytest.MonkeyPatch.context() as patched:

@@ -118,7 +118,7 @@ def test_needs_beyond_all_bounds_fit_nowhere(monkeypatch: pytest.MonkeyPatch) ->
     fine = over(PLAIN, {"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}})
     found = pod_of(fine)
     assert found is not None
-    nodes = Nodes([Node("free", {})], {})
+    nodes = Nodes([Node("free", {})])
     assert nodes.matching(found.needs)
     required["nodeSelectorTerms"][0]["matchFields"] = not_in
     found = pod_of(fine)
@@ -180,7 +180,7 @@ def test_objects_of_any_shape_are_read(obj: dict[str, Any]) -> None:
         found = pod_of(each)
         if found is not None:
             hash(found.needs)
-            Nodes([node], {}).matching(found.needs)
+            Nodes([node]).matching(found.needs)
             assert all(type(amount) is int and amount > 0 for amount in found.asks.values())
 
 
@@ -190,4 +190,4 @@ def test_an_affinity_of_any_shape_never_opens_nodes_that_it_might_close(required
     found = pod_of(over(PLAIN, {"spec": {"affinity": affinity}}))
     assert isinstance(found, Pod)
     assert found.needs != Needs()
-    assert not Nodes([Node("n", {})], {}).matching(found.needs)
+    assert not Nodes([Node("n", {})]).matching(found.needs)

@@ -18,6 +18,7 @@ from bulkhead.ledger.model import (
     Gang,
     Line,
     Moved,
+    Needs,
     Node,
     Pod,
     Rules,
@@ -62,6 +63,9 @@ class World:
     moved: dict[str, Moved] = field(default_factory=dict)
     # Names of what was moved since something else happened.
     moves: list[str] = field(default_factory=list)
+    # And since when room is kept without a forecast, and what is avoided.
+    kept: dict[str, float] = field(default_factory=dict)
+    avoid: dict[tuple[str, Needs], frozenset[str]] = field(default_factory=dict)
 
     def snapshot(self) -> Snapshot:
         """What the ledger sees."""
@@ -71,7 +75,8 @@ class World:
             if until is not None and until <= self.now:
                 del self.moved[uid]
         pods, moved = tuple(self.pods.values()), tuple(self.moved.values())
-        return Snapshot(dict(self.tenants), tuple(self.nodes.values()), pods, {COHORT: self.rules}, moved=moved)
+        nodes, kept = tuple(self.nodes.values()), dict(self.kept)
+        return Snapshot(dict(self.tenants), nodes, pods, {COHORT: self.rules}, self.avoid, moved=moved, kept_since=kept)
 
     def happens(self) -> None:
         """Something happened that is not the ledger's doing."""
@@ -118,10 +123,12 @@ class World:
     def apply(self, decisions: Decisions, writes: int | None = None) -> bool:
         """Write; after so many writes the shell dies. Whether all was written."""
         self.before_writes(self, decisions)
+        self.kept = {uid: self.kept.get(uid, self.now) for uid in decisions.keeps}
         for number, write in enumerate(self.writes(decisions)):
             if number == writes:
                 self.moved.clear()
                 self.moves.clear()
+                self.kept.clear()
                 return False
             what, pod = write()
             self.after_write(self, what, pod)
@@ -171,6 +178,9 @@ class World:
         for pod in list(self.pods.values()):
             if pod.reclaim_by is not None and not pod.ending and (pod.uid not in self.stubborn or pod.reclaim_by <= self.now):
                 self._set("evict", pod, ending=True)
+            elif pod.reclaim_by is not None and pod.ending and pod.reclaim_by <= self.now:
+                # Whatever grace its tenant gave it: at the deadline it is deleted with little of it.
+                self.ended_at[pod.uid] = min(self.ended_at[pod.uid], pod.reclaim_by + GRACE)
         for uid, at in list(self.ended_at.items()):
             if at <= self.now:
                 self._forget(uid)
@@ -219,6 +229,12 @@ class World:
                 ends = None if pod.lasts is None else self.now + pod.lasts
                 self.pods[pod.uid] = replace(pod, stage=Stage.BOUND, node=node.name, ends_by=ends)
                 return
+
+    def delete(self, pod: Pod, grace: float) -> None:
+        """Its tenant deletes it, and gives it so long to end."""
+        self.pods[pod.uid] = replace(pod, ending=True, ends_at=self.now + grace, ends_by=self.now + grace)
+        self.ended_at[pod.uid] = self.now + grace
+        self.happens()
 
     def end(self, pod: Pod) -> None:
         """A pod ends by itself and is deleted."""

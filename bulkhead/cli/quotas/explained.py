@@ -145,7 +145,7 @@ def _placement(snapshot: Snapshot, books: Books, pod: Pod) -> Placement:
             held.setdefault(each.node, Counter()).update(each.pod.asks)
     choices = books.flavors.choices(pod.tenant, pod.asks)
     open_nodes = [replace(node, usable=True, taints=()) for node in snapshot.nodes]
-    labelled = Nodes(open_nodes, {})
+    labelled = Nodes(open_nodes)
     right = labelled.matching(Needs(pod.needs.selector, pod.needs.terms))
     flavored = 0
     for choice in choices:

@@ -40,6 +40,10 @@ GOING_SOON = {"deletionTimestamp": ledger.moment(DEADLINE + 20)}
         ({"notes": NOTE, "meta": GOING}, "ReclaimedBorrowed", 0, Next(None, DEADLINE)),
         ({"notes": NOTE, "meta": GOING}, "ReclaimedBorrowed", DEADLINE, Next(Step.DELETE)),
         ({"notes": NOTE, "meta": GOING_SOON}, "ReclaimedBorrowed", DEADLINE, Next(None)),
+        # Its tenant deleted it with an hour of grace before anybody took it back: it is noted, and its grace is shortened.
+        ({"meta": GOING}, "ReclaimedBorrowed", 0, Next(Step.NOTE)),
+        ({"meta": GOING, "node": ""}, "ReclaimedBorrowed", 0, Next(None, DEADLINE)),
+        ({"meta": GOING_SOON}, "ReclaimedBorrowed", 0, Next(None)),
     ],
 )
 def test_one_step_after_another(pod: dict[str, Any], cause: str, now: float, expected: Next) -> None:

@@ -9,7 +9,7 @@ from bulkhead.api import ledger
 from bulkhead.api.labels import HOSTNAME
 from bulkhead.api.ledger import Reclaimed
 from bulkhead.kube.errors import Conflict, Forbidden, KubeError, NotFound, Throttled, Timeout, Unavailable, Unprocessable
-from bulkhead.ledger.model import Admission, Cause, Needs, Node, Reclaim, Stage, Verdict, Why
+from bulkhead.ledger.model import Admission, Cause, Needs, Node, Pod, Reclaim, Stage, Verdict, Why
 from controller.ledger import patches
 from controller.ledger.admissions import Admissions
 from controller.ledger.answers import Verdicts
@@ -229,15 +229,17 @@ async def test_a_gang_that_was_not_bound_goes_as_it_was_seen_and_its_nodes_are_a
     await world.reclaims.carry_out([Reclaim(pod, Cause.ROLLBACK, 0.0)])
     assert world.host.asked == [("delete", "a", {"grace_seconds": None, "uid": "uid-a", "resource_version": "6"})]
     now = world.clock.now().timestamp()
-    assert world.avoided.at(now) == {pod.needs: frozenset({"n0"})}
+    assert world.avoided.at(now) == {("team", pod.needs): frozenset({"n0"})}
     assert world.avoided.at(now + 301) == {}
 
 
-def test_what_is_avoided_is_bounded() -> None:
+def test_what_is_avoided_is_bounded_for_each_tenant() -> None:
     avoided = Avoided()
+    quiet = Pod("u", "bh-b-work", "p", {}, Stage.ADMITTED, 0.0, tenant="b", pinned="n0")
+    avoided.note(quiet, 0.0)
     for number in range(3000):
-        avoided.note(Needs(), f"n{number}", 0.0)
-    assert len(avoided.at(1.0)[Needs()]) == 1024
+        avoided.note(replace(quiet, tenant="a", pinned=f"n{number}"), 0.0)
+    assert {key: len(nodes) for key, nodes in avoided.at(1.0).items()} == {("a", Needs()): 128, ("b", Needs()): 1}
 
 
 async def test_an_eviction_is_believed_when_it_was_seen(world: World) -> None:

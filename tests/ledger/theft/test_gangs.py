@@ -111,12 +111,17 @@ def test_what_one_later_pod_says_of_the_size_changes_nothing_for_the_gang() -> N
 
 def test_a_member_comes_back_before_other_borrowers_as_long_as_its_tenant_borrows_no_more() -> None:
     world = shared(count=1)
+    world.rules = Rules(fair_preemption=False)
     world.tenants["other"] = Tenant("other", COHORT, shares={LINE: Share(0, None)}, weight=100)
     gang(world, "g", 2, 2)
     world.create("other", 5)
     world.now += 1.0
     back = remade(world, of(world, "g")[0])
     assert [each.pod.uid for each in world.decide().admit] == [back.uid]
+    # Who could take it back at once, for fairness, comes first.
+    world.rules = Rules(fair_preemption=True)
+    assert [each.pod.tenant for each in world.decide().admit] == ["other"]
+    world.rules = Rules(fair_preemption=False)
     # Had its tenant borrowed something else since, the one who borrows less would have come first.
     single = world.add("thief", "x", 0)
     world.pods[single.uid] = replace(single, asks={GPU: 1}, stage=Stage.BOUND, node="elsewhere", admitted=world.now)

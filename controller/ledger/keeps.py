@@ -1,0 +1,34 @@
+"""Since when room is kept for workloads of which nobody knows when they start.
+
+    decided ──> the first time is remembered ──> Snapshot.kept_since ──> after a while nothing is kept for them any more
+                       └──> the pod is gone or starts ──> forgotten
+
+Memory only, bounded: after a restart the time begins again. A pod that is made again is another one, and younger in the queue.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from bulkhead.work.remembered import Remembered
+
+_MOST: Final = 1024
+
+
+class Keeps:
+    """By UID of a workload's first pod."""
+
+    def __init__(self) -> None:
+        self._since: Remembered[str, float] = Remembered(_MOST)
+
+    def note(self, keeps: Iterable[str], waiting: Iterable[str], now: float) -> None:
+        """Room is kept for these, among those that wait."""
+        there = set(waiting)
+        for uid in [uid for uid in self._since if uid not in there]:
+            del self._since[uid]
+        for uid in keeps:
+            if uid not in self._since:
+                self._since[uid] = now
+
+    def since(self) -> Mapping[str, float]:
+        """Since when, by UID."""
+        return dict(self._since)

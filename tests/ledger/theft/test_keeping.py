@@ -1,0 +1,99 @@
+"""What is kept for whoever waits first, idles: it is kept for what can start, and where nobody knows when, for a while."""
+
+from dataclasses import replace
+
+import pytest
+
+from bulkhead.ledger.admit import KEPT_WITHOUT_FORECAST
+from bulkhead.ledger.model import Needs, Pod, Share, Stage, Tenant, Why
+from tests.ledger.world import GPU, World, nodes
+
+LINE = ("", GPU)
+
+
+def broken(count: int = 2) -> World:
+    """On each node something small runs for ever; each tenant has quota for all."""
+    world = World(nodes=nodes(count))
+    world.tenants = {name: Tenant(name, name, shares={LINE: Share(64)}) for name in ("ada", "bob", "cyd")}
+    for node in world.nodes:
+        world.add("ada", f"runs-on-{node}", 1, stage=Stage.BOUND, node=node, created=0.0, admitted=0.0)
+    return world
+
+
+def starts(world: World) -> list[str]:
+    return [each.pod.tenant for each in world.decide().admit]
+
+
+def test_room_that_may_never_come_free_is_kept_for_a_while_and_then_used() -> None:
+    world = broken(1)
+    world.create("bob", 8)
+    world.now += 1.0
+    world.create("cyd", 4)
+    # At first it is kept: otherwise small work would for ever be put into what comes free.
+    decisions = world.decide()
+    assert (starts(world), decisions.next_at) == ([], world.now + KEPT_WITHOUT_FORECAST)
+    world.apply(decisions)
+    world.now += KEPT_WITHOUT_FORECAST - 1.0
+    assert starts(world) == []
+    world.now += 1.0
+    decisions = world.decide()
+    assert [each.pod.tenant for each in decisions.admit] == ["cyd"]
+    # It waits on, reads why, and has its turn where it fits; its time does not begin again.
+    (said,) = decisions.verdicts.values()
+    assert said.why is Why.CAPACITY
+    world.apply(decisions)
+    world.now += 10.0
+    world.create("cyd", 1)
+    assert starts(world) == ["cyd"]
+    for pod in world.held():
+        world.end(pod)
+    assert "bob" in starts(world)
+
+
+def test_one_made_again_stands_behind_who_waited_meanwhile() -> None:
+    world = broken(1)
+    world.create("bob", 8)
+    world.apply(world.decide())
+    world.now += 100.0
+    world.create("cyd", 4)
+    world.now += 1.0
+    for pod in [each for each in world.pods.values() if each.tenant == "bob"]:
+        world.end(pod)
+        world.create("bob", 8)
+    assert starts(world) == ["cyd"]
+
+
+def test_a_pod_that_chose_its_node_keeps_nothing_of_it_while_its_neighbour_runs_on() -> None:
+    world = broken(2)
+    name = world.create("bob", 8)
+    for pod in [each for each in world.pods.values() if each.virtual_name == name]:
+        world.pods[pod.uid] = replace(pod, needs=Needs(selector=(("bulkhead.dev/rack", "r0"), ("host", "n0"))))
+    world.nodes["n0"] = replace(world.nodes["n0"], labels=world.nodes["n0"].labels | {"host": "n0"})
+    world.now += 1.0
+    for _ in range(2):
+        world.create("cyd", 7)
+    assert starts(world) == ["cyd", "cyd"]
+
+
+def test_the_first_of_one_cohort_is_not_the_first_of_another() -> None:
+    world = broken(2)
+    world.create("bob", 8)
+    world.now += 1.0
+    world.create("cyd", 8)
+    texts = [each.message for each in world.decide().verdicts.values()]
+    assert all("behind other work" not in text for text in texts), texts
+
+
+@pytest.mark.parametrize("tenant", ["", "ada"])
+def test_what_the_host_runs_on_every_node_is_no_room_that_anybody_waits_for(tenant: str) -> None:
+    """An agent on each node, or a plane: who needs the whole node can never start there, and had its place kept for ever."""
+    world = broken(0)
+    world.nodes = nodes(2)
+    for node in world.nodes:
+        world.pods[node] = Pod(node, "x", node, {GPU: 1}, Stage.BOUND, 0.0, tenant=tenant, node=node, admitted=0.0)
+    world.create("bob", 8)
+    world.now += 1.0
+    world.create("cyd", 7)
+    decisions = world.decide()
+    never = [each for each in decisions.verdicts.values() if each.why is Why.NEVER]
+    assert (len(never), [each.pod.tenant for each in decisions.admit]) == ((1, ["cyd"]) if not tenant else (0, ["cyd"]))
