@@ -26,7 +26,7 @@ from bulkhead.ledger.flavors import Choice
 from bulkhead.ledger.gangs import is_staying, members
 from bulkhead.ledger.heads import Heads, Option
 from bulkhead.ledger.homes import Homes, at_home
-from bulkhead.ledger.model import Admission, AdmittedGang, Cause, Flavor, Rules, Snapshot, Verdict, Why
+from bulkhead.ledger.model import Admission, AdmittedGang, Cause, Flavor, Pod, Rules, Snapshot, Verdict, Why
 from bulkhead.ledger.order import Group, Workload
 from bulkhead.ledger.reclaim import Candidates, Found, Search
 from bulkhead.ledger.takeback import Back, gang_of
@@ -64,7 +64,9 @@ class Gate:
         self.answers = Answers(books)
         self._heads = Heads(snapshot, books)
         self._homes = Homes(snapshot.moved, books)
+        # Of what is missing of gangs: how it may be charged, and the pods beside which it comes.
         self._rested: dict[int, tuple[Choice, ...]] = {}
+        self._mates: dict[int, list[Pod]] = {}
         # As what a workload was asked, where it was not for its best flavor.
         self._turns: dict[int, tuple[bool, float]] = {}
         # Gangs that were taken back in this turn.
@@ -76,18 +78,21 @@ class Gate:
         """What a workload may be charged; its place in the order goes by that, and by no flavor that no node has for it."""
         choices = self._choices(workload)
         if len(choices) > 1:
-            choices = tuple(each for each in choices if self._books.could_ever(workload, each)) or choices
+            choices = tuple(each for each in choices if self._could_ever(workload, each)) or choices
         return [self._books.charge(workload, choice) for choice in choices]
 
     def can_start(self, workload: Workload) -> bool:
         """Whether it could start if nothing else ran on the nodes that there are; if not, it keeps out nobody."""
         choices = self._choices(workload)
-        account, books = self._books.now.account, self._books
-        given = [each for each in choices if account.could_ever(workload.tenant, books.charge(workload, each))]
-        if any(books.could_ever(workload, each) for each in given):
+        account = self._books.now.account
+        given = [each for each in choices if account.could_ever(workload.tenant, self._books.charge(workload, each))]
+        if any(self._could_ever(workload, each) for each in given):
             return True
         self.answers.say(workload, self.answers.cannot(workload, choices, given, self._rules(workload).flavors))
         return False
+
+    def _could_ever(self, workload: Workload, choice: Choice) -> bool:
+        return self._books.could_ever(workload, choice, self._mates.get(id(workload), ()))
 
     def joins(self, workload: Workload, group: Group) -> None:
         """Have what is missing of a gang come to its flavor and domain."""
@@ -102,6 +107,7 @@ class Gate:
             if domain is not None:
                 choices = [_narrowed(each, workload, topology.key, domain) for each in choices]
         self._rested[id(workload)] = tuple(choices)
+        self._mates[id(workload)] = pods
 
     def is_own(self, workload: Workload) -> bool:
         """Whether some way to charge it stays within its tenant's nominal."""
@@ -249,7 +255,7 @@ class Gate:
 
     def _wait(self, workload: Workload, options: Sequence[Option]) -> None:
         """Find out what it waits for."""
-        possible = [each for each in options if each.lack != "never" and self._books.could_ever(workload, each.choice)]
+        possible = [each for each in options if each.lack != "never" and self._could_ever(workload, each.choice)]
         if not possible:
             self.answers.say(workload, verdict.never(workload))
             return

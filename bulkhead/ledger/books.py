@@ -229,15 +229,22 @@ class Books:
         """What a group holds that is not on its way out."""
         return [self.held[pod.uid] for pod in group.pods if pod.uid not in self._coming]
 
-    def could_ever(self, workload: Workload, choice: Choice) -> bool:
-        """Whether there would be room if the usable nodes were empty of all that may go. What is avoided, is so for a while."""
+    def could_ever(self, workload: Workload, choice: Choice, beside: Iterable[Pod] = ()) -> bool:
+        """Whether there would be room if the usable nodes were empty of all that may go, but for the pods of its own gang.
+
+        What is avoided, is so for a while.
+        """
         where = (workload.shape, choice.name, workload.topology, "")
         # The rest of a gang goes where the others are: that is not the same for all that look like it.
         found = None if workload.is_rest else self._ever.get(where)
         if found is None:
             if self._bare is None:
                 self._bare = Board(self._snapshot.nodes, staying=self._staying)
+            mark = self._bare.mark()
+            for pod in beside:
+                self._bare.hold(pod.node or pod.pinned, pod.asks)
             found = self._bare.place(workload.pods, choice.flavor, workload.topology) is not None
+            self._bare.undo(mark)
             if not workload.is_rest:
                 self._ever[where] = found
         return found

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from bulkhead.ledger.model import Gang, Pod, Rules, Share, Stage, Tenant, Topology, Why
+from bulkhead.ledger.gangs import shape_of
+from bulkhead.ledger.model import Expression, Gang, Needs, Pod, Rules, Share, Stage, Tenant, Topology, Why
 from tests.ledger.world import COHORT, GPU, RACK, World, nodes
 
 LINE = ("", GPU)
@@ -176,3 +177,135 @@ def test_a_pod_of_high_priority_shields_no_gang_from_what_others_lend() -> None:
     world.now += 500.0
     world.create("lender", 8)
     assert {each.pod.virtual_name for each in world.decide().reclaim if each.pod.asks[GPU]} == {"low"}
+
+
+def test_a_larger_member_does_not_pass_who_waits_for_the_room_even_within_its_tenants_nominal() -> None:
+    world = World(nodes=nodes(1))
+    world.tenants = {name: Tenant(name, COHORT, shares={LINE: Share(8)}) for name in ("lender", "thief")}
+    gang(world, "g", 0, 2)
+    runs = world.create("lender", 8)
+    world.settle()
+    world.tenants["lender"] = Tenant("lender", COHORT, shares={LINE: Share(16)})
+    world.create("lender", 8)
+    world.now += 1.0
+    remade(world, of(world, "g")[1], gpus=8)
+    world.end(of(world, runs)[0])
+    assert [each.pod.tenant for each in world.decide().admit] == ["lender"]
+
+
+def test_what_a_member_that_comes_back_says_of_the_topology_does_not_bind_it() -> None:
+    world = shared(count=4)
+    gang(world, "g", 2, 2)
+    (there, lost) = of(world, "g")
+    rack = world.nodes[there.node].labels[RACK]
+    for node in world.nodes.values():
+        if node.labels[RACK] == rack:
+            world.add(
+                "lender",
+                f"on-{node.name}",
+                8 if node.name != there.node else 6,
+                stage=Stage.BOUND,
+                node=node.name,
+                admitted=1.0,
+            )
+    back = remade(world, lost, gang=Gang("g", 64, Topology(RACK, required=True)))
+    (admitted,) = world.decide().admit
+    assert (admitted.pod.uid, admitted.gang) == (back.uid, there.admitted_gang)
+
+
+def test_a_member_that_can_never_start_has_no_quota_kept_that_others_could_borrow() -> None:
+    world = World(nodes=nodes(4))
+    world.tenants = {
+        "thief": Tenant("thief", COHORT, shares={LINE: Share(16)}),
+        "lender": Tenant("lender", COHORT, shares={LINE: Share(8, None)}),
+    }
+    gang(world, "g", 8, 2, Topology(RACK, required=True))
+    lost = of(world, "g")[1]
+    remade(world, lost)
+    # Of its rack the node is gone, and another one has room.
+    world.nodes[lost.node] = replace(world.nodes[lost.node], usable=False)
+    for _ in range(2):
+        world.create("lender", 8)
+    assert [each.pod.tenant for each in world.decide().admit] == ["lender", "lender"]
+
+
+def test_a_gang_that_is_taken_back_is_not_completed_in_the_same_turn() -> None:
+    """The member would stay when the others go, and those would come back as its members, for ever."""
+    world = World(nodes=nodes(2))
+    world.tenants = {
+        "lender": Tenant("lender", COHORT, shares={LINE: Share(32)}),
+        "thief": Tenant("thief", COHORT, shares={LINE: Share(0, None)}),
+        "other": Tenant("other", COHORT, weight=100, shares={LINE: Share(0, None)}),
+    }
+    gang(world, "g", 4, 2)
+    world.now += 500.0
+    (stays, lost) = of(world, "g")
+    elsewhere = next(name for name in world.nodes if name != stays.node)
+    world.add("lender", "fills", 4, stage=Stage.BOUND, node=elsewhere, admitted=1.0)
+    remade(world, lost)
+    world.create("other", 8)
+    decisions = world.decide()
+    assert [each.pod.uid for each in decisions.reclaim] == [stays.uid]
+    assert decisions.admit == ()
+
+
+def test_a_member_that_came_back_makes_its_gang_no_younger() -> None:
+    world = shared()
+    gang(world, "g", 8, 3)
+    world.now += 1000.0
+    remade(world, of(world, "g")[0])
+    world.settle()
+    assert [pod.stage for pod in of(world, "g")] == [Stage.BOUND] * 3
+    world.create("lender", 8)
+    assert len(world.decide().reclaim) == 3
+
+
+def test_of_two_gangs_the_one_with_the_least_important_pod_goes_first() -> None:
+    world = shared(count=2)
+    gang(world, "low", 4, 2)
+    world.now += 10.0
+    gang(world, "high", 4, 2)
+    for name, priorities in (("low", (0, 9)), ("high", (5, 5))):
+        for pod, priority in zip(of(world, name), priorities, strict=True):
+            world.pods[pod.uid] = replace(pod, priority=priority)
+    world.now += 500.0
+    world.create("lender", 8)
+    assert {each.pod.virtual_name for each in world.decide().reclaim} == {"low"}
+
+
+def test_who_ran_beside_a_gang_that_is_gone_counts_for_the_next_one_of_its_name() -> None:
+    world = shared()
+    made = gang(world, "g", 1, 3)
+    world.add("thief", "g", 1, made)
+    world.settle()
+    beside = next(pod for pod in of(world, "g") if pod.alone)
+    for pod in of(world, "g"):
+        if pod is not beside:
+            world.end(pod)
+    for _ in range(2):
+        world.add("thief", "g", 1, made)
+    new = world.decide().admit
+    assert [len(each.gang.members) if each.gang else None for each in new] == [1, 1]
+    assert {each.gang.size for each in new if each.gang} == {2}
+    # The control: without it two of three are not enough.
+    world.end(beside)
+    assert world.decide().admit == ()
+
+
+def test_a_member_is_the_same_whatever_nodes_its_tenant_has_cordoned_and_another_wherever_else_it_may_go() -> None:
+    plain = Pod("u", "bh-thief-work", "p", {GPU: 1}, Stage.WAITING, 0.0, tenant="thief")
+
+    def named(operator: str) -> Pod:
+        return replace(plain, needs=Needs(terms=((Expression("metadata.name", operator, ("n1",), of_name=True),),)))
+
+    assert shape_of(named("NotIn")) == shape_of(plain)
+    others = [
+        named("In"),
+        replace(plain, needs=Needs(terms=((),))),
+        replace(plain, asks={GPU: 2}),
+        replace(plain, asks={GPU: 1, "cpu": 1}),
+    ]
+    assert len({shape_of(each) for each in (plain, *others)}) == 5
+    zone = Expression("zone", "In", ("a",))
+    both = replace(plain, needs=Needs(terms=((zone, Expression("metadata.name", "NotIn", ("n1",), of_name=True)),)))
+    assert shape_of(both) == shape_of(replace(plain, needs=Needs(terms=((zone,),)))) != shape_of(plain)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from bulkhead.ledger.admit import KEPT_WITHOUT_FORECAST
-from bulkhead.ledger.model import Needs, Pod, Share, Stage, Tenant, Why
-from tests.ledger.world import GPU, World, nodes
+from bulkhead.ledger.model import AdmittedGang, Flavor, Gang, Needs, Node, Pod, Rules, Share, Stage, Tenant, Why
+from tests.ledger.world import COHORT, GPU, KIND, World, nodes
 
 LINE = ("", GPU)
 
@@ -77,11 +77,16 @@ def test_a_pod_that_chose_its_node_keeps_nothing_of_it_while_its_neighbour_runs_
 
 def test_the_first_of_one_cohort_is_not_the_first_of_another() -> None:
     world = broken(2)
-    world.create("bob", 8)
-    world.now += 1.0
-    world.create("cyd", 8)
-    texts = [each.message for each in world.decide().verdicts.values()]
-    assert all("behind other work" not in text for text in texts), texts
+    for name in ("bob", "cyd"):
+        world.create(name, 8)
+        world.now += 1.0
+    # A node is kept for each of them: small work of a third cohort is not put there.
+    world.create("ada", 4)
+    assert starts(world) == []
+    # The control: for bob alone one node is kept.
+    for pod in [each for each in world.pods.values() if each.tenant == "cyd"]:
+        world.end(pod)
+    assert starts(world) == ["ada"]
 
 
 @pytest.mark.parametrize("tenant", ["", "ada"])
@@ -97,3 +102,24 @@ def test_what_the_host_runs_on_every_node_is_no_room_that_anybody_waits_for(tena
     decisions = world.decide()
     never = [each for each in decisions.verdicts.values() if each.why is Why.NEVER]
     assert (len(never), [each.pod.tenant for each in decisions.admit]) == ((1, ["cyd"]) if not tenant else (0, ["cyd"]))
+
+
+def test_who_has_quota_of_a_flavor_waits_behind_nobody_of_its_tenant_who_may_not_have_that() -> None:
+    """A pod that joins a gang goes to the flavor of that alone: it kept out who could start within nominal on another."""
+    fast, slow = ("fast", GPU), ("slow", GPU)
+    world = World(nodes={kind: Node(kind, {GPU: 8, "cpu": 1 << 20, "pods": 110}, {KIND: kind}) for kind in ("fast", "slow")})
+    world.rules = Rules(flavors=tuple(Flavor(kind, GPU, {KIND: kind}) for kind in ("fast", "slow")))
+    prefers = {GPU: ("fast", "slow")}
+    world.tenants = {
+        "ada": Tenant("ada", COHORT, shares={fast: Share(8, None), slow: Share(8, None)}, prefers=prefers),
+        "bob": Tenant("bob", COHORT, weight=100, shares={fast: Share(8, None), slow: Share(0, None)}, prefers=prefers),
+    }
+    gang = AdmittedGang(1.0, 1, None, (("s", 1),))
+    runs = {"stage": Stage.BOUND, "node": "fast", "admitted": 1.0, "flavor": "fast", "admitted_gang": gang, "shape": "s"}
+    world.add("ada", "g", 8, Gang("g", 1), **runs)
+    world.add("ada", "g", 7, Gang("g", 1))
+    world.now += 1.0
+    world.create("bob", 8)
+    world.now += 1.0
+    world.create("ada", 4)
+    assert starts(world) == ["ada"]
