@@ -36,12 +36,12 @@ from bulkhead.ledger.model import (
 )
 
 _KEEPING: Final = frozenset({"NoSchedule", "NoExecute"})
-# Requirements and values of one pod; a syncer names at most a thousand nodes. What asks for more fits nowhere.
-_MOST_REQUIREMENTS: Final = 16_384
+# Terms, expressions and values of one pod: as many as the host's policy takes. What asks for more fits nowhere.
+_MOST_REQUIREMENTS: Final = 3072
 _MOST_TAINTS: Final = 256
 # Needs with more are not worth being looked up.
-_SHARED_REQUIREMENTS: Final = 64
-_NOWHERE: Final = Needs(terms=((),))
+SHARED_REQUIREMENTS: Final = 64
+NOWHERE: Final = Needs(terms=((),))
 # Volumes that are on every node.
 _ANYWHERE: Final = frozenset(
     {"name", "configMap", "secret", "emptyDir", "projected", "downwardAPI", "hostPath", "nfs", "image"},
@@ -73,8 +73,12 @@ def node_of(obj: Mapping[str, Any]) -> Node:
     )
 
 
-def pod_of(obj: Mapping[str, Any]) -> Pod | None:
-    """A host pod; None for one that has ended, whose room and quota are free."""
+def pod_of(obj: Mapping[str, Any], known: Needs | None = None) -> Pod | None:
+    """A host pod; None for one that has ended, whose room and quota are free.
+
+    `known` are its needs, where they were read before. Of what never had the gate and has a node nobody asks where else it
+    could go: that is not read.
+    """
     meta, spec, status = mapping(obj.get("metadata")), mapping(obj.get("spec")), mapping(obj.get("status"))
     uid, name, namespace = (text(meta.get(field)) for field in ("uid", "name", "namespace"))
     if not uid or not name or has_ended(obj):
@@ -92,6 +96,7 @@ def pod_of(obj: Mapping[str, Any]) -> Pod | None:
     ends_at = ledger.seconds(meta.get("deletionTimestamp"))
     ends = [at for at in (None if lasts is None or since is None else since + lasts, ends_at) if at is not None]
     pin = labels.HOSTNAME if admitted is not None and admitted.pinned and not admitted.fixed else ""
+    settled = bool(node) and admitted is None
     return Pod(
         uid=uid,
         namespace=namespace,
@@ -106,8 +111,8 @@ def pod_of(obj: Mapping[str, Any]) -> Pod | None:
         priority=_int32(spec.get("priority")),
         own_priority=_written(noted.get(ledger.OWN_PRIORITY)) or 0 if tenant else 0,
         gang=_gang(noted) if tenant else None,
-        needs=_needs(spec, pin),
-        plain=_plain(spec),
+        needs=Needs() if settled else known if known is not None else _needs(spec, pin),
+        plain=not settled and _plain(spec),
         admitted=None if admitted is None else admitted.at,
         admitted_gang=None if admitted is None else _admitted_gang(admitted.gang),
         shape="" if admitted is None else admitted.shape,
@@ -238,19 +243,26 @@ def _needs(spec: Mapping[str, Any], pin: str) -> Needs:
     selector = {key: value for key, value in mapping(spec.get("nodeSelector")).items() if key != pin}
     affinity = mapping(mapping(spec.get("affinity")).get("nodeAffinity"))
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    terms = () if required is None else _terms(mapping(required))
     tolerations = sequence(spec.get("tolerations"))
-    size = len(selector) + len(tolerations) + sum(1 + len(each.values) for term in terms for each in term)
+    listed = mappings(mapping(required).get("nodeSelectorTerms"))
+    # Counted before anything is made of it.
+    size = len(selector) + len(tolerations) + sum(map(_size, listed))
     if size > _MOST_REQUIREMENTS or not all(isinstance(value, str) for value in selector.values()):
-        return _NOWHERE
+        return NOWHERE
+    # Alternatives of which there is none cannot be met.
+    terms = () if required is None else tuple(map(_term, listed)) or ((),)
     needs = Needs(tuple(sorted(selector.items())), terms, _tolerations(mappings(tolerations)))
-    return _shared(needs) if size <= _SHARED_REQUIREMENTS else needs
+    return _shared(needs) if size <= SHARED_REQUIREMENTS else needs
 
 
-def _terms(required: Mapping[str, Any]) -> tuple[tuple[Expression, ...], ...]:
-    """The alternatives; one that cannot be met where there are none."""
-    listed = mappings(required.get("nodeSelectorTerms"), _MOST_REQUIREMENTS)
-    return tuple(_term(each) for each in listed) or ((),)
+def weight(needs: Needs) -> int:
+    """How many terms, expressions and values that are: some hundred bytes each."""
+    return len(needs.selector) + len(needs.tolerations) + sum(1 + len(each.values) for term in needs.terms for each in term)
+
+
+def _size(term: Mapping[str, Any]) -> int:
+    expressions = [*mappings(term.get("matchExpressions")), *mappings(term.get("matchFields"))]
+    return 1 + sum(1 + len(sequence(each.get("values"))) for each in expressions)
 
 
 def _term(term: Mapping[str, Any]) -> tuple[Expression, ...]:

@@ -11,7 +11,7 @@ from bulkhead.api import ledger
 from bulkhead.api.ledger import Reclaimed
 from bulkhead.api.untrusted import mapping, mappings
 from bulkhead.ledger import read
-from bulkhead.ledger.model import Amounts, Pod
+from bulkhead.ledger.model import GATED, Amounts, Pod
 
 _GRACE: Final = 30
 
@@ -38,9 +38,11 @@ class Seen:
         return other is not None and replace(self, version="", since=0.0) == replace(other, version="", since=0.0)
 
 
-def decoded(obj: Mapping[str, Any], since: float) -> Seen | None:
-    """A host pod, and nothing of one that has ended."""
-    pod = read.pod_of(obj)
+def decoded(obj: Mapping[str, Any], since: float, before: Seen | None = None) -> Seen | None:
+    """A host pod, and nothing of one that has ended; `before` is what it was when it was seen last."""
+    # Once its gates are gone, no API server lets it ask for other nodes.
+    fixed = before is not None and before.pod.stage not in GATED
+    pod = read.pod_of(obj, before.pod.needs if before is not None and fixed else None)
     if pod is None:
         return None
     pod = replace(

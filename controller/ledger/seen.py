@@ -7,6 +7,7 @@
 Never asks the host anything.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
@@ -17,9 +18,12 @@ from bulkhead.api.untrusted import mapping
 from bulkhead.kube.codec import decode_meta, decode_obj
 from bulkhead.kube.informer import Change
 from bulkhead.kube.objects import Meta, Obj
+from bulkhead.ledger import read
 from bulkhead.ledger.model import GATED, Pod
 from controller.ledger.hostpod import Seen, decoded
 
+# Some hundred bytes each. What says little is shared between pods that are alike, and is not counted.
+MOST_REQUIREMENTS_OF_A_TENANT: Final = 65_536
 # Longer than any watch is behind on a host that works.
 _SHOWN_WITHIN: Final = 30.0
 
@@ -41,6 +45,8 @@ class Pods:
         self._seen: dict[str, Seen] = {}
         self._own: dict[str, _Own] = {}
         self._doubts: dict[str, Pod] = {}
+        # By tenant: how many requirements its pods have that share none.
+        self._weights: Counter[str] = Counter()
         # What `shrink` decoded last: the informer calls `heard` right after, if at all.
         self._next: Seen | None = None
 
@@ -48,7 +54,7 @@ class Pods:
         """For the informer: of a pod it keeps nothing but its name."""
         found = meta or decode_meta(raw)
         bare = Meta(name=found.name, namespace=found.namespace, uid=found.uid, resource_version=found.resource_version)
-        self._next = decoded(decode_obj(raw), self._monotonic())
+        self._next = decoded(decode_obj(raw), self._monotonic(), self._seen.get(found.uid))
         return bare, b"" if self._next is None else b"{}"
 
     def heard(self, change: Change) -> None:
@@ -114,9 +120,28 @@ class Pods:
         before = self._seen.get(seen.pod.uid)
         if before is not None:
             seen = replace(seen, since=before.since)
+        seen = self._bounded(seen, before)
         self._seen[seen.pod.uid] = seen
         if not seen.same(before):
             self._changed()
+
+    def _bounded(self, seen: Seen, before: Seen | None) -> Seen:
+        """Of what says much about its nodes a tenant has a share: beyond it a pod is one that fits nowhere."""
+        self._release(before)
+        weight = _weight(seen)
+        if not weight:
+            return seen
+        if self._weights[seen.pod.tenant] + weight > MOST_REQUIREMENTS_OF_A_TENANT:
+            return replace(seen, pod=replace(seen.pod, needs=read.NOWHERE))
+        self._weights[seen.pod.tenant] += weight
+        return seen
+
+    def _release(self, seen: Seen | None) -> None:
+        weight = 0 if seen is None else _weight(seen)
+        if seen is not None and weight:
+            self._weights[seen.pod.tenant] -= weight
+            if not self._weights[seen.pod.tenant]:
+                del self._weights[seen.pod.tenant]
 
     def _behind(self, uid: str, seen: Seen) -> bool:
         own = self._own.get(uid)
@@ -130,8 +155,15 @@ class Pods:
     def _forget(self, uid: str) -> None:
         self._own.pop(uid, None)
         self._doubts.pop(uid, None)
-        if self._seen.pop(uid, None) is not None:
+        gone = self._seen.pop(uid, None)
+        if gone is not None:
+            self._release(gone)
             self._changed()
+
+
+def _weight(seen: Seen) -> int:
+    weight = read.weight(seen.pod.needs)
+    return weight if weight > read.SHARED_REQUIREMENTS else 0
 
 
 def _older(left: str, right: str) -> bool:

@@ -24,6 +24,18 @@ def near(kind: str, term: dict[str, Any], *, weighted: bool = False) -> dict[str
     return pod(affinity={kind: wish if weighted else must})
 
 
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def asking_for(values: int) -> dict[str, Any]:
+    return {"key": "zone", "operator": "In", "values": [f"z{number}" for number in range(values)]}
+
+
+def at(node: str) -> dict[str, Any]:
+    return {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+
+
 def tolerating(**toleration: Any) -> dict[str, Any]:
     return pod(tolerations=[toleration])
 
@@ -47,6 +59,23 @@ REFUSED: dict[str, dict[str, Any]] = {
     "away from another tenant": near("podAntiAffinity", {"namespaces": ["bh-team-b-work"]}),
     "near everybody": near("podAffinity", {"namespaceSelector": {}}, weighted=True),
     "near another tenant": near("podAffinity", {"namespaces": ["bh-team-b-work"]}),
+    "very many nodes": pod(
+        affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [asking_for(20)] * 10}] * 15}}}
+    ),
+    "very many nodes that it likes": pod(
+        affinity={"nodeAffinity": {PREFERRED: [{"weight": 1, "preference": {"matchExpressions": [asking_for(3100)]}}]}}
+    ),
+    "very many pods": near("podAntiAffinity", {"labelSelector": {"matchExpressions": [asking_for(3100)]}}),
+    "very much spreading": pod(
+        topologySpreadConstraints=[
+            {
+                "maxSkew": 1,
+                "topologyKey": "zone",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchExpressions": [asking_for(3100)]},
+            }
+        ]
+    ),
     # Names.
     "the node's resolver": pod(dnsPolicy="Default", dnsConfig=None),
     "the host's DNS": pod(dnsPolicy="ClusterFirst", dnsConfig=None),
@@ -78,6 +107,9 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a snapshot of a class that others are offered": snapshot(volumeSnapshotClassName="weekly"),
 }
 ALLOWED: dict[str, dict[str, Any]] = {
+    "as many nodes as a tenant's own marks may come to": pod(
+        affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [at(f"n{number}") for number in range(1000)]}}}
+    ),
     "the tolerations of the class": pod(
         tolerations=[
             {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},

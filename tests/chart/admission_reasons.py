@@ -261,6 +261,12 @@ REASONS: dict[str, tuple[str, ...]] = {
         "near everybody",
         "near another tenant",
     ),
+    "pod: has at most 3072 terms, expressions and values in affinity, spreading, node selector and tolerations": (
+        "very many nodes",
+        "very many nodes that it likes",
+        "very many pods",
+        "very much spreading",
+    ),
     "pod: names the resolver itself (dnsPolicy None), and no subdomain of the host": (
         "the node's resolver",
         "the host's DNS",

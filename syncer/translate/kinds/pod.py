@@ -15,6 +15,7 @@ from syncer.translate.kinds import deviceclaim, gate, networkpolicy, podgroup
 from syncer.translate.metadata import Identity
 from syncer.translate.podspec import (
     affinity,
+    constraints,
     containers,
     dns,
     downward,
@@ -101,6 +102,8 @@ def to_host(virtual: Obj, view: TenantView, around: gate.Around = gate.NOTHING_A
     who = metadata.identity("Pod", virtual)
     own = schema.mapping(virtual.get("spec"), "spec")
     spec = schema.struct(own, POD_SPEC, "spec")
+    if view.judges:
+        constraints.check(own, on_host=False)
     built = _built_containers(virtual, who, view)
     labels = schema.text_map(schema.mapping(virtual.get("metadata"), "metadata").get("labels"), "metadata.labels")
     containers.check_resources(spec.get("resources", {}), "spec.resources", view)
@@ -126,6 +129,7 @@ def to_host(virtual: Obj, view: TenantView, around: gate.Around = gate.NOTHING_A
     deviceclaim.check_containers(built, optional["resourceClaims"])
     spec |= {key: value for key, value in optional.items() if value}
     if view.judges:
+        constraints.check(spec, on_host=True)
         _judge(spec, view)
     meta = metadata.host_metadata(
         who,

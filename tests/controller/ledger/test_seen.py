@@ -1,11 +1,14 @@
 """Pods as they are kept: once decoded, never back behind an own write, and read again where nobody knows."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from bulkhead.api import ledger
+from bulkhead.ledger import read
 from bulkhead.ledger.model import Stage
-from controller.ledger.seen import Pods
+from controller.ledger.seen import MOST_REQUIREMENTS_OF_A_TENANT, Pods
 from tests.controller.ledger.pods import end, host_pod, seen, show
 
 
@@ -94,3 +97,49 @@ def test_nothing_of_a_pod_is_kept_by_the_informer() -> None:
     big = host_pod(notes={"x": "y" * 100_000})
     meta, body = pods.shrink(msgspec.json.encode(big), None)
     assert (meta.annotations, meta.labels, body) == (None, None, b"{}")
+
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def choosy(number: int, requirements: int = 1000, **more: Any) -> dict[str, Any]:
+    """A pod like no other, which says much about its nodes."""
+    listed = [{"key": f"k{number}-{each}", "operator": "Exists"} for each in range(requirements)]
+    wish = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": listed}]}}}
+    return host_pod(f"p{number}", affinity=wish, **{"gated": True} | more)
+
+
+def test_a_tenants_pods_say_so_much_about_their_nodes_together_and_then_fit_nowhere() -> None:
+    pods, most = Pods(lambda: 0.0, lambda: None), MOST_REQUIREMENTS_OF_A_TENANT // 1001
+    for number in range(most + 5):
+        show(pods, choosy(number))
+    # Who says little is what it says, and so is another tenant's.
+    show(pods, host_pod("small", gated=True, nodeSelector={"pool": "a"}))
+    show(pods, choosy(9999, meta={"namespace": "bh-other-work"}))
+    needs = {pod.name: pod.needs for pod in pods.all()}
+    assert [name for name, each in needs.items() if each == read.NOWHERE] == [f"p{number}" for number in range(most, most + 5)]
+    # Whoever goes makes room for the next one.
+    end(pods, choosy(0))
+    show(pods, choosy(most, version=7))
+    assert {pod.name: pod.needs for pod in pods.all()}[f"p{most}"] != read.NOWHERE
+
+
+def test_what_a_pod_needs_is_read_once_it_has_no_gate_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    pods, note = Pods(lambda: 0.0, lambda: None), {ledger.ADMITTED: '{"at":"2026-01-01T00:00:00Z","node":"n0"}'}
+    show(pods, choosy(1, version=5))
+    show(pods, choosy(1, version=6, gated=False, node="", notes=note))
+    (before,) = pods.all()
+    monkeypatch.setattr(read, "_needs", lambda *_: pytest.fail("read again"))
+    for version in (7, 8):
+        show(pods, choosy(1, version=version, gated=False, node="n0", notes=note))
+    (now,) = pods.all()
+    assert now.stage is Stage.BOUND
+    assert now.needs is before.needs
+
+
+def test_what_a_gated_pod_needs_may_change() -> None:
+    pods = Pods(lambda: 0.0, lambda: None)
+    for version, pool in ((5, "a"), (6, "b")):
+        show(pods, host_pod(gated=True, version=version, nodeSelector={"pool": pool}))
+    (pod,) = pods.all()
+    assert pod.needs.selector == (("pool", "b"),)
