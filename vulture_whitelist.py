@@ -21,6 +21,7 @@ _.build_images
 _.push_images
 _.list_tenants
 _.delete_tenant
+_.accept_data
 _.create_tenant
 
 # A fixture that every test of its file has.

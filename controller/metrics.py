@@ -6,7 +6,7 @@ from typing import Any
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from bulkhead.api.conditions import ConditionType, is_true
+from bulkhead.api.conditions import ConditionType, Reason, condition_of, is_true
 
 reconciles = Counter("bulkhead_controller_passes_total", "Reconciles of tenants, by result.", ["result"])
 reconcile_seconds = Histogram(
@@ -30,6 +30,7 @@ refused_objects = Counter(
 ssh_certificates = Counter(
     "bulkhead_controller_ssh_certificates_total", "Requests for ssh certificates in planes, by result.", ["result"]
 )
+data_lost = Gauge("bulkhead_tenant_data_lost", "1 while the plane's data is not what it was.", ["tenant"])
 tenant_ready = Gauge("bulkhead_tenant_ready", "1 while the tenant is Ready.", ["tenant"])
 audit_lost = Gauge(
     "bulkhead_tenant_audit_lost", "Events of the audit trail lost since the API server started, by why.", ["tenant", "why"]
@@ -49,6 +50,8 @@ def report(tenant: str, status: dict[str, Any]) -> None:
     """Take over what a tenant's status says."""
     ready = is_true(status.get("conditions") or [], ConditionType.READY)
     tenant_ready.labels(tenant).set(ready)
+    plane = condition_of({"status": status}, ConditionType.PLANE_READY)
+    data_lost.labels(tenant).set(plane.get("reason") == Reason.DATA_LOST)
     gpus = status.get("gpus") or {}
     for what in ("used", "limit"):
         if what in gpus:
@@ -75,6 +78,7 @@ def forget(tenant: str) -> None:
     """Drop the series of a tenant that is gone."""
     for gauge, names in (
         (tenant_ready, [(tenant,)]),
+        (data_lost, [(tenant,)]),
         (tenant_gpus, [(tenant, "used"), (tenant, "limit")]),
         (audit_lost, [(tenant, why) for why in LOSSES]),
     ):

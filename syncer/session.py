@@ -109,6 +109,7 @@ class Session:
         self.kubelet = Kubelet(host, targets.find, measured.answer)
         self.issuers = Issuers(host, settings.plane_namespace, self._clock)
         self.patrol = Patrol(self.caches, self.queue, self.references, self._clock, settings.patrol_seconds)
+        self.identity.on_accepted = self._accepted
         self.shares = NodeShares(self.caches, self.queue)
         self.nodes = Nodes(self.caches, plane, self.shares)
         self.starved = Starved(self.queue, quota=self.caches.host["ResourceQuota"].store.get)
@@ -269,6 +270,11 @@ class Session:
                     port = self.settings.issuers_port
                     group.create_task(self.issuers.serve(places.kubelet_host, port, issuers.tls_context(places.pki)))
             group.create_task(self.run())
+
+    def _accepted(self) -> None:
+        """Somebody goes on with what the plane has: what it does not have is looked at now, and goes."""
+        self.breaker.accept()
+        self.patrol.round()
 
     async def drain(self) -> None:
         """Let the reconciles under way end, and record the identity."""

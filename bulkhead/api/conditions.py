@@ -96,6 +96,10 @@ class Reason(_Explained):
     NAMESPACE_TAKEN = "NamespaceTaken", "A namespace of the tenant's name exists and is not Bulkhead's."
     ADDRESSES_EXHAUSTED = "AddressesExhausted", "No free slice is left in the range that service addresses come from."
     POD_NOT_STARTING = "PodNotStarting", "A pod of the plane cannot start: its image, its node or its volume is missing."
+    DATA_LOST = (
+        "DataLost",
+        "The plane's data is not what it was: its volume was lost, or an older copy came back. Nothing is deleted on the host.",
+    )
     CRASHING = "Crashing", "A container of the plane or the syncer exits again and again."
 
     # Needs patience or an admin

@@ -83,7 +83,7 @@ def each_once(asked: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 
 def add_tenant(commands: Commands, shared: argparse.ArgumentParser) -> None:
-    """`tenant create | list | describe | delete`."""
+    """`tenant create | list | describe | accept-data | delete`."""
     tenant = commands.add_parser(
         "tenant", help="create, list, describe and delete tenants", description="Tenants of this cluster."
     )
@@ -103,6 +103,18 @@ def add_tenant(commands: Commands, shared: argparse.ArgumentParser) -> None:
     )
     describe.add_argument("name", metavar="NAME", help="the tenant")
     describe.set_defaults(handler=later("description", "describe_tenant"))
+
+    accept = actions.add_parser(
+        "accept-data",
+        parents=[shared],
+        help="go on with the data that a tenant's plane has, after it was lost or came back older",
+        description="Say what the host would lose, and take the plane as it is now for the tenant's plane. Its syncer goes on "
+        "then: what the plane does not have any more is deleted on the host, and the pods of it end. This cannot be undone.",
+    )
+    accept.add_argument("name", metavar="NAME", help="the tenant")
+    accept.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    add_wait(accept, "until it is not reported as lost any more")
+    accept.set_defaults(handler=later("acceptdata", "accept_data"))
 
     delete = actions.add_parser(
         "delete",

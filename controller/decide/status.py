@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from bulkhead.api import names
+from bulkhead.api import names, planeidentity
 from bulkhead.api.accelerators import count
 from bulkhead.api.conditions import MESSAGE_LIMIT, ConditionType, Reason, is_true, set_condition
 from bulkhead.api.ledger import line_name, read_standing
+from bulkhead.api.planeidentity import Recorded
 from bulkhead.api.podphase import serves
 from bulkhead.api.quantity import shown
 from controller.decide import auditing, exposure, extras, held
@@ -54,6 +55,7 @@ class Findings:
     plane_ready: bool = False
     plane_message: str = ""
     plane_uid: str = ""
+    identity: Recorded = field(default_factory=Recorded)  # of the plane's data, as the host remembers it
     deployments: Mapping[str, Obj] | None = None
     pods: tuple[Obj, ...] = ()
     quotas: Mapping[str, Obj] = field(default_factory=dict)  # by name
@@ -94,6 +96,9 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
         ConditionType.QUOTA_APPLIED: _quota(spec, findings),
         ConditionType.EGRESS_APPLIED: _egress(spec),
     }
+    lost = data_lost(tenant, findings)
+    if lost:
+        verdicts[ConditionType.PLANE_READY] = Verdict("False", Reason.DATA_LOST, _of_lost_data(tenant, lost))
     first = next((verdicts[part] for part in PARTS if verdicts[part].status != "True"), None)
     verdicts |= (aside := _aside(spec, findings))
     if findings.nodes is not None:
@@ -108,8 +113,13 @@ def compute(tenant: Obj, spec: PlaneSpec, findings: Findings, now: datetime) -> 
     if findings.held is not None:
         first = _held(findings.held, findings.failure)
     ready = f"the tenant's API server, syncer and DNS are ready{extras.besides(findings.refused, spec)}"
+    if lost:
+        first = verdicts[ConditionType.PLANE_READY]
     verdicts[ConditionType.READY] = first or Verdict("True", Reason.READY, ready)
     made = _with(tenant, verdicts, now) | summary(spec, findings, _applied(findings.tenant_class))
+    if lost and not findings.identity.uid:
+        # The one that was reported stays.
+        made.pop("planeClusterUID", None)
     if findings.held is not None:
         # What was applied in full was this class, and what the plane runs are these versions.
         made |= {key: value for key, value in (tenant.get("status") or {}).items() if key in {"class", "versions"}}
@@ -135,13 +145,29 @@ def _aside(spec: PlaneSpec, findings: Findings) -> dict[ConditionType, Verdict]:
     return {condition: verdict for condition, verdict in said.items() if verdict is not None}
 
 
+def data_lost(tenant: Obj, findings: Findings) -> str:
+    """Why the plane's data is not what it was; empty where it is."""
+    reported = str((tenant.get("status") or {}).get("planeClusterUID") or "")
+    return planeidentity.lost(findings.identity, reported, findings.plane_uid)
+
+
+def _of_lost_data(tenant: Obj, lost: str) -> str:
+    name = tenant["metadata"]["name"]
+    return (
+        f"{lost}. Nothing of the tenant is deleted on the host, and its pods run on. Restore the plane's volume; or see what "
+        f"the host would lose, and go on with the data that there is: bulkhead tenant accept-data {name}"
+    )
+
+
 def summary(spec: PlaneSpec, findings: Findings, applied_class: Mapping[str, Any]) -> Obj:
     """The fields beside the conditions."""
     limit = sum(spec.allotted[name].count for name in spec.gpu_resources)
     standing = read_standing(findings.quotas.get(names.POD_QUOTA, {}).get("metadata", {}).get("annotations") or {})
     lines = standing if spec.given else {}
     total = _held_gpus(spec, findings, lines)
-    identity = {"planeClusterUID": findings.plane_uid} if findings.plane_uid else {}
+    # Of two identities the one that the host's objects were made for stays until somebody accepts the other one.
+    uid = findings.identity.uid or findings.plane_uid
+    identity = {"planeClusterUID": uid} if uid else {}
     authority = {"certificateAuthority": findings.certificate_authority} if findings.certificate_authority else {}
     return (
         identity

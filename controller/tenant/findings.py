@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from bulkhead.api.conditions import ConditionType, Reason, is_true
+from bulkhead.api.planeidentity import Recorded
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.errors import ApiError, Conflict, Forbidden, KubeError, Unavailable, Unprocessable
 from bulkhead.kube.objects import Obj, Resource
@@ -36,6 +37,7 @@ class Reached:
     observed: Observed
     keys: KeyMaterial | None = None  # once they were assembled
     health: PlaneHealth = field(default_factory=PlaneHealth)
+    identity: Recorded = field(default_factory=Recorded)  # of the plane's data, as the host remembers it
     slurm: Ordered | None = None
     shares: Shared | None = None
     failure: Refusal | None = None
@@ -56,6 +58,7 @@ def findings(spec: PlaneSpec, admitted: Admitted, reached: Reached, after: Itera
         plane_ready=health.ready and health.bootstrapped,
         plane_message=health.message,
         plane_uid=health.cluster_uid,
+        identity=reached.identity,
         deployments={name: obj for (resource, name), obj in there.items() if resource is kinds.DEPLOYMENTS},
         pods=tuple(obj for (resource, _), obj in there.items() if resource is kinds.PODS),
         quotas={name: obj for (resource, name), obj in there.items() if resource is kinds.RESOURCE_QUOTAS},

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
-from bulkhead.api import labels, names
+from bulkhead.api import labels, names, planeidentity
+from bulkhead.api.planeidentity import Recorded, recorded
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import NotFound
@@ -143,3 +144,11 @@ def owned_by(obj: Obj, tenant: str, uid: str) -> bool:
     own = meta.get("labels") or {}
     marked = own.get(labels.MANAGED_BY) == labels.MANAGED_BY_BULKHEAD and own.get(labels.TENANT) == tenant
     return marked and (meta.get("annotations") or {}).get(labels.TENANT_UID) == uid
+
+
+async def recorded_identity(client: Client, namespace: str) -> Recorded:
+    """What the host remembers of a plane's data; the syncer writes it, whose objects are not watched here."""
+    try:
+        return recorded(await client.get(kinds.CONFIG_MAPS, planeidentity.NAME, namespace))
+    except NotFound:
+        return Recorded()

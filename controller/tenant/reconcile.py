@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from bulkhead.api import names
-from bulkhead.api.conditions import Reason
+from bulkhead.api.conditions import ConditionType, Reason, is_true
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, KubeError, NotFound
@@ -29,6 +29,7 @@ from controller.decide.admit import admit
 from controller.decide.case import Admitted, Case
 from controller.decide.extras import Refused
 from controller.decide.plan import Plan, plan
+from controller.decide.status import Findings
 from controller.host.auditreceivers import AuditReceivers
 from controller.host.dedication import Dedication
 from controller.host.hostranges import HostRanges
@@ -53,7 +54,7 @@ from controller.tenant.dismantle import Dismantler
 from controller.tenant.findings import Reached, Shared, failure_of, findings
 from controller.tenant.gateway import gateway_of
 from controller.tenant.interior import Interior
-from controller.tenant.observe import Observed, observe, read_tenant
+from controller.tenant.observe import Observed, observe, read_tenant, recorded_identity
 from controller.tenant.presenting import present
 from controller.tenant.report import Reporter
 from controller.tenant.revoking import Revoking
@@ -66,6 +67,8 @@ _PATIENCE = timedelta(minutes=5)
 _LOOK_AGAIN = 0.5
 _OUTDATED = 0.05
 _REFUSED = 30.0
+# While a plane's data is not what it was, and after it came back: its syncer looks each half minute.
+_IDENTITY = 15.0
 _RIGHT_TRIES = 40
 _RIGHT_PAUSE = 0.1
 
@@ -193,6 +196,7 @@ class Reconciler:
             await present(self._client, spec, keys, self._owned.pods_of(spec.tenant))
             at = replace(at, health=await self._interior.health(made, keys))
             await self._reconcile_followers(made, observed, at.health)
+            at = replace(at, identity=await recorded_identity(self._client, spec.namespace))
             at = replace(at, health=await self._interior.bootstrap(made, at.health))
             at = replace(at, slurm=await self._reconcile_slurm(made, observed, admitted, at.health))
             at = replace(at, losses=await self._lost(spec, at.health))
@@ -209,7 +213,14 @@ class Reconciler:
         outcome = await self._report(tenant, status.compute(tenant, spec, found, self._clock.now()))
         if at.failure is not None:
             raise ReconcileFailed(at.failure.message)
+        if outcome.again is not None and (status.data_lost(tenant, found) or self._came_back(tenant, found)):
+            return Outcome(_IDENTITY)
         return Outcome(_REFUSED) if at.refused and outcome.again is not None else outcome
+
+    def _came_back(self, tenant: Obj, found: Findings) -> bool:
+        """Whether the plane answers again: with which data, its syncer may not have said yet."""
+        before = (tenant.get("status") or {}).get("conditions") or []
+        return found.plane_ready and not is_true(before, ConditionType.PLANE_READY)
 
     async def _reconcile_ground(self, spec: PlaneSpec, observed: Observed) -> Observed:
         """What keys lie in and the right to read them, then the keys: read afresh, because keys must never be made twice."""

@@ -4,17 +4,27 @@ The UID of the tenant's kube-system namespace and the highest revision seen are 
 `plane-identity`. A plane with another UID, or one whose revision went back (restored, or etcd data lost), is quarantined:
 from then on nothing is deleted on the host, and an alarm is raised. The quarantine stays through restarts of the syncer,
 because the revision of a rolled-back plane grows past the recorded one in time. An operator ends it by deleting the
-ConfigMap; the plane as it then is becomes the one that counts.
+ConfigMap (`bulkhead tenant accept-data`); the plane as it then is becomes the one that counts.
 
     before a host delete ──> trusted() ──> fresh read of kube-system ──> same UID? revision not behind? ──> go
 """
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Final
 
 from bulkhead.api.conditions import timestamp
+from bulkhead.api.planeidentity import (
+    NAME,
+    QUARANTINE_KEY,
+    REVISION_KEY,
+    UID_KEY,
+    Observed,
+    Recorded,
+    judge,
+    recorded,
+)
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Forbidden, KubeError, NotFound
 from bulkhead.kube.objects import Obj
@@ -24,39 +34,9 @@ from syncer import metrics
 
 _log = logging.getLogger(__name__)
 
-NAME: Final = "plane-identity"
-UID_KEY: Final = "clusterUID"
-REVISION_KEY: Final = "highestRevision"
-QUARANTINE_KEY: Final = "quarantine"
 RECORD_SECONDS: Final = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """The plane as it answers now."""
-
-    uid: str
-    revision: int
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """The plane as the host remembers it."""
-
-    uid: str = ""
-    revision: int = 0
-    quarantine: str = ""
-
-
-def judge(recorded: Recorded, seen: Observed) -> str:
-    """Why the plane cannot be trusted, or an empty text. Pure."""
-    if recorded.quarantine:
-        return recorded.quarantine
-    if recorded.uid and recorded.uid != seen.uid:
-        return f"plane changed identity: cluster UID was {recorded.uid}, is {seen.uid}"
-    if recorded.revision > seen.revision:
-        return f"plane went back in time: revision was {recorded.revision}, is {seen.revision}"
-    return ""
+# A plane whose data is lost while nothing changes on the host is noticed by this.
+CHECK_SECONDS: Final = 30.0
 
 
 class PlaneIdentity:
@@ -73,6 +53,8 @@ class PlaneIdentity:
         self._written = 0
         self._checked = float("-inf")
         self._turn = asyncio.Lock()
+        # Called once an operator has accepted the plane as it is.
+        self.on_accepted: Callable[[], object] = lambda: None
 
     @property
     def quarantine(self) -> str:
@@ -123,7 +105,7 @@ class PlaneIdentity:
                 await self._write(Recorded(self._recorded.uid, self._highest, self._recorded.quarantine))
 
     async def _refresh(self) -> None:
-        if self._recorded.quarantine:
+        if self._recorded.quarantine or self._clock.monotonic() - self._checked >= CHECK_SECONDS:
             await self._check()
         elif self._established and self._highest > self._written:
             await self._write(Recorded(self._recorded.uid, self._highest))
@@ -135,7 +117,8 @@ class PlaneIdentity:
         if seen is None:
             self._established = False
             return
-        if not self._established or self._recorded.quarantine:
+        before_it = self._recorded.quarantine
+        if not self._established or before_it:
             self._recorded = await self._read()
         if not self._recorded.uid:
             before = self._highest = seen.revision
@@ -146,6 +129,9 @@ class PlaneIdentity:
         if reason and not self._recorded.quarantine:
             await self._alarm(Recorded(self._recorded.uid, floor.revision, reason))
         metrics.QUARANTINED.set(1 if reason else 0)
+        if before_it and not reason:
+            _log.warning("the plane is accepted as it is: what it does not have is deleted on the host")
+            self.on_accepted()
         self._established = True
         self._checked = began
 
@@ -159,13 +145,12 @@ class PlaneIdentity:
 
     async def _read(self) -> Recorded:
         try:
-            data = (await self._host.get(CONFIG_MAPS, NAME, self._namespace)).get("data") or {}
+            found = recorded(await self._host.get(CONFIG_MAPS, NAME, self._namespace))
         except NotFound:
             self._highest = self._written = 0
             return Recorded()
-        revision = str(data.get(REVISION_KEY, ""))
-        self._written = int(revision) if revision.isdigit() else 0
-        return Recorded(str(data.get(UID_KEY, "")), self._written, str(data.get(QUARANTINE_KEY, "")))
+        self._written = found.revision
+        return found
 
     async def _write(self, record: Recorded) -> None:
         data = {UID_KEY: record.uid, REVISION_KEY: str(record.revision), QUARANTINE_KEY: record.quarantine or None}
@@ -199,7 +184,7 @@ class PlaneIdentity:
             "metadata": {"generateName": f"{NAME}-"},
             "involvedObject": {"apiVersion": "v1", "kind": "ConfigMap", "name": NAME, "namespace": self._namespace},
             "reason": "PlaneQuarantined",
-            "message": f"{record.quarantine}; host objects are kept. Delete ConfigMap {NAME} to accept the plane as it is.",
+            "message": f"{record.quarantine}; host objects are kept. To accept the plane as it is: bulkhead tenant accept-data",
             "type": "Warning",
             "source": {"component": "bulkhead-syncer"},
             "firstTimestamp": stamp,

@@ -2,7 +2,8 @@
 
 A virtual object that vanished without its deletion being observed is deleted on the host only within a limit per window. More
 than that looks like a plane that lost its data, so these deletions stop and an alarm is raised. The breaker stays open until an
-operator restarts the syncer; it never closes by itself. A deletion that was observed in an event is never counted.
+operator restarts the syncer; it never closes by itself. A deletion that was observed in an event is never counted, and none is
+for a while after somebody has accepted the plane as it is (`identity`).
 """
 
 import logging
@@ -17,6 +18,8 @@ from syncer.watch.deletions import ObservedDeletions
 _log = logging.getLogger(__name__)
 
 WINDOW_SECONDS: Final = 60.0
+# So long after a plane was accepted as it is, what it does not have is deleted without a limit.
+ACCEPTED_SECONDS: Final = 600.0
 
 
 class MassDeleteBreaker:
@@ -27,6 +30,7 @@ class MassDeleteBreaker:
         self._clock = clock
         self._deletions = deletions
         self._times: deque[float] = deque()
+        self._accepted_until = float("-inf")
         self.open = False
 
     def may_delete(self, kind: str, key: Key) -> bool:
@@ -36,9 +40,11 @@ class MassDeleteBreaker:
 
     def allow(self) -> bool:
         """Whether one more object may be deleted because it is absent; counts it if so."""
+        now = self._clock.monotonic()
+        if now < self._accepted_until:
+            return True
         if self.open:
             return False
-        now = self._clock.monotonic()
         while self._times and now - self._times[0] > WINDOW_SECONDS:
             self._times.popleft()
         if len(self._times) >= self._limit:
@@ -46,6 +52,13 @@ class MassDeleteBreaker:
             return False
         self._times.append(now)
         return True
+
+    def accept(self) -> None:
+        """Somebody has been told what the plane has lost, and goes on with what it has."""
+        self._accepted_until = self._clock.monotonic() + ACCEPTED_SECONDS
+        self._times.clear()
+        self.open = False
+        metrics.MASS_DELETE.set(0)
 
     def _trip(self) -> None:
         self.open = True

@@ -8,6 +8,7 @@ import pytest
 
 from bulkhead.api.conditions import Reason, find_condition
 from bulkhead.api.ledger import STANDING, write_standing
+from bulkhead.api.planeidentity import Recorded
 from controller.decide import status
 from controller.decide.status import Findings, compute
 from controller.plane.quota import resource_quotas
@@ -198,3 +199,47 @@ def test_versions_are_tags_whatever_the_digest() -> None:
     images = replace(spec.images, etcd=f"r:5000/etcd:v3.6.16@{digest}", bulkhead=f"r:5000/bulkhead:0.1.0@{digest}")
     versions = status.summary(replace(spec, images=images), Findings(), {})["versions"]
     assert (versions["etcd"], versions["bulkhead"]) == ("v3.6.16", "0.1.0")
+
+
+def reported(uid: str) -> dict[str, Any]:
+    return tenant() | {"status": {"planeClusterUID": uid}}
+
+
+LOST = [
+    # What the status named, what the host remembers, what the plane answers with; whether it is said, what is written.
+    ("", Recorded(), "new", False, "new"),
+    ("old", Recorded("old", 7), "old", False, "old"),
+    ("old", Recorded("old", 7), "", False, "old"),
+    # The record was lost with the namespace's other objects: the status remembers.
+    ("old", Recorded(), "new", True, None),
+    # The status was made anew with its Tenant: the record remembers.
+    ("", Recorded("old", 7), "new", True, "old"),
+    ("old", Recorded("old", 7), "new", True, "old"),
+    # An older copy of the same plane, which only its syncer can tell.
+    ("old", Recorded("old", 9, "plane went back in time: revision was 9, is 4"), "old", True, "old"),
+    # It is said while the plane does not answer, too.
+    ("old", Recorded("old", 9, "plane changed identity: cluster UID was old, is new"), "", True, "old"),
+    # Somebody accepted it: the syncer has recorded the plane as it is.
+    ("old", Recorded("new", 3), "new", False, "new"),
+]
+
+
+@pytest.mark.parametrize(("before", "record", "seen", "lost", "stays"), LOST)
+def test_data_that_is_not_what_it_was_is_said_and_its_identity_is_kept(
+    before: str, record: Recorded, seen: str, lost: bool, stays: str | None
+) -> None:
+    made = compute(reported(before), plane_spec(), ready_findings(plane_uid=seen, identity=record), NOW)
+    assert ready_condition(made) == (("False", "DataLost") if lost else ("True", "Ready"))
+    assert made.get("planeClusterUID") == stays
+    plane = find_condition(made["conditions"], "PlaneReady")
+    assert plane is not None
+    if lost:
+        assert "bulkhead tenant accept-data team-a" in plane["message"]
+        assert all(uid in plane["message"] for uid in ({before or record.uid, seen} - {""} if seen == "new" else ()))
+
+
+def test_lost_data_is_named_before_whatever_else_is_wrong() -> None:
+    found = ready_findings(
+        plane_uid="new", identity=Recorded("old"), deployments={}, failure=Refusal(Reason.HOST_REFUSED, "no")
+    )
+    assert ready_condition(compute(reported("old"), plane_spec(), found, NOW)) == ("False", "DataLost")

@@ -4,14 +4,15 @@ from typing import Any, cast
 
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
-from syncer.write.identity import PlaneIdentity
+from syncer.watch.deletions import ObservedDeletions
+from syncer.write.identity import CHECK_SECONDS, PlaneIdentity
+from syncer.write.massdelete import ACCEPTED_SECONDS, MassDeleteBreaker
 from tests.kit.fakeclock import FakeClock
 
 
 class _Listed:
-    items = ({"metadata": {"uid": "plane"}},)
-
-    def __init__(self, revision: int) -> None:
+    def __init__(self, revision: int, uid: str) -> None:
+        self.items = ({"metadata": {"uid": uid}},)
         self.resource_version = str(revision)
 
 
@@ -20,11 +21,12 @@ class _Plane:
 
     def __init__(self) -> None:
         self.revision = 100
+        self.uid = "plane"
         self.arrives = 0
         self.identity: PlaneIdentity | None = None
 
     async def list(self, *_args: Any, **_options: Any) -> _Listed:
-        answer = _Listed(self.revision)
+        answer = _Listed(self.revision, self.uid)
         if self.identity is not None and self.arrives:
             self.identity.saw(str(self.arrives))
         return answer
@@ -70,3 +72,37 @@ async def test_a_revision_seen_before_the_question_counts() -> None:
     plane.revision = 103
     identity._checked = float("-inf")
     assert not await identity.trusted()
+
+
+async def test_a_plane_that_is_lost_while_nothing_changes_is_noticed_and_accepted_once() -> None:
+    identity, plane, clock = _made()
+    accepted: list[float] = []
+    identity.on_accepted = lambda: accepted.append(clock.monotonic())
+    await identity.establish()
+    plane.uid = "another"
+    await identity._refresh()
+    assert not identity.quarantine, "it was asked a moment ago"
+    clock.advance(CHECK_SECONDS)
+    await identity._refresh()
+    assert identity.quarantine == "plane changed identity: cluster UID was plane, is another"
+    await identity._refresh()
+    assert accepted == []
+    # An operator deletes the record.
+    identity._host.data = {}  # type: ignore[attr-defined]
+    await identity._refresh()
+    assert (identity.quarantine, accepted) == ("", [clock.monotonic()])
+    clock.advance(CHECK_SECONDS)
+    await identity._refresh()
+    assert (identity.quarantine, len(accepted)) == ("", 1)
+
+
+def test_once_a_plane_is_accepted_nothing_is_counted_for_a_while() -> None:
+    clock = FakeClock()
+    breaker = MassDeleteBreaker(2, clock, ObservedDeletions())
+    assert [breaker.allow() for _ in range(4)] == [True, True, False, False]
+    breaker.accept()
+    assert not breaker.open
+    assert all(breaker.allow() for _ in range(100))
+    clock.advance(ACCEPTED_SECONDS)
+    assert [breaker.allow() for _ in range(4)] == [True, True, False, False]
+    assert breaker.open

@@ -1,0 +1,73 @@
+"""Which data a plane has: what the host remembers of it, and whether the plane that answers is still that one.
+
+    syncer ──> ConfigMap plane-identity in the plane's namespace: UID of kube-system, highest revision, quarantine
+                   └──> controller: DataLost, `bulkhead tenant accept-data`
+
+A plane whose volume was lost comes up empty with another UID; one that was restored from an older copy has an older revision.
+Then what the host holds was made for data that is gone. Pure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bulkhead.api.untrusted import mapping, text
+
+NAME: Final = "plane-identity"
+UID_KEY: Final = "clusterUID"
+REVISION_KEY: Final = "highestRevision"
+QUARANTINE_KEY: Final = "quarantine"
+_LONGEST: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The plane as it answers now."""
+
+    uid: str
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The plane as the host remembers it; empty where it remembers none."""
+
+    uid: str = ""
+    revision: int = 0
+    quarantine: str = ""
+
+
+def recorded(config_map: Mapping[str, Any] | None) -> Recorded:
+    """What such a ConfigMap says."""
+    data = mapping(mapping(config_map).get("data"))
+    revision = text(data.get(REVISION_KEY))
+    number = int(revision) if len(revision) < 20 and revision.isascii() and revision.isdigit() else 0
+    return Recorded(text(data.get(UID_KEY))[:_LONGEST], number, text(data.get(QUARANTINE_KEY))[:_LONGEST])
+
+
+def judge(record: Recorded, seen: Observed) -> str:
+    """Why the plane that answers is not the one that the host remembers, or an empty text."""
+    if record.quarantine:
+        return record.quarantine
+    if record.uid and record.uid != seen.uid:
+        return changed(record.uid, seen.uid)
+    if record.revision > seen.revision:
+        return f"plane went back in time: revision was {record.revision}, is {seen.revision}"
+    return ""
+
+
+def changed(before: str, now: str) -> str:
+    """Another plane answers than before."""
+    return f"plane changed identity: cluster UID was {before}, is {now}"
+
+
+def lost(record: Recorded, reported: str, seen: str) -> str:
+    """Why the plane's data is not what it was, or an empty text.
+
+    `reported` is the UID that the tenant's status names, which counts where the record was lost with the plane; `seen` is the
+    UID that the plane answers with, empty where that is not known now.
+    """
+    if record.quarantine:
+        return record.quarantine
+    before = record.uid or reported
+    return changed(before, seen) if before and seen and before != seen else ""

@@ -1,0 +1,68 @@
+"""A plane whose volume is lost comes up empty: that is said, nothing of the host is deleted, and an admin decides."""
+
+from functools import cache
+
+import pytest
+
+from e2e import commands, machine, tenants, workloads
+from e2e.api import Api, Obj
+from e2e.fleet import Fleet
+from e2e.poll import until
+from e2e.tenants import Tenant
+
+NAME = "e2e-lost"
+
+
+@cache
+def ahead(fleet: Fleet) -> Obj:
+    wanted = tenants.manifest(NAME, gpus=0)
+    fleet.order(wanted)
+    return wanted
+
+
+@pytest.fixture(scope="module")
+def losing(fleet: Fleet) -> Tenant:
+    return fleet.take(ahead(fleet))
+
+
+def uid_of(host: Api) -> str:
+    return str(host.get("Tenant", NAME)["status"]["planeClusterUID"])
+
+
+def gone(host: Api, namespace: str, name: str) -> None:
+    workloads.expect(host.find("Pod", name, namespace) is None, f"{namespace}/{name} is there")
+
+
+def accept(*options: str) -> commands.Outcome:
+    return commands.bulkhead("tenant", "accept-data", NAME, *options, kubeconfig=machine.KUBECONFIG, check=False, seconds=180)
+
+
+def test_a_lost_volume_is_said_and_costs_the_host_nothing_until_it_is_accepted(host: Api, losing: Tenant) -> None:
+    losing.api.create(workloads.pod("stays"))
+    virtual = workloads.wait_running(losing.api, "stays")
+    runs = workloads.host_pod_of(host, virtual, losing.work)["metadata"]
+    before = uid_of(host)
+    # The control: a plane that only restarts is the same one.
+    assert "nothing to accept" in accept("--yes").out
+    host.delete("PersistentVolumeClaim", "data-plane-0", losing.plane)
+    host.delete("Pod", "plane-0", losing.plane, grace=0)
+    message = tenants.wait_condition(host, NAME, "Ready", status="False", reason="DataLost", seconds=120)["message"]
+    assert before in message
+    assert uid_of(host) == before, "the identity that the host's objects were made for was forgotten"
+    # Its syncer sees that the pod is absent, and believes it no more.
+    assert host.get("Pod", runs["name"], losing.work)["metadata"]["uid"] == runs["uid"]
+    refused = accept()
+    assert refused.code == 2
+    assert "default/stays" in refused.err
+    accepted = accept("--yes")
+    assert accepted.code == 0, accepted.err
+    tenants.wait_ready(host, [NAME], seconds=120)
+    assert uid_of(host) != before
+    assert uid_of(host) in message
+    # Now the absence counts.
+    until("the pod of the lost data to end", lambda: gone(host, losing.work, runs["name"]), seconds=90)
+    # Nothing is left to accept, and the tenant is of use again.
+    assert "nothing to accept" in accept("--yes").out
+    again = tenants.open_tenant(NAME)
+    again.api.create(workloads.pod("new"))
+    workloads.wait_running(again.api, "new")
