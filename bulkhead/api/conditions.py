@@ -100,6 +100,7 @@ class Reason(_Explained):
         "DataLost",
         "The plane's data is not what it was: its volume was lost, or an older copy came back. Nothing is deleted on the host.",
     )
+    KEYS_LOST = "KeysLost", "The key of the plane's data is in none of its Secrets; no other one is drawn over the data."
     CRASHING = "Crashing", "A container of the plane or the syncer exits again and again."
 
     # Needs patience or an admin

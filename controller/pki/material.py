@@ -27,8 +27,15 @@ class Assembled:
     issued: tuple[tuple[str, str], ...]
 
 
-def assemble(spec: PlaneSpec, secrets: Mapping[str, Obj], now: datetime) -> Assembled:
-    """Complete the key material of a plane."""
+class KeysLostError(Exception):
+    """The key that the plane's data is encrypted with is nowhere: another one would make the data unreadable for good."""
+
+
+def assemble(spec: PlaneSpec, secrets: Mapping[str, Obj], now: datetime, *, has_data: bool = False) -> Assembled:
+    """Complete the key material of a plane; `has_data` says that there is a volume which an earlier key encrypted.
+
+    Raises `KeysLostError`.
+    """
     issued: list[tuple[str, str]] = []
     revoked = _files(secrets.get(pki.authority_secret(pki.USERS))).get(REVOKED_FILE, b"").decode("ascii", "replace")
     authorities = {name: _authority(spec, secrets, name, now, issued) for name in pki.AUTHORITIES}
@@ -37,7 +44,7 @@ def assemble(spec: PlaneSpec, secrets: Mapping[str, Obj], now: datetime) -> Asse
         revoked = spec.certificates_revoked
         authorities[pki.USERS] = issue.new_authority(f"bulkhead:{spec.tenant}:{pki.USERS}", now)
         issued.append((pki.authority_secret(pki.USERS), "all certificates are revoked"))
-    account, encryption = _plane_keys(secrets, issued)
+    account, encryption = _plane_keys(secrets, issued, has_data=has_data)
     leaves: dict[str, Pair] = {}
     for name, wanted in pki.leaves(spec).items():
         authority = authorities[wanted.authority]
@@ -62,7 +69,7 @@ def _authority(spec: PlaneSpec, secrets: Mapping[str, Obj], name: str, now: date
     return issue.new_authority(f"bulkhead:{spec.tenant}:{name}", now)
 
 
-def _plane_keys(secrets: Mapping[str, Obj], issued: list[tuple[str, str]]) -> tuple[Pair, str]:
+def _plane_keys(secrets: Mapping[str, Obj], issued: list[tuple[str, str]], *, has_data: bool) -> tuple[Pair, str]:
     own, copy = _files(secrets.get(SERVICE_ACCOUNT_SECRET)), _files(secrets.get("pki-apiserver"))
     account = issue.service_account_pair(own.get("sa.key", b"")) or issue.service_account_pair(copy.get("sa.key", b""))
     if account is None:
@@ -71,6 +78,12 @@ def _plane_keys(secrets: Mapping[str, Obj], issued: list[tuple[str, str]]) -> tu
     for key in (own.get("encryption.key", b"").decode("ascii", "replace"), _encryption_copy(copy.get("encryption.json", b""))):
         if issue.usable_encryption_key(key):
             return account, key
+    if has_data:
+        raise KeysLostError(
+            f"the key that the plane's Secrets are encrypted with is neither in Secret {SERVICE_ACCOUNT_SECRET} (encryption.key) "
+            "nor in Secret pki-apiserver (encryption.json), and the plane's volume has data: no other key is drawn over it. Put one "
+            "of the Secrets back from a backup; or give the data up, by deleting the plane's volume claims and its pods"
+        )
     issued.append((f"{SERVICE_ACCOUNT_SECRET}/encryption.key", "missing"))
     return account, issue.new_encryption_key()
 

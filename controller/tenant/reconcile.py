@@ -38,7 +38,7 @@ from controller.host.owned import SELECTOR, Owned
 from controller.host.pullsecrets import PullSecrets
 from controller.inside.access import PlaneAccess, PlaneHealth
 from controller.inside.auditlosses import AuditLosses
-from controller.pki.material import assemble
+from controller.pki.material import KeysLostError, assemble
 from controller.plane import auditreceiver, pullsecret
 from controller.plane.auditlosses import Losses
 from controller.plane.render import ground
@@ -203,6 +203,9 @@ class Reconciler:
         except Outdated as error:
             _log.info("looking again: %s", error, extra={"tenant": spec.tenant})
             return Outcome(_OUTDATED)
+        except KeysLostError as error:
+            at = replace(at, failure=Refusal(Reason.KEYS_LOST, str(error)))
+            _log.error("keys lost: %s", error, extra={"tenant": spec.tenant})
         except (KubeError, TimeoutError) as error:
             at = replace(at, failure=failure_of(error))
             _log.warning("reconcile failed: %s", error, extra={"tenant": spec.tenant})
@@ -278,7 +281,8 @@ class Reconciler:
 
     def _reconcile_keys(self, spec: PlaneSpec, observed: Observed) -> KeyMaterial:
         """Keys and certificates: those that serve are kept, others issued."""
-        assembled = assemble(spec, observed.in_plane(kinds.SECRETS), observed.now)
+        has_data = bool(observed.in_plane(kinds.PERSISTENT_VOLUME_CLAIMS))
+        assembled = assemble(spec, observed.in_plane(kinds.SECRETS), observed.now, has_data=has_data)
         for name, why in assembled.issued:
             _log.info("issuing", extra={"tenant": spec.tenant, "certificate": name, "why": why})
             metrics.certificates_issued.inc()

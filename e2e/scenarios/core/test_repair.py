@@ -12,6 +12,8 @@ from e2e.fleet import Fleet
 from e2e.poll import until
 from e2e.tenants import Tenant
 
+# The two copies of the key that the plane's data is encrypted with: nothing comes back where both are gone.
+KEYS = ("pki-apiserver", "pki-service-account")
 # Everything of a tenant but its CAs' keys, whose loss renews all certificates and is tested last.
 KINDS = (
     "ConfigMap",
@@ -47,7 +49,8 @@ def owned(host: Api, tenant: Tenant, kind: str) -> list[Obj]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_deleted_objects_return(host: Api, drifting: Tenant, kind: str) -> None:
-    before = [item for item in owned(host, drifting, kind) if not item["metadata"]["name"].startswith("pki-ca-")]
+    names = {item["metadata"]["name"]: item for item in owned(host, drifting, kind)}
+    before = [item for name, item in names.items() if not name.startswith("pki-ca-") and name != KEYS[1]]
     assert before, f"the controller made no {kind}"
     for item in before:
         host.delete(kind, item["metadata"]["name"], item["metadata"]["namespace"])
@@ -60,6 +63,35 @@ def test_deleted_objects_return(host: Api, drifting: Tenant, kind: str) -> None:
 def put(tenant: Tenant, obj: Obj) -> None:
     """Into the plane as soon as it takes it: new certificates replace it after all else has returned."""
     until(f"the plane to take {obj['metadata']['name']}", lambda: tenant.api.apply(obj), seconds=120)
+
+
+def test_no_other_key_is_drawn_over_the_planes_data(host: Api, drifting: Tenant) -> None:
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "kept", "namespace": "default"},
+        "stringData": {"a": "b"},
+    }
+    put(drifting, secret)
+    copies = [host.get("Secret", name, drifting.plane) for name in KEYS]
+    for copy in copies:
+        host.delete("Secret", copy["metadata"]["name"], drifting.plane)
+    said = tenants.wait_condition(host, drifting.name, "Ready", status="False", reason="KeysLost", seconds=60)["message"]
+    assert all(name in said for name in KEYS)
+    assert [host.find("Secret", name, drifting.plane) for name in KEYS] == [None, None]
+    # The way back: either copy will do.
+    meta = {key: copies[1]["metadata"][key] for key in ("name", "namespace", "labels")}
+    host.create({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": copies[1]["data"], "type": copies[1]["type"]})
+    for copy in copies:
+        name = copy["metadata"]["name"]
+        until(f"Secret {name} to return", lambda name=name: host.get("Secret", name, drifting.plane), seconds=60)  # type: ignore[misc]
+    tenants.wait_ready(host, [drifting.name], seconds=120)
+    before = host.get("Pod", "plane-0", drifting.plane)["metadata"]["uid"]
+    host.delete("Pod", "plane-0", drifting.plane, grace=0)
+    tenants.wait_other_plane(host, drifting.name, before)
+    assert until("the Secret to be read", lambda: drifting.api.get("Secret", "kept", "default"), seconds=60)["data"] == {
+        "a": "Yg=="
+    }
 
 
 def test_a_service_range_that_is_deleted_while_it_is_in_use_stays(host: Api, drifting: Tenant) -> None:

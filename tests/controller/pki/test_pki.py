@@ -8,7 +8,7 @@ import pytest
 
 from bulkhead.kube.kubeconfig import KubeConfig
 from controller.pki import issue
-from controller.pki.material import Assembled, assemble
+from controller.pki.material import Assembled, KeysLostError, assemble
 from controller.plane import pki, secrets
 from controller.plane.pki import CertSpec, Pair, Usage
 from controller.plane.render import render
@@ -147,6 +147,24 @@ def test_the_keys_that_data_depends_on_survive_the_loss_of_either_copy(lost: str
     after = assemble(spec, secrets, NOW).keys
     assert after.encryption_key == before.encryption_key
     assert after.service_account == before.service_account
+
+
+KEYS = ("pki-service-account", "pki-apiserver")
+
+
+@pytest.mark.parametrize("damage", [None, "", "AAAA", "not base64!"])
+def test_over_data_no_other_key_is_drawn_where_both_copies_are_gone(damage: str | None) -> None:
+    spec, secrets = plane_spec(), stored()
+    before = assemble(spec, secrets, NOW, has_data=True).keys
+    lost = {name: secret for name, secret in secrets.items() if name not in KEYS}
+    if damage is not None:
+        lost |= {name: secrets[name] | {"data": dict.fromkeys(secrets[name]["data"], damage)} for name in KEYS}
+    with pytest.raises(KeysLostError, match=r"pki-service-account .* pki-apiserver .* no other key is drawn over it"):
+        assemble(spec, lost, NOW, has_data=True)
+    # The way back: either copy will do. And where there is no data yet, or none any more, a key is drawn.
+    for name in KEYS:
+        assert assemble(spec, lost | {name: secrets[name]}, NOW, has_data=True).keys.encryption_key == before.encryption_key
+    assert assemble(spec, lost, NOW).keys.encryption_key != before.encryption_key
 
 
 @pytest.mark.parametrize("garbage", ["", "AAAA", "not base64!"])
