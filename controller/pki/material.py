@@ -81,8 +81,9 @@ def _plane_keys(secrets: Mapping[str, Obj], issued: list[tuple[str, str]], *, ha
     if has_data:
         raise KeysLostError(
             f"the key that the plane's Secrets are encrypted with is neither in Secret {SERVICE_ACCOUNT_SECRET} "
-            "(encryption.key) nor in Secret pki-apiserver (encryption.json), and the plane's volume has data: no other key is drawn "
-            "over it. Put one of the Secrets back from a backup; or give the data up, by deleting the plane's volume claims and pods"
+            "(encryption.key) nor in Secret pki-apiserver (encryption.json), and the plane's volume has data: no other key is "
+            "drawn over it. Put one of the Secrets back from a backup; or give the data up, by deleting the plane's volume "
+            "claims and its pods"
         )
     issued.append((f"{SERVICE_ACCOUNT_SECRET}/encryption.key", "missing"))
     return account, issue.new_encryption_key()

@@ -89,9 +89,8 @@ def test_no_other_key_is_drawn_over_the_planes_data(host: Api, drifting: Tenant)
     before = host.get("Pod", "plane-0", drifting.plane)["metadata"]["uid"]
     host.delete("Pod", "plane-0", drifting.plane, grace=0)
     tenants.wait_other_plane(host, drifting.name, before)
-    assert until("the Secret to be read", lambda: drifting.api.get("Secret", "kept", "default"), seconds=60)["data"] == {
-        "a": "Yg=="
-    }
+    kept = until("the Secret to be read", lambda: drifting.api.get("Secret", "kept", "default"), seconds=60)
+    assert kept["data"] == {"a": "Yg=="}
 
 
 def test_a_service_range_that_is_deleted_while_it_is_in_use_stays(host: Api, drifting: Tenant) -> None:
