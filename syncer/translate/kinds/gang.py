@@ -166,7 +166,7 @@ def _topology(virtual: Obj) -> str:
 
 def _shown(key: Any, path: str) -> str:
     """The key of a topology: any other would tell whether the host's nodes have a label."""
-    if key not in nodemarks.SHOWN_LABELS:
+    if not isinstance(key, str) or not nodemarks.is_shown(key):
         raise Untranslatable(Reason.NOT_ALLOWED, f"{str(key)[:63]!r} is no label that nodes show in this cluster", path)
     return str(key)
 

@@ -75,11 +75,8 @@ def to_virtual(host_node: Obj, view: TenantView, gpus: Mapping[str, int]) -> Obj
     spec = mapping(host_node.get("spec"))
     status = mapping(host_node.get("status"))
     name = _name(host_node)
-    labels = {key: value for key, value in sorted(mapping(meta.get("labels")).items()) if key in nodemarks.SHOWN_LABELS}
+    labels = nodemarks.shown(mapping(meta.get("labels")), {resource: gpus.get(resource, 0) for resource in view.gpu_resources})
     labels = {"kubernetes.io/hostname": name} | labels | {marks.PLATFORM: "true"}
-    for resource in view.gpu_resources:
-        if resource == marks.GPU and marks.GPU_COUNT in labels:
-            labels[marks.GPU_COUNT] = str(gpus.get(resource, 0))
     taints = _taints(spec.get("taints"), view)
     virtual_spec: Obj = {"taints": taints}
     about: Obj = {"name": name, "labels": dict(sorted(labels.items()))}

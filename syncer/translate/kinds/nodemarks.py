@@ -13,6 +13,7 @@ With what it writes there a tenant can deceive only itself.
 `placement` decides what the tenant's own marks mean for its pods.
 """
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -21,8 +22,10 @@ from bulkhead.api.untrusted import mapping, mappings
 from syncer.translate.view import Obj
 
 BY_HOST: Final = "host"
-# Labels that a tenant sees as the host has them.
-SHOWN_LABELS: Final = frozenset(
+# Labels that a tenant sees as the host has them. Beside those of Kubernetes and ours they are what NVIDIA's feature discovery
+# and operator write of a node, by which DaemonSets, the operator and validation suites select. Not what they write for the
+# host's own operands (`nvidia.com/gpu.deploy.*`), or at every start (`nvidia.com/gfd.timestamp`).
+_SHOWN: Final = frozenset(
     {
         "kubernetes.io/hostname",
         "kubernetes.io/os",
@@ -36,14 +39,52 @@ SHOWN_LABELS: Final = frozenset(
         marks.GPU_PRODUCT,
         marks.GPU_COUNT,
         marks.GPU_CLIQUE,
-        "nvidia.com/gpu.memory",
-        "nvidia.com/gpu.family",
-        "nvidia.com/cuda.driver.major",
-        "nvidia.com/cuda.driver.minor",
+        *(
+            f"nvidia.com/gpu.{fact}"
+            for fact in (
+                "present",
+                "memory",
+                "family",
+                "mode",
+                "replicas",
+                "sharing-strategy",
+                "compute.major",
+                "compute.minor",
+            )
+        ),
+        *(f"nvidia.com/cuda.driver.{part}" for part in ("major", "minor", "rev")),
+        *(f"nvidia.com/cuda.runtime.{part}" for part in ("major", "minor")),
+        *(f"nvidia.com/cuda.driver-version.{part}" for part in ("full", "major", "minor", "revision")),
+        *(f"nvidia.com/cuda.runtime-version.{part}" for part in ("full", "major", "minor")),
+        *(f"nvidia.com/mig.{fact}" for fact in ("capable", "strategy", "config", "config.state")),
+        "nvidia.com/mps.capable",
+        "nvidia.com/vgpu.present",
     }
 )
+# And of each MIG profile.
+_SHOWN_OF_PROFILES: Final = re.compile(
+    r"nvidia\.com/mig-[0-9][-+.0-9a-z]{1,38}\.(count|product|memory|multiprocessors|replicas|sharing-strategy|slices\.[cg]i|engines\.[a-z]+)"
+)
+_COUNT: Final = ".count"
 # The tenant's pods tolerate these for a while by default, and no controller of the plane acts on them.
 HIDDEN_TAINTS: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "bulkhead.dev/")
+
+
+def is_shown(key: str) -> bool:
+    """Whether a tenant sees a label of the host's nodes."""
+    return key in _SHOWN or _SHOWN_OF_PROFILES.fullmatch(key) is not None
+
+
+def shown(labels: Mapping[str, Any], has: Mapping[str, int]) -> dict[str, str]:
+    """What a tenant sees of a host node's labels. What counts devices says how many of them the tenant has, by resource."""
+    found = {key: value for key, value in sorted(labels.items()) if is_shown(key)}
+    for key in [key for key in found if key.endswith(_COUNT)]:
+        resource = marks.GPU if key == marks.GPU_COUNT else key.removesuffix(_COUNT)
+        if resource in has:
+            found[key] = str(has[resource])
+        elif key != marks.GPU_COUNT:
+            del found[key]
+    return found
 
 
 class Cordon(NamedTuple):
@@ -111,9 +152,7 @@ def of_tenant(virtual: Obj) -> Marks:
     """What the tenant itself wrote on a virtual node."""
     labels = mapping(mapping(virtual.get("metadata")).get("labels"))
     own = {
-        key: value
-        for key, value in labels.items()
-        if key not in SHOWN_LABELS and key != marks.PLATFORM and isinstance(value, str)
+        key: value for key, value in labels.items() if not is_shown(key) and key != marks.PLATFORM and isinstance(value, str)
     }
     return Marks(by_tenant(virtual), own, tuple(_own_taints(virtual, frozenset())))
 

@@ -112,7 +112,7 @@ def _waiting(message: str) -> Untranslatable:
 def _check_topology(topology: list[Obj]) -> None:
     for index, each in enumerate(topology):
         key = each.get("key", "")
-        if key not in nodemarks.SHOWN_LABELS:
+        if not nodemarks.is_shown(key):
             path = f"spec.schedulingConstraints.topology[{index}].key"
             raise Untranslatable(Reason.NOT_ALLOWED, f"{key[:63]!r} is no label that nodes show in this cluster", path)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bulkhead.api import accelerators
 from bulkhead.api import labels as marks
 from syncer.translate import Obj, Reference, mirrored, origin, references, tokens
-from syncer.translate.kinds import event, node
+from syncer.translate.kinds import event, node, nodemarks
 from syncer.translate.kinds.pod import to_host
 from syncer.translate.registry import WITH_EVENTS
 from tests.kit import translationsamples as samples
@@ -128,6 +128,47 @@ def test_item_49_a_tenant_is_not_shown_what_others_hold() -> None:
     assert (
         found["status"]["capacity"][GPU] == found["status"]["allocatable"][GPU] == found["metadata"]["labels"][marks.GPU_COUNT]
     )
+
+
+# What NVIDIA's feature discovery and operator write of a node, and whether a tenant sees it; where it counts devices, its own.
+FACTS: dict[str, tuple[str, str | None]] = {
+    "nvidia.com/gpu.present": ("true", "true"),
+    "nvidia.com/gpu.product": ("NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-80GB-HBM3"),
+    "nvidia.com/gpu.compute.major": ("9", "9"),
+    "nvidia.com/gpu.sharing-strategy": ("none", "none"),
+    "nvidia.com/cuda.driver.rev": ("15", "15"),
+    "nvidia.com/cuda.driver-version.full": ("570.86.15", "570.86.15"),
+    "nvidia.com/cuda.runtime-version.major": ("12", "12"),
+    "nvidia.com/mig.capable": ("true", "true"),
+    "nvidia.com/mig.strategy": ("mixed", "mixed"),
+    "nvidia.com/mig.config.state": ("success", "success"),
+    "nvidia.com/mig-1g.10gb.product": ("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"),
+    "nvidia.com/mig-1g.10gb+me.memory": ("9856", "9856"),
+    "nvidia.com/mig-1g.10gb.slices.gi": ("1", "1"),
+    "nvidia.com/mig-1g.10gb.engines.encoder": ("0", "0"),
+    "nvidia.com/gpu.count": ("8", "3"),
+    "nvidia.com/mig-1g.10gb.count": ("7", "2"),
+    # Of a profile that is none of the tenant's resources the host's number stays the host's.
+    "nvidia.com/mig-3g.40gb.count": ("2", None),
+    "nvidia.com/gpu.deploy.driver": ("true", None),
+    "nvidia.com/gfd.timestamp": ("1732500000", None),
+    "nvidia.com/gpu.machine": ("DGX", None),
+    "nvidia.com/mig-1g.10gb.anything": ("x", None),
+    "nvidia.com/mig-.count": ("x", None),
+    "other.nvidia.com/gpu.present": ("true", None),
+}
+
+
+def test_item_59_a_node_shows_what_others_select_gpu_nodes_by() -> None:
+    """A DaemonSet that selects GPU nodes had no pods at all, while a pod with the same selector ran."""
+    host = host_node("gpu-a", 8)
+    host["metadata"]["labels"] |= {key: value for key, (value, _) in FACTS.items()}
+    view = samples.view({"gpu_resources": (GPU, "nvidia.com/mig-1g.10gb")})
+    found = node.to_virtual(host, view, {GPU: 3, "nvidia.com/mig-1g.10gb": 2})["metadata"]["labels"]
+    assert {key: found.get(key) for key in FACTS} == {key: shown for key, (_, shown) in FACTS.items()}
+    # They are the host's: what a tenant writes there is none of its own marks.
+    own = nodemarks.of_tenant({"metadata": {"labels": dict.fromkeys(FACTS, "mine")}}).labels
+    assert set(own) == {key for key, (_, shown) in FACTS.items() if shown is None} - {"nvidia.com/mig-3g.40gb.count"}
 
 
 def test_item_59_60_a_node_shows_what_scheduling_needs_and_no_more() -> None:
