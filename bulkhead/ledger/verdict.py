@@ -91,6 +91,10 @@ def of_room(short: Shortfall, topology: Topology | None, kind: str = "") -> Verd
         return Verdict(Why.TOPOLOGY, f"{pods}, all in one {topology.key}; {best}")
     if short.largest > UNCOUNTED // 2:
         return Verdict(Why.CAPACITY, f"{pods}; {nodes} match, and nobody knows how many {short.resource} are free on them")
+    if "/" not in short.resource:
+        # How much cpu and memory is free on a node tells what others use of it. Of devices a tenant has to know, to plan.
+        room = "they do not all find room there now" if short.pods > 1 else "none of them has room for it now"
+        return Verdict(Why.CAPACITY, f"{pods}; {nodes} match, and {room}")
     free, largest = written(short.resource, short.free), written(short.resource, short.largest)
     room = f"there is room for {short.fitting}" if short.pods > 1 else f"the most that is free on one is {largest}"
     return Verdict(Why.CAPACITY, f"{pods}; {nodes} match, {free} {short.resource} are free on them, and {room}")

@@ -123,3 +123,18 @@ def test_who_has_quota_of_a_flavor_waits_behind_nobody_of_its_tenant_who_may_not
     world.now += 1.0
     world.create("ada", 4)
     assert starts(world) == ["ada"]
+
+
+def test_how_much_cpu_others_leave_on_nodes_is_not_told() -> None:
+    """Asking for a little more each time measures a neighbour; of accelerators the numbers are what tenants plan by."""
+    world = broken(1)
+    world.nodes = {name: replace(each, allocatable=each.allocatable | {"cpu": 8321}) for name, each in world.nodes.items()}
+    world.create("bob", 1, asks={GPU: 1, "cpu": 8000})
+    (text,) = {each.message for each in world.decide().verdicts.values()}
+    assert "none of them has room for it now" in text
+    assert "7321" not in text
+    assert "free" not in text
+    # The control: of what is short in accelerators it says how much is free.
+    world = broken(1)
+    world.create("bob", 8)
+    assert "7 nvidia.com/gpu are free on them" in next(each.message for each in world.decide().verdicts.values())
