@@ -19,6 +19,7 @@ from bulkhead.api import labels as marks
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import AlreadyExists, Conflict, NotFound, Unprocessable
 from bulkhead.kube.objects import Key, Obj, Resource, key_of, uid_of
+from bulkhead.work.remembered import Remembered
 from syncer import metrics
 from syncer.logs import about
 from syncer.translate import Reason, TenantView, Untranslatable, origin, othersmarks
@@ -29,6 +30,7 @@ from syncer.write.identity import PlaneIdentity
 
 _log = logging.getLogger(__name__)
 
+_REMEMBERED: Final = 20_000
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -50,10 +52,21 @@ class HostWriter:
         self._client = client
         self._budget = budget
         self._identity = identity
+        # What was posted, by kind and key: for which virtual object.
+        self._posted: Remembered[tuple[str, Key], str] = Remembered(_REMEMBERED)
 
     async def create(self, r: Resource, desired: Obj, view: TenantView) -> Obj:
-        """Create, or find that it was created before; `Stale` when the name belongs to an earlier virtual object."""
+        """Create, or find that it was created before; `Stale` when the name belongs to an earlier virtual object.
+
+        A host counts each post in its quotas, refused or not, until it counts anew. So what was posted already, and is not in
+        the cache yet, is read before it is posted again.
+        """
+        place, uid = (r.kind, key_of(desired)), str((desired["metadata"].get("labels") or {}).get(marks.VIRTUAL_UID) or "")
+        if uid and self._posted.get(place) == uid:
+            with contextlib.suppress(NotFound):
+                return self._adopted(await self._client.get(r, place[1].name, place[1].namespace), desired, view)
         await self._budget.take()
+        self._posted[place] = uid
         try:
             made = await self._client.create(r, desired)
         except AlreadyExists:
@@ -68,6 +81,11 @@ class HostWriter:
             found = await self._client.get(r, key.name, key.namespace)
         except NotFound as error:
             raise Again(0.1, "host object was deleted while it was read") from error
+        return self._adopted(found, desired, view)
+
+    @staticmethod
+    def _adopted(found: Obj, desired: Obj, view: TenantView) -> Obj:
+        """What is there, if it was made for the same virtual object."""
         who = origin.of_host(found, view)
         if who is None:
             raise Untranslatable(
@@ -135,6 +153,7 @@ class HostWriter:
         except Conflict:
             # Another object has the name by now, or another version: the one that was meant is gone.
             return True, None
+        self._posted.pop((r.kind, key), None)
         self._wrote(r, "delete", last)
         _log.info("host object deleted", extra=about(r.kind, key, why=why, grace=grace))
         return True, last

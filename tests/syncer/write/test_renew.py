@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bulkhead.kube.errors import NotFound, Unprocessable
+from bulkhead.kube.errors import NotFound, Timeout, Unprocessable
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import CONFIG_MAPS
 from syncer.translate.kinds import configmap
@@ -106,3 +106,37 @@ async def test_only_a_copy_that_cannot_be_changed_at_all_is_recreated(notes: tup
     assert host.calls == ["replace", "delete", "create"]
     assert made["metadata"]["uid"] == "h2"
     assert made["data"] == {"a": "new"}
+
+
+async def test_what_was_posted_and_is_not_in_the_cache_is_read_before_it_is_posted_again() -> None:
+    """The host's quota counts both until it counts anew, and refuses the next one although there is room."""
+    host = Host()
+    host.held = None
+    made = await host.writer.create(CONFIG_MAPS, wanted("a"), samples.VIEW)
+    again = await host.writer.create(CONFIG_MAPS, wanted("a"), samples.VIEW)
+    assert (host.calls, host.looked) == (["create"], 1)
+    assert again["metadata"]["name"] == made["metadata"]["name"]
+    # It is gone since, or another virtual object has its name: then it is posted.
+    host.held = None
+    await host.writer.create(CONFIG_MAPS, wanted("a"), samples.VIEW)
+    assert host.calls == ["create", "create"]
+    other = samples.merged(wanted("a"), {"metadata": {"labels": {"bulkhead.dev/virtual-uid": "another"}}})
+    host.held = None
+    await host.writer.create(CONFIG_MAPS, other, samples.VIEW)
+    assert (host.calls, host.looked) == (["create"] * 3, 2)
+
+
+async def test_a_post_without_an_answer_is_looked_for_first() -> None:
+    host = Host()
+    host.held = None
+    answers = host.writer._client.create
+
+    async def silent(*arguments: Any) -> Obj:
+        await answers(*arguments)
+        raise Timeout("no answer")
+
+    host.writer._client.create = silent  # type: ignore[method-assign, assignment]
+    with pytest.raises(Timeout):
+        await host.writer.create(CONFIG_MAPS, wanted("a"), samples.VIEW)
+    assert (await host.writer.create(CONFIG_MAPS, wanted("a"), samples.VIEW))["data"] == {"a": "a"}
+    assert host.calls == ["create"]
