@@ -179,6 +179,32 @@ def test_a_pod_that_cannot_start_is_told_from_one_that_takes_its_time(waiting: s
     assert (found[0] if found else None) == reason
 
 
+RAISE = "; raise controlPlane.resources.{}.limits.memory of the Tenant or its class"
+
+
+@pytest.mark.parametrize(
+    ("name", "last", "says"),
+    [
+        ("etcd", "OOMKilled", "killed 7 times, because it needed more memory than its limit of 512Mi" + RAISE.format("etcd")),
+        (
+            "kube-controller-manager",
+            "OOMKilled",
+            "killed 7 times, because it needed more memory than there is" + RAISE.format("controllerManager"),
+        ),
+        ("other", "OOMKilled", "killed 7 times, because it needed more memory than there is"),
+        ("etcd", "Error", "CrashLoopBackOff: m"),
+    ],
+)
+def test_a_container_that_runs_out_of_memory_is_named_with_its_limit_and_where_to_raise_it(
+    name: str, last: str, says: str
+) -> None:
+    waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "m"}}
+    container = {"name": name, "restartCount": 7, "state": waiting, "lastState": {"terminated": {"reason": last}}}
+    spec = {"containers": [{"name": "etcd", "resources": {"limits": {"memory": "512Mi"}}}, {"name": "kube-controller-manager"}]}
+    pod = {"metadata": {"name": "plane-0"}, "spec": spec, "status": {"containerStatuses": [container]}}
+    assert pod_trouble(pod) == (Reason.CRASHING, f"pod plane-0, container {name}: {says}")
+
+
 @pytest.mark.parametrize(("waiting", "said"), [("ImagePullBackOff", True), ("CreateContainerConfigError", False)])
 def test_where_an_image_is_not_pulled_the_hosts_pull_secrets_are_named(waiting: str, said: bool) -> None:
     pod = {
