@@ -244,8 +244,7 @@ class Meter:
         for uid, known in tuple(self._known.items()):
             end = min(to, known.end)
             if known.counted < end:
-                rests = bool(resting) and (known.held.tenant, known.held.name) in resting
-                yield from _tallies(known.held, known.counted, end, rests=rests)
+                yield from _tallies(known.held, known.counted, end, rests=_rests(known.held, resting))
                 known.counted = end
             if known.gone and known.end <= to:
                 del self._known[uid]
@@ -274,6 +273,11 @@ class Meter:
         return [pod for pod in known if pod is not None and pod.held.tenant == claimed.tenant]
 
 
+def _rests(held: Held, resting: Resting) -> bool:
+    """Whether a pod is a worker without a job; others may have its name in other namespaces."""
+    return held.namespace == names.SLURM_NAMESPACE and (held.tenant, held.name) in resting
+
+
 def _tallies(held: Held, start: int, end: int, *, rests: bool) -> Iterator[Tally]:
     running = end if held.running is None or rests else held.running
     for hour, begin, stop in _hours(start, end):
@@ -296,11 +300,7 @@ def _of_claim(
     devices: Counter[Line] = Counter()
     for device_class, number in claimed.devices.items():
         devices[lines.get(device_class, ("", device_class))] += number
-    runs = [
-        (pod.held.running, pod.end)
-        for pod in pods
-        if pod.held.running is not None and (pod.held.tenant, pod.held.name) not in resting
-    ]
+    runs = [(pod.held.running, pod.end) for pod in pods if pod.held.running is not None and not _rests(pod.held, resting)]
     for hour, begin, stop in _hours(known.counted, end):
         used = _covered(begin, stop, runs)
         for (flavor, resource), number in devices.items():

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from bulkhead.api import deviceclaims, labels
+from bulkhead.api import deviceclaims, labels, names
 from bulkhead.ledger import claimed as reading
 from bulkhead.ledger.claimed import Claimed, claimed_of
 from bulkhead.ledger.metering import HOUR, Account, Held, Meter, Tally, held_of
@@ -173,7 +173,7 @@ def test_a_class_without_a_line_is_metered_as_what_it_is_and_one_with_a_flavor_a
 
 def test_a_pod_of_another_tenant_uses_nothing_and_a_worker_without_a_job_rests() -> None:
     meter = Meter(0)
-    meter.see(user(since=0, running=0))
+    meter.see(user(since=0, running=0, namespace=names.SLURM_NAMESPACE))
     meter.see_claim(claimed(users=("u",), tenant="blue"), None)
     assert counted(meter, 1000) == Sums(0, 1000, 0)
     meter.see_claim(claimed("c2", users=("u",)), None)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bulkhead.api import labels, ledger
+from bulkhead.api import labels, ledger, names
 from bulkhead.ledger.decide import decide
 from bulkhead.ledger.metering import HOUR, Account, Held, Meter, Steady, Tally, held_of
 from bulkhead.ledger.model import Flavor, Gang, Line, Node, Pod, Rules, Share, Snapshot, Stage, Tenant
@@ -106,8 +106,8 @@ def test_owners_that_are_none_leave_the_pod_as_its_owner_or_an_empty_name(said: 
 
 def held(uid: str = "u", since: int = 0, running: int | None = None, ended: int | None = None, **more: Any) -> Held:
     parts = {"devices": {GPU: 1}, "flavor": "", "unflavored": (), "borrowed": {}} | more
-    owner = parts.pop("name_of_owner", "Job/p")
-    return Held(uid, "red", "ml", "p", owner, since=since, running=running, over=ended is not None, ended=ended, **parts)
+    owner, namespace = parts.pop("name_of_owner", "Job/p"), parts.pop("namespace", "ml")
+    return Held(uid, "red", namespace, "p", owner, since=since, running=running, over=ended is not None, ended=ended, **parts)
 
 
 def sums(tallies: list[Tally]) -> Sums:
@@ -128,9 +128,13 @@ def test_idle_and_used_and_borrowed_are_told_apart_and_hours_are_split() -> None
 
 def test_a_worker_without_a_job_is_idle() -> None:
     meter = Meter(0)
-    meter.see(held(since=0, running=0))
+    meter.see(held(since=0, running=0, namespace=names.SLURM_NAMESPACE))
     assert sums(list(meter.count(1000, {("red", "p")}))) == Sums(0, 1000, 0)
     assert sums(list(meter.count(2000, {("blue", "p")}))) == Sums(1000, 0, 0)
+    # Another pod of the tenant may have the name of a worker.
+    meter = Meter(0)
+    meter.see(held(since=0, running=0))
+    assert sums(list(meter.count(1000, {("red", "p")}))) == Sums(1000, 0, 0)
 
 
 def test_a_pod_that_is_seen_again_after_its_end_is_not_counted_again() -> None:

@@ -333,7 +333,9 @@ async def _gone(usage: Usage) -> bool:
     return all(known.gone for known in usage._meter._known.values())
 
 
-async def test_a_worker_without_a_job_is_idle(host: Host) -> None:
+async def test_a_worker_without_a_job_is_idle(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Pods of this host are in one namespace: it stands for that of the cluster.
+    monkeypatch.setattr(names, "SLURM_NAMESPACE", "ml")
     usage = host.usage(resting=lambda: {(host.tenant, "a")})
     async with background(usage.run()):
         await host.seen(usage, 0)
