@@ -101,15 +101,18 @@ def test_a_lowered_maximum_takes_a_gpu_within_its_deadline_and_the_job_finishes(
     elastic.run("scancel", str(kept))
     assert jobs.wait(elastic, taken, seconds=300).restarts >= 1
     assert "run 1" in jobs.output(elastic, taken)
+    # It may run again on a worker that was there, or on one made for it.
     names = set(elastic.nodes())
-    assert names < before, f"the record of the worker that went is gone too: {names}"
+    assert len(names) == 1, f"the records of the workers that went are gone too: {names}, of {before}"
 
 
 def test_kubectl_scales_a_node_set_within_its_bounds(elastic: Cluster) -> None:
     until("the workers of former jobs to go", lambda: workers(elastic, 0), seconds=300)
-    # More than its maximum, which is less than the quota: what holds it is the bound.
-    words = ("-n", SLURM_NAMESPACE, "scale", "nodesets.slurm.bulkhead.dev/gpu", "--replicas=5")
-    kubectl(elastic.tenant.kubeconfig, *words)
+    words = ("-n", SLURM_NAMESPACE, "scale", "nodesets.slurm.bulkhead.dev/gpu")
+    refused = kubectl(elastic.tenant.kubeconfig, *words, "--replicas=5", check=False)
+    assert refused.code != 0
+    assert "not within min and max" in refused.text, refused.text
+    kubectl(elastic.tenant.kubeconfig, *words, "--replicas=1")
     until("a worker by hand", lambda: workers(elastic, 1), seconds=90)
     most = "no more workers than the maximum"
     holds(most, lambda: workloads.expect(len(elastic.workers()) <= 1, f"{len(elastic.workers())} workers"), seconds=5)
@@ -122,7 +125,6 @@ def test_a_node_set_deleted_under_its_jobs_does_not_hurt_slurmctld(host: Api, el
     running = jobs.submit(elastic, "sleep 600", "-p", "extra", "--no-requeue")
     pending = jobs.submit(elastic, "sleep 600", "-p", "extra", "--exclusive")
     jobs.wait(elastic, running, "RUNNING")
-    before = elastic.pod("slurmctld-0")["metadata"]["uid"], restarts_of(elastic)
     host.patch("Tenant", elastic.name, {"spec": {"scheduling": {"slurm": shape(minimum=0, maximum=1)}}})
 
     def retired() -> None:
@@ -132,10 +134,12 @@ def test_a_node_set_deleted_under_its_jobs_does_not_hurt_slurmctld(host: Api, el
     until("the worker of the deleted node set to go", retired, seconds=300)
     over = {number: state_of(elastic, number) for number in (running, pending)}
     assert set(over.values()) <= {*jobs.OVER, "PENDING", FORGOTTEN}, over
-    assert (elastic.pod("slurmctld-0")["metadata"]["uid"], restarts_of(elastic)) == before
+    # Its pod is another one since its configuration changed; neither has died.
+    assert restarts_of(elastic) == 0
+    before = elastic.pod("slurmctld-0")["metadata"]["uid"]
     elastic.api.delete("Pod", "slurmctld-0", SLURM_NAMESPACE, grace=0)
     until("slurmctld to read its state again", lambda: answers(elastic), seconds=150)
-    assert elastic.pod("slurmctld-0")["metadata"]["uid"] != before[0]
+    assert elastic.pod("slurmctld-0")["metadata"]["uid"] != before
     assert restarts_of(elastic) == 0, "slurmctld died of the state that it read"
     tenants.wait_condition(host, elastic.name, "SlurmReady", status="True", seconds=120)
 
