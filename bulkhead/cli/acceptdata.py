@@ -15,7 +15,7 @@ from typing import Final
 
 from bulkhead.api import conditions, labels, names, planeidentity
 from bulkhead.api.conditions import ConditionType, Reason
-from bulkhead.cli import connection
+from bulkhead.cli import confirmation, connection
 from bulkhead.cli.failures import CliError, Exit
 from bulkhead.cli.output import Progress
 from bulkhead.kube import resources as kinds
@@ -58,7 +58,8 @@ async def _accept(options: argparse.Namespace) -> int:
         sys.stderr.write(f"tenant {name}: {lost}\n")
         sys.stderr.write(await _at_stake(client, name))
         if not options.yes:
-            _confirm(name)
+            cost, warning = "going on deletes what its plane no longer has", f"This cannot be undone for tenant {name}"
+            confirmation.ask(name, cost, warning, "nothing changed")
         with Progress() as progress:
             if record is not None:
                 await _until_noticed(client, name, progress)
@@ -97,7 +98,7 @@ async def _at_stake(client: Client, name: str) -> str:
             lines.append(f"  {len(found):5} {what}: {', '.join(shown)}{more}\n")
     if not lines:
         return "The host holds nothing of it.\n"
-    return "The host holds what follows; of it goes what the plane does not have any more:\n" + "".join(lines)
+    return "The host holds the following. It deletes what the plane no longer has:\n" + "".join(lines)
 
 
 def _virtual_name(obj: Obj) -> str:
@@ -105,20 +106,6 @@ def _virtual_name(obj: Obj) -> str:
     name = str(noted.get(labels.VIRTUAL_NAME) or obj["metadata"]["name"])
     namespace = noted.get(labels.VIRTUAL_NAMESPACE)
     return f"{namespace}/{name}" if namespace else name
-
-
-def _confirm(name: str) -> None:
-    if not sys.stdin.isatty():
-        raise CliError(
-            f"tenant {name}: going on deletes what its plane does not have any more, which needs confirmation, "
-            "and stdin is no terminal",
-            next_step="confirm with --yes",
-            code=Exit.USAGE,
-        )
-    sys.stderr.write(f"This cannot be undone. Type {name} to go on: ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip() != name:
-        raise CliError("nothing changed: the name does not match")
 
 
 async def _until_noticed(client: Client, name: str, progress: Progress) -> None:

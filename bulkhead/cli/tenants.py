@@ -14,7 +14,7 @@ from typing import Any
 from bulkhead.api import labels, names
 from bulkhead.api.conditions import ConditionType, condition_of
 from bulkhead.api.untrusted import mapping
-from bulkhead.cli import connection, waiting
+from bulkhead.cli import confirmation, connection, waiting
 from bulkhead.cli.failures import CliError, Exit
 from bulkhead.cli.output import Progress, age, document, table
 from bulkhead.cli.parsers import each_once
@@ -249,7 +249,8 @@ async def _delete(options: argparse.Namespace) -> int:
     async with connection.host_client(options) as client:
         tenant = await connection.get_tenant(client, name)
         if not options.yes:
-            _confirm(name)
+            warning = f"This deletes tenant {name} with its API server, its data and its pods"
+            confirmation.ask(name, "deleting it destroys all its data", warning, "not deleted")
         uid = str(tenant["metadata"]["uid"])
         await client.delete(kinds.TENANTS, name, uid=uid)
         if not options.wait:
@@ -259,17 +260,3 @@ async def _delete(options: argparse.Namespace) -> int:
             await waiting.until_gone(client, name, uid, seconds=options.timeout, progress=progress)
     print(f"tenant {name} deleted")
     return Exit.DONE
-
-
-def _confirm(name: str) -> None:
-    """Ask for the tenant's name: everything in it will be lost."""
-    if not sys.stdin.isatty():
-        raise CliError(
-            f"tenant {name}: deleting it destroys all its data, which needs confirmation, and stdin is no terminal",
-            next_step="confirm with --yes",
-            code=Exit.USAGE,
-        )
-    sys.stderr.write(f"This deletes tenant {name} with its API server, its data and its pods. Type its name to go on: ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip() != name:
-        raise CliError("not deleted: the name does not match")

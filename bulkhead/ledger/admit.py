@@ -27,7 +27,7 @@ from bulkhead.ledger.gangs import is_staying, members
 from bulkhead.ledger.heads import Heads, Option
 from bulkhead.ledger.homes import Homes, at_home
 from bulkhead.ledger.model import Admission, AdmittedGang, Cause, Flavor, Pod, Rules, Snapshot, Verdict, Why
-from bulkhead.ledger.order import Group, Workload
+from bulkhead.ledger.order import Group, Turn, Workload
 from bulkhead.ledger.reclaim import Candidates, Found, Search
 from bulkhead.ledger.takeback import Back, gang_of
 
@@ -35,7 +35,7 @@ from bulkhead.ledger.takeback import Back, gang_of
 _SEARCHES: Final = 64
 _FORECASTS: Final = 8
 _LIFTED: Final = 20_000  # pods whose reservations are lifted on trial
-# So long room is kept for the first one that waits for it, where nobody knows when it comes free.
+# How many seconds the first workload in line keeps its nodes reserved when its start cannot be forecast.
 KEPT_WITHOUT_FORECAST: Final = 1800.0
 # From the decision to the end of a pod there are more steps than its run: binding, starting, stopping.
 _AROUND: Final = 60.0
@@ -49,7 +49,7 @@ class Outcome:
     backs: list[Back] = field(default_factory=list)
     # When something ripens.
     times: list[float] = field(default_factory=list)
-    # Their first pods: for whom room is kept although nobody knows when they start.
+    # First pods of the workloads whose nodes are reserved without a forecast of their start.
     keeps: list[str] = field(default_factory=list)
     # Who has quota and no room, where pods may be moved: the first of each cohort.
     broken: dict[tuple[object, ...], Broken] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Gate:
         self._rested: dict[int, tuple[Choice, ...]] = {}
         self._mates: dict[int, list[Pod]] = {}
         # As what a workload was asked, where it was not for its best flavor.
-        self._turns: dict[int, tuple[bool, float]] = {}
+        self._turns: dict[int, Turn] = {}
         # Gangs that were taken back in this turn.
         self._going: set[tuple[object, ...]] = set()
         self._futile: set[tuple[object, ...]] = set()
@@ -114,17 +114,6 @@ class Gate:
         account = self._books.now.account
         return any(account.within_nominal(workload.tenant, charge) for _, charge in self._charged(workload))
 
-    def comes_back(self, workload: Workload, charge: Charge) -> bool:
-        """Whether it completes a gang before others that borrow: where none of these could take it back at once.
-
-        Its tenant borrows no more then than it did when the gang was admitted.
-        """
-        if workload.rest_of is None or self._rules(workload).fair_preemption:
-            return False
-        had = dict(workload.rest_of.borrowed)
-        over = self._books.now.account.beyond(workload.tenant, charge)
-        return all(amount <= had.get(resource, 0) for (_, resource), amount in over.items())
-
     def judge(self, workload: Workload) -> Charge | None:
         """Admit a workload, or say why it waits; a charge, if it is to be asked again when it has its turn for that."""
         if workload.is_rest and gang_of(workload) in self._going:
@@ -148,19 +137,32 @@ class Gate:
         """Whether it has its turn for another flavor, which is not to be had, and others come before it for this one."""
         if workload.is_rest:
             return False
-        turn = self._turn(workload, charge)
+        turn = self.turn(workload, charge)
         had = self._turns.get(id(workload))
         if had is None:
-            had = min(self._turn(workload, each) for _, each in self._charged(workload))
+            had = min(self.turn(workload, each) for _, each in self._charged(workload))
         if turn <= had:
             return False
         self._turns[id(workload)] = turn
         return True
 
-    def _turn(self, workload: Workload, charge: Charge) -> tuple[bool, float]:
+    def turn(self, workload: Workload, charge: Charge) -> Turn:
+        """Its place among all that wait, if it is charged that."""
         account = self._books.now.account
-        within = account.within_nominal(workload.tenant, charge)
-        return not within, 0.0 if within else account.share(workload.tenant, charge)
+        if account.within_nominal(workload.tenant, charge):
+            return 0, 0.0
+        return (1, 0.0) if self._comes_back(workload, charge) else (2, account.share(workload.tenant, charge))
+
+    def _comes_back(self, workload: Workload, charge: Charge) -> bool:
+        """Whether it completes a gang before others that borrow: where none of these could take it back at once.
+
+        Its tenant borrows no more then than it did when the gang was admitted.
+        """
+        if workload.rest_of is None or self._rules(workload).fair_preemption:
+            return False
+        had = dict(workload.rest_of.borrowed)
+        over = self._books.now.account.beyond(workload.tenant, charge)
+        return all(amount <= had.get(resource, 0) for (_, resource), amount in over.items())
 
     def _charged(self, workload: Workload) -> list[tuple[Choice, Charge]]:
         charged = [(each, self._books.charge(workload, each)) for each in self._choices(workload)]

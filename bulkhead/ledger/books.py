@@ -111,7 +111,7 @@ class Side:
 
 
 def is_of_the_host(pod: Pod) -> bool:
-    """Whether a pod is the host's own, and stays: its room is no room here."""
+    """Whether a pod belongs to the host and has no known end: no tenant can ever use its room."""
     return not pod.tenant and bool(pod.node) and not pod.ending and pod.ends_by is None
 
 

@@ -35,7 +35,7 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
     gate.outcome.backs.extend(back.backs)
     rests = _rests(gate, found, back.backs)
     waiting = [each for each in found.workloads if not gate.returns(each)] if snapshot.moved else found.workloads
-    queue = Queue([*rests, *filter(gate.can_start, waiting)], books.now.account, gate.charges, gate.comes_back)
+    queue = Queue([*rests, *filter(gate.can_start, waiting)], gate.charges, gate.turn)
     while (workload := queue.next()) is not None:
         charge = gate.judge(workload)
         if charge is None:
@@ -62,8 +62,8 @@ def decide(snapshot: Snapshot, now: float) -> Decisions:
 def _rests(gate: Gate, found: Sorted, backs: Iterable[Back]) -> list[Workload]:
     """Complete gangs that are admitted in part before anybody else is looked at, as far as they stay within nominal.
 
-    Returns those that would borrow. They wait in the queue: what somebody within nominal would take back from them at once
-    is not given to them first. A gang that goes back is not completed.
+    Returns those that would borrow: they wait in the queue, because a workload within nominal could take their quota back at
+    once. A gang that is being taken back is not completed.
     """
     staying = (group for group in found.groups if group.is_gang and any(is_staying(pod) for pod in group.pods))
     groups = {gang_of(group): group for group in staying}

@@ -4,7 +4,7 @@
     a group, pods that wait ──> those of a shape that the group lacks ──> its rest; all others queue by themselves
 
 What a gang is, is fixed when it is admitted. A tenant may delete its pods and make others under their names: one that asks for
-more, or has other needs, is no member that comes back, and has no claim to the place of one. For the same reason Kueue decides
+more, or has other needs, does not count as a returning member and queues like any other pod. For the same reason Kueue decides
 about Workloads, whose podSets cannot be changed. Pure.
 """
 
@@ -13,9 +13,9 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from bulkhead.ledger.model import AdmittedGang, Expression, Needs, Pod, Topology
+from bulkhead.ledger.model import Admission, AdmittedGang, Expression, Needs, Pod, Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +107,13 @@ def fixed(generation: Generation, size: int, topology: Topology | None) -> Fixed
 def members(pods: Iterable[Pod]) -> tuple[tuple[str, int], ...]:
     """How many pods there are of each shape."""
     return tuple(sorted(Counter(map(shape_of, pods)).items()))
+
+
+def as_admitted(admission: Admission) -> Pod:
+    """The pod with what is noted of its gang as it is admitted: of the gang, or that it bears the name of one and is alone."""
+    pod, gang = admission.pod, admission.gang
+    shape = "" if gang is None else shape_of(pod)
+    return replace(pod, admitted_gang=gang, shape=shape, alone=gang is None and pod.gang is not None)
 
 
 def shape_of(pod: Pod) -> str:

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 Amounts: TypeAlias = Mapping[str, int]
 # A kind of node that has a quota of its own for a resource, and the resource; "" where a resource has no flavors.
 Line: TypeAlias = tuple[str, str]
-# Names of nodes, by tenant and by what a pod needs: who keeps its own pods from being bound has nodes avoided for nobody else.
+# Nodes to avoid, by tenant and by what a pod needs: a tenant's failed bindings affect its own pods alone.
 Avoid: TypeAlias = Mapping[tuple[str, "Needs"], frozenset[str]]
 # So much a node has of devices that it has and nobody can count.
 UNCOUNTED: Final = 1 << 40
@@ -258,7 +258,7 @@ class Snapshot:
     avoid: Avoid = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     moved: tuple[Moved, ...] = ()
-    # Since when room is kept for a workload of which nobody knows when it starts, by the UID of its first pod.
+    # Since when nodes are reserved for a workload without a forecast of its start, by the UID of its first pod.
     kept_since: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -358,7 +358,7 @@ class Decisions:
     # What pods that run should know, by UID.
     notices: Mapping[str, Verdict] = field(default_factory=dict)
     standings: Mapping[str, Mapping[Line, Standing]] = field(default_factory=dict)  # by tenant
-    # The first pods of workloads for which room is kept although nobody knows when they start.
+    # First pods of the workloads whose nodes are reserved without a forecast of their start.
     keeps: tuple[str, ...] = ()
     # When something is due by itself: a deadline, a minimum runtime that ends. None: only a change is worth a look.
     next_at: float | None = None

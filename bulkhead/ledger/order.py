@@ -5,9 +5,9 @@
     workloads ──> Queue: a line for each tenant and quota, and of their first ones the first
 
 Of tenants the one goes first whose workload stays within its nominal quota, then the one that would borrow least by weight;
-then host priority and age decide. Where nobody who borrows takes from another for fairness, what comes back of a gang stands
-before others that borrow, if its tenant borrows no more than when the gang was admitted. Inside a tenant its own priority
-counts too. A gang is as old as the pod that completed it.
+then host priority and age decide. In a cohort without fair preemption, the missing members of an admitted gang come before
+other borrowers, if their tenant borrows no more than when the gang was admitted. Inside a tenant its own priority counts too.
+A gang is as old as the pod that completed it.
 Of two pods that say different things about their gang the larger size holds, and the required topology: whoever contradicts
 himself gets no more for it. Pure; the same pods in any order give the same workloads.
 """
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from bulkhead.ledger.account import Account, Charge
+from bulkhead.ledger.account import Charge
 from bulkhead.ledger.gangs import Fixed, Generation, fixed, generations, is_staying, lacking
 from bulkhead.ledger.model import HELD, Amounts, Gang, Line, Needs, Pod, Stage, Topology
 
@@ -26,6 +26,8 @@ Key: TypeAlias = tuple[str, str, str]
 # Workloads of one tenant that may be charged to the same lines wait in one line; others do not stand in their way. Who may have
 # less to choose from, as what joins a gang has, is another: it would keep out those who have quota of another flavor.
 _Line: TypeAlias = tuple[str, tuple[tuple[Line, ...], ...]]
+# First who stays within nominal, then who completes a gang before others that borrow, then by the share that is borrowed.
+Turn: TypeAlias = tuple[int, float]
 _Said: TypeAlias = tuple[int, Topology | None, str]
 Shape: TypeAlias = tuple[tuple[tuple[Needs, tuple[tuple[str, int], ...]], int], ...]
 
@@ -283,13 +285,11 @@ class Queue:
     def __init__(
         self,
         workloads: Iterable[Workload],
-        account: Account,
         charges: Callable[[Workload], Sequence[Charge]],
-        comes_back: Callable[[Workload, Charge], bool],
+        turn: Callable[[Workload, Charge], Turn],
     ) -> None:
-        self._account = account
-        # Whether a workload comes before others that borrow.
-        self._comes_back = comes_back
+        # When a workload is to be judged, if it is charged that.
+        self._turn = turn
         # What a workload may be charged, the best first.
         self._charges = charges
         self._lines: dict[_Line, list[Workload]] = {}
@@ -315,19 +315,15 @@ class Queue:
 
     def again(self, workload: Workload, charge: Charge) -> None:
         """The workload had its turn for its best flavor, and has another one for this."""
-        within = self._account.within_nominal(workload.tenant, charge)
-        self._put(self._line(workload), workload, within=within, charges=[charge])
+        self._put(self._line(workload), workload, [charge])
 
     def _line(self, workload: Workload) -> _Line:
         return workload.tenant, tuple(tuple(sorted(charge)) for charge in self._charges(workload))
 
     def _push(self, line: _Line) -> None:
         first = self._lines[line][-1]
-        charges = self._charges(first)
-        within = any(self._account.within_nominal(first.tenant, charge) for charge in charges)
-        self._put(line, first, within=within, charges=charges)
+        self._put(line, first, self._charges(first))
 
-    def _put(self, line: _Line, first: Workload, *, within: bool, charges: Sequence[Charge]) -> None:
-        turn = 0 if within else 1 if any(self._comes_back(first, charge) for charge in charges) else 2
-        share = min(self._account.share(first.tenant, charge) for charge in charges) if turn == 2 else 0.0
-        heapq.heappush(self._heap, (turn, share, -first.priority, first.since, first.tenant, first.key, line))
+    def _put(self, line: _Line, first: Workload, charges: Sequence[Charge]) -> None:
+        turn = min(self._turn(first, charge) for charge in charges)
+        heapq.heappush(self._heap, (*turn, -first.priority, first.since, first.tenant, first.key, line))

@@ -68,7 +68,7 @@ class Board:
     """A mutable working copy of all nodes' room. Whoever holds counts as one pod, beside what it asks for."""
 
     def __init__(self, nodes: Sequence[Node], avoid: Avoid = _NOTHING, staying: Iterable[Pod] = ()) -> None:
-        """`staying` are pods that nobody here can wait for: they hold their room even where all is thought to be empty."""
+        """`staying` are pods that never make way: they hold their room even on a board that is otherwise empty."""
         self._all = nodes
         self._nodes = Nodes(nodes)
         self._avoid = avoid

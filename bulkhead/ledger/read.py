@@ -50,7 +50,7 @@ _SLURM: Final = {"app.kubernetes.io/part-of": "slurm", "app.kubernetes.io/name":
 _NUMBER: Final = re.compile(r"-?[0-9]{1,10}")
 _LABEL_KEY: Final = re.compile(r"([-.a-z0-9]{1,253}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _INT32: Final = 2**31
-_GRACE: Final = 30.0  # where a pod says none
+GRACE: Final = 30  # where a pod says none
 _LONGEST_NAME: Final = 253
 _OWNERS: Final = 65_536
 
@@ -76,8 +76,8 @@ def node_of(obj: Mapping[str, Any]) -> Node:
 def pod_of(obj: Mapping[str, Any], known: Needs | None = None) -> Pod | None:
     """A host pod; None for one that has ended, whose room and quota are free.
 
-    `known` are its needs, where they were read before. Of what never had the gate and has a node nobody asks where else it
-    could go: that is not read.
+    `known` are its needs, if they were read before. The needs of a pod that never had the gate and already has a node are not
+    read: no decision uses them.
     """
     meta, spec, status = mapping(obj.get("metadata")), mapping(obj.get("spec")), mapping(obj.get("status"))
     uid, name, namespace = (text(meta.get(field)) for field in ("uid", "name", "namespace"))
@@ -92,7 +92,7 @@ def pod_of(obj: Mapping[str, Any], known: Needs | None = None) -> Pod | None:
     reclaimed = ledger.read_reclaim(noted) if held and tenant else None
     lasts, since = spec.get("activeDeadlineSeconds"), ledger.seconds(status.get("startTime"))
     # At its deadline a pod is told to end, and has its grace.
-    lasts = float(lasts) + _grace(spec) if type(lasts) is int and 0 < lasts < _INT32 else None
+    lasts = float(lasts) + grace_of(spec) if type(lasts) is int and 0 < lasts < _INT32 else None
     ends_at = ledger.seconds(meta.get("deletionTimestamp"))
     ends = [at for at in (None if lasts is None or since is None else since + lasts, ends_at) if at is not None]
     pin = labels.HOSTNAME if admitted is not None and admitted.pinned and not admitted.fixed else ""
@@ -161,9 +161,10 @@ def _stage(spec: Mapping[str, Any], node: str) -> Stage:
     return Stage.ADMITTED
 
 
-def _grace(spec: Mapping[str, Any]) -> float:
+def grace_of(spec: Mapping[str, Any]) -> int:
+    """How many seconds a pod may take to end, by its own spec."""
     grace = spec.get("terminationGracePeriodSeconds")
-    return float(min(grace, _INT32)) if type(grace) is int and grace >= 0 else _GRACE
+    return min(grace, _INT32) if type(grace) is int and grace >= 0 else GRACE
 
 
 def _asks(obj: Mapping[str, Any]) -> dict[str, int]:

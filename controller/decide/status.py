@@ -165,7 +165,7 @@ def summary(spec: PlaneSpec, findings: Findings, applied_class: Mapping[str, Any
     standing = read_standing(findings.quotas.get(names.POD_QUOTA, {}).get("metadata", {}).get("annotations") or {})
     lines = standing if spec.given else {}
     total = _held_gpus(spec, findings, lines)
-    # Of two identities the one that the host's objects were made for stays until somebody accepts the other one.
+    # The status keeps the identity that the host's objects were made for, until an admin accepts another one.
     uid = findings.identity.uid or findings.plane_uid
     identity = {"planeClusterUID": uid} if uid else {}
     authority = {"certificateAuthority": findings.certificate_authority} if findings.certificate_authority else {}

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from bulkhead.ledger.gangs import shape_of
+from bulkhead.ledger.gangs import as_admitted
 from bulkhead.ledger.model import Admission, Node, Pod, Stage
 from bulkhead.work.clock import Clock
 from controller.ledger import metrics, patches
@@ -51,12 +51,9 @@ class Admissions:
         hostname = patches.pinned(admission, node)
         body = patches.admission(admission, now, hostname)
         then = replace(
-            admission.pod,
+            as_admitted(admission),
             stage=Stage.ADMITTED,
             admitted=now,
-            admitted_gang=admission.gang,
-            shape=shape_of(admission.pod) if admission.gang is not None else "",
-            alone=admission.gang is None and admission.pod.gang is not None,
             flavor=admission.flavor,
             pinned=admission.node if hostname else "",
         )

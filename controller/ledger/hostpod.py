@@ -5,15 +5,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from sys import intern
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from bulkhead.api import ledger
 from bulkhead.api.ledger import Reclaimed
 from bulkhead.api.untrusted import mapping, mappings
 from bulkhead.ledger import read
 from bulkhead.ledger.model import GATED, Amounts, Pod
-
-_GRACE: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +27,7 @@ class Seen:
     reclaim: Reclaimed | None = None
     # It bears the condition of a pod that is about to be taken from its node.
     disrupted: bool = False
-    grace: int = _GRACE
-    # When the grace of one that is being deleted is over.
-    ends_at: float | None = None
+    grace: int = read.GRACE
 
     def same(self, other: "Seen | None") -> bool:
         """Whether both are the same to every decision and every write."""
@@ -57,7 +53,6 @@ def decoded(obj: Mapping[str, Any], since: float, before: Seen | None = None) ->
     )
     meta, spec, status = mapping(obj.get("metadata")), mapping(obj.get("spec")), mapping(obj.get("status"))
     noted = mapping(meta.get("annotations"))
-    grace = spec.get("terminationGracePeriodSeconds")
     return Seen(
         pod,
         version=str(meta.get("resourceVersion") or ""),
@@ -65,8 +60,7 @@ def decoded(obj: Mapping[str, Any], since: float, before: Seen | None = None) ->
         verdict=str(noted.get(ledger.VERDICT) or ""),
         reclaim=ledger.read_reclaim(noted),
         disrupted=_disrupted(status),
-        grace=grace if type(grace) is int else _GRACE,
-        ends_at=ledger.seconds(meta.get("deletionTimestamp")),
+        grace=read.grace_of(spec),
     )
 
 

@@ -1,6 +1,6 @@
-"""Since when room is kept for workloads of which nobody knows when they start.
+"""Since when nodes are reserved for workloads without a forecast of their start.
 
-    decided ──> the first time is remembered ──> Snapshot.kept_since ──> after a while nothing is kept for them any more
+    decided ──> the first time is remembered ──> Snapshot.kept_since ──> after a while nothing is reserved for them
                        └──> the pod is gone or starts ──> forgotten
 
 Memory only, bounded: after a restart the time begins again. A pod that is made again is another one, and younger in the queue.

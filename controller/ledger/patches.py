@@ -13,7 +13,7 @@ from typing import Any, Final
 from bulkhead.api import ledger
 from bulkhead.api.labels import HOSTNAME
 from bulkhead.api.ledger import Admitted, Reclaimed
-from bulkhead.ledger.gangs import shape_of
+from bulkhead.ledger.gangs import as_admitted
 from bulkhead.ledger.model import Admission, AdmittedGang, Node, Pod
 
 _LONGEST_MESSAGE: Final = 1024
@@ -35,7 +35,7 @@ def pinned(admission: Admission, node: Node | None) -> str:
 def admission(admission: Admission, at: float, hostname: str) -> dict[str, Any]:
     """A strategic merge patch that takes the gate away and notes where to, in one write."""
     fixed = bool(hostname) and any(key == HOSTNAME for key, _ in admission.pod.needs.selector)
-    gang = _gang(admission.gang)
+    pod = as_admitted(admission)
     said = Admitted(
         at,
         admission.node,
@@ -44,9 +44,9 @@ def admission(admission: Admission, at: float, hostname: str) -> dict[str, Any]:
         fixed=fixed,
         borrowed=dict(admission.borrowed) or None,
         unflavored=admission.unflavored,
-        gang=gang,
-        shape=shape_of(admission.pod) if gang is not None else "",
-        alone=gang is None and admission.pod.gang is not None,
+        gang=_gang(pod.admitted_gang),
+        shape=pod.shape,
+        alone=pod.alone,
     )
     spec: dict[str, Any] = {"schedulingGates": [{"name": ledger.GATE, "$patch": "delete"}]}
     if hostname:

@@ -62,7 +62,7 @@ def last_grace(seen: Seen) -> int:
 
 
 def _ending(seen: Seen, reclaimed: Reclaimed, now: float) -> Next:
-    if seen.ends_at is None or seen.ends_at <= max(now, reclaimed.by) + LAST_GRACE:
+    if seen.pod.ends_at is None or seen.pod.ends_at <= max(now, reclaimed.by) + LAST_GRACE:
         return Next(None)
     if seen.pod.stage is Stage.BOUND and seen.reclaim is None:
         return Next(Step.NOTE)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from bulkhead.ledger.decide import decide
-from bulkhead.ledger.gangs import shape_of
+from bulkhead.ledger.gangs import as_admitted
 from bulkhead.ledger.model import (
     Cause,
     Decisions,
@@ -155,9 +155,9 @@ class World:
                 admission.pod,
                 stage=Stage.ADMITTED,
                 admitted=self.now,
-                admitted_gang=admission.gang,
-                shape=shape_of(admission.pod) if admission.gang is not None else "",
-                alone=admission.gang is None and admission.pod.gang is not None,
+                admitted_gang=as_admitted(admission).admitted_gang,
+                shape=as_admitted(admission).shape,
+                alone=as_admitted(admission).alone,
                 flavor=admission.flavor,
                 pinned=admission.node if admission.pod.plain else "",
             )
