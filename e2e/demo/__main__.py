@@ -7,7 +7,7 @@ import time
 
 from e2e.demo import lending, slurm, table
 from e2e.demo.context import Context, StepError, run_steps
-from e2e.demo.steps import STEPS
+from e2e.demo.steps import READY, STEPS
 from e2e.machine import RESULTS
 
 
@@ -16,8 +16,9 @@ def main() -> int:
         print("demo: the embedded host needs root; next: sudo make demo", file=sys.stderr)
         return 1
     context = Context()
+    more = (lending.ENDS, *slurm.STEPS) if slurm.wanted() else ()
     try:
-        run_steps(STEPS + lending.STEPS + ((lending.ENDS, *slurm.STEPS) if slurm.wanted() else ()), context)
+        run_steps((*STEPS, *lending.STEPS, *more, READY), context)
     except StepError as exc:
         print(f"\ndemo failed\n  step:  {exc.step}\n  cause: {exc.cause}\n  next:  {exc.hint}", file=sys.stderr)
         return 1
