@@ -55,6 +55,9 @@ PATROL_ROUND_SECONDS: Final = Gauge(
     "From the start of the last round of the patrol to the last of its keys.",
     registry=REGISTRY,
 )
+SETTINGS_REFUSED: Final = Gauge(
+    "bulkhead_syncer_settings_refused", "1 while the settings that the controller wrote cannot be used.", registry=REGISTRY
+)
 NODES_UNREAD: Final = Gauge(
     "bulkhead_syncer_nodes_unread", "Host nodes whose annotation of held accelerators cannot be read.", registry=REGISTRY
 )

@@ -48,6 +48,11 @@ class Patrol:
         _log.info("patrol: %d objects", len(items))
         return len(items)
 
+    def all_again(self) -> None:
+        """Queue everything because the settings are others: what is written for it is no repair."""
+        for item in {*self._virtual(), *self._host()}:
+            self._queue.add(item, Lane.BACKFILL)
+
     def visited(self, item: Item) -> None:
         """A key of the round was reconciled, or an event came for it."""
         if item not in self.pending:

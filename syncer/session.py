@@ -47,9 +47,10 @@ from syncer.quota.best import Best
 from syncer.quota.claims import Claims
 from syncer.quota.shares import NodeShares
 from syncer.quota.waiting import Starved
+from syncer.rereading import Rereading
 from syncer.settings import Settings
 from syncer.translate import tokens
-from syncer.translate.kinds import nodeports
+from syncer.translate.kinds import gang, nodeports
 from syncer.translate.registry import KINDS
 from syncer.watch.deletions import ObservedDeletions
 from syncer.watch.informers import Caches, Subscriber
@@ -70,6 +71,7 @@ POLL_SECONDS: Final = 0.15
 _ATTEMPT_SECONDS: Final = 2.0
 DRAIN_SECONDS: Final = 8.0
 _OFFER_SECONDS: Final = 10.0
+_GANGS_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,6 @@ class Session:
     """Everything of one tenant."""
 
     def __init__(self, settings: Settings, plane: Client, host: Client, clock: Clock | None = None) -> None:
-        self.settings = settings
         self._clock = clock or SystemClock()
         self._plane = plane
         self._host = host
@@ -123,7 +124,7 @@ class Session:
         )
         self.best = Best(self.caches, self.queue, self.claims, quota=self._quota)
         writer, virtual = HostWriter(host, WriteBudget(self._clock), self.identity), VirtualWriter(plane, self._clock)
-        self.classes = HostClasses(settings, self.caches, plane, host, self._clock)
+        self.classes = HostClasses(self.caches, plane, host, self._clock)
         self.slices = Slices(self.caches, self.queue, writer, self._clock)
         self.followers = followers(self.caches, self.queue, virtual, plane, slices=self.slices)
         self.mirrors = Mirrors(
@@ -157,6 +158,8 @@ class Session:
             deletions=self.deletions,
             breaker=self.breaker,
         )
+        self.rereading = Rereading(settings, host, self._adopt)
+        self._group: asyncio.TaskGroup | None = None
         self._started = False
         self._connect()
 
@@ -164,7 +167,7 @@ class Session:
         listen = self.caches.listen
         self.caches.refers(self.references.refers)
         self.caches.news = self.patrol.visited
-        for kind in self.caches.virtual:
+        for kind in (*self.caches.virtual, *({gang.OWN_GROUP} - self.caches.virtual.keys())):
             listen("virtual", kind, lambda change: self.identity.saw(change.meta.resource_version))
         for kind in KINDS:
             listen("virtual", kind, partial(self.deletions.note, kind))
@@ -181,17 +184,19 @@ class Session:
         )
         for part in parts:
             self.caches.subscribe(part)
-        for side in (self.caches.virtual, self.caches.host):
-            reconnect = Reconnect(side.values(), self.backoff, self.queue, self._clock)
+        self._plane_back, host_back = (
+            Reconnect(side.values(), self.backoff, self.queue, self._clock) for side in (self.caches.virtual, self.caches.host)
+        )
+        for side, back in ((self.caches.virtual, self._plane_back), (self.caches.host, host_back)):
             for informer in side.values():
-                informer.on_back = reconnect
+                informer.on_back = back
 
     def _counted(self, kind: str) -> Callable[[Change], None]:
         return lambda change: self.claims.seen(change, self.caches.host[kind].store.get(change.key), kind)
 
     def _quota(self) -> Obj | None:
         """The tenant's quota of pods on the host as last seen."""
-        return self.caches.host["ResourceQuota"].store.get(Key(self.settings.work_namespace, names.POD_QUOTA))
+        return self.caches.host["ResourceQuota"].store.get(Key(self.caches.settings.work_namespace, names.POD_QUOTA))
 
     def _reconcilers(self) -> dict[str, Reconciler]:
         """Which part reconciles which kind of work."""
@@ -211,6 +216,7 @@ class Session:
     async def run(self) -> None:
         """Sync until cancelled."""
         async with asyncio.TaskGroup() as group:
+            self._group = group
             # A plane that does not answer yet is no reason to leave a pod's address where the pod is not.
             for kind in self.slices.reads:
                 self._inform(group, kind, self.caches.host[kind])
@@ -232,6 +238,25 @@ class Session:
             group.create_task(supervise("classes", self.classes.run, clock=self._clock))
             group.create_task(supervise("events", self.recorder.run, clock=self._clock))
             group.create_task(supervise("patrol", self.patrol.run, clock=self._clock))
+            self._inform(group, "settings", self.rereading.informer)
+            group.create_task(supervise("settings", self.rereading.run, clock=self._clock))
+
+    async def _adopt(self, told: Settings) -> None:
+        """Go by other settings from now on. No watch is opened again, and everything is reconciled once more."""
+        late = self.caches.watch_gangs() if told.gated_gangs else None
+        if late is not None and self._group is not None:
+            late.on_back = self._plane_back
+            self._inform(self._group, gang.OWN_GROUP, late)
+            # Its API may be missing in the plane, and then no pod waits for it.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_GANGS_SECONDS):
+                    await late.synced()
+        self.caches.adopt(told)
+        self.claims.limits = told.limits
+        self.best.recount()
+        self.shares.recount()
+        await self._offered()
+        self.patrol.all_again()
 
     def _inform(self, group: asyncio.TaskGroup, kind: str, informer: Informer) -> None:
         group.create_task(supervise(f"informer {kind}", informer.run, clock=self._clock))
@@ -265,9 +290,10 @@ class Session:
             group.create_task(self.heart.beat())
             group.create_task(self.probes.serve(places.probe_host, places.probe_port))
             if places.pki is not None:
-                group.create_task(self.kubelet.serve(places.kubelet_host, self.settings.kubelet_port, tls_context(places.pki)))
-                if self.settings.issuers_port:
-                    port = self.settings.issuers_port
+                settings = self.caches.settings
+                group.create_task(self.kubelet.serve(places.kubelet_host, settings.kubelet_port, tls_context(places.pki)))
+                if settings.issuers_port:
+                    port = settings.issuers_port
                     group.create_task(self.issuers.serve(places.kubelet_host, port, issuers.tls_context(places.pki)))
             group.create_task(self.run())
 

@@ -1,4 +1,4 @@
-"""The settings that the controller gives to the syncer: one JSON file, read once at the start.
+"""The settings that the controller gives to the syncer: one JSON file, read at the start; some of it is taken over later too.
 
 Unknown fields are refused, so a typo never becomes a silent default, and every number has bounds. Nothing here comes from
 the tenant. A file that does not fit raises `SettingsFileError`, whose text names the field.
@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
+
+from bulkhead.api.syncersettings import READ_AGAIN
 
 DEFAULT_PATH: Final = Path("/etc/bulkhead/settings.json")
 _SIZE_LIMIT: Final = 1 << 20
@@ -58,7 +60,11 @@ class Settings(
     forbid_unknown_fields=True,
     rename=_json_name,
 ):
-    """The whole file; the controller writes it into ConfigMap `syncer` (`controller/plane/syncer.py`)."""
+    """The whole file; the controller writes it into ConfigMap `syncer` (`controller/plane/syncer.py`).
+
+    What a running syncer takes over is listed in `bulkhead/api/syncersettings.py`; a field that stands there must be looked
+    up anew wherever it is used.
+    """
 
     tenant: _Label
     tenant_uid: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
@@ -133,3 +139,9 @@ def parse(raw: bytes) -> Settings:
         return msgspec.json.decode(raw, type=Settings)
     except msgspec.MsgspecError as error:
         raise SettingsFileError(f"settings: {error}") from error
+
+
+def taken_over(running: Settings, told: Settings) -> Settings:
+    """The settings of a running syncer after it was told others: what is read once stays what it was."""
+    fields = [name for name in Settings.__struct_fields__ if _json_name(name) in READ_AGAIN]
+    return msgspec.structs.replace(running, **{name: getattr(told, name) for name in fields})

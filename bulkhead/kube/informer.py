@@ -196,7 +196,10 @@ class Informer:
         A watch from a version in the future is accepted and then silent about everything that happens before it, so this
         is asked before each watch that does not follow a list.
         """
-        pages = self._client.pages(self.resource, self._namespace, limit=1, metadata_only=True)
+        # The selector of fields is kept: who may read one object by its name may list nothing else.
+        pages = self._client.pages(
+            self.resource, self._namespace, limit=1, field_selector=self._field_selector, metadata_only=True
+        )
         async with contextlib.aclosing(pages):
             async for page in pages:
                 self._hear()

@@ -12,6 +12,7 @@ for one: each is applied for itself, only once all that protects is in, and one 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from controller.plane import (
     apiserver,
@@ -84,12 +85,12 @@ def render(spec: PlaneSpec, keys: KeyMaterial) -> Rendered:
         ),
         workloads=(
             statefulset.stateful_set(spec, trust=keys.trust, config=_digest(read_once)),
-            syncer.deployment(spec, leaf=keys.leaf("pki-syncer/client"), config=_digest(syncer_config["data"])),
+            syncer.deployment(spec, leaf=keys.leaf("pki-syncer/client"), config=_digest(syncer.read_once(spec))),
         ),
         followers=(dns.deployment(spec, leaf=keys.leaf("pki-dns/client"), config=_digest(dns_config["data"])),),
         extras=(*exposure.ways(spec), statefulset.disruption_budget(spec)),
     )
 
 
-def _digest(files: Mapping[str, str]) -> str:
-    return digest(json.dumps(files, sort_keys=True).encode())
+def _digest(told: Mapping[str, Any]) -> str:
+    return digest(json.dumps(told, sort_keys=True).encode())

@@ -6,7 +6,7 @@ read nodes through the kubelet proxy, and in the plane's namespace it sees its o
 
 import json
 
-from bulkhead.api import devices
+from bulkhead.api import devices, syncersettings
 from bulkhead.api.names import API_ENVIRONMENT, PULL_SECRET
 from controller.plane import parts
 from controller.plane.parts import CONTAINER_SECURITY, metadata, mount, pod_spec, probe, secret_volume
@@ -76,6 +76,11 @@ def settings(spec: PlaneSpec) -> Obj:
     }
 
 
+def read_once(spec: PlaneSpec) -> Obj:
+    """The settings for which the syncer starts again; the others a running one takes over."""
+    return syncersettings.read_once(settings(spec))
+
+
 def _bounds(spec: PlaneSpec) -> Obj:
     found: Obj = {
         "mostPerPod": {each.resource: each.most for each in spec.pod_bounds if each.most},
@@ -99,7 +104,7 @@ def config_map(spec: PlaneSpec) -> Obj:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata(spec, SYNCER, namespace=spec.namespace, component=SYNCER),
-        "data": {"settings.json": json.dumps(settings(spec), indent=1, sort_keys=True) + "\n"},
+        "data": {syncersettings.FILE: json.dumps(settings(spec), indent=1, sort_keys=True) + "\n"},
     }
 
 

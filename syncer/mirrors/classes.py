@@ -15,7 +15,6 @@ from bulkhead.kube.objects import Obj, Resource
 from bulkhead.kube.resources import resource_of
 from bulkhead.work.clock import Clock
 from syncer import metrics
-from syncer.settings import Settings
 from syncer.translate.kinds import classes
 from syncer.watch.informers import Caches
 
@@ -29,8 +28,7 @@ EARLY_SECONDS: Final = 10.0
 class HostClasses:
     """Lists both sides and writes the difference into the plane."""
 
-    def __init__(self, settings: Settings, caches: Caches, plane: Client, host: Client, clock: Clock) -> None:
-        self._settings = settings
+    def __init__(self, caches: Caches, plane: Client, host: Client, clock: Clock) -> None:
         self._caches = caches
         self._plane = plane
         self._host = host
@@ -66,7 +64,7 @@ class HostClasses:
                 self._runtimes = wanted
                 self._caches.views.offer_runtimes(classes.runtime_aliases(wanted, there))
             await self._write(r, offer, wanted, there)
-        if self._settings.allowed_snapshot_classes:
+        if self._caches.settings.allowed_snapshot_classes:
             await self._snapshot_classes()
 
     async def learn_runtime(self, name: str) -> None:
@@ -100,13 +98,14 @@ class HostClasses:
             self._early = False
 
     def _wanted(self, kind: str, hosts: list[Obj]) -> list[Obj]:
+        settings = self._caches.settings
         allowed = {
-            "StorageClass": self._settings.allowed_storage_classes,
-            "PriorityClass": self._settings.allowed_priority_classes,
-            "RuntimeClass": self._settings.allowed_runtime_classes,
-            "DeviceClass": self._settings.allowed_device_classes,
-            "IngressClass": self._settings.allowed_ingress_classes,
-            classes.SNAPSHOT_CLASS: self._settings.allowed_snapshot_classes,
+            "StorageClass": settings.allowed_storage_classes,
+            "PriorityClass": settings.allowed_priority_classes,
+            "RuntimeClass": settings.allowed_runtime_classes,
+            "DeviceClass": settings.allowed_device_classes,
+            "IngressClass": settings.allowed_ingress_classes,
+            classes.SNAPSHOT_CLASS: settings.allowed_snapshot_classes,
         }[kind]
         select = classes.offered_storage if kind == "StorageClass" else classes.offered
         return select(hosts, frozenset(allowed))

@@ -51,7 +51,17 @@ class Best:
         # UIDs of the virtual pods for which the pods on the host were made.
         self._made_for: dict[Key, str] = {}
         self._priorities = Priorities()
-        self._limited = tuple(dict.fromkeys((*caches.settings.gated_resources, *claims.resources)))
+        self._limited = self._limits()
+
+    def _limits(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self._caches.settings.gated_resources, *self._claims.resources)))
+
+    def recount(self) -> None:
+        """Other settings: who is on the host is counted anew. What waits in the plane has to be tried again by the caller."""
+        self._limited, self._roster = self._limits(), Roster()
+        self._asked.clear()
+        for meta in self._caches.host["Pod"].store.metas():
+            self.seen(Change("added", meta.key, meta, relist=True))
 
     # -- a pod that is to be made
 
@@ -127,14 +137,13 @@ class Best:
         return self._yielding.get(key) == uid_of(host) and gate.may_be_taken_back(host)
 
     def subscriptions(self) -> Iterable[Subscription]:
-        """The pods of both sides, where any wait for the ledger."""
-        settings = self._caches.settings
-        if not settings.gated_resources and not settings.gated_gangs:
-            return ()
+        """The pods of both sides; that any wait for the ledger may come later."""
         return Subscription("host", "Pod", self.seen), Subscription("virtual", "Pod", self.virtual_changed)
 
     def seen(self, change: Change) -> None:
         """A host pod came, changed or went."""
+        if not self._caches.views.static.waits_for_ledger:
+            return
         who = self._caches.origin(change.meta)
         if who is None or who.kind != "Pod":
             return

@@ -55,7 +55,8 @@ class Claims:
         self.resources = tuple(resources)
         # The resource that a device class stands for; any other counts under its own name.
         self._stands_for = stands_for
-        self._limits = limits
+        # As the settings say now.
+        self.limits = limits
         self._clock = clock
         self._hard = hard
         self._held: dict[Key, Amounts] = {}
@@ -116,7 +117,7 @@ class Claims:
         """The number of the quota; what the host does not show is as the settings say, and nothing else."""
         hard = ((self._hard() or {}).get("spec") or {}).get("hard") or {}
         counted = f"{_PREFIX}{resource}"
-        return accelerators.count(hard[counted]) if counted in hard else self._limits.get(resource, 0)
+        return accelerators.count(hard[counted]) if counted in hard else self.limits.get(resource, 0)
 
     def exceeded(self, resource: str, asked: str) -> str:
         """The words for a lack of room, with all numbers that are known."""

@@ -59,6 +59,13 @@ class NodeShares:
         if self._shown() != self._limits:
             self._recount()
 
+    def recount(self) -> None:
+        """Other settings: what pods hold is read again, and every node may have to show another share."""
+        self._holders.clear()
+        for meta in self._caches.host["Pod"].store.metas():
+            self.pod_changed(Change("added", meta.key, meta, relist=True))
+        self._recount()
+
     def node_changed(self, change: Change) -> None:
         """A host node came, went or changed: where its room is another, every share may be."""
         name = change.key.name

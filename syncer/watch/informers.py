@@ -70,6 +70,7 @@ class Caches:
 
     def __init__(self, settings: Settings, virtual: Client, host: Client, queue: Queue) -> None:
         self.settings = settings
+        self._plane = virtual
         self._queue = queue
         self.views = Views(settings)
         # What is called for every raw change: (side, kind) -> listeners.
@@ -83,14 +84,8 @@ class Caches:
         self.host = self._host_side(host)
 
     def _virtual_side(self, client: Client) -> dict[str, Informer]:
-        def make(r: Resource, on_change: Listener, *, lean: bool = False, mib: int = _MANY) -> Informer:
-            return Informer(
-                client, r, on_change=on_change, metadata_only=lean, max_bytes=mib * _MIB, optional=_optional(r.kind)
-            )
-
+        make = partial(_watched, client)
         own = {"Service": self._service_changed, "NetworkPolicy": self._policy_changed}
-        notified = self._only_notify("virtual", gang.OWN_GROUP)
-        gangs = {gang.OWN_GROUP: make(COSCHEDULING_GROUPS, notified, mib=_FEW)} if self.settings.gated_gangs else {}
         return {
             **{
                 kind: make(r, own.get(kind, self._virtual_changed(kind)), lean=_lean(kind), mib=_room(kind))
@@ -98,8 +93,11 @@ class Caches:
             },
             "Namespace": make(NAMESPACES, self._namespace_changed, lean=True),
             "Node": make(NODES, self._virtual_node_changed),
-            **gangs,
+            **({gang.OWN_GROUP: self._own_groups()} if self.settings.gated_gangs else {}),
         }
+
+    def _own_groups(self) -> Informer:
+        return _watched(self._plane, COSCHEDULING_GROUPS, self._only_notify("virtual", gang.OWN_GROUP), mib=_FEW)
 
     def _host_side(self, client: Client) -> dict[str, Informer]:
         work = self.settings.work_namespace
@@ -144,6 +142,20 @@ class Caches:
     def listen(self, side: str, kind: str, listener: Listener) -> None:
         """Have a listener called for every change of one kind on one side."""
         self.listeners.setdefault((side, kind), []).append(listener)
+
+    # -- other settings
+
+    def watch_gangs(self) -> Informer | None:
+        """The copy of the groups that gangs are told by, to be kept from now on; None where it is kept already."""
+        if gang.OWN_GROUP in self.virtual:
+            return None
+        self.virtual[gang.OWN_GROUP] = self._own_groups()
+        return self.virtual[gang.OWN_GROUP]
+
+    def adopt(self, settings: Settings) -> None:
+        """Go by other settings from now on; they differ in what is read again alone."""
+        self.settings = settings
+        self.views.adopt(settings)
 
     # -- readiness
 
@@ -305,6 +317,11 @@ class Caches:
             self.views.discard()
         self._notify("host", "Node", change)
         self._enqueue(Item("Node", change.key), change)
+
+
+def _watched(client: Client, r: Resource, on_change: Listener, *, lean: bool = False, mib: int = _MANY) -> Informer:
+    """A copy of one kind of the plane."""
+    return Informer(client, r, on_change=on_change, metadata_only=lean, max_bytes=mib * _MIB, optional=_optional(r.kind))
 
 
 def resource_of(kind: Translation) -> Resource:

@@ -44,6 +44,20 @@ class Views:
         """Set which VolumeSnapshotClasses snapshots may name, and which one those get that name none."""
         self._offer(replace(self.static, snapshot_classes=names, default_snapshot_class=default))
 
+    def adopt(self, settings: Settings) -> None:
+        """Other settings; what the host offers is what it was until its classes are read again."""
+        was = self.static
+        self._offer(
+            replace(
+                static_view(settings),
+                storage_classes=was.storage_classes,
+                default_storage_class=was.default_storage_class,
+                runtime_aliases=was.runtime_aliases,
+                snapshot_classes=was.snapshot_classes,
+                default_snapshot_class=was.default_snapshot_class,
+            )
+        )
+
     def _offer(self, static: TenantView) -> None:
         if static != self.static:
             self.static = static

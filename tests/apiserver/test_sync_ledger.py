@@ -11,7 +11,6 @@ from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj
 from bulkhead.kube.resources import (
     COSCHEDULING_GROUPS,
-    CUSTOM_RESOURCE_DEFINITIONS,
     EVENTS,
     NODES,
     POD_GROUPS,
@@ -19,7 +18,7 @@ from bulkhead.kube.resources import (
     RESOURCE_QUOTAS,
 )
 from syncer.translate.kinds import gate
-from tests.kit.crds import served
+from tests.kit.coscheduling import coscheduling
 from tests.kit.servers import ApiServer
 from tests.kit.syncerbed import SyncerBed, until
 
@@ -278,45 +277,20 @@ async def test_item_93_pods_that_say_different_sizes_or_nonsense_are_refused_whe
     await bed.says("c0", "NotAllowed", "is no label that nodes show")
 
 
-OWN_GROUPS: Obj = {
-    "metadata": {"name": "podgroups.scheduling.x-k8s.io"},
-    "spec": {
-        "group": "scheduling.x-k8s.io",
-        "scope": "Namespaced",
-        "names": {"plural": "podgroups", "kind": "PodGroup", "listKind": "PodGroupList", "singular": "podgroup"},
-        "versions": [
-            {
-                "name": "v1alpha1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
-
-
 async def test_item_93_a_group_of_the_coscheduling_plugin_is_read_from_the_plane(
     host_client: Client, plane_client: Client
 ) -> None:
-    await plane_client.apply(CUSTOM_RESOURCE_DEFINITIONS, {"apiVersion": "apiextensions.k8s.io/v1"} | OWN_GROUPS)
-
-    await served(plane_client, COSCHEDULING_GROUPS)
-    try:
-        async with Gated.open(host_client, plane_client, limits={GPU: 8}, **GATED) as bed:
-            assert isinstance(bed, Gated)
-            made = bed.pod("rank-0")
-            made["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "mpi"}
-            await bed.create(made)
-            await bed.says("rank-0", "ReferenceMissing", "waiting for the PodGroup 'mpi' of scheduling.x-k8s.io")
-            group = {"apiVersion": COSCHEDULING_GROUPS.api_version, "kind": "PodGroup", "metadata": {"name": "mpi"}}
-            await bed.plane.create(COSCHEDULING_GROUPS, group | {"spec": {"minMember": 2}}, bed.space)
-            host = await bed.gated("rank-0")
-            assert host["metadata"]["annotations"][ledger.GANG_SIZE] == "2"
-            await bed.plane.delete(COSCHEDULING_GROUPS, "mpi", bed.space)
-    finally:
-        await plane_client.delete(CUSTOM_RESOURCE_DEFINITIONS, OWN_GROUPS["metadata"]["name"])
-        await served(plane_client, COSCHEDULING_GROUPS, there=False)
+    async with coscheduling(plane_client), Gated.open(host_client, plane_client, limits={GPU: 8}, **GATED) as bed:
+        assert isinstance(bed, Gated)
+        made = bed.pod("rank-0")
+        made["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "mpi"}
+        await bed.create(made)
+        await bed.says("rank-0", "ReferenceMissing", "waiting for the PodGroup 'mpi' of scheduling.x-k8s.io")
+        group = {"apiVersion": COSCHEDULING_GROUPS.api_version, "kind": "PodGroup", "metadata": {"name": "mpi"}}
+        await bed.plane.create(COSCHEDULING_GROUPS, group | {"spec": {"minMember": 2}}, bed.space)
+        host = await bed.gated("rank-0")
+        assert host["metadata"]["annotations"][ledger.GANG_SIZE] == "2"
+        await bed.plane.delete(COSCHEDULING_GROUPS, "mpi", bed.space)
 
 
 async def test_item_91_93_a_pod_group_goes_to_the_host_and_is_a_gang_to_the_ledger(

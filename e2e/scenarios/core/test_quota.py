@@ -34,9 +34,23 @@ def test_item_50_ten_concurrent_creates_never_exceed_the_limit(host: Api, tenant
     until("a waiting pod to take the place of the one that went", lambda: counted(tenant, LIMIT), seconds=60)
     holds("the limit", lambda: within_limit(host, tenant, LIMIT), seconds=2)
 
+    before = still(host, tenant)
     host.patch("Tenant", tenant.name, {"spec": {"quota": {"resources": {GPU: {"nominal": LIMIT + 2}}}}})
     until("more pods to run under a raised limit", lambda: counted(tenant, LIMIT + 2), seconds=60)
     until("the status to show it", lambda: status_shows(host, tenant.name, f"{LIMIT + 2}/{LIMIT + 2}"), seconds=60)
+    # Nothing of the plane was started again for it, the syncer neither, and it was Ready all the time.
+    assert still(host, tenant) == before
+
+
+def still(host: Api, tenant: Tenant) -> dict[str, str]:
+    """What is another once a part of the plane was started again, or the Tenant was not Ready for a moment."""
+    pods = {pod["metadata"]["name"]: pod for pod in host.list("Pod", tenant.plane)}
+    assert any(name.startswith("syncer-") for name in pods), f"no syncer among {sorted(pods)}"
+    starts = {name: sum(each["restartCount"] for each in pod["status"]["containerStatuses"]) for name, pod in pods.items()}
+    ready = tenants.conditions(host.get("Tenant", tenant.name))["Ready"]
+    return {name: f"{pod['metadata']['uid']} started again {starts[name]} times" for name, pod in pods.items()} | {
+        "Ready": f"{ready['status']} since {ready['lastTransitionTime']}"
+    }
 
 
 def test_a_pod_larger_than_what_is_left_waits_and_a_smaller_one_runs(host: Api, bob: Tenant) -> None:

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from bulkhead.api.providers import Provider, Source
+from bulkhead.api.syncersettings import FILE, READ_AGAIN
 from controller.inside.objects import bootstrap
 from controller.plane.addresses import ALWAYS, PODS, SERVICES, SLICES, Reserved
 from controller.plane.render import render
+from controller.plane.spec import PlaneSpec, PodBound
 from controller.plane.syncer import settings
 from controller.plane.trail import Audit, Receiver
 from controller.plane.ways import Balancer, Exposure, Gateway, Revoked, Trusted
@@ -178,6 +180,49 @@ def test_a_change_of_trust_restarts_the_plane_and_a_renewed_leaf_does_not() -> N
     rotated = material(spec)
     rotated.authorities["client"] = rotated.authorities["etcd"]  # type: ignore[index]
     assert render(spec, rotated).workloads[0] != before
+
+
+# For each setting that a running syncer takes over, a plane in which it is another.
+TAKEN_OVER: dict[str, dict[str, Any]] = {
+    "limits": {"limits": (("nvidia.com/gpu", "25"),)},
+    "mostPerPod": {"pod_bounds": (PodBound("cpu", most="4"),)},
+    "mostLimitRequestRatio": {"pod_bounds": (PodBound("cpu", ratio="2"),)},
+    "mostPerClaim": {"most_per_claim": "1Ti"},
+    "containerDefaults": {"container_defaults": (("cpu", "20m", ""),)},
+    "gatedResources": {"gated_resources": ("nvidia.com/gpu",)},
+    "gatedGangs": {"gated_gangs": True},
+    "allowedTolerations": {"allowed_tolerations": ({"key": "a", "operator": "Exists"},)},
+    "enforcedTolerations": {"node_tolerations": ({"key": "a", "operator": "Exists"},)},
+    "podSecurity": {"pod_security": "restricted"},
+    "userNamespaces": {"user_namespaces": True},
+    "allowedSeccompProfiles": {"seccomp_profiles": ("a.json",)},
+    "allowedAppArmorProfiles": {"apparmor_profiles": ("a",)},
+    "runtimeClassName": {"runtime_class": "kata"},
+    "allowedRuntimeClasses": {"allowed_runtime_classes": ("kata",)},
+    "priorityClassName": {"workload_priority_class": "other"},
+    "allowedPriorityClasses": {"allowed_priority_classes": ("other",)},
+    "allowedStorageClasses": {"allowed_storage_classes": ("fast",)},
+    "pullSecret": {"own_images": ("registry.example/slurm:1",)},
+    "ownImages": {"own_images": ("registry.example/slurm:1",)},
+}
+
+
+def _syncer_of(spec: PlaneSpec) -> tuple[Any, Any]:
+    rendered = render(spec, material(spec))
+    found = {(obj["kind"], obj["metadata"]["name"]): obj for obj in rendered.everything()}
+    return json.loads(found["ConfigMap", "syncer"]["data"][FILE]), found["Deployment", "syncer"]
+
+
+@pytest.mark.parametrize("name", sorted(READ_AGAIN))
+def test_what_a_running_syncer_takes_over_does_not_restart_it(name: str) -> None:
+    before, now = _syncer_of(plane_spec()), _syncer_of(plane_spec(**TAKEN_OVER[name]))
+    assert before[0].get(name) != now[0].get(name)
+    assert before[1] == now[1]
+
+
+@pytest.mark.parametrize("change", [{"pod_groups": True}, {"patrol_seconds": 7.0}, {"node_selector": (("pool", "b"),)}])
+def test_what_a_syncer_reads_once_restarts_it(change: dict[str, Any]) -> None:
+    assert _syncer_of(plane_spec())[1] != _syncer_of(plane_spec(**change))[1]
 
 
 def test_no_subject_of_a_binding_is_a_group_of_the_system() -> None:

@@ -22,6 +22,14 @@ GPU = "nvidia.com/gpu"
 VIEW = samples.view({"gated_resources": [GPU], "gated_gangs": True})
 
 
+class Copy:
+    """The host's pods, as a store has them."""
+
+    def __init__(self, pods: dict[Key, Obj]) -> None:
+        self.get = pods.get
+        self.metas = lambda: [SimpleNamespace(key=key, **each["metadata"]) for key, each in pods.items()]
+
+
 class Bed:
     """The tenant's pods as the caches have them; a host that makes what it is asked to."""
 
@@ -34,8 +42,9 @@ class Bed:
             settings=SimpleNamespace(gated_resources=(GPU,), gated_gangs=True),
             view=lambda: VIEW,
             virtual_pod=self.virtual.get,
-            host={"Pod": SimpleNamespace(store=self.host)},
-            origin=lambda meta: of_host({"metadata": meta}, VIEW),
+            views=SimpleNamespace(static=VIEW),
+            host={"Pod": SimpleNamespace(store=Copy(self.host))},
+            origin=lambda meta: of_host({"metadata": meta if isinstance(meta, dict) else vars(meta)}, VIEW),
         )
         queue: Any = SimpleNamespace(add=self._queue)
         self.claims = Claims([GPU], {}, FakeClock(), hard=lambda: self.quota)
@@ -381,3 +390,17 @@ def test_item_96_the_hosts_priority_counts_before_the_tenants_own_as_far_as_it_i
     bed.best.made(desired, desired | {"spec": desired["spec"] | {"priority": 100}})
     assert bed.create(hosts)
     assert bed.gives_way() == ["own"]
+
+
+def test_other_settings_forget_nobody_who_is_on_the_host(bed: Bed) -> None:
+    low, high = bed.pod("low", 8), bed.pod("high", 4, priority=5)
+    assert not bed.create(low)
+    bed.best.recount()
+    assert "nvidia.com/gpu" in bed.create(high)
+    assert bed.gives_way() == ["low"]
+    # What gives its place does so after the next settings too, and for nobody else.
+    bed.best.recount()
+    assert bed.gives_way() == ["low"]
+    bed.take_back(low)
+    bed.best.recount()
+    assert not bed.create(high)

@@ -1,0 +1,43 @@
+"""Which of the syncer's settings a running syncer takes over, and which need another process. Pure.
+
+The controller writes the settings into ConfigMap `syncer`; a Deployment is rolled out again only for what is read once. The
+names are those of the file (`syncer/settings.py`).
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+CONFIG_MAP: Final = "syncer"
+FILE: Final = "settings.json"
+
+# Numbers, bounds and names that are looked up anew for each object. What is no part of it says who the tenant is, what is
+# watched, or on what is listened.
+READ_AGAIN: Final = frozenset(
+    {
+        "limits",
+        "mostPerPod",
+        "mostLimitRequestRatio",
+        "mostPerClaim",
+        "containerDefaults",
+        "gatedResources",
+        "gatedGangs",
+        "allowedTolerations",
+        "enforcedTolerations",
+        "podSecurity",
+        "userNamespaces",
+        "allowedSeccompProfiles",
+        "allowedAppArmorProfiles",
+        "runtimeClassName",
+        "allowedRuntimeClasses",
+        "priorityClassName",
+        "allowedPriorityClasses",
+        "allowedStorageClasses",
+        "pullSecret",
+        "ownImages",
+    }
+)
+
+
+def read_once(told: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings for which a syncer has to be started again."""
+    return {name: value for name, value in told.items() if name not in READ_AGAIN}
