@@ -1,4 +1,4 @@
-"""Writes a Tenant's status and counts it: once at the end of a reconcile, and only where it says something new."""
+"""Writes a Tenant's status once at the end of a reconcile, where it says something new; counts it, and tells what changed."""
 
 import logging
 
@@ -10,6 +10,7 @@ from bulkhead.kube.objects import Obj
 from bulkhead.work.clock import Clock
 from controller import metrics
 from controller.decide import status
+from controller.tenant.announcing import Announcer
 
 _log = logging.getLogger(__name__)
 
@@ -20,6 +21,7 @@ class Reporter:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
+        self._announcer = Announcer(client, clock)
 
     async def report(self, tenant: Obj, wanted: Obj) -> bool:
         """Write a status; False when the Tenant is gone."""
@@ -31,6 +33,8 @@ class Reporter:
             await self._client.patch(kinds.TENANTS, tenant["metadata"]["name"], {"status": wanted}, subresource="status")
         except NotFound:
             return False
+        before = (tenant.get("status") or {}).get("conditions") or []
+        await self._announcer.announce(tenant, before, wanted["conditions"])
         return True
 
     def _count_first_ready(self, tenant: Obj, wanted: Obj) -> None:

@@ -103,7 +103,9 @@ def test_the_controller_reads_no_secret_but_in_planes_namespaces_and_in_that_of_
     }
     shares = {each for each in bound if each[0] == "bulkhead-controller-shares"}
     assert shares == {("bulkhead-controller-shares", "bulkhead-shared")}
-    assert {role for role, _ in bound - shares} == {"bulkhead-controller", "bulkhead-controller-volumes"}
+    events = ("bulkhead-controller-events", "default")
+    assert {role for role, _ in bound - shares - {events}} == {"bulkhead-controller", "bulkhead-controller-volumes"}
+    assert [rule["resources"] for rule in roles[events[0]]["rules"]] == [["events"]]
     assert {verb for rule in roles["bulkhead-controller-shares"]["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
 
 

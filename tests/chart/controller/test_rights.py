@@ -1,6 +1,7 @@
 """What the controller does by the chart's roles alone: builds, repairs and takes down a tenant, and reads nobody's Secrets."""
 
 import copy
+from typing import Any
 
 import pytest
 
@@ -8,20 +9,24 @@ from bulkhead.api import labels
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.errors import Forbidden, KubeError, NotFound, Unprocessable
+from bulkhead.kube.informer import Informer
 from bulkhead.ledger.metering import HOUR, Account, Tally
 from bulkhead.work.clock import SystemClock
 from controller.host.accelerators import Accelerators
 from controller.host.secretwatch import SecretWatch
 from controller.ledger.usagestore import UsageStore
+from controller.plane.syncer import PLANE_ROLE
 from controller.shares.content import Absent, Content
 from controller.shares.sources import Sources
 from controller.shares.spec import Item
 from controller.shares.volumes.objects import host_claim, host_volume
+from controller.tenant.announcing import Announcer
 from tests.chart import volume_samples
 from tests.chart.controller.limited import Limited
 from tests.chart.controller.requests import ALLOWED, MARKS
 from tests.kit.background import background
 from tests.kit.controllerhost import ask, kinds_of, ready, take_down
+from tests.kit.servers import ApiServer
 from tests.kit.syncerbed import until
 
 pytestmark = pytest.mark.apiserver
@@ -53,6 +58,48 @@ async def test_it_reads_no_secret_of_the_host(place: str | None, admin: Client, 
             await limited.get(kinds.SECRETS, "x", place)
         with pytest.raises(Forbidden, match="cannot create resource"):
             await limited.create(kinds.SECRETS, {"metadata": {"name": "x"}}, place)
+
+
+async def test_it_tells_of_tenants_where_events_about_them_lie_and_nowhere_else(admin: Client, limited: Client) -> None:
+    tenant = {"metadata": {"name": "told", "uid": "uid-told"}}
+    ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": "it can be used"}
+    for _ in range(2):
+        await Announcer(limited, SystemClock()).announce(tenant, [], [ready])
+    selector = "involvedObject.kind=Tenant,involvedObject.name=told"
+    (event,) = (await admin.list(kinds.EVENTS, "default", field_selector=selector)).items
+    assert event["count"] == 2
+    for place in ("kube-system", "bh-team-a", "bh-team-a-work", "bulkhead-system"):
+        with pytest.raises(Forbidden, match=r"cannot create resource \"events\""):
+            await limited.create(kinds.EVENTS, {**event, "metadata": {"name": "x"}}, place)
+
+
+async def test_a_syncer_reads_its_own_settings_and_no_other_object_of_the_planes(admin: Client, server: ApiServer) -> None:
+    place = "bh-team-a"
+    account = {"kind": "ServiceAccount", "name": "syncer", "namespace": place}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": PLANE_ROLE}
+    await admin.apply(
+        kinds.ROLE_BINDINGS, {"metadata": {"name": "syncer", "namespace": place}, "roleRef": role, "subjects": [account]}
+    )
+    for name in ("syncer", "plane-config"):
+        await admin.apply(kinds.CONFIG_MAPS, {"metadata": {"name": name, "namespace": place}, "data": {"a": name}})
+    async with Client(server.config_for(f"system:serviceaccount:{place}:syncer"), user_agent="t", field_manager="t") as syncer:
+        own = Informer(syncer, kinds.CONFIG_MAPS, namespace=place, field_selector="metadata.name=syncer")
+        async with background(own.run()):
+            await until(_has_synced(own), "its settings read")
+            assert [key.name for key in own.store.keys()] == ["syncer"]  # noqa: SIM118 -- a store, not a dict
+            assert not await own._rolled_back()
+        for selector in ("metadata.name=plane-config", None):
+            with pytest.raises(Forbidden, match=r"cannot list resource \"configmaps\""):
+                await syncer.list(kinds.CONFIG_MAPS, place, field_selector=selector)
+        with pytest.raises(Forbidden, match=r"cannot patch resource \"configmaps\""):
+            await syncer.patch(kinds.CONFIG_MAPS, "syncer", {"data": {"a": "b"}}, place)
+
+
+def _has_synced(informer: Informer) -> Any:
+    async def so() -> bool:
+        return informer.has_synced
+
+    return so
 
 
 async def test_it_reads_what_is_shared_and_writes_nothing_there(admin: Client, limited: Client) -> None:

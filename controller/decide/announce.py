@@ -1,0 +1,60 @@
+"""Which changes of a Tenant's conditions are worth an Event, and in which words. Pure.
+
+    conditions as reported, conditions now ──> one Announcement for each that is another by status or reason
+
+What is only on its way says nothing: of a new tenant one learns that it is Ready, or why it is not. Where `Ready` repeats the
+words of the part that is not true, the part speaks for both.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from bulkhead.api.conditions import ConditionType, Reason
+from bulkhead.api.untrusted import text
+
+# Of what the API server takes, 1024 characters, the most that one line of `kubectl describe` is read for.
+MESSAGE_LIMIT: Final = 512
+_ON_THE_WAY: Final = frozenset(
+    {"", Reason.PROVISIONING, Reason.WAITING_FOR_PLANE, Reason.WAITING_FOR_SYNCER, Reason.WAITING_FOR_SLURM}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """One Event."""
+
+    type: Literal["Normal", "Warning"]
+    condition: str
+    status: str
+    reason: str
+    message: str
+
+
+def announcements(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> tuple[Announcement, ...]:
+    """What to tell of the conditions' changes, `Ready` first."""
+    was = {text(each.get("type")): each for each in before}
+    found = [each for each in now if _differs(was.get(text(each.get("type")), {}), each)]
+    parts = {_words(each) for each in found if each.get("type") != ConditionType.READY}
+    told = [each for each in found if each.get("type") != ConditionType.READY or _words(each) not in parts]
+    told.sort(key=lambda each: each.get("type") != ConditionType.READY)
+    return tuple(_announced(each) for each in told)
+
+
+def _differs(was: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    before, reason = text(was.get("reason")), text(now.get("reason"))
+    if (text(was.get("status")), before) == (text(now.get("status")), reason) or reason in _ON_THE_WAY:
+        return False
+    # A part that came up for the first time is no news beside `Ready`.
+    return now.get("type") == ConditionType.READY or now.get("status") != "True" or before not in _ON_THE_WAY
+
+
+def _words(condition: Mapping[str, Any]) -> tuple[str, str]:
+    return text(condition.get("reason")), text(condition.get("message"))
+
+
+def _announced(condition: Mapping[str, Any]) -> Announcement:
+    kind, status = text(condition.get("type")), text(condition.get("status"))
+    message = f"{kind} is {status}: {text(condition.get('message'))}"
+    cut = message if len(message) <= MESSAGE_LIMIT else f"{message[: MESSAGE_LIMIT - 1]}…"
+    return Announcement("Normal" if status == "True" else "Warning", kind, status, text(condition.get("reason")), cut)

@@ -1,0 +1,100 @@
+"""Writes an Event for each change of a Tenant's conditions, so that `kubectl describe tenant` tells what happened and when.
+
+Events are for people: one that cannot be written costs a log line and nothing else. The name of an Event follows from the
+condition, its status and its reason, so one that comes again is counted up; a Tenant has as many as there are such triples, and
+writes a bounded number of them in a while however often it flaps.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from bulkhead.api.conditions import timestamp
+from bulkhead.kube.client import Client
+from bulkhead.kube.errors import AlreadyExists, KubeError, NotFound
+from bulkhead.kube.objects import Obj, uid_of
+from bulkhead.kube.resources import EVENTS, TENANTS
+from bulkhead.work.clock import Clock
+from bulkhead.work.remembered import Remembered
+from controller.decide.announce import Announcement, announcements
+
+_log = logging.getLogger(__name__)
+
+# Where the API server wants Events about objects that lie in no namespace.
+NAMESPACE: Final = "default"
+BURST: Final = 20
+SECONDS_EACH: Final = 30.0
+_WRITE_SECONDS: Final = 5.0
+_TENANTS_REMEMBERED: Final = 4096
+
+
+class Announcer:
+    """Announces through one client."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        # By the Tenant's UID: how many Events it may write now, and as of when.
+        self._left: Remembered[str, tuple[float, float]] = Remembered(_TENANTS_REMEMBERED)
+
+    async def announce(self, tenant: Obj, before: Sequence[Obj], now: Sequence[Obj]) -> None:
+        """Tell of what changed between two reports."""
+        for each in announcements(before, now):
+            if not self._may_write(uid_of(tenant)):
+                _log.info("event left out: there were too many", extra={"tenant": tenant["metadata"]["name"]})
+                return
+            try:
+                async with asyncio.timeout(_WRITE_SECONDS):
+                    await self._write(tenant, each)
+            except (KubeError, TimeoutError) as error:
+                _log.warning("event not written: %s", error, extra={"tenant": tenant["metadata"]["name"]})
+                return
+
+    def _may_write(self, uid: str) -> bool:
+        now = self._clock.monotonic()
+        left, since = self._left.get(uid, (float(BURST), now))
+        left = min(float(BURST), left + (now - since) / SECONDS_EACH)
+        self._left[uid] = (left - 1 if left >= 1 else left, now)
+        return left >= 1
+
+    async def _write(self, tenant: Obj, told: Announcement) -> None:
+        name, stamp = _name(tenant, told), timestamp(self._clock.now())
+        try:
+            await self._client.create(EVENTS, _event(tenant, told, name, stamp), NAMESPACE)
+        except AlreadyExists:
+            found = await self._client.get(EVENTS, name, NAMESPACE)
+            count = found.get("count")
+            again = {"message": told.message, "lastTimestamp": stamp, "count": (count if isinstance(count, int) else 1) + 1}
+            try:
+                await self._client.patch(EVENTS, name, again, NAMESPACE)
+            except NotFound:
+                # It has just expired.
+                await self._client.create(EVENTS, _event(tenant, told, name, stamp), NAMESPACE)
+
+
+def _name(tenant: Obj, told: Announcement) -> str:
+    of = hashlib.sha256(f"{uid_of(tenant)}/{told.condition}/{told.status}/{told.reason}".encode()).hexdigest()[:16]
+    return f"{tenant['metadata']['name']}.{of}"
+
+
+def _event(tenant: Obj, told: Announcement, name: str, stamp: str) -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name},
+        "involvedObject": {
+            "apiVersion": TENANTS.api_version,
+            "kind": TENANTS.kind,
+            "name": tenant["metadata"]["name"],
+            "uid": uid_of(tenant),
+        },
+        "type": told.type,
+        "reason": told.reason,
+        "message": told.message,
+        "source": {"component": "bulkhead-controller"},
+        "firstTimestamp": stamp,
+        "lastTimestamp": stamp,
+        "count": 1,
+    }
