@@ -1,0 +1,1 @@
+"""What the documentation names and shows is there and works."""

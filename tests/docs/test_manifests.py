@@ -1,0 +1,124 @@
+"""Every block of YAML in README, docs and examples is one that works as a stranger copies it.
+
+Whole objects are created on a real API server, which refuses unknown fields. A part of a Tenant or a TenantClass stands for the
+example of its kind with that part in it. Then each Tenant is admitted with the class of its page, as the controller would.
+"""
+
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from bulkhead.kube import resources as kinds
+from bulkhead.kube.client import Client
+from bulkhead.kube.objects import Obj, Resource
+from bulkhead.kube.resources import resource_of
+from controller.decide.admit import refuse
+from controller.settings import Settings
+from tests.docs.pages import ROOT, Block, yaml_blocks
+from tests.kit import tenantsamples, yamlfiles
+from tests.kit.crds import install
+from tests.kit.helmchart import rendered
+from tests.kit.snapshotting import serve_snapshots
+
+# What a block begins with that is a part of something, and the kind that it is a part of; empty: nobody judges it here.
+PARTS = {
+    "# the TenantClass": "TenantClass",
+    "# the Tenant": "Tenant",
+    "# values of the chart": "values",
+    # The definitions of Gateway API are not the project's.
+    "# of the Gateway": "",
+}
+OURS = {"Tenant": kinds.TENANTS, "TenantClass": kinds.TENANT_CLASSES, "Cohort": kinds.COHORTS}
+OTHERS: dict[str, Resource] = {
+    "VolumeSnapshot": kinds.VOLUME_SNAPSHOTS,
+    "PodGroup": kinds.POD_GROUPS,
+    "Job": resource_of("batch/v1", "Job"),
+}
+EXAMPLES = [Block(str(path.relative_to(ROOT)), 1, path.read_text()) for path in sorted((ROOT / "examples").glob("*.yaml"))]
+SAMPLES = {each["kind"]: each for block in reversed(EXAMPLES) for each in reversed(yamlfiles.documents(block.text))}
+BLOCKS = [*yaml_blocks(), *EXAMPLES]
+
+
+def objects(block: Block) -> list[Obj]:
+    """The whole objects that a block stands for; values of the chart are none."""
+    part = next((kind for start, kind in PARTS.items() if block.text.startswith(start)), None)
+    if part in ("", "values"):
+        return []
+    return [_whole(each, part or each["kind"]) for each in yamlfiles.documents(block.text)]
+
+
+def _whole(written: Obj, kind: str) -> Obj:
+    if "apiVersion" in written:
+        return written
+    made: Obj = merged(copy.deepcopy(SAMPLES[kind]), written)
+    if "flavors" in json.dumps(written.get("spec", {}).get("quota", {})):
+        # A quota by kinds of GPUs is not beside the sample's one for all.
+        made["spec"]["quota"] = written["spec"]["quota"]
+    return made
+
+
+def merged(old: Any, new: Any) -> Any:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return old | {key: merged(old.get(key), value) for key, value in new.items()}
+    return new
+
+
+def admissions() -> Iterator[tuple[str, Obj, Obj, Obj | None]]:
+    """Each Tenant with the class and the Cohort that its page tells to make, or with the example's class."""
+    cohorts = {
+        (block.page, each["metadata"]["name"]): each for block in BLOCKS for each in objects(block) if each["kind"] == "Cohort"
+    }
+    classes: dict[str, dict[str, Obj]] = {}
+    for block in BLOCKS:
+        known = classes.setdefault(block.page, {"standard": SAMPLES["TenantClass"]})
+        for each in objects(block):
+            if each["kind"] == "TenantClass":
+                known[each["metadata"]["name"]] = each
+            if each["kind"] == "Tenant":
+                name = each["spec"]["class"]
+                offer = known.get(name) or pytest.fail(f"{block}: no class {name}")
+                cohort = cohorts.get((block.page, each["spec"]["quota"].get("cohort", "")))
+                yield f"{block} {each['metadata']['name']}", each, offer, cohort
+
+
+@pytest.fixture
+async def client(plane_client: Client) -> Client:
+    await install(plane_client)
+    await serve_snapshots(plane_client)
+    return plane_client
+
+
+@pytest.mark.apiserver
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+async def test_an_api_server_takes_it_to_the_last_field(client: Client, block: Block) -> None:
+    for each in objects(block):
+        r = OURS.get(each["kind"]) or OTHERS[each["kind"]]
+        assert each["apiVersion"] == r.api_version
+        path = r.path("default" if r.namespaced else None)
+        params = {"fieldValidation": "Strict", "dryRun": "All"}
+        await client.transport.request(
+            "POST", path, params=params, body=json.dumps(each).encode(), content_type="application/json"
+        )
+
+
+@pytest.mark.parametrize(("tenant", "offer", "cohort"), [pytest.param(*made, id=name) for name, *made in admissions()])
+def test_a_tenant_is_admitted_with_the_class_of_its_page(tenant: Obj, offer: Obj, cohort: Obj | None) -> None:
+    offer = offer | {"metadata": offer["metadata"] | {"uid": "class-uid", "generation": 1}}
+    tenant = tenant | {"metadata": tenant["metadata"] | {"uid": tenantsamples.UID, "generation": 1}}
+    assert refuse(tenantsamples.case(tenant, offer, Settings(), cohort=cohort)) is None
+
+
+@pytest.mark.parametrize("block", [each for each in BLOCKS if each.text.startswith("# values of the chart")], ids=str)
+def test_the_chart_takes_these_values(block: Block) -> None:
+    values = yamlfiles.documents(block.text)[0]
+    assert rendered(*(f"--set-json={key}={json.dumps(value)}" for key, value in values.items()))
+
+
+def test_nothing_is_passed_over() -> None:
+    alone = [block for block in BLOCKS if not any(block.text.startswith(start) for start in PARTS)]
+    assert all("kind" in each for block in alone for each in yamlfiles.documents(block.text))
+    assert sum(len(objects(block)) for block in BLOCKS) > 15
+    assert len(list(admissions())) > 6
