@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from bulkhead.api.quantity import parse
 from bulkhead.kube import resources as kinds
 from bulkhead.kube.client import Client
 from bulkhead.kube.objects import Obj, Resource
 from bulkhead.kube.resources import resource_of
 from controller.decide.admit import refuse
 from controller.settings import Settings
-from tests.docs.pages import ROOT, Block, yaml_blocks
+from tests.docs.pages import PAGES, ROOT, Block, yaml_blocks
 from tests.kit import tenantsamples, yamlfiles
 from tests.kit.crds import install
 from tests.kit.helmchart import rendered
@@ -117,7 +118,24 @@ def test_the_chart_takes_these_values(block: Block) -> None:
     assert rendered(*(f"--set-json={key}={json.dumps(value)}" for key, value in values.items()))
 
 
+@pytest.mark.parametrize(("tenant", "offer"), [pytest.param(made[0], made[1], id=name) for name, *made in admissions()])
+def test_all_workers_of_its_node_sets_have_room_in_its_quota(tenant: Obj, offer: Obj) -> None:
+    slurm = tenant["spec"].get("scheduling", {}).get("slurm", {})
+    own, given = tenant["spec"]["quota"].get("resources", {}), offer["spec"]["quota"].get("resources", {})
+    for field, resource in (("cpus", "cpu"), ("memory", "memory"), ("gpus", "nvidia.com/gpu")):
+        asked = sum(
+            each.get("max", each.get("replicas", 0)) * parse(str(each.get("requests", {}).get(resource, each.get(field, 0))))
+            for each in slurm.get("nodeSets", [])
+        )
+        most = own.get(resource, {}).get("nominal", given.get(resource, {}).get("default"))
+        assert most is None or asked <= parse(str(most)), resource
+
+
 def test_nothing_is_passed_over() -> None:
+    indented = [
+        f"{page}: {line}" for page in PAGES for line in page.read_text().splitlines() if line.startswith("    apiVersion:")
+    ]
+    assert indented == [], "a block of YAML is fenced, or nobody judges it"
     alone = [block for block in BLOCKS if not any(block.text.startswith(start) for start in PARTS)]
     assert all("kind" in each for block in alone for each in yamlfiles.documents(block.text))
     assert sum(len(objects(block)) for block in BLOCKS) > 15
