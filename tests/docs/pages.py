@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # The decisions quote what was weighed and not only what is; nobody copies from them.
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")))
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _INDENTED = re.compile(r"^ {4}(\S.*)$", re.MULTILINE)
 _SPAN = re.compile(r"`([^`\n]+)`")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted({ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")})
+PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")})
 TOPS = "bulkhead|charts|ci|controller|crds|docs|e2e|examples|frontdoor|images|syncer|tests"
 SPAN = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(rf"(?:{TOPS})/[\w./-]*")
