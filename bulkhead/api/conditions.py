@@ -51,6 +51,7 @@ class Reason(_Explained):
 
     # Good
     READY = "Ready", "Everything that this condition covers is in place and answers."
+    MEMBERS_DOWN = "MembersDown", "The plane serves, and some of its members do not; the message names each with its cause."
     APPLIED = "Applied", "The objects exist on the host as the spec asks for them."
 
     # On the way
