@@ -71,6 +71,10 @@ class Reason(_Explained):
     UNKNOWN_CLASS = "UnknownClass", "No TenantClass has the name in spec.class."
     INVALID_NAME = "InvalidName", "The tenant's name is reserved or would collide with a namespace that is not its own."
     VERSION_UNAVAILABLE = "VersionUnavailable", "The class does not offer the Kubernetes version in spec.kubernetesVersion."
+    VERSION_SKEW = (
+        "VersionSkew",
+        "The plane cannot go from the Kubernetes version that it runs to the one asked for: back, or over a minor version.",
+    )
     OUT_OF_BOUNDS = "OutOfBounds", "The spec asks for more than its class allows."
     IMPOSSIBLE_QUOTA = "ImpossibleQuota", "The host can never satisfy the quota, or the class does not know the resource."
     NOT_SUPPORTED = "NotSupported", "The spec asks for something that this version or this host cannot do."
