@@ -14,6 +14,9 @@ reconcile_seconds = Histogram(
 )
 queue_depth = Gauge("bulkhead_controller_queue_depth", "Tenants that wait to be reconciled.")
 leading = Gauge("bulkhead_controller_leading", "1 while this process holds the lease.")
+clock_wrong = Gauge(
+    "bulkhead_controller_clock_wrong", "1 while the controller's clock jumped, or is not the host's API server's; see its log."
+)
 plane_bytes = Gauge("bulkhead_controller_plane_bytes", "Bytes of planes' answers that are held, of all planes together.")
 issuers_silent = Gauge("bulkhead_controller_issuers_silent", "Identity providers that do not answer as they should.")
 accelerator_pods = Gauge("bulkhead_controller_accelerator_pods", "Pods of the host that hold accelerators.")

@@ -65,7 +65,10 @@ class Reason(_Explained):
     TERMINATING = "Terminating", "The tenant is being deleted."
 
     # Asked for
-    PAUSED = "Paused", "The spec pauses reconciliation until a given time; nothing is changed meanwhile but what is revoked."
+    PAUSED = (
+        "Paused",
+        "The spec pauses reconciliation until a given time; only what is revoked and certificates change meanwhile.",
+    )
 
     # Needs a person: the spec cannot be satisfied; nothing is made, and what runs is held to its class
     UNKNOWN_CLASS = "UnknownClass", "No TenantClass has the name in spec.class."

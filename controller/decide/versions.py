@@ -12,8 +12,7 @@ from typing import Final
 from bulkhead.api import names
 from bulkhead.api.untrusted import mapping, mappings
 from controller.existing import Existing, Slot
-from controller.plane.apiserver import API_SERVER
-from controller.plane.spec import PLANE, Obj
+from controller.plane.spec import API_SERVER, PLANE, Obj
 from controller.sections import section_of
 
 _VERSION: Final = re.compile(r"v(\d+)\.(\d+)\.\d+")
