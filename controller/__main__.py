@@ -149,7 +149,7 @@ class Controller:
             pulls=self._pulls,
             receivers=self._receivers,
             losses=AuditLosses(self._planes, self._clock, budget),
-            renewals=Renewals(self._clock, lambda: self._clock.unknown),
+            renewals=Renewals(self._clock, lambda: self._clock.trouble if self._clock.unknown else ""),
         )
         self._workers = Workers(self._queue, reconciler, self._clock, count=settings.workers)
         self._synced = False

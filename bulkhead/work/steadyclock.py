@@ -21,6 +21,7 @@ _APART: Final = timedelta(minutes=2)
 # With this between both, and no time known at which they agreed, nothing says which of them is right.
 _UNKNOWN: Final = timedelta(days=1)
 _STAYS_SECONDS: Final = 600.0
+_YEARS: Final = range(2000, 3000)  # of others nobody can count on
 # Of several API servers one may be wrong, and every answer another's.
 _QUIET_SECONDS: Final = 60.0
 
@@ -42,9 +43,10 @@ class SteadyClock:
         """Take over the `Date` that a server has just answered with; what is no date is none."""
         try:
             said = parsedate_to_datetime(date)
-        except ValueError:
+        except (ValueError, OverflowError):
             return
-        self._server = (said if said.tzinfo else said.replace(tzinfo=UTC), self.monotonic())
+        if said.year in _YEARS:
+            self._server = (said if said.tzinfo else said.replace(tzinfo=UTC), self.monotonic())
 
     def now(self) -> datetime:
         """The machine's time where nothing speaks against it, else what it ought to be."""

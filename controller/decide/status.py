@@ -52,7 +52,7 @@ class Findings:
 
     namespaces: tuple[Obj, ...] = ()
     pki: bool = False
-    put_off: bool = False  # whether certificates wait to be renewed
+    put_off: str = ""  # why certificates that are due are not renewed yet
     plane_ready: bool = False
     plane_message: str = ""
     plane_uid: str = ""
@@ -266,7 +266,9 @@ def _pki(findings: Findings) -> Verdict:
     if not findings.pki:
         return Verdict("False", Reason.PROVISIONING, "keys and certificates are being made")
     if findings.put_off:
-        return Verdict("True", Reason.READY, "every certificate is there; some are due and wait for those of other tenants")
+        return Verdict(
+            "True", Reason.READY, f"every certificate is there; some are due and not renewed yet: {findings.put_off}"
+        )
     return Verdict("True", Reason.READY, "every certificate is there and fresh")
 
 

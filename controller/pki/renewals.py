@@ -14,13 +14,18 @@ _SECONDS: Final = 3.0
 
 
 class Renewals:
-    """Gives leave, to one reconcile at a time; `in_doubt` says that nobody knows what time it is."""
+    """Gives leave, to one reconcile at a time; `in_doubt` says why nobody knows what time it is, where that is so."""
 
-    def __init__(self, clock: Clock, in_doubt: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, clock: Clock, in_doubt: Callable[[], str] = str) -> None:
         self._clock = clock
         self._in_doubt = in_doubt
         self._left = float(_AT_ONCE)
         self._at = clock.monotonic()
+
+    @property
+    def why_not(self) -> str:
+        """Why certificates that are due are not renewed, in words that stay the same."""
+        return self._in_doubt() or "those of other tenants come first"
 
     def take(self) -> bool:
         """Whether a plane's certificates may be renewed now; else its reconcile comes again."""

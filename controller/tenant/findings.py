@@ -36,7 +36,7 @@ class Reached:
 
     observed: Observed
     keys: KeyMaterial | None = None  # once they were assembled
-    put_off: bool = False  # whether certificates wait to be renewed
+    put_off: str = ""  # why certificates that are due are not renewed yet
     health: PlaneHealth = field(default_factory=PlaneHealth)
     identity: Recorded = field(default_factory=Recorded)  # of the plane's data, as the host remembers it
     slurm: Ordered | None = None

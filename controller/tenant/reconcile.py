@@ -195,7 +195,7 @@ class Reconciler:
             spec = await self._with_credential(spec, observed)
             assembled = self._reconcile_keys(spec, observed)
             keys = assembled.keys
-            at = replace(at, keys=keys, put_off=bool(assembled.put_off))
+            at = replace(at, keys=keys, put_off=self._renewals.why_not if assembled.put_off else "")
             made = plan(spec, keys, observed.existing, held=admitted.held is not None)
             await self._reconcile_host(made, observed)
             at = replace(at, protected=True)

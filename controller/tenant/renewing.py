@@ -52,7 +52,7 @@ class Renewing:
             _log.warning("not renewed in the plane: %s", error, extra={"tenant": observed.name})
             return f"certificates that would expire were not renewed, which is tried again: {error}"
         if put_off:
-            return "certificates are due and wait for those of other tenants"
+            return f"certificates are due and not renewed yet: {self._renewals.why_not}"
         ends = standing.ending(secrets, observed.now)
         named = ", ".join(f"{name} ({end:%Y-%m-%d})" for name, end in sorted(ends.items()))
         return f"CAs of the plane are replaced only while its Tenant is looked after, and these end: {named}" if named else ""

@@ -138,7 +138,8 @@ async def test_a_ca_that_ends_while_its_tenant_is_paused_is_told_in_time_and_not
     async with ControllerHost(client, clock=clock) as world:
         await world.settle(name)
         await client.patch(kinds.TENANTS, name, paused())
-        broken = {"data": {"server.key": base64.b64encode(b"of somebody who is at it").decode()}}
+        another = (await client.get(kinds.SECRETS, "pki-apiserver", f"bh-{name}"))["data"]["server.key"]
+        broken = {"data": {"server.key": another}}
         await client.patch(kinds.SECRETS, "pki-etcd", broken, f"bh-{name}")
         authority = (await client.get(kinds.SECRETS, "pki-ca-client", f"bh-{name}"))["data"]
         clock.later = timedelta(days=5 * 365 - 80)
@@ -161,15 +162,19 @@ async def test_of_tenants_whose_certificates_are_due_together_a_few_are_renewed_
         first = await leaves(client, name)
         clock.later = timedelta(days=61)
         given = {"leave": False}
-        renewals = Renewals(clock, lambda: not given["leave"])
+        renewals = Renewals(clock, lambda: "" if given["leave"] else "the clock is wrong")
         world.reconciler._renewals = world.reconciler._renewing._renewals = renewals
-        for pause in ({}, paused()["spec"]):
+        pauses: tuple[dict[str, Any], ...] = ({}, paused()["spec"])
+        for pause in pauses:
             await client.patch(kinds.TENANTS, name, {"spec": {"pausedUntil": None} | pause})
             await world.caught_up()
             outcome = await world.reconciler.reconcile(name)
             assert outcome.again is not None
             assert outcome.again <= 30
             assert await leaves(client, name) == first
+            said = (await client.get(kinds.TENANTS, name))["status"]["conditions"]
+            told = next(each for each in said if each["type"] == ("Ready" if pause else "PKIReady"))
+            assert "due and not renewed yet: the clock is wrong" in told["message"]
         given["leave"] = True
         await world.settle(name)
         second = await leaves(client, name)
