@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from controller.pki import issue
+from controller.pki.issue import Known
 from controller.plane import pki
 from controller.plane.pki import Pair
 from controller.plane.secrets import REVOKED_FILE, SERVICE_ACCOUNT_SECRET, KeyMaterial
@@ -35,7 +36,8 @@ class KeysLostError(Exception):
 class _Notes:
     """What is issued and what is put off; whether what is due by the time alone may be renewed is asked once, if at all."""
 
-    def __init__(self, may_renew: Callable[[], bool]) -> None:
+    def __init__(self, may_renew: Callable[[], bool], known: Known) -> None:
+        self.known = known
         self._ask = may_renew
         self._may: bool | None = None
         self.issued: list[tuple[str, str]] = []
@@ -57,13 +59,16 @@ def assemble(
     *,
     has_data: bool = False,
     may_renew: Callable[[], bool] = lambda: True,
+    known: Known | None = None,
 ) -> Assembled:
     """Complete the key material of a plane.
 
     `has_data` says that there is a volume which an earlier key encrypted; `may_renew` is asked once where anything is due by
-    the time alone. Raises `KeysLostError`.
+    the time alone; `known` is what was read of the same plane before. Raises `KeysLostError`.
     """
-    notes = _Notes(may_renew)
+    known = known or Known()
+    known.turn()
+    notes = _Notes(may_renew, known)
     issued = notes.issued
     revoked = files_of(secrets.get(pki.authority_secret(pki.USERS))).get(REVOKED_FILE, b"").decode("ascii", "replace")
     authorities = {name: _authority(spec, secrets, name, now, notes) for name in pki.AUTHORITIES}
@@ -77,8 +82,8 @@ def assemble(
     for name, wanted in pki.leaves(spec).items():
         authority = authorities[wanted.authority]
         pair = _stored_leaf(secrets, name)
-        there = issue.facts(pair, authority.certificate) if pair else None
-        why = pki.due(wanted, there, issue.fingerprint(authority.certificate), now)
+        there = known.facts(pair, authority.certificate) if pair else None
+        why = pki.due(wanted, there, known.fingerprint(authority.certificate), now)
         if why in pki.BY_TIME and not notes.may_renew(name):
             why = None
         if why is not None or pair is None or there is None:
@@ -91,7 +96,7 @@ def assemble(
 def _authority(spec: PlaneSpec, secrets: Mapping[str, Obj], name: str, now: datetime, notes: _Notes) -> Pair:
     files = files_of(secrets.get(pki.authority_secret(name)))
     pair = Pair(files.get("tls.crt", b""), files.get("tls.key", b""))
-    end = issue.authority_end(pair)
+    end = notes.known.authority_end(pair)
     # A CA must outlive every leaf that it may still sign.
     if end is not None and (now + pki.LEAF_LIFE < end or not notes.may_renew(pki.authority_secret(name))):
         return pair

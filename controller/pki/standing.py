@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Final
 
 from controller.pki import issue
+from controller.pki.issue import Known
 from controller.pki.material import embedded, files_of
 from controller.plane import pki
 from controller.plane.pki import CertFacts, CertSpec, Pair
@@ -31,17 +32,18 @@ class Standing:
     authority: str
 
 
-def due(secrets: Mapping[str, Obj], now: datetime) -> list[Standing]:
-    """Every certificate that is to be renewed by now, and lives longer for it."""
-    authorities = authorities_of(secrets)
+def due(secrets: Mapping[str, Obj], now: datetime, known: Known) -> list[Standing]:
+    """Every certificate that is to be renewed by now, and lives longer for it; `known` is what was read of the plane before."""
+    known.turn()
+    authorities = authorities_of(secrets, known)
     found = []
     for secret, obj in sorted(secrets.items()):
         for file, pair in _leaves(secret, files_of(obj)):
-            signed = _signed(pair, authorities)
+            signed = _signed(pair, authorities, known)
             if signed is None:
                 continue
             name, facts = signed
-            end = issue.authority_end(authorities[name])
+            end = known.authority_end(authorities[name])
             if (
                 facts.key_fits
                 and now >= pki.renewal(facts)
@@ -52,11 +54,11 @@ def due(secrets: Mapping[str, Obj], now: datetime) -> list[Standing]:
     return found
 
 
-def renewed(standing: Standing, secrets: Mapping[str, Obj], now: datetime) -> dict[str, bytes]:
+def renewed(standing: Standing, secrets: Mapping[str, Obj], now: datetime, known: Known) -> dict[str, bytes]:
     """The files of its Secret with the same certificate anew."""
     facts = standing.facts
     same = CertSpec(standing.authority, facts.user, facts.usage, facts.groups, facts.dns, facts.addresses)
-    pair = issue.issue(same, authorities_of(secrets)[standing.authority], now)
+    pair = issue.issue(same, authorities_of(secrets, known)[standing.authority], now)
     if standing.file != _KUBECONFIG:
         return {f"{standing.file}.crt": pair.certificate, f"{standing.file}.key": pair.key}
     config = files_of(secrets[standing.secret])[_KUBECONFIG]
@@ -65,20 +67,20 @@ def renewed(standing: Standing, secrets: Mapping[str, Obj], now: datetime) -> di
     return {_KUBECONFIG: config}
 
 
-def authorities_of(secrets: Mapping[str, Obj]) -> dict[str, Pair]:
+def authorities_of(secrets: Mapping[str, Obj], known: Known) -> dict[str, Pair]:
     """The CAs that are there and can sign."""
     found = {}
     for name in pki.AUTHORITIES:
         files = files_of(secrets.get(pki.authority_secret(name)))
         pair = Pair(files.get("tls.crt", b""), files.get("tls.key", b""))
-        if issue.authority_end(pair) is not None:
+        if known.authority_end(pair) is not None:
             found[name] = pair
     return found
 
 
-def ending(secrets: Mapping[str, Obj], now: datetime) -> dict[str, datetime]:
+def ending(secrets: Mapping[str, Obj], now: datetime, known: Known) -> dict[str, datetime]:
     """The CAs that are to be replaced by now, and when each ends."""
-    ends = {name: issue.authority_end(pair) for name, pair in authorities_of(secrets).items()}
+    ends = {name: known.authority_end(pair) for name, pair in authorities_of(secrets, known).items()}
     return {name: end for name, end in ends.items() if end is not None and now + pki.LEAF_LIFE >= end}
 
 
@@ -94,10 +96,10 @@ def _leaves(secret: str, files: Mapping[str, bytes]) -> Iterator[tuple[str, Pair
         yield _KUBECONFIG, inside
 
 
-def _signed(pair: Pair, authorities: Mapping[str, Pair]) -> tuple[str, CertFacts] | None:
+def _signed(pair: Pair, authorities: Mapping[str, Pair], known: Known) -> tuple[str, CertFacts] | None:
     """Which CA signed a certificate, and what that says; None where no CA that is here did."""
     for name, authority in authorities.items():
-        facts = issue.facts(pair, authority.certificate)
+        facts = known.facts(pair, authority.certificate)
         if facts is None:
             return None
         if facts.authority:

@@ -38,6 +38,7 @@ from controller.host.owned import SELECTOR, Owned
 from controller.host.pullsecrets import PullSecrets
 from controller.inside.access import PlaneAccess, PlaneHealth
 from controller.inside.auditlosses import AuditLosses
+from controller.pki.issue import Known
 from controller.pki.material import Assembled, KeysLostError, assemble
 from controller.pki.renewals import Renewals
 from controller.plane import auditreceiver, pullsecret
@@ -126,6 +127,7 @@ class Reconciler:
         self._revoking = Revoking(client, clock)
         self._renewals = renewals or Renewals(clock)
         self._renewing = Renewing(client, self._renewals)
+        self._known: dict[str, Known] = {}
 
     async def reconcile(self, name: str) -> Outcome:
         """Reconcile one tenant."""
@@ -148,7 +150,7 @@ class Reconciler:
 
     async def _refuse(self, observed: Observed, refusal: Refusal) -> Outcome:
         """Say why nothing is changed; but what was revoked reaches a plane all the same, and its certificates are renewed."""
-        troubles = (await self._revoking.reach(observed), await self._renewing.reach(observed))
+        troubles = (await self._revoking.reach(observed), await self._renewing.reach(observed, self._read_of(observed.name)))
         trouble = "; ".join(each for each in troubles if each)
         if trouble:
             refusal = replace(refusal, message=f"{refusal.message}; {trouble}")
@@ -288,11 +290,16 @@ class Reconciler:
     def _reconcile_keys(self, spec: PlaneSpec, observed: Observed) -> Assembled:
         """Keys and certificates: those that serve are kept, others issued; those of all tenants are not renewed at once."""
         secrets, has_data = observed.in_plane(kinds.SECRETS), bool(observed.in_plane(kinds.PERSISTENT_VOLUME_CLAIMS))
-        assembled = assemble(spec, secrets, observed.now, has_data=has_data, may_renew=self._renewals.take)
+        known = self._read_of(spec.tenant)
+        assembled = assemble(spec, secrets, observed.now, has_data=has_data, may_renew=self._renewals.take, known=known)
         for name, why in assembled.issued:
             _log.info("issuing", extra={"tenant": spec.tenant, "certificate": name, "why": why})
             metrics.certificates_issued.inc()
         return assembled
+
+    def _read_of(self, tenant: str) -> Known:
+        """What was read of a plane's certificates."""
+        return self._known.setdefault(tenant, Known())
 
     async def _reconcile_host(self, made: Plan, observed: Observed) -> None:
         """The plane and all that belongs to it on the host; CAs first, and never over others."""
@@ -366,6 +373,7 @@ class Reconciler:
     async def _forget(self, name: str) -> None:
         await self._leave_plane(name)
         await self._interior.forget(name)
+        self._known.pop(name, None)
         if self._issuers is not None:
             self._issuers.forget(name)
         if self._receivers is not None:

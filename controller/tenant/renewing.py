@@ -19,6 +19,7 @@ from bulkhead.kube.objects import Obj
 from controller import metrics
 from controller.host.owned import SELECTOR
 from controller.pki import standing
+from controller.pki.issue import Known
 from controller.pki.material import embedded, files_of
 from controller.pki.renewals import Renewals
 from controller.plane.pki import authority_secret
@@ -38,28 +39,28 @@ class Renewing:
         self._client = client
         self._renewals = renewals
 
-    async def reach(self, observed: Observed) -> str:
-        """Renew what is due, if there is a plane; returns what went wrong, or will."""
+    async def reach(self, observed: Observed, known: Known) -> str:
+        """Renew what is due, if there is a plane, of which something is known; returns what went wrong, or will."""
         namespace = _plane_of(observed)
         if namespace is None:
             return ""
         try:
             listed = await self._client.list(kinds.SECRETS, namespace, label_selector=SELECTOR)
             secrets = {str(obj["metadata"]["name"]): obj for obj in listed.items}
-            put_off = await self._secrets(observed, secrets)
+            put_off = await self._secrets(observed, secrets, known)
             await self._deployments(observed, namespace, secrets)
         except (KubeError, TimeoutError) as error:
             _log.warning("not renewed in the plane: %s", error, extra={"tenant": observed.name})
             return f"certificates that would expire were not renewed, which is tried again: {error}"
         if put_off:
             return f"certificates are due and not renewed yet: {self._renewals.why_not}"
-        ends = standing.ending(secrets, observed.now)
+        ends = standing.ending(secrets, observed.now, known)
         named = ", ".join(f"{name} ({end:%Y-%m-%d})" for name, end in sorted(ends.items()))
         return f"CAs of the plane are replaced only while its Tenant is looked after, and these end: {named}" if named else ""
 
-    async def _secrets(self, observed: Observed, secrets: dict[str, Obj]) -> bool:
+    async def _secrets(self, observed: Observed, secrets: dict[str, Obj], known: Known) -> bool:
         """Renew what is due, a Secret at a time; returns whether that was put off."""
-        due = standing.due(secrets, observed.now)
+        due = standing.due(secrets, observed.now, known)
         if not due:
             return False
         if not self._renewals.take():
@@ -67,7 +68,7 @@ class Renewing:
         for name in sorted({each.secret for each in due}):
             obj, files = secrets[name], dict[str, bytes]()
             for each in (each for each in due if each.secret == name):
-                files |= standing.renewed(each, secrets, observed.now)
+                files |= standing.renewed(each, secrets, observed.now, known)
                 metrics.certificates_issued.inc()
                 extra = {"tenant": observed.name, "certificate": f"{name}/{each.file}", "why": "at two thirds of its life"}
                 _log.info("issuing", extra=extra)
